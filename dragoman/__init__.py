@@ -1,0 +1,21 @@
+"""Dragoman: train, trust, inspect and serve your own translator.
+
+The public names load on first use, so that importing the package (and ``dragoman --help``) stays instant.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from dragoman.inference.translator import Translator
+
+__all__ = ["Translator", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Translator":
+        from dragoman.inference.translator import Translator
+
+        return Translator
+    raise AttributeError(f"module 'dragoman' has no attribute {name!r}")

@@ -1,0 +1,109 @@
+"""What must hold between settings: each rule names the settings and what to write instead."""
+
+from collections.abc import Callable, Iterator
+
+from dragoman.config.settings import Config
+from dragoman.errors import ConfigError
+
+Label = Callable[[str], str]
+
+
+def check_config(config: Config, label: Label = "`{}`".format) -> None:
+    """Raises ConfigError at the first contradiction; `label` turns a key into how the message names it."""
+    for rules in (_model, _tokenizer, _data, _train, _inference):
+        for problem in rules(config, label):
+            raise ConfigError(problem)
+
+
+def _model(config: Config, label: Label) -> Iterator[str]:
+    model = config.model
+    if model.d_model % model.num_heads:
+        yield (
+            f"{label('model.d_model')} must be a multiple of `model.num_heads` ({model.num_heads}), "
+            f"but is {model.d_model}."
+        )
+    if model.positions == "sinusoidal" and model.d_model % 2:
+        yield (
+            f"{label('model.d_model')} must be even for sinusoidal positions, but is {model.d_model}. "
+            f'Change it, or set `model.positions` to "learned".'
+        )
+    if model.positions == "learned" and model.max_positions <= config.data.max_tokens:
+        yield (
+            f"{label('model.max_positions')} must be greater than `data.max_tokens` ({config.data.max_tokens}), "
+            f"but is {model.max_positions}. Raise the one or lower the other."
+        )
+    if model.tie == "all" and not config.tokenizer.joint:
+        yield (
+            f'{label("model.tie")} must not be "all" where `tokenizer.joint` is false: two vocabularies have no '
+            f'embedding in common. Set `model.tie` to "decoder".'
+        )
+
+
+def _tokenizer(config: Config, label: Label) -> Iterator[str]:
+    tokenizer = config.tokenizer
+    if tokenizer.bpe_dropout and tokenizer.kind != "bpe":
+        yield (
+            f'{label("tokenizer.bpe_dropout")} must be 0 for `tokenizer.kind` "{tokenizer.kind}", but is '
+            f"{tokenizer.bpe_dropout}: only bpe has merges to skip."
+        )
+    if tokenizer.byte_fallback and tokenizer.kind != "bpe":
+        yield (
+            f'{label("tokenizer.byte_fallback")} must be false for `tokenizer.kind` "{tokenizer.kind}", but is true: '
+            f"it is a variant of bpe."
+        )
+
+
+def _data(config: Config, label: Label) -> Iterator[str]:
+    data = config.data
+    for split in ("train", "dev", "test"):
+        both, src, tgt = (getattr(data, split + ending) for ending in ("", "_src", "_tgt"))
+        if both and (src or tgt):
+            extra = f"data.{split}_src" if src else f"data.{split}_tgt"
+            yield f"{label(f'data.{split}')} and {label(extra)} must not both be given. Leave one out."
+        for given, missing in ((src, "tgt"), (tgt, "src")):
+            if given and not (src and tgt):
+                present = "src" if missing == "tgt" else "tgt"
+                yield (
+                    f"{label(f'data.{split}_{present}')} is given, but `data.{split}_{missing}` is not. "
+                    f"Give both sides, or one file with both as `data.{split}`."
+                )
+    if not data.dev_fraction and not (data.dev or data.dev_src):
+        yield (
+            f"{label('data.dev_fraction')} must be greater than 0 where no dev file is given: "
+            f"without validation data the best checkpoint cannot be told."
+        )
+
+
+def _train(config: Config, label: Label) -> Iterator[str]:
+    train, validate = config.train, config.validate
+    if not (train.max_steps or train.max_epochs or train.max_minutes or train.patience):
+        yield (
+            f"{label('train.patience')} must not be 0 where `train.max_steps`, `train.max_epochs` and "
+            f"`train.max_minutes` are 0 too: training would never end. Set one of them."
+        )
+    if not (validate.every_epochs or validate.every_steps):
+        yield (
+            f"{label('validate.every_epochs')} and {label('validate.every_steps')} must not both be 0: "
+            f"a run without validation has no best checkpoint. Set one of them."
+        )
+    if train.average_last > train.keep_checkpoints:
+        yield (
+            f"{label('train.average_last')} must be at most `train.keep_checkpoints` ({train.keep_checkpoints}), "
+            f"but is {train.average_last}: what is averaged must have been kept."
+        )
+
+
+def _inference(config: Config, label: Label) -> Iterator[str]:
+    inference = config.inference
+    if inference.n_best > inference.beam_size and not inference.sample:
+        yield (
+            f"{label('inference.n_best')} must be at most `inference.beam_size` ({inference.beam_size}), "
+            f"but is {inference.n_best}."
+        )
+    for name, neutral in (("temperature", 1.0), ("top_k", 0), ("top_p", 1.0)):
+        value = getattr(inference, name)
+        if value != neutral and not inference.sample:
+            yield (
+                f"{label(f'inference.{name}')} has no effect without sampling, but is {value}. "
+                f"Set `inference.sample` to true, or leave it out."
+            )

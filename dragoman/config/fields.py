@@ -1,0 +1,133 @@
+"""One setting at a time: its type, range and choices, and the error that names it when a value does not fit."""
+
+import difflib
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from dragoman.config.settings import Config
+from dragoman.errors import ConfigError
+
+Value = bool | int | float | str
+
+_LARGEST_INT = 2**63 - 1
+_IN_WORDS: dict[type, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text in quotes"}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is known about one setting; `kind` is bool, int, float or str, `choices` is empty where any value goes."""
+
+    table: str
+    name: str
+    kind: type
+    choices: tuple[str, ...]
+    default: Value
+    help: str
+    minimum: float | None
+    maximum: float | None
+    above: float | None
+
+    @property
+    def key(self) -> str:
+        """The name as written in messages, such as ``train.max_steps``."""
+        return f"{self.table}.{self.name}"
+
+    def check(self, value: object, place: str) -> Value:
+        """The value as the setting's type; `place` names setting and file in the ConfigError if it does not fit."""
+        if self.kind is float and type(value) is int:
+            value = float(value) if abs(value) < 2**1000 else math.inf
+        if type(value) is not self.kind:
+            raise ConfigError(f"{place} must be {self._expected()}, but is {shown(value)}.")
+        if isinstance(value, str):
+            self._check_text(value, place)
+        elif isinstance(value, int | float):
+            self._check_range(value, place)
+        assert isinstance(value, bool | int | float | str)
+        return value
+
+    def parse(self, text: str, place: str) -> Value:
+        """The value of a flag's text: ``true`` or ``false``, a number, or the text itself."""
+        parsers: dict[type, Any] = {bool: {"true": True, "false": False}.__getitem__, int: int, float: float, str: str}
+        try:
+            value = parsers[self.kind](text)
+        except (ValueError, KeyError):
+            raise ConfigError(f"{place} must be {self._expected()}, but is {shown(text)}.") from None
+        return self.check(value, place)
+
+    def _expected(self) -> str:
+        return f"one of {', '.join(self.choices)}" if self.choices else _IN_WORDS[self.kind]
+
+    def _check_text(self, value: str, place: str) -> None:
+        if self.choices and value not in self.choices:
+            hint = did_you_mean(value, self.choices)
+            raise ConfigError(f"{place} must be {self._expected()}, but is {shown(value)}.{hint}")
+        if "\0" in value or any("\ud800" <= char <= "\udfff" for char in value):
+            raise ConfigError(
+                f"{place} must be plain text, but is {shown(value)}. Write it in valid UTF-8, without NUL."
+            )
+
+    def _check_range(self, value: float, place: str) -> None:
+        largest = _LARGEST_INT if self.kind is int else math.inf
+        limits = [
+            (math.isfinite(value), "a finite number"),
+            (self.minimum is None or value >= self.minimum, f"at least {shown(self.minimum)}"),
+            (self.above is None or value > self.above, f"greater than {shown(self.above)}"),
+            (self.maximum is None or value <= self.maximum, f"at most {shown(self.maximum)}"),
+            (abs(value) <= largest, f"at most {_LARGEST_INT}"),
+        ]
+        for holds, expected in limits:
+            if not holds:
+                raise ConfigError(f"{place} must be {expected}, but is {shown(value)}.")
+
+
+def shown(value: object) -> str:
+    """A value as TOML writes it, on one line and not too long."""
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, float):
+        return f"{value:.15g}"
+    if isinstance(value, bool | str):
+        text = json.dumps(value)
+    else:
+        text = str(value) if not isinstance(value, int) or abs(value) < 10**50 else "a number of more than 50 digits"
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """`` Did you mean `x`?`` with the nearest of the names, or nothing where none is near."""
+    nearest = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
+    return f" Did you mean `{nearest[0]}`?" if nearest else ""
+
+
+def settings_of(table: str) -> list[Setting]:
+    """The settings of one table, in the order of their definition."""
+    return [setting for setting in SETTINGS.values() if setting.table == table]
+
+
+def _describe(config_class: type) -> dict[str, Setting]:
+    described = {}
+    for table, table_class in get_type_hints(config_class).items():
+        assert is_dataclass(table_class)
+        hints = get_type_hints(table_class)
+        for field in fields(table_class):
+            hint = hints[field.name]
+            choices = get_args(hint) if get_origin(hint) is Literal else ()
+            metadata = {"help": "", "minimum": None, "maximum": None, "above": None, **field.metadata}
+            described[f"{table}.{field.name}"] = Setting(
+                table=table,
+                name=field.name,
+                kind=str if choices else hint,
+                choices=choices,
+                default=field.default,  # type: ignore[arg-type]
+                **metadata,
+            )
+    return described
+
+
+SETTINGS: dict[str, Setting] = _describe(Config)
+TABLES: tuple[str, ...] = tuple(dict.fromkeys(setting.table for setting in SETTINGS.values()))

@@ -1,0 +1,173 @@
+"""A configuration from the recipe, TOML files and flags, in that order; and back into TOML.
+
+What is given explicitly always wins: over the recipe, and over what `model.preset` fills in, wherever either stands.
+"""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from dragoman.config.checking import check_config
+from dragoman.config.fields import SETTINGS, TABLES, Value, did_you_mean, settings_of, shown
+from dragoman.config.settings import PRESETS, Config
+from dragoman.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConfig:
+    """A configuration and the keys (such as ``train.max_steps``) that files or flags gave explicitly."""
+
+    config: Config
+    given: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    value: Value
+    place: str
+
+
+def load_config(paths: Sequence[Path], overrides: Mapping[str, str] = {}, base: Config = Config()) -> Config:
+    """The configuration alone of `read_config`."""
+    return read_config(paths, overrides, base).config
+
+
+def read_config(paths: Sequence[Path], overrides: Mapping[str, str] = {}, base: Config = Config()) -> LoadedConfig:
+    """Reads TOML files in order, then flags; later ones win, and `base` has what none of them gives.
+
+    `overrides` maps keys such as ``train.max_steps`` to the text of the flag. Raises ConfigError, naming file, setting,
+    value and the nearest name, for whatever is unknown, of the wrong type, out of range or contradictory.
+    """
+    given: dict[str, _Given] = {}
+    for path in paths:
+        given |= _given_by_table(_read_toml(path), str(path))
+    for key, text in overrides.items():
+        if key not in SETTINGS:
+            raise ConfigError(f"`--{key}` is not a setting.{_nearest_setting(key)}")
+        place = f"`{flag_of(key)}`"
+        given[key] = _Given(SETTINGS[key].parse(text, place), place)
+    config = _merge(given, base)
+    check_config(config, lambda key: given[key].place if key in given else f"`{key}`")
+    return LoadedConfig(config, frozenset(given))
+
+
+def config_from_dict(table: Mapping[str, Any], origin: str) -> Config:
+    """The configuration of a finished model; `origin` names the file in errors. Raises ConfigError.
+
+    Every value is checked by itself, but not what must hold between them: those are rules for new runs.
+    """
+    return _merge(_given_by_table(table, origin), Config())
+
+
+def dump_config(config: Config) -> str:
+    """All settings as TOML; `load_config` gives back an equal configuration."""
+    return tomli_w.dumps(asdict(config))
+
+
+def flag_of(key: str) -> str:
+    """The command line's spelling of a key: ``--train.max-steps``."""
+    return "--" + key.replace("_", "-")
+
+
+def _merge(given: Mapping[str, _Given], base: Config) -> Config:
+    tables = {}
+    for table in TABLES:
+        values = {setting.name: given[setting.key].value for setting in settings_of(table) if setting.key in given}
+        start = getattr(base, table)
+        if table == "model" and "preset" in values:
+            start = PRESETS[str(values["preset"])]
+        tables[table] = replace(start, **values)
+    return Config(**tables)
+
+
+def _given_by_table(content: Mapping[str, Any], origin: str) -> dict[str, _Given]:
+    given = {}
+    for table, values in content.items():
+        if table not in TABLES:
+            raise ConfigError(_unknown_table(table, isinstance(values, Mapping), origin))
+        if not isinstance(values, Mapping):
+            raise ConfigError(
+                f"`{table}` in {origin} must be a table, but is {shown(values)}. "
+                f"Write [{table}] and its settings below it."
+            )
+        for name, value in values.items():
+            key = f"{table}.{name}"
+            if key not in SETTINGS:
+                raise ConfigError(f"{_quoted(key)} in {origin} is not a setting.{_nearest_setting(key)}")
+            place = f"`{key}` in {origin}"
+            given[key] = _Given(SETTINGS[key].check(value, place), place)
+    return given
+
+
+def _unknown_table(name: str, is_table: bool, origin: str) -> str:
+    if is_table:
+        hint = did_you_mean(name, TABLES) or f" The tables are {', '.join(TABLES)}."
+        return f"{_quoted(name)} in {origin} is not a table of settings.{hint}"
+    return f"{_quoted(name)} in {origin} is not a setting.{_nearest_setting(name)}"
+
+
+def _nearest_setting(key: str) -> str:
+    """The nearest setting: of the same table first, then one with such a name in any table."""
+    table, _, name = key.rpartition(".")
+    names_there = [setting.name for setting in settings_of(table)]
+    elsewhere = {setting.name: setting.key for setting in reversed(SETTINGS.values())}
+    if name not in elsewhere and (near := difflib.get_close_matches(name, names_there, n=1)):
+        return f" Did you mean `{table}.{near[0]}`?"
+    near = difflib.get_close_matches(name, list(elsewhere), n=1) if name else []
+    if near:
+        return f" Did you mean `{elsewhere[near[0]]}`?"
+    return did_you_mean(key, SETTINGS) or " `dragoman train --help` lists them all."
+
+
+def _quoted(name: str) -> str:
+    printable = name if name.isprintable() else shown(name)
+    return f"`{printable[:80]}`"
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    text = _read_text(path)
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ConfigError(f"{path} is nested too deeply. A setting is a number, a text, true or false.") from None
+    except ValueError as error:
+        raise ConfigError(_syntax_error(path, text, str(error))) from None
+
+
+def _syntax_error(path: Path, text: str, reason: str) -> str:
+    found = re.search(r" \(at line (\d+), column (\d+)\)$", reason)
+    line = found[1] if found else str(text.rstrip().count("\n") + 1)
+    reason = re.sub(r" \(at [^)]*\)$", "", reason)
+    column = f", column {found[2]}" if found else ""
+    return f"{path} line {line}{column} is not TOML: {reason}. Write `name = value`, with texts in quotes."
+
+
+def _read_text(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise ConfigError(f"{path} does not exist.{_nearest_file(path)}") from None
+    except IsADirectoryError:
+        inside = path / "config.toml"
+        hint = f" Did you mean `{inside}`?" if inside.is_file() else " Give the path of a TOML file."
+        raise ConfigError(f"{path} is a folder, not a file of settings.{hint}") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ConfigError(f"{path} cannot be read: {reason}.") from None
+    try:
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path} line {line} is not UTF-8 text. Save the file as UTF-8.") from None
+
+
+def _nearest_file(path: Path) -> str:
+    names = [other.name for other in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, names, n=1)
+    return f" Did you mean `{path.with_name(near[0])}`?" if near else " Give the path of a TOML file."

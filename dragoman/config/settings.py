@@ -1,0 +1,217 @@
+"""Every setting, its default, its range and its help text, in one place: one frozen dataclass per TOML table.
+
+A configuration is read from TOML files, then flags, in that order (`load_config`); it is checked as a whole and
+then never changes. The resolved configuration is written into the run and into every model folder.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+def setting(
+    default: Any, help: str, *, minimum: float | None = None, maximum: float | None = None, above: float | None = None
+) -> Any:
+    """A dataclass field with its help text and its range: ``minimum <= value <= maximum`` and ``value > above``."""
+    return field(default=default, metadata={"help": help, "minimum": minimum, "maximum": maximum, "above": above})
+
+
+@dataclass(frozen=True, slots=True)
+class DataSettings:
+    """[data]: where the parallel text is and how it is cleaned."""
+
+    train: str = setting("", "one file with both sides: .tsv, .jsonl or .tmx, plain or .gz")
+    train_src: str = setting("", "source side of two aligned files, plain or .gz")
+    train_tgt: str = setting("", "target side of two aligned files, plain or .gz")
+    dev: str = setting(
+        "", "validation data, one file with both sides; without it a part of the training data is held out"
+    )
+    dev_src: str = setting("", "source side of the validation data")
+    dev_tgt: str = setting("", "target side of the validation data")
+    test: str = setting("", "test data, one file with both sides; scored once, after training")
+    test_src: str = setting("", "source side of the test data")
+    test_tgt: str = setting("", "target side of the test data")
+    src_lang: str = setting("", "source language code; from the file names or the data where empty")
+    tgt_lang: str = setting("", "target language code; from the file names or the data where empty")
+    dev_fraction: float = setting(
+        0.02, "share of the training data held out for validation where no dev file is given", minimum=0.0, maximum=0.5
+    )
+    test_fraction: float = setting(
+        0.0, "share of the training data held out for a test where no test file is given", minimum=0.0, maximum=0.5
+    )
+    max_held_out: int = setting(1000, "at most so many pairs are held out for validation, and for a test", minimum=1)
+    max_tokens: int = setting(128, "training pairs with a longer side (in tokens) are left out", minimum=1)
+    max_length_ratio: float = setting(
+        4.0,
+        "pairs whose longer side has more than this many times the tokens of the shorter (plus 5) are left out",
+        minimum=1.0,
+    )
+    drop_duplicates: bool = setting(True, "exact repetitions of a pair are left out of the training data")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerSettings:
+    """[tokenizer]: how text becomes ids."""
+
+    kind: Literal["bpe", "unigram", "word"] = setting(
+        "bpe", "subwords by merges, subwords by a unigram model, or words"
+    )
+    vocab_size: int = setting(8000, "entries of the vocabulary, control tokens and bytes included", minimum=8)
+    joint: bool = setting(True, "one vocabulary for both languages; false: one a side")
+    byte_fallback: bool = setting(
+        False, "bpe only: characters never seen become bytes; false: byte level, exact for any string"
+    )
+    min_frequency: int = setting(
+        2, "word and bpe: pairs or words seen less often are not taken into the vocabulary", minimum=1
+    )
+    bpe_dropout: float = setting(
+        0.0, "share of the merges skipped at random while training (Provilkov et al. 2020)", minimum=0.0, maximum=0.9
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """[model]: the shape of the Transformer. A preset fills what is not given."""
+
+    preset: Literal["tiny", "small", "base", "big", "custom"] = setting(
+        "small", "tiny, small, or the paper's base and big"
+    )
+    d_model: int = setting(256, "width of embeddings and layers", minimum=2)
+    d_ff: int = setting(1024, "inner width of the feed-forward layers", minimum=1)
+    num_heads: int = setting(4, "attention heads; must divide d_model", minimum=1)
+    num_encoder_layers: int = setting(4, "encoder layers", minimum=1)
+    num_decoder_layers: int = setting(4, "decoder layers", minimum=1)
+    dropout: float = setting(
+        0.2, "dropout on embeddings and on every sublayer's output (section 5.4)", minimum=0.0, maximum=0.95
+    )
+    attention_dropout: float = setting(0.0, "dropout on attention weights", minimum=0.0, maximum=0.95)
+    activation_dropout: float = setting(0.0, "dropout inside the feed-forward layers", minimum=0.0, maximum=0.95)
+    norm_first: bool = setting(
+        True, "layer norm before each sublayer (Xiong et al. 2020); false: after it, as in the paper"
+    )
+    activation: Literal["relu", "gelu", "swish"] = setting("relu", "activation of the feed-forward layers")
+    positions: Literal["sinusoidal", "learned"] = setting("sinusoidal", "how positions are encoded (section 3.5)")
+    max_positions: int = setting(512, "learned positions only: the longest sequence in tokens", minimum=2)
+    tie: Literal["all", "decoder", "none"] = setting(
+        "all",
+        "embeddings shared: source, target and projection (section 3.4; "
+        "needs a joint vocabulary), target and projection, or none",
+    )
+    attention_bias: bool = setting(True, "biases in the attention projections")
+    projection_bias: bool = setting(True, "a bias in the projection to the vocabulary")
+
+
+PRESETS: dict[str, ModelSettings] = {
+    "tiny": ModelSettings(
+        preset="tiny", d_model=128, d_ff=256, num_heads=4, num_encoder_layers=4, num_decoder_layers=4, dropout=0.3
+    ),
+    "small": ModelSettings(preset="small"),
+    # "Attention Is All You Need", table 3, rows base and big.
+    "base": ModelSettings(
+        preset="base", d_model=512, d_ff=2048, num_heads=8, num_encoder_layers=6, num_decoder_layers=6, dropout=0.1
+    ),
+    "big": ModelSettings(
+        preset="big", d_model=1024, d_ff=4096, num_heads=16, num_encoder_layers=6, num_decoder_layers=6, dropout=0.3
+    ),
+    "custom": ModelSettings(preset="custom"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TrainSettings:
+    """[train]: the optimiser, its schedule, and when to stop."""
+
+    batch_tokens: int = setting(
+        4096, "target tokens in one optimiser step, whatever fits into memory at once", minimum=1
+    )
+    micro_batch_tokens: int = setting(
+        0,
+        "padded tokens computed at once; 0: as many as is fast on the device. Changes memory and speed, not the result",
+        minimum=0,
+    )
+    max_steps: int = setting(0, "stop after so many optimiser steps in total; 0: no such limit", minimum=0)
+    max_epochs: int = setting(0, "stop after so many passes over the data; 0: no such limit", minimum=0)
+    max_minutes: float = setting(0.0, "stop after so many minutes of training in total; 0: no such limit", minimum=0.0)
+    patience: int = setting(10, "stop after so many validations without a better score; 0: never", minimum=0)
+    schedule: Literal["noam", "inverse_sqrt", "constant"] = setting(
+        "inverse_sqrt",
+        "noam: the paper's (section 5.3); inverse_sqrt: up to learning_rate, then falling with 1/sqrt(step)",
+    )
+    learning_rate: float = setting(
+        0.002, "peak rate of inverse_sqrt and constant; a factor on the paper's rate for noam", above=0.0
+    )
+    warmup_steps: int = setting(2000, "steps over which the rate rises linearly", minimum=0)
+    adam_beta1: float = setting(0.9, "Adam's first decay", minimum=0.0, maximum=0.9999)
+    adam_beta2: float = setting(0.98, "Adam's second decay", minimum=0.0, maximum=0.999999)
+    adam_epsilon: float = setting(1e-9, "Adam's epsilon", above=0.0)
+    weight_decay: float = setting(0.0, "decoupled weight decay (AdamW)", minimum=0.0)
+    label_smoothing: float = setting(
+        0.1, "share of the probability mass spread over the vocabulary (section 5.4)", minimum=0.0, maximum=0.9
+    )
+    clip_norm: float = setting(1.0, "gradients are scaled down to this norm; 0: never", minimum=0.0)
+    precision: Literal["auto", "float32", "bfloat16"] = setting(
+        "auto", "auto: bfloat16 where the device has it and it pays"
+    )
+    device: str = setting("auto", "auto (cuda, mps, cpu) or a device by name")
+    seed: int = setting(1, "every random draw follows from it", minimum=0, maximum=2**31 - 1)
+    log_every_steps: int = setting(50, "a line of progress and of log.jsonl every so many steps", minimum=1)
+    checkpoint_every_steps: int = setting(
+        0,
+        "save what continues the run every so many steps, besides every validation; 0: at validations only",
+        minimum=0,
+    )
+    keep_checkpoints: int = setting(5, "the newest so many checkpoints are kept, and the best", minimum=2)
+    average_last: int = setting(
+        5, "the weights of the last so many validations' checkpoints are averaged at the end; 0: no average", minimum=0
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ValidateSettings:
+    """[validate]: how often and on what the run is judged."""
+
+    every_epochs: int = setting(1, "validate after so many epochs; 0: by steps only", minimum=0)
+    every_steps: int = setting(0, "validate after so many steps; 0: by epochs only", minimum=0)
+    metric: Literal["chrf", "bleu", "loss"] = setting("chrf", "what picks the best checkpoint and drives patience")
+    beam_size: int = setting(1, "beam of the translations scored", minimum=1)
+    max_sentences: int = setting(
+        1000, "at most so many validation sentences are translated; the loss uses all", minimum=1
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceSettings:
+    """[inference]: how a translation is searched."""
+
+    beam_size: int = setting(5, "hypotheses kept a sentence; 1 is greedy", minimum=1, maximum=1000)
+    length_penalty: Literal["paper", "power"] = setting(
+        "paper", "paper: ((5 + n) / 6) ** alpha (Wu et al. 2016); power: n ** alpha"
+    )
+    alpha: float = setting(0.6, "strength of the length penalty; 0: none", minimum=0.0, maximum=10.0)
+    max_extra_tokens: int = setting(
+        50, "outputs end at so many tokens more than the source has (section 6.1)", minimum=1
+    )
+    n_best: int = setting(1, "candidates given back a sentence; at most beam_size", minimum=1)
+    batch_tokens: int = setting(
+        4096, "padded source tokens times beam translated at once; changes speed and memory, not the result", minimum=1
+    )
+    sample: bool = setting(
+        False, "draw the translation from the model's distribution instead of searching for the best"
+    )
+    temperature: float = setting(1.0, "sampling: below 1 sharpens the distribution, above 1 flattens it", above=0.0)
+    top_k: int = setting(0, "sampling: only the k most probable tokens; 0: all", minimum=0)
+    top_p: float = setting(
+        1.0, "sampling: only the most probable tokens that together reach this probability", above=0.0, maximum=1.0
+    )
+    seed: int = setting(1, "sampling: seed of the draws", minimum=0, maximum=2**31 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All tables of a configuration file."""
+
+    data: DataSettings = DataSettings()
+    tokenizer: TokenizerSettings = TokenizerSettings()
+    model: ModelSettings = ModelSettings()
+    train: TrainSettings = TrainSettings()
+    validate: ValidateSettings = ValidateSettings()
+    inference: InferenceSettings = InferenceSettings()

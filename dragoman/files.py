@@ -1,0 +1,176 @@
+"""Writing so that nothing is ever half written, and noticing when something was damaged afterwards.
+
+A folder is written under a temporary name beside its place, every file is flushed to the disk, a manifest with the
+size and SHA-256 of each file goes in last, then the folder is renamed into place. A reader checks the manifest.
+"""
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dragoman.errors import ModelError, ResourceError
+
+MANIFEST = "manifest.json"
+_TEMPORARY_PREFIX = ".writing-"
+_CHUNK_BYTES = 1 << 20
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's content, in hexadecimal."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def write_file(path: Path, content: str | bytes) -> None:
+    """Replaces a file's content at once: a reader sees the old content or the new, never a part.
+
+    Raises ResourceError where the disk is full.
+    """
+    temporary = path.with_name(f"{_TEMPORARY_PREFIX}{path.name}-{os.getpid()}")
+    with disk_errors(path):
+        try:
+            temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+            _flush_to_disk(temporary)
+            temporary.replace(path)
+            _flush_to_disk(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def written_folder(target: Path, facts: dict[str, Any]) -> Iterator[Path]:
+    """Gives an empty temporary folder to fill; on success it becomes `target`, with a manifest, in one rename.
+
+    `facts` (JSON values) are kept in the manifest. On an error nothing is left and an existing `target` stays.
+    Raises ResourceError where the disk is full.
+    """
+    temporary = target.with_name(f"{_TEMPORARY_PREFIX}{target.name}-{os.getpid()}")
+    with disk_errors(target):
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        try:
+            yield temporary
+            _write_manifest(temporary, facts)
+            _rename_into_place(temporary, target)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def checked_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a folder whose every file is as it was written.
+
+    Raises ModelError that names the file which is missing, added, truncated or changed.
+    """
+    manifest = _read_manifest(folder)
+    listed = manifest["files"]
+    present = {path.name for path in folder.iterdir()} - {MANIFEST}
+    for name in sorted(present - listed.keys()):
+        raise ModelError(f"{folder / name} does not belong to this model: its manifest does not list it. Remove it.")
+    for name, facts in listed.items():
+        path = folder / name
+        if name not in present or not path.is_file():
+            raise ModelError(f"{path} is missing. {_RESTORE}")
+        size = path.stat().st_size
+        if size != facts["bytes"]:
+            raise ModelError(f"{path} has {size} bytes instead of {facts['bytes']}. {_RESTORE}")
+        if sha256_of(path) != facts["sha256"]:
+            raise ModelError(f"{path} is damaged: its content is not what was written. {_RESTORE}")
+    return manifest
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Removes what an interrupted write left in `folder`."""
+    for path in folder.glob(f"{_TEMPORARY_PREFIX}*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def require_free_space(folder: Path, needed_bytes: int) -> None:
+    """Raises ResourceError where the disk that holds `folder` has less than `needed_bytes` free."""
+    free = shutil.disk_usage(folder).free
+    if free < needed_bytes:
+        raise ResourceError(
+            f"{folder} has {free / 1e6:.0f} MB of disk space left, but {needed_bytes / 1e6:.0f} MB are needed. "
+            "Free some space, or choose another place with --out."
+        )
+
+
+@contextlib.contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turns a full or read-only disk into a ResourceError that names `path`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise ResourceError(
+                f"{path} could not be written: no space left on the disk. Free some space and start again."
+            ) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise ResourceError(f"{path} could not be written: {error.strerror}. Choose another place.") from error
+        raise
+
+
+_RESTORE = "Restore the folder from where it came."
+
+
+def _write_manifest(folder: Path, facts: dict[str, Any]) -> None:
+    files = {}
+    for path in sorted(folder.iterdir()):
+        _flush_to_disk(path)
+        files[path.name] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+    content = {"files": files, **facts}
+    content["sha256"] = _digest(content)
+    path = folder / MANIFEST
+    path.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    _flush_to_disk(path)
+    _flush_to_disk(folder)
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        stated = manifest.pop("sha256")
+        files = manifest["files"]
+        sound = stated == _digest(manifest) and all(
+            {"bytes", "sha256"} <= facts.keys() and Path(name).name == name for name, facts in files.items()
+        )
+    except FileNotFoundError:
+        raise ModelError(f"{folder} is not a model folder: it has no {MANIFEST}.") from None
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError, OSError):
+        sound = False
+    if not sound:
+        raise ModelError(f"{path} is damaged. {_RESTORE}")
+    return manifest  # type: ignore[no-any-return]
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _rename_into_place(temporary: Path, target: Path) -> None:
+    old = target.with_name(f"{_TEMPORARY_PREFIX}old-{target.name}-{os.getpid()}")
+    if target.exists():
+        target.rename(old)
+    temporary.rename(target)
+    _flush_to_disk(target.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _flush_to_disk(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,85 @@
+"""What travels between rooms, in the order of the line: strings and numbers only, no tensors.
+
+``SentencePair -> EncodedPair -> Batch -> loss`` and ``text -> Batch -> Hypothesis -> Translation -> Score``;
+`Batch` holds tensors and lives in `dragoman.data`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SentencePair:
+    """A source sentence and its translation: plain text, without the line end."""
+
+    src: str
+    tgt: str
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPair:
+    """Token ids of both sides, without bos and eos."""
+
+    src_ids: Sequence[int]
+    tgt_ids: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """One finished output of a search.
+
+    `ids` are target ids without bos and eos. `token_log_probs` holds one natural-log probability a token, eos
+    included where the hypothesis ended by itself (`finished`); `log_prob` is their sum, and `score` is `log_prob`
+    after the length penalty: higher is better.
+    """
+
+    ids: tuple[int, ...]
+    token_log_probs: tuple[float, ...]
+    log_prob: float
+    score: float
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One translation of a text with the token strings and scores behind it.
+
+    For a text that was split into several segments `score` and `log_prob` are sums over the segments.
+    """
+
+    text: str
+    tokens: tuple[str, ...]
+    token_log_probs: tuple[float, ...]
+    log_prob: float
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """The answer to one input text: the best candidate first, and what happened on the way.
+
+    `segments` is the number of pieces the input was split into (0 for an empty line, 1 normally);
+    `cut` says that some output reached the length limit without ending by itself.
+    """
+
+    src: str
+    candidates: tuple[Candidate, ...]
+    segments: int
+    cut: bool
+
+    @property
+    def text(self) -> str:
+        """The best translation; the empty string for an empty line."""
+        return self.candidates[0].text if self.candidates else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A metric's value, never without the signature that says how it was computed."""
+
+    name: str
+    value: float
+    signature: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.value:.2f} ({self.signature})"

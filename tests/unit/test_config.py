@@ -1,0 +1,250 @@
+import dataclasses
+import math
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.config import (
+    PRESETS,
+    SETTINGS,
+    Config,
+    Setting,
+    TrainSettings,
+    check_config,
+    config_from_dict,
+    dump_config,
+    load_config,
+    read_config,
+)
+from dragoman.errors import ConfigError
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Writes a file into the current folder, so that messages name it as short as a user would."""
+    monkeypatch.chdir(tmp_path)
+
+    def writer(content: str | bytes, name: str = "base.toml") -> Path:
+        path = Path(name)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return writer
+
+
+def test_defaults_are_a_valid_configuration() -> None:
+    assert load_config([]) == Config()
+
+
+def test_later_files_and_flags_win(write: Any) -> None:
+    first = write("[train]\nmax_steps = 5\nseed = 2\nlearning_rate = 1\n", "a.toml")
+    second = write("[train]\nmax_steps = 6\nwarmup_steps = 7\n", "b.toml")
+    loaded = read_config([first, second], {"train.warmup_steps": "8", "model.norm_first": "false"})
+    assert loaded.config.train == TrainSettings(max_steps=6, seed=2, warmup_steps=8, learning_rate=1.0)
+    assert type(loaded.config.train.learning_rate) is float
+    assert not loaded.config.model.norm_first
+    assert loaded.given == {
+        "train.max_steps", "train.seed", "train.learning_rate", "train.warmup_steps", "model.norm_first",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_is_valid(preset: str) -> None:
+    assert load_config([], {"model.preset": preset}).model == PRESETS[preset]
+
+
+def test_explicit_keys_win_over_a_preset_given_later(write: Any) -> None:
+    first = write("[model]\nd_model = 96\n", "a.toml")
+    second = write('[model]\npreset = "big"\n', "b.toml")
+    model = load_config([first, second], {"model.preset": "base"}).model
+    assert model == dataclasses.replace(PRESETS["base"], d_model=96)
+
+
+def test_recipe_fills_only_what_is_not_given(write: Any) -> None:
+    recipe = Config(model=PRESETS["tiny"], train=TrainSettings(batch_tokens=100, seed=9))
+    path = write("[train]\nseed = 3\n[model]\ndropout = 0.5\n")
+    config = load_config([path], base=recipe)
+    assert config.train == TrainSettings(batch_tokens=100, seed=3)
+    assert config.model == dataclasses.replace(PRESETS["tiny"], dropout=0.5)
+
+
+def test_byte_order_mark_and_carriage_returns_are_accepted(write: Any) -> None:
+    assert load_config([write(b"\xef\xbb\xbf[train]\r\nseed = 4\r\n")]).train.seed == 4
+
+
+BAD_FILES = {
+    "[train]\nwarmup_stepps = 1": "`train.warmup_stepps` in base.toml is not a setting. "
+    "Did you mean `train.warmup_steps`?",
+    "[train]\nd_model = 1": "`train.d_model` in base.toml is not a setting. Did you mean `model.d_model`?",
+    "[train]\nwarmup_steps = -1": "`train.warmup_steps` in base.toml must be at least 0, but is -1.",
+    "[train]\nwarmup_steps = 1.5": "`train.warmup_steps` in base.toml must be a whole number, but is 1.5.",
+    "[train]\nwarmup_steps = true": "`train.warmup_steps` in base.toml must be a whole number, but is true.",
+    "[train]\nlearning_rate = true": "`train.learning_rate` in base.toml must be a number, but is true.",
+    "[train]\nlearning_rate = 0": "`train.learning_rate` in base.toml must be greater than 0, but is 0.",
+    "[train]\nlearning_rate = nan": "`train.learning_rate` in base.toml must be a finite number, but is nan.",
+    "[train]\nlearning_rate = inf": "`train.learning_rate` in base.toml must be a finite number, but is inf.",
+    '[train]\nlearning_rate = "1e-4"': '`train.learning_rate` in base.toml must be a number, but is "1e-4".',
+    "[train]\nmax_steps = 1" + "0" * 30: "`train.max_steps` in base.toml must be at most 9223372036854775807",
+    "[train]\nmax_steps = [1]": "`train.max_steps` in base.toml must be a whole number, but is a list.",
+    "[train.max_steps]\nx = 1": "`train.max_steps` in base.toml must be a whole number, but is a table.",
+    "[train]\nmax_steps = 1979-05-27": "`train.max_steps` in base.toml must be a whole number, but is 1979-05-27.",
+    "[model]\nnorm_first = 1": "`model.norm_first` in base.toml must be true or false, but is 1.",
+    "[model]\nnorm_first = 'true'": '`model.norm_first` in base.toml must be true or false, but is "true".',
+    "[model]\npreset = 'bas'": "`model.preset` in base.toml must be one of tiny, small, base, big, custom, "
+    'but is "bas". '
+    "Did you mean `base`?",
+    "[model]\npreset = 3": "`model.preset` in base.toml must be one of tiny, small, base, big, custom, but is 3.",
+    "[model]\ndropout = 1.0": "`model.dropout` in base.toml must be at most 0.95, but is 1.",
+    '[data]\ntrain = "a\\u0000b"': "`data.train` in base.toml must be plain text",
+    "[trian]\nseed = 1": "`trian` in base.toml is not a table of settings. Did you mean `train`?",
+    "[zzz]\nseed = 1": "`zzz` in base.toml is not a table of settings. The tables are data, tokenizer, model, train, "
+    "validate, inference.",
+    "max_steps = 1": "`max_steps` in base.toml is not a setting. Did you mean `train.max_steps`?",
+    "qqqqqq = 1": "`qqqqqq` in base.toml is not a setting. `dragoman train --help` lists them all.",
+    '"" = 1': "`` in base.toml is not a setting.",
+    '"a\\nb" = 1': '`"a\\nb"` in base.toml is not a setting.',
+    "train = 1": "`train` in base.toml must be a table, but is 1. Write [train] and its settings below it.",
+    "[train]\nseed = 1\nseed = 2\n": "base.toml line 3, column 9 is not TOML: Cannot overwrite a value.",
+    "[train]\nseed 1\n": "base.toml line 2, column 6 is not TOML",
+    "[train\n": "base.toml line 1, column 7 is not TOML",
+    "[train]\nseed =": "base.toml line 2 is not TOML: Invalid value.",
+    "a = " + "[" * 100_000: "base.toml is nested too deeply.",
+    "[model]\nd_model = 250": "`model.d_model` in base.toml must be a multiple of `model.num_heads` (4), but is 250.",
+    "[model]\nd_model = 255\nnum_heads = 5": "`model.d_model` in base.toml must be even for sinusoidal positions",
+    "[model]\npositions = 'learned'\nmax_positions = 128": "`model.max_positions` in base.toml must be greater than "
+    "`data.max_tokens` (128), but is 128.",
+    "[tokenizer]\njoint = false": '`model.tie` must not be "all" where `tokenizer.joint` is false',
+    "[tokenizer]\nkind = 'word'\nbpe_dropout = 0.1": "`tokenizer.bpe_dropout` in base.toml must be 0",
+    "[tokenizer]\nkind = 'word'\nbyte_fallback = true": "`tokenizer.byte_fallback` in base.toml must be false",
+    "[inference]\nn_best = 6": "`inference.n_best` in base.toml must be at most `inference.beam_size` (5), but is 6.",
+    "[inference]\ntop_k = 6": "`inference.top_k` in base.toml has no effect without sampling, but is 6.",
+    "[train]\npatience = 0": "`train.patience` in base.toml must not be 0 where",
+    "[train]\naverage_last = 6": "`train.average_last` in base.toml must be at most `train.keep_checkpoints` (5)",
+    "[validate]\nevery_epochs = 0": "`validate.every_epochs` in base.toml and `validate.every_steps` must not",
+    "[data]\ntrain = 'a'\ntrain_src = 'b'": "`data.train` in base.toml and `data.train_src` in base.toml must not both",
+    "[data]\ntrain_src = 'b'": "`data.train_src` in base.toml is given, but `data.train_tgt` is not.",
+    "[data]\ndev_tgt = 'b'": "`data.dev_tgt` in base.toml is given, but `data.dev_src` is not.",
+    "[data]\ndev_fraction = 0": "`data.dev_fraction` in base.toml must be greater than 0 where no dev file is given",
+}
+
+
+@pytest.mark.parametrize(("content", "message"), BAD_FILES.items(), ids=range(len(BAD_FILES)))
+def test_bad_file_gives_one_line_naming_file_key_and_value(write: Any, content: str, message: str) -> None:
+    path = write(content)
+    with pytest.raises(ConfigError) as caught:
+        load_config([path])
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+BAD_FLAGS = {
+    ("train.max_steps", "1.5"): '`--train.max-steps` must be a whole number, but is "1.5".',
+    ("train.max_steps", "-1"): "`--train.max-steps` must be at least 0, but is -1.",
+    ("train.max_steps", "9" * 5000): "`--train.max-steps` must be",
+    ("train.learning_rate", "nan"): "`--train.learning-rate` must be a finite number, but is nan.",
+    ("train.learning_rate", "fast"): '`--train.learning-rate` must be a number, but is "fast".',
+    ("model.norm_first", "yes"): '`--model.norm-first` must be true or false, but is "yes".',
+    ("model.tie", "al"): '`--model.tie` must be one of all, decoder, none, but is "al". Did you mean `all`?',
+    ("data.train", "\udcff"): "`--data.train` must be plain text",
+    ("data.trian", "x"): "`--data.trian` is not a setting. Did you mean `data.train`?",
+}
+
+
+@pytest.mark.parametrize(("flag", "message"), BAD_FLAGS.items(), ids=range(len(BAD_FLAGS)))
+def test_bad_flag_is_named_as_it_was_written(flag: tuple[str, str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config([], dict([flag]))
+    assert str(caught.value).startswith(message)
+    str(caught.value).encode()
+
+
+def test_unreadable_files_are_named(write: Any, tmp_path: Path) -> None:
+    path = write("")
+    Path("run").mkdir()
+    with pytest.raises(ConfigError, match=r"^bass\.toml does not exist\. Did you mean `base\.toml`\?$"):
+        load_config([path, Path("bass.toml")])
+    with pytest.raises(ConfigError, match=r"^run is a folder, not a file of settings\."):
+        load_config([Path("run")])
+    Path("run/config.toml").touch()
+    with pytest.raises(ConfigError, match=re.escape("Did you mean `run/config.toml`?")):
+        load_config([Path("run")])
+    with pytest.raises(ConfigError, match=r"^latin\.toml line 2 is not UTF-8 text\. Save the file as UTF-8\.$"):
+        load_config([write('[data]\ntrain = "Bücher.tsv"'.encode("latin-1"), "latin.toml")])
+
+
+def test_model_folder_errors_name_their_file() -> None:
+    with pytest.raises(ConfigError, match=r"^`model\.d_mode` in m/config\.toml is not a setting"):
+        config_from_dict({"model": {"d_mode": 3}}, "m/config.toml")
+
+
+def _values(setting: Setting) -> st.SearchStrategy[Any]:
+    if setting.choices:
+        return st.sampled_from(setting.choices)
+    if setting.kind is bool:
+        return st.booleans()
+    if setting.kind is str:
+        return st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
+    low = setting.above if setting.minimum is None else setting.minimum
+    assert low is not None
+    if setting.kind is int:
+        return st.integers(int(low), int(setting.maximum or 2**63 - 1))
+    return st.floats(low, setting.maximum or math.inf, exclude_min=setting.above is not None, allow_infinity=False)
+
+
+@settings(deadline=None)
+@given(values=st.fixed_dictionaries({}, optional={key: _values(setting) for key, setting in SETTINGS.items()}))
+def test_what_is_written_is_read_back_exactly(tmp_path_factory: pytest.TempPathFactory, values: dict[str, Any]) -> None:
+    tables: dict[str, dict[str, Any]] = {table: {} for table in tomllib.loads(dump_config(Config()))}
+    for key, value in values.items():
+        table, name = key.split(".")
+        tables[table][name] = value
+    for name in ("train_src", "train_tgt", "dev_src", "dev_tgt", "test_src", "test_tgt"):
+        tables["data"].pop(name, None)
+    tables["model"] |= {"d_model": 2 * tables["model"].get("num_heads", 4), "tie": "none"}
+    tables["inference"] |= {"sample": True}
+    config = config_from_dict(tables, "x.toml")
+    assert config_from_dict(tomllib.loads(dump_config(config)), "x.toml") == config
+    path = tmp_path_factory.mktemp("configs") / "config.toml"
+    path.write_text(dump_config(config), encoding="utf-8")
+    try:
+        check_config(config)
+    except ConfigError:
+        with pytest.raises(ConfigError):
+            load_config([path])
+    else:
+        assert load_config([path]) == config
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*tomllib.loads(dump_config(Config())), "x"]),
+        JUNK | st.dictionaries(st.sampled_from([key.split(".")[1] for key in SETTINGS]), JUNK),
+    )
+)
+def test_whatever_a_file_holds_the_error_is_ours(content: dict[str, Any]) -> None:
+    try:
+        config_from_dict(content, "x.toml")
+    except ConfigError as error:
+        assert len(str(error).splitlines()) == 1  # noqa: PT017
+
+
+def test_contradictions_in_a_finished_model_do_not_keep_it_from_loading() -> None:
+    assert config_from_dict({"train": {"average_last": 9}}, "m/config.toml").train.average_last == 9
+
+
+def test_every_setting_has_help_and_a_checked_default() -> None:
+    for setting in SETTINGS.values():
+        assert setting.help, setting.key
+        assert setting.check(setting.default, setting.key) == setting.default

@@ -1,0 +1,99 @@
+"""Atomic writing: whatever fails on the way, the old content stays and nothing is left over."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import ModelError, ResourceError
+from dragoman.files import checked_manifest, remove_leftovers, require_free_space, write_file, written_folder
+
+
+def test_a_folder_appears_whole_with_its_manifest(tmp_path: Path) -> None:
+    with written_folder(tmp_path / "model", {"step": 3}) as folder:
+        (folder / "a.txt").write_text("a")
+        assert not (tmp_path / "model").exists()
+    assert checked_manifest(tmp_path / "model")["step"] == 3
+    assert checked_manifest(tmp_path / "model")["files"].keys() == {"a.txt"}
+
+
+def test_a_failure_keeps_the_old_folder(tmp_path: Path) -> None:
+    with written_folder(tmp_path / "model", {}) as folder:
+        (folder / "a.txt").write_text("old")
+
+    def interrupted() -> None:
+        with written_folder(tmp_path / "model", {}) as folder:
+            (folder / "a.txt").write_text("new")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        interrupted()
+    assert (tmp_path / "model" / "a.txt").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("call", ["fsync", "rename", "write_text"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
+def test_a_full_or_read_only_disk_is_a_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, code: int
+) -> None:
+    with written_folder(tmp_path / "model", {}) as folder:
+        (folder / "a.txt").write_text("old")
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os if call == "fsync" else Path, call, fail)
+        with pytest.raises(ResourceError, match="model could not be written"), written_folder(tmp_path / "model", {}):
+            pass
+    assert (tmp_path / "model" / "a.txt").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_file_is_replaced_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_file(tmp_path / "f", "one")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ResourceError, match="no space left"):
+        write_file(tmp_path / "f", "two")
+    assert (tmp_path / "f").read_text() == "one"
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
+
+
+def test_files_get_the_umasks_mode(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_file(tmp_path / "f", "one")
+        with written_folder(tmp_path / "model", {}) as folder:
+            (folder / "a.txt").write_text("a")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "f").stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "model" / "manifest.json").stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "model").stat().st_mode & 0o777 == 0o750
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"files": {}, "sha256": "0"}', "[" * 100_000, '{"files": []}'])
+def test_a_manifest_that_is_none_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(ModelError, match=r"manifest\.json is damaged"):
+        checked_manifest(tmp_path)
+
+
+def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
+    (tmp_path / ".writing-model-77").mkdir()
+    (tmp_path / ".writing-f-78").write_text("half")
+    (tmp_path / "kept").write_text("whole")
+    remove_leftovers(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_space_is_asked_for_before_writing(tmp_path: Path) -> None:
+    require_free_space(tmp_path, 1)
+    with pytest.raises(ResourceError, match="are needed"):
+        require_free_space(tmp_path, 1 << 60)
