@@ -1,0 +1,60 @@
+"""Token embeddings and positions (Vaswani et al. 2017, sections 3.4 and 3.5)."""
+
+import math
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+from torch.nn import functional
+
+from dragoman.model.dropout import Dropout
+
+
+def sinusoidal_positions(
+    length: int, d_model: int, start: int = 0, device: torch.device | None = None
+) -> Float[Tensor, "{length} {d_model}"]:
+    """sin(pos / 10000^(2i/d)) in the even dimensions, cos of the same in the odd ones, for any position (section 3.5).
+
+    Computed for positions `start` to `start + length - 1`; there is no table that runs out. `d_model` must be even.
+    """
+    positions = torch.arange(start, start + length, dtype=torch.float32, device=device)
+    dimensions = torch.arange(0, d_model, 2, dtype=torch.float32, device=device)
+    angles = positions[:, None] * torch.exp(dimensions * (-math.log(10000.0) / d_model))
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
+
+
+class Embedding(nn.Module):
+    """Ids to vectors: the embedding times sqrt(d_model) plus the position, then dropout.
+
+    The weights are drawn from a normal distribution with standard deviation d_model^-0.5, not Xavier uniform: times
+    sqrt(d_model) they then have unit variance, of the size of the sinusoids beside them, and as a projection (tied
+    weights) they give logits of about unit variance for normalised states, so training starts from a flat distribution.
+    """
+
+    def __init__(
+        self, vocab_size: int, d_model: int, dropout: float, positions: str = "sinusoidal", max_positions: int = 0
+    ) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
+        nn.init.normal_(self.weight, std=d_model**-0.5)
+        self.positions: nn.Parameter | None = None
+        if positions == "learned":
+            self.positions = nn.Parameter(torch.empty(max_positions, d_model))
+            nn.init.normal_(self.positions, std=0.1)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, ids: Int64[Tensor, "B T"], start: int = 0) -> Float[Tensor, "B T D"]:
+        """Embeds ids that stand at positions `start`, `start + 1`, ...
+
+        Raises ValueError where learned positions end before the sequence does.
+        """
+        length, d_model = ids.size(1), self.weight.size(1)
+        tokens = functional.embedding(ids, self.weight) * math.sqrt(d_model)
+        return self.dropout(tokens + self._positions(start, length, d_model))  # type: ignore[no-any-return]
+
+    def _positions(self, start: int, length: int, d_model: int) -> Float[Tensor, "T D"]:
+        if self.positions is None:
+            return sinusoidal_positions(length, d_model, start, self.weight.device).to(self.weight.dtype)
+        if start + length > self.positions.size(0):
+            raise ValueError(f"position {start + length} is beyond the {self.positions.size(0)} learned positions")
+        return self.positions[start : start + length]
