@@ -1,0 +1,87 @@
+"""Lines of text files, as people have them: plain or gzip, UTF-8 with or without a byte order mark.
+
+A line ends at ``\\n``, and a ``\\r`` before it belongs to the end. Nothing else ends a line: U+0085, U+2028 and a
+``\\r`` by itself stay inside, because whoever wrote the other side of a corpus counted ``\\n`` too.
+"""
+
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from dragoman.errors import DataError
+
+_BUFFER_BYTES = 1 << 18
+_BOM = b"\xef\xbb\xbf"
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[BinaryIO]:
+    """A file's bytes, unpacked where its content (whatever its name) is gzip. Raises DataError."""
+    if path.is_dir():
+        raise DataError(f"{path} is a directory, but a file is wanted. Name a file inside it.")
+    try:
+        with io.BufferedReader(io.FileIO(path), _BUFFER_BYTES) as raw:
+            if raw.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)] != _GZIP_MAGIC:
+                yield raw
+            else:
+                with gzip.GzipFile(fileobj=raw) as packed, io.BufferedReader(packed, _BUFFER_BYTES) as unpacked:
+                    yield unpacked
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist. Check the name and the working directory.") from None
+    except PermissionError:
+        raise DataError(f"{path} may not be read by this user. Change its permissions.") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"{path} is a damaged or truncated gzip file ({error}). Copy or download it again.") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}. Check the file and its disk.") from None
+
+
+def read_lines(
+    source: Path | BinaryIO | Iterable[bytes],
+    *,
+    on_invalid: Literal["error", "replace"] = "error",
+    report_invalid: Callable[[int], None] | None = None,
+    name: str = "",
+) -> Iterator[str]:
+    """The lines of a file or a binary stream, without their ends; empty lines stay.
+
+    Bytes that are no UTF-8 raise DataError, or with `on_invalid="replace"` become U+FFFD, and `report_invalid` is
+    called with the number of the line (from 1). `name` is what errors call a stream.
+    """
+    if isinstance(source, Path):
+        with open_bytes(source) as stream:
+            yield from _decoded(stream, name or str(source), on_invalid, report_invalid)
+    else:
+        yield from _decoded(source, name or "standard input", on_invalid, report_invalid)
+
+
+def _decoded(
+    lines: Iterable[bytes], name: str, on_invalid: str, report_invalid: Callable[[int], None] | None
+) -> Iterator[str]:
+    for number, line in enumerate(lines, start=1):
+        if number == 1:
+            if on_invalid == "error":
+                _refuse_utf16(line, name)
+            line = line.removeprefix(_BOM)
+        line = line.removesuffix(b"\n").removesuffix(b"\r")
+        try:
+            yield line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            if on_invalid == "error":
+                raise DataError(
+                    f"{name}, line {number}, byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is "
+                    "not UTF-8. Convert the file to UTF-8, for example with iconv, or remove the line."
+                ) from None
+            if report_invalid is not None:
+                report_invalid(number)
+            yield line.decode("utf-8", "replace")
+
+
+def _refuse_utf16(first_line: bytes, name: str) -> None:
+    if first_line.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataError(f"{name} is UTF-16, but UTF-8 is wanted. Convert it: iconv -f UTF-16 -t UTF-8.")

@@ -1,0 +1,119 @@
+"""Holding out validation and test pairs, so that no source sentence is on both sides.
+
+Sources are compared without case, spacing and Unicode composition. Which are held out depends only on the seed
+and the text, not on the order of the file: those with the smallest keyed fingerprints.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dragoman.config import DataSettings
+from dragoman.errors import DataError
+from dragoman.records import SentencePair
+from dragoman.text.fingerprints import Fingerprints, FingerprintSet, fingerprints, normalised
+
+CHUNK_PAIRS = 1 << 15
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """Validation and test pairs taken from the training text, and every source that training must not see.
+
+    Each source occurs once in `dev` and `test` together. `sources` also holds those of validation and test files.
+    """
+
+    dev: tuple[SentencePair, ...] = ()
+    test: tuple[SentencePair, ...] = ()
+    sources: FingerprintSet = field(default_factory=FingerprintSet)
+    seed: int = 0
+
+    def contains(self, pairs: Sequence[SentencePair]) -> NDArray[np.bool_]:
+        """Which of the pairs have a held-out source."""
+        return self.sources.contains(source_fingerprints(pairs, self.seed))
+
+
+def hold_out(
+    train: Iterable[SentencePair],
+    settings: DataSettings,
+    seed: int,
+    *,
+    dev: Iterable[SentencePair] | None = None,
+    test: Iterable[SentencePair] | None = None,
+) -> HeldOut:
+    """Holds out what is not given as `dev` or `test`; reads `train` once where something is to be held out.
+
+    At least one pair and at most `max_held_out` a part, and never more than half of the distinct sources; the first
+    pair of a source is taken. Memory follows `max_held_out` and the given parts. Raises DataError where too few
+    different sources are left.
+    """
+    sources = FingerprintSet()
+    for given in (dev, test):
+        for chunk in chunks(given or (), CHUNK_PAIRS):
+            sources.add(source_fingerprints(chunk, seed))
+    fractions = [0.0 if dev is not None else settings.dev_fraction, 0.0 if test is not None else settings.test_fraction]
+    if not any(fractions):
+        return HeldOut(sources=sources, seed=seed)
+    parts = sum(fraction > 0.0 for fraction in fractions)
+    pool = _Pool(2 * parts * settings.max_held_out, sources, seed)
+    for chunk in chunks(train, CHUNK_PAIRS):
+        pool.add(chunk)
+    chosen = pool.smallest()
+    if len(chosen) <= parts:
+        raise DataError(
+            f"The training data has {len(chosen)} different source sentences, too few to hold some out. "
+            "Give more text, or set `data.dev` to a file."
+        )
+    most = min(settings.max_held_out, max(len(chosen) // (2 * parts), 1))
+    sizes = [min(max(round(fraction * pool.read), 1), most) if fraction else 0 for fraction in fractions]
+    sources.add(np.array([fingerprint for fingerprint, _ in chosen[: sum(sizes)]], np.uint64))
+    first, second = chosen[: sizes[0]], chosen[sizes[0] : sum(sizes)]
+    return HeldOut(_in_file_order(first), _in_file_order(second), sources, seed)
+
+
+def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Lists of `size` items, the last one shorter."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+def source_fingerprints(pairs: Sequence[SentencePair], seed: int) -> Fingerprints:
+    """Fingerprints of the normalised sources, keyed by the seed."""
+    return fingerprints((normalised(pair.src) for pair in pairs), key=seed.to_bytes(8, "big"))
+
+
+_Placed = tuple[int, tuple[int, SentencePair]]
+
+
+class _Pool:
+    """The pairs with the smallest source fingerprints seen so far, the first of each source."""
+
+    def __init__(self, size: int, excluded: FingerprintSet, seed: int) -> None:
+        self.read = 0
+        self._size, self._excluded, self._seed = size, excluded, seed
+        self._kept: dict[int, tuple[int, SentencePair]] = {}
+        self._limit = np.uint64(2**64 - 1)
+
+    def add(self, chunk: Sequence[SentencePair]) -> None:
+        values = source_fingerprints(chunk, self._seed)
+        for place in np.flatnonzero((values <= self._limit) & ~self._excluded.contains(values)).tolist():
+            pair = chunk[place]
+            if pair.src.strip() and pair.tgt.strip():
+                self._kept.setdefault(int(values[place]), (self.read + place, pair))
+        self.read += len(chunk)
+        if len(self._kept) > self._size:
+            self._kept = dict(self.smallest())
+            self._limit = np.uint64(max(self._kept))
+
+    def smallest(self) -> list[_Placed]:
+        return sorted(self._kept.items())[: self._size]
+
+
+def _in_file_order(chosen: Sequence[_Placed]) -> tuple[SentencePair, ...]:
+    return tuple(pair for _, pair in sorted((placed for _, placed in chosen), key=lambda placed: placed[0]))

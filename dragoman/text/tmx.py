@@ -1,0 +1,149 @@
+"""Translation memories (TMX 1.1 to 1.4b), read unit by unit in constant memory.
+
+A document type declaration is accepted and never loaded; a file that declares entities is refused.
+Inline markup follows TMX 1.4b, section 3.4: `bpt`, `ept`, `it`, `ph` and `ut` hold native codes and are left out,
+the text inside `hi` and `sub` stays. A `sub` inside a native code is left out with it. White space that holds a
+line break becomes one space.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import Element, ParseError
+
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import iterparse
+
+from dragoman.errors import DataError
+from dragoman.records import SentencePair
+from dragoman.text.lines import open_bytes
+
+_XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+_NATIVE_CODE = {"bpt", "ept", "it", "ph", "ut"}
+_LINE_BREAK = re.compile(r"[ \t]*[\r\n][ \t\r\n]*")
+_UNITS_LOOKED_AT = 1000
+
+
+@dataclass(slots=True)
+class ReadReport:
+    """What a reader met: units (lines, objects) read, and those without text in both languages."""
+
+    units: int = 0
+    skipped: int = 0
+
+
+def read_tmx(path: Path, src_lang: str, tgt_lang: str, report: ReadReport | None = None) -> Iterator[SentencePair]:
+    """The units with both languages. Of several variants in a language the first counts. Raises DataError."""
+    report = report if report is not None else ReadReport()
+    for segments in _units(path):
+        report.units += 1
+        src, tgt = _variant(segments, src_lang), _variant(segments, tgt_lang)
+        if src is None or tgt is None:
+            report.skipped += 1
+        else:
+            yield SentencePair(src, tgt)
+
+
+def tmx_languages(path: Path) -> tuple[str, ...]:
+    """Languages of the first thousand units, the header's srclang first, then the most frequent.
+
+    As written there; but several regional forms of a language (en-US and en-GB) are that language (en), unless there
+    is no other.
+    """
+    counts: Counter[str] = Counter()
+    header: dict[str, str] = {}
+    for segments in islice(_units(path, header), _UNITS_LOOKED_AT):
+        counts.update(filter(None, segments))
+    forms: dict[str, dict[str, str]] = {}
+    for written, _ in counts.most_common():
+        code = written.lower().replace("_", "-")
+        forms.setdefault(code.partition("-")[0], {}).setdefault(code, written)
+    if len(forms) == 1:
+        languages = [written for same in forms.values() for written in same.values()]
+    else:
+        languages = [main if len(same) > 1 else next(iter(same.values())) for main, same in forms.items()]
+    source = header.get("srclang", "")
+    return tuple(sorted(languages, key=lambda language: not (matches(language, source) or matches(source, language))))
+
+
+def matches(language: str, wanted: str) -> bool:
+    """Whether a language code is the wanted one or a regional form of it: en-US is en. Case does not count."""
+    have, want = language.lower().replace("_", "-"), wanted.lower().replace("_", "-")
+    return want != "" and (have == want or have.startswith(want + "-"))
+
+
+def _variant(segments: dict[str, str], wanted: str) -> str | None:
+    for language, text in segments.items():
+        if language.lower() == wanted.lower():
+            return text
+    return next((text for language, text in segments.items() if matches(language, wanted)), None)
+
+
+def _units(path: Path, header: dict[str, str] | None = None) -> Iterator[dict[str, str]]:
+    """Language -> text of each translation unit."""
+    number = 0
+    with open_bytes(path) as stream:
+        try:
+            body: Element | None = None
+            for event, element in iterparse(stream, events=("start", "end"), forbid_external=True):
+                tag = _local(element)
+                if event == "start":
+                    if tag == "body":
+                        body = element
+                    elif tag == "header" and header is not None:
+                        header.update(element.attrib)
+                elif tag == "tu":
+                    number += 1
+                    yield _segments(element)
+                    element.clear()
+                    if body is not None:
+                        body.clear()
+        except ParseError as error:
+            line = error.position[0]
+            raise DataError(f"{path}, line {line} is not well-formed XML: {error}. Export the memory again.") from None
+        except DefusedXmlException as error:
+            raise DataError(
+                f"{path} declares or refers to entities ({type(error).__name__}), which can be an attack. "
+                "Replace the entities by their text, and remove the declarations."
+            ) from None
+        except ValueError as error:
+            raise DataError(f"{path} cannot be read as XML: {error}. Export the memory again.") from None
+    if number == 0:
+        raise DataError(f"{path} holds no translation units (<tu>). Check that it is a TMX file.")
+
+
+def _segments(unit: Element) -> dict[str, str]:
+    segments: dict[str, str] = {}
+    for variant in unit:
+        if _local(variant) != "tuv":
+            continue
+        language = variant.get(_XML_LANG) or variant.get("lang") or ""
+        segment = next((child for child in variant if _local(child) == "seg"), None)
+        if segment is not None and language not in segments:
+            segments[language] = _LINE_BREAK.sub(" ", "".join(_texts(segment)))
+    return segments
+
+
+def _texts(element: Element) -> Iterator[str]:
+    """The translatable text of a segment, without recursion, so that deep nesting is no attack."""
+    stack: list[Element | str] = [element]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            yield item
+            continue
+        for child in reversed(item):
+            stack.append(child.tail or "")
+            if _local(child) not in _NATIVE_CODE:
+                stack.append(child)
+        if item.text:
+            yield item.text
+
+
+def _local(element: Any) -> str:
+    tag = element.tag
+    return tag.rpartition("}")[2] if isinstance(tag, str) else ""

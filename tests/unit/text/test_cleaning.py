@@ -1,0 +1,90 @@
+from hashlib import blake2b
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.config import DataSettings
+from dragoman.records import SentencePair
+from dragoman.text.cleaning import DUPLICATE, EMPTY, HELD_OUT, RATIO, TOO_LONG, Cleaner
+from dragoman.text.fingerprints import FingerprintSet, fingerprints
+from dragoman.text.splitting import HeldOut, source_fingerprints
+from dragoman.text.tokenizer import TokenizerPair
+
+
+def pairs_of(*sides):
+    return [SentencePair(src, tgt) for src, tgt in sides]
+
+
+def test_every_rule_counts_what_it_takes(tokenizer_of):
+    tokenizer = tokenizer_of("byte_bpe")
+    held = FingerprintSet()
+    held.add(source_fingerprints([SentencePair("Held  out", "")], 7))
+    left_out = [("a", "b"), ("", "x"), ("x", " \u3000"), ("held OUT", "y"), ("q " * 30, "z " * 30), ("n", "m " * 15)]
+    pairs = pairs_of(("a", "b"), ("a", "c"), *left_out)
+    cleaner = Cleaner(DataSettings(max_tokens=40, max_length_ratio=2.0), HeldOut(sources=held, seed=7))
+    kept = list(cleaner.clean(pairs, TokenizerPair(tokenizer, tokenizer, joint=True)))
+    assert [pair for pair, _ in kept] == pairs_of(("a", "b"), ("a", "c"))
+    assert all(encoded.src_ids == tokenizer.encode(pair.src) for pair, encoded in kept)
+    report = cleaner.report
+    assert report.dropped == {EMPTY: 2, HELD_OUT: 1, DUPLICATE: 1, TOO_LONG: 1, RATIO: 1}
+    assert report.read == report.kept + sum(report.dropped.values()) == 8
+    assert report.rows()[0] == ("read", 8, 1.0)
+    assert report.rows()[-1] == ("kept", 2, 0.25)
+
+
+def test_repetitions_stay_where_asked():
+    cleaner = Cleaner(DataSettings(drop_duplicates=False))
+    assert len(list(cleaner.clean_texts(pairs_of(("a", "b"), ("a", "b"))))) == 2
+
+
+def test_sides_are_not_run_together():
+    assert len(list(Cleaner(DataSettings()).clean_texts(pairs_of(("ab", "c"), ("a", "bc"))))) == 2
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "kept"),
+    [
+        (1, 9, True),
+        (1, 10, False),
+        (9, 1, True),
+        (0, 5, True),
+        (20, 85, True),
+        (20, 86, False),
+        (100, 100, True),
+        (101, 100, False),
+    ],
+)
+def test_lengths(src, tgt, kept):
+    assert Cleaner(DataSettings(max_tokens=100)).keep_lengths([src], [tgt]).tolist() == [kept]
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.integers(0, 300), max_size=60), max_size=12))
+def test_the_set_is_a_set(chunks):
+    ours, theirs = FingerprintSet(), set()
+    for chunk in chunks:
+        values = np.array(chunk, np.uint64)
+        assert ours.contains(values).tolist() == [value in theirs for value in chunk]
+        expected = []
+        for value in chunk:
+            expected.append(value not in theirs)
+            theirs.add(value)
+        assert ours.add(values).tolist() == expected
+        assert len(ours) == len(theirs)
+
+
+def test_the_set_over_many_levels(monkeypatch):
+    monkeypatch.setattr("dragoman.text.fingerprints._SMALLEST_LEVEL", 4)
+    rng, ours = np.random.default_rng(1), FingerprintSet()
+    values = rng.permutation(np.repeat(np.arange(3000, dtype=np.uint64), 2))
+    assert sum(int(ours.add(chunk).sum()) for chunk in np.array_split(values, 173)) == len(ours) == 3000
+    assert sum(level.nbytes for level in ours._levels) == 8 * 3000
+    assert len(ours._levels) < 12
+
+
+def test_fingerprints_are_keyed_and_fixed():
+    assert fingerprints(["a", "b"]).tolist() == fingerprints(["a", "b"]).tolist()
+    assert fingerprints(["a"])[0] == int.from_bytes(blake2b(b"a", digest_size=8).digest(), "little")
+    assert fingerprints(["a"], b"1")[0] != fingerprints(["a"], b"2")[0]

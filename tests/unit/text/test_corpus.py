@@ -1,0 +1,173 @@
+import gzip
+import json
+import random
+
+import pytest
+
+from dragoman.config import DataSettings
+from dragoman.errors import ConfigError, DataError
+from dragoman.records import SentencePair
+from dragoman.text.corpus import open_aligned, open_corpora, open_corpus
+
+PAIRS = [SentencePair("a house", "ein Haus"), SentencePair("", "leer"), SentencePair("x\u2028y\u0085z", "ü")]
+
+
+def write_aligned(folder, src="a house\n\nx\u2028y\u0085z\n", tgt="ein Haus\r\nleer\r\nü"):
+    (folder / "train.en").write_bytes(src.encode())
+    (folder / "train.de.gz").write_bytes(gzip.compress(tgt.encode()))
+    return open_aligned(folder / "train.en", folder / "train.de.gz")
+
+
+def write(path, content):
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def translation(**sides):
+    return json.dumps({"id": 1, "translation": sides}) + "\n"
+
+
+def refused(corpus, match):
+    with pytest.raises(DataError, match=match) as caught:
+        list(corpus.pairs())
+    assert "\n" not in str(caught.value)
+
+
+def test_aligned_files(tmp_path):
+    corpus = write_aligned(tmp_path)
+    assert list(corpus.pairs()) == PAIRS
+    assert (corpus.src_lang, corpus.tgt_lang, corpus.format) == ("en", "de", "aligned")
+    assert corpus.count() == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "language"),
+    [
+        ("a.pt-BR", "pt-BR"),
+        ("a.zh_Hans.gz", "zh_Hans"),
+        ("a.en.txt", "en"),
+        ("a.txt", ""),
+        ("a", ""),
+        ("a.src", ""),
+        ("news.2014", ""),
+    ],
+)
+def test_languages_of_file_names(name, language):
+    assert open_aligned(name, "b.de").src_lang == language
+    assert open_aligned(name, "b.de", src_lang="fr").src_lang == "fr"
+
+
+def test_tsv(tmp_path):
+    path = write(tmp_path / "news.en-de.tsv", "a house\tein Haus\tCC BY\n\n\tleer\nx\u2028y\u0085z\tü\r\n")
+    corpus = open_corpus(path)
+    assert list(corpus.pairs()) == PAIRS
+    assert (corpus.src_lang, corpus.tgt_lang) == ("en", "de")
+    assert open_corpus(path, src_lang="xx").src_lang == "xx"
+
+
+def test_tsv_without_tab(tmp_path):
+    refused(open_corpus(write(tmp_path / "a.tsv", "a\tb\nno tab here\n")), r"a\.tsv, line 2 has no tab.*'no tab here'")
+
+
+def test_json_lines(tmp_path):
+    lines = [translation(en=pair.src, de=pair.tgt) for pair in PAIRS]
+    corpus = open_corpus(write(tmp_path / "a.jsonl.gz", gzip.compress("\n".join(lines).encode())))
+    assert (corpus.src_lang, corpus.tgt_lang) == ("en", "de")
+    assert list(corpus.pairs()) == PAIRS
+    turned = open_corpus(tmp_path / "a.jsonl.gz", src_lang="de")
+    assert (turned.src_lang, turned.tgt_lang) == ("de", "en")
+    assert next(turned.pairs()) == SentencePair("ein Haus", "a house")
+
+
+def test_json_text_is_one_line_of_valid_unicode(tmp_path):
+    line = '{"translation": {"en": "a \\r\\n b\\ud83d", "de": "\\ud83d\\ude00"}}'
+    corpus = open_corpus(write(tmp_path / "a.jsonl", line))
+    assert list(corpus.pairs()) == [SentencePair("a b\ufffd", "😀")]
+
+
+@pytest.mark.parametrize(
+    ("line", "match"),
+    [
+        ("{not json", "line 2 is not JSON"),
+        ("[" * 100_000, "line 2 is not JSON"),
+        ('["a", "b"]', 'line 2 has no "translation" object'),
+        ('{"translation": "a"}', 'line 2 has no "translation" object'),
+        ('{"translation": {"en": "a", "fr": "b"}}', 'line 2 has no text for the language "de"; it has en, fr'),
+        ('{"translation": {"en": "a", "de": null}}', 'line 2 has no text for the language "de"'),
+    ],
+)
+def test_bad_json(tmp_path, line, match):
+    refused(open_corpus(write(tmp_path / "a.json", translation(en="a", de="b") + line + "\n")), match)
+
+
+def test_three_languages_need_a_choice(tmp_path):
+    path = write(tmp_path / "a.jsonl", translation(en="a", de="b", fr="c"))
+    with pytest.raises(ConfigError, match=r"`data.src_lang` and `data.tgt_lang` are needed.*en, de, fr"):
+        open_corpus(path)
+    assert next(open_corpus(path, src_lang="fr", tgt_lang="en").pairs()) == SentencePair("c", "a")
+
+
+def test_unknown_extension(tmp_path):
+    with pytest.raises(ConfigError, match=r"ends in \.docx"):
+        open_corpus(tmp_path / "a.docx")
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.jsonl"])
+def test_empty_and_missing(tmp_path, name):
+    languages = {"src_lang": "en", "tgt_lang": "de"}
+    refused(open_corpus(write(tmp_path / name, ""), **languages), "holds no sentence pair")
+    refused(open_corpus(tmp_path / f"no{name}", **languages), "does not exist")
+    (tmp_path / "d.tsv").mkdir()
+    refused(open_corpus(tmp_path / "d.tsv"), "is a directory")
+    refused(open_corpus(tmp_path / name / "below.tsv"), "cannot be read")
+    with pytest.raises(DataError, match="holds no sentence pair"):
+        open_corpus(write(tmp_path / "empty.jsonl", "\n"))
+
+
+def test_one_file_for_both_sides_is_refused():
+    with pytest.raises(ConfigError, match=r"a\.en is given for both sides"):
+        open_aligned("a.en", "a.en")
+
+
+def test_empty_aligned(tmp_path):
+    refused(write_aligned(tmp_path, "", ""), "holds no sentence pair")
+    refused(write_aligned(tmp_path, "a\n", ""), r"train\.de\.gz is empty")
+    refused(write_aligned(tmp_path, "", "a\n"), r"train\.en is empty")
+
+
+def test_misaligned_files_name_both_counts_and_the_place(tmp_path):
+    rng = random.Random(1)
+    src = [f"{'word ' * rng.randrange(1, 15)}{n}" for n in range(400)]
+    tgt = [line.replace("word", "Wort") for line in src]
+    del tgt[250]
+    with pytest.raises(DataError, match=r"train\.en has 400 lines, but .*de\.gz has 399; .* slide near") as caught:
+        list(write_aligned(tmp_path, "\n".join(src) + "\n", "\n".join(tgt)).pairs())
+    assert abs(int(str(caught.value).split("near line ")[1].split(".")[0]) - 251) <= 20
+    with pytest.raises(DataError, match=r"has 399 lines, but .* has 400;"):
+        write_aligned(tmp_path, "\n".join(tgt) + "\n", "\n".join(src)).count()
+
+
+class TestSettings:
+    def test_parts(self, tmp_path):
+        write(tmp_path / "dev.tsv", "a\tb\n")
+        corpora = open_corpora(
+            DataSettings(train_src="t.en", train_tgt="t.de", dev=str(tmp_path / "dev.tsv"), test_src="x", test_tgt="y")
+        )
+        assert corpora.train.format == "aligned"
+        assert corpora.dev is not None
+        assert corpora.test is not None
+        assert (corpora.dev.src_lang, corpora.test.tgt_lang) == ("en", "de")
+        assert open_corpora(DataSettings(train_src="t.en", train_tgt="t.de")).dev is None
+
+    @pytest.mark.parametrize(
+        ("settings", "match"),
+        [
+            (DataSettings(), "`data.train` is not set"),
+            (DataSettings(train_src="a.en"), "`data.train_src` is set, but `data.train_tgt` is not"),
+            (DataSettings(train="a.tsv", dev_tgt="a.en"), "`data.dev_tgt` is set, but `data.dev_src` is not"),
+            (DataSettings(train="a.tsv", train_src="b", train_tgt="c"), "are both set"),
+        ],
+    )
+    def test_contradictions(self, settings, match):
+        with pytest.raises(ConfigError, match=match):
+            open_corpora(settings)

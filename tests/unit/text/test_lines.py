@@ -1,0 +1,78 @@
+import gzip
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.errors import DataError
+from dragoman.text.lines import read_lines
+
+
+def test_only_newlines_end_lines():
+    stream = io.BytesIO("a\u0085b\u2028c\rd\x0b\x0c\x1ce\r\nf\n\n\u2029".encode())
+    assert list(read_lines(stream)) == ["a\u0085b\u2028c\rd\x0b\x0c\x1ce", "f", "", "\u2029"]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.text(st.characters(exclude_characters="\n\r\ufeff", codec="utf-8"))), st.sampled_from(["\n", "\r\n"])
+)
+def test_lines_come_back(lines, end):
+    assert list(read_lines(io.BytesIO("".join(line + end for line in lines).encode()))) == lines
+
+
+def test_a_last_line_without_end_counts():
+    assert list(read_lines(io.BytesIO(b"a\nb"))) == ["a", "b"]
+    assert list(read_lines(io.BytesIO(b""))) == []
+
+
+@pytest.mark.parametrize("name", ["text.en", "text.en.gz"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_gzip_is_known_by_content_and_a_mark_is_skipped(tmp_path, name, pack):
+    (tmp_path / name).write_bytes(pack(b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n"))
+    assert list(read_lines(tmp_path / name)) == ["a", "\ufeffb"]
+
+
+def test_gzip_in_several_members(tmp_path):
+    (tmp_path / "a").write_bytes(gzip.compress(b"a\nb") + gzip.compress(b"c\n"))
+    assert list(read_lines(tmp_path / "a")) == ["a", "bc"]
+
+
+def refused(path: Path, match: str) -> None:
+    with pytest.raises(DataError, match=match) as caught:
+        list(read_lines(path))
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_and_directory(tmp_path):
+    refused(tmp_path / "none", "does not exist")
+    refused(tmp_path, "is a directory")
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-12], lambda b: b[:30] + b"\x00\xff" * 2 + b[34:], lambda b: b[:3]])
+def test_damaged_gzip(tmp_path, damage):
+    packed = gzip.compress("".join(f"{n * n}\n" for n in range(3000)).encode())
+    (tmp_path / "a.gz").write_bytes(damage(packed))
+    refused(tmp_path / "a.gz", "gzip")
+
+
+def test_invalid_utf8_names_line_and_byte(tmp_path):
+    (tmp_path / "a").write_bytes(b"good\nb\xe9d\n")
+    refused(tmp_path / "a", r"line 2, byte 2 of the line is 0xe9")
+
+
+def test_utf16_is_named(tmp_path):
+    (tmp_path / "a").write_bytes("good\n".encode("utf-16"))
+    refused(tmp_path / "a", "UTF-16")
+
+
+def test_invalid_utf8_is_replaced_and_reported_where_asked():
+    seen: list[int] = []
+    stream = io.BytesIO(b"good\nb\xe9d\n\n\xff")
+    lines = list(read_lines(stream, on_invalid="replace", report_invalid=seen.append))
+    assert lines == ["good", "b\ufffdd", "", "\ufffd"]
+    assert seen == [2, 4]
+    assert list(read_lines(io.BytesIO(b"\xff\xfea"), on_invalid="replace")) == ["\ufffd\ufffda"]
