@@ -17,13 +17,13 @@ _RULE = (
 )
 
 
-def recipe_for(num_pairs: int) -> Config:
-    """The configuration for a corpus of `num_pairs` sentence pairs."""
+def recipe_for(num_pairs: int, tokenizer: TokenizerSettings) -> Config:
+    """The configuration for a corpus of `num_pairs` sentence pairs and the kind of tokenizer asked for."""
     _, preset, vocab_size, bpe_dropout, dropout, batch_tokens, rate, warmup = next(
         row for row in _RULE if num_pairs <= row[0]
     )
     return Config(
-        tokenizer=TokenizerSettings(vocab_size=vocab_size, bpe_dropout=bpe_dropout),
-        model=replace(PRESETS[preset], dropout=dropout),
+        tokenizer=TokenizerSettings(vocab_size=vocab_size, bpe_dropout=bpe_dropout if tokenizer.kind == "bpe" else 0.0),
+        model=replace(PRESETS[preset], dropout=dropout, tie="all" if tokenizer.joint else "decoder"),
         train=TrainSettings(batch_tokens=batch_tokens, learning_rate=rate, warmup_steps=warmup),
     )

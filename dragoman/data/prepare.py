@@ -1,0 +1,211 @@
+"""From a corpus to everything training reads: tokenisers, and one store each for training, validation and test.
+
+All of it is kept in one folder and made again only when the corpus, the tokeniser or a setting that matters changes:
+every part carries a key, a hash of what it is made from. Text is read in passes and never held.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from dragoman.config import Config
+from dragoman.data.store import PairStore, open_if_current, written_store
+from dragoman.data.stream import Encode
+from dragoman.errors import DataError, ModelError
+from dragoman.files import checked_manifest, remove_leftovers, sha256_of, written_folder
+from dragoman.records import EncodedPair, SentencePair
+from dragoman.text.bpe_dropout import BpeDropout
+from dragoman.text.cleaning import Cleaner, CleaningReport
+from dragoman.text.corpus import Corpora, Corpus
+from dragoman.text.splitting import HeldOut, chunks, hold_out
+from dragoman.text.tokenizer import TokenizerPair, train_tokenizers
+
+VERSION = 1
+"""Raised when the same inputs would give other stores."""
+
+Progress: TypeAlias = Callable[[str, int], None]
+"""``progress(stage, pairs)``: what is being done and how many pairs it has passed."""
+
+_CHUNK_PAIRS = 10_000
+_PATH_SETTINGS = {f"{part}{side}" for part in ("train", "dev", "test") for side in ("", "_src", "_tgt")}
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedData:
+    """What training needs. `dev` and `test`, None where not wanted, keep the text; `train` does for BPE dropout only.
+
+    `cleaning` says what was left out of the training pairs, also when the store was made earlier.
+    """
+
+    tokenizers: TokenizerPair
+    train: PairStore
+    dev: PairStore | None
+    test: PairStore | None
+    cleaning: CleaningReport
+
+
+def prepare(
+    config: Config,
+    corpora: Corpora,
+    folder: Path,
+    tokenizers: TokenizerPair | None = None,
+    progress: Progress = lambda stage, pairs: None,
+    strict_vocabulary: bool = False,
+) -> PreparedData:
+    """Makes, or finds in `folder`, the tokenisers and stores of a corpus. One process prepares, others wait.
+
+    Without `tokenizers` they are trained on the training pairs; with `strict_vocabulary` a text that does not support
+    as many entries as asked for is an error. Raises DataError where the corpus is misread or
+    nothing is left of it, ConfigError where the vocabulary is too small, ResourceError where the disk is full.
+    """
+    remove_leftovers(folder)
+    preparation = _Preparation(config, corpora, folder, progress)
+    tokenizers = tokenizers or preparation.tokenizers(strict_vocabulary)
+    key = _hash([preparation.key, tokenizers.src.library.to_str(), tokenizers.tgt.library.to_str()])
+    train = preparation.train_store(tokenizers, key)
+    dev = preparation.held_out_store("dev", tokenizers, key)
+    test = preparation.held_out_store("test", tokenizers, key)
+    return PreparedData(tokenizers, train, dev, test, CleaningReport(**train.notes))
+
+
+def dropout_encode(store: PairStore, tokenizers: TokenizerPair, probability: float, seed: int) -> Encode:
+    """For `BatchStream`: encodes a pair's text anew each epoch with BPE dropout; `store` must keep the text."""
+    src = BpeDropout(tokenizers.src, probability)
+    tgt = src if tokenizers.joint else BpeDropout(tokenizers.tgt, probability)
+
+    def encode(index: int, epoch: int) -> tuple[list[int], list[int]]:
+        src_ids = src.encode(store.src_text(index), seed, epoch, index, 0)
+        return src_ids, tgt.encode(store.tgt_text(index), seed, epoch, index, 1)
+
+    return encode
+
+
+class _Preparation:
+    """One run of `prepare` and what its parts share."""
+
+    def __init__(self, config: Config, corpora: Corpora, folder: Path, progress: Progress) -> None:
+        self._config, self._corpora, self._folder, self._progress = config, corpora, folder, progress
+        self._held_out: HeldOut | None = None
+        settings = {name: value for name, value in asdict(config.data).items() if name not in _PATH_SETTINGS}
+        parts = [_identity(corpus) for corpus in (corpora.train, corpora.dev, corpora.test)]
+        self.key = _hash([VERSION, config.train.seed, settings, parts])
+
+    def tokenizers(self, strict: bool) -> TokenizerPair:
+        settings = asdict(self._config.tokenizer)
+        del settings["bpe_dropout"]
+        folder = self._folder / "tokenizer"
+        key = _hash([self.key, settings])
+        try:
+            if checked_manifest(folder).get("key") == key:
+                return TokenizerPair.load(folder)
+        except (ModelError, OSError):
+            pass
+        src = (pair.src for pair in self._training_texts())
+        tgt = (pair.tgt for pair in self._training_texts())
+        trained = train_tokenizers(self._config.tokenizer, src, tgt, strict=strict)
+        with written_folder(folder, {"key": key}) as partial:
+            trained.save(partial)
+        return TokenizerPair.load(folder)
+
+    def train_store(self, tokenizers: TokenizerPair, key: str) -> PairStore:
+        keep_text = self._config.tokenizer.bpe_dropout > 0
+        folder, key = self._folder / "train", _hash([key, "train", keep_text])
+        if store := open_if_current(folder, key):
+            return store
+        cleaner = Cleaner(self._config.data, self.held_out())
+        pairs = cleaner.clean(self._counted(self._corpora.train.pairs(), "encoding the training pairs"), tokenizers)
+        return _write(folder, key, pairs, tokenizers, keep_text, cleaner.report)
+
+    def held_out_store(self, part: str, tokenizers: TokenizerPair, key: str) -> PairStore | None:
+        """The store of "dev" or "test": all pairs of the file given for it, else what is held out, else None."""
+        folder, key = self._folder / part, _hash([key, part])
+        corpus: Corpus | None = getattr(self._corpora, part)
+        if corpus is None and not getattr(self._config.data, f"{part}_fraction"):
+            return None
+        if store := open_if_current(folder, key):
+            return store
+        pairs = corpus.pairs() if corpus else getattr(self.held_out(), part)
+        return _write(folder, key, _encoded(pairs, tokenizers), tokenizers, keep_text=True, report=None)
+
+    def held_out(self) -> HeldOut:
+        if self._held_out is None:
+            train, dev, test = self._corpora.train, self._corpora.dev, self._corpora.test
+            self._held_out = hold_out(
+                self._counted(train.pairs(), "choosing the held-out pairs"),
+                self._config.data,
+                self._config.train.seed,
+                dev=dev.pairs() if dev else None,
+                test=test.pairs() if test else None,
+            )
+        return self._held_out
+
+    def _training_texts(self) -> Iterator[SentencePair]:
+        cleaner = Cleaner(self._config.data, self.held_out())
+        return cleaner.clean_texts(self._counted(self._corpora.train.pairs(), "training the tokenizer"))
+
+    def _counted(self, pairs: Iterable[SentencePair], stage: str) -> Iterator[SentencePair]:
+        passed = 0
+        for chunk in chunks(pairs, _CHUNK_PAIRS):
+            yield from chunk
+            passed += len(chunk)
+            self._progress(stage, passed)
+
+
+def _write(
+    folder: Path,
+    key: str,
+    pairs: Iterable[tuple[SentencePair, EncodedPair]],
+    tokenizers: TokenizerPair,
+    keep_text: bool,
+    report: CleaningReport | None,
+) -> PairStore:
+    """Writes a store; the counts of `report`, complete when `pairs` is exhausted, become its notes."""
+    with written_store(folder, key, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size, keep_text) as writer:
+        for chunk in chunks(pairs, _CHUNK_PAIRS):
+            texts = [pair for pair, _ in chunk] if keep_text else []
+            encoded = [ids for _, ids in chunk]
+            writer.append(
+                [pair.src_ids for pair in encoded],
+                [pair.tgt_ids for pair in encoded],
+                [pair.src for pair in texts],
+                [pair.tgt for pair in texts],
+            )
+        if report is not None:
+            writer.notes = asdict(report)
+            if not writer.num_pairs:
+                raise DataError(_nothing_left(report))
+    return PairStore(folder, key)
+
+
+def _encoded(pairs: Iterable[SentencePair], tokenizers: TokenizerPair) -> Iterator[tuple[SentencePair, EncodedPair]]:
+    """Every pair with its ids, none left out: the lines of a validation file and of its output belong together."""
+    for chunk in chunks(pairs, _CHUNK_PAIRS):
+        src = tokenizers.src.encode_batch([pair.src for pair in chunk])
+        tgt = tokenizers.tgt.encode_batch([pair.tgt for pair in chunk])
+        yield from ((pair, EncodedPair(*ids)) for pair, *ids in zip(chunk, src, tgt, strict=True))
+
+
+def _nothing_left(report: CleaningReport) -> str:
+    dropped = ", ".join(f"{rule}: {count}" for rule, count in report.dropped.items() if count)
+    return (
+        f"No training pair is left: of {report.read} read, all were left out ({dropped}). "
+        "Look at the corpus with `dragoman check`, or loosen the rules in [data]."
+    )
+
+
+def _identity(corpus: Corpus | None) -> Any:
+    """What tells a corpus from another: content, format and languages, but not where it lies."""
+    if corpus is None:
+        return None
+    try:
+        files = [sha256_of(path) for path in corpus.paths]
+    except OSError as error:
+        raise DataError(f"{error.filename} cannot be read: {error.strerror}. Check the path.") from None
+    return [files, corpus.format, corpus.src_lang, corpus.tgt_lang]
+
+
+def _hash(parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

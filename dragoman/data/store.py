@@ -1,0 +1,201 @@
+"""Token ids of a corpus in memory-mapped files, encoded once and read again by every later run.
+
+A store is a folder: per side one flat array of ids, their offsets and lengths, on request the text as UTF-8 in the same
+form (BPE dropout needs it every epoch), and a manifest with the counts, the hash of every file and a key that names
+what the store was made from. It is written under another name and renamed when complete: one that exists is whole.
+Reading one costs page cache and no other memory, however many pairs it has.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from dragoman.data.pairs import Ids, Lengths
+from dragoman.errors import DataError, ModelError
+from dragoman.files import checked_manifest, written_folder
+
+FORMAT = "dragoman pairs 1"
+AGAIN = "delete the folder to have it made again."
+_OFFSET = np.dtype("<i8")
+_LENGTH = np.dtype("<i4")
+_BYTE = np.dtype("u1")
+
+
+def id_dtype(vocab_size: int) -> np.dtype[Any]:
+    """The type that ids below `vocab_size` are kept in: 2 bytes below 65,536 entries, else 4."""
+    return np.dtype("<u2") if vocab_size < 1 << 16 else np.dtype("<u4")
+
+
+class _Column:
+    """Rows of varying length: a flat file, one of offsets (rows + 1, the first is 0), and one of lengths (rows)."""
+
+    def __init__(self, folder: Path, name: str, dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
+        self._values: BinaryIO = (folder / f"{name}.{dtype.str[1:]}").open("wb")
+        self._offsets: BinaryIO = (folder / f"{name}.offsets").open("wb")
+        self._lengths: BinaryIO = (folder / f"{name}.lengths").open("wb")
+        self._end = 0
+        self._offsets.write(np.zeros(1, _OFFSET).tobytes())
+
+    def append(self, flat: npt.NDArray[Any], lengths: npt.NDArray[np.int64]) -> None:
+        ends = self._end + np.cumsum(lengths, dtype=_OFFSET)
+        self._values.write(np.ascontiguousarray(flat, dtype=self.dtype).data)
+        self._offsets.write(ends.data)
+        self._lengths.write(lengths.astype(_LENGTH).data)
+        self._end = int(ends[-1])
+
+    def close(self) -> None:
+        for file in (self._values, self._offsets, self._lengths):
+            file.close()
+
+
+class StoreWriter:
+    """Takes the pairs of a store in chunks; `written_store` makes one.
+
+    `notes` (anything JSON can hold, such as the counts of cleaning) come back from `PairStore.notes`.
+    """
+
+    def __init__(self, folder: Path, src_vocab_size: int, tgt_vocab_size: int, keep_text: bool) -> None:
+        self.num_pairs = 0
+        self.notes: dict[str, Any] = {}
+        self._vocab_sizes = (src_vocab_size, tgt_vocab_size)
+        self._ids = [
+            _Column(folder, side, id_dtype(size)) for side, size in zip(("src", "tgt"), self._vocab_sizes, strict=True)
+        ]
+        self._texts = [_Column(folder, name, _BYTE) for name in ("src_text", "tgt_text") if keep_text]
+
+    def append(
+        self,
+        src_ids: Sequence[Sequence[int]],
+        tgt_ids: Sequence[Sequence[int]],
+        src_texts: Sequence[str] = (),
+        tgt_texts: Sequence[str] = (),
+    ) -> None:
+        """Adds pairs: ids without bos and eos, and the texts where the store keeps them.
+
+        Raises ValueError where the sides do not match or an id is outside the vocabulary: a mistake of the caller.
+        """
+        texts = (src_texts, tgt_texts) if self._texts else ()
+        if any(len(column) != len(src_ids) for column in (tgt_ids, *texts)):
+            raise ValueError("all columns of a store must get the same number of rows")
+        if not src_ids:
+            return
+        for column, rows, vocab_size in zip(self._ids, (src_ids, tgt_ids), self._vocab_sizes, strict=True):
+            lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+            flat = np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum()))
+            if flat.size and not 0 <= int(flat.min()) <= int(flat.max()) < vocab_size:
+                raise ValueError(f"ids must be between 0 and {vocab_size - 1}, but span {flat.min()} to {flat.max()}")
+            column.append(flat, lengths)
+        for column, strings in zip(self._texts, texts, strict=True):
+            encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
+            lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
+            column.append(np.frombuffer(b"".join(encoded), _BYTE), lengths)
+        self.num_pairs += len(src_ids)
+
+    def close(self) -> None:
+        """Closes the files; what was not yet written is."""
+        for column in (*self._ids, *self._texts):
+            column.close()
+
+
+@contextmanager
+def written_store(
+    folder: Path, key: str, src_vocab_size: int, tgt_vocab_size: int, keep_text: bool = False
+) -> Iterator[StoreWriter]:
+    """A writer for the store at `folder`, which appears, or is replaced, when the block ends without an exception.
+
+    `key` says what the store is made from and is asked for when it is opened. One process writes, others wait.
+    Raises ResourceError where the disk is full.
+    """
+    facts: dict[str, Any] = {"format": FORMAT, "key": key, "keeps_text": keep_text}
+    with written_folder(folder, facts) as partial:
+        with closing(StoreWriter(partial, src_vocab_size, tgt_vocab_size, keep_text)) as writer:
+            yield writer
+        dtypes = [id_dtype(size).str for size in (src_vocab_size, tgt_vocab_size)]
+        facts.update(num_pairs=writer.num_pairs, id_dtypes=dtypes, notes=writer.notes)
+
+
+class PairStore:
+    """A finished store, memory-mapped: the `Pairs` protocol, and the texts where they were kept.
+
+    `src_lengths` and `tgt_lengths` (pairs,) count ids without eos.
+    """
+
+    def __init__(self, folder: Path, key: str | None = None) -> None:
+        """Opens the store at `folder`; DataError where it is missing, damaged, or made from other things than `key`."""
+        manifest = _read_manifest(folder)
+        if key is not None and manifest["key"] != key:
+            raise DataError(f"{folder} was made from another corpus, tokeniser or settings; {AGAIN}")
+        self.folder = folder
+        self.key: str = manifest["key"]
+        self.notes: Mapping[str, Any] = manifest["notes"]
+        self.keeps_text: bool = manifest["keeps_text"]
+        self._num_pairs: int = manifest["num_pairs"]
+        src_dtype, tgt_dtype = (np.dtype(name) for name in manifest["id_dtypes"])
+        self._src, self._src_offsets = self._map("src", src_dtype)
+        self._tgt, self._tgt_offsets = self._map("tgt", tgt_dtype)
+        self.src_lengths: Lengths = _memory_map(folder / "src.lengths", _LENGTH)
+        self.tgt_lengths: Lengths = _memory_map(folder / "tgt.lengths", _LENGTH)
+        if self.keeps_text:
+            self._src_text, self._src_text_offsets = self._map("src_text", _BYTE)
+            self._tgt_text, self._tgt_text_offsets = self._map("tgt_text", _BYTE)
+
+    def _map(self, name: str, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+        values = _memory_map(self.folder / f"{name}.{dtype.str[1:]}", dtype)
+        return values, _memory_map(self.folder / f"{name}.offsets", _OFFSET)
+
+    def __len__(self) -> int:
+        return self._num_pairs
+
+    def src_ids(self, index: int) -> Ids:
+        """Source ids of one pair, a view of the file."""
+        return _row(self._src, self._src_offsets, index)
+
+    def tgt_ids(self, index: int) -> Ids:
+        """Target ids of one pair, a view of the file."""
+        return _row(self._tgt, self._tgt_offsets, index)
+
+    def src_text(self, index: int) -> str:
+        """Source text of one pair; AttributeError where the store keeps no text."""
+        return _row(self._src_text, self._src_text_offsets, index).tobytes().decode("utf-8", "surrogatepass")
+
+    def tgt_text(self, index: int) -> str:
+        """Target text of one pair; AttributeError where the store keeps no text."""
+        return _row(self._tgt_text, self._tgt_text_offsets, index).tobytes().decode("utf-8", "surrogatepass")
+
+
+def open_if_current(folder: Path, key: str) -> PairStore | None:
+    """The store at `folder` if it is whole and was made from what `key` names, else None: it must be made (again)."""
+    try:
+        return PairStore(folder, key)
+    except DataError:
+        return None
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a store whose files are as they were written; DataError otherwise."""
+    try:
+        manifest = checked_manifest(folder)
+    except (ModelError, OSError) as error:
+        raise DataError(f"{folder} is no whole store ({error}) If it exists, {AGAIN}") from None
+    if manifest.get("format") != FORMAT:
+        raise DataError(f"{folder} is a store of another version; {AGAIN}")
+    return manifest
+
+
+def _memory_map(path: Path, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """A file as a read-only array; a plain view, because slicing `np.memmap` itself is ten times slower."""
+    if path.stat().st_size == 0:
+        return np.empty(0, dtype)
+    return np.asarray(np.memmap(path, dtype, mode="r"))
+
+
+def _row(values: npt.NDArray[Any], offsets: npt.NDArray[np.int64], index: int) -> npt.NDArray[Any]:
+    if not 0 <= index < len(offsets) - 1:
+        raise IndexError(f"pair {index} of {len(offsets) - 1}")
+    return values[offsets[index] : offsets[index + 1]]

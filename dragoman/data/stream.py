@@ -1,0 +1,196 @@
+"""Steps of padded batches, built ahead in a background thread, from any position of any epoch."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from dragoman.data.batch import Batch
+from dragoman.data.batching import PADDING_SLACK, check_budget, epoch_batches, micro_batches, smallest_micro_batch
+from dragoman.data.pairs import Ids, Pairs
+from dragoman.errors import ConfigError, DataError
+from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
+
+Encode: TypeAlias = Callable[[int, int], tuple[Sequence[int], Sequence[int]]]
+"""``encode(index, epoch) -> (src_ids, tgt_ids)``, a pure function: other ids for a pair than the stored ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A step of the training order: both count from 0. The whole state of a `BatchStream`."""
+
+    epoch: int = 0
+    step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StepBatches:
+    """The micro-batches of one optimiser step.
+
+    `position` is the step's own, `following` the one after it, at which a run that stops here continues.
+    `num_tgt_tokens` counts the labels of the whole step, on all ranks: what its loss is divided by.
+    """
+
+    position: Position
+    following: Position
+    batches: tuple[Batch, ...]
+    num_tgt_tokens: int
+
+    @property
+    def ends_epoch(self) -> bool:
+        """True for the last step of an epoch."""
+        return self.following.epoch != self.position.epoch
+
+
+def collate(src_rows: Sequence[Ids], tgt_rows: Sequence[Ids]) -> Batch:
+    """Rows of ids without control ids as a `Batch`: eos after the source, bos before and eos after the target."""
+    src_ids, src_lengths = _padded(src_rows, first=())
+    tgt_ids, tgt_lengths = _padded(tgt_rows, first=(BOS_ID,))
+    return Batch(src_ids, src_lengths, tgt_ids, tgt_lengths - 1)
+
+
+def load_batch(pairs: Pairs, indices: npt.NDArray[np.integer]) -> Batch:
+    """The given pairs of a data set as a `Batch`, in the order of `indices`."""
+    chosen = indices.tolist()
+    return collate([pairs.src_ids(index) for index in chosen], [pairs.tgt_ids(index) for index in chosen])
+
+
+class BatchStream(Iterator[StepBatches]):
+    """Endless steps, epoch after epoch, from `start` on; `position` is all it takes to continue exactly there.
+
+    With `encode` its ids replace the stored ones (BPE dropout). Which pairs make a step is then still decided by the
+    stored lengths, so the target tokens of a step may exceed `batch_tokens` by as much as the other ids are longer;
+    micro-batches are cut by the true lengths, and a pair that would not fit into one keeps its stored ids, so
+    `micro_batch_tokens` holds always. With `world_size` above 1 every rank builds its share of each step's
+    micro-batches, possibly none. A larger `padding_slack` (see `micro_batches`) makes fewer and larger
+    micro-batches of the same steps, which suits devices that are slow to start and fast to compute.
+
+    Raises ConfigError where a pair exceeds `batch_tokens` or `micro_batch_tokens`, DataError without pairs; what
+    fails in the thread is raised by `next`. Close it, or use it in a `with` block.
+    """
+
+    def __init__(
+        self,
+        pairs: Pairs,
+        batch_tokens: int,
+        micro_batch_tokens: int,
+        seed: int,
+        start: Position = Position(),
+        encode: Encode | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+        padding_slack: int = PADDING_SLACK,
+        steps_ahead: int = 4,
+    ) -> None:
+        if not len(pairs):
+            raise DataError("There are no training pairs; look at the counts of cleaning and at the corpus files.")
+        check_budget(pairs, batch_tokens)
+        if micro_batch_tokens < (needed := smallest_micro_batch(pairs)):
+            raise ConfigError(
+                f"`train.micro_batch_tokens` is {micro_batch_tokens}, but the longest side of a training pair has "
+                f"{needed} tokens; set it to at least {needed}, or lower `data.max_tokens`."
+            )
+        self._pairs, self._encode, self._seed = pairs, encode, seed
+        self._batch_tokens, self._micro_batch_tokens = batch_tokens, micro_batch_tokens
+        self._rank, self._world_size, self._padding_slack = rank, world_size, padding_slack
+        self.position = start
+        self._closing = threading.Event()
+        self._ready: queue.Queue[StepBatches | BaseException] = queue.Queue(maxsize=steps_ahead)
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, args=(start,), name="batches", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> "BatchStream":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __next__(self) -> StepBatches:
+        if self._closing.is_set():
+            raise ValueError("the batch stream is closed")
+        if self._failure is None:
+            item = self._ready.get()
+            if isinstance(item, StepBatches):
+                self.position = item.following
+                return item
+            self._failure = item
+        raise self._failure
+
+    def close(self) -> None:
+        """Ends the thread; steps built ahead are dropped and `position` stays at the first one not delivered."""
+        self._closing.set()
+        while self._thread.is_alive():
+            with suppress(queue.Empty):
+                self._ready.get(timeout=0.01)
+
+    def _work(self, start: Position) -> None:
+        try:
+            for step in self._steps(start):
+                if not self._put(step):
+                    return
+        except BaseException as error:  # handed to the thread that asks for the next step
+            self._put(error)
+
+    def _put(self, item: StepBatches | BaseException) -> bool:
+        """Waits until there is room; False when the stream is closed meanwhile."""
+        while not self._closing.is_set():
+            try:
+                self._ready.put(item, timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def _steps(self, start: Position) -> Iterator[StepBatches]:
+        position = start
+        while True:
+            steps = epoch_batches(self._pairs, self._batch_tokens, self._seed, position.epoch)
+            for index in range(position.step, len(steps)):
+                position = Position(position.epoch, index)
+                is_last = index + 1 == len(steps)
+                following = Position(position.epoch + 1) if is_last else Position(position.epoch, index + 1)
+                yield self._build(steps[index], position, following)
+            position = Position(position.epoch + 1)
+            del steps
+
+    def _build(self, indices: npt.NDArray[np.int32], position: Position, following: Position) -> StepBatches:
+        rows = [self._rows(index, position.epoch) for index in indices.tolist()]
+        src_lengths, tgt_lengths = ([len(row[side]) for row in rows] for side in (0, 1))
+        pieces = micro_batches(src_lengths, tgt_lengths, self._micro_batch_tokens, self._padding_slack)
+        batches = tuple(
+            collate([rows[row][0] for row in piece], [rows[row][1] for row in piece])
+            for piece in (piece.tolist() for piece in pieces[self._rank :: self._world_size])
+        )
+        return StepBatches(position, following, batches, sum(tgt_lengths) + len(rows))
+
+    def _rows(self, index: int, epoch: int) -> tuple[Ids, Ids]:
+        if self._encode is not None:
+            src, tgt = self._encode(index, epoch)
+            if max(len(src), len(tgt)) < self._micro_batch_tokens:
+                return np.asarray(src, np.int64), np.asarray(tgt, np.int64)
+        return self._pairs.src_ids(index), self._pairs.tgt_ids(index)
+
+
+def _padded(rows: Sequence[Ids], first: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """`first`, each row and eos, padded to the longest: (B, longest) int64, and the lengths (B,), all ids counted."""
+    extra = len(first) + 1
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    width = int(lengths.max(initial=0)) + extra
+    padded = np.full((len(rows), width), PAD_ID, np.int64)
+    padded[:, : len(first)] = first
+    places = np.arange(width - len(first)) < lengths[:, None]
+    if len(rows):
+        padded[:, len(first) :][places] = np.concatenate(rows)
+    padded[np.arange(len(rows)), lengths + len(first)] = EOS_ID
+    return torch.from_numpy(padded), torch.from_numpy(lengths + extra)

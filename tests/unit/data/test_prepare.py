@@ -1,0 +1,184 @@
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dragoman.config import Config, DataSettings, TokenizerSettings
+from dragoman.data import prepare as prepare_module
+from dragoman.data.prepare import PreparedData, dropout_encode, prepare
+from dragoman.data.store import PairStore
+from dragoman.data.stream import BatchStream
+from dragoman.errors import DataError
+from dragoman.text.corpus import Corpora, open_aligned
+from dragoman.text.tokenizer import TokenizerPair
+
+CONFIG = Config(data=DataSettings(dev_fraction=0.1, max_held_out=7), tokenizer=TokenizerSettings(vocab_size=300))
+
+
+def write_corpus(folder: Path, pairs: list[tuple[str, str]], name: str = "train") -> None:
+    for place, side in enumerate(("en", "de")):
+        (folder / f"{name}.{side}").write_text("".join(pair[place] + "\n" for pair in pairs), encoding="utf-8")
+
+
+def corpora_in(folder: Path) -> Corpora:
+    train, dev, test = (
+        open_aligned(folder / f"{name}.en", folder / f"{name}.de") if (folder / f"{name}.en").exists() else None
+        for name in ("train", "dev", "test")
+    )
+    assert train is not None
+    return Corpora(train, dev, test)
+
+
+def texts(store: PairStore, tokenizers: TokenizerPair) -> list[tuple[str, str]]:
+    return [
+        (
+            tokenizers.src.detokenize(store.src_ids(index).tolist()),
+            tokenizers.tgt.detokenize(store.tgt_ids(index).tolist()),
+        )
+        for index in range(len(store))
+    ]
+
+
+@pytest.fixture
+def pairs() -> list[tuple[str, str]]:
+    return [(f"the number {number} is here", f"die Zahl {number} ist hier") for number in range(100)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, pairs: list[tuple[str, str]]) -> Path:
+    write_corpus(tmp_path, pairs)
+    return tmp_path
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the folders written since the test began."""
+    names: list[str] = []
+    for function in ("written_store", "written_folder"):
+        original = getattr(prepare_module, function)
+
+        def recorded(folder: Path, *rest: object, original: object = original, **named: object) -> object:
+            names.append(folder.name)
+            assert callable(original)
+            return original(folder, *rest, **named)
+
+        monkeypatch.setattr(prepare_module, function, recorded)
+    return names
+
+
+def test_every_pair_is_in_training_or_held_out(folder: Path, pairs: list[tuple[str, str]]) -> None:
+    prepared = prepare(CONFIG, corpora_in(folder), folder / "data")
+    assert prepared.test is None
+    assert prepared.dev is not None
+    assert len(prepared.dev) == 7
+    train, dev = (texts(store, prepared.tokenizers) for store in (prepared.train, prepared.dev))
+    assert sorted([*train, *dev]) == sorted(pairs)
+    assert [(prepared.dev.src_text(i), prepared.dev.tgt_text(i)) for i in range(7)] == dev
+    assert (prepared.cleaning.read, prepared.cleaning.kept) == (100, 93)
+    assert prepared.cleaning.dropped["source in dev or test"] == 7
+
+
+def test_nothing_is_made_twice(folder: Path, made: list[str]) -> None:
+    first = prepare(CONFIG, corpora_in(folder), folder / "data")
+    assert sorted(made) == ["dev", "tokenizer", "train"]
+    made.clear()
+    second = prepare(CONFIG, corpora_in(folder), folder / "data")
+    assert made == []
+    assert second.cleaning == first.cleaning
+    assert texts(second.train, second.tokenizers) == texts(first.train, first.tokenizers)
+
+
+def test_a_corpus_that_only_moved_is_not_prepared_again(
+    folder: Path, pairs: list[tuple[str, str]], made: list[str]
+) -> None:
+    prepare(CONFIG, corpora_in(folder), folder / "data")
+    made.clear()
+    (folder / "moved").mkdir()
+    write_corpus(folder / "moved", pairs)
+    prepare(CONFIG, corpora_in(folder / "moved"), folder / "data")
+    assert made == []
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (replace(CONFIG, data=replace(CONFIG.data, max_tokens=20)), {"tokenizer", "train", "dev"}),
+        (replace(CONFIG, tokenizer=replace(CONFIG.tokenizer, vocab_size=270)), {"tokenizer", "train", "dev"}),
+        (replace(CONFIG, tokenizer=replace(CONFIG.tokenizer, bpe_dropout=0.1)), {"train"}),
+        (replace(CONFIG, data=replace(CONFIG.data, test_fraction=0.05)), {"tokenizer", "train", "dev", "test"}),
+        (replace(CONFIG, train=replace(CONFIG.train, learning_rate=1.0)), set()),
+    ],
+)
+def test_a_setting_that_matters_has_the_stores_made_again(
+    folder: Path, made: list[str], config: Config, expected: set[str]
+) -> None:
+    prepare(CONFIG, corpora_in(folder), folder / "data")
+    made.clear()
+    prepare(config, corpora_in(folder), folder / "data")
+    assert set(made) == expected
+
+
+def test_a_changed_corpus_is_prepared_again(folder: Path, pairs: list[tuple[str, str]], made: list[str]) -> None:
+    prepare(CONFIG, corpora_in(folder), folder / "data")
+    made.clear()
+    write_corpus(folder, [*pairs[:-1], ("the number 99 is hers", "die Zahl 99 ist hier")])
+    prepared = prepare(CONFIG, corpora_in(folder), folder / "data")
+    assert set(made) == {"tokenizer", "train", "dev"}
+    assert prepared.cleaning.read == 100
+
+
+def test_a_damaged_store_is_made_again(folder: Path, made: list[str]) -> None:
+    prepare(CONFIG, corpora_in(folder), folder / "data")
+    made.clear()
+    os.truncate(folder / "data" / "train" / "src.u2", 10)
+    assert prepare(CONFIG, corpora_in(folder), folder / "data").cleaning.kept == 93
+    assert made == ["train"]
+
+
+def test_validation_files_keep_every_line(folder: Path, pairs: list[tuple[str, str]]) -> None:
+    lines = [("", ""), (pairs[3][0], "x " * 500), pairs[3], pairs[3]]
+    write_corpus(folder, lines, "dev")
+    write_corpus(folder, pairs[:2], "test")
+    prepared = prepare(CONFIG, corpora_in(folder), folder / "data")
+    assert prepared.dev is not None
+    assert prepared.test is not None
+    assert texts(prepared.dev, prepared.tokenizers) == lines
+    assert texts(prepared.test, prepared.tokenizers) == pairs[:2]
+    assert pairs[3] not in texts(prepared.train, prepared.tokenizers)
+    assert prepared.cleaning.kept == 97
+
+
+def test_given_tokenizers_are_used(folder: Path, made: list[str]) -> None:
+    first = prepare(CONFIG, corpora_in(folder), folder / "data")
+    other = replace(CONFIG, tokenizer=replace(CONFIG.tokenizer, vocab_size=280))
+    second = prepare(other, corpora_in(folder), folder / "other", first.tokenizers)
+    assert second.tokenizers is first.tokenizers
+    assert "tokenizer" not in made[3:]
+
+
+def test_a_corpus_of_which_nothing_is_left_says_which_rules_took_it(folder: Path) -> None:
+    strict = replace(CONFIG, data=replace(CONFIG.data, max_tokens=1))
+    with pytest.raises(DataError, match=r"of 100 read, .*source in dev or test: 7, longer than max_tokens: 93"):
+        prepare(strict, corpora_in(folder), folder / "data")
+
+
+def test_bpe_dropout_gives_other_ids_for_the_same_text(folder: Path) -> None:
+    config = replace(CONFIG, tokenizer=replace(CONFIG.tokenizer, bpe_dropout=0.5))
+    prepared: PreparedData = prepare(config, corpora_in(folder), folder / "data")
+    encode = dropout_encode(prepared.train, prepared.tokenizers, 0.5, seed=1)
+    for index in range(len(prepared.train)):
+        src, tgt = encode(index, 0)
+        assert prepared.tokenizers.src.detokenize(src) == prepared.train.src_text(index)
+        assert prepared.tokenizers.tgt.detokenize(tgt) == prepared.train.tgt_text(index)
+    assert encode(5, 1) == encode(5, 1) != encode(5, 2)
+    with BatchStream(prepared.train, 200, 200, seed=1, encode=encode) as stream:
+        assert next(stream).num_tgt_tokens > 0
+
+
+def test_progress_is_reported(folder: Path) -> None:
+    stages: list[tuple[str, int]] = []
+    prepare(CONFIG, corpora_in(folder), folder / "data", progress=lambda stage, pairs: stages.append((stage, pairs)))
+    assert {passed for _, passed in stages} == {100}
+    assert np.unique([stage for stage, _ in stages]).size == 3
