@@ -1,0 +1,94 @@
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.errors import DataError
+from dragoman.evaluate.metrics import bleu, chrf, evaluate, ter, tokenizer_for
+
+WORDS = "the a cat dog house is was in on under green old sees sleeps . , Ärger 東京 क्या 3.5".split()
+
+
+def _noisy_test(num_sentences: int) -> tuple[list[str], list[str]]:
+    draw = random.Random(7)
+    references = [" ".join(draw.choices(WORDS, k=draw.randint(1, 20))) + "!" for _ in range(num_sentences)]
+    hypotheses = [" ".join(w for w in line.split() if draw.random() > 0.2) for line in references]
+    return hypotheses, references
+
+
+def test_scores_and_signatures_are_those_of_sacrebleus_own_command(tmp_path: Path) -> None:
+    hypotheses, references = _noisy_test(120)
+    for name, lines in (("hyp", hypotheses), ("ref", references)):
+        (tmp_path / name).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    command = [sys.executable, "-m", "sacrebleu", "ref", "-i", "hyp", "-m", "bleu", "chrf", "ter", "-w", "6"]
+    answer = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True, encoding="utf-8")
+    oracle = json.loads(answer.stdout)
+    evaluation = evaluate(hypotheses, references)
+    assert [(score.name, round(score.value, 6)) for score in evaluation.scores] == [
+        (entry["name"], entry["score"]) for entry in oracle
+    ]
+    assert [_signature(score.signature) for score in evaluation.scores] == [
+        _signature(entry["signature"]) for entry in oracle
+    ]
+    assert evaluation.num_sentences == 120
+
+
+def _signature(text: str) -> dict[str, str]:
+    return dict(part.split(":", 1) for part in text.split("|"))
+
+
+def test_single_metrics_are_those_of_the_evaluation() -> None:
+    hypotheses, references = _noisy_test(20)
+    scores = evaluate(hypotheses, references).scores
+    assert scores == (bleu(hypotheses, references), chrf(hypotheses, references), ter(hypotheses, references))
+    assert [score.name for score in scores] == ["BLEU", "chrF2", "TER"]
+
+
+@given(st.lists(st.text(max_size=30), min_size=1, max_size=8))
+@settings(deadline=None)
+def test_any_text_can_be_scored(lines: list[str]) -> None:
+    evaluation = evaluate(lines, lines[::-1])
+    assert all(score.signature and score.value >= 0 for score in evaluation.scores)
+
+
+def test_different_counts_name_both() -> None:
+    with pytest.raises(DataError, match=r"2 translations but 3 references"):
+        evaluate(["a", "b"], ["a", "b", "c"])
+
+
+def test_nothing_to_score_is_refused() -> None:
+    with pytest.raises(DataError, match="no translations"):
+        evaluate([], [])
+
+
+def test_small_test_is_warned_about() -> None:
+    line = "there are at least four words here"
+    assert any("only 99 sentences" in warning for warning in evaluate([line] * 99, [line] * 99).warnings)
+    assert evaluate([line] * 100, [line] * 100).warnings == ()
+
+
+def test_bleu_without_four_words_is_warned_about() -> None:
+    assert any("BLEU is not defined" in warning for warning in evaluate(["a b c"] * 100, ["a b c"] * 100).warnings)
+    wrong = evaluate(["a b x y z"] * 100, ["a b c d e"] * 100)
+    assert any("only its smoothing" in warning for warning in wrong.warnings)
+
+
+def test_tokenised_text_and_empty_lines_are_warned_about() -> None:
+    plain, tokenised = ["This is a good sentence."] * 100, ["This is a good sentence ."] * 100
+    assert evaluate(tokenised, plain).warnings == (
+        "the translations look tokenised (a space before the full stop): scores need plain text.",
+    )
+    assert any("references look tokenised" in warning for warning in evaluate(plain, tokenised).warnings)
+    assert any("1 of the 101 references are empty" in w for w in evaluate([*plain, "x"], [*plain, " "]).warnings)
+
+
+def test_languages_without_spaces_get_their_own_tokenizer() -> None:
+    assert [tokenizer_for(lang) for lang in ("zh", "zh-TW", "ja", "ja_JP", "de", "")] == [
+        "zh", "zh", "char", "char", "13a", "13a",
+    ]  # fmt: skip
+    assert "tok:zh" in evaluate(["我爱你们大家"], ["我爱你们大家"], tokenizer_for("zh")).scores[0].signature
