@@ -1,0 +1,90 @@
+"""The model card: what a model was trained on, how it scores and how large it is, for people and for programs."""
+
+import json
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from dragoman.errors import ModelError
+from dragoman.records import Score
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """Facts about a model; empty where nobody has found them out.
+
+    `cleaning` has rows of rule and count. `scores` has rows of data set, metric, value, signature.
+    """
+
+    src_lang: str = ""
+    tgt_lang: str = ""
+    parameters: int = 0
+    src_vocab_size: int = 0
+    tgt_vocab_size: int = 0
+    train_pairs: int = 0
+    dev_pairs: int = 0
+    test_pairs: int = 0
+    cleaning: tuple[tuple[str, int], ...] = ()
+    steps: int = 0
+    epochs: int = 0
+    tgt_tokens: int = 0
+    minutes: float = 0.0
+    device: str = ""
+    precision: str = ""
+    averaged_steps: tuple[int, ...] = ()
+    scores: tuple[tuple[str, str, float, str], ...] = ()
+    versions: tuple[tuple[str, str], ...] = ()
+
+    def with_scores(self, data: str, scores: list[Score]) -> "Card":
+        """The card with the scores on a data set added."""
+        rows = tuple((data, score.name, round(score.value, 2), score.signature) for score in scores)
+        return replace(self, scores=self.scores + rows)
+
+    def to_json(self) -> str:
+        """card.json."""
+        return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
+
+    def to_markdown(self) -> str:
+        """card.md."""
+        languages = f"{self.src_lang or '?'} to {self.tgt_lang or '?'}"
+        lines = [
+            f"# Translation model, {languages}",
+            "",
+            f"A Transformer with {self.parameters:,} parameters, made with Dragoman. "
+            f"Vocabularies: {self.src_vocab_size:,} (source) and {self.tgt_vocab_size:,} (target) entries.",
+            "",
+            f"Trained on {self.train_pairs:,} sentence pairs: {self.steps:,} steps, {self.epochs:,} epochs, "
+            f"{self.tgt_tokens:,} target tokens in {self.minutes:.1f} minutes ({self.device}, {self.precision}). "
+            f"Validated on {self.dev_pairs:,} pairs"
+            + (f", tested on {self.test_pairs:,}." if self.test_pairs else "."),
+        ]
+        if self.averaged_steps:
+            lines += ["", f"The weights are the mean of those after steps {', '.join(map(str, self.averaged_steps))}."]
+        lines += _table("Scores", ("data", "metric", "value", "signature"), self.scores)
+        lines += _table("Cleaning of the training data", ("rule", "pairs"), self.cleaning)
+        lines += _table("Versions", ("package", "version"), self.versions)
+        return "\n".join(lines) + "\n"
+
+
+def read_card(folder: Path) -> Card:
+    """The card of a model folder; an empty one where there is none. Raises ModelError where it is malformed."""
+    path = folder / "card.json"
+    if not path.exists():
+        return Card()
+    known = {field.name for field in fields(Card)}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return Card(**{name: _frozen(value) for name, value in content.items() if name in known})
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        raise ModelError(f"{path} is not a model card. Restore the folder from where it came.") from None
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+
+
+def _table(title: str, head: tuple[str, ...], rows: tuple[tuple[Any, ...], ...]) -> list[str]:
+    if not rows:
+        return []
+    lines = ["", f"## {title}", "", "| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    return lines + ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]

@@ -1,0 +1,170 @@
+"""Writing and reading model folders. Reading executes nothing and checks every file against the manifest first."""
+
+import shutil
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+import dragoman
+from dragoman.bundle.card import Card, read_card
+from dragoman.config import Config, config_from_dict, dump_config
+from dragoman.errors import ConfigError, ModelError
+from dragoman.files import MANIFEST, checked_manifest, written_folder
+from dragoman.model.device import resolve_device
+from dragoman.model.transformer import Transformer
+from dragoman.text.tokenizer import TokenizerPair
+
+WEIGHTS = "model.safetensors"
+POINTERS = ("averaged", "best")
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A model with all it takes to translate text."""
+
+    model: Transformer
+    tokenizers: TokenizerPair
+    config: Config
+    card: Card
+
+
+def manifest_facts() -> dict[str, Any]:
+    """What a manifest says besides its files."""
+    return {"format": 1, "versions": {"dragoman": dragoman.__version__, "torch": torch.__version__}}
+
+
+def save_bundle(bundle: Bundle, folder: Path) -> None:
+    """Writes a model folder at once; an existing one is replaced."""
+    with written_folder(folder, manifest_facts()) as temporary:
+        write_bundle_files(bundle, temporary)
+
+
+def replace_card(folder: Path, card: Card) -> None:
+    """Gives a model folder another card; everything else stays as it is."""
+    manifest = checked_manifest(folder)
+    facts = {name: value for name, value in manifest.items() if name != "files"}
+    with written_folder(folder, facts) as temporary:
+        for name in manifest["files"]:
+            shutil.copyfile(folder / name, temporary / name)
+        _write_card(card, temporary)
+
+
+def write_bundle_files(bundle: Bundle, folder: Path) -> None:
+    """The files of a model folder without the manifest. A tensor shared by several names is written once."""
+    (folder / "config.toml").write_text(dump_config(bundle.config), encoding="utf-8")
+    _write_card(bundle.card, folder)
+    bundle.tokenizers.save(folder)
+    save_file(weights_of(bundle.model), folder / WEIGHTS)
+
+
+def _write_card(card: Card, folder: Path) -> None:
+    (folder / "card.json").write_text(card.to_json(), encoding="utf-8")
+    (folder / "card.md").write_text(card.to_markdown(), encoding="utf-8")
+
+
+def weights_of(model: Transformer) -> dict[str, torch.Tensor]:
+    """Every distinct parameter by its first name, on the CPU."""
+    return {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
+
+
+def load_bundle(folder: Path, device: str = "auto") -> Bundle:
+    """Reads a model folder, in eval mode on `device`.
+
+    Raises ModelError that names the file which is missing, damaged or does not fit the others.
+    """
+    checked_manifest(folder)
+    config = _read_config(folder / "config.toml")
+    tokenizers = TokenizerPair.load(folder)
+    # Shapes are compared on the meta device, so that no memory is taken for a model that does not fit its weights.
+    with torch.device("meta"):
+        model = _build(config, tokenizers, folder)
+    tensors = read_weights(folder / WEIGHTS, {name: tuple(p.shape) for name, p in model.named_parameters()})
+    model = _filled(model, tensors)
+    return Bundle(model.to(resolve_device(device)).eval(), tokenizers, config, read_card(folder))
+
+
+def resolve_model_folder(path: Path) -> Path:
+    """The model folder that `path` means: itself, or a run's averaged model, or else its best checkpoint.
+
+    Raises ModelError where there is none.
+    """
+    if not path.exists():
+        raise ModelError(f"{path} does not exist. Name a model folder, or a run of `dragoman train`.")
+    if path.is_file():
+        return _followed(path)
+    if (path / MANIFEST).exists():
+        return path
+    for name in POINTERS:
+        if (path / name).is_dir():
+            return path / name
+        if (path / name).is_file():
+            return _followed(path / name)
+    raise ModelError(f"{path} is neither a model folder (it has no {MANIFEST}) nor a run with a finished validation.")
+
+
+def read_weights(path: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
+    """The float32 tensors of a safetensors file, which must have exactly the given names and shapes.
+
+    Names, shapes and types are compared before any tensor is read. Raises ModelError.
+    """
+    try:
+        with safe_open(path, framework="pt") as stream:
+            names = set(stream.keys())
+            for name in sorted(names ^ shapes.keys()):
+                problem = "is missing" if name in shapes else "does not belong to this model"
+                raise ModelError(f"{path}: tensor `{name}` {problem}. The file is of another model than config.toml.")
+            for name, shape in shapes.items():
+                found = stream.get_slice(name)
+                if tuple(found.get_shape()) != shape or found.get_dtype() != "F32":
+                    raise ModelError(
+                        f"{path}: tensor `{name}` is {found.get_dtype()} {tuple(found.get_shape())} instead of F32 "
+                        f"{shape}. The file is of another model than config.toml."
+                    )
+            return {name: stream.get_tensor(name) for name in shapes}
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{path} is not a readable safetensors file: {error}.") from None
+
+
+def _followed(pointer: Path) -> Path:
+    """A pointer is a one-line file that names a folder below its own."""
+    try:
+        target = (pointer.parent / pointer.read_text(encoding="utf-8").strip()).resolve()
+    except (OSError, ValueError):
+        target = pointer
+    if not (target / MANIFEST).exists() or not target.is_relative_to(pointer.parent.resolve()):
+        raise ModelError(
+            f"{pointer} does not lead to a model folder. Name a model folder, or a run of `dragoman train`."
+        )
+    return target
+
+
+def _read_config(path: Path) -> Config:
+    try:
+        return config_from_dict(tomllib.loads(path.read_text(encoding="utf-8")), str(path))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"{path} cannot be read: {error}.") from None
+    except ConfigError as error:
+        raise ModelError(str(error)) from None
+
+
+def _build(config: Config, tokenizers: TokenizerPair, folder: Path) -> Transformer:
+    try:
+        return Transformer(config.model, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size)
+    except ValueError as error:
+        raise ModelError(f"{folder}: config.toml and tokenizer do not fit each other: {error}.") from None
+
+
+def _filled(model: Transformer, tensors: dict[str, torch.Tensor]) -> Transformer:
+    """The model with real tensors in place of its meta ones, tied as before."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    parameters = {name: torch.nn.Parameter(tensor) for name, tensor in tensors.items()}
+    for module in model.modules():
+        for key, parameter in module._parameters.items():
+            if parameter is not None:
+                module._parameters[key] = parameters[names[id(parameter)]]
+    return model

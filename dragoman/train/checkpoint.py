@@ -1,0 +1,130 @@
+"""The folders of a run: checkpoints that hold a whole model and what continues it, and the pointers best and last.
+
+RUN/config.toml  tokenizer.json  log.jsonl  best  last  averaged/
+RUN/checkpoints/step_0012000/  a model folder, optimizer.safetensors, state.json
+"""
+
+import re
+import shutil
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from dragoman.bundle import Bundle, Card, write_bundle_files
+from dragoman.bundle.folder import WEIGHTS, manifest_facts, read_weights
+from dragoman.errors import CheckpointError, ModelError
+from dragoman.files import checked_manifest, remove_leftovers, require_free_space, write_file, written_folder
+from dragoman.model.transformer import Transformer
+from dragoman.train.optimizer import optimizer_tensors, restore_optimizer
+from dragoman.train.state import TrainState
+
+_OPTIMIZER = "optimizer.safetensors"
+_STATE = "state.json"
+_STEP_FOLDER = re.compile(r"step_([0-9]{7,12})")
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The folder of a run."""
+
+    path: Path
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the step folders are."""
+        return self.path / "checkpoints"
+
+    def step_folder(self, step: int) -> Path:
+        """The checkpoint after optimiser step `step`."""
+        return self.checkpoints / f"step_{step:07d}"
+
+    def steps(self) -> list[int]:
+        """The steps that have a checkpoint, in order."""
+        if not self.checkpoints.is_dir():
+            return []
+        found = (_STEP_FOLDER.fullmatch(path.name) for path in self.checkpoints.iterdir())
+        return sorted(int(match[1]) for match in found if match)
+
+    def point(self, name: str, step: int) -> None:
+        """Makes the pointer `name` (best or last) lead to a step's checkpoint."""
+        write_file(self.path / name, f"checkpoints/{self.step_folder(step).name}\n")
+
+    def tidy(self) -> None:
+        """Removes what a killed process left half written."""
+        for folder in (self.path, self.checkpoints):
+            remove_leftovers(folder)
+
+    def remove_all_but(self, steps: Collection[int]) -> None:
+        """Deletes the checkpoints of all other steps."""
+        for step in self.steps():
+            if step not in steps:
+                shutil.rmtree(self.step_folder(step), ignore_errors=True)
+
+
+def save_checkpoint(run: RunFolder, bundle: Bundle, optimizer: torch.optim.Optimizer, state: TrainState) -> None:
+    """Writes the checkpoint of `state.step` and moves `last` to it.
+
+    Raises ResourceError, before anything is written, where the disk has no room.
+    """
+    run.checkpoints.mkdir(parents=True, exist_ok=True)
+    parameter_bytes = 4 * sum(parameter.numel() for parameter in bundle.model.parameters())
+    require_free_space(run.checkpoints, 3 * parameter_bytes + (8 << 20))
+    with written_folder(run.step_folder(state.step), manifest_facts() | {"step": state.step}) as folder:
+        write_bundle_files(bundle, folder)
+        tensors = optimizer_tensors(bundle.model, optimizer)
+        save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, folder / _OPTIMIZER)
+        (folder / _STATE).write_text(state.to_json(), encoding="utf-8")
+    run.point("last", state.step)
+
+
+def restore_checkpoint(folder: Path, model: Transformer, optimizer: torch.optim.Optimizer) -> TrainState:
+    """Puts a checkpoint's weights and optimiser into place and returns its state.
+
+    Raises ModelError that names the damaged file.
+    """
+    checked_manifest(folder)
+    weights = load_weights(folder, model)
+    try:
+        state = TrainState.from_json((folder / _STATE).read_text(encoding="utf-8"))
+        tensors = load_file(folder / _OPTIMIZER)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.copy_(weights[name])
+        restore_optimizer(model, optimizer, tensors)
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise ModelError(f"{folder} is not a checkpoint that this version can continue: {error}.") from None
+    return state
+
+
+def restore_latest(
+    run: RunFolder, model: Transformer, optimizer: torch.optim.Optimizer
+) -> tuple[TrainState, list[str]]:
+    """The newest checkpoint that is whole, and a line about every newer one that is not.
+
+    Raises CheckpointError where checkpoints exist and none is whole.
+    """
+    notes: list[str] = []
+    for step in reversed(run.steps()):
+        try:
+            return restore_checkpoint(run.step_folder(step), model, optimizer), notes
+        except ModelError as error:
+            notes.append(f"Checkpoint {run.step_folder(step).name} is not used: {error}")
+    if notes:
+        raise CheckpointError(f"{run.path} has no checkpoint that can be continued. {notes[0]}")
+    return TrainState(), notes
+
+
+def load_weights(folder: Path, model: Transformer) -> dict[str, torch.Tensor]:
+    """The weights of a model folder, whose names and shapes must be those of `model`."""
+    return read_weights(folder / WEIGHTS, {name: tuple(p.shape) for name, p in model.named_parameters()})
+
+
+def card_of(state: TrainState, card: Card) -> Card:
+    """The card with the counts of the run so far."""
+    return replace(
+        card, steps=state.step, epochs=state.epoch, tgt_tokens=state.tgt_tokens, minutes=round(state.seconds / 60, 2)
+    )

@@ -1,0 +1,67 @@
+"""The configuration a run was begun with: written once, and compared whenever the run is continued."""
+
+import tomllib
+from dataclasses import asdict
+from pathlib import Path
+
+from dragoman.config import Config, config_from_dict, dump_config
+from dragoman.errors import CheckpointError, ConfigError
+from dragoman.files import write_file
+
+# What may differ when a run goes on: limits, bookkeeping, where and how much at once, and how its model is used later.
+_FREE = {
+    "train.max_steps",
+    "train.max_epochs",
+    "train.max_minutes",
+    "train.patience",
+    "train.log_every_steps",
+    "train.checkpoint_every_steps",
+    "train.keep_checkpoints",
+    "train.average_last",
+    "train.micro_batch_tokens",
+    "train.device",
+    "data.test",
+    "data.test_src",
+    "data.test_tgt",
+}
+
+
+def frozen_config(folder: Path) -> Config | None:
+    """The configuration in a run's folder; None where no run began. Raises CheckpointError where it is damaged."""
+    path = folder / "config.toml"
+    try:
+        return config_from_dict(tomllib.loads(path.read_text(encoding="utf-8")), str(path))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, ConfigError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error} Restore it, or choose another --out.") from None
+
+
+def freeze_config(folder: Path, config: Config) -> None:
+    """Writes the run's configuration, or checks that it is still the same run.
+
+    Raises CheckpointError, naming the first setting that differs, for a run of another configuration, and for a
+    folder that holds something else.
+    """
+    before = frozen_config(folder)
+    if before is None and folder.is_dir() and any(folder.iterdir()):
+        raise CheckpointError(f"{folder} is not empty and holds no run of dragoman. Choose another --out.")
+    if before is not None:
+        for key, old, new in _differences(before, config):
+            if key not in _FREE and not key.startswith("inference."):
+                raise CheckpointError(
+                    f"{folder} was begun with `{key}` = {old!r}, which is {new!r} now. Use the same settings to "
+                    "continue it, or choose another --out."
+                )
+    folder.mkdir(parents=True, exist_ok=True)
+    write_file(folder / "config.toml", dump_config(config))
+
+
+def _differences(one: Config, other: Config) -> list[tuple[str, object, object]]:
+    pairs = []
+    for table, values in asdict(one).items():
+        for name, value in values.items():
+            new = asdict(other)[table][name]
+            if new != value:
+                pairs.append((f"{table}.{name}", value, new))
+    return pairs

@@ -1,0 +1,36 @@
+"""Adam (Vaswani et al. 2017, section 5.3), with decoupled weight decay on request; its state as plain tensors."""
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.config import TrainSettings
+
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+def build_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
+    """Fused AdamW over all parameters; with `weight_decay` 0 it is Adam. The rate is set before every step."""
+    return torch.optim.AdamW(
+        model.parameters(),
+        lr=settings.learning_rate,
+        betas=(settings.adam_beta1, settings.adam_beta2),
+        eps=settings.adam_epsilon,
+        weight_decay=settings.weight_decay,
+        fused=True,
+    )
+
+
+def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The state of every parameter by name: its moments and its step count."""
+    tensors = {}
+    for name, parameter in model.named_parameters():
+        for key, value in optimizer.state.get(parameter, {}).items():
+            tensors[f"{name}:{key}"] = value
+    return tensors
+
+
+def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Puts the tensors of `optimizer_tensors` back. Raises KeyError where one is missing."""
+    for name, parameter in model.named_parameters():
+        state = {key: tensors[f"{name}:{key}"].to(parameter.device) for key in _MOMENTS}
+        optimizer.state[parameter] = {"step": tensors[f"{name}:step"].to(parameter.device), **state}

@@ -1,0 +1,105 @@
+"""What a run says while it trains: log.jsonl for programs, lines for people, TensorBoard where it is installed."""
+
+import json
+import math
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TextIO
+
+from dragoman.files import disk_errors, write_file
+
+
+class RunLog:
+    """Appends to RUN/log.jsonl and reports on `stream` (stderr).
+
+    On a terminal the line of progress is written over itself; elsewhere every report is a plain line.
+    """
+
+    def __init__(self, folder: Path, stream: TextIO | None = None) -> None:
+        self._path = folder / "log.jsonl"
+        self._stream = stream or sys.stderr
+        self._live = self._stream.isatty()
+        self._pending = False
+        self._board = _tensorboard(folder / "tensorboard")
+
+    def drop_after(self, step: int) -> None:
+        """Removes what was logged after `step`: those steps are taken again."""
+        if not self._path.exists():
+            return
+        lines = self._path.read_text(encoding="utf-8").split("\n")
+        kept = [line for line in lines if line and _step_of(line) <= step]
+        write_file(self._path, "".join(line + "\n" for line in kept))
+
+    def say(self, text: str) -> None:
+        """A line for people only."""
+        self._end_live_line()
+        print(text, file=self._stream, flush=True)
+
+    def progress(self, event: dict[str, Any], seconds_left: float | None) -> None:
+        """A line of training: `event` has step, epoch, loss, perplexity, learning_rate, tokens_per_second."""
+        self._append({"event": "train", **event})
+        left = "" if seconds_left is None else f"  {_duration(seconds_left)} left"
+        text = (
+            f"step {event['step']:>6}  epoch {event['epoch'] + 1:>3}  loss {event['loss']:.3f}  "
+            f"perplexity {event['perplexity']:8.2f}  rate {event['learning_rate']:.2e}  "
+            f"{event['tokens_per_second']:6.0f} tokens/s{left}"
+        )
+        if self._live:
+            print(f"\r\033[K{text}", end="", file=self._stream, flush=True)
+            self._pending = True
+        else:
+            self.say(text)
+
+    def validation(self, event: dict[str, Any], best: bool) -> None:
+        """A line of validation: `event` has step, loss, perplexity and the metrics."""
+        self._append({"event": "validation", **event})
+        parts = [f"validation after step {event['step']}: perplexity {event['perplexity']:.2f}"]
+        parts += [f"{name} {event[name]:.2f}" for name in ("bleu", "chrf") if name in event]
+        self.say("  ".join([*parts, "best so far"] if best else parts))
+
+    def close(self) -> None:
+        """Ends the live line and flushes TensorBoard."""
+        self._end_live_line()
+        if self._board is not None:
+            self._board.close()
+
+    def _append(self, event: dict[str, Any]) -> None:
+        with disk_errors(self._path), self._path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(event) + "\n")
+        if self._board is not None:
+            for name, value in event.items():
+                if isinstance(value, int | float) and name not in ("step", "epoch"):
+                    self._board.add_scalar(f"{event['event']}/{name}", value, event["step"])
+
+    def _end_live_line(self) -> None:
+        if self._pending:
+            print(file=self._stream)
+            self._pending = False
+
+
+def perplexity(nll: float) -> float:
+    """exp of a mean negative log-probability in nats; infinity where that overflows."""
+    return math.exp(nll) if nll < 700 else math.inf
+
+
+def _step_of(line: str) -> float:
+    """The step of a log line; a line cut off by a kill belongs to no step that counts."""
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return math.inf
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
+
+
+def _tensorboard(folder: Path) -> Any:
+    if find_spec("tensorboard") is None:
+        return None
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(folder))

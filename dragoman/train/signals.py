@@ -1,0 +1,56 @@
+"""SIGINT and SIGTERM ask a run to save and leave; a second one leaves at once."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import FrameType
+
+_CAUGHT = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(Exception):
+    """The run was asked to stop and has saved itself; `signal_number` says by what."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(signal_number).name}")
+        self.signal_number = signal_number
+
+    @property
+    def exit_code(self) -> int:
+        """130 for SIGINT, 143 for SIGTERM, as shells report them."""
+        return 128 + self.signal_number
+
+
+@dataclass(slots=True)
+class StopRequest:
+    """The signal that came, if one came."""
+
+    signal_number: int | None = field(default=None)
+
+
+@contextlib.contextmanager
+def caught_signals() -> Iterator[StopRequest]:
+    """While it lasts, the first SIGINT or SIGTERM is only noted; the second acts as it did before.
+
+    Outside the main thread, where Python lets nobody catch signals, nothing is ever noted.
+    """
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+    before = {number: signal.getsignal(number) for number in _CAUGHT}
+
+    def note(number: int, frame: FrameType | None) -> None:
+        request.signal_number = number
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+    for number in _CAUGHT:
+        signal.signal(number, note)
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

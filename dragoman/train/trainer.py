@@ -1,0 +1,302 @@
+"""The training loop: one optimiser step, repeated, until there is a reason to stop (Vaswani et al. 2017, section 5)."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from dragoman.bundle import Bundle, save_bundle
+from dragoman.config import TrainSettings
+from dragoman.data.batch import Batch
+from dragoman.data.batching import sequential_batches, smallest_micro_batch
+from dragoman.data.pairs import Pairs
+from dragoman.data.stream import BatchStream, Encode, Position, StepBatches, load_batch
+from dragoman.model.device import resolve_precision
+from dragoman.model.transformer import Transformer
+from dragoman.text.tokenizer import PAD_ID
+from dragoman.train.averaging import averaged_weights, set_weights
+from dragoman.train.checkpoint import RunFolder, card_of, restore_latest, save_checkpoint
+from dragoman.train.loss import projected_cross_entropy
+from dragoman.train.memory import choose_micro_batch_tokens, memory_errors
+from dragoman.train.optimizer import build_optimizer
+from dragoman.train.run_log import RunLog, perplexity
+from dragoman.train.schedule import learning_rate
+from dragoman.train.signals import Interrupted, StopRequest, caught_signals
+from dragoman.train.state import TrainState, ValidationRecord
+
+Validate = Callable[[Transformer], Mapping[str, float]]
+"""Translates the validation set and returns the metrics by name ("bleu", "chrf"), higher is better."""
+
+
+@dataclass(slots=True)
+class Trainer:
+    """Trains `bundle.model` on `train`, judged on `dev`, in the folder `run`; continues what is there.
+
+    `validate` brings the scores of decoded text; the trainer knows no search. `encode` replaces stored ids while
+    training (BPE dropout). The same settings give the same steps: what each draws follows from (seed, step).
+    """
+
+    run: RunFolder
+    bundle: Bundle
+    train: Pairs
+    dev: Pairs
+    validate: Validate
+    log: RunLog
+    encode: Encode | None = None
+    state: TrainState = field(default_factory=TrainState)
+
+    def fit(self) -> str:
+        """Trains until a limit or patience ends it and returns why, in words.
+
+        Raises Interrupted after saving where SIGINT or SIGTERM came; ConfigError, ResourceError or CheckpointError
+        where the run cannot begin or go on.
+        """
+        self.run.tidy()
+        optimizer = build_optimizer(self.model, self.settings)
+        self.state, notes = restore_latest(self.run, self.model, optimizer)
+        for note in notes:
+            self.log.say(note)
+        if self.state.step:
+            self.log.say(f"Continuing after step {self.state.step}.")
+        self.log.drop_after(self.state.step)
+        loop = _Loop(self, optimizer)
+        with caught_signals() as request, memory_errors(loop.micro_batch_tokens):
+            return loop.run(request)
+
+    def average(self) -> tuple[int, ...]:
+        """Averages the last validated checkpoints into RUN/averaged where that scores at least as well as the best.
+
+        Returns the averaged steps; nothing where there was nothing to average or the average is worse.
+        """
+        kept = set(self.run.steps())
+        steps = [record.step for record in self.state.validations if record.step in kept]
+        steps = steps[-self.settings.average_last :] if self.settings.average_last else []
+        best = self.state.best
+        if len(steps) < 2 or best is None:
+            return ()
+        set_weights(self.model, averaged_weights([self.run.step_folder(step) for step in steps], self.model))
+        scores = self.measure()
+        score = self.score_of(scores)
+        verdict = "kept" if score >= best.score else "not kept: the best single checkpoint scores higher"
+        metric = self.bundle.config.validate.metric
+        self.log.say(
+            f"Average of {len(steps)} checkpoints: {metric} {abs(score):.2f}, best single {abs(best.score):.2f}; "
+            f"{verdict}."
+        )
+        if score < best.score:
+            return ()
+        card = replace(card_of(self.state, self.bundle.card), averaged_steps=tuple(steps))
+        save_bundle(replace(self.bundle, card=card), self.run.path / "averaged")
+        return tuple(steps)
+
+    @property
+    def model(self) -> Transformer:
+        """The model in training."""
+        return self.bundle.model
+
+    @property
+    def settings(self) -> TrainSettings:
+        """The [train] table."""
+        return self.bundle.config.train
+
+    def measure(self) -> dict[str, float]:
+        """Loss (mean negative log-probability a token, in nats), perplexity and the metrics of `validate`, on dev."""
+        self.model.eval()
+        try:
+            nll = self._dev_loss()
+            return {"loss": nll, "perplexity": perplexity(nll), **self.validate(self.model)}
+        finally:
+            self.model.train()
+
+    def score_of(self, scores: Mapping[str, float]) -> float:
+        """What decides: the chosen metric, higher is better; the loss counts negative."""
+        metric = self.bundle.config.validate.metric
+        return -scores["loss"] if metric == "loss" else scores[metric]
+
+    @torch.no_grad()
+    def _dev_loss(self) -> float:
+        total, tokens = 0.0, 0
+        limit = max(4096, smallest_micro_batch(self.dev))
+        for indices in sequential_batches(self.dev, limit):
+            batch = load_batch(self.dev, indices).to(self.model.device)
+            hidden = self.model.decode(
+                batch.decoder_input, self.model.encode(batch.src_ids, batch.src_lengths), batch.src_lengths
+            )
+            counted = batch.labels != PAD_ID
+            projection = self.model.projection
+            labels = batch.labels[counted]
+            _, nll = projected_cross_entropy(hidden[counted], projection.weight, projection.bias, labels, 0.0, PAD_ID)
+            total, tokens = total + nll.item(), tokens + labels.numel()
+        return total / tokens
+
+
+class _Loop:
+    """The state of one call of `Trainer.fit`."""
+
+    def __init__(self, trainer: Trainer, optimizer: torch.optim.AdamW) -> None:
+        self.trainer, self.optimizer = trainer, optimizer
+        self.model, self.settings, self.state = trainer.model, trainer.settings, trainer.state
+        self.precision = resolve_precision(self.settings.precision, self.model.device)
+        self.micro_batch_tokens = choose_micro_batch_tokens(
+            self.model, self.settings, smallest_micro_batch(trainer.train), self.precision
+        )
+        self.clock = time.perf_counter()
+        self.window_seconds = 0.0
+
+    def run(self, request: StopRequest) -> str:
+        start = Position(self.state.epoch, self.state.step_in_epoch)
+        self.model.train()
+        with BatchStream(
+            self.trainer.train,
+            self.settings.batch_tokens,
+            self.micro_batch_tokens,
+            self.settings.seed,
+            start,
+            self.trainer.encode,
+        ) as stream:
+            while (reason := self.reason_to_stop()) is None:
+                step = next(stream)
+                self.optimise(step)
+                self.after_step(step)
+                if request.signal_number is not None:
+                    self.save()
+                    raise Interrupted(request.signal_number)
+        if not self.state.validations or self.state.validations[-1].step != self.state.step:
+            self.validate()
+        return reason
+
+    def reason_to_stop(self) -> str | None:
+        settings, state = self.settings, self.state
+        if settings.max_steps and state.step >= settings.max_steps:
+            return f"train.max_steps = {settings.max_steps} reached"
+        if settings.max_epochs and state.epoch >= settings.max_epochs:
+            return f"train.max_epochs = {settings.max_epochs} reached"
+        if settings.max_minutes and state.seconds >= 60 * settings.max_minutes:
+            return f"train.max_minutes = {settings.max_minutes:g} reached"
+        if settings.patience and state.validations_since_best >= settings.patience:
+            return f"no better score in {settings.patience} validations"
+        return None
+
+    def optimise(self, step: StepBatches) -> None:
+        """One update with the gradient of the mean loss over all labels of the step (section 5.3)."""
+        state = self.state
+        state.step += 1
+        state.epoch, state.step_in_epoch = step.following.epoch, step.following.step
+        torch.manual_seed(_draw_seed(self.settings.seed, state.step))
+        for batch in step.batches:
+            batch = batch.to(self.model.device)
+            loss, nll = self.losses(batch)
+            (loss / step.num_tgt_tokens).backward()  # type: ignore[no-untyped-call]
+            state.window_loss, state.window_nll = state.window_loss + loss.item(), state.window_nll + nll.item()
+            state.sentences += batch.src_ids.size(0)
+        state.window_tokens += step.num_tgt_tokens
+        state.tgt_tokens += step.num_tgt_tokens
+        self.update()
+
+    def losses(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """The sums over the batch's labels of the smoothed loss and of the negative log-probability."""
+        model = self.model
+        with torch.autocast(model.device.type, self.precision, enabled=self.precision != torch.float32):
+            memory = model.encode(batch.src_ids, batch.src_lengths)
+            hidden = model.decode(batch.decoder_input, memory, batch.src_lengths)
+            counted = batch.labels != PAD_ID
+            return projected_cross_entropy(
+                hidden[counted],
+                model.projection.weight,
+                model.projection.bias,
+                batch.labels[counted],
+                self.settings.label_smoothing,
+                PAD_ID,
+            )
+
+    def update(self) -> None:
+        """Clips and applies the gradients; a step whose gradient is not finite is skipped and counted."""
+        limit = self.settings.clip_norm or float("inf")
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        if torch.isfinite(norm):
+            rate = learning_rate(self.state.step, self.settings, self.model.settings.d_model)
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+            self.optimizer.step()
+        else:
+            self.state.skipped_steps += 1
+            self.trainer.log.say(f"Step {self.state.step} is skipped: its gradient is not finite.")
+        self.optimizer.zero_grad()
+
+    def after_step(self, step: StepBatches) -> None:
+        """Logs, validates and saves as often as the settings say."""
+        self.window_seconds += self.count_time()
+        if self.state.step % self.settings.log_every_steps == 0:
+            self.report()
+        schedule, every = self.trainer.bundle.config.validate, self.settings.checkpoint_every_steps
+        by_epoch = schedule.every_epochs and step.ends_epoch and self.state.epoch % schedule.every_epochs == 0
+        by_step = schedule.every_steps and self.state.step % schedule.every_steps == 0
+        if by_epoch or by_step:
+            self.validate()
+        elif every and self.state.step % every == 0:
+            self.save()
+
+    def report(self) -> None:
+        state = self.state
+        tokens = max(state.window_tokens, 1)
+        event = {
+            "step": state.step,
+            "epoch": state.epoch,
+            "loss": state.window_loss / tokens,
+            "perplexity": perplexity(state.window_nll / tokens),
+            "learning_rate": learning_rate(state.step, self.settings, self.model.settings.d_model),
+            "tokens_per_second": tokens / self.window_seconds,
+            "seconds": state.seconds,
+        }
+        self.trainer.log.progress(event, self.seconds_left())
+        state.window_loss = state.window_nll = 0.0
+        state.window_tokens, self.window_seconds = 0, 0.0
+
+    def seconds_left(self) -> float | None:
+        """Until the nearest limit, at the speed so far; patience may end the run before."""
+        state, settings = self.state, self.settings
+        left = []
+        if settings.max_steps:
+            left.append(state.seconds / state.step * (settings.max_steps - state.step))
+        if settings.max_minutes:
+            left.append(60 * settings.max_minutes - state.seconds)
+        if settings.max_epochs and state.epoch:
+            left.append(state.seconds / state.epoch * (settings.max_epochs - state.epoch))
+        return max(0.0, min(left)) if left else None
+
+    def validate(self) -> None:
+        """Scores the model on dev, saves it, and moves the pointer to the best."""
+        scores = self.trainer.measure()
+        self.count_time()
+        record = ValidationRecord(self.state.step, self.trainer.score_of(scores))
+        self.state.validations.append(record)
+        event = {"step": self.state.step, "epoch": self.state.epoch, **scores, "seconds": self.state.seconds}
+        self.trainer.log.validation(event, best=self.state.best == record)
+        self.save()
+
+    def save(self) -> None:
+        """Writes a checkpoint of this step and removes those that no longer count."""
+        trainer, state = self.trainer, self.state
+        bundle = replace(trainer.bundle, card=card_of(state, trainer.bundle.card))
+        save_checkpoint(trainer.run, bundle, self.optimizer, state)
+        validated = [record.step for record in state.validations]
+        wanted = {*validated[-max(self.settings.keep_checkpoints, self.settings.average_last) :], state.step}
+        if state.best is not None:
+            trainer.run.point("best", state.best.step)
+            wanted.add(state.best.step)
+        earlier = [step for step in trainer.run.steps() if step < state.step]
+        wanted.update(earlier[-1:])  # at least two are kept: the newest may turn out damaged
+        trainer.run.remove_all_but(wanted)
+
+    def count_time(self) -> float:
+        """Adds the seconds since the last call to the run's, and returns them."""
+        now = time.perf_counter()
+        passed, self.clock = now - self.clock, now
+        self.state.seconds += passed
+        return passed
+
+
+def _draw_seed(seed: int, step: int) -> int:
+    """A seed of torch's generator for one step: distinct for distinct (seed, step) below 2**31 and 2**32."""
+    return (seed << 32) | step

@@ -1,0 +1,152 @@
+"""Model folders: exact round trip, and every way in which a folder can be wrong is named."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from dragoman.bundle import Bundle, Card, load_bundle, replace_card, resolve_model_folder, save_bundle
+from dragoman.config import PRESETS, Config, TokenizerSettings
+from dragoman.errors import ModelError
+from dragoman.files import written_folder
+from dragoman.model.transformer import Transformer
+from dragoman.records import Score
+from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
+
+
+@pytest.fixture
+def bundle() -> Bundle:
+    tokenizer = train_tokenizer(TokenizerSettings(vocab_size=280), ["ein Mann fährt Rad", "a man rides a bike"] * 5)
+    config = Config(model=replace(PRESETS["tiny"], d_model=16, d_ff=16, num_encoder_layers=1, num_decoder_layers=1))
+    model = Transformer(config.model, tokenizer.vocab_size, tokenizer.vocab_size)
+    return Bundle(model, TokenizerPair(tokenizer, tokenizer, joint=True), config, Card(src_lang="en", train_pairs=7))
+
+
+@pytest.mark.parametrize("tie", ["all", "decoder", "none"])
+def test_round_trip_is_exact_and_stays_tied(bundle: Bundle, tmp_path: Path, tie: str) -> None:
+    config = replace(bundle.config, model=replace(bundle.config.model, tie=tie))
+    size = bundle.tokenizers.src.vocab_size
+    bundle = replace(bundle, model=Transformer(config.model, size, size), config=config)
+    save_bundle(bundle, tmp_path / "model")
+    loaded = load_bundle(tmp_path / "model", "cpu")
+    assert loaded.config == config
+    assert loaded.card == bundle.card
+    assert not loaded.model.training
+    assert dict(loaded.model.named_parameters()).keys() == dict(bundle.model.named_parameters()).keys()
+    for name, parameter in bundle.model.named_parameters():
+        assert torch.equal(parameter, dict(loaded.model.named_parameters())[name])
+    assert loaded.tokenizers.src.encode("ein Rad </s>") == bundle.tokenizers.src.encode("ein Rad </s>")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+
+
+def test_another_card_leaves_the_rest(bundle: Bundle, tmp_path: Path) -> None:
+    save_bundle(bundle, tmp_path / "model")
+    before = (tmp_path / "model" / "model.safetensors").read_bytes()
+    replace_card(tmp_path / "model", bundle.card.with_scores("test", [Score("BLEU", 12.345, "sig|nature")]))
+    loaded = load_bundle(tmp_path / "model", "cpu")
+    assert loaded.card.scores == (("test", "BLEU", 12.35, "sig|nature"),) or loaded.card.scores[0][2] == 12.34
+    assert "sig\\|nature" in (tmp_path / "model" / "card.md").read_text()
+    assert (tmp_path / "model" / "model.safetensors").read_bytes() == before
+
+
+FILES = ["config.toml", "tokenizer.json", "model.safetensors", "card.json", "card.md", "manifest.json"]
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", ["missing", "truncated", "flipped", "empty"])
+def test_every_damaged_file_is_found_and_named(bundle: Bundle, tmp_path: Path, name: str, damage: str) -> None:
+    save_bundle(bundle, tmp_path / "model")
+    path = tmp_path / "model" / name
+    content = bytearray(path.read_bytes())
+    if damage == "missing":
+        path.unlink()
+    elif damage == "truncated":
+        path.write_bytes(content[:-3])
+    elif damage == "empty":
+        path.write_bytes(b"")
+    else:
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    with pytest.raises(ModelError) as error:
+        load_bundle(tmp_path / "model", "cpu")
+    assert name in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_foreign_file_is_named(bundle: Bundle, tmp_path: Path) -> None:
+    save_bundle(bundle, tmp_path / "model")
+    (tmp_path / "model" / "pytorch_model.bin").write_bytes(b"x")
+    with pytest.raises(ModelError, match=r"pytorch_model\.bin does not belong"):
+        load_bundle(tmp_path / "model", "cpu")
+
+
+def _without_a_tensor(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["decoder.norm.bias"]
+    save_file(tensors, folder / "model.safetensors")
+
+
+def _of_another_shape(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    tensors["decoder.norm.bias"] = torch.zeros(17)
+    save_file(tensors, folder / "model.safetensors")
+
+
+def _no_safetensors(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(b"\x80\x04pickle" * 9)
+
+
+def _misspelt_setting(folder: Path) -> None:
+    text = (folder / "config.toml").read_text()
+    (folder / "config.toml").write_text(text.replace("d_model =", "dmodel ="))
+
+
+def _other_tokenizer(folder: Path) -> None:
+    content = json.loads((folder / "tokenizer.json").read_text())
+    content["model"]["type"] = "Unknown"
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (_without_a_tensor, "tensor `decoder.norm.bias` is missing"),
+        (_of_another_shape, r"F32 \(17,\) instead of F32 \(16,\)"),
+        (_no_safetensors, "not a readable safetensors file"),
+        (_misspelt_setting, "model.d_model"),
+        (_other_tokenizer, "tokenizer.json"),
+    ],
+)
+def test_a_consistent_but_wrong_folder_is_refused(
+    bundle: Bundle, tmp_path: Path, change: Callable[[Path], None], words: str
+) -> None:
+    """The manifest fits the files, as in a folder somebody made to deceive or with another program."""
+    save_bundle(bundle, tmp_path / "good")
+    with written_folder(tmp_path / "model", {}) as folder:
+        for path in (tmp_path / "good").iterdir():
+            if path.name != "manifest.json":
+                (folder / path.name).write_bytes(path.read_bytes())
+        change(folder)
+    with pytest.raises(ModelError, match=words):
+        load_bundle(tmp_path / "model", "cpu")
+
+
+def test_what_a_path_means(bundle: Bundle, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="does not exist"):
+        resolve_model_folder(tmp_path / "nothing")
+    with pytest.raises(ModelError, match="neither a model folder"):
+        resolve_model_folder(tmp_path)
+    save_bundle(bundle, tmp_path / "run" / "checkpoints" / "step_0000007")
+    (tmp_path / "run" / "best").write_text("checkpoints/step_0000007\n")
+    expected = (tmp_path / "run" / "checkpoints" / "step_0000007").resolve()
+    assert resolve_model_folder(tmp_path / "run") == expected
+    assert resolve_model_folder(tmp_path / "run" / "best") == expected
+    save_bundle(bundle, tmp_path / "run" / "averaged")
+    assert resolve_model_folder(tmp_path / "run") == tmp_path / "run" / "averaged"
+    (tmp_path / "run" / "astray").write_text("../../etc\n")
+    with pytest.raises(ModelError, match="does not lead to a model folder"):
+        resolve_model_folder(tmp_path / "run" / "astray")

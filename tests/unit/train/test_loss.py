@@ -1,0 +1,84 @@
+"""Label smoothing against torch's own loss and its closed form; the sliced loss against the plain one."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional
+
+from dragoman.train import loss as loss_module
+from dragoman.train.loss import projected_cross_entropy, smoothed_cross_entropy
+
+
+def _smoothed_targets(labels: torch.Tensor, vocab_size: int, epsilon: float, pad_id: int) -> torch.Tensor:
+    """The target distribution, written down: epsilon evenly over all but padding, the rest on the label."""
+    targets = torch.full((labels.numel(), vocab_size), epsilon / (vocab_size - 1))
+    targets[:, pad_id] = 0
+    targets[torch.arange(labels.numel()), labels] += 1 - epsilon
+    return targets
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.9])
+def test_equals_torch_cross_entropy_with_the_distribution_written_out(epsilon: float) -> None:
+    logits, labels = torch.randn(40, 13) * 3, torch.randint(1, 13, (40,))
+    expected = functional.cross_entropy(logits, _smoothed_targets(labels, 13, epsilon, 0), reduction="sum")
+    loss, nll = smoothed_cross_entropy(logits, labels, epsilon, pad_id=0)
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(nll, functional.cross_entropy(logits, labels, reduction="sum"))
+
+
+def test_closed_form_minimum() -> None:
+    # The loss is least where the model says the smoothed distribution itself; its value is that one's entropy:
+    # -(1 - e + e/(V-1)) ln(1 - e + e/(V-1)) - (V-2) e/(V-1) ln(e/(V-1)).
+    vocab_size, epsilon = 11, 0.1
+    targets = _smoothed_targets(torch.tensor([5]), vocab_size, epsilon, 0)
+    share = epsilon / (vocab_size - 1)
+    peak = 1 - epsilon + share
+    entropy = -peak * math.log(peak) - (vocab_size - 2) * share * math.log(share)
+    logits = targets.clamp(min=1e-30).log().requires_grad_()
+    loss, _ = smoothed_cross_entropy(logits, torch.tensor([5]), epsilon, 0)
+    assert loss.item() == pytest.approx(entropy, abs=1e-5)
+    loss.backward()
+    assert logits.grad is not None
+    assert logits.grad.abs().max().item() < 1e-6
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [1, 5, 17])
+def test_sliced_loss_and_gradients_equal_the_plain_ones(bias: bool, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loss_module, "ROWS_PER_SLICE", 5)
+    torch.manual_seed(rows)
+    tensors = [torch.randn(rows, 6), torch.randn(19, 6), torch.randn(19)][: 3 if bias else 2]
+    labels = torch.randint(1, 19, (rows,))
+    results = []
+    for sliced in (True, False):
+        leaves = [tensor.clone().requires_grad_() for tensor in tensors]
+        hidden, weight, offset = leaves[0], leaves[1], leaves[2] if bias else None
+        if sliced:
+            loss, nll = projected_cross_entropy(hidden, weight, offset, labels, 0.1, 0)
+        else:
+            loss, nll = smoothed_cross_entropy(functional.linear(hidden, weight, offset), labels, 0.1, 0)
+        (loss / 3).backward()
+        results.append([loss.detach(), nll, *(leaf.grad for leaf in leaves)])
+    for ours, plain in zip(*results, strict=True):
+        torch.testing.assert_close(ours, plain, atol=1e-5, rtol=1e-5)
+
+
+def test_without_gradients_only_the_sums_are_computed() -> None:
+    hidden, weight, labels = torch.randn(7, 4), torch.randn(9, 4, requires_grad=True), torch.randint(1, 9, (7,))
+    with torch.no_grad():
+        loss, nll = projected_cross_entropy(hidden, weight, None, labels, 0.1, 0)
+    expected, expected_nll = smoothed_cross_entropy(hidden @ weight.t(), labels, 0.1, 0)
+    torch.testing.assert_close(loss, expected.detach())
+    torch.testing.assert_close(nll, expected_nll)
+    assert not loss.requires_grad
+
+
+def test_autocast_changes_the_products_only_a_little() -> None:
+    hidden, weight, labels = torch.randn(300, 32), torch.randn(50, 32), torch.randint(1, 50, (300,))
+    exact, _ = projected_cross_entropy(hidden, weight, None, labels, 0.1, 0)
+    with torch.autocast("cpu", torch.bfloat16):
+        rough, _ = projected_cross_entropy(hidden, weight, None, labels, 0.1, 0)
+    assert rough.dtype == torch.float32
+    assert rough.item() != exact.item()
+    assert rough.item() == pytest.approx(exact.item(), rel=5e-3)
