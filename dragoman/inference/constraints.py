@@ -1,0 +1,84 @@
+"""What an output may be, whatever the model thinks: its length, its first tokens, and the ids that never come out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+from torch.nn import functional
+
+from dragoman.config import InferenceSettings
+from dragoman.data.batch import pad_rows
+from dragoman.text.tokenizer import BOS_ID, PAD_ID, UNK_ID
+
+NEVER_WRITTEN = (PAD_ID, BOS_ID, UNK_ID)
+_FREE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """What the outputs of B sentences must obey.
+
+    `limits` (B,): the longest output in tokens, eos included. `prefixes` (B, P): the first tokens of each output, kept
+    exactly, then -1.
+    """
+
+    limits: Int64[Tensor, "B"]
+    prefixes: Int64[Tensor, "B P"]
+
+    @staticmethod
+    def of(
+        src_lengths: Int64[Tensor, "B"],
+        settings: InferenceSettings,
+        max_length: int | None,
+        prefixes: Sequence[Sequence[int]] | None,
+    ) -> "Constraints":
+        """The limit is the source's length plus max_extra_tokens, more where the prefix alone needs more.
+
+        No limit exceeds `max_length`. Raises ValueError unless there is one prefix, perhaps empty, a sentence.
+        """
+        rows = [()] * src_lengths.numel() if prefixes is None else prefixes
+        if len(rows) != src_lengths.numel():
+            raise ValueError(f"{len(rows)} prefixes do not fit {src_lengths.numel()} sentences")
+        padded, lengths = pad_rows(rows, _FREE)
+        limits = torch.maximum(src_lengths + settings.max_extra_tokens, lengths.to(src_lengths.device) + 1)
+        return Constraints(limits.clamp(min=1, max=max_length), padded.to(src_lengths.device))
+
+    def kept(self, sentences: Int64[Tensor, "B2"]) -> "Constraints":
+        """The same for some of the sentences."""
+        return Constraints(self.limits[sentences], self.prefixes[sentences])
+
+    def best_tokens(
+        self, log_probs: Float[Tensor, "N V"], position: int, count: int
+    ) -> tuple[Float[Tensor, "N C"], Int64[Tensor, "N C"]]:
+        """The `count` most probable tokens that may stand at `position`, best first: their log_probs and ids.
+
+        Where the prefix says which, the others are empty, with -inf. `log_probs` is overwritten.
+        """
+        if position >= self.prefixes.size(1):
+            hide_unwritable(log_probs)
+            return log_probs.topk(count, dim=1)
+        forced = self._forced(position, log_probs.size(0))
+        forced_log_probs = log_probs.gather(1, forced.clamp(min=0))
+        hide_unwritable(log_probs)
+        best, ids = log_probs.topk(count, dim=1)
+        only = functional.pad(forced_log_probs, (0, count - 1), value=float("-inf"))
+        return torch.where(forced == _FREE, best, only), torch.where(forced == _FREE, ids, forced)
+
+    def with_prefix(self, ids: Int64[Tensor, "N"], position: int) -> Int64[Tensor, "N"]:
+        """The ids that stand at `position` when `ids` are chosen wherever the prefix does not say which."""
+        if position >= self.prefixes.size(1):
+            return ids
+        forced = self._forced(position, ids.numel())[:, 0]
+        return torch.where(forced == _FREE, ids, forced)
+
+    def _forced(self, position: int, num_rows: int) -> Int64[Tensor, "N 1"]:
+        """The prefixes' token at `position`, for each of a sentence's rows."""
+        return self.prefixes[:, position, None].repeat_interleave(num_rows // self.limits.numel(), dim=0)
+
+
+def hide_unwritable(log_probs: Float[Tensor, "N V"]) -> None:
+    """Gives the ids that never come out no chance, in place; the others keep their probabilities."""
+    for token_id in NEVER_WRITTEN:
+        log_probs[:, token_id] = float("-inf")

@@ -1,0 +1,75 @@
+"""The finished hypotheses of a beam search: the best few of each sentence, and whether the live ones can beat them."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from dragoman.inference.paths import Paths
+from dragoman.records import Hypothesis
+from dragoman.text.tokenizer import EOS_ID
+
+_NONE = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The best M finished hypotheses of each of B sentences, best first; empty places have a score of -inf.
+
+    `cut` ones reached the limit without eos. They come after all that ended by themselves, whatever their score.
+    """
+
+    scores: Float[Tensor, "B M"]
+    lengths: Int64[Tensor, "B M"]
+    cut: Bool[Tensor, "B M"]
+    paths: Paths
+
+    @staticmethod
+    def none(num_sentences: int, places: int, device: torch.device) -> "Finished":
+        """No hypothesis finished yet; the best `places` will be kept."""
+        shape = (num_sentences, places)
+        return Finished(
+            torch.full(shape, _NONE, device=device),
+            torch.zeros(shape, dtype=torch.int64, device=device),
+            torch.zeros(shape, dtype=torch.bool, device=device),
+            Paths.empty(num_sentences, places, device),
+        )
+
+    def joined(self, scores: Float[Tensor, "B C"], paths: Paths) -> "Finished":
+        """With the hypotheses of `paths` whose score is not -inf, as far as they are among the best.
+
+        Of equals, the one that finished first stays before the other.
+        """
+        length = paths.ids.size(2)
+        all_scores = torch.cat((self.scores, scores), dim=1)
+        all_lengths = torch.cat((self.lengths, torch.full_like(paths.ids[..., -1], length)), dim=1)
+        all_cut = torch.cat((self.cut, paths.ids[..., -1] != EOS_ID), dim=1)
+        order = _ranking(all_scores, all_cut)[:, : self.scores.size(1)]
+        return Finished(
+            all_scores.gather(1, order),
+            all_lengths.gather(1, order),
+            all_cut.gather(1, order),
+            self.paths.joined(paths).chosen(order),
+        )
+
+    def unbeatable(self, best_attainable: Float[Tensor, "B"]) -> Bool[Tensor, "B"]:
+        """Whether every place is taken by one that no attainable score exceeds; none is attainable at -inf."""
+        return (self.scores >= best_attainable[:, None]).all(dim=1)
+
+    def kept(self, sentences: Int64[Tensor, "B2"]) -> "Finished":
+        """The same for some of the sentences."""
+        return Finished(
+            self.scores[sentences], self.lengths[sentences], self.cut[sentences], self.paths.kept(sentences)
+        )
+
+    def hypotheses(self) -> list[list[Hypothesis]]:
+        """The records, best first."""
+        return self.paths.hypotheses(self.lengths, self.scores)
+
+
+def _ranking(scores: Float[Tensor, "B C"], cut: Bool[Tensor, "B C"]) -> Int64[Tensor, "B C"]:
+    """The order by kind (ended, cut, empty), then by falling score; equals stay as they are."""
+    order = scores.sort(dim=1, descending=True, stable=True).indices
+    kind = cut.long().masked_fill(scores == _NONE, 2).gather(1, order)
+    return order.gather(1, kind.sort(dim=1, stable=True).indices)

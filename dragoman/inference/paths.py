@@ -1,0 +1,71 @@
+"""The hypotheses of a batch while they are written: several a sentence, all of one length."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+from torch.nn import functional
+
+from dragoman.records import Hypothesis
+from dragoman.text.tokenizer import EOS_ID
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """W hypotheses for each of B sentences, T tokens long so far, with the log-probability of every token."""
+
+    ids: Int64[Tensor, "B W T"]
+    token_log_probs: Float[Tensor, "B W T"]
+
+    @staticmethod
+    def empty(num_sentences: int, width: int, device: torch.device) -> "Paths":
+        """Nothing written yet."""
+        shape = (num_sentences, width, 0)
+        return Paths(torch.zeros(shape, dtype=torch.int64, device=device), torch.zeros(shape, device=device))
+
+    def extended(
+        self, parents: Int64[Tensor, "B W2"], ids: Int64[Tensor, "B W2"], token_log_probs: Float[Tensor, "B W2"]
+    ) -> "Paths":
+        """Every new hypothesis is its parent (a place of the same sentence) and one token more."""
+        grown = self.chosen(parents)
+        return Paths(
+            torch.cat((grown.ids, ids[..., None]), dim=2),
+            torch.cat((grown.token_log_probs, token_log_probs[..., None]), dim=2),
+        )
+
+    def chosen(self, places: Int64[Tensor, "B W2"]) -> "Paths":
+        """The hypotheses at the named places of each sentence."""
+        sentences = torch.arange(places.size(0), device=places.device)[:, None]
+        return Paths(self.ids[sentences, places], self.token_log_probs[sentences, places])
+
+    def kept(self, sentences: Int64[Tensor, "B2"]) -> "Paths":
+        """The hypotheses of some of the sentences."""
+        return Paths(self.ids[sentences], self.token_log_probs[sentences])
+
+    def joined(self, longer: "Paths") -> "Paths":
+        """The places of both, of which `longer` has at least as many tokens; the gap is filled with zeros."""
+        gap = (0, longer.ids.size(2) - self.ids.size(2))
+        return Paths(
+            torch.cat((functional.pad(self.ids, gap), longer.ids), dim=1),
+            torch.cat((functional.pad(self.token_log_probs, gap), longer.token_log_probs), dim=1),
+        )
+
+    def hypotheses(self, lengths: Int64[Tensor, "B W"], scores: Float[Tensor, "B W"]) -> list[list[Hypothesis]]:
+        """The records of all places whose score is not -inf.
+
+        A path counts up to its length (at least 1), and ended by itself if its last token is eos.
+        """
+        sentences = zip(
+            self.ids.tolist(), self.token_log_probs.tolist(), lengths.tolist(), scores.tolist(), strict=True
+        )
+        return [
+            [_hypothesis(*place) for place in zip(*sentence, strict=True) if place[-1] > float("-inf")]
+            for sentence in sentences
+        ]
+
+
+def _hypothesis(ids: list[int], token_log_probs: list[float], length: int, score: float) -> Hypothesis:
+    finished = ids[length - 1] == EOS_ID
+    counted = tuple(token_log_probs[:length])
+    return Hypothesis(tuple(ids[: length - finished]), counted, sum(counted), score, finished)

@@ -1,0 +1,159 @@
+"""Translations drawn from the model's distribution, token by token, instead of searched for.
+
+Temperature divides the log-probabilities; top_k keeps the most probable tokens (Fan et al. 2018); top_p keeps the most
+probable ones that together reach a probability (Holtzman et al. 2020). Every draw has its own stream of random
+numbers, named by the seed, the sentence and the number of the draw, so that it does not depend on the batch.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from dragoman.config import InferenceSettings
+from dragoman.inference.constraints import Constraints, hide_unwritable
+from dragoman.inference.length_penalty import length_penalty
+from dragoman.inference.paths import Paths
+from dragoman.inference.step_model import StepModel
+from dragoman.records import Hypothesis
+from dragoman.text.tokenizer import BOS_ID, EOS_ID
+
+
+@dataclass(frozen=True, slots=True)
+class _Draws:
+    """W draws for each of the B sentences that have an unfinished one.
+
+    `lengths` are final where `done`; `uniforms` hold the random number of each position.
+    """
+
+    sentences: Int64[Tensor, "B"]
+    constraints: Constraints
+    uniforms: Float[Tensor, "B W L"]
+    paths: Paths
+    lengths: Int64[Tensor, "B W"]
+    done: Bool[Tensor, "B W"]
+
+    def kept(self, sentences: Int64[Tensor, "B2"]) -> "_Draws":
+        """Those of some of the sentences."""
+        return _Draws(
+            self.sentences[sentences],
+            self.constraints.kept(sentences),
+            self.uniforms[sentences],
+            self.paths.kept(sentences),
+            self.lengths[sentences],
+            self.done[sentences],
+        )
+
+
+@torch.inference_mode()
+def sample(
+    model: StepModel[Any],
+    src_ids: Int64[Tensor, "B S"],
+    src_lengths: Int64[Tensor, "B"],
+    settings: InferenceSettings,
+    sentence_names: Sequence[str],
+    prefixes: Sequence[Sequence[int]] | None = None,
+) -> list[list[Hypothesis]]:
+    """For each sentence `n_best` independent draws (they may be equal), the highest score first.
+
+    A sentence's draws follow from the seed and its name alone. Log-probabilities are the model's own, whatever
+    temperature, top_k and top_p were. `prefixes` are target ids that each output must begin with.
+    """
+    results: list[list[Hypothesis]] = [[] for _ in range(src_lengths.numel())]
+    if not results:
+        return results
+    draws = _first_draws(Constraints.of(src_lengths, settings, model.max_length, prefixes), settings, sentence_names)
+    state = model.start(src_ids, src_lengths)
+    model.reorder(state, draws.sentences.repeat_interleave(settings.n_best), draws.sentences)
+    ids = torch.full_like(draws.lengths, BOS_ID).flatten()
+    while draws.sentences.numel():
+        draws = _extended(draws, model.step(ids, state), settings)
+        done = draws.done.all(dim=1)
+        _collect(results, draws.kept(done.nonzero()[:, 0]), settings)
+        keep = (~done).nonzero()[:, 0]
+        if not keep.numel():
+            break
+        draws = draws.kept(keep)
+        places = torch.arange(settings.n_best, device=keep.device)
+        model.reorder(state, (keep[:, None] * settings.n_best + places).flatten(), keep)
+        ids = draws.paths.ids[..., -1].flatten()
+    return results
+
+
+def _first_draws(constraints: Constraints, settings: InferenceSettings, sentence_names: Sequence[str]) -> _Draws:
+    """Nothing written yet."""
+    limits, count = constraints.limits, settings.n_best
+    longest = int(limits.max())
+    streams = [uniforms(f"{settings.seed}/{name}/{draw}", longest) for name in sentence_names for draw in range(count)]
+    return _Draws(
+        torch.arange(limits.numel(), device=limits.device),
+        constraints,
+        torch.stack(streams).view(limits.numel(), count, longest).to(limits.device, _precise(limits.device)),
+        Paths.empty(limits.numel(), count, limits.device),
+        torch.zeros(limits.numel(), count, dtype=torch.int64, device=limits.device),
+        torch.zeros(limits.numel(), count, dtype=torch.bool, device=limits.device),
+    )
+
+
+def _extended(draws: _Draws, log_probs: Float[Tensor, "N V"], settings: InferenceSettings) -> _Draws:
+    """Every draw one token longer; those that are done get one that does not count."""
+    position = draws.paths.ids.size(2)
+    drawn = drawn_ids(log_probs, draws.uniforms[..., position].flatten(), settings)
+    ids = draws.constraints.with_prefix(drawn, position)
+    token_log_probs = log_probs.gather(1, ids[:, None])
+    shape = draws.lengths.shape
+    places = torch.arange(shape[1], device=ids.device).expand(shape)
+    at_limit = (draws.constraints.limits == position + 1)[:, None]
+    return replace(
+        draws,
+        paths=draws.paths.extended(places, ids.view(shape), token_log_probs.view(shape)),
+        lengths=draws.lengths.where(draws.done, position + 1),
+        done=draws.done | (ids.view(shape) == EOS_ID) | at_limit,
+    )
+
+
+def drawn_ids(
+    log_probs: Float[Tensor, "N V"], uniforms: Float[Tensor, "N"], settings: InferenceSettings
+) -> Int64[Tensor, "N"]:
+    """One token a row: the first at which the running sum of probabilities exceeds its uniform number in [0, 1)."""
+    writable = log_probs.clone()
+    hide_unwritable(writable)
+    count = min(settings.top_k, writable.size(1)) or writable.size(1)
+    scaled, ids = writable / settings.temperature, None
+    if count < writable.size(1) or settings.top_p < 1.0:
+        scaled, ids = scaled.topk(count, dim=1)
+    probs = torch.softmax(scaled.to(uniforms.dtype), dim=1)
+    running = probs.cumsum(dim=1)
+    if settings.top_p < 1.0:
+        running = probs.masked_fill(running - probs >= settings.top_p, 0.0).cumsum(dim=1)
+    total = running[:, -1:]
+    # The last token of any probability is the one at which the running sum reaches its total.
+    last = (running < total).sum(dim=1, keepdim=True)
+    chosen = torch.searchsorted(running, uniforms[:, None] * total, right=True).minimum(last)
+    return (chosen if ids is None else ids.gather(1, chosen))[:, 0]
+
+
+def uniforms(name: str, count: int) -> Float[Tensor, "count"]:
+    """The first `count` numbers, uniform in [0, 1), of the stream with this name (SHAKE-128 as a generator)."""
+    words = torch.frombuffer(bytearray(hashlib.shake_128(name.encode()).digest(8 * count)), dtype=torch.int64)
+    return (words & (2**48 - 1)).double() / 2**48
+
+
+def _precise(device: torch.device) -> torch.dtype:
+    """float64 where the device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def _collect(results: list[list[Hypothesis]], draws: _Draws, settings: InferenceSettings) -> None:
+    """Writes the hypotheses of sentences that are done into `results`."""
+    if not draws.sentences.numel():
+        return
+    counted = torch.arange(draws.paths.ids.size(2), device=draws.lengths.device) < draws.lengths[..., None]
+    log_probs = draws.paths.token_log_probs.masked_fill(~counted, 0.0).sum(dim=2)
+    scores = log_probs / length_penalty(settings, draws.lengths.float())
+    for sentence, found in zip(draws.sentences.tolist(), draws.paths.hypotheses(draws.lengths, scores), strict=True):
+        results[sentence] = sorted(found, key=lambda hypothesis: -hypothesis.score)

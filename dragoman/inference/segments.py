@@ -1,0 +1,106 @@
+"""From texts to what is searched, and back: cut to the model's length, batched, and put together again.
+
+A text that is longer than the model was trained for is cut into segments that fit, at sentence ends wherever that
+suffices. The white space between them is put back between their translations; that around the text is dropped.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from dragoman.records import Candidate, Hypothesis, Translation
+from dragoman.text.sentences import Segment, join_segments, split_to_fit
+from dragoman.text.tokenizer import Tokenizer, TokenizerPair
+
+
+@dataclass(slots=True)
+class Source:
+    """One segment as the search sees it; the search fills in `hypotheses`.
+
+    `ids` are without eos. `name` tells it from all others of the input. `prefix` are target ids its translation must
+    begin with. Sources without ids are not searched.
+    """
+
+    name: str
+    ids: list[int]
+    prefix: list[int] = field(default_factory=list)
+    hypotheses: list[Hypothesis] = field(default_factory=list)
+
+    @property
+    def length(self) -> int:
+        """Source tokens, eos included."""
+        return len(self.ids) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One input text, cut into segments, and the source of each."""
+
+    text: str
+    segments: list[Segment]
+    sources: list[Source]
+
+    def answer(self, tokenizer: Tokenizer) -> Translation:
+        """The translation, once the sources have their hypotheses; the k-th candidate joins the k-th of each."""
+        num_candidates = max((len(source.hypotheses) for source in self.sources), default=0)
+        return Translation(
+            src=self.text,
+            candidates=tuple(self._candidate(rank, tokenizer) for rank in range(num_candidates)),
+            segments=sum(bool(source.ids) for source in self.sources),
+            cut=any(not source.hypotheses[0].finished for source in self.sources if source.hypotheses),
+        )
+
+    def _candidate(self, rank: int, tokenizer: Tokenizer) -> Candidate:
+        """A source with fewer hypotheses than that takes part with its last."""
+        chosen = [source.hypotheses[: rank + 1][-1:] for source in self.sources]
+        texts = [tokenizer.detokenize(found[0].ids) if found else "" for found in chosen]
+        hypotheses = [hypothesis for found in chosen for hypothesis in found]
+        return Candidate(
+            text=join_segments(self.segments, texts),
+            tokens=tuple(token for h in hypotheses for token in tokenizer.tokens(h.ids)),
+            token_log_probs=tuple(log_prob for h in hypotheses for log_prob in h.token_log_probs[: len(h.ids)]),
+            log_prob=sum(h.log_prob for h in hypotheses),
+            score=sum(h.score for h in hypotheses),
+        )
+
+
+def requests_of(
+    texts: Sequence[str], prefixes: Sequence[str], first_number: int, max_src_tokens: int, tokenizers: TokenizerPair
+) -> list[Request]:
+    """The texts, numbered from `first_number`, each cut where it has more than `max_src_tokens`.
+
+    What a translation must begin with belongs to the first segment that is not blank.
+    """
+    requests = []
+    all_ids = tokenizers.src.encode_batch([text.strip() for text in texts])
+    for number, (text, prefix, ids) in enumerate(zip(texts, prefixes, all_ids, strict=True), start=first_number):
+        segments = _segments(text, ids, max_src_tokens, tokenizers.src)
+        rows = [ids] if len(ids) <= max_src_tokens else tokenizers.src.encode_batch([one.text for one in segments])
+        sources = [Source(f"{number}.{index}", row) for index, row in enumerate(rows)]
+        first = next((source for source in sources if source.ids), None)
+        if first is not None and prefix:
+            first.prefix = tokenizers.tgt.encode(prefix)
+        requests.append(Request(text, segments, sources))
+    return requests
+
+
+def token_batches(sources: Sequence[Source], rows_per_sentence: int, batch_tokens: int) -> Iterator[list[Source]]:
+    """All sources that have ids, similar lengths together: padded source tokens times rows are at most `batch_tokens`.
+
+    The longest come first, so that memory is short at once or never. A source that alone exceeds the budget is a batch
+    of its own.
+    """
+    batch: list[Source] = []
+    for source in sorted((one for one in sources if one.ids), key=lambda one: -one.length):
+        if batch and (len(batch) + 1) * batch[0].length * rows_per_sentence > batch_tokens:
+            yield batch
+            batch = []
+        batch.append(source)
+    if batch:
+        yield batch
+
+
+def _segments(text: str, ids: Sequence[int], max_src_tokens: int, tokenizer: Tokenizer) -> list[Segment]:
+    """One segment where the ids are few enough, else as many as it takes."""
+    if len(ids) <= max_src_tokens:
+        return [Segment(text.strip(), "")]
+    return split_to_fit(text.strip(), lambda piece: len(tokenizer.encode(piece)), max_src_tokens)

@@ -1,0 +1,195 @@
+"""The public way to translate: plain text in, plain text out, one answer a text, in the order of the input."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
+from dragoman.config import SETTINGS, Config, InferenceSettings, check_config
+from dragoman.config.fields import Value, did_you_mean
+from dragoman.data.batch import pad_rows
+from dragoman.errors import ConfigError, ModelError
+from dragoman.inference.beam import beam_search
+from dragoman.inference.sampling import sample
+from dragoman.inference.segments import Request, Source, requests_of, token_batches
+from dragoman.inference.step_model import Ensemble, SingleModel, StepModel
+from dragoman.model.transformer import Transformer
+from dragoman.records import Hypothesis, Translation
+from dragoman.text.tokenizer import EOS_ID, PAD_ID, Tokenizer, TokenizerPair
+
+WINDOW_TEXTS = 4096
+"""Texts held at once: they are sorted by length, translated in batches and put back in order."""
+
+
+class Translator:
+    """A model, or several as one, that translates texts.
+
+    >>> translator = Translator.load("run")
+    >>> translator.translate(["Ein Mann fährt Rad.", ""])
+    ['A man rides a bike.', '']
+
+    Every method takes settings as keywords, by their names in the [inference] table of the configuration, which
+    replace the model's own for that call: ``translate(texts, beam_size=1)``. A setting that is unknown, out of range
+    or contradicts another raises ConfigError. `settings` are the model's own.
+    """
+
+    def __init__(
+        self,
+        model: StepModel[Any],
+        tokenizers: TokenizerPair,
+        settings: InferenceSettings,
+        max_src_tokens: int,
+        networks: Sequence[torch.nn.Module] = (),
+    ) -> None:
+        """Texts of more than `max_src_tokens` are split; `networks` are in eval mode while they translate."""
+        self._model = model
+        self._tokenizers = tokenizers
+        self._max_src_tokens = max_src_tokens
+        self._networks = tuple(networks)
+        self.settings = settings
+
+    @classmethod
+    def load(cls, path: str | Path, device: str = "auto") -> "Translator":
+        """The translator in a model folder or run; `device` is auto (cuda, mps, cpu) or a device by name.
+
+        Raises ModelError where the folder is missing, damaged or no model.
+        """
+        return cls.from_bundles([load_bundle(resolve_model_folder(Path(path)), device)])
+
+    @classmethod
+    def load_ensemble(cls, paths: Sequence[str | Path], device: str = "auto") -> "Translator":
+        """Several models with the same tokenizers as one: the mean of their probabilities (settings of the first)."""
+        return cls.from_bundles([load_bundle(resolve_model_folder(Path(path)), device) for path in paths])
+
+    @classmethod
+    def from_bundles(cls, bundles: Sequence[Bundle]) -> "Translator":
+        """One loaded model, or several as an ensemble. Raises ModelError where their tokenizers differ."""
+        model: StepModel[Any] = Ensemble([SingleModel(bundle.model) for bundle in bundles])
+        first, *others = bundles
+        if not all(_same(first.tokenizers, other.tokenizers) for other in others):
+            raise ModelError(
+                "the models of an ensemble must share their tokenizers, but these have different ones. "
+                "Train them with one tokenizer, or translate with one model."
+            )
+        return cls(
+            model if others else SingleModel(first.model),
+            first.tokenizers,
+            first.config.inference,
+            min(_max_src_tokens(bundle.model, bundle.config.data.max_tokens) for bundle in bundles),
+            [bundle.model for bundle in bundles],
+        )
+
+    @classmethod
+    def from_model(
+        cls, model: Transformer, tokenizers: TokenizerPair, settings: InferenceSettings, max_src_tokens: int
+    ) -> "Translator":
+        """A model in memory, such as one in training. `max_src_tokens`: the longest source it was trained on."""
+        return cls(SingleModel(model), tokenizers, settings, _max_src_tokens(model, max_src_tokens), [model])
+
+    def translate(self, texts: Sequence[str], **overrides: Value) -> list[str]:
+        """One translation a text, in the same order. An empty or blank text gives an empty one."""
+        settings = changed(self.settings, overrides)
+        translations = self._translated(((text, "") for text in texts), settings, WINDOW_TEXTS)
+        return [translation.text for translation in translations]
+
+    def translate_detailed(
+        self, texts: Sequence[str], prefixes: Sequence[str] | None = None, **overrides: Value
+    ) -> list[Translation]:
+        """The same with candidates, tokens and scores. `prefixes`: what each translation must begin with, or "".
+
+        Raises ConfigError unless there are as many prefixes as texts.
+        """
+        if prefixes is not None and len(prefixes) != len(texts):
+            raise ConfigError(f"`prefixes` must be as many as the texts ({len(texts)}), but are {len(prefixes)}.")
+        settings = changed(self.settings, overrides)
+        return list(self._translated(zip(texts, prefixes or [""] * len(texts), strict=True), settings, WINDOW_TEXTS))
+
+    def translate_stream(
+        self, texts: Iterable[str], window_texts: int = WINDOW_TEXTS, **overrides: Value
+    ) -> Iterator[Translation]:
+        """Translations of a stream of any length, in order, holding at most `window_texts` texts at once.
+
+        A larger window pads less; with a window of 1 each answer comes before the next text is read.
+        Raises ConfigError for a window below 1.
+        """
+        if window_texts < 1:
+            raise ConfigError(f"`window_texts` must be at least 1, but is {window_texts}.")
+        settings = changed(self.settings, overrides)
+        return self._translated(((text, "") for text in texts), settings, window_texts)
+
+    def _translated(
+        self, texts: Iterable[tuple[str, str]], settings: InferenceSettings, window_texts: int
+    ) -> Iterator[Translation]:
+        pairs, number = iter(texts), 0
+        while window := list(islice(pairs, window_texts)):
+            sources, prefixes = [text for text, _ in window], [prefix for _, prefix in window]
+            requests = requests_of(sources, prefixes, number, self._max_src_tokens, self._tokenizers)
+            self._search(requests, settings)
+            for request in requests:
+                yield request.answer(self._tokenizers.tgt)
+            number += len(window)
+
+    def _search(self, requests: Sequence[Request], settings: InferenceSettings) -> None:
+        """Gives every source of the requests its hypotheses."""
+        sources = [source for request in requests for source in request.sources]
+        rows_per_sentence = settings.n_best if settings.sample else settings.beam_size
+        with _eval_mode(self._networks):
+            for batch in token_batches(sources, rows_per_sentence, settings.batch_tokens):
+                for source, hypotheses in zip(batch, self._found(batch, settings), strict=True):
+                    source.hypotheses = hypotheses
+
+    def _found(self, batch: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
+        device = self._model.device
+        src_ids, src_lengths = (
+            tensor.to(device) for tensor in pad_rows([[*source.ids, EOS_ID] for source in batch], PAD_ID)
+        )
+        prefixes = [source.prefix for source in batch]
+        if settings.sample:
+            names = [source.name for source in batch]
+            return sample(self._model, src_ids, src_lengths, settings, names, prefixes)
+        return beam_search(self._model, src_ids, src_lengths, settings, prefixes)
+
+
+def changed(settings: InferenceSettings, overrides: dict[str, Value]) -> InferenceSettings:
+    """The settings with some replaced. Raises ConfigError for an unknown name, a bad value or a contradiction."""
+    checked: dict[str, Any] = {}
+    for name, value in overrides.items():
+        key = f"inference.{name}"
+        if key not in SETTINGS:
+            names = [setting.name for setting in SETTINGS.values() if setting.table == "inference"]
+            hint = did_you_mean(name, names) or f" The settings are {', '.join(names)}."
+            raise ConfigError(f"`{name}` is not a setting of a translation.{hint}")
+        checked[name] = SETTINGS[key].check(value, f"`{key}`")
+    result = replace(settings, **checked)
+    check_config(Config(inference=result))
+    return result
+
+
+@contextmanager
+def _eval_mode(networks: Sequence[torch.nn.Module]) -> Iterator[None]:
+    """Without dropout inside; afterwards each module is in the mode it was in."""
+    modes = [(module, module.training) for network in networks for module in network.modules()]
+    try:
+        for network in networks:
+            network.eval()
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _max_src_tokens(model: Transformer, max_tokens: int) -> int:
+    """The longest source without eos that the model was trained for and has positions for."""
+    return max_tokens if model.max_positions is None else min(max_tokens, model.max_positions - 1)
+
+
+def _same(one: TokenizerPair, other: TokenizerPair) -> bool:
+    def names(tokenizer: Tokenizer) -> list[str]:
+        return tokenizer.tokens(range(tokenizer.vocab_size))
+
+    return names(one.src) == names(other.src) and names(one.tgt) == names(other.tgt)

@@ -1,0 +1,110 @@
+"""A table of probabilities as a StepModel, and what is true of it by enumeration: the oracles of the search."""
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+from torch import Tensor
+
+from dragoman.config import InferenceSettings
+from dragoman.records import Hypothesis
+
+BOS_ID, EOS_ID = 1, 2
+FIRST_LETTER = 4
+
+
+@dataclass
+class TableState:
+    """For every row the source it belongs to, and for every row the target so far."""
+
+    sources: list[tuple[int, ...]]
+    written: list[tuple[int, ...]]
+
+
+@dataclass
+class TableModel:
+    """The next token's distribution is a random function of seed, source and the whole target so far.
+
+    Ids: pad, bos, eos, unk, then `num_letters` letters. All of them, also those that must never come out, are likely.
+    """
+
+    seed: int
+    num_letters: int
+    sharpness: float = 2.0
+    max_length: int | None = None
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    rows_seen: list[int] = field(default_factory=list)
+
+    @property
+    def vocab_size(self) -> int:
+        return FIRST_LETTER + self.num_letters
+
+    def log_probs(self, source: Sequence[int], written: Sequence[int]) -> list[float]:
+        """After `written`, which does not hold bos."""
+        rng = random.Random(f"{self.seed}/{tuple(source)}/{tuple(written)}")
+        sharpness = self.sharpness * rng.choice([1, 4])  # now and then the model is sure of itself
+        weights = [math.exp(sharpness * rng.gauss(0, 1)) for _ in range(self.vocab_size)]
+        return [math.log(weight / sum(weights)) for weight in weights]
+
+    def start(self, src_ids: Tensor, src_lengths: Tensor) -> TableState:
+        rows = zip(src_ids.tolist(), src_lengths.tolist(), strict=True)
+        sources = [tuple(ids[:length]) for ids, length in rows]
+        return TableState(sources, [() for _ in sources])
+
+    def step(self, ids: Tensor, state: TableState) -> Tensor:
+        assert ids.numel() == len(state.written)
+        state.written = [(*written, new) for written, new in zip(state.written, ids.tolist(), strict=True)]
+        assert all(written[0] == BOS_ID for written in state.written)
+        self.rows_seen.append(ids.numel())
+        per_sentence = len(state.written) // len(state.sources)
+        return torch.tensor(
+            [self.log_probs(state.sources[n // per_sentence], w[1:]) for n, w in enumerate(state.written)]
+        )
+
+    def reorder(self, state: TableState, rows: Tensor, sentences: Tensor) -> None:
+        state.written = [state.written[row] for row in rows.tolist()]
+        state.sources = [state.sources[sentence] for sentence in sentences.tolist()]
+
+    def outputs(
+        self, source: Sequence[int], limit: int, settings: InferenceSettings, start: tuple[int, ...] = ()
+    ) -> list[Hypothesis]:
+        """Every output that the search may give, the best first: those ended by eos, then those cut."""
+        found = list(self._outputs(source, limit, settings, start))
+        return sorted(found, key=lambda hypothesis: (not hypothesis.finished, -hypothesis.score))
+
+    def _outputs(
+        self, source: Sequence[int], limit: int, settings: InferenceSettings, written: tuple[int, ...]
+    ) -> Iterator[Hypothesis]:
+        if len(written) == limit:
+            yield self.hypothesis(source, written, settings, finished=False)
+            return
+        yield self.hypothesis(source, written, settings, finished=True)
+        for letter in range(FIRST_LETTER, self.vocab_size):
+            yield from self._outputs(source, limit, settings, (*written, letter))
+
+    def hypothesis(
+        self, source: Sequence[int], ids: tuple[int, ...], settings: InferenceSettings, *, finished: bool
+    ) -> Hypothesis:
+        tokens = (*ids, EOS_ID) if finished else ids
+        token_log_probs = tuple(self.log_probs(source, tokens[:t])[tokens[t]] for t in range(len(tokens)))
+        length = len(tokens)
+        base = (5 + length) / 6 if settings.length_penalty == "paper" else length
+        log_prob = sum(token_log_probs)
+        return Hypothesis(ids, token_log_probs, log_prob, log_prob / base**settings.alpha, finished)
+
+
+@pytest.fixture
+def table_model() -> type[TableModel]:
+    return TableModel
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny tensors are slower on several threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

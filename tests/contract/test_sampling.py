@@ -1,0 +1,126 @@
+"""Sampling against the table it draws from: frequencies by a chi-square test, and independence of the batch."""
+
+import math
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from scipy import stats
+
+from dragoman.config import InferenceSettings
+from dragoman.data.batch import pad_rows
+from dragoman.inference.sampling import drawn_ids, sample, uniforms
+
+EOS_ID, FIRST_LETTER = 2, 4
+DRAWS = 4000
+
+
+def settings(**changes: Any) -> InferenceSettings:
+    return InferenceSettings(**{"sample": True, "max_extra_tokens": 1, "n_best": 1} | changes)
+
+
+def draw(model: Any, batch: list[list[int]], names: list[str], prefixes: Any = None, **changes: Any) -> Any:
+    return sample(model, *pad_rows(batch, 0), settings(**changes), names, prefixes)
+
+
+def assert_frequencies(counts: Counter[Any], expected: dict[Any, float]) -> None:
+    assert set(counts) <= set(expected)
+    keys = list(expected)
+    total = sum(counts.values())
+    assert stats.chisquare([counts[key] for key in keys], [total * expected[key] for key in keys]).pvalue > 1e-3
+
+
+def test_whole_outputs_come_as_often_as_the_table_says(table_model: Any) -> None:
+    model = table_model(3, 2, sharpness=0.7)
+    found = draw(model, [[4, EOS_ID]], ["0"], n_best=DRAWS)[0]
+    assert len(found) == DRAWS
+    # Control ids never come out, so the probabilities at each step are those among the rest.
+    expected = {}
+    for output in model.outputs([4, EOS_ID], 3, settings(alpha=0.0)):
+        tokens = (*output.ids, EOS_ID) if output.finished else output.ids
+        expected[output.ids, output.finished] = math.prod(
+            math.exp(log_probs[token]) / sum(math.exp(log_probs[i]) for i in (EOS_ID, *range(4, model.vocab_size)))
+            for t, token in enumerate(tokens)
+            for log_probs in [model.log_probs([4, EOS_ID], tokens[:t])]
+        )
+    assert_frequencies(Counter((h.ids, h.finished) for h in found), expected)
+
+
+@pytest.mark.parametrize(
+    ("top_k", "top_p", "temperature"), [(0, 1.0, 0.5), (3, 1.0, 1.0), (0, 0.7, 1.0), (3, 0.6, 2.0)]
+)
+def test_one_token_with_temperature_top_k_and_top_p(top_k: int, top_p: float, temperature: float) -> None:
+    probs = torch.tensor([0.1, 0.1, 0.05, 0.1, 0.3, 0.15, 0.12, 0.08])
+    chosen = settings(top_k=top_k, top_p=top_p, temperature=temperature)
+    drawn = drawn_ids(probs.log().expand(DRAWS, -1), uniforms("test", DRAWS), chosen)
+
+    weights = {token: float(probs[token]) ** (1 / temperature) for token in (2, 4, 5, 6, 7)}
+    ranked = sorted(weights, key=lambda token: -weights[token])[: top_k or None]
+    total, running, kept = sum(weights[token] for token in ranked), 0.0, []
+    for token in ranked:
+        if running < top_p:
+            kept.append(token)
+        running += weights[token] / total
+    kept_total = sum(weights[token] for token in kept)
+    assert_frequencies(Counter(drawn.tolist()), {token: weights[token] / kept_total for token in kept})
+
+
+def test_top_k_of_one_and_a_tiny_top_p_are_greedy() -> None:
+    log_probs = torch.randn(50, 12, generator=torch.Generator().manual_seed(1)).log_softmax(1)
+    best = log_probs.clone()
+    best[:, [0, 1, 3]] = float("-inf")
+    for chosen in (settings(top_k=1), settings(top_p=1e-9)):
+        assert drawn_ids(log_probs, uniforms("x", 50), chosen).equal(best.argmax(1))
+
+
+def test_the_largest_uniform_number_draws_a_token_that_may_come_out() -> None:
+    probs = torch.tensor([[0.2, 0.2, 0.0, 0.2, 0.4, 0.0]]).log()
+    for chosen in (settings(), settings(top_k=4), settings(top_p=0.9)):
+        for number in (0.0, 1 - 2**-48, 1.0):
+            assert drawn_ids(probs, torch.tensor([number], dtype=torch.float64), chosen).tolist() == [4]
+
+
+def test_a_sentences_draws_do_not_depend_on_its_batch(table_model: Any) -> None:
+    model = table_model(5, 3)
+    batch = [[4, EOS_ID], [4, 5, 6, 4, EOS_ID], [EOS_ID], [5, 5, EOS_ID]]
+    prefixes = [[], [4, 5], [6], []]
+    together = draw(model, batch, ["0", "1", "2", "3"], prefixes, n_best=5, max_extra_tokens=6)
+    for index in (3, 1, 0, 2):
+        alone = draw(model, [batch[index]], [str(index)], [prefixes[index]], n_best=5, max_extra_tokens=6)
+        assert alone == [together[index]]
+        assert all(h.ids[: len(prefixes[index])] == tuple(prefixes[index]) for h in alone[0])
+
+
+def test_seed_sentence_and_draw_each_change_what_is_drawn(table_model: Any) -> None:
+    class Endless(table_model):  # type: ignore[misc]
+        def log_probs(self, source: Any, written: Any) -> list[float]:
+            return [-99.0 if token == EOS_ID else -2.0 for token in range(self.vocab_size)]
+
+    model = Endless(5, 5)
+    outputs = [draw(model, [[4] * 20], [name], seed=seed)[0][0].ids for name in ("0", "1") for seed in (1, 2)]
+    outputs += [h.ids for h in draw(model, [[4] * 20], ["0"], n_best=4)[0]]
+    assert len(set(outputs)) == len(outputs) - 1  # the first draw of sentence 0 with seed 1 is there twice
+
+
+def test_log_probs_are_the_models_own_and_the_best_come_first(table_model: Any) -> None:
+    model = table_model(8, 3)
+    [found] = draw(model, [[4, 5, EOS_ID]], ["0"], n_best=20, temperature=3.0, top_k=4, max_extra_tokens=3)
+    assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
+    for one in found:
+        expected = model.hypothesis([4, 5, EOS_ID], one.ids, settings(), finished=one.finished)
+        assert one.log_prob == pytest.approx(expected.log_prob, abs=1e-5)
+        assert one.score == pytest.approx(expected.score, abs=1e-5)
+        assert one.token_log_probs == pytest.approx(expected.token_log_probs, abs=1e-5)
+
+
+def test_the_random_stream_is_uniform_and_does_not_depend_on_its_length() -> None:
+    stream = uniforms("a stream", 20000)
+    assert uniforms("a stream", 7).equal(stream[:7])
+    assert stats.kstest(stream.numpy(), "uniform").pvalue > 1e-3
+    assert abs(float(torch.corrcoef(torch.stack((stream[:-1], stream[1:])))[0, 1])) < 0.03
+
+
+def test_an_empty_batch(table_model: Any) -> None:
+    empty = torch.zeros(0, 1, dtype=torch.int64)
+    assert sample(table_model(0, 2), empty, empty[:, 0], settings(), []) == []

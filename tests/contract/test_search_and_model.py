@@ -1,0 +1,115 @@
+"""Search on a real, small Transformer: its scores are the model's, and a batch changes nothing."""
+
+from itertools import chain
+from typing import Any
+
+import pytest
+import torch
+
+from dragoman.config import InferenceSettings, ModelSettings
+from dragoman.data.batch import Batch, pad_rows
+from dragoman.errors import ModelError
+from dragoman.inference.beam import beam_search
+from dragoman.inference.sampling import sample
+from dragoman.inference.scoring import score_pairs, score_tokens
+from dragoman.inference.step_model import Ensemble, SingleModel
+from dragoman.model.transformer import Transformer
+from dragoman.records import Hypothesis
+
+BOS_ID, EOS_ID = 1, 2
+SOURCES = [[5, 9, 4, EOS_ID], [EOS_ID], [7, 7, 8, 12, 6, 6, 5, EOS_ID], [11, EOS_ID], [4, 5, 6, EOS_ID]]
+SETTINGS = InferenceSettings(beam_size=4, n_best=3, max_extra_tokens=6)
+
+
+def random_transformer(seed: int, **changes: Any) -> Transformer:
+    torch.manual_seed(seed)
+    shape = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2}
+    model = Transformer(ModelSettings(preset="custom", **shape | changes), 16, 16)
+    for parameter in model.parameters():  # sharp, source-dependent distributions instead of nearly uniform ones
+        torch.nn.init.normal_(parameter, std=0.4)
+    return model.eval()
+
+
+@pytest.fixture(params=[{}, {"norm_first": False, "tie": "none"}, {"positions": "learned", "max_positions": 12}])
+def model(request: pytest.FixtureRequest) -> Transformer:
+    return random_transformer(3, **request.param)
+
+
+def search(model: Any, sources: list[list[int]], settings: InferenceSettings = SETTINGS, prefixes: Any = None) -> Any:
+    return beam_search(model, *pad_rows(sources, 0), settings, prefixes)
+
+
+def batch_of(sources: list[list[int]], hypotheses: list[Hypothesis]) -> Batch:
+    targets = [[BOS_ID, *h.ids, *([EOS_ID] if h.finished else [])] for h in hypotheses]
+    tgt_ids, tgt_lengths = pad_rows(targets, 0)
+    return Batch(*pad_rows(sources, 0), tgt_ids, tgt_lengths - 1)
+
+
+def assert_close(found: list[list[Hypothesis]], expected: list[list[Hypothesis]], tolerance: float = 1e-4) -> None:
+    assert [[h.ids for h in one] for one in found] == [[h.ids for h in one] for one in expected]
+    for h, other in zip(chain(*found), chain(*expected), strict=True):
+        assert h.token_log_probs == pytest.approx(other.token_log_probs, abs=tolerance)
+        assert h.score == pytest.approx(other.score, abs=tolerance)
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_the_teacher_forced_score_is_the_searchs_log_prob(model: Transformer, sampled: bool) -> None:
+    prefixes = [[], [6, 6], [], [9], []]
+    names = [str(index) for index in range(len(SOURCES))]
+    rows = pad_rows(SOURCES, 0)
+    found = (
+        sample(SingleModel(model), *rows, SETTINGS, names, prefixes)
+        if sampled
+        else search(SingleModel(model), SOURCES, prefixes=prefixes)
+    )
+    sources = [source for source, hypotheses in zip(SOURCES, found, strict=True) for _ in hypotheses]
+    hypotheses = list(chain(*found))
+    batch = batch_of(sources, hypotheses)
+    assert score_pairs(model, batch).tolist() == pytest.approx([h.log_prob for h in hypotheses], abs=1e-4)
+    for scores, hypothesis in zip(score_tokens(model, batch), hypotheses, strict=True):
+        length = len(hypothesis.token_log_probs)
+        assert scores[:length].tolist() == pytest.approx(hypothesis.token_log_probs, abs=1e-4)
+        assert not scores[length:].any()
+
+
+@pytest.mark.parametrize("beam_size", [1, 4, 40])
+def test_a_batch_gives_what_each_sentence_gives_alone(model: Transformer, beam_size: int) -> None:
+    chosen = InferenceSettings(
+        beam_size=beam_size, n_best=min(beam_size, 3), length_penalty="power", alpha=1.0, max_extra_tokens=6
+    )
+    together = search(SingleModel(model), SOURCES, chosen)
+    assert_close(together, [search(SingleModel(model), [source], chosen)[0] for source in SOURCES])
+    backwards = search(SingleModel(model), SOURCES[::-1], chosen)
+    assert_close(together, backwards[::-1])
+    assert len({tuple(h.ids for h in one) for one in together}) > 1, (
+        "the model must depend on its source for this test to mean anything"
+    )
+
+
+def test_learned_positions_limit_the_output() -> None:
+    model = random_transformer(5, positions="learned", max_positions=9)
+    found = search(SingleModel(model), [[4] * 8 + [EOS_ID]], InferenceSettings(beam_size=30, n_best=30))
+    assert max(len(h.token_log_probs) for h in found[0]) == 9
+
+
+def test_an_ensemble_of_a_model_with_itself_is_the_model(model: Transformer) -> None:
+    single = SingleModel(model)
+    assert_close(search(Ensemble([single] * 3), SOURCES), search(single, SOURCES))
+
+
+def test_an_ensemble_is_the_mean_of_probabilities() -> None:
+    models = [random_transformer(seed) for seed in (1, 2)]
+    found = search(Ensemble([SingleModel(one) for one in models]), SOURCES)
+    assert found != search(SingleModel(models[0]), SOURCES)
+    for source, hypotheses in zip(SOURCES, found, strict=True):
+        batch = batch_of([source] * len(hypotheses), hypotheses)
+        mean = torch.stack([score_tokens(one, batch).exp() for one in models]).mean(0).log().sum(1)
+        assert mean.tolist() == pytest.approx([h.log_prob for h in hypotheses], abs=1e-4)
+
+
+def test_models_with_different_vocabularies_are_no_ensemble() -> None:
+    other = Transformer(ModelSettings(preset="custom", d_model=16, num_heads=2), 20, 20)
+    with pytest.raises(ModelError, match=r"share one target vocabulary, but theirs have \[16, 20\] entries"):
+        Ensemble([SingleModel(random_transformer(1)), SingleModel(other)])
+    with pytest.raises(ModelError, match="at least one model"):
+        Ensemble([])

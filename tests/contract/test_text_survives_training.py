@@ -1,0 +1,36 @@
+"""What the data room stores as ids is the text that was read, whichever segmentation it went through."""
+
+from dragoman.config import DataSettings, TokenizerSettings
+from dragoman.records import SentencePair
+from dragoman.text.bpe_dropout import BpeDropout
+from dragoman.text.cleaning import Cleaner
+from dragoman.text.corpus import open_corpus
+from dragoman.text.splitting import hold_out
+from dragoman.text.tokenizer import PAD_ID, UNK_ID, TokenizerPair, train_tokenizers
+
+NASTY = [
+    SentencePair("a </s> b\u2028c\u0085d", "<pad> ä\ufeff 😀"),
+    SentencePair("two  spaces ", "\u202eRTL\u202c <0x41>"),
+    SentencePair("日本語 తెలుగు", "3.14 ٣٤"),
+]
+
+
+def test_ids_in_the_store_are_the_text(tmp_path):
+    ordinary = [SentencePair(f"the house number {n}", f"das Haus Nummer {n}") for n in range(300)]
+    file = tmp_path / "train.en-de.tsv"
+    file.write_bytes("".join(f"{pair.src}\t{pair.tgt}\n" for pair in (*ordinary, *NASTY)).encode())
+    corpus, settings = open_corpus(file), DataSettings(dev_fraction=0.05, max_length_ratio=20)
+    held = hold_out(corpus.pairs(), settings, seed=1)
+    texts = list(Cleaner(settings, held).clean_texts(corpus.pairs()))
+    train_tokenizers(
+        TokenizerSettings(vocab_size=400), (pair.src for pair in texts), (pair.tgt for pair in texts)
+    ).save(tmp_path)
+    tokenizers = TokenizerPair.load(tmp_path)
+    dropout = BpeDropout(tokenizers.tgt, 0.3)
+    kept = list(Cleaner(settings, held).clean(corpus.pairs(), tokenizers))
+    assert {pair for pair, _ in kept} | set(held.dev) == {*ordinary, *NASTY}
+    for index, (pair, encoded) in enumerate(kept):
+        dropped = dropout.encode(pair.tgt, 1, 0, index, 1)
+        assert tokenizers.src.detokenize(encoded.src_ids) == pair.src
+        assert tokenizers.tgt.detokenize(encoded.tgt_ids) == tokenizers.tgt.detokenize(dropped) == pair.tgt
+        assert not set(range(PAD_ID, UNK_ID + 1)) & {*encoded.src_ids, *encoded.tgt_ids, *dropped}

@@ -1,0 +1,51 @@
+import torch
+from torch import Tensor
+
+from dragoman.inference.finished import Finished
+from dragoman.inference.paths import Paths
+
+EOS_ID = 2
+CPU = torch.device("cpu")
+NONE = float("-inf")
+
+
+def paths(*rows: list[int]) -> Paths:
+    """One sentence's hypotheses."""
+    ids = torch.tensor([rows])
+    return Paths(ids, torch.full(ids.shape, -0.5))
+
+
+def row(*values: float) -> Tensor:
+    return torch.tensor([values])
+
+
+def test_the_best_are_kept_best_first() -> None:
+    finished = Finished.none(1, 2, CPU).joined(row(-3.0, -1.0), paths([5, EOS_ID], [6, EOS_ID]))
+    finished = finished.joined(row(NONE, -2.0), paths([5, 5, EOS_ID], [6, 6, EOS_ID]))
+    found = finished.hypotheses()[0]
+    assert [(h.ids, h.score, h.log_prob) for h in found] == [
+        ((6,), -1.0, -1.0),
+        ((6, 6), -2.0, -1.5),
+    ]
+
+
+def test_cut_ones_come_after_all_that_ended_whatever_their_score() -> None:
+    finished = Finished.none(1, 3, CPU).joined(row(-9.0), paths([5, EOS_ID]))
+    finished = finished.joined(row(-0.1, -8.0, -0.2), paths([6, 6, 6], [7, 7, EOS_ID], [8, 8, 8]))
+    found = finished.hypotheses()[0]
+    assert [h.ids for h in found] == [(7, 7), (5,), (6, 6, 6)]
+    assert [h.finished for h in found] == [True, True, False]
+
+
+def test_of_equals_the_earlier_comes_first() -> None:
+    finished = Finished.none(1, 3, CPU).joined(row(-1.0), paths([5, EOS_ID]))
+    finished = finished.joined(row(-1.0, -1.0), paths([6, 6, EOS_ID], [7, 7, EOS_ID]))
+    assert [h.ids for h in finished.hypotheses()[0]] == [(5,), (6, 6), (7, 7)]
+
+
+def test_unbeatable_needs_every_place_taken_by_at_least_the_attainable_score() -> None:
+    finished = Finished.none(1, 2, CPU).joined(row(-1.0), paths([5, EOS_ID]))
+    assert not finished.unbeatable(torch.tensor([-50.0])).item()
+    finished = finished.joined(row(-2.0), paths([6, 6, EOS_ID]))
+    assert finished.unbeatable(torch.tensor([-2.0])).item()
+    assert not finished.unbeatable(torch.tensor([-1.9])).item()

@@ -1,0 +1,30 @@
+import pytest
+import torch
+
+from dragoman.config import InferenceSettings
+from dragoman.inference.length_penalty import length_penalty
+
+
+@pytest.mark.parametrize(
+    ("kind", "alpha", "length", "expected"),
+    [
+        ("paper", 0.6, 1, 1.0),
+        ("paper", 0.6, 13, 3**0.6),
+        ("paper", 1.0, 7, 2.0),
+        ("paper", 0.0, 50, 1.0),
+        ("power", 1.0, 7, 7.0),
+        ("power", 0.5, 16, 4.0),
+        ("power", 0.0, 50, 1.0),
+    ],
+)
+def test_penalties(kind: str, alpha: float, length: int, expected: float) -> None:
+    settings = InferenceSettings(length_penalty=kind, alpha=alpha)  # type: ignore[arg-type]
+    assert length_penalty(settings, torch.tensor([float(length)])).tolist() == pytest.approx([expected])
+
+
+@pytest.mark.parametrize("kind", ["paper", "power"])
+@pytest.mark.parametrize("alpha", [0.0, 0.2, 0.6, 1.0, 10.0])
+def test_a_penalty_never_falls_with_the_length(kind: str, alpha: float) -> None:
+    settings = InferenceSettings(length_penalty=kind, alpha=alpha)  # type: ignore[arg-type]
+    penalties = length_penalty(settings, torch.arange(1.0, 600.0))
+    assert bool((penalties.diff() >= 0).all())
