@@ -1,0 +1,133 @@
+"""Flags made from the settings, and errors about flags in the same words as errors about settings."""
+
+import argparse
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from dragoman.config import Setting, settings_of
+from dragoman.config.fields import did_you_mean, shown
+from dragoman.config.loading import flag_of
+from dragoman.errors import ConfigError
+
+_NUMBER = re.compile(r"-\.?\d")
+_MARK = "\0"
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """argparse for one verb: ``-`` and ``_`` are the same in flags, and every error is a ConfigError of one line."""
+
+    def __init__(self, verb: str, description: str) -> None:
+        super().__init__(
+            prog=f"dragoman {verb}",
+            description=description,
+            allow_abbrev=False,
+            formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=32, width=110),
+        )
+
+    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """The arguments after the verb; raises ConfigError, or SystemExit(0) after ``--help``."""
+        self.usage = " ".join([self.prog, *map(_place, self._get_positional_actions()), "[flags]"])
+        end = arguments.index("--") if "--" in arguments else len(arguments)
+        flags = [_with_hyphens(argument) for argument in arguments[:end]]
+        self._refuse_unknown_flags(flags)
+        # argparse forgets a lone "--" between its passes over flags and the rest: what follows it is marked instead.
+        parsed = self.parse_intermixed_args([*flags, *(_MARK + argument for argument in arguments[end + 1 :])])
+        return argparse.Namespace(**{name: _without_marks(value) for name, value in vars(parsed).items()})
+
+    def add_settings(self, *tables: str, without: Sequence[str] = (), defaults_from: str = "") -> None:
+        """A flag for every setting of the tables, such as ``--train.max-steps 1000``, but for the keys in `without`.
+
+        `defaults_from` is for the help text, where defaults are not the program's own.
+        """
+        for table in tables:
+            heading = f"settings of [{table}]"
+            group = self.add_argument_group(f"{heading} (default: {defaults_from})" if defaults_from else heading)
+            for setting in settings_of(table):
+                if setting.key not in without:
+                    group.add_argument(
+                        flag_of(setting.key),
+                        dest=setting.key,
+                        default=argparse.SUPPRESS,
+                        metavar=_metavar(setting),
+                        help=(setting.help if defaults_from else _help(setting)).replace("%", "%%"),
+                    )
+
+    def error(self, message: str) -> NoReturn:
+        """Raises ConfigError with argparse's message in our words."""
+        raise ConfigError(_in_our_words(message, self.prog))
+
+    def _refuse_unknown_flags(self, arguments: Sequence[str]) -> None:
+        known = self._option_string_actions
+        for argument in arguments:
+            flag = argument.partition("=")[0]
+            if flag.startswith("-") and flag != "-" and flag not in known and not _NUMBER.match(flag):
+                hint = did_you_mean(flag, known) or f" `{self.prog} --help` lists them all."
+                raise ConfigError(f"`{flag}` is not a flag of `{self.prog}`.{hint}")
+
+
+def overrides_of(arguments: argparse.Namespace) -> dict[str, str]:
+    """The settings among the parsed flags, for `dragoman.config.load_config`: key -> text."""
+    return {key: text for key, text in vars(arguments).items() if "." in key}
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    """A type for `add_argument`: one of these words."""
+
+    def choice(text: str) -> str:
+        if text not in choices:
+            hint = did_you_mean(text, choices)
+            raise argparse.ArgumentTypeError(f"must be one of {', '.join(choices)}, but is {shown(text)}.{hint}")
+        return text
+
+    return choice
+
+
+def _with_hyphens(argument: str) -> str:
+    """Underscores in a flag's name become hyphens; its value, and what is no flag, stays as it is."""
+    flag, equals, value = argument.partition("=")
+    return flag.replace("_", "-") + equals + value if flag.startswith("--") else argument
+
+
+def _without_marks(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_marks(item) for item in value]
+    if isinstance(value, Path):
+        return Path(str(value).removeprefix(_MARK))
+    return value.removeprefix(_MARK) if isinstance(value, str) else value
+
+
+def _place(positional: argparse.Action) -> str:
+    name = str(positional.metavar or positional.dest)
+    return {"*": f"[{name} ...]", "+": f"{name} ...", "?": f"[{name}]"}.get(str(positional.nargs), name)
+
+
+def _metavar(setting: Setting) -> str:
+    if setting.choices:
+        return "|".join(setting.choices)
+    return {bool: "true|false", int: "N", float: "X", str: "TEXT"}[setting.kind]
+
+
+def _help(setting: Setting) -> str:
+    default = setting.default if isinstance(setting.default, str) else shown(setting.default)
+    return f"{setting.help} (default {default})" if default else setting.help
+
+
+def _in_our_words(message: str, prog: str) -> str:
+    if found := re.fullmatch(r"argument (\S+): expected (?:one|at least one|\d+) arguments?", message):
+        return f"`{_last_name(found[1])}` needs a value. `{prog} --help` says which."
+    if found := re.fullmatch(r"argument (\S+): ignored explicit argument (.*)", message):
+        return f"`{_last_name(found[1])}` takes no value, but is given {found[2]}."
+    if found := re.fullmatch(r"argument (\S+): (.*)", message, re.DOTALL):
+        return f"`{_last_name(found[1])}` {found[2]}"
+    if found := re.fullmatch(r"the following arguments are required: (.*)", message):
+        names = ", ".join(f"`{name}`" if name.startswith("-") else name for name in found[1].split(", "))
+        return f"{names} is missing. `{prog} --help` says what goes where."
+    if found := re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL):
+        return f"`{found[1].replace(_MARK, '')}` is too much. `{prog} --help` says what goes where."
+    return f"{message}. `{prog} --help` says what goes where."
+
+
+def _last_name(names: str) -> str:
+    return names.split("/")[-1]

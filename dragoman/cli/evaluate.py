@@ -1,0 +1,76 @@
+"""``dragoman evaluate``: BLEU, chrF and TER of a model on a test, or of translations that are there already."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from dragoman.cli.arguments import ArgumentParser, one_of
+from dragoman.cli.models import add_model_flags, check_search_flags, load_model, say
+from dragoman.errors import ConfigError
+from dragoman.evaluate.metrics import Evaluation, evaluate, tokenizer_for
+from dragoman.text.corpus import open_aligned
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Prints the scores; returns the exit code."""
+    options = _parser().parse(arguments)
+    _check(options)
+    check_search_flags(options)
+    if options.hyp:
+        hypotheses, references, lang = _read_pairs(options.hyp, options.ref)
+    else:
+        sources, references, lang = _read_pairs(options.src, options.ref)
+        model = load_model([options.model], options)
+        hypotheses = model.translator.translate(sources, **model.overrides)
+        lang = model.tgt_lang or lang
+    _print(evaluate(hypotheses, references, options.tokenize or tokenizer_for(lang)), options.json)
+    return 0
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser("evaluate", "Scores a model on a test, or translations that are there already.")
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="a model folder or a run")
+    parser.add_argument("--src", metavar="F", help="the test's source side, a sentence a line")
+    parser.add_argument("--ref", metavar="F", required=True, help="the test's target side, a sentence a line")
+    parser.add_argument("--hyp", metavar="F", help="translations to score instead of a model's")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
+    parser.add_argument(
+        "--tokenize",
+        type=one_of("13a", "intl", "zh", "char", "none"),
+        metavar="13a|intl|zh|char|none",
+        help="sacreBLEU's tokenizer for BLEU (default: by the target language)",
+    )
+    add_model_flags(parser)
+    return parser
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.hyp:
+        for name, given in (("MODEL", options.model), ("`--src`", options.src)):
+            if given:
+                raise ConfigError(f"{name} and `--hyp` must not both be given. Leave one out.")
+    elif not options.model:
+        raise ConfigError(
+            "MODEL with `--src`, or `--hyp`, is missing. `dragoman evaluate --help` says what goes where."
+        )
+    elif not options.src:
+        raise ConfigError("`--src` is missing. `dragoman evaluate --help` says what goes where.")
+
+
+def _read_pairs(first: str, second: str) -> tuple[list[str], list[str], str]:
+    corpus = open_aligned(Path(first), Path(second))
+    pairs = list(corpus.pairs())
+    return [pair.src for pair in pairs], [pair.tgt for pair in pairs], corpus.tgt_lang
+
+
+def _print(evaluation: Evaluation, as_json: bool) -> None:
+    for warning in evaluation.warnings:
+        say(f"warning: {warning}")
+    if as_json:
+        json.dump(asdict(evaluation), sys.stdout, ensure_ascii=False)
+        sys.stdout.write("\n")
+    else:
+        sys.stdout.writelines(f"{score}\n" for score in evaluation.scores)

@@ -1,0 +1,118 @@
+"""The command line's frame: finds the verb, and turns whatever ends it into an exit code and at most one line."""
+
+import errno
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from io import TextIOWrapper
+
+from dragoman import __version__
+from dragoman.config.fields import did_you_mean
+from dragoman.errors import ConfigError, DragomanError
+
+VERBS: dict[str, str] = {
+    "demo": "trains on the embedded phrasebook, scores it, translates: a few minutes, nothing to prepare",
+    "train": "trains a translator on your parallel text, or continues a run",
+    "average": "averages the last checkpoints of a run into a model",
+    "summary": "counts every parameter tensor of a configuration or model",
+    "translate": "translates text, line for line, from stdin or a file",
+    "evaluate": "scores translations: BLEU, chrF and TER with signatures",
+}
+"""Verb -> what it does; the verb's code is ``run`` in the module of that name and is imported only when called."""
+
+USER_ERROR = 2
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; `argv` without the program's name. Returns the exit code."""
+    try:
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")
+        code = _dispatch(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+        return code
+    except SystemExit as end:
+        return _flushed(end.code if isinstance(end.code, int) else 0)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _abandon_stdout()
+        return PIPE_CLOSED
+    except DragomanError as error:
+        return _complain(str(error))
+    except (OSError, MemoryError, RuntimeError) as error:
+        line = _mendable(error)
+        if line is None:
+            raise
+        if isinstance(error, OSError):
+            _abandon_stdout()
+        return _complain(line)
+
+
+def help_text() -> str:
+    """What ``dragoman --help`` prints."""
+    width = max(map(len, VERBS))
+    verbs = "\n".join(f"  {verb:<{width}}  {description}" for verb, description in VERBS.items())
+    return (
+        "usage: dragoman VERB ...\n\nTrain, trust, inspect and serve your own translator.\n\n"
+        f"{verbs}\n\n`dragoman VERB --help` lists a verb's arguments and settings.\n"
+    )
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments:
+        sys.stderr.write(help_text())
+        return USER_ERROR
+    verb, *rest = arguments
+    if verb in ("--help", "-h"):
+        sys.stdout.write(help_text())
+        return 0
+    if verb == "--version":
+        sys.stdout.write(f"dragoman {__version__}\n")
+        return 0
+    if verb not in VERBS:
+        hint = did_you_mean(verb, VERBS) or " `dragoman --help` lists them."
+        raise ConfigError(f"`{verb}` is not a verb of dragoman.{hint}")
+    code: int = importlib.import_module(f"dragoman.cli.{verb}").run(rest)
+    return code
+
+
+def _mendable(error: OSError | MemoryError | RuntimeError) -> str | None:
+    """The line for an error of the machine that the user can do something about; None for a mistake of ours."""
+    if isinstance(error, OSError):
+        where = f" for {error.filename}" if error.filename else ""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return f"no disk space is left{where}. Free some, and run the same command again."
+        return f"{error.filename or 'a file'}: {error.strerror}." if error.strerror else None
+    out_of_memory = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
+    if isinstance(error, MemoryError) or out_of_memory:
+        return (
+            "memory does not suffice. Lower `train.micro_batch_tokens` (training) or `inference.batch_tokens` "
+            "(translating); neither changes the result."
+        )
+    return None
+
+
+def _complain(message: str) -> int:
+    sys.stderr.write(f"dragoman: {' '.join(message.splitlines())}\n")
+    return USER_ERROR
+
+
+def _flushed(code: int) -> int:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _abandon_stdout()
+        return PIPE_CLOSED
+    return code
+
+
+def _abandon_stdout() -> None:
+    """Points stdout at nothing, so that the interpreter's last flush does not complain about a closed pipe again."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        return

@@ -1,0 +1,58 @@
+"""What every verb that uses a model has in common: its flags, loading it, and saying which one it was."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dragoman.cli.arguments import ArgumentParser, overrides_of
+from dragoman.config import Config, InferenceSettings, load_config, read_config
+
+if TYPE_CHECKING:
+    from dragoman.inference.translator import Translator
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A translator, its settings with the flags applied, what the flags gave, and the target language or ""."""
+
+    translator: "Translator"
+    settings: InferenceSettings
+    overrides: dict[str, float | str]
+    tgt_lang: str
+
+
+def add_model_flags(parser: ArgumentParser) -> None:
+    """``--device`` and the settings of the search."""
+    parser.add_argument("--device", default="auto", metavar="NAME", help="auto (cuda, mps, cpu) or a device by name")
+    parser.add_settings("inference", defaults_from="the model's own")
+
+
+def check_search_flags(options: argparse.Namespace) -> None:
+    """Raises ConfigError for flags that no model could satisfy, before time goes into loading one."""
+    load_config([], overrides_of(options))
+
+
+def load_model(paths: Sequence[str], options: argparse.Namespace) -> LoadedModel:
+    """One model, or several as an ensemble; says on stderr which folder of a run it took. Raises ModelError."""
+    from dragoman.bundle import load_bundle, resolve_model_folder
+    from dragoman.inference.translator import Translator
+
+    folders = [resolve_model_folder(Path(path)) for path in paths]
+    for path, folder in zip(paths, folders, strict=True):
+        if folder != Path(path):
+            say(f"the model is {folder}")
+    bundles = [load_bundle(folder, options.device) for folder in folders]
+    translator = Translator.from_bundles(bundles)
+    loaded = read_config([], overrides_of(options), Config(inference=translator.settings))
+    settings = loaded.config.inference
+    names = sorted(key.removeprefix("inference.") for key in loaded.given)
+    tgt_lang = bundles[0].card.tgt_lang or bundles[0].config.data.tgt_lang
+    return LoadedModel(translator, settings, {name: getattr(settings, name) for name in names}, tgt_lang)
+
+
+def say(message: str) -> None:
+    """A note to the user, on stderr."""
+    sys.stderr.write(f"dragoman: {message}\n")

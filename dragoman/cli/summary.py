@@ -1,0 +1,61 @@
+"""``dragoman summary CONFIG|MODEL``: every parameter tensor, the total checked against the formula, and the card."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from dragoman.bundle import load_bundle, resolve_model_folder
+from dragoman.cli.arguments import ArgumentParser, overrides_of
+from dragoman.config import ModelSettings, load_config
+from dragoman.model.summary import ParameterRow, expected_parameters, parameter_table
+from dragoman.model.transformer import Transformer
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Prints the table on stdout. Exit code 1 where the model does not have as many parameters as the formula says."""
+    parser = ArgumentParser("summary", "Lists every parameter tensor of a configuration or a trained model.")
+    parser.add_argument(
+        "what", metavar="CONFIG|MODEL", nargs="?", type=Path, help="a TOML file, a model folder or a run"
+    )
+    parser.add_argument("--src-vocab-size", type=int, help="of a configuration: entries (default tokenizer.vocab_size)")
+    parser.add_argument("--tgt-vocab-size", type=int, help="of a configuration: entries (default tokenizer.vocab_size)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_settings("model", "tokenizer")
+    given = parser.parse(arguments)
+    card = ""
+    if given.what is not None and (given.what.is_dir() or given.what.suffix != ".toml"):
+        bundle = load_bundle(resolve_model_folder(given.what), "cpu")
+        model, settings = bundle.model, bundle.config.model
+        card = bundle.card.to_markdown()
+    else:
+        config = load_config([given.what] if given.what else [], overrides_of(given))
+        settings = config.model
+        src_size = given.src_vocab_size or given.tgt_vocab_size or config.tokenizer.vocab_size
+        tgt_size = given.tgt_vocab_size or (src_size if settings.tie == "all" else config.tokenizer.vocab_size)
+        with torch.device("meta"):
+            model = Transformer(settings, src_size, tgt_size)
+    rows = parameter_table(model)
+    expected = expected_parameters(settings, model.src_vocab_size, model.tgt_vocab_size)
+    _print(rows, expected, settings, card, given.json)
+    return 0 if sum(row.count for row in rows) == expected else 1
+
+
+def _print(rows: list[ParameterRow], expected: int, settings: ModelSettings, card: str, as_json: bool) -> None:
+    total = sum(row.count for row in rows)
+    if as_json:
+        tensors = [asdict(row) for row in rows]
+        print(json.dumps({"tensors": tensors, "total": total, "formula": expected, "model": asdict(settings)}))
+        return
+    width = max(len(row.name) for row in rows)
+    for row in rows:
+        shape = " x ".join(map(str, row.shape))
+        shared = f"  (also {', '.join(row.shared_with)})" if row.shared_with else ""
+        print(f"{row.name:<{width}}  {shape:>14}  {row.count:>12,}{shared}")
+    print(f"{'total':<{width}}  {'':>14}  {total:>12,}")
+    verdict = "equal" if total == expected else "DIFFERENT"
+    print(f"{'by the formula':<{width}}  {'':>14}  {expected:>12,}  ({verdict})")
+    if card:
+        print(f"\n{card}", end="")

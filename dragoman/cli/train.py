@@ -1,0 +1,109 @@
+"""``dragoman train``: from parallel text to a model folder; continues a run by itself."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from dragoman.cli.arguments import ArgumentParser, overrides_of
+from dragoman.cli.models import say
+from dragoman.config import Config, DataSettings, read_config
+from dragoman.config.recipes import recipe_for
+from dragoman.errors import ConfigError
+from dragoman.text.corpus import Corpora, open_corpora
+from dragoman.train.frozen import freeze_config, frozen_config
+
+# Short flags of the data -> the settings they stand for.
+_DATA_FLAGS = {
+    "data": "data.train",
+    "src": "data.train_src",
+    "tgt": "data.train_tgt",
+    "src_lang": "data.src_lang",
+    "tgt_lang": "data.tgt_lang",
+}
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Trains until a limit or patience ends it; scores on stdout. 130 or 143 where a signal asked it to stop."""
+    parser = ArgumentParser("train", "Trains a translator on your parallel text, or continues a run.")
+    parser.add_argument("configs", metavar="CONFIG", nargs="*", type=Path, help="TOML files; later ones win")
+    parser.add_argument("--data", metavar="FILE", help="one file with both sides: .tsv, .jsonl or .tmx (or .gz)")
+    parser.add_argument("--src", metavar="FILE", help="the source side of two aligned files")
+    parser.add_argument("--tgt", metavar="FILE", help="the target side of two aligned files")
+    parser.add_argument("--src-lang", metavar="CODE", help="source language, where the file names do not tell")
+    parser.add_argument("--tgt-lang", metavar="CODE", help="target language, where the file names do not tell")
+    parser.add_argument("--out", metavar="RUN", type=Path, help="the run's folder (default runs/NAME)")
+    parser.add_settings("data", "tokenizer", "model", "train", "validate", "inference")
+    given = parser.parse(arguments)
+    overrides = overrides_of(given)
+    overrides |= {key: getattr(given, flag) for flag, key in _DATA_FLAGS.items() if getattr(given, flag) is not None}
+    return train(given.configs, overrides, given.out)
+
+
+def train(configs: Sequence[Path], overrides: Mapping[str, str], out: Path | None) -> int:
+    """The verb behind its flags: settings and data are checked first, and only then is torch loaded."""
+    out = out or Path("runs") / _name(configs, overrides)
+    config, corpora, given = _settled(configs, overrides, frozen_config(out))
+    freeze_config(out, config)
+    from dragoman.cli.training import run_training
+
+    return run_training(config, corpora, out, strict_vocabulary="tokenizer.vocab_size" in given)
+
+
+def _settled(
+    configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config | None
+) -> tuple[Config, Corpora, frozenset[str]]:
+    """All settings, the corpora, and the keys the user gave.
+
+    What the user did not give comes from the run where it exists already, or else from the recipe for the corpus' size.
+    """
+    loaded = read_config(configs, overrides, frozen or Config())
+    corpora = open_corpora(expanded(loaded.config.data))
+    say(f"reading {corpora.train}")
+    num_pairs = corpora.train.count()
+    if frozen is None:
+        loaded = read_config(configs, overrides, recipe_for(num_pairs, loaded.config.tokenizer))
+    src_lang, tgt_lang = corpora.train.src_lang, corpora.train.tgt_lang
+    config = replace(loaded.config, data=replace(loaded.config.data, src_lang=src_lang, tgt_lang=tgt_lang))
+    config = replace(config, train=replace(config.train, precision=_precision(config)))
+    model = config.model
+    say(
+        f"{num_pairs:,} pairs, {src_lang or 'source'} to {tgt_lang or 'target'}; model {model.preset}: "
+        f"{model.num_encoder_layers}+{model.num_decoder_layers} layers, d_model {model.d_model}"
+    )
+    return config, corpora, loaded.given
+
+
+def expanded(data: DataSettings) -> DataSettings:
+    """The settings with environment variables in file names ($DRAGOMAN_DATA/train.en) replaced by their values.
+
+    Raises ConfigError for a variable that is not set.
+    """
+    values = {}
+    for name in (f"{part}{side}" for part in ("train", "dev", "test") for side in ("", "_src", "_tgt")):
+        given = getattr(data, name)
+        values[name] = os.path.expandvars(given)
+        if (unset := re.search(r"\$\{?(\w+)", values[name])) and not Path(values[name]).exists():
+            raise ConfigError(
+                f"`data.{name}` is {given}, but the environment variable {unset[1]} is not set. "
+                f"Set it to the folder of the data: export {unset[1]}=..."
+            )
+    return replace(data, **values)
+
+
+def _precision(config: Config) -> Literal["float32", "bfloat16"]:
+    """What `auto` means here, so that a run goes on as it began."""
+    import torch
+
+    from dragoman.model.device import resolve_device, resolve_precision
+
+    precision = resolve_precision(config.train.precision, resolve_device(config.train.device))
+    return "bfloat16" if precision == torch.bfloat16 else "float32"
+
+
+def _name(configs: Sequence[Path], overrides: Mapping[str, str]) -> str:
+    """A run's name after its last configuration file, or else after its data."""
+    source = configs[-1] if configs else overrides.get("data.train") or overrides.get("data.train_src") or "run"
+    return Path(source).name.split(".")[0] or "run"

@@ -1,0 +1,173 @@
+"""What `dragoman train` does once its settings are known: data, model, training, average, scores, card."""
+
+import sys
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from dragoman import __version__
+from dragoman.bundle import Bundle, Card, load_bundle, replace_card, resolve_model_folder
+from dragoman.cli.models import say
+from dragoman.config import Config, InferenceSettings
+from dragoman.data.prepare import PreparedData, dropout_encode, prepare
+from dragoman.data.store import PairStore
+from dragoman.errors import DataError
+from dragoman.evaluate.metrics import bleu, chrf, evaluate, tokenizer_for
+from dragoman.inference.translator import Translator
+from dragoman.model.device import resolve_device
+from dragoman.model.transformer import Transformer
+from dragoman.text.corpus import Corpora
+from dragoman.text.tokenizer import TokenizerPair
+from dragoman.train.checkpoint import RunFolder
+from dragoman.train.run_log import RunLog
+from dragoman.train.signals import Interrupted
+from dragoman.train.trainer import Trainer
+
+_PACKAGES = ("torch", "tokenizers", "sacrebleu", "safetensors", "numpy")
+
+
+def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary: bool) -> int:
+    """Trains in the folder `out` and prints the final scores. Returns 0, or 130 or 143 where a signal stopped it."""
+    stages = _Stages()
+    data = prepare(config, corpora, out / "data", progress=stages.show, strict_vocabulary=strict_vocabulary)
+    _print_cleaning(data)
+    log = RunLog(out)
+    trainer = _trainer(config, data, out, log)
+    try:
+        reason = trainer.fit()
+        log.say(f"Stopped: {reason}.")
+        if _is_scored(out, trainer.state.step):
+            log.say("Nothing is left to do; raise a limit to train on.")
+        else:
+            trainer.average()
+            _score(out, data)
+    except Interrupted as stop:
+        log.say(f"Saved after step {trainer.state.step}. The same command continues.")
+        return stop.exit_code
+    finally:
+        log.close()
+    say(f"the model is {resolve_model_folder(out)}; `dragoman translate {out}` uses it")
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _DecodedScores:
+    """The function that the trainer is handed: BLEU and chrF of the translated validation set."""
+
+    tokenizers: TokenizerPair
+    settings: InferenceSettings
+    max_tokens: int
+    sources: tuple[str, ...]
+    references: tuple[str, ...]
+    tokenize: str
+
+    def __call__(self, model: Transformer) -> dict[str, float]:
+        translator = Translator.from_model(model, self.tokenizers, self.settings, self.max_tokens)
+        hypotheses = translator.translate(self.sources)
+        return {
+            "bleu": bleu(hypotheses, self.references, self.tokenize).value,
+            "chrf": chrf(hypotheses, self.references).value,
+        }
+
+
+def _trainer(config: Config, data: PreparedData, out: Path, log: RunLog) -> Trainer:
+    torch.manual_seed(config.train.seed)
+    tokenizers, dropout = data.tokenizers, config.tokenizer.bpe_dropout
+    device = resolve_device(config.train.device)
+    model = Transformer(config.model, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size).to(device)
+    card = _card(config, data, model)
+    log.say(
+        f"{card.parameters:,} parameters, vocabulary {card.tgt_vocab_size:,}; on {device} in {config.train.precision}"
+    )
+    dev = _dev(data)
+    sources, references = _texts(dev, config.validate.max_sentences)
+    settings = replace(config.inference, beam_size=config.validate.beam_size, n_best=1, sample=False)
+    validate = _DecodedScores(
+        tokenizers, settings, config.data.max_tokens, sources, references, tokenizer_for(config.data.tgt_lang)
+    )
+    encode = dropout_encode(data.train, tokenizers, dropout, config.train.seed) if dropout else None
+    return Trainer(RunFolder(out), Bundle(model, tokenizers, config, card), data.train, dev, validate, log, encode)
+
+
+def _dev(data: PreparedData) -> PairStore:
+    if data.dev is None or not len(data.dev):
+        raise DataError("There is no validation data. Set `data.dev_fraction` above 0, or `data.dev` to a file.")
+    return data.dev
+
+
+def _card(config: Config, data: PreparedData, model: Transformer) -> Card:
+    report = data.cleaning
+    return Card(
+        src_lang=config.data.src_lang,
+        tgt_lang=config.data.tgt_lang,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        src_vocab_size=model.src_vocab_size,
+        tgt_vocab_size=model.tgt_vocab_size,
+        train_pairs=len(data.train),
+        dev_pairs=len(_dev(data)),
+        test_pairs=len(data.test) if data.test is not None else 0,
+        cleaning=tuple((name, count) for name, count, _ in report.rows()),
+        device=str(model.device),
+        precision=config.train.precision,
+        versions=(("dragoman", __version__), *((name, version(name)) for name in _PACKAGES)),
+    )
+
+
+def _texts(store: PairStore, limit: int | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    indices = range(len(store) if limit is None else min(limit, len(store)))
+    return tuple(store.src_text(index) for index in indices), tuple(store.tgt_text(index) for index in indices)
+
+
+def _is_scored(out: Path, step: int) -> bool:
+    """Whether an earlier call has already finished this run."""
+    card = load_bundle(resolve_model_folder(out), "cpu").card
+    return bool(card.scores) and card.steps <= step
+
+
+def _score(out: Path, data: PreparedData) -> None:
+    """Translates validation and test data as `translate` will, prints the scores and keeps them in the card."""
+    folder = resolve_model_folder(out)
+    bundle = load_bundle(folder)
+    card, translator = bundle.card, Translator.from_bundles([bundle])
+    search = f"beam {bundle.config.inference.beam_size}"
+    for part, store in (("validation", data.dev), ("test", data.test)):
+        if store is None or not len(store):
+            continue
+        sources, references = _texts(store)
+        result = evaluate(translator.translate(sources), references, tokenizer_for(bundle.config.data.tgt_lang))
+        card = card.with_scores(f"{part}, {search}", list(result.scores))
+        for warning in result.warnings:
+            say(f"{part}: {warning}")
+        for score in result.scores:
+            print(f"{part} ({result.num_sentences} sentences, {search}): {score}")
+    sys.stdout.flush()
+    replace_card(folder, card)
+
+
+class _Stages:
+    """Says on stderr what is being prepared; on a terminal with a running count."""
+
+    def __init__(self) -> None:
+        self._stage = ""
+        self._live = sys.stderr.isatty()
+
+    def show(self, stage: str, pairs: int) -> None:
+        if self._live:
+            sys.stderr.write(f"\r\033[K{stage}: {pairs:,} pairs" + ("" if stage == self._stage else "\n"))
+        elif stage != self._stage:
+            say(stage)
+        self._stage = stage
+
+
+def _print_cleaning(data: PreparedData) -> None:
+    table = Table("cleaning", "pairs", "share", box=None)
+    for name, count, share in data.cleaning.rows():
+        table.add_row(name, f"{count:,}", f"{share:.1%}")
+    table.add_row("validation", f"{len(_dev(data)):,}", "")
+    if data.test is not None:
+        table.add_row("test", f"{len(data.test):,}", "")
+    Console(stderr=True).print(table)

@@ -1,0 +1,142 @@
+"""``dragoman translate``: one line in, one line out, in order, for as long as the input lasts."""
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from dragoman.cli.arguments import ArgumentParser, one_of
+from dragoman.cli.models import LoadedModel, add_model_flags, check_search_flags, load_model, say
+from dragoman.cli.windows import arriving_lines
+from dragoman.errors import ConfigError, DataError
+from dragoman.records import Translation
+from dragoman.text.lines import open_bytes, read_lines
+
+_LINE_BREAK = re.compile(r"\r\n|\n|\r")
+_LARGEST_SEED = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the lines come from, and the file with the beginnings of their translations, where there is one."""
+
+    stream: BinaryIO
+    name: str
+    prefix_file: Path | None = None
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Translates the input to the output; returns the exit code."""
+    options = _parser().parse(arguments)
+    check_search_flags(options)
+    with ExitStack() as files:
+        source = _open_source(options, files)
+        model = load_model(options.model, options)
+        output = files.enter_context(open(options.output, "wb")) if options.output else sys.stdout.buffer
+        write = json_line if options.format == "jsonl" else text_line
+        for window in translated_windows(source, model):
+            output.writelines(write(translation).encode() + b"\n" for translation in window)
+            output.flush()
+    return 0
+
+
+def translated_windows(source: Source, model: LoadedModel) -> Iterator[list[Translation]]:
+    """The translations of the lines, as the lines arrive; notes about single lines go to stderr.
+
+    Raises DataError where the file of prefixes has more or fewer lines than the input.
+    """
+    number = 0
+    prefixes = read_lines(source.prefix_file) if source.prefix_file else None
+    for texts in arriving_lines(source.stream, _report_invalid, source.name, filled=model.settings.sample):
+        beginnings = list(islice(prefixes, len(texts))) if prefixes is not None else None
+        if beginnings is not None and len(beginnings) < len(texts):
+            raise _too_few(source, number + len(beginnings))
+        window = model.translator.translate_detailed(texts, beginnings, **_overrides(model, number))
+        for line, translation in enumerate(window, start=number + 1):
+            _report(line, translation)
+        yield window
+        number += len(texts)
+    if prefixes is not None and next(prefixes, None) is not None:
+        raise DataError(f"{source.prefix_file} has more lines than {source.name}, which has {number}. Give one a line.")
+
+
+def text_line(translation: Translation) -> str:
+    """The translation on one line, whatever the model wrote."""
+    return _LINE_BREAK.sub(" ", translation.text)
+
+
+def json_line(translation: Translation) -> str:
+    """The translation with all that is known about it, as one JSON object on one line.
+
+    ``translation``, ``score``, ``log_prob``, ``tokens`` and ``token_log_probs`` are those of the first of
+    ``candidates``, and missing for an empty line.
+    """
+    candidates = [_candidate(asdict(candidate)) for candidate in translation.candidates]
+    best = candidates[0] if candidates else {"translation": ""}
+    rest = {"segments": translation.segments, "cut": translation.cut, "candidates": candidates}
+    return json.dumps({"src": translation.src, **best, **rest}, ensure_ascii=False)
+
+
+def _candidate(fields: dict[str, Any]) -> dict[str, Any]:
+    text = _LINE_BREAK.sub(" ", fields.pop("text"))
+    return {"translation": text, "score": fields.pop("score"), "log_prob": fields.pop("log_prob"), **fields}
+
+
+def _overrides(model: LoadedModel, number: int) -> dict[str, float | str]:
+    """The flags; a window's draws start from its own seed, so that windows of equal texts differ."""
+    if not model.settings.sample:
+        return model.overrides
+    return model.overrides | {"seed": (model.settings.seed + number) % _LARGEST_SEED}
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser("translate", "Translates text line by line: stdin to stdout, or from and to files.")
+    parser.add_argument(
+        "model", nargs="+", metavar="MODEL", help="a model folder or a run; several are an ensemble (same tokenizers)"
+    )
+    parser.add_argument("--input", metavar="F", help="text to translate, a sentence a line (default: stdin)")
+    parser.add_argument("--output", metavar="F", help="where translations go (default: stdout)")
+    parser.add_argument(
+        "--format",
+        type=one_of("text", "jsonl"),
+        default="text",
+        metavar="text|jsonl",
+        help="a line of text, or of JSON with scores, tokens and n-best (default text)",
+    )
+    parser.add_argument("--prefix", metavar="F", help="a file with what each translation must begin with, line by line")
+    add_model_flags(parser)
+    return parser
+
+
+def _open_source(options: argparse.Namespace, files: ExitStack) -> Source:
+    prefix_file = Path(options.prefix) if options.prefix else None
+    if prefix_file:
+        next(read_lines(prefix_file), None)
+    for flag, path in (("--input", options.input), ("--prefix", options.prefix)):
+        if path and options.output and os.path.exists(options.output) and os.path.samefile(path, options.output):
+            raise ConfigError(f"`{flag}` and `--output` must not be the same file, but both are {path}.")
+    if not options.input:
+        return Source(sys.stdin.buffer, "standard input", prefix_file)
+    return Source(files.enter_context(open_bytes(Path(options.input))), options.input, prefix_file)
+
+
+def _report_invalid(line: int) -> None:
+    say(f"line {line} is not UTF-8; what could not be read became U+FFFD.")
+
+
+def _report(line: int, translation: Translation) -> None:
+    if translation.segments > 1:
+        say(f"line {line} is long and was translated in {translation.segments} pieces.")
+    if translation.cut:
+        say(f"the translation of line {line} was cut at the limit. Raise `--inference.max-extra-tokens`.")
+
+
+def _too_few(source: Source, count: int) -> DataError:
+    return DataError(f"{source.prefix_file} has only {count} lines, fewer than {source.name}. Give one a line.")

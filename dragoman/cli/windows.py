@@ -1,0 +1,54 @@
+"""Lines as they arrive: what is there is handed on at once, so that a program at the other end of a pipe can wait for
+its answer, while a file still comes in large pieces.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import BinaryIO
+
+from dragoman.text.lines import read_lines
+
+MAX_LINES = 4096
+_READ_BYTES = 1 << 18
+
+
+def arriving_lines(
+    stream: BinaryIO,
+    report_invalid: Callable[[int], None],
+    name: str = "",
+    *,
+    filled: bool = False,
+    max_lines: int = MAX_LINES,
+) -> Iterator[list[str]]:
+    """Windows of 1 to `max_lines` lines without their ends, in order; `filled`: all but the last have `max_lines`.
+
+    Lines end at ``\\n`` only. Bytes that are no UTF-8 become U+FFFD; `report_invalid` gets the line's number (from 1).
+    """
+    waiting: deque[bytes] = deque()
+    texts = read_lines(_popped(waiting), on_invalid="replace", report_invalid=report_invalid, name=name)
+    for lines in _complete_lines(stream):
+        waiting.extend(lines)
+        while len(waiting) >= (max_lines if filled else 1):
+            yield list(islice(texts, min(len(waiting), max_lines)))
+    if waiting:
+        yield list(islice(texts, len(waiting)))
+
+
+def _popped(waiting: deque[bytes]) -> Iterator[bytes]:
+    while True:
+        yield waiting.popleft()
+
+
+def _complete_lines(stream: BinaryIO) -> Iterator[list[bytes]]:
+    """The lines that each read completes; the last one may lack its end."""
+    pieces: list[bytes] = []
+    while piece := stream.read1(_READ_BYTES):  # type: ignore[attr-defined]
+        head, newline, tail = piece.rpartition(b"\n")
+        if newline:
+            yield [line + b"\n" for line in b"".join([*pieces, head]).split(b"\n")]
+            pieces = []
+        if tail:
+            pieces.append(tail)
+    if pieces:
+        yield [b"".join(pieces)]

@@ -1,0 +1,108 @@
+"""What a user can get wrong: one clear line, exit code 2, nothing half written."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GOOD = "".join(f"word{n % 7} and word{n}\tWort{n % 7} und Wort{n}\n" for n in range(60))
+
+
+def train(*arguments: object, memory_bytes: int | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "dragoman", "train", *map(str, arguments)]
+    if memory_bytes is not None:
+        command = ["sh", "-c", f'ulimit -v {memory_bytes // 1024}; exec "$@"', "sh", *command]
+    return subprocess.run(command, capture_output=True, text=True, timeout=200)
+
+
+def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    """Exit code 2, and the last line says all of it."""
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    last = done.stderr.rstrip("\n").split("\n")[-1]
+    assert last.startswith("dragoman: ")
+    for word in words:
+        assert word in last, last
+    assert done.stdout == ""
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    (tmp_path / "good.en-de.tsv").write_text(GOOD)
+    return tmp_path / "good.en-de.tsv"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("missing.en-de.tsv", None, ["missing.en-de.tsv", "does not exist"]),
+        ("empty.en-de.tsv", b"", ["empty.en-de.tsv", "empty"]),
+        ("bytes.en-de.tsv", b"a\tb\nc\xff\tb\n", ["bytes.en-de.tsv", "line 2", "UTF-8"]),
+        ("columns.en-de.tsv", b"a\tb\nc\n", ["columns.en-de.tsv", "line 2", "tab"]),
+        ("half.en-de.tsv.gz", b"\x1f\x8b\x08\x00\x00", ["half.en-de.tsv.gz"]),
+        ("bad.en-de.jsonl", b'{"translation": {"en": "a", "de": "b"}}\n{', ["bad.en-de.jsonl", "line 2"]),
+        ("one.en-de.tsv", b"a\tb\n", ["different source sentences"]),
+    ],
+)
+def test_bad_corpora(tmp_path: Path, name: str, content: bytes | None, words: list[str]) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    refused(train("--data", tmp_path / name, "--out", tmp_path / "run", "--train.max-steps", 1), *words)
+    assert not list(tmp_path.rglob("checkpoints"))
+
+
+def test_a_directory_where_a_file_is_wanted(tmp_path: Path) -> None:
+    (tmp_path / "d.en-de.tsv").mkdir()
+    refused(train("--data", tmp_path / "d.en-de.tsv", "--out", tmp_path / "run"), "d.en-de.tsv", "director")
+
+
+def test_different_line_counts(tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_text("one 1\ntwo 2\nthree 3\n")
+    (tmp_path / "a.de").write_text("eins 1\ndrei 3\n")
+    done = train("--src", tmp_path / "a.en", "--tgt", tmp_path / "a.de", "--out", tmp_path / "run")
+    refused(done, "3", "2", "a.en", "a.de", "line")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--train.max-stepps", "3"], ["--train.max-stepps", "--train.max-steps"]),
+        (["--train.max-steps", "many"], ["train.max-steps", "many"]),
+        (["--model.dropout", "1.5"], ["model.dropout", "1.5"]),
+        (["--model.d-model", "30", "--model.num-heads", "4"], ["model.d", "30", "4"]),
+        (
+            ["--tokenizer.vocab-size", "9000", "--train.max-steps", "1"],
+            ["tokenizer.vocab_size", "9000", "supports only"],
+        ),
+        (["--train.device", "warp"], ["train.device", "warp"]),
+        (["--train.batch-tokens", "3", "--train.max-steps", "1"], ["train.batch_tokens", "3"]),
+    ],
+)
+def test_bad_settings(good: Path, tmp_path: Path, flags: list[str], words: list[str]) -> None:
+    refused(train("--data", good, "--out", tmp_path / "run", *flags), *words)
+    assert not list(tmp_path.rglob("checkpoints"))
+
+
+def test_bad_settings_in_a_file_name_the_file(good: Path, tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text("[train]\nwarmup_stepps = 3\n")
+    done = train(tmp_path / "c.toml", "--data", good)
+    refused(done, "c.toml", "train.warmup_stepps", "train.warmup_steps")
+
+
+def test_not_enough_memory_for_the_batch_says_what_fits(good: Path, tmp_path: Path) -> None:
+    flags = ["--model.preset", "base", "--train.batch-tokens", 4096, "--train.micro-batch-tokens", 3_000_000]
+    done = train("--data", good, "--out", tmp_path / "run", *flags, memory_bytes=12 << 30)
+    refused(done, "train.micro_batch_tokens", "3000000", "at most")
+
+
+def test_no_model(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "dragoman", "translate", str(tmp_path / "nothing")]
+    done = subprocess.run(command, input="a\n", capture_output=True, text=True, timeout=100)
+    refused(done, "nothing", "does not exist")
+
+
+def test_a_variable_that_is_not_set_is_named(tmp_path: Path) -> None:
+    done = train("--src", "$NO_SUCH_VARIABLE/a.en", "--tgt", tmp_path / "a.de", "--out", tmp_path / "run")
+    refused(done, "NO_SUCH_VARIABLE", "not set")

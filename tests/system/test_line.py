@@ -1,0 +1,173 @@
+"""The whole line as a user runs it: train, translate, evaluate, summary, average, stop and continue."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dragoman import Translator
+from dragoman.text.phrasebook import load_phrasebook
+
+SMALL = [
+    "--model.preset", "tiny", "--model.num-encoder-layers", "2", "--model.num-decoder-layers", "2",
+    "--model.d-model", "64",
+    "--model.d-ff", "128", "--train.batch-tokens", "1024", "--train.device", "cpu", "--train.precision", "float32",
+]  # fmt: skip
+
+
+def dragoman(*arguments: object, stdin: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Runs the command in a process of its own and checks its exit code."""
+    # One thread: small tensors gain nothing from more, and lose much on a busy machine.
+    done = subprocess.run(
+        [sys.executable, "-m", "dragoman", *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == code, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def copy_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model trained on the copy task from a TSV file: random sequences of 10 over 11 symbols."""
+    folder = tmp_path_factory.mktemp("copy")
+    draw = random.Random(0)
+    lines = [" ".join(draw.choices("abcdefghijk", k=10)) for _ in range(4700)]
+    parts = {"train": lines[:4000], "dev": lines[4000:4100], "test": lines[4500:]}
+    for name, part in parts.items():
+        (folder / f"{name}.tsv").write_text("".join(f"{line}\t{line}\n" for line in part))
+    files = [flag for name in parts for flag in (f"--data.{name}", folder / f"{name}.tsv")]
+    done = dragoman(
+        "train", *files, "--src-lang", "x", "--tgt-lang", "y", "--out", folder / "run", *SMALL,
+        "--tokenizer.kind", "word", "--tokenizer.vocab-size", "15", "--train.max-steps", "700",
+        "--train.learning-rate", "0.003",
+        "--train.warmup-steps", "100", "--model.dropout", "0", "--validate.every-epochs", "2",
+    )  # fmt: skip
+    assert "step    700" in done.stderr
+    assert "BLEU" in done.stdout
+    assert "version:" in done.stdout
+    return folder / "run"
+
+
+def test_the_copy_task_is_learned(copy_run: Path) -> None:
+    test = [line.split("\t")[0] for line in (copy_run.parent / "test.tsv").read_text().split("\n") if line]
+    assert len(test) == 200
+    done = dragoman("translate", copy_run, stdin="".join(f"{line}\n" for line in test))
+    assert done.stdout.split("\n")[:-1] == test
+    assert Translator.load(copy_run).translate(test, beam_size=1) == test
+
+
+def test_a_run_holds_what_it_should(copy_run: Path) -> None:
+    names = {path.name for path in copy_run.iterdir()}
+    assert {"config.toml", "log.jsonl", "best", "last", "checkpoints", "data"} <= names
+    events = [json.loads(line) for line in (copy_run / "log.jsonl").read_text().split("\n") if line]
+    assert {"step", "loss", "perplexity", "learning_rate", "tokens_per_second"} <= events[0].keys()
+    state = json.loads((copy_run / "checkpoints" / "step_0000700" / "state.json").read_text())
+    assert state["step"] == 700
+    assert state["sentences"] > 700 * 50
+    assert state["tgt_tokens"] == state["sentences"] * 11
+
+
+def test_finished_runs_say_so_and_summary_shows_the_card(copy_run: Path) -> None:
+    again = dragoman("train", "--out", copy_run)
+    assert "Nothing is left to do" in again.stderr
+    summary = dragoman("summary", copy_run).stdout
+    assert "(equal)" in summary
+    assert "x to y" in summary
+    assert "BLEU" in summary
+
+
+def test_average_makes_a_model(copy_run: Path, tmp_path: Path) -> None:
+    done = dragoman("average", copy_run, "--last", 2, "--out", tmp_path / "mean")
+    assert done.stdout.strip() == str(tmp_path / "mean")
+    assert dragoman("translate", tmp_path / "mean", stdin="a b c d e f g h i j\n").stdout == "a b c d e f g h i j\n"
+    assert "exists already" in dragoman("average", copy_run, "--out", tmp_path / "mean", code=2).stderr
+
+
+def test_evaluate_scores_the_model(copy_run: Path, tmp_path: Path) -> None:
+    test = [line.split("\t")[0] for line in (copy_run.parent / "test.tsv").read_text().split("\n") if line]
+    for name in ("test.x", "test.y"):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in test))
+    done = dragoman("evaluate", copy_run, "--src", tmp_path / "test.x", "--ref", tmp_path / "test.y", "--json")
+    assert json.loads(done.stdout)["scores"][0]["value"] == pytest.approx(100)
+
+
+def test_a_run_of_another_configuration_is_refused(copy_run: Path) -> None:
+    done = dragoman("train", "--out", copy_run, "--model.d-ff", "96", code=2)
+    assert "`model.d_ff` = 128, which is 96 now" in done.stderr
+    assert done.stderr.count("dragoman:") <= 3
+    assert "Traceback" not in done.stderr
+
+
+def test_a_folder_that_is_no_run_is_refused(copy_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    done = dragoman(
+        "train",
+        "--data",
+        copy_run.parent / "train.tsv",
+        "--out",
+        tmp_path,
+        "--src-lang",
+        "x",
+        "--tgt-lang",
+        "y",
+        code=2,
+    )
+    assert "is not empty and holds no run" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_signal_saves_and_the_same_command_continues(tmp_path: Path, name: str, code: int) -> None:
+    pairs = load_phrasebook().generate(seed=3, count=400)
+    (tmp_path / "corpus.en-de.tsv").write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in pairs))
+    command = [
+        "train", "--data", tmp_path / "corpus.en-de.tsv", "--out", tmp_path / "run", *SMALL, "--train.max-steps", "120",
+        "--tokenizer.vocab-size", "400", "--train.log-every-steps", "5", "--validate.every-epochs", "50",
+    ]  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dragoman", *map(str, command)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith(b"step     10"):
+            break
+    process.send_signal(getattr(signal, name))
+    rest = process.stderr.read()
+    assert process.wait(timeout=60) == code
+    assert b"The same command continues." in rest
+    assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
+    done = dragoman(*command)
+    assert "Continuing after step" in done.stderr
+    assert "train.max_steps = 120 reached" in done.stderr
+    steps = [json.loads(line)["step"] for line in (tmp_path / "run" / "log.jsonl").read_text().split("\n") if line]
+    assert steps == sorted(steps)
+    assert steps[-1] == 120
+
+
+def test_a_killed_process_leaves_something_to_continue(tmp_path: Path) -> None:
+    pairs = load_phrasebook().generate(seed=3, count=400)
+    (tmp_path / "corpus.en-de.tsv").write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in pairs))
+    command = [
+        "train", "--data", tmp_path / "corpus.en-de.tsv", "--out", tmp_path / "run", *SMALL, "--train.max-steps", "100",
+        "--tokenizer.vocab-size", "400", "--train.checkpoint-every-steps", "3", "--validate.every-epochs", "50",
+    ]  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dragoman", *map(str, command)], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "run" / "last").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert "Continuing after step" in dragoman(*command).stderr
+    assert not list(tmp_path.rglob(".writing-*"))

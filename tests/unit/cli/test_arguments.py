@@ -1,0 +1,65 @@
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli.arguments import ArgumentParser, one_of, overrides_of
+from dragoman.config import SETTINGS, load_config
+from dragoman.errors import ConfigError
+
+
+@pytest.fixture
+def parser() -> ArgumentParser:
+    parser = ArgumentParser("train", "trains")
+    parser.add_argument("config", nargs="*", type=Path, metavar="CONFIG")
+    parser.add_argument("--out", metavar="RUN")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--format", type=one_of("text", "jsonl"))
+    parser.add_settings("data", "tokenizer", "model", "train", "validate", "inference", without=["data.test"])
+    return parser
+
+
+def test_hyphens_and_underscores_are_the_same_in_names_and_kept_in_values(parser: ArgumentParser) -> None:
+    arguments = parser.parse(
+        ["--train.max_steps", "5", "--train.warmup-steps=6", "--data.train_src=my_file", "--", "--a_b"]
+    )
+    assert overrides_of(arguments) == {
+        "train.max_steps": "5", "train.warmup_steps": "6", "data.train_src": "my_file",
+    }  # fmt: skip
+    assert arguments.config == [Path("--a_b")]
+
+
+def test_files_may_stand_between_flags(parser: ArgumentParser) -> None:
+    arguments = parser.parse(["a.toml", "--train.max-steps", "5", "b.toml", "--json", "c_d.toml"])
+    assert arguments.config == [Path("a.toml"), Path("b.toml"), Path("c_d.toml")]
+    assert arguments.json
+
+
+def test_negative_numbers_are_values(parser: ArgumentParser) -> None:
+    with pytest.raises(ConfigError, match=r"^`--train\.max-steps` must be at least 0, but is -5\.$"):
+        load_config([], overrides_of(parser.parse(["--train.max-steps", "-5"])))
+
+
+def test_every_setting_has_a_flag_with_help(parser: ArgumentParser, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser.parse(["--help"])
+    text = capsys.readouterr().out
+    for key in SETTINGS:
+        assert (f"--{key.replace('_', '-')} " in text) == (key != "data.test")
+    assert text.startswith("usage: dragoman train [CONFIG ...] [flags]\n")
+    assert "(default true)" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--train.sed", "5"], "`--train.sed` is not a flag of `dragoman train`. Did you mean `--train.seed`?"),
+        (["--zzzzz=5"], "`--zzzzz` is not a flag of `dragoman train`. `dragoman train --help` lists them all."),
+        (["--out"], "`--out` needs a value. `dragoman train --help` says which."),
+        (["--json=1"], "`--json` takes no value, but is given '1'."),
+        (["--format", "txt"], '`--format` must be one of text, jsonl, but is "txt". Did you mean `text`?'),
+    ],
+)  # fmt: skip
+def test_errors_are_in_our_words(parser: ArgumentParser, arguments: list[str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parser.parse(arguments)
+    assert str(caught.value) == message

@@ -1,0 +1,76 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli.main import main
+from dragoman.evaluate.metrics import evaluate
+from dragoman.inference.translator import Translator
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("test.en").write_text("one two three four\nfive\n", encoding="utf-8")
+    Path("test.de").write_text("eins zwei drei vier\nfünf\n", encoding="utf-8")
+    Path("out.de").write_text("eins zwei drei vier\nfünfe\n", encoding="utf-8")
+
+
+@pytest.mark.usefixtures("files")
+def test_scores_of_a_file_go_to_stdout_and_warnings_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", "--hyp", "out.de", "--ref", "test.de"]) == 0
+    answer = capsys.readouterr()
+    expected = evaluate(["eins zwei drei vier", "fünfe"], ["eins zwei drei vier", "fünf"])
+    assert answer.out == "".join(f"{score}\n" for score in expected.scores)
+    assert answer.err == "".join(f"dragoman: warning: {warning}\n" for warning in expected.warnings)
+    assert "only 2 sentences" in answer.err
+
+
+@pytest.mark.usefixtures("files")
+def test_json_is_one_object_with_signatures(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", "--hyp", "out.de", "--ref", "test.de", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert [score["name"] for score in answer["scores"]] == ["BLEU", "chrF2", "TER"]
+    assert all("version:" in score["signature"] for score in answer["scores"])
+    assert answer["num_sentences"] == 2
+
+
+@pytest.mark.usefixtures("files")
+def test_a_model_is_scored_by_its_translations(model_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--inference.beam-size", "1", "--json"]
+    assert main(["evaluate", str(model_folder), "--src", "test.en", "--ref", "test.de", *flags]) == 0
+    hypotheses = Translator.load(model_folder).translate(["one two three four", "five"], beam_size=1)
+    expected = evaluate(hypotheses, ["eins zwei drei vier", "fünf"])
+    scores = json.loads(capsys.readouterr().out)["scores"]
+    assert [score["value"] for score in scores] == [score.value for score in expected.scores]
+
+
+@pytest.mark.usefixtures("files")
+def test_the_tokenizer_follows_the_language_or_the_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("out.zh").write_text("我爱你们\n", encoding="utf-8")
+    assert main(["evaluate", "--hyp", "out.zh", "--ref", "out.zh"]) == 0
+    assert "tok:zh" in capsys.readouterr().out
+    assert main(["evaluate", "--hyp", "out.zh", "--ref", "out.zh", "--tokenize", "char"]) == 0
+    assert "tok:char" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("files")
+def test_different_counts_name_both_files(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("short.de").write_text("eins\n", encoding="utf-8")
+    assert main(["evaluate", "--hyp", "short.de", "--ref", "test.de"]) == 2
+    assert capsys.readouterr().err.startswith("dragoman: short.de has 1 lines, but test.de has 2")
+
+
+def test_scoring_a_file_does_not_import_torch(tmp_path: Path) -> None:
+    output = tmp_path / "out.de"
+    output.write_text("eins zwei drei vier\n", encoding="utf-8")
+    program = (
+        "import sys; from dragoman.cli.main import main; code = main(sys.argv[1:]); "
+        "sys.exit('torch was imported' if 'torch' in sys.modules else code)"
+    )
+    command = [sys.executable, "-c", program, "evaluate", "--hyp", str(output), "--ref", str(output)]
+    answer = subprocess.run(command, capture_output=True, check=False, encoding="utf-8")
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.startswith("BLEU 100.00 (nrefs:1|")

@@ -1,0 +1,147 @@
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import dragoman
+from dragoman.cli import main as command_line
+from dragoman.errors import DataError
+
+BAD_COMMANDS = {
+    "trnslate": "`trnslate` is not a verb of dragoman. Did you mean `translate`?",
+    "qqq": "`qqq` is not a verb of dragoman. `dragoman --help` lists them.",
+    "--verison": "`--verison` is not a verb of dragoman.",
+    "translate": "MODEL is missing. `dragoman translate --help` says what goes where.",
+    "translate m --inptu x": "`--inptu` is not a flag of `dragoman translate`. Did you mean `--input`?",
+    "translate m --input": "`--input` needs a value. `dragoman translate --help` says which.",
+    "translate m --format xml": '`--format` must be one of text, jsonl, but is "xml".',
+    "translate m --format jsnl": '`--format` must be one of text, jsonl, but is "jsnl". Did you mean `jsonl`?',
+    "translate m --inference.beam-sise 3": "`--inference.beam-sise` is not a flag of `dragoman translate`. "
+    "Did you mean `--inference.beam-size`?",
+    "translate m --inference.beam_size 0": "`--inference.beam-size` must be at least 1, but is 0.",
+    "translate m --inference.beam-size=many": '`--inference.beam-size` must be a whole number, but is "many".',
+    "translate m --inference.alpha nan": "`--inference.alpha` must be a finite number, but is nan.",
+    "translate m --inference.sample maybe": '`--inference.sample` must be true or false, but is "maybe".',
+    "translate m --inference.n-best 7": "`--inference.n-best` must be at most `inference.beam_size` (5), but is 7.",
+    "translate m --help=x": "`--help` takes no value, but is given 'x'.",
+    "translate m -x": "`-x` is not a flag of `dragoman translate`.",
+    "evaluate": "`--ref` is missing.",
+    "evaluate --hyp h --ref": "`--ref` needs a value.",
+    "evaluate m n --src s --ref r": "`n` is too much.",
+    "evaluate --ref r": "MODEL with `--src`, or `--hyp`, is missing.",
+    "evaluate m --ref r": "`--src` is missing.",
+    "evaluate m --hyp h --ref r": "MODEL and `--hyp` must not both be given.",
+    "evaluate --hyp nowhere.txt --ref r": "nowhere.txt does not exist.",
+}
+
+
+@pytest.mark.parametrize(("command", "message"), BAD_COMMANDS.items(), ids=range(len(BAD_COMMANDS)))
+def test_bad_command_gives_one_line_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command_line.main(command.split()) == 2
+    answer = capsys.readouterr()
+    assert answer.out == ""
+    assert answer.err.startswith("dragoman: " + message), answer.err
+    assert answer.err.count("\n") == 1
+
+
+def _run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "dragoman", *arguments]
+    return subprocess.run(command, capture_output=True, encoding="utf-8", check=False, **options)
+
+
+def test_help_and_version_go_to_stdout() -> None:
+    answer = _run("--help")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert all(f"  {verb} " in answer.stdout for verb in command_line.VERBS)
+    answer = _run("--version")
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, f"dragoman {dragoman.__version__}\n", "")
+
+
+def test_without_a_verb_help_goes_to_stderr() -> None:
+    answer = _run()
+    assert (answer.returncode, answer.stdout, answer.stderr) == (2, "", command_line.help_text())
+
+
+@pytest.mark.parametrize("verb", command_line.VERBS)
+def test_every_verb_has_help_that_shows_defaults(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.main([verb, "--help"]) == 0
+    assert f"usage: dragoman {verb}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["translate", "--help"], ["evaluate", "--help"]])
+def test_help_does_not_import_torch(arguments: list[str]) -> None:
+    program = (
+        "import sys; from dragoman.__main__ import main; code = main(sys.argv[1:]); "
+        "sys.exit('torch was imported' if 'torch' in sys.modules else code)"
+    )
+    answer = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("arguments", "codes"), [(["--help"], {141}), (["translate", "--help"], {0, 141})])
+def test_closed_pipe_ends_quietly(arguments: list[str], codes: set[int]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "dragoman", *arguments]
+    answer = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert answer.stderr == b""
+    assert answer.returncode in codes
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_full_disk_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "dragoman", "--help"]
+        answer = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert answer.returncode == 2
+    assert answer.stderr.startswith(b"dragoman: no disk space is left")
+    assert answer.stderr.count(b"\n") == 1
+
+
+class OutOfMemoryError(RuntimeError):
+    """Named as torch's."""
+
+
+def _raising(error: BaseException) -> Callable[[str], SimpleNamespace]:
+    def run(arguments: list[str]) -> int:
+        raise error
+
+    return lambda name: SimpleNamespace(run=run)
+
+
+ENDS: list[tuple[BaseException, int, str]] = [
+    (DataError("two\nlines"), 2, "dragoman: two lines\n"),
+    (KeyboardInterrupt(), 130, ""),
+    (SystemExit(0), 0, ""),
+    (MemoryError(), 2, "dragoman: memory does not suffice. Lower "),
+    (OutOfMemoryError("CUDA out of memory"), 2, "dragoman: memory does not suffice. Lower "),
+    (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 2, "dragoman: memory does not suffice. Lower "),
+    (OSError(errno.ENOSPC, "No space left on device", "run/x"), 2, "dragoman: no disk space is left for run/x. "),
+    (PermissionError(errno.EACCES, "Permission denied", "run/x"), 2, "dragoman: run/x: Permission denied.\n"),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "line"), ENDS)
+def test_what_ends_a_verb_becomes_a_code_and_one_line(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, line: str
+) -> None:
+    monkeypatch.setattr("dragoman.cli.main.importlib.import_module", _raising(error))
+    monkeypatch.setattr(command_line, "_abandon_stdout", lambda: None)
+    assert command_line.main(["translate"]) == code
+    assert capfd.readouterr().err.startswith(line)
+
+
+def test_our_own_mistakes_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.cli.main.importlib.import_module", _raising(RuntimeError("a bug")))
+    with pytest.raises(RuntimeError, match="a bug"):
+        command_line.main(["translate"])

@@ -1,0 +1,179 @@
+import io
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.cli.main import main
+from dragoman.cli.models import LoadedModel
+from dragoman.cli.translate import Source, json_line, text_line, translated_windows
+from dragoman.config import InferenceSettings
+from dragoman.errors import DataError
+from dragoman.inference.translator import Translator
+from dragoman.records import Candidate, Translation
+
+
+@pytest.fixture
+def type_in(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def typing(content: bytes) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+    return typing
+
+
+def test_one_line_out_for_each_line_in(model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    type_in(b"one\n\ntwo three\r\n \nfo\xffur")
+    assert main(["translate", str(model_folder)]) == 0
+    answer = capfd.readouterr()
+    expected = Translator.load(model_folder).translate(["one", "", "two three", " ", "fo\ufffdur"])
+    assert answer.out.split("\n") == [line.replace("\n", " ").replace("\r", " ") for line in expected] + [""]
+    assert expected[1] == expected[3] == ""
+    assert "dragoman: line 5 is not UTF-8; what could not be read became U+FFFD.\n" in answer.err
+
+
+def test_empty_input_gives_empty_output(model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    type_in(b"")
+    assert main(["translate", str(model_folder)]) == 0
+    assert capfd.readouterr() == ("", "")
+
+
+def test_files_flags_and_notes(model_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    source, target = tmp_path / "in.txt", tmp_path / "out.jsonl"
+    source.write_text("one two\n\n" + "one two three. " * 10 + "\n", encoding="utf-8")
+    flags = ["--format=jsonl", "--inference.n-best", "2", "--inference.beam_size", "3", "--inference.alpha", "0"]
+    assert main(["translate", str(model_folder), "--input", str(source), "--output", str(target), *flags]) == 0
+    lines = [json.loads(line) for line in target.read_text(encoding="utf-8").splitlines()]
+    expected = Translator.load(model_folder).translate_detailed(
+        source.read_text(encoding="utf-8").split("\n")[:-1], n_best=2, beam_size=3, alpha=0.0
+    )
+    assert [line["src"] for line in lines] == [translation.src for translation in expected]
+    assert [line["segments"] for line in lines] == [translation.segments for translation in expected]
+    assert len(lines[0]["candidates"]) == 2
+    assert lines[0]["score"] == pytest.approx(expected[0].candidates[0].score)
+    assert lines[0]["log_prob"] == pytest.approx(expected[0].candidates[0].log_prob)
+    assert lines[0]["tokens"] == list(expected[0].candidates[0].tokens)
+    assert lines[1] == {"src": "", "translation": "", "segments": 0, "cut": False, "candidates": []}
+    answer = capfd.readouterr()
+    assert answer.out == ""
+    assert f"line 3 is long and was translated in {expected[2].segments} pieces." in answer.err
+
+
+def test_several_models_are_an_ensemble(
+    model_folder: Path, other_model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    type_in(b"one two\nthree\n")
+    assert main(["translate", str(model_folder), str(other_model_folder), "--format", "jsonl"]) == 0
+    scores = [json.loads(line)["score"] for line in capfd.readouterr().out.splitlines()]
+    together = Translator.load_ensemble([model_folder, other_model_folder]).translate_detailed(["one two", "three"])
+    assert scores == pytest.approx([translation.candidates[0].score for translation in together])
+
+
+def test_prefixes_are_kept(model_folder: Path, tmp_path: Path, type_in: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    prefixes = tmp_path / "prefixes"
+    prefixes.write_text("four\n\n five\n", encoding="utf-8")
+    type_in(b"one\ntwo\nthree\n")
+    assert main(["translate", str(model_folder), "--prefix", str(prefixes)]) == 0
+    lines = capfd.readouterr().out.split("\n")
+    assert lines[0].startswith("four")
+    assert lines[2].startswith(" five")
+
+
+@pytest.mark.parametrize(
+    ("prefixes", "message"),
+    [
+        ("a\nb\n", "prefixes has only 2 lines, fewer than standard input."),
+        ("a\nb\nc\n\n", "prefixes has more lines than standard input, which has 3."),
+        (None, "prefixes does not exist."),
+    ],
+)
+def test_prefixes_that_do_not_fit_are_an_error(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, type_in: Any,
+    capfd: pytest.CaptureFixture[str], prefixes: str | None, message: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    if prefixes is not None:
+        Path("prefixes").write_text(prefixes, encoding="utf-8")
+    type_in(b"one\ntwo\nthree\n")
+    assert main(["translate", str(model_folder), "--prefix", "prefixes"]) == 2
+    assert f"dragoman: {message}" in capfd.readouterr().err
+
+
+def test_input_is_not_overwritten(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    text = tmp_path / "text"
+    text.write_text("precious\n")
+    assert main(["translate", "m", "--input", str(text), "--output", str(text)]) == 2
+    assert "must not be the same file" in capfd.readouterr().err
+    assert text.read_text() == "precious\n"
+
+
+def test_missing_model_and_input_are_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["translate", str(tmp_path / "nowhere")]) == 2
+    assert main(["translate", "m", "--input", str(tmp_path / "nowhere")]) == 2
+    assert main(["translate", "m", "--input", str(tmp_path)]) == 2
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 3
+    assert all(str(tmp_path) in line for line in lines)
+
+
+@dataclass
+class Recorder:
+    """A translator that answers with the text itself and remembers how it was asked."""
+
+    calls: list[tuple[list[str], dict[str, Any]]] = field(default_factory=list)
+
+    def translate_detailed(
+        self, texts: list[str], prefixes: list[str] | None = None, **overrides: Any
+    ) -> list[Translation]:
+        self.calls.append((texts, overrides))
+        return [Translation(text, (Candidate(text, (), (), 0.0, 0.0),), 1, cut=text == "cut") for text in texts]
+
+
+def _windows(content: bytes, settings: InferenceSettings) -> Recorder:
+    recorder = Recorder()
+    model = LoadedModel(recorder, settings, {"alpha": 0.5}, "")
+    answers = [t.text for window in translated_windows(Source(io.BytesIO(content), "x"), model) for t in window]
+    assert answers == content.decode().split("\n")[:-1]
+    return recorder
+
+
+def test_windows_of_a_sample_draw_from_different_seeds() -> None:
+    content = b"a\n" * 5000
+    assert [call[1] for call in _windows(content, InferenceSettings(sample=True, seed=3)).calls] == [
+        {"alpha": 0.5, "seed": 3},
+        {"alpha": 0.5, "seed": 4099},
+    ]
+    assert all(call[1] == {"alpha": 0.5} for call in _windows(content, InferenceSettings()).calls)
+
+
+def test_cut_translations_are_reported_with_their_line(capfd: pytest.CaptureFixture[str]) -> None:
+    _windows(b"a\ncut\n", InferenceSettings())
+    assert capfd.readouterr().err.startswith("dragoman: the translation of line 2 was cut at the limit.")
+
+
+def test_output_is_one_line_whatever_the_model_writes() -> None:
+    translation = Translation("a", (Candidate("x\ny\r\nz\rü\u2028", ("x",), (-1.0,), -1.5, -1.0),), 1, cut=False)
+    assert text_line(translation) == "x y z ü\u2028"
+    assert json.loads(json_line(translation))["translation"] == "x y z ü\u2028"
+    assert "\n" not in json_line(translation)
+
+
+def test_prefix_errors_are_data_errors(tmp_path: Path) -> None:
+    prefixes = tmp_path / "p"
+    prefixes.write_text("a\n")
+    model = LoadedModel(Recorder(), InferenceSettings(), {}, "")
+    with pytest.raises(DataError, match="has only 1 lines"):
+        list(translated_windows(Source(io.BytesIO(b"1\n2\n"), "x", prefixes), model))
+
+
+def test_a_reader_that_goes_away_ends_the_command_quietly(model_folder: Path) -> None:
+    command = f"yes one | head -6000 | {sys.executable} -m dragoman translate {model_folder} --inference.beam-size 1"
+    shell = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command} | head -1"], capture_output=True, check=False, timeout=120
+    )
+    assert shell.stdout.count(b"\n") == 1
+    assert b"Traceback" not in shell.stderr
+    assert b"Broken" not in shell.stderr
