@@ -21,7 +21,7 @@ import numpy.typing as npt
 from dragoman.data.pairs import Lengths, Pairs
 from dragoman.errors import ConfigError
 
-GROUPS_PER_STEP = 8
+GROUPS_PER_STEP = 4
 """Groups of similar length in a step: more mix lengths better, fewer leave larger micro-batches and less padding.
 
 At 8, the micro-batches of a step of 4,096 tokens have some 750 target positions; processors compute

@@ -18,7 +18,7 @@ from dragoman.text.tokenizer import PAD_ID
 from dragoman.train.averaging import averaged_weights, set_weights
 from dragoman.train.checkpoint import RunFolder, card_of, restore_latest, save_checkpoint
 from dragoman.train.loss import projected_cross_entropy
-from dragoman.train.memory import choose_micro_batch_tokens, memory_errors
+from dragoman.train.memory import choose_micro_batch_tokens, keep_freed_memory, memory_errors
 from dragoman.train.optimizer import build_optimizer
 from dragoman.train.run_log import RunLog, perplexity
 from dragoman.train.schedule import learning_rate
@@ -60,6 +60,7 @@ class Trainer:
         if self.state.step:
             self.log.say(f"Continuing after step {self.state.step}.")
         self.log.drop_after(self.state.step)
+        keep_freed_memory()
         loop = _Loop(self, optimizer)
         with caught_signals() as request, memory_errors(loop.micro_batch_tokens):
             return loop.run(request)

@@ -1,0 +1,228 @@
+"""Promises of training: resuming is as if nothing had happened, and accumulating changes nothing but memory."""
+
+import json
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from dragoman.bundle import Bundle, Card, load_bundle
+from dragoman.config import PRESETS, Config, TokenizerSettings, TrainSettings, ValidateSettings
+from dragoman.data.batching import micro_batches
+from dragoman.data.pairs import InMemoryPairs
+from dragoman.data.stream import Encode, load_batch
+from dragoman.model.transformer import Transformer
+from dragoman.records import SentencePair
+from dragoman.text.bpe_dropout import BpeDropout
+from dragoman.text.phrasebook import load_phrasebook
+from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
+from dragoman.train.checkpoint import RunFolder
+from dragoman.train.run_log import RunLog
+from dragoman.train.signals import Interrupted
+from dragoman.train.trainer import Trainer, _Loop
+
+
+@dataclass(frozen=True)
+class Corpus:
+    pairs: tuple[SentencePair, ...]
+    tokenizers: TokenizerPair
+    train: InMemoryPairs
+    dev: InMemoryPairs
+    encode: Encode
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    """600 sentences of the phrasebook with BPE dropout on."""
+    pairs = tuple(SentencePair(pair.src, pair.tgt) for pair in load_phrasebook().generate(seed=1, count=600))
+    settings = TokenizerSettings(vocab_size=500)
+    tokenizer = train_tokenizer(settings, [text for pair in pairs for text in (pair.src, pair.tgt)])
+    ids = [tokenizer.encode_batch([getattr(pair, side) for pair in pairs]) for side in ("src", "tgt")]
+    dropout = BpeDropout(tokenizer, 0.1)
+
+    def encode(index: int, epoch: int) -> tuple[list[int], list[int]]:
+        return tuple(  # type: ignore[return-value]
+            dropout.encode(text, 1, epoch, index, side)
+            for side, text in enumerate((pairs[index].src, pairs[index].tgt))
+        )
+
+    return Corpus(
+        pairs,
+        TokenizerPair(tokenizer, tokenizer, joint=True),
+        InMemoryPairs(ids[0][:500], ids[1][:500]),
+        InMemoryPairs(ids[0][500:], ids[1][500:]),
+        encode,
+    )
+
+
+CONFIG = Config(
+    model=replace(PRESETS["tiny"], d_model=32, d_ff=48, num_encoder_layers=1, num_decoder_layers=1, dropout=0.2),
+    train=TrainSettings(
+        batch_tokens=400,
+        max_steps=70,
+        patience=0,
+        precision="float32",
+        device="cpu",
+        log_every_steps=7,
+        warmup_steps=20,
+    ),
+    validate=ValidateSettings(every_epochs=1, metric="loss"),
+)
+
+
+def _trainer(
+    corpus: Corpus,
+    folder: Path,
+    config: Config = CONFIG,
+    stop_after: int | None = None,
+    signal_number: int = signal.SIGTERM,
+) -> Trainer:
+    """A trainer that sends itself a signal when it logs step `stop_after`."""
+    folder.mkdir(exist_ok=True)
+    torch.manual_seed(config.train.seed)
+    model = Transformer(config.model, corpus.tokenizers.src.vocab_size, corpus.tokenizers.tgt.vocab_size)
+
+    class Log(RunLog):
+        def progress(self, event: dict[str, object], seconds_left: float | None) -> None:
+            super().progress(event, seconds_left)
+            if event["step"] == stop_after:
+                os.kill(os.getpid(), signal_number)
+
+    def validate(model: Transformer) -> Mapping[str, float]:
+        torch.rand(3)  # a validation that draws random numbers must not change what follows
+        return {}
+
+    bundle = Bundle(model, corpus.tokenizers, config, Card())
+    return Trainer(RunFolder(folder), bundle, corpus.train, corpus.dev, validate, Log(folder), corpus.encode)
+
+
+def _log(folder: Path) -> list[dict[str, object]]:
+    """The log without clocks."""
+    lines = (folder / "log.jsonl").read_text().split("\n")
+    timed = {"seconds", "tokens_per_second"}
+    return [{k: v for k, v in json.loads(line).items() if k not in timed} for line in lines if line]
+
+
+@pytest.mark.parametrize(("stops", "signal_number"), [((14,), signal.SIGTERM), ((7, 28, 56), signal.SIGINT)])
+def test_stopped_and_resumed_is_uninterrupted_bit_for_bit(
+    corpus: Corpus, tmp_path: Path, stops: tuple[int, ...], signal_number: int
+) -> None:
+    straight = _trainer(corpus, tmp_path / "straight")
+    assert straight.fit() == "train.max_steps = 70 reached"
+    for stop in stops:
+        stopped = _trainer(corpus, tmp_path / "resumed", stop_after=stop, signal_number=signal_number)
+        with pytest.raises(Interrupted) as error:
+            stopped.fit()
+        assert error.value.exit_code == 128 + signal_number
+        assert stopped.state.step == stop
+    resumed = _trainer(corpus, tmp_path / "resumed")
+    resumed.fit()
+    for name, parameter in straight.model.named_parameters():
+        assert torch.equal(parameter, dict(resumed.model.named_parameters())[name]), name
+    assert _log(tmp_path / "resumed") == _log(tmp_path / "straight")
+    assert {event["event"] for event in _log(tmp_path / "straight")} == {"train", "validation"}
+    assert replace(resumed.state, seconds=0) == replace(straight.state, seconds=0)
+
+
+def test_a_lost_checkpoint_costs_only_the_steps_since_the_one_before(corpus: Corpus, tmp_path: Path) -> None:
+    config = replace(CONFIG, train=replace(CONFIG.train, max_steps=35))
+    straight = _trainer(corpus, tmp_path / "straight", config)
+    straight.fit()
+    damaged = _trainer(corpus, tmp_path / "damaged", config)
+    damaged.fit()
+    newest, before = (damaged.run.step_folder(step) for step in reversed(damaged.run.steps()[-2:]))
+    content = bytearray((newest / "optimizer.safetensors").read_bytes())
+    content[len(content) // 2] ^= 1
+    (newest / "optimizer.safetensors").write_bytes(content)
+    repaired = _trainer(corpus, tmp_path / "damaged", config)
+    repaired.fit()
+    assert before.name != newest.name
+    for mine, theirs in zip(repaired.model.parameters(), straight.model.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+    assert _log(tmp_path / "damaged") == _log(tmp_path / "straight")
+
+
+def test_accumulated_gradient_is_that_of_the_whole_batch(corpus: Corpus, tmp_path: Path) -> None:
+    config = replace(
+        CONFIG,
+        model=replace(CONFIG.model, dropout=0.0),
+        train=replace(CONFIG.train, clip_norm=0.0, micro_batch_tokens=4096),
+    )
+    trainer = _trainer(corpus, tmp_path / "run", config)
+    loop = _Loop(trainer, torch.optim.AdamW(trainer.model.parameters()))
+    indices = list(range(40))
+    gradients = []
+    for limit in (10**6, 100):
+        trainer.model.zero_grad()
+        src, tgt = ([len(side(index)) for index in indices] for side in (corpus.train.src_ids, corpus.train.tgt_ids))
+        pieces = micro_batches(src, tgt, limit, padding_slack=limit)
+        batches = [load_batch(corpus.train, piece) for piece in pieces]
+        total = sum(batch.num_tgt_tokens for batch in batches)
+        for batch in batches:
+            loss, _ = loop.losses(batch)
+            (loss / total).backward()
+        gradients.append(
+            [parameter.grad.clone() for parameter in trainer.model.parameters() if parameter.grad is not None]
+        )
+        assert len(batches) == 1 if limit == 10**6 else len(batches) > 5
+    for whole, accumulated in zip(*gradients, strict=True):
+        torch.testing.assert_close(accumulated, whole, atol=1e-6, rtol=1e-4)
+
+
+def test_less_memory_takes_the_same_steps(corpus: Corpus, tmp_path: Path) -> None:
+    config = replace(
+        CONFIG, model=replace(CONFIG.model, dropout=0.0), train=replace(CONFIG.train, max_steps=20, log_every_steps=1)
+    )
+    tight = replace(config, train=replace(config.train, micro_batch_tokens=60))
+    logs = []
+    for name, each in (("roomy", config), ("tight", tight)):
+        trainer = _trainer(corpus, tmp_path / name, each)
+        trainer.encode = None
+        trainer.fit()
+        logs.append([event["loss"] for event in _log(tmp_path / name) if event["event"] == "train"])
+    assert logs[0] == pytest.approx(logs[1], rel=1e-4)
+
+
+def test_the_best_and_enough_checkpoints_are_kept_and_pointed_to(corpus: Corpus, tmp_path: Path) -> None:
+    config = replace(CONFIG, train=replace(CONFIG.train, keep_checkpoints=2, average_last=3))
+    trainer = _trainer(corpus, tmp_path / "run", config)
+    trainer.fit()
+    best = trainer.state.best
+    assert best is not None
+    validated = [record.step for record in trainer.state.validations]
+    assert set(validated[-3:]) <= set(trainer.run.steps())
+    assert best.step in trainer.run.steps()
+    assert len(trainer.run.steps()) <= 4
+    assert (tmp_path / "run" / "best").read_text() == f"checkpoints/step_{best.step:07d}\n"
+    assert (tmp_path / "run" / "last").read_text() == f"checkpoints/step_{70:07d}\n"
+
+
+def test_the_average_is_the_mean_and_is_kept_only_where_it_helps(corpus: Corpus, tmp_path: Path) -> None:
+    trainer = _trainer(corpus, tmp_path / "run")
+    trainer.fit()
+    steps = [record.step for record in trainer.state.validations][-5:]
+    weights = [load_bundle(trainer.run.step_folder(step), "cpu").model.state_dict() for step in steps]
+    assert trainer.average() in (tuple(steps), ())
+    for name, parameter in trainer.model.state_dict().items():
+        expected = torch.stack([each[name].double() for each in weights]).mean(0).float()
+        torch.testing.assert_close(parameter, expected, atol=1e-7, rtol=1e-6)
+    best = trainer.state.best
+    assert best is not None
+    helped = trainer.score_of(trainer.measure()) >= best.score
+    assert (tmp_path / "run" / "averaged").exists() == helped
+
+
+def test_a_step_without_a_finite_gradient_is_skipped_and_counted(corpus: Corpus, tmp_path: Path) -> None:
+    trainer = _trainer(corpus, tmp_path / "run")
+    loop = _Loop(trainer, torch.optim.AdamW(trainer.model.parameters()))
+    before = [parameter.clone() for parameter in trainer.model.parameters()]
+    trainer.state.step = 1
+    for parameter in trainer.model.parameters():
+        parameter.grad = torch.full_like(parameter, float("nan"))
+    loop.update()
+    assert trainer.state.skipped_steps == 1
+    assert all(torch.equal(old, new) for old, new in zip(before, trainer.model.parameters(), strict=True))

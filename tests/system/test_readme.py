@@ -1,0 +1,102 @@
+"""What the README shows is true: every command in it runs, every configuration loads, public names are documented."""
+
+import inspect
+import os
+import pkgutil
+import re
+import shlex
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import dragoman
+from dragoman.config import load_config
+from dragoman.text.phrasebook import load_phrasebook
+
+ROOT = Path(__file__).resolve().parents[2]
+QUICK = ["--train.max-steps", "2", "--train.device", "cpu"]
+"""For commands that would train for minutes or hours."""
+
+
+def readme_commands() -> list[str]:
+    """The lines of the README's code blocks that run dragoman, without the prompt."""
+    blocks = re.findall(r"^```[a-z]*\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    lines = [line.removeprefix("$ ") for block in blocks for line in block.split("\n") if line.startswith("$ ")]
+    return [line for line in lines if "dragoman" in line and "git clone" not in line]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working directory with files of the names that the README uses."""
+    folder = tmp_path_factory.mktemp("readme")
+    pairs = load_phrasebook().generate(seed=2, count=300)
+    for name, part in (("corpus", pairs[:260]), ("test", pairs[260:])):
+        (folder / f"{name}.en").write_text("".join(f"{pair.src}\n" for pair in part))
+        (folder / f"{name}.de").write_text("".join(f"{pair.tgt}\n" for pair in part))
+        (folder / f"{name}.en-de.tsv").write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in part))
+    (folder / "configs").symlink_to(ROOT / "configs")
+    multi30k = folder / "data" / "multi30k"
+    multi30k.mkdir(parents=True)
+    for ours, theirs in (("corpus", "train"), ("test", "val"), ("test", "test_2016_flickr")):
+        for language in ("en", "de"):
+            (multi30k / f"{theirs}.{language}.gz").write_bytes((folder / f"{ours}.{language}").read_bytes())
+    return folder
+
+
+def test_every_command_of_the_readme_runs(place: Path) -> None:
+    commands = readme_commands()
+    verbs = {word for line in commands for word in shlex.split(line) if word in dragoman_verbs()}
+    assert verbs == dragoman_verbs(), "the README shows every verb"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "DRAGOMAN_DATA": str(place / "data")}
+    for line in commands:
+        quick = re.sub(r"(dragoman (?:train|demo)\b[^|>]*)", rf"\1 {' '.join(QUICK)} ", line)
+        if "configs/" in quick:
+            quick += " --tokenizer.vocab-size 300"
+        quick = quick.replace("dragoman ", f"{shlex.quote(sys.executable)} -m dragoman ")
+        done = subprocess.run(quick, shell=True, cwd=place, env=environment, capture_output=True, text=True, timeout=280)
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+
+
+def test_the_python_of_the_readme_runs(place: Path) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert blocks
+    for block in blocks:
+        done = subprocess.run([sys.executable, "-c", block], cwd=place, capture_output=True, text=True, timeout=100)
+        assert done.returncode == 0, done.stderr
+
+
+def dragoman_verbs() -> set[str]:
+    from dragoman.cli.main import VERBS
+
+    return set(VERBS)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.toml")), ids=lambda path: path.stem)
+def test_every_configuration_loads(path: Path) -> None:
+    config = load_config([path])
+    assert config.data.train or config.data.train_src
+
+
+def _modules() -> list[str]:
+    return [info.name for info in pkgutil.walk_packages(dragoman.__path__, "dragoman.") if "__main__" not in info.name]
+
+
+def test_public_names_are_documented() -> None:
+    missing = []
+    for name in _modules():
+        module = import_module(name)
+        for key, value in vars(module).items():
+            public = not key.startswith("_") and getattr(value, "__module__", None) == name
+            if public and (inspect.isclass(value) or inspect.isfunction(value)) and not inspect.getdoc(value):
+                missing.append(f"{name}.{key}")
+    assert not missing
+
+
+def test_the_tree_in_the_readme_is_the_tree() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rooms = {path.name for path in (ROOT / "dragoman").iterdir() if path.is_dir() and not path.name.startswith("__")}
+    for room in rooms:
+        assert re.search(rf"^  {room}/ ", text, re.MULTILINE), f"the README's tree lacks {room}/"
