@@ -7,7 +7,8 @@ from pathlib import Path
 from dragoman.cli.arguments import ArgumentParser, overrides_of
 from dragoman.cli.train import train
 from dragoman.files import write_file
-from dragoman.text.phrasebook import PhrasebookPair, load_phrasebook
+from dragoman.text.phrasebook import PhrasebookPair
+from dragoman.text.phrasebook_file import load_phrasebook
 
 _SEED = 1
 _TRAIN_PAIRS, _TEST_PAIRS, _SHOWN = 30_000, 500, 10

@@ -1,8 +1,7 @@
 """The embedded corpus: a synchronous grammar of a travel phrasebook, English and German, with word alignment.
 
 The words and sentence patterns live in `phrasebook.toml`, which a person can read and extend; its first lines explain
-the notation. This module holds what a grammar book has in tables (endings of German determiners and adjectives,
-contractions such as "in dem" -> "im") and turns patterns and words into sentence pairs.
+the notation. This module turns patterns and words into sentence pairs.
 
 Alignment comes out of the grammar, no aligner is involved: every word that is put down carries keys (the slot it
 fills, the number it was marked with), and two words are aligned when they share a key.
@@ -12,61 +11,26 @@ from __future__ import annotations
 
 import itertools
 import re
-import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import resources
-from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dragoman.errors import DataError
+from dragoman.text.inflection import (
+    CONTRACTIONS,
+    DETERMINERS,
+    PRONOUNS,
+    Adjective,
+    Noun,
+    Pronoun,
+    Verb,
+    decline_adjective,
+    decline_stem,
+)
 
-CASES = ("nom", "acc", "dat", "gen")
-GENDERS = ("m", "f", "n", "p")  # p is the plural, which knows no gender
-
-
-def _table(rows: str) -> dict[tuple[str, str], str]:
-    """Reads a grammar-book table: one row a case, one column a gender; "-" is the empty ending."""
-    cells = [["" if cell == "-" else cell for cell in row.split()] for row in rows.split("/")]
-    return {(case, gender): cells[r][c] for r, case in enumerate(CASES) for c, gender in enumerate(GENDERS)}
-
-
-_DETERMINER_ENDINGS = {
-    "article": _table("der die das die / den die das die / dem der dem den / des der des der"),
-    "der": _table("er e es e / en e es e / em er em en / es er es er"),  # dieser, welcher
-    "ein": _table("- e - e / en e - e / em er em en / es er es er"),  # ein, kein, mein
-    "personal": _table("er sie es sie / ihn sie es sie / ihm ihr ihm ihnen / seiner ihrer seiner ihrer"),
-    "relative": _table("der die das die / den die das die / dem der dem denen / dessen deren dessen deren"),
-}
-_ADJECTIVE_ENDINGS = {
-    "weak": _table("e e e en / en e e en / en en en en / en en en en"),
-    "mixed": _table("er e es en / en e es en / en en en en / en en en en"),
-    "strong": _table("er e es e / en e es e / em er em en / en er en er"),
-}
-_DETERMINERS = {  # name: (English singular, English plural, German stem, its endings)
-    "the": ("the", "the", "", "article"),
-    "this": ("this", "these", "dies", "der"),
-    "which": ("which", "which", "welch", "der"),
-    "a": ("a", "", "ein", "ein"),
-    "no": ("no", "no", "kein", "ein"),
-    "my": ("my", "my", "mein", "ein"),
-    "our": ("our", "our", "unser", "ein"),
-    "your": ("your", "your", "Ihr", "ein"),
-    "it": ("it", "they", "", "personal"),
-    "who": ("who", "who", "", "relative"),
-    "that": ("that", "that", "", "relative"),
-}
-_PRONOUNS = {"it": "it", "who": "relative", "that": "relative"}  # determiners that replace their noun, and their role
-_CONTRACTIONS = {
-    ("in", "dem"): "im", ("in", "das"): "ins", ("an", "dem"): "am", ("an", "das"): "ans", ("zu", "dem"): "zum",
-    ("zu", "der"): "zur", ("bei", "dem"): "beim", ("von", "dem"): "vom",
-}  # fmt: skip
-_DEGREES = {"more-": 1, "most-": 2}
-_FORMS = (*CASES, "obj", "poss", "inf", "past", "part", "zu", "sep")
-_AGREEING_FORMS = ("fin", "last", "aux")  # followed by the slot of the subject they agree with
 _WORD = re.compile(r"\d+\.(?=\s)|\w+(?:[-'.,:]\w+)*|[^\w\s]")
 _CONSONANT_SOUND = re.compile("uni|eu|one")  # a university, a European, a one-way street
 
@@ -75,140 +39,6 @@ def words(text: str) -> list[str]:
     """The words that alignments count: letters and digits held together by - ' . , : inside ("12.50", "U-Bahn",
     "driver's"), a German ordinal with its dot when more text follows ("3. Mai"), and single punctuation marks."""
     return _WORD.findall(text)
-
-
-def decline_determiner(name: str, case: str, gender: str) -> str:
-    """The German form of a determiner or pronoun: `decline_determiner("my", "acc", "m")` is "meinen"."""
-    return _decline_stem(*_DETERMINERS[name][2:], case, gender)
-
-
-def decline_adjective(word: str, kind: str, case: str, gender: str) -> str:
-    """A German adjective with its ending; `kind` is "weak", "mixed" or "strong"."""
-    if word.endswith(("el", "uer")):  # dunkel -> dunkle, teuer -> teure
-        word = word[:-2] + word[-1]
-    return word + _ADJECTIVE_ENDINGS[kind][case, gender]
-
-
-def _decline_stem(stem: str, kind: str, case: str, gender: str) -> str:
-    if (stem, gender) == ("ein", "p"):  # "a" has no plural
-        return ""
-    return stem + _DETERMINER_ENDINGS[kind][case, gender]
-
-
-# Words. Each knows its English and German text for a form and an agreement: "1" and "3" (person), "p" (plural).
-
-
-@dataclass(frozen=True)
-class Noun:
-    """A noun as a dictionary gives it: "museum" and "das Museum, des Museums, die Museen"."""
-
-    en: str
-    en_plural: str
-    gender: str
-    nominative: str
-    genitive: str
-    plural: str  # empty where there is none
-
-    def english(self, form: str, agreement: str) -> str:
-        """`form` "poss" is the possessive."""
-        return (self.en_plural if agreement == "p" else self.en) + ("'s" if form == "poss" else "")
-
-    def german(self, form: str, agreement: str) -> str:
-        """`form` is the case."""
-        if form not in CASES:
-            raise ValueError(f"`{self.en}` needs a case")
-        if agreement == "p":
-            if not self.plural:
-                raise ValueError(f"`{self.en}` has no plural")
-            return self.plural + "n" if form == "dat" and self.plural[-1] not in "ns" else self.plural
-        # Masculines without an s in the genitive take its ending everywhere: der Student, den Studenten.
-        weak = form != "nom" and not self.genitive.endswith("s")
-        return self.genitive if form == "gen" or weak else self.nominative
-
-    agreement = "3"
-
-    @property
-    def possessive(self) -> tuple[str, str]:
-        """English and German stem of the possessive that refers to this noun."""
-        return ("her", "ihr") if self.gender == "f" else ("his", "sein")
-
-
-@dataclass(frozen=True)
-class Adjective:
-    """An adjective with one degree or three: "big, bigger, biggest" and "groß, größer, größt"."""
-
-    en: tuple[str, ...]
-    de: tuple[str, ...]
-
-    def english(self, form: str, agreement: str) -> str:
-        """`form` is "", "more-" or "most-"."""
-        return self.en[self._degree(form)]
-
-    def german(self, form: str, agreement: str) -> str:
-        """The stem, which is also the form after "is"."""
-        return self.de[self._degree(form)]
-
-    def _degree(self, form: str) -> int:
-        degree = _DEGREES.get(form, 0)
-        if degree >= min(len(self.en), len(self.de)):
-            raise ValueError(f"`{self.en[0]}` has no degrees")
-        return degree
-
-
-@dataclass(frozen=True)
-class Verb:
-    """A verb: "pick up, picked up" and "abholen, holt ab, hat abgeholt"; the data file says what may follow."""
-
-    en: tuple[str, ...]
-    de: tuple[str, ...]
-
-    def english(self, form: str, agreement: str) -> str:
-        """`form` is inf, past, part or fin."""
-        base, past, participle, third, first, plural = (*self.en, *[""] * (6 - len(self.en)))
-        finite = {"1": first or base, "3": third or _third_person(base), "p": plural or base}
-        return {"inf": base, "past": past, "part": participle or past, "fin": finite[agreement]}[form]
-
-    def german(self, form: str, agreement: str) -> str:
-        """`form` is inf, zu, part, aux, fin (without separable prefix), sep (that prefix) or last (both, joined)."""
-        infinitive, third, perfect, first, plural = (*self.de, *[""] * (5 - len(self.de)))
-        third, _, prefix = third.partition(" ")
-        bare = infinitive.removeprefix(prefix)
-        first = first or bare.removesuffix("n").removesuffix("e") + "e"
-        finite = {"1": first, "3": third, "p": plural or bare}[agreement]
-        helper, _, participle = perfect.partition(" ")
-        helpers = {"hat": ("habe", "hat", "haben"), "ist": ("bin", "ist", "sind")}[helper]
-        return {
-            "inf": infinitive, "zu": f"{prefix}zu{bare}" if prefix else f"zu {bare}", "part": participle,
-            "aux": helpers["13p".index(agreement)], "fin": finite, "sep": prefix, "last": prefix + finite,
-        }[form]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Pronoun:
-    """A personal pronoun: "I, me, my" and "ich, mich, mir, mein, 1" (the last is the agreement of its verb)."""
-
-    en: tuple[str, ...]
-    de: tuple[str, ...]
-
-    def english(self, form: str, agreement: str) -> str:
-        """`form` "obj" is the object."""
-        return self.en[form == "obj"]
-
-    def german(self, form: str, agreement: str) -> str:
-        """`form` is nom, acc or dat."""
-        if form not in CASES[:3]:
-            raise ValueError(f"`{self.en[0]}` needs a case")
-        return self.de[CASES.index(form)]
-
-    @property
-    def agreement(self) -> str:
-        """1, 3 or p."""
-        return self.de[4]
-
-    @property
-    def possessive(self) -> tuple[str, str]:
-        """English and German stem of the possessive."""
-        return self.en[2], self.de[3]
 
 
 class Token(NamedTuple):
@@ -231,7 +61,7 @@ Entry = Noun | Adjective | Verb | Pronoun | Phrase
 
 
 @dataclass(frozen=True)
-class _Piece:
+class Piece:
     """What stands between braces in a pattern."""
 
     head: str
@@ -245,7 +75,7 @@ class _Piece:
     agrees: str
 
 
-_Template = tuple[Token | _Piece, ...]
+Template = tuple[Token | Piece, ...]
 
 
 # Patterns and pairs.
@@ -275,8 +105,8 @@ class Pattern:
     """One sentence pattern: two templates and the entries that may fill each slot they share."""
 
     name: str
-    en: _Template
-    de: _Template
+    en: Template
+    de: Template
     slots: Mapping[str, Sequence[Entry]]  # words: every combination is another sentence
     values: Mapping[str, Sequence[Phrase]]  # numbers, times, prices, dates: each counts as one
 
@@ -395,21 +225,21 @@ class _Filler:
     def __init__(self, choice: Mapping[str, Entry]) -> None:
         self.choice = choice
 
-    def english(self, piece: _Piece) -> Iterator[Token]:
+    def english(self, piece: Piece) -> Iterator[Token]:
         """The English words: determiner, adjectives, head."""
         entry = piece.verb or self.choice[piece.head]
         if piece.determiner.endswith("'s"):
             yield Token(self._person(piece.determiner[:-2]).possessive[0], piece.determiner_keys)
         elif piece.determiner:
-            yield from _tokens(_DETERMINERS[piece.determiner][piece.plural], piece.determiner_keys)
+            yield from _tokens(DETERMINERS[piece.determiner][piece.plural], piece.determiner_keys)
         for slot, degree in piece.adjectives:
             yield from _tokens(self._adjective(slot).english(degree, ""), frozenset((slot,)))
         if isinstance(entry, Phrase):
             yield from _in_slot(entry.en, piece)
-        elif piece.determiner not in _PRONOUNS:
+        elif piece.determiner not in PRONOUNS:
             yield from _tokens(entry.english(piece.form, self._agreement(piece)), piece.keys)
 
-    def german(self, piece: _Piece) -> Iterator[Token]:
+    def german(self, piece: Piece) -> Iterator[Token]:
         """The German words, declined."""
         entry = piece.verb or self.choice[piece.head]
         if isinstance(entry, Phrase):
@@ -418,7 +248,7 @@ class _Filler:
         text = entry.german(piece.form, self._agreement(piece))
         if isinstance(entry, Noun):
             yield from self._declined(piece, "p" if piece.plural else entry.gender)
-            if piece.determiner in _PRONOUNS:
+            if piece.determiner in PRONOUNS:
                 return
         if text.startswith("zu "):  # the mark is that of "to", the head that of the verb
             yield Token("zu", piece.keys - {piece.head})
@@ -426,14 +256,14 @@ class _Filler:
         else:
             yield from _tokens(text, piece.keys)
 
-    def _declined(self, piece: _Piece, gender: str) -> Iterator[Token]:
+    def _declined(self, piece: Piece, gender: str) -> Iterator[Token]:
         """Determiner and adjectives; what the determiner does not show of case and gender, the adjectives do."""
         stem, kind = "", ""
         if piece.determiner.endswith("'s"):
             stem, kind = self._person(piece.determiner[:-2]).possessive[1], "ein"
         elif piece.determiner:
-            stem, kind = _DETERMINERS[piece.determiner][2:]
-        text = _decline_stem(stem, kind, piece.form, gender) if kind else ""
+            stem, kind = DETERMINERS[piece.determiner][2:]
+        text = decline_stem(stem, kind, piece.form, gender) if kind else ""
         if text:
             yield Token(text, piece.determiner_keys, is_article=kind == "article")
         ending = "strong" if not text else "mixed" if kind == "ein" else "weak"
@@ -441,7 +271,7 @@ class _Filler:
             word = self._adjective(slot).german(degree, "")
             yield Token(decline_adjective(word, ending, piece.form, gender), frozenset((slot,)))
 
-    def _agreement(self, piece: _Piece) -> str:
+    def _agreement(self, piece: Piece) -> str:
         if piece.agrees:
             return self._person(piece.agrees).agreement
         return "p" if piece.plural else "3"
@@ -463,7 +293,7 @@ def _tokens(text: str, keys: frozenset[str]) -> Iterator[Token]:
     return (Token(word, keys) for word in text.split())
 
 
-def _in_slot(tokens: tuple[Token, ...], piece: _Piece) -> Iterator[Token]:
+def _in_slot(tokens: tuple[Token, ...], piece: Piece) -> Iterator[Token]:
     """The words of a phrase; its marks are its own affair, so they are told apart from those of the pattern."""
     for token in tokens:
         keys = frozenset(f"{piece.head}:{key}" for key in token.keys)
@@ -474,7 +304,7 @@ def _contract(tokens: list[Token]) -> list[Token]:
     """Melts articles into the preposition before them; the one word has both alignments."""
     out: list[Token] = []
     for token in tokens:
-        melted = _CONTRACTIONS.get((out[-1].text.lower(), token.text)) if out and token.is_article else None
+        melted = CONTRACTIONS.get((out[-1].text.lower(), token.text)) if out and token.is_article else None
         if melted:
             out[-1] = Token(melted, out[-1].keys | token.keys)
         else:
@@ -494,214 +324,3 @@ def _sentence(texts: list[str]) -> str:
     """Joins words: no space before punctuation, a capital at the start."""
     text = re.sub(r" (?=[,.?!])", "", " ".join(texts))
     return text[0].upper() + text[1:]
-
-
-# Reading the data file.
-
-
-def load_phrasebook(path: Path | None = None) -> Phrasebook:
-    """The embedded grammar, or one of your own in the same notation.
-
-    Raises DataError that names the file and the entry when something in it is wrong.
-    """
-    source = path or resources.files(__package__).joinpath("phrasebook.toml")
-    try:
-        return _Reader(tomllib.loads(source.read_text(encoding="utf-8"))).phrasebook()
-    except (ValueError, OSError) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
-        raise DataError(f"{path or source.name}: {error}") from error
-
-
-class _Reader:
-    """Turns the tables of the data file into a Phrasebook; a ValueError says which entry is wrong, and how."""
-
-    def __init__(self, data: Mapping[str, Any]) -> None:
-        missing = [kind for kind in (*_ENTRY_READERS, "values", "groups", "patterns") if kind not in data]
-        if missing:
-            raise ValueError(f"there is no `{missing[0]}`. The embedded phrasebook.toml shows all that is needed.")
-        self.data = data
-        self.lexicon: dict[str, dict[str, Entry]] = {}
-        self.verbs: dict[str, Verb] = {}  # by English and by German infinitive
-        self.values = _values(data["values"])
-
-    def phrasebook(self) -> Phrasebook:
-        """Reads classes of words, then groups of them, then the patterns made of both."""
-        for kind, read in _ENTRY_READERS.items():
-            for name, entries in self.data[kind].items():
-                self._read_class(kind, name, entries, read)
-        for name, members in self.data["groups"].items():
-            unknown = [member for member in members if member not in self.lexicon]
-            if unknown or name in self.lexicon or name in self.values:
-                raise ValueError(f"`groups.{name}`: " + (f"there is no class `{unknown[0]}`." if unknown else "taken."))
-            self.lexicon[name] = {en: entry for member in members for en, entry in self.lexicon[member].items()}
-        grammar = {name: self._read_pattern(name, entry) for name, entry in self.data["patterns"].items()}
-        return Phrasebook(grammar, self.lexicon)
-
-    def _read_class(self, kind: str, name: str, entries: Mapping[str, str], read: Callable[[str, str], Entry]) -> None:
-        if name in self.lexicon or name in self.values or name in CASES or "_" in name:
-            raise ValueError(f"`{kind}.{name}`: the name `{name}` is taken or contains `_`. Choose another.")
-        self.lexicon[name] = {}
-        for en, de in entries.items():
-            try:
-                self.lexicon[name][en] = entry = read(en, de)
-            except ValueError as error:
-                raise ValueError(f'`{en}` in `{kind}.{name}`: cannot read "{de}": {error}.') from error
-            if isinstance(entry, Verb):
-                self.verbs[entry.en[0]] = self.verbs[entry.de[0]] = entry
-
-    def _read_pattern(self, name: str, entry: Mapping[str, str]) -> Pattern:
-        try:
-            en, de = self._template(entry["en"]), self._template(entry["de"])
-            for what, of in (("mark", _marks), ("slot", _slots)):
-                if lonely := of(en).keys() ^ of(de).keys():
-                    raise ValueError(f"{what} `{min(lonely)}` is on one side only")
-            classes = {slot: _class_of(slot) for slot in _slots(en)}
-            words_of = {slot: list(self.lexicon[c].values()) for slot, c in classes.items() if c in self.lexicon}
-            values_of = {slot: self.values[c] for slot, c in classes.items() if c in self.values}
-            pattern = Pattern(name, en, de, words_of, values_of)
-            # Rendering every word in every slot once finds what a pattern asks for and a word does not have.
-            for position, entries in enumerate(words_of.values()):
-                for word in entries:
-                    sample = [options[0] for options in words_of.values()]
-                    sample[position] = word
-                    pattern.render(tuple(sample), pattern.value_combinations[0])
-        except KeyError as error:
-            raise ValueError(f"`patterns.{name}`: there is no {error}.") from error
-        except ValueError as error:
-            raise ValueError(f"`patterns.{name}`: {error}.") from error
-        return pattern
-
-    def _template(self, text: str) -> _Template:
-        parts: list[Token | _Piece] = []
-        for plain, braced in re.findall(r"([^{}]+)|\{([^{}]*)\}", text):
-            parts += [self._piece(braced)] if braced else [_marked(word) for word in words(plain)]
-        if not isinstance(parts[-1], Token) or parts[-1].text not in (*".?!",):
-            raise ValueError("a sentence ends with . or ? or !")
-        parts[-1] = Token(parts[-1].text, frozenset(("end",)))
-        return tuple(parts)
-
-    def _piece(self, text: str) -> _Piece:
-        """Reads what stands between braces, from its end: form, head, and before the head determiner, adjectives."""
-        tokens = text.split()
-        form = agrees = determiner = ""
-        if len(tokens) > 2 and tokens[-2] in _AGREEING_FORMS:
-            form, agrees = tokens[-2:]
-            del tokens[-2:]
-        elif len(tokens) > 1 and tokens[-1] in _FORMS:
-            form = tokens.pop()
-        head, *marks = tokens.pop().split("_")
-        plural, head = head.endswith("+"), head.removesuffix("+")
-        if head.startswith(tuple(_DEGREES)):
-            form, head = head[:5], head[5:]
-        is_slot = _class_of(head) in self.lexicon or _class_of(head) in self.values
-        if not is_slot and head not in self.verbs:
-            raise ValueError(f"`{head}` in {{{text}}} is neither a class of words nor a verb")
-        if tokens and (tokens[0] in _DETERMINERS or tokens[0].endswith("'s")):
-            determiner = tokens.pop(0)
-        return _Piece(
-            head=head,
-            keys=frozenset((head, *marks)) if is_slot else frozenset(marks),
-            verb=None if is_slot else self.verbs[head],
-            determiner=determiner,
-            determiner_keys=frozenset((f"{head}.{_PRONOUNS.get(determiner, 'determiner')}",)),
-            adjectives=tuple((slot[5:], slot[:5]) if slot[:5] in _DEGREES else (slot, "") for slot in tokens),
-            plural=plural,
-            form=form,
-            agrees=agrees,
-        )
-
-
-def _class_of(slot: str) -> str:
-    return slot.rstrip("0123456789")
-
-
-def _marks(template: _Template) -> dict[str, None]:
-    return {key: None for part in template for key in part.keys if key.isdigit()}
-
-
-def _slots(template: _Template) -> dict[str, None]:
-    """The slots a template names, in order."""
-    slots: list[str] = []
-    for piece in template:
-        if isinstance(piece, _Piece):
-            slots += [piece.determiner[:-2]] if piece.determiner.endswith("'s") else []
-            slots += [slot for slot, _ in piece.adjectives]
-            slots += [] if piece.verb else [piece.head]
-    return dict.fromkeys(slots)
-
-
-def _marked(word: str) -> Token:
-    text, *marks = word.split("_")
-    return Token(text, frozenset(marks))
-
-
-def _noun(en: str, de: str) -> Noun:
-    match = re.fullmatch(r"(der|die|das) ([^,]+)(?:, des ([^,]+))?(?:, die ([^,]+))?", de)
-    if not match or (match[1] != "die" and not match[3]):
-        raise ValueError('a noun is written like "der Tag, des Tages, die Tage"')
-    singular, _, plural = en.partition(", ")
-    gender = {"der": "m", "die": "f", "das": "n"}[match[1]]
-    return Noun(singular, plural or _english_plural(singular), gender, match[2], match[3] or match[2], match[4] or "")
-
-
-def _fields(text: str, least: int, most: int) -> tuple[str, ...]:
-    fields = tuple(field.strip() for field in text.split(","))
-    if not least <= len(fields) <= most or not all(fields):
-        raise ValueError(f'{least} to {most} forms are needed, separated by commas, but "{text}" has {len(fields)}')
-    return fields
-
-
-def _verb(en: str, de: str) -> Verb:
-    verb = Verb(_fields(en, 2, 6), _fields(de, 3, 5))
-    if verb.de[2].split(" ")[0] not in ("hat", "ist"):
-        raise ValueError("the third form begins with hat or ist")
-    return verb
-
-
-def _phrase(en: str, de: str) -> Phrase:
-    return Phrase(tuple(map(_marked, words(en))), tuple(map(_marked, words(de))))
-
-
-_ENTRY_READERS: dict[str, Callable[[str, str], Entry]] = {
-    "nouns": _noun,
-    "adjectives": lambda en, de: Adjective(_fields(en, 1, 3), _fields(de, 1, 3)),
-    "verbs": _verb,
-    "pronouns": lambda en, de: Pronoun(_fields(en, 3, 3), _fields(de, 5, 5)),
-    "phrases": _phrase,
-}
-
-
-def _english_plural(noun: str) -> str:
-    if re.search("(s|sh|ch|x)$", noun):
-        return noun + "es"
-    return noun[:-1] + "ies" if re.search("[^aeiou]y$", noun) else noun + "s"
-
-
-def _third_person(base: str) -> str:
-    verb, _, rest = base.partition(" ")
-    return f"{verb}es {rest}".strip() if verb.endswith("o") else f"{_english_plural(verb)} {rest}".strip()
-
-
-def _values(listed: Mapping[str, Mapping[str, str]]) -> dict[str, list[Phrase]]:
-    """The slots that count as one value: those listed in the data file, and what is computed from digits."""
-    hours = [(hour, f"{hour % 12 or 12}", "am" if hour < 12 else "pm") for hour in range(6, 24)]
-    times = [(f"{en}_1 {half}_2", f"{hour}_1 Uhr_2") for hour, en, half in hours]
-    times += [(f"{en}:{m}_1 {half}_2", f"{hour}:{m}_1 Uhr_2") for hour, en, half in hours for m in (15, 30, 45)]
-    prices = [(f"{euro}_1 euros_2", f"{euro}_1 Euro_2") for euro in (*range(2, 31), *range(35, 65, 5))]
-    prices += [(f"{e}.{c}_1 euros_2", f"{e},{c}_1 Euro_2") for e in range(2, 31) for c in (20, 50, 90)]
-    months = listed["month"].items()
-    periods = [
-        (f"from_1 {first}_2 to_3 {last}_4 {en}_5", f"vom_1 {first}._2 bis_3 zum_3 {last}._4 {de}_5")
-        for en, de in months for first in range(1, 22) for last in range(first + 2, first + 8)
-    ]  # fmt: skip
-    pairs = {name: list(entries.items()) for name, entries in listed.items()} | {
-        "time": times,
-        "morning": [time for time in times if "am" in time[0]],
-        "evening": [time for time in times if re.match("1[6-9]|2", time[1])],
-        "price": prices,
-        "lowprice": [price for price in prices if re.match("[2-9][._]", price[0])],
-        "date": [(f"{day}_1 {en}_2", f"{day}._1 {de}_2") for en, de in months for day in range(1, 29)],
-        "period": periods,
-    }
-    same = {"platform": range(1, 19), "minutes": range(10, 60, 5), "roomno": (*range(101, 111), *range(201, 211))}
-    pairs |= {name: [(f"{n}_1", f"{n}_1") for n in numbers] for name, numbers in same.items()}
-    return {name: [_phrase(en, de) for en, de in entries] for name, entries in pairs.items()}

@@ -18,7 +18,7 @@ from dragoman.data.stream import Encode, load_batch
 from dragoman.model.transformer import Transformer
 from dragoman.records import SentencePair
 from dragoman.text.bpe_dropout import BpeDropout
-from dragoman.text.phrasebook import load_phrasebook
+from dragoman.text.phrasebook_file import load_phrasebook
 from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
 from dragoman.train.checkpoint import RunFolder
 from dragoman.train.run_log import RunLog

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dragoman import Translator
-from dragoman.text.phrasebook import load_phrasebook
+from dragoman.text.phrasebook_file import load_phrasebook
 
 SMALL = [
     "--model.preset", "tiny", "--model.num-encoder-layers", "2", "--model.num-decoder-layers", "2",

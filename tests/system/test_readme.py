@@ -14,7 +14,7 @@ import pytest
 
 import dragoman
 from dragoman.config import load_config
-from dragoman.text.phrasebook import load_phrasebook
+from dragoman.text.phrasebook_file import load_phrasebook
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = ["--train.max-steps", "2", "--train.device", "cpu"]

@@ -13,19 +13,9 @@ import pytest
 import tomli_w
 
 from dragoman.errors import DataError
-from dragoman.text.phrasebook import (
-    CASES,
-    Adjective,
-    Noun,
-    Pattern,
-    Phrasebook,
-    PhrasebookPair,
-    Verb,
-    decline_adjective,
-    decline_determiner,
-    load_phrasebook,
-    words,
-)
+from dragoman.text.inflection import CASES, Adjective, Noun, Verb, decline_adjective, decline_determiner
+from dragoman.text.phrasebook import Pattern, Phrasebook, PhrasebookPair, words
+from dragoman.text.phrasebook_file import load_phrasebook
 
 NAMES = Path(__file__).parents[2] / "data" / "phrasebook_names.txt"
 DATA = tomllib.loads(resources.files("dragoman.text").joinpath("phrasebook.toml").read_text(encoding="utf-8"))
