@@ -21,9 +21,7 @@ LENGTHS = (8, 16, 32, 64, 128, 256)
 def seconds(layer: MultiHeadAttention, length: int, dtype: torch.dtype, plain: bool) -> float:
     attention.PLAIN_MAX_KEYS_ON_CPU = length if plain else 0
     rows = 4096 // length
-    query, key, value = (
-        torch.randn(rows, 4, length, 32, dtype=dtype).requires_grad_() for _ in range(3)
-    )
+    query, key, value = (torch.randn(rows, 4, length, 32, dtype=dtype).requires_grad_() for _ in range(3))
     mask = (torch.arange(length) < torch.randint(1, length + 1, (rows, 1)))[:, None, None, :]
     layer.attend(query, key, value, mask).sum().backward()
     began = time.perf_counter()
@@ -43,7 +41,9 @@ def main() -> None:
         for _ in range(given.rounds):
             fused, plain = (seconds(layer, length, getattr(torch, given.dtype), each) for each in (False, True))
             rounds.append(fused / plain)
-        print(f"{length:4} keys: fused / plain = {statistics.median(rounds):.2f} ({min(rounds):.2f} to {max(rounds):.2f})")
+        print(
+            f"{length:4} keys: fused / plain = {statistics.median(rounds):.2f} ({min(rounds):.2f} to {max(rounds):.2f})"
+        )
 
 
 if __name__ == "__main__":

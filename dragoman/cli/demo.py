@@ -19,13 +19,13 @@ _SETTINGS = {
     "tokenizer.vocab_size": "2000",
     "model.preset": "tiny",
     "model.dropout": "0.1",
-    "train.batch_tokens": "4096",
+    "train.batch_tokens": "2048",
     "train.learning_rate": "0.004",
     "train.warmup_steps": "300",
-    "train.max_minutes": "4",
+    "train.max_minutes": "4.5",
     "train.patience": "0",
     "train.average_last": "3",
-    "validate.every_epochs": "2",
+    "validate.every_epochs": "1",
     "inference.beam_size": "4",
 }
 
@@ -37,7 +37,7 @@ def run(arguments: Sequence[str]) -> int:
         "--out", metavar="RUN", type=Path, default=Path("runs/demo"), help="the run (default runs/demo)"
     )
     parser.add_argument(
-        "--minutes", metavar="X", default=_SETTINGS["train.max_minutes"], help="training time (default 4)"
+        "--minutes", metavar="X", default=_SETTINGS["train.max_minutes"], help="training time (default 4.5)"
     )
     parser.add_settings("train", "inference", without=["train.max_minutes"])
     given = parser.parse(arguments)

@@ -38,8 +38,18 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_settings("data", "tokenizer", "model", "train", "validate", "inference")
     given = parser.parse(arguments)
     overrides = overrides_of(given)
+    _check_sides(given.src, given.tgt, bool(given.configs))
     overrides |= {key: getattr(given, flag) for flag, key in _DATA_FLAGS.items() if getattr(given, flag) is not None}
     return train(given.configs, overrides, given.out)
+
+
+def _check_sides(src: str | None, tgt: str | None, has_configs: bool) -> None:
+    """Raises ConfigError for one side without the other, in the words of the short flags."""
+    if not has_configs and (src is None) != (tgt is None):
+        given, missing = ("--src", "--tgt") if tgt is None else ("--tgt", "--src")
+        raise ConfigError(
+            f"`{given}` is given, but `{missing}` is not. Give both, or one file with both sides as --data."
+        )
 
 
 def train(configs: Sequence[Path], overrides: Mapping[str, str], out: Path | None) -> int:

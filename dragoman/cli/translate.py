@@ -20,7 +20,6 @@ from dragoman.records import Translation
 from dragoman.text.lines import open_bytes, read_lines
 
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
-_LARGEST_SEED = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +53,11 @@ def translated_windows(source: Source, model: LoadedModel) -> Iterator[list[Tran
     """
     number = 0
     prefixes = read_lines(source.prefix_file) if source.prefix_file else None
-    for texts in arriving_lines(source.stream, _report_invalid, source.name, filled=model.settings.sample):
+    for texts in arriving_lines(source.stream, _report_invalid, source.name):
         beginnings = list(islice(prefixes, len(texts))) if prefixes is not None else None
         if beginnings is not None and len(beginnings) < len(texts):
             raise _too_few(source, number + len(beginnings))
-        window = model.translator.translate_detailed(texts, beginnings, **_overrides(model, number))
+        window = model.translator.translate_detailed(texts, beginnings, number, **model.overrides)
         for line, translation in enumerate(window, start=number + 1):
             _report(line, translation)
         yield window
@@ -87,13 +86,6 @@ def json_line(translation: Translation) -> str:
 def _candidate(fields: dict[str, Any]) -> dict[str, Any]:
     text = _LINE_BREAK.sub(" ", fields.pop("text"))
     return {"translation": text, "score": fields.pop("score"), "log_prob": fields.pop("log_prob"), **fields}
-
-
-def _overrides(model: LoadedModel, number: int) -> dict[str, float | str]:
-    """The flags; a window's draws start from its own seed, so that windows of equal texts differ."""
-    if not model.settings.sample:
-        return model.overrides
-    return model.overrides | {"seed": (model.settings.seed + number) % _LARGEST_SEED}
 
 
 def _parser() -> ArgumentParser:

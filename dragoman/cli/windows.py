@@ -18,10 +18,9 @@ def arriving_lines(
     report_invalid: Callable[[int], None],
     name: str = "",
     *,
-    filled: bool = False,
     max_lines: int = MAX_LINES,
 ) -> Iterator[list[str]]:
-    """Windows of 1 to `max_lines` lines without their ends, in order; `filled`: all but the last have `max_lines`.
+    """Windows of 1 to `max_lines` lines without their ends, in order.
 
     Lines end at ``\\n`` only. Bytes that are no UTF-8 become U+FFFD; `report_invalid` gets the line's number (from 1).
     """
@@ -29,10 +28,8 @@ def arriving_lines(
     texts = read_lines(_popped(waiting), on_invalid="replace", report_invalid=report_invalid, name=name)
     for lines in _complete_lines(stream):
         waiting.extend(lines)
-        while len(waiting) >= (max_lines if filled else 1):
+        while waiting:
             yield list(islice(texts, min(len(waiting), max_lines)))
-    if waiting:
-        yield list(islice(texts, len(waiting)))
 
 
 def _popped(waiting: deque[bytes]) -> Iterator[bytes]:

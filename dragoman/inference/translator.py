@@ -98,16 +98,22 @@ class Translator:
         return [translation.text for translation in translations]
 
     def translate_detailed(
-        self, texts: Sequence[str], prefixes: Sequence[str] | None = None, **overrides: Value
+        self,
+        texts: Sequence[str],
+        prefixes: Sequence[str] | None = None,
+        first_number: int = 0,
+        **overrides: Value,
     ) -> list[Translation]:
         """The same with candidates, tokens and scores. `prefixes`: what each translation must begin with, or "".
 
+        What sampling draws for a text follows from the seed and the text's number; the first one's is `first_number`.
         Raises ConfigError unless there are as many prefixes as texts.
         """
         if prefixes is not None and len(prefixes) != len(texts):
             raise ConfigError(f"`prefixes` must be as many as the texts ({len(texts)}), but are {len(prefixes)}.")
         settings = changed(self.settings, overrides)
-        return list(self._translated(zip(texts, prefixes or [""] * len(texts), strict=True), settings, WINDOW_TEXTS))
+        pairs = zip(texts, prefixes or [""] * len(texts), strict=True)
+        return list(self._translated(pairs, settings, WINDOW_TEXTS, first_number))
 
     def translate_stream(
         self, texts: Iterable[str], window_texts: int = WINDOW_TEXTS, **overrides: Value
@@ -123,9 +129,9 @@ class Translator:
         return self._translated(((text, "") for text in texts), settings, window_texts)
 
     def _translated(
-        self, texts: Iterable[tuple[str, str]], settings: InferenceSettings, window_texts: int
+        self, texts: Iterable[tuple[str, str]], settings: InferenceSettings, window_texts: int, first_number: int = 0
     ) -> Iterator[Translation]:
-        pairs, number = iter(texts), 0
+        pairs, number = iter(texts), first_number
         while window := list(islice(pairs, window_texts)):
             sources, prefixes = [text for text, _ in window], [prefix for _, prefix in window]
             requests = requests_of(sources, prefixes, number, self._max_src_tokens, self._tokenizers)

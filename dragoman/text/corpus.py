@@ -110,8 +110,8 @@ def open_corpora(settings: DataSettings) -> Corpora:
     train = _part("train", settings.train, settings.train_src, settings.train_tgt, settings.src_lang, settings.tgt_lang)
     if train is None:
         raise ConfigError(
-            "`data.train` is not set. Set it to a .tsv, .jsonl or .tmx file, "
-            "or set `data.train_src` and `data.train_tgt` to two aligned files."
+            "`data.train` is not set. Give a .tsv, .jsonl or .tmx file (--data FILE), "
+            "or two aligned files as `data.train_src` and `data.train_tgt` (--src FILE --tgt FILE)."
         )
     languages = train.src_lang, train.tgt_lang
     dev = _part("dev", settings.dev, settings.dev_src, settings.dev_tgt, *languages)

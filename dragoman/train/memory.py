@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from dragoman.config import ModelSettings, TrainSettings
+from dragoman.data.batching import PADDING_SLACK
 from dragoman.errors import ResourceError
 from dragoman.model.transformer import Transformer
 
@@ -70,6 +71,11 @@ def choose_micro_batch_tokens(
         f"`train.micro_batch_tokens` is {asked}, which needs about {(fixed_bytes(model) + position * asked) / 1e9:.1f} "
         f"GB, but {free / 1e9:.1f} GB are free. Set it to at most {fitting}, or to 0 to let it be chosen."
     )
+
+
+def padding_slack(device: torch.device) -> int:
+    """Padding that is cheaper to compute than another micro-batch: little on a CPU, more where launches cost."""
+    return PADDING_SLACK if device.type == "cpu" else 1024
 
 
 def keep_freed_memory() -> None:

@@ -18,7 +18,7 @@ from dragoman.text.tokenizer import PAD_ID
 from dragoman.train.averaging import averaged_weights, set_weights
 from dragoman.train.checkpoint import RunFolder, card_of, restore_latest, save_checkpoint
 from dragoman.train.loss import projected_cross_entropy
-from dragoman.train.memory import choose_micro_batch_tokens, keep_freed_memory, memory_errors
+from dragoman.train.memory import choose_micro_batch_tokens, keep_freed_memory, memory_errors, padding_slack
 from dragoman.train.optimizer import build_optimizer
 from dragoman.train.run_log import RunLog, perplexity
 from dragoman.train.schedule import learning_rate
@@ -155,6 +155,7 @@ class _Loop:
             self.settings.seed,
             start,
             self.trainer.encode,
+            padding_slack=padding_slack(self.model.device),
         ) as stream:
             while (reason := self.reason_to_stop()) is None:
                 step = next(stream)

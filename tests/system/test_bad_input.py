@@ -85,6 +85,10 @@ def test_bad_settings(good: Path, tmp_path: Path, flags: list[str], words: list[
     assert not list(tmp_path.rglob("checkpoints"))
 
 
+def test_one_side_without_the_other(good: Path) -> None:
+    refused(train("--src", good), "`--src`", "`--tgt` is not")
+
+
 def test_bad_settings_in_a_file_name_the_file(good: Path, tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text("[train]\nwarmup_stepps = 3\n")
     done = train(tmp_path / "c.toml", "--data", good)

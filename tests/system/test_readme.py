@@ -23,7 +23,9 @@ QUICK = ["--train.max-steps", "2", "--train.device", "cpu"]
 
 def readme_commands() -> list[str]:
     """The lines of the README's code blocks that run dragoman, without the prompt."""
-    blocks = re.findall(r"^```[a-z]*\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(
+        r"^```[a-z]*\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
     lines = [line.removeprefix("$ ") for block in blocks for line in block.split("\n") if line.startswith("$ ")]
     return [line for line in lines if "dragoman" in line and "git clone" not in line]
 
@@ -56,12 +58,16 @@ def test_every_command_of_the_readme_runs(place: Path) -> None:
         if "configs/" in quick:
             quick += " --tokenizer.vocab-size 300"
         quick = quick.replace("dragoman ", f"{shlex.quote(sys.executable)} -m dragoman ")
-        done = subprocess.run(quick, shell=True, cwd=place, env=environment, capture_output=True, text=True, timeout=280)
+        done = subprocess.run(
+            quick, shell=True, cwd=place, env=environment, capture_output=True, text=True, timeout=280
+        )
         assert done.returncode == 0, f"{line}\n{done.stderr}"
 
 
 def test_the_python_of_the_readme_runs(place: Path) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(
+        r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
     assert blocks
     for block in blocks:
         done = subprocess.run([sys.executable, "-c", block], cwd=place, capture_output=True, text=True, timeout=100)

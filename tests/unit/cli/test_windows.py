@@ -43,13 +43,6 @@ def test_bytes_that_are_no_text_are_replaced_and_reported() -> None:
     assert reported == [2, 4]
 
 
-def test_filled_windows_do_not_depend_on_how_the_input_arrives() -> None:
-    content = b"".join(b"%d\n" % number for number in range(10))
-    for make in (io.BytesIO, Drip):
-        windows = arriving_lines(make(content), lambda number: None, filled=True, max_lines=4)
-        assert [len(window) for window in windows] == [4, 4, 2]
-
-
 def test_a_line_is_handed_on_before_the_next_one_comes() -> None:
     reading, writing = os.pipe()
     answered = threading.Event()

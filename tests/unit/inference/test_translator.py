@@ -240,3 +240,16 @@ def test_bundles_with_different_tokenizers_are_no_ensemble(tokenizers: Tokenizer
 def test_what_is_not_there_is_a_model_error(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="does not exist"):
         Translator.load(tmp_path / "nothing")
+
+
+def test_what_a_line_draws_does_not_depend_on_the_window_it_comes_in() -> None:
+    tokenizers = train_tokenizers(TokenizerSettings(vocab_size=300), WORDS, WORDS)
+    torch.manual_seed(0)
+    shape = ModelSettings(preset="custom", d_model=8, d_ff=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1)
+    model = Transformer(shape, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size)
+    translator = Translator.from_model(model, tokenizers, InferenceSettings(sample=True, max_extra_tokens=3), 50)
+    texts = ["the cat", "the cat", "seven birds sang", "the cat"]
+    together = [translation.text for translation in translator.translate_detailed(texts)]
+    assert len({together[0], together[1], together[3]}) > 1
+    apart = [translator.translate_detailed(texts[:1]), translator.translate_detailed(texts[1:], first_number=1)]
+    assert [translation.text for part in apart for translation in part] == together

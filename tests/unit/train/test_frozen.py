@@ -1,0 +1,38 @@
+"""A run's configuration is written once; what may change later may, the rest is refused by name."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dragoman.config import Config
+from dragoman.errors import CheckpointError
+from dragoman.train.frozen import freeze_config, frozen_config
+
+
+def test_limits_may_change_and_the_model_may_not(tmp_path: Path) -> None:
+    config = Config()
+    freeze_config(tmp_path / "run", config)
+    assert frozen_config(tmp_path / "run") == config
+    longer = replace(
+        config, train=replace(config.train, max_steps=500), inference=replace(config.inference, beam_size=2)
+    )
+    freeze_config(tmp_path / "run", longer)
+    assert frozen_config(tmp_path / "run") == longer
+    other = replace(config, model=replace(config.model, d_model=512))
+    with pytest.raises(CheckpointError, match=r"`model\.d_model` = 256, which is 512 now"):
+        freeze_config(tmp_path / "run", other)
+    assert frozen_config(tmp_path / "run") == longer
+
+
+def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(CheckpointError, match="is not empty"):
+        freeze_config(tmp_path, Config())
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_damaged_configuration_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("[train\n")
+    with pytest.raises(CheckpointError, match=r"config\.toml cannot be read"):
+        freeze_config(tmp_path, Config())

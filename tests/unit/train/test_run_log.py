@@ -1,0 +1,65 @@
+"""The log for programs and the lines for people."""
+
+import io
+import json
+import math
+from pathlib import Path
+
+from dragoman.train.run_log import RunLog, perplexity
+
+EVENT = {"step": 7, "epoch": 0, "loss": 2.5, "perplexity": 9.0, "learning_rate": 1e-3, "tokens_per_second": 900.0}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_plain_lines_and_json(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    log = RunLog(tmp_path, stream)
+    log.progress(EVENT, seconds_left=3700)
+    log.validation({"step": 7, "epoch": 1, "loss": 2.0, "perplexity": 7.4, "bleu": 3.2, "chrf": 20.1}, best=True)
+    log.close()
+    lines = stream.getvalue().split("\n")
+    assert "step      7  epoch   1  loss 2.500" in lines[0]
+    assert lines[0].endswith("1 h 02 min left")
+    assert lines[1] == "validation after step 7: perplexity 7.40  bleu 3.20  chrf 20.10  best so far"
+    assert "\r" not in stream.getvalue()
+    events = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().split("\n") if line]
+    assert events[0] == {"event": "train", **EVENT}
+    assert events[1]["bleu"] == 3.2
+
+
+def test_a_terminal_gets_one_line_written_over_itself(tmp_path: Path) -> None:
+    stream = Terminal()
+    log = RunLog(tmp_path, stream)
+    log.progress(EVENT, None)
+    log.progress(EVENT, None)
+    log.say("Stopped.")
+    log.close()
+    assert stream.getvalue().count("\r") == 2
+    assert stream.getvalue().endswith("\nStopped.\n")
+
+
+def test_what_came_after_the_checkpoint_is_dropped_also_half_a_line(tmp_path: Path) -> None:
+    log = RunLog(tmp_path, io.StringIO())
+    for step in (5, 10, 15):
+        log.progress({**EVENT, "step": step}, None)
+    with (tmp_path / "log.jsonl").open("a") as stream:
+        stream.write('{"event": "train", "st')
+    log.drop_after(10)
+    log.close()
+    assert [json.loads(line)["step"] for line in (tmp_path / "log.jsonl").read_text().split("\n") if line] == [5, 10]
+
+
+def test_tensorboard_gets_the_curves(tmp_path: Path) -> None:
+    log = RunLog(tmp_path, io.StringIO())
+    log.progress(EVENT, None)
+    log.close()
+    assert list((tmp_path / "tensorboard").glob("events.*"))
+
+
+def test_perplexity_does_not_overflow() -> None:
+    assert perplexity(1.0) == math.e
+    assert perplexity(1e6) == math.inf
