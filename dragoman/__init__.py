@@ -5,7 +5,7 @@ The public names load on first use, so that importing the package (and ``dragoma
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from dragoman.version import __version__
 
 if TYPE_CHECKING:
     from dragoman.inference.translator import Translator

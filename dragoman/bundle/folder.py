@@ -10,7 +10,6 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-import dragoman
 from dragoman.bundle.card import Card, read_card
 from dragoman.config import Config, config_from_dict, dump_config
 from dragoman.errors import ConfigError, ModelError
@@ -18,6 +17,7 @@ from dragoman.files import MANIFEST, checked_manifest, written_folder
 from dragoman.model.device import resolve_device
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenizer import TokenizerPair
+from dragoman.version import __version__
 
 WEIGHTS = "model.safetensors"
 POINTERS = ("averaged", "best")
@@ -35,7 +35,7 @@ class Bundle:
 
 def manifest_facts() -> dict[str, Any]:
     """What a manifest says besides its files."""
-    return {"format": 1, "versions": {"dragoman": dragoman.__version__, "torch": torch.__version__}}
+    return {"format": 1, "versions": {"dragoman": __version__, "torch": torch.__version__}}
 
 
 def save_bundle(bundle: Bundle, folder: Path) -> None:

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 
-from dragoman import __version__
 from dragoman.config.fields import did_you_mean
 from dragoman.errors import ConfigError, DragomanError
+from dragoman.version import __version__
 
 VERBS: dict[str, str] = {
     "demo": "trains on the embedded phrasebook, scores it, translates: a few minutes, nothing to prepare",

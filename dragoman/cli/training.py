@@ -9,7 +9,6 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from dragoman import __version__
 from dragoman.bundle import Bundle, Card, load_bundle, replace_card, resolve_model_folder
 from dragoman.cli.models import say
 from dragoman.config import Config, InferenceSettings
@@ -26,6 +25,7 @@ from dragoman.train.checkpoint import RunFolder
 from dragoman.train.run_log import RunLog
 from dragoman.train.signals import Interrupted
 from dragoman.train.trainer import Trainer
+from dragoman.version import __version__
 
 _PACKAGES = ("torch", "tokenizers", "sacrebleu", "safetensors", "numpy")
 
