@@ -190,6 +190,9 @@ class InferenceSettings:
     max_extra_tokens: int = setting(
         50, "outputs end at so many tokens more than the source has (section 6.1)", minimum=1
     )
+    min_tokens: int = setting(
+        1, "outputs have at least so many tokens, so that no text vanishes; 0: they may be empty", minimum=0
+    )
     n_best: int = setting(1, "candidates given back a sentence; at most beam_size", minimum=1)
     batch_tokens: int = setting(
         4096, "padded source tokens times beam translated at once; changes speed and memory, not the result", minimum=1

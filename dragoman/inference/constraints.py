@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import pad_rows
-from dragoman.text.tokenizer import BOS_ID, PAD_ID, UNK_ID
+from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 NEVER_WRITTEN = (PAD_ID, BOS_ID, UNK_ID)
 _FREE = -1
@@ -21,11 +21,12 @@ class Constraints:
     """What the outputs of B sentences must obey.
 
     `limits` (B,): the longest output in tokens, eos included. `prefixes` (B, P): the first tokens of each output, kept
-    exactly, then -1.
+    exactly, then -1. No output ends before it has `min_tokens` tokens, unless its prefix does.
     """
 
     limits: Int64[Tensor, "B"]
     prefixes: Int64[Tensor, "B P"]
+    min_tokens: int
 
     @staticmethod
     def of(
@@ -43,11 +44,11 @@ class Constraints:
             raise ValueError(f"{len(rows)} prefixes do not fit {src_lengths.numel()} sentences")
         padded, lengths = pad_rows(rows, _FREE)
         limits = torch.maximum(src_lengths + settings.max_extra_tokens, lengths.to(src_lengths.device) + 1)
-        return Constraints(limits.clamp(min=1, max=max_length), padded.to(src_lengths.device))
+        return Constraints(limits.clamp(min=1, max=max_length), padded.to(src_lengths.device), settings.min_tokens)
 
     def kept(self, sentences: Int64[Tensor, "B2"]) -> "Constraints":
         """The same for some of the sentences."""
-        return Constraints(self.limits[sentences], self.prefixes[sentences])
+        return Constraints(self.limits[sentences], self.prefixes[sentences], self.min_tokens)
 
     def best_tokens(
         self, log_probs: Float[Tensor, "N V"], position: int, count: int
@@ -57,11 +58,11 @@ class Constraints:
         Where the prefix says which, the others are empty, with -inf. `log_probs` is overwritten.
         """
         if position >= self.prefixes.size(1):
-            hide_unwritable(log_probs)
+            hide(log_probs, self.unwritable(position))
             return log_probs.topk(count, dim=1)
         forced = self._forced(position, log_probs.size(0))
         forced_log_probs = log_probs.gather(1, forced.clamp(min=0))
-        hide_unwritable(log_probs)
+        hide(log_probs, self.unwritable(position))
         best, ids = log_probs.topk(count, dim=1)
         only = functional.pad(forced_log_probs, (0, count - 1), value=float("-inf"))
         return torch.where(forced == _FREE, best, only), torch.where(forced == _FREE, ids, forced)
@@ -73,12 +74,16 @@ class Constraints:
         forced = self._forced(position, ids.numel())[:, 0]
         return torch.where(forced == _FREE, ids, forced)
 
+    def unwritable(self, position: int) -> tuple[int, ...]:
+        """The ids that may not stand at `position`, prefixes aside."""
+        return (*NEVER_WRITTEN, EOS_ID) if position < self.min_tokens else NEVER_WRITTEN
+
     def _forced(self, position: int, num_rows: int) -> Int64[Tensor, "N 1"]:
         """The prefixes' token at `position`, for each of a sentence's rows."""
         return self.prefixes[:, position, None].repeat_interleave(num_rows // self.limits.numel(), dim=0)
 
 
-def hide_unwritable(log_probs: Float[Tensor, "N V"]) -> None:
-    """Gives the ids that never come out no chance, in place; the others keep their probabilities."""
-    for token_id in NEVER_WRITTEN:
+def hide(log_probs: Float[Tensor, "N V"], token_ids: tuple[int, ...]) -> None:
+    """Gives some ids no chance, in place; the others keep their probabilities."""
+    for token_id in token_ids:
         log_probs[:, token_id] = float("-inf")

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from dragoman.config import InferenceSettings
-from dragoman.inference.constraints import Constraints, hide_unwritable
+from dragoman.inference.constraints import NEVER_WRITTEN, Constraints, hide
 from dragoman.inference.length_penalty import length_penalty
 from dragoman.inference.paths import Paths
 from dragoman.inference.step_model import StepModel
@@ -102,7 +102,8 @@ def _first_draws(constraints: Constraints, settings: InferenceSettings, sentence
 def _extended(draws: _Draws, log_probs: Float[Tensor, "N V"], settings: InferenceSettings) -> _Draws:
     """Every draw one token longer; those that are done get one that does not count."""
     position = draws.paths.ids.size(2)
-    drawn = drawn_ids(log_probs, draws.uniforms[..., position].flatten(), settings)
+    unwritable = draws.constraints.unwritable(position)
+    drawn = drawn_ids(log_probs, draws.uniforms[..., position].flatten(), settings, unwritable)
     ids = draws.constraints.with_prefix(drawn, position)
     token_log_probs = log_probs.gather(1, ids[:, None])
     shape = draws.lengths.shape
@@ -117,11 +118,14 @@ def _extended(draws: _Draws, log_probs: Float[Tensor, "N V"], settings: Inferenc
 
 
 def drawn_ids(
-    log_probs: Float[Tensor, "N V"], uniforms: Float[Tensor, "N"], settings: InferenceSettings
+    log_probs: Float[Tensor, "N V"],
+    uniforms: Float[Tensor, "N"],
+    settings: InferenceSettings,
+    unwritable: tuple[int, ...] = NEVER_WRITTEN,
 ) -> Int64[Tensor, "N"]:
     """One token a row: the first at which the running sum of probabilities exceeds its uniform number in [0, 1)."""
     writable = log_probs.clone()
-    hide_unwritable(writable)
+    hide(writable, unwritable)
     count = min(settings.top_k, writable.size(1)) or writable.size(1)
     scaled, ids = writable / settings.temperature, None
     if count < writable.size(1) or settings.top_p < 1.0:

@@ -81,7 +81,8 @@ class TableModel:
         if len(written) == limit:
             yield self.hypothesis(source, written, settings, finished=False)
             return
-        yield self.hypothesis(source, written, settings, finished=True)
+        if len(written) >= settings.min_tokens:
+            yield self.hypothesis(source, written, settings, finished=True)
         for letter in range(FIRST_LETTER, self.vocab_size):
             yield from self._outputs(source, limit, settings, (*written, letter))
 

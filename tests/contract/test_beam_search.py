@@ -65,12 +65,31 @@ def plain_beam_search(model: Any, source: list[int], limit: int, settings: Infer
 
 
 @quick
-@given(st.integers(0, 10**6), st.integers(1, 3), source_batches, alphas, penalties, sharpnesses, st.integers(1, 9))
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 3),
+    source_batches,
+    alphas,
+    penalties,
+    sharpnesses,
+    st.integers(1, 9),
+    st.integers(0, 2),
+)
 def test_a_beam_as_wide_as_the_space_finds_what_exhaustive_search_finds(
-    table_model: Any, seed: int, letters: int, batch: Any, alpha: float, penalty: Any, sharpness: float, n_best: int
+    table_model: Any,
+    seed: int,
+    letters: int,
+    batch: Any,
+    alpha: float,
+    penalty: Any,
+    sharpness: float,
+    n_best: int,
+    min_tokens: int,
 ) -> None:
     model = table_model(seed, letters, sharpness)
-    wide = InferenceSettings(beam_size=200, n_best=n_best, alpha=alpha, length_penalty=penalty, max_extra_tokens=1)
+    wide = InferenceSettings(
+        min_tokens=min_tokens, beam_size=200, n_best=n_best, alpha=alpha, length_penalty=penalty, max_extra_tokens=1
+    )
     for source, found in zip(batch, search(model, batch, wide), strict=True):
         assert_best(found, model.outputs(source, len(source) + 1, wide), n_best)
 
@@ -81,7 +100,9 @@ def test_all_outputs_come_when_all_are_asked_for(
     table_model: Any, seed: int, batch: Any, alpha: float, penalty: Any
 ) -> None:
     model = table_model(seed, 2)
-    everything = InferenceSettings(beam_size=200, n_best=200, alpha=alpha, length_penalty=penalty, max_extra_tokens=1)
+    everything = InferenceSettings(
+        min_tokens=0, beam_size=200, n_best=200, alpha=alpha, length_penalty=penalty, max_extra_tokens=1
+    )
     for source, found in zip(batch, search(model, batch, everything), strict=True):
         assert_best(found, model.outputs(source, len(source) + 1, everything), 200)
 
@@ -97,7 +118,7 @@ def test_stopping_early_batching_and_leaving_the_batch_change_nothing(
 ) -> None:  # fmt: skip
     n_best = data.draw(st.integers(1, beam_size))
     chosen = InferenceSettings(
-        beam_size=beam_size, n_best=n_best, alpha=alpha, length_penalty=penalty, max_extra_tokens=extra
+        min_tokens=0, beam_size=beam_size, n_best=n_best, alpha=alpha, length_penalty=penalty, max_extra_tokens=extra
     )
     model = table_model(seed, letters, sharpness)
     for source, found in zip(batch, search(model, batch, chosen), strict=True):
@@ -117,11 +138,11 @@ def test_a_worse_start_may_win_by_its_length(table_model: Any) -> None:
 
     model = LongIsSure(0, 1)
     for penalty, score in (("power", -1.2 / 8), ("paper", -1.2 / (13 / 6))):
-        chosen = InferenceSettings(beam_size=2, alpha=1.0, length_penalty=penalty)  # type: ignore[arg-type]
+        chosen = InferenceSettings(min_tokens=0, beam_size=2, alpha=1.0, length_penalty=penalty)  # type: ignore[arg-type]
         [[found]] = search(model, [[4, EOS_ID]], chosen)
         assert len(found.ids) == 7
         assert found.score == pytest.approx(score)
-    [[found]] = search(model, [[4, EOS_ID]], InferenceSettings(beam_size=2, alpha=0.0))
+    [[found]] = search(model, [[4, EOS_ID]], InferenceSettings(min_tokens=0, beam_size=2, alpha=0.0))
     assert found.ids == ()
 
 
@@ -131,7 +152,7 @@ def test_a_search_ends_when_no_live_hypothesis_can_win(table_model: Any) -> None
             return [-0.01 if token == EOS_ID else -9.0 for token in range(self.vocab_size)]
 
     model = EndsAtOnce(0, 9)
-    search(model, [[4, EOS_ID]], InferenceSettings(beam_size=8))
+    search(model, [[4, EOS_ID]], InferenceSettings(min_tokens=0, beam_size=8))
     assert len(model.rows_seen) == 1
 
 
@@ -140,7 +161,9 @@ def test_a_search_ends_when_no_live_hypothesis_can_win(table_model: Any) -> None
 def test_a_beam_of_one_is_greedy(table_model: Any, seed: int, letters: int, batch: Any, alpha: float) -> None:
     model = table_model(seed, letters)
     for source, [found] in zip(
-        batch, search(model, batch, InferenceSettings(beam_size=1, alpha=alpha, max_extra_tokens=9)), strict=True
+        batch,
+        search(model, batch, InferenceSettings(min_tokens=0, beam_size=1, alpha=alpha, max_extra_tokens=9)),
+        strict=True,
     ):
         ids: list[int] = []
         while len(ids) < len(source) + 9 and EOS_ID not in ids:
@@ -158,7 +181,7 @@ def test_a_beam_of_one_is_greedy(table_model: Any, seed: int, letters: int, batc
 )
 def test_a_prefix_is_kept_exactly_and_counts(table_model: Any, seed: int, pairs: Any, alpha: float) -> None:
     model = table_model(seed, 3)
-    wide = InferenceSettings(beam_size=150, n_best=3, alpha=alpha, max_extra_tokens=2)
+    wide = InferenceSettings(min_tokens=0, beam_size=150, n_best=3, alpha=alpha, max_extra_tokens=2)
     batch, prefixes = [source for source, _ in pairs], [prefix for _, prefix in pairs]
     for source, prefix, found in zip(batch, prefixes, search(model, batch, wide, prefixes), strict=True):
         limit = max(len(source) + 2, len(prefix) + 1)
@@ -172,7 +195,7 @@ def test_equal_scores_give_the_same_answer_in_every_batch(table_model: Any) -> N
             return [-2.0] * self.vocab_size
 
     model = Level(0, 3)
-    chosen = InferenceSettings(beam_size=4, n_best=4, max_extra_tokens=3)
+    chosen = InferenceSettings(min_tokens=0, beam_size=4, n_best=4, max_extra_tokens=3)
     alone = search(model, [[4, EOS_ID]], chosen)
     assert search(model, [[4, 5, 5, EOS_ID], [4, EOS_ID], [EOS_ID]], chosen)[1:2] == alone
 
@@ -184,14 +207,14 @@ def test_sentences_leave_the_batch_when_they_are_done(table_model: Any) -> None:
             return [-9.0 if (token == EOS_ID) != end else -1.0 for token in range(self.vocab_size)]
 
     model = Early(0, 1)
-    found = search(model, [[4] * n + [EOS_ID] for n in (1, 5, 3)], InferenceSettings(beam_size=1))
+    found = search(model, [[4] * n + [EOS_ID] for n in (1, 5, 3)], InferenceSettings(min_tokens=0, beam_size=1))
     assert [len(h.ids) for [h] in found] == [1, 5, 3]
     assert model.rows_seen == [3, 3, 2, 2, 1, 1]
 
 
 def test_the_models_own_limit_is_kept(table_model: Any) -> None:
     model = table_model(1, 2, max_length=3)
-    everything = InferenceSettings(beam_size=100, n_best=100, max_extra_tokens=50)
+    everything = InferenceSettings(min_tokens=0, beam_size=100, n_best=100, max_extra_tokens=50)
     [found] = search(model, [[4, EOS_ID]], everything)
     assert_best(found, model.outputs([4, EOS_ID], 3, everything), 100)
 

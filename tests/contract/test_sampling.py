@@ -17,7 +17,7 @@ DRAWS = 4000
 
 
 def settings(**changes: Any) -> InferenceSettings:
-    return InferenceSettings(**{"sample": True, "max_extra_tokens": 1, "n_best": 1} | changes)
+    return InferenceSettings(**{"sample": True, "max_extra_tokens": 1, "n_best": 1, "min_tokens": 0} | changes)
 
 
 def draw(model: Any, batch: list[list[int]], names: list[str], prefixes: Any = None, **changes: Any) -> Any:
@@ -79,6 +79,11 @@ def test_the_largest_uniform_number_draws_a_token_that_may_come_out() -> None:
     for chosen in (settings(), settings(top_k=4), settings(top_p=0.9)):
         for number in (0.0, 1 - 2**-48, 1.0):
             assert drawn_ids(probs, torch.tensor([number], dtype=torch.float64), chosen).tolist() == [4]
+
+
+def test_an_output_has_as_many_tokens_as_it_must(table_model: Any) -> None:
+    [found] = draw(table_model(2, 3), [[4, 5, EOS_ID]], ["0"], n_best=50, min_tokens=2, max_extra_tokens=3)
+    assert min(len(hypothesis.ids) for hypothesis in found) == 2
 
 
 def test_a_sentences_draws_do_not_depend_on_its_batch(table_model: Any) -> None:

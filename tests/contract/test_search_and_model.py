@@ -18,7 +18,7 @@ from dragoman.records import Hypothesis
 
 BOS_ID, EOS_ID = 1, 2
 SOURCES = [[5, 9, 4, EOS_ID], [EOS_ID], [7, 7, 8, 12, 6, 6, 5, EOS_ID], [11, EOS_ID], [4, 5, 6, EOS_ID]]
-SETTINGS = InferenceSettings(beam_size=4, n_best=3, max_extra_tokens=6)
+SETTINGS = InferenceSettings(min_tokens=0, beam_size=4, n_best=3, max_extra_tokens=6)
 
 
 def random_transformer(seed: int, **changes: Any) -> Transformer:
@@ -75,7 +75,12 @@ def test_the_teacher_forced_score_is_the_searchs_log_prob(model: Transformer, sa
 @pytest.mark.parametrize("beam_size", [1, 4, 40])
 def test_a_batch_gives_what_each_sentence_gives_alone(model: Transformer, beam_size: int) -> None:
     chosen = InferenceSettings(
-        beam_size=beam_size, n_best=min(beam_size, 3), length_penalty="power", alpha=1.0, max_extra_tokens=6
+        min_tokens=0,
+        beam_size=beam_size,
+        n_best=min(beam_size, 3),
+        length_penalty="power",
+        alpha=1.0,
+        max_extra_tokens=6,
     )
     together = search(SingleModel(model), SOURCES, chosen)
     assert_close(together, [search(SingleModel(model), [source], chosen)[0] for source in SOURCES])
@@ -88,7 +93,7 @@ def test_a_batch_gives_what_each_sentence_gives_alone(model: Transformer, beam_s
 
 def test_learned_positions_limit_the_output() -> None:
     model = random_transformer(5, positions="learned", max_positions=9)
-    found = search(SingleModel(model), [[4] * 8 + [EOS_ID]], InferenceSettings(beam_size=30, n_best=30))
+    found = search(SingleModel(model), [[4] * 8 + [EOS_ID]], InferenceSettings(min_tokens=0, beam_size=30, n_best=30))
     assert max(len(h.token_log_probs) for h in found[0]) == 9
 
 

@@ -129,7 +129,7 @@ def test_stopped_and_resumed_is_uninterrupted_bit_for_bit(
 
 
 def test_a_lost_checkpoint_costs_only_the_steps_since_the_one_before(corpus: Corpus, tmp_path: Path) -> None:
-    config = replace(CONFIG, train=replace(CONFIG.train, max_steps=35))
+    config = replace(CONFIG, train=replace(CONFIG.train, max_steps=35, checkpoint_every_steps=10))
     straight = _trainer(corpus, tmp_path / "straight", config)
     straight.fit()
     damaged = _trainer(corpus, tmp_path / "damaged", config)
