@@ -49,10 +49,11 @@ def test_a_model_is_scored_by_its_translations(model_folder: Path, capsys: pytes
 
 @pytest.mark.usefixtures("files")
 def test_the_tokenizer_follows_the_language_or_the_flag(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("out.zh").write_text("我爱你们\n", encoding="utf-8")
-    assert main(["evaluate", "--hyp", "out.zh", "--ref", "out.zh"]) == 0
+    for name in ("out.zh", "test.zh"):
+        Path(name).write_text("我爱你们\n", encoding="utf-8")
+    assert main(["evaluate", "--hyp", "out.zh", "--ref", "test.zh"]) == 0
     assert "tok:zh" in capsys.readouterr().out
-    assert main(["evaluate", "--hyp", "out.zh", "--ref", "out.zh", "--tokenize", "char"]) == 0
+    assert main(["evaluate", "--hyp", "out.zh", "--ref", "test.zh", "--tokenize", "char"]) == 0
     assert "tok:char" in capsys.readouterr().out
 
 
@@ -64,13 +65,14 @@ def test_different_counts_name_both_files(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_scoring_a_file_does_not_import_torch(tmp_path: Path) -> None:
-    output = tmp_path / "out.de"
-    output.write_text("eins zwei drei vier\n", encoding="utf-8")
+    output, reference = tmp_path / "out.de", tmp_path / "test.de"
+    for path in (output, reference):
+        path.write_text("eins zwei drei vier\n", encoding="utf-8")
     program = (
         "import sys; from dragoman.cli.main import main; code = main(sys.argv[1:]); "
         "sys.exit('torch was imported' if 'torch' in sys.modules else code)"
     )
-    command = [sys.executable, "-c", program, "evaluate", "--hyp", str(output), "--ref", str(output)]
+    command = [sys.executable, "-c", program, "evaluate", "--hyp", str(output), "--ref", str(reference)]
     answer = subprocess.run(command, capture_output=True, check=False, encoding="utf-8")
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout.startswith("BLEU 100.00 (nrefs:1|")

@@ -18,7 +18,7 @@ class Terminal(io.StringIO):
 def test_plain_lines_and_json(tmp_path: Path) -> None:
     stream = io.StringIO()
     log = RunLog(tmp_path, stream)
-    log.progress(EVENT, seconds_left=3700)
+    log.progress(EVENT, seconds_left=3720)
     log.validation({"step": 7, "epoch": 1, "loss": 2.0, "perplexity": 7.4, "bleu": 3.2, "chrf": 20.1}, best=True)
     log.close()
     lines = stream.getvalue().split("\n")
