@@ -36,9 +36,10 @@ class Card:
     versions: tuple[tuple[str, str], ...] = ()
 
     def with_scores(self, data: str, scores: list[Score]) -> "Card":
-        """The card with the scores on a data set added."""
+        """The card with the scores on a data set, in place of earlier ones on it."""
+        others = tuple(row for row in self.scores if row[0] != data)
         rows = tuple((data, score.name, round(score.value, 2), score.signature) for score in scores)
-        return replace(self, scores=self.scores + rows)
+        return replace(self, scores=others + rows)
 
     def to_json(self) -> str:
         """card.json."""

@@ -37,10 +37,11 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
     _print_cleaning(data)
     log = RunLog(out)
     trainer = _trainer(config, data, out, log)
+    steps_before = trainer.run.steps()[-1:]
     try:
         reason = trainer.fit()
         log.say(f"Stopped: {reason}.")
-        if _is_scored(out, trainer.state.step):
+        if steps_before == [trainer.state.step] and _is_scored(out):
             log.say("Nothing is left to do; raise a limit to train on.")
         else:
             trainer.average()
@@ -122,10 +123,9 @@ def _texts(store: PairStore, limit: int | None = None) -> tuple[tuple[str, ...],
     return tuple(store.src_text(index) for index in indices), tuple(store.tgt_text(index) for index in indices)
 
 
-def _is_scored(out: Path, step: int) -> bool:
-    """Whether an earlier call has already finished this run."""
-    card = load_bundle(resolve_model_folder(out), "cpu").card
-    return bool(card.scores) and card.steps <= step
+def _is_scored(out: Path) -> bool:
+    """Whether an earlier call has already scored the run's model."""
+    return bool(load_bundle(resolve_model_folder(out), "cpu").card.scores)
 
 
 def _score(out: Path, data: PreparedData) -> None:

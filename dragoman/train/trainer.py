@@ -1,5 +1,6 @@
 """The training loop: one optimiser step, repeated, until there is a reason to stop (Vaswani et al. 2017, section 5)."""
 
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -86,6 +87,8 @@ class Trainer:
             f"{verdict}."
         )
         if score < best.score:
+            # An average of an earlier stretch of this run would otherwise be taken for the run's model.
+            shutil.rmtree(self.run.path / "averaged", ignore_errors=True)
             return ()
         card = replace(card_of(self.state, self.bundle.card), averaged_steps=tuple(steps))
         save_bundle(replace(self.bundle, card=card), self.run.path / "averaged")

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -84,6 +85,14 @@ def test_finished_runs_say_so_and_summary_shows_the_card(copy_run: Path) -> None
     assert "(equal)" in summary
     assert "x to y" in summary
     assert "BLEU" in summary
+
+
+def test_a_raised_limit_trains_on_and_scores_anew(copy_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(copy_run, tmp_path / "run")
+    done = dragoman("train", "--out", tmp_path / "run", "--train.max-steps", "702")
+    assert "Continuing after step 700." in done.stderr
+    assert "train.max_steps = 702 reached" in done.stderr
+    assert "BLEU" in done.stdout
 
 
 def test_average_makes_a_model(copy_run: Path, tmp_path: Path) -> None:
