@@ -124,14 +124,8 @@ class Trainer:
         limit = max(4096, smallest_micro_batch(self.dev))
         for indices in sequential_batches(self.dev, limit):
             batch = load_batch(self.dev, indices).to(self.model.device)
-            hidden = self.model.decode(
-                batch.decoder_input, self.model.encode(batch.src_ids, batch.src_lengths), batch.src_lengths
-            )
-            counted = batch.labels != PAD_ID
-            projection = self.model.projection
-            labels = batch.labels[counted]
-            _, nll = projected_cross_entropy(hidden[counted], projection.weight, projection.bias, labels, 0.0, PAD_ID)
-            total, tokens = total + nll.item(), tokens + labels.numel()
+            _, nll = _losses(self.model, batch, 0.0)
+            total, tokens = total + nll.item(), tokens + batch.num_tgt_tokens
         return total / tokens
 
 
@@ -203,17 +197,7 @@ class _Loop:
         """The sums over the batch's labels of the smoothed loss and of the negative log-probability."""
         model = self.model
         with torch.autocast(model.device.type, self.precision, enabled=self.precision != torch.float32):
-            memory = model.encode(batch.src_ids, batch.src_lengths)
-            hidden = model.decode(batch.decoder_input, memory, batch.src_lengths)
-            counted = batch.labels != PAD_ID
-            return projected_cross_entropy(
-                hidden[counted],
-                model.projection.weight,
-                model.projection.bias,
-                batch.labels[counted],
-                self.settings.label_smoothing,
-                PAD_ID,
-            )
+            return _losses(model, batch, self.settings.label_smoothing)
 
     def update(self) -> None:
         """Clips and applies the gradients; a step whose gradient is not finite is skipped and counted."""
@@ -300,6 +284,16 @@ class _Loop:
         passed, self.clock = now - self.clock, now
         self.state.seconds += passed
         return passed
+
+
+def _losses(model: Transformer, batch: Batch, epsilon: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """The sums over a batch's labels, padding left out, of the smoothed loss and of the negative log-probability."""
+    memory = model.encode(batch.src_ids, batch.src_lengths)
+    hidden = model.decode(batch.decoder_input, memory, batch.src_lengths)
+    counted = batch.labels != PAD_ID
+    projection = model.projection
+    labels = batch.labels[counted]
+    return projected_cross_entropy(hidden[counted], projection.weight, projection.bias, labels, epsilon, PAD_ID)
 
 
 def _draw_seed(seed: int, step: int) -> int:
