@@ -8,8 +8,8 @@ from dragoman.bundle import load_bundle, save_bundle
 from dragoman.cli.arguments import ArgumentParser
 from dragoman.cli.models import say
 from dragoman.errors import CheckpointError, ConfigError
-from dragoman.train.averaging import averaged_weights, set_weights
-from dragoman.train.checkpoint import RunFolder
+from dragoman.train.averaging import averaged_weights
+from dragoman.train.checkpoint import RunFolder, set_weights
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -21,10 +21,3 @@ def averaged_weights(folders: Sequence[Path], model: Transformer) -> dict[str, t
         for name, tensor in load_weights(folder, model).items():
             sums[name] = sums[name] + tensor.double() if name in sums else tensor.double()
     return {name: (total / len(folders)).float() for name, total in sums.items()}
-
-
-def set_weights(model: Transformer, weights: dict[str, torch.Tensor]) -> None:
-    """Copies named tensors into the model."""
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(weights[name])

@@ -91,9 +91,7 @@ def restore_checkpoint(folder: Path, model: Transformer, optimizer: torch.optim.
     try:
         state = TrainState.from_json((folder / _STATE).read_text(encoding="utf-8"))
         tensors = load_file(folder / _OPTIMIZER)
-        with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                parameter.copy_(weights[name])
+        set_weights(model, weights)
         restore_optimizer(model, optimizer, tensors)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise ModelError(f"{folder} is not a checkpoint that this version can continue: {error}.") from None
@@ -121,6 +119,13 @@ def restore_latest(
 def load_weights(folder: Path, model: Transformer) -> dict[str, torch.Tensor]:
     """The weights of a model folder, whose names and shapes must be those of `model`."""
     return read_weights(folder / WEIGHTS, {name: tuple(p.shape) for name, p in model.named_parameters()})
+
+
+def set_weights(model: Transformer, weights: dict[str, torch.Tensor]) -> None:
+    """Copies named tensors into the model."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(weights[name])
 
 
 def card_of(state: TrainState, card: Card) -> Card:

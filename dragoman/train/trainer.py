@@ -16,8 +16,8 @@ from dragoman.data.stream import BatchStream, Encode, Position, StepBatches, loa
 from dragoman.model.device import resolve_precision
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenizer import PAD_ID
-from dragoman.train.averaging import averaged_weights, set_weights
-from dragoman.train.checkpoint import RunFolder, card_of, restore_latest, save_checkpoint
+from dragoman.train.averaging import averaged_weights
+from dragoman.train.checkpoint import RunFolder, card_of, restore_latest, save_checkpoint, set_weights
 from dragoman.train.loss import projected_cross_entropy
 from dragoman.train.memory import choose_micro_batch_tokens, keep_freed_memory, memory_errors, padding_slack
 from dragoman.train.optimizer import build_optimizer
