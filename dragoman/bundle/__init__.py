@@ -3,6 +3,7 @@
 from dragoman.bundle.card import Card
 from dragoman.bundle.folder import (
     Bundle,
+    filled,
     load_bundle,
     replace_card,
     resolve_model_folder,
@@ -13,6 +14,7 @@ from dragoman.bundle.folder import (
 __all__ = [
     "Bundle",
     "Card",
+    "filled",
     "load_bundle",
     "replace_card",
     "resolve_model_folder",

@@ -13,7 +13,8 @@ from dragoman.records import Score
 class Card:
     """Facts about a model; empty where nobody has found them out.
 
-    `cleaning` has rows of rule and count. `scores` has rows of data set, metric, value, signature.
+    `origin` says where an imported model comes from. `cleaning` has rows of rule and count. `scores` has rows of data
+    set, metric, value, signature.
     """
 
     src_lang: str = ""
@@ -34,6 +35,7 @@ class Card:
     averaged_steps: tuple[int, ...] = ()
     scores: tuple[tuple[str, str, float, str], ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
+    origin: str = ""
 
     def with_scores(self, data: str, scores: list[Score]) -> "Card":
         """The card with the scores on a data set, in place of earlier ones on it."""
@@ -51,20 +53,25 @@ class Card:
         lines = [
             f"# Translation model, {languages}",
             "",
-            f"A Transformer with {self.parameters:,} parameters, made with Dragoman. "
-            f"Vocabularies: {self.src_vocab_size:,} (source) and {self.tgt_vocab_size:,} (target) entries.",
-            "",
-            f"Trained on {self.train_pairs:,} sentence pairs: {self.steps:,} steps, {self.epochs:,} epochs, "
-            f"{self.tgt_tokens:,} target tokens in {self.minutes:.1f} minutes ({self.device}, {self.precision}). "
-            f"Validated on {self.dev_pairs:,} pairs"
-            + (f", tested on {self.test_pairs:,}." if self.test_pairs else "."),
+            f"A Transformer with {self.parameters:,} parameters, {'imported into' if self.origin else 'made with'} "
+            f"Dragoman. Vocabularies: {self.src_vocab_size:,} (source) and {self.tgt_vocab_size:,} (target) entries.",
         ]
+        lines += ["", f"It comes from {self.origin}; its licence is stated there."] if self.origin else []
+        lines += ["", self._training()] if self.steps or not self.origin else []
         if self.averaged_steps:
             lines += ["", f"The weights are the mean of those after steps {', '.join(map(str, self.averaged_steps))}."]
         lines += _table("Scores", ("data", "metric", "value", "signature"), self.scores)
         lines += _table("Cleaning of the training data", ("rule", "pairs"), self.cleaning)
         lines += _table("Versions", ("package", "version"), self.versions)
         return "\n".join(lines) + "\n"
+
+    def _training(self) -> str:
+        tested = f", tested on {self.test_pairs:,}." if self.test_pairs else "."
+        return (
+            f"Trained on {self.train_pairs:,} sentence pairs: {self.steps:,} steps, {self.epochs:,} epochs, "
+            f"{self.tgt_tokens:,} target tokens in {self.minutes:.1f} minutes ({self.device}, {self.precision}). "
+            f"Validated on {self.dev_pairs:,} pairs{tested}"
+        )
 
 
 def read_card(folder: Path) -> Card:

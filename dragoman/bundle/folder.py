@@ -84,7 +84,7 @@ def load_bundle(folder: Path, device: str = "auto") -> Bundle:
     with torch.device("meta"):
         model = _build(config, tokenizers, folder)
     tensors = read_weights(folder / WEIGHTS, {name: tuple(p.shape) for name, p in model.named_parameters()})
-    model = _filled(model, tensors)
+    model = filled(model, tensors)
     return Bundle(model.to(resolve_device(device)).eval(), tokenizers, config, read_card(folder))
 
 
@@ -159,8 +159,8 @@ def _build(config: Config, tokenizers: TokenizerPair, folder: Path) -> Transform
         raise ModelError(f"{folder}: config.toml and tokenizer do not fit each other: {error}.") from None
 
 
-def _filled(model: Transformer, tensors: dict[str, torch.Tensor]) -> Transformer:
-    """The model with real tensors in place of its meta ones, tied as before."""
+def filled(model: Transformer, tensors: dict[str, torch.Tensor]) -> Transformer:
+    """The model with these tensors, one for each distinct parameter, in place of its (meta) ones, tied as before."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     parameters = {name: torch.nn.Parameter(tensor) for name, tensor in tensors.items()}
     for module in model.modules():

@@ -22,7 +22,7 @@ def _model(config: Config, label: Label) -> Iterator[str]:
             f"{label('model.d_model')} must be a multiple of `model.num_heads` ({model.num_heads}), "
             f"but is {model.d_model}."
         )
-    if model.positions == "sinusoidal" and model.d_model % 2:
+    if model.positions != "learned" and model.d_model % 2:
         yield (
             f"{label('model.d_model')} must be even for sinusoidal positions, but is {model.d_model}. "
             f'Change it, or set `model.positions` to "learned".'

@@ -52,8 +52,8 @@ class DataSettings:
 class TokenizerSettings:
     """[tokenizer]: how text becomes ids."""
 
-    kind: Literal["bpe", "unigram", "word"] = setting(
-        "bpe", "subwords by merges, subwords by a unigram model, or words"
+    kind: Literal["bpe", "unigram", "word", "sentencepiece"] = setting(
+        "bpe", "subwords by merges, subwords by a unigram model, or words; sentencepiece: only as imported"
     )
     vocab_size: int = setting(8000, "entries of the vocabulary, control tokens and bytes included", minimum=8)
     joint: bool = setting(True, "one vocabulary for both languages; false: one a side")
@@ -89,7 +89,9 @@ class ModelSettings:
         True, "layer norm before each sublayer (Xiong et al. 2020); false: after it, as in the paper"
     )
     activation: Literal["relu", "gelu", "swish"] = setting("relu", "activation of the feed-forward layers")
-    positions: Literal["sinusoidal", "learned"] = setting("sinusoidal", "how positions are encoded (section 3.5)")
+    positions: Literal["sinusoidal", "learned", "marian"] = setting(
+        "sinusoidal", "how positions are encoded (section 3.5); marian: all sines, then all cosines, as in its models"
+    )
     max_positions: int = setting(512, "learned positions only: the longest sequence in tokens", minimum=2)
     tie: Literal["all", "decoder", "none"] = setting(
         "all",
@@ -127,6 +129,16 @@ class TrainSettings:
         0,
         "padded tokens computed at once; 0: as many as is fast on the device. Changes memory and speed, not the result",
         minimum=0,
+    )
+    workers: int = setting(
+        0,
+        "CPU only: threads that compute shares of a step side by side; 0: one a processor, at most 4. "
+        "Changes speed, and of the result only what dropout draws",
+        minimum=0,
+        maximum=256,
+    )
+    compile: bool = setting(
+        False, "compile encoder and decoder with torch.compile: some minutes at the start, worth it on a GPU"
     )
     max_steps: int = setting(0, "stop after so many optimiser steps in total; 0: no such limit", minimum=0)
     max_epochs: int = setting(0, "stop after so many passes over the data; 0: no such limit", minimum=0)

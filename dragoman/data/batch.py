@@ -36,9 +36,20 @@ class Batch:
         """Labels that count: target tokens and eos, padding excluded."""
         return int(self.tgt_lengths.sum())
 
+    def part(self, start: int, stop: int) -> "Batch":
+        """Some of its rows, without padding that only the others needed."""
+        src_lengths, tgt_lengths = self.src_lengths[start:stop], self.tgt_lengths[start:stop]
+        src, tgt = int(src_lengths.max()), int(tgt_lengths.max()) + 1
+        return Batch(self.src_ids[start:stop, :src], src_lengths, self.tgt_ids[start:stop, :tgt], tgt_lengths)
+
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on a device."""
-        return Batch(*(getattr(self, name).to(device) for name in self.__slots__))
+        """The same batch on a device; where it is pinned, what computes on the device waits for it, and nobody else."""
+        non_blocking = device.type == "cuda"
+        return Batch(*(getattr(self, name).to(device, non_blocking=non_blocking) for name in self.__slots__))
+
+    def pinned(self) -> "Batch":
+        """The same batch in memory that a GPU copies from by itself."""
+        return Batch(*(getattr(self, name).pin_memory() for name in self.__slots__))
 
 
 def pad_rows(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@ import math
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx
 from torch.nn import functional
 
 from dragoman.model.dropout import Dropout
@@ -21,9 +22,34 @@ def attention_weights(
     Every query must be allowed at least one key. Masked weights are exactly 0.
     """
     scores = (query * (1.0 / math.sqrt(query.size(-1)))) @ key.transpose(-2, -1)
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf)
-    return torch.softmax(scores, dim=-1)
+    if scores.device.type == "cpu" and scores.size(-1) <= PLAIN_MAX_KEYS_ON_CPU:
+        weights: Tensor = _ShortSoftmax.apply(scores, mask)  # type: ignore[no-untyped-call]
+        return weights
+    return torch.softmax(scores if mask is None else scores.masked_fill(~mask, -math.inf), dim=-1)
+
+
+class _ShortSoftmax(torch.autograd.Function):
+    """The masked softmax over a short last dimension, computed with that dimension first.
+
+    On a CPU, torch's softmax takes some hundred nanoseconds a row however short; along the first dimension it works on
+    many rows at once, and is six times as fast at 14 keys, both ways, with the copies there and back.
+    """
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, scores: Tensor, mask: Tensor | None) -> Tensor:
+        keys_first = scores.permute(3, 0, 1, 2).contiguous()
+        if mask is not None:
+            keys_first.masked_fill_((~mask).expand(scores.shape).permute(3, 0, 1, 2), -math.inf)
+        weights = torch.softmax(keys_first, dim=0)
+        ctx.save_for_backward(weights)
+        return weights.permute(1, 2, 3, 0).contiguous()
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, *grads: Tensor) -> tuple[Tensor, None]:
+        (weights,) = ctx.saved_tensors  # type: ignore[attr-defined]
+        grad = grads[0].permute(3, 0, 1, 2).contiguous()
+        grad = torch._softmax_backward_data(grad, weights, 0, weights.dtype)
+        return grad.permute(1, 2, 3, 0).contiguous(), None
 
 
 class MultiHeadAttention(nn.Module):
@@ -53,20 +79,20 @@ class MultiHeadAttention(nn.Module):
 
     def project(self, hidden: Float[Tensor, "B T D"]) -> tuple[Tensor, Tensor, Tensor]:
         """Query, key and value of self-attention, each (B, H, T, K)."""
-        query, key, value = functional.linear(hidden, self.in_weight, self.in_bias).chunk(3, dim=-1)
-        return self._split(query), self._split(key), self._split(value)
+        query, key, value = self._split(functional.linear(hidden, self.in_weight, self.in_bias), 3)
+        return query, key, value
 
     def project_query(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
         """The query of cross-attention, from the decoder."""
         width = hidden.size(-1)
-        return self._split(functional.linear(hidden, self.in_weight[:width], _rows(self.in_bias, 0, width)))
+        return self._split(functional.linear(hidden, self.in_weight[:width], _rows(self.in_bias, 0, width)), 1)[0]
 
     def project_memory(self, memory: Float[Tensor, "B S D"]) -> tuple[Tensor, Tensor]:
         """Key and value of cross-attention, from the encoder's output, each (B, H, S, K)."""
         width = memory.size(-1)
         both = functional.linear(memory, self.in_weight[width:], _rows(self.in_bias, width, 3 * width))
-        key, value = both.chunk(2, dim=-1)
-        return self._split(key), self._split(value)
+        key, value = self._split(both, 2)
+        return key, value
 
     def attend(
         self,
@@ -76,10 +102,11 @@ class MultiHeadAttention(nn.Module):
         mask: Bool[Tensor, "..."] | None,
     ) -> Float[Tensor, "B H T K"]:
         """The weighted sums of the values, by whichever way is fastest for this shape and device."""
-        if query.device.type == "cpu" and key.size(-2) <= PLAIN_MAX_KEYS_ON_CPU:
+        rate = self.dropout.rate if self.training else 0.0
+        # The fused kernel drops out by itself, from torch's generator; on a CPU it is slower then than plain products.
+        if query.device.type == "cpu" and (key.size(-2) <= PLAIN_MAX_KEYS_ON_CPU or rate > 0):
             weights: Tensor = self.dropout(attention_weights(query, key, mask))
             return weights @ value
-        rate = self.dropout.rate if self.training else 0.0
         return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate)
 
     def merge(self, heads: Float[Tensor, "B H T K"]) -> Float[Tensor, "B T D"]:
@@ -87,9 +114,11 @@ class MultiHeadAttention(nn.Module):
         rows, num_heads, length, width = heads.shape
         return self.out(heads.transpose(1, 2).reshape(rows, length, num_heads * width))  # type: ignore[no-any-return]
 
-    def _split(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
-        rows, length, width = hidden.shape
-        return hidden.view(rows, length, self.num_heads, width // self.num_heads).transpose(1, 2)
+    def _split(self, projected: Float[Tensor, "B T PD"], parts: int) -> tuple[Tensor, ...]:
+        """P projections side by side as P tensors (B, H, T, K), each contiguous: one copy for all of them."""
+        rows, length, width = projected.shape
+        heads = projected.view(rows, length, parts, self.num_heads, width // (parts * self.num_heads))
+        return heads.permute(2, 0, 3, 1, 4).contiguous().unbind(0)
 
 
 def _rows(bias: Tensor | None, start: int, end: int) -> Tensor | None:

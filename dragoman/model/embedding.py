@@ -17,10 +17,22 @@ def sinusoidal_positions(
 
     Computed for positions `start` to `start + length - 1`; there is no table that runs out. `d_model` must be even.
     """
+    angles = _angles(length, d_model, start, device)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
+
+
+def marian_positions(
+    length: int, d_model: int, start: int = 0, device: torch.device | None = None
+) -> Float[Tensor, "{length} {d_model}"]:
+    """The same numbers as Marian lays them out: all sines in the first half, all cosines in the second."""
+    angles = _angles(length, d_model, start, device)
+    return torch.cat((angles.sin(), angles.cos()), dim=-1)
+
+
+def _angles(length: int, d_model: int, start: int, device: torch.device | None) -> Float[Tensor, "T K"]:
     positions = torch.arange(start, start + length, dtype=torch.float32, device=device)
     dimensions = torch.arange(0, d_model, 2, dtype=torch.float32, device=device)
-    angles = positions[:, None] * torch.exp(dimensions * (-math.log(10000.0) / d_model))
-    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
+    return positions[:, None] * torch.exp(dimensions * (-math.log(10000.0) / d_model))
 
 
 class Embedding(nn.Module):
@@ -41,6 +53,7 @@ class Embedding(nn.Module):
         if positions == "learned":
             self.positions = nn.Parameter(torch.empty(max_positions, d_model))
             nn.init.normal_(self.positions, std=0.1)
+        self._computed = marian_positions if positions == "marian" else sinusoidal_positions
         self.dropout = Dropout(dropout)
 
     def forward(self, ids: Int64[Tensor, "B T"], start: int = 0) -> Float[Tensor, "B T D"]:
@@ -48,13 +61,14 @@ class Embedding(nn.Module):
 
         Raises ValueError where learned positions end before the sequence does.
         """
-        length, d_model = ids.size(1), self.weight.size(1)
-        tokens = functional.embedding(ids, self.weight) * math.sqrt(d_model)
-        return self.dropout(tokens + self._positions(start, length, d_model))  # type: ignore[no-any-return]
+        tokens = functional.embedding(ids, self.weight) * math.sqrt(self.weight.size(1))
+        return self.dropout(tokens + self.table(start, ids.size(1)))  # type: ignore[no-any-return]
 
-    def _positions(self, start: int, length: int, d_model: int) -> Float[Tensor, "T D"]:
+    def table(self, start: int, length: int) -> Float[Tensor, "T D"]:
+        """What is added at positions `start` to `start + length - 1`. Raises ValueError as `forward` does."""
         if self.positions is None:
-            return sinusoidal_positions(length, d_model, start, self.weight.device).to(self.weight.dtype)
+            d_model = self.weight.size(1)
+            return self._computed(length, d_model, start, self.weight.device).to(self.weight.dtype)
         if start + length > self.positions.size(0):
             raise ValueError(f"position {start + length} is beyond the {self.positions.size(0)} learned positions")
         return self.positions[start : start + length]

@@ -94,6 +94,11 @@ class Transformer(nn.Module):
         return self.tgt_embedding.weight.device
 
     @property
+    def working_type(self) -> torch.dtype:
+        """What the layers compute in; embeddings may be more precise."""
+        return self.encoder.layers[0].self_attn.in_weight.dtype  # type: ignore[union-attr, return-value]
+
+    @property
     def src_vocab_size(self) -> int:
         """Rows of the source embedding."""
         return self.src_embedding.weight.size(0)
@@ -117,7 +122,8 @@ class Transformer(nn.Module):
 
     def encode(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"]) -> Float[Tensor, "B S D"]:
         """The memory; rows at padding positions are meaningless and masked later."""
-        return self.encoder(self.src_embedding(src_ids), padding_mask(src_lengths, src_ids.size(1)))  # type: ignore[no-any-return]
+        hidden = self.src_embedding(src_ids).to(self.working_type)
+        return self.encoder(hidden, padding_mask(src_lengths, src_ids.size(1)))  # type: ignore[no-any-return]
 
     def decode(
         self, decoder_input: Int64[Tensor, "B T"], memory: Float[Tensor, "B S D"], src_lengths: Int64[Tensor, "B"]
@@ -128,7 +134,8 @@ class Transformer(nn.Module):
         """
         self_mask = causal_mask(decoder_input.size(1), decoder_input.device)
         memory_mask = padding_mask(src_lengths, memory.size(1))
-        return self.decoder(self.tgt_embedding(decoder_input), memory, self_mask, memory_mask)  # type: ignore[no-any-return]
+        hidden = self.tgt_embedding(decoder_input).to(self.working_type)
+        return self.decoder(hidden, memory, self_mask, memory_mask)  # type: ignore[no-any-return]
 
     def project(self, hidden: Float[Tensor, "*rows D"]) -> Float[Tensor, "*rows V"]:
         """States to logits."""

@@ -11,6 +11,8 @@ import random
 from collections.abc import Callable
 from itertools import pairwise
 
+from tokenizers import Tokenizer as LibraryTokenizer
+
 from dragoman.errors import ConfigError
 from dragoman.text.segmentation import byte_token
 from dragoman.text.surrogates import well_formed
@@ -64,6 +66,7 @@ class BpeDropout:
 
     def _words(self, text: str) -> list[str]:
         library = self._tokenizer.library
+        assert isinstance(library, LibraryTokenizer)
         normalised = library.normalizer.normalize_str(well_formed(text)) if text else text
         return [
             word[start : start + _MAX_SYMBOLS]

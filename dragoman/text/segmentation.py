@@ -1,9 +1,10 @@
 """How text is cut before the vocabulary is consulted: normaliser, pre-tokeniser and decoder of each kind of tokeniser.
 
-All kinds share one cut. A space belongs to the word after it and the text gets one more space in front (taken
-off again by the decoder), so that a word is the same token at the start of a text and inside it; digits stand
-alone, so that numbers generalise; letters keep their combining marks, so that the words of Indic scripts stay
-whole. Control tokens and byte tokens (``</s>``, ``<0x41>``) straddle the cut, so no text can ever spell one.
+All kinds that are trained here share one cut; `sentencepiece`, which imported models have, has its own. A space
+belongs to the word after it and the text gets one more space in front (taken off again by the decoder), so that a word
+is the same token at the start of a text and inside it; digits stand alone, so that numbers generalise; letters keep
+their combining marks, so that the words of Indic scripts stay whole. Control tokens and byte tokens (``</s>``,
+``<0x41>``) straddle the cut, so no text can ever spell one.
 """
 
 from collections.abc import Callable
@@ -11,8 +12,10 @@ from typing import Literal
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-Kind = Literal["byte_bpe", "fallback_bpe", "unigram", "word"]
+Kind = Literal["byte_bpe", "fallback_bpe", "unigram", "word", "sentencepiece"]
 Model = models.BPE | models.Unigram | models.WordLevel
+
+CONTROL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
 
 SPACE_MARK = "\u2581"
 """Stands for a space inside tokens (SentencePiece's convention)."""

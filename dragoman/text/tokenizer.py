@@ -6,7 +6,9 @@ What comes back from `detokenize(encode(text))`:
 
 - ``bpe``: the text, for every string;
 - ``bpe`` with byte fallback and ``unigram``: the text, with U+2581 turned into a space;
-- ``word``: the same, without the words outside the vocabulary.
+- ``word``: the same, without the words outside the vocabulary;
+- ``sentencepiece``, which imported models have: the text as its character map leaves it, runs of spaces as one, none at
+  the ends, without what is unknown.
 
 Python strings that are no valid Unicode (lone surrogates) are encoded with U+FFFD in their place.
 """
@@ -24,6 +26,7 @@ from tokenizers import models, trainers
 from dragoman.config import TokenizerSettings
 from dragoman.errors import ConfigError, DataError
 from dragoman.text.segmentation import (
+    CONTROL_TOKENS,
     Kind,
     Model,
     assemble,
@@ -31,8 +34,9 @@ from dragoman.text.segmentation import (
     byte_token,
     printable_byte_level,
 )
+from dragoman.text.sentencepiece import SentencePieceTokenizer
 from dragoman.text.surrogates import well_formed
-from dragoman.text.tokenizer_file import CONTROL_TOKENS, fallback_bpe, read_tokenizer
+from dragoman.text.tokenizer_file import fallback_bpe, read_tokenizer
 
 PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
 _NUM_CONTROLS = len(CONTROL_TOKENS)
@@ -41,13 +45,13 @@ _NUM_CONTROLS = len(CONTROL_TOKENS)
 class Tokenizer:
     """A trained vocabulary. Immutable and safe to use from several threads."""
 
-    def __init__(self, kind: Kind, library: LibraryTokenizer) -> None:
+    def __init__(self, kind: Kind, library: LibraryTokenizer | SentencePieceTokenizer) -> None:
         self.kind: Kind = kind
         self.library = library
         self.vocab_size = int(library.get_vocab_size(with_added_tokens=False))
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, without control ids but unk (word kind only). The empty text has none."""
+        """The ids of a text, without control ids but unk (kinds word and sentencepiece). The empty text has none."""
         try:
             ids: list[int] = self.library.encode(text, add_special_tokens=False).ids
         except (TypeError, UnicodeEncodeError):
@@ -138,6 +142,11 @@ def train_tokenizer(settings: TokenizerSettings, texts: Iterable[str], *, strict
     where the text does not support so many entries; DataError where there is no text.
     """
     kind = kind_of(settings)
+    if kind == "sentencepiece":
+        raise ConfigError(
+            '`tokenizer.kind` must be bpe, unigram or word for training, but is "sentencepiece": such tokenizers come '
+            "with imported models only."
+        )
     smallest = _NUM_CONTROLS + (1 if kind == "word" else 256 if kind == "byte_bpe" else 257)
     if settings.vocab_size < smallest:
         raise ConfigError(

@@ -1,7 +1,7 @@
 """Reading a tokenizer.json that nobody vouches for.
 
-Only the vocabulary, the merges and the scores are taken from the file, after a check; pipelines are compared
-with the ones of `dragoman.text.segmentation` and never built from the file, so that no foreign regular
+Only the vocabulary, the merges, the scores and the character map are taken from the file, after a check; pipelines are
+compared with the ones of `dragoman.text.segmentation` and never built from the file, so that no foreign regular
 expression is compiled and nothing but a tokeniser of ours comes out.
 """
 
@@ -13,13 +13,13 @@ from typing import Any
 from tokenizers import Tokenizer, models
 
 from dragoman.errors import ModelError
-from dragoman.text.segmentation import Kind, Model, assemble, byte_level_alphabet, byte_token
+from dragoman.text.segmentation import CONTROL_TOKENS, Kind, Model, assemble, byte_level_alphabet, byte_token
+from dragoman.text.sentencepiece import SentencePieceTokenizer, read_sentencepiece
 
-CONTROL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
 _TYPES = {"BPE": models.BPE, "Unigram": models.Unigram, "WordLevel": models.WordLevel}
 
 
-def read_tokenizer(path: Path) -> tuple[Kind, Tokenizer]:
+def read_tokenizer(path: Path) -> tuple[Kind, Tokenizer | SentencePieceTokenizer]:
     """The kind and the library tokeniser in a file. Raises ModelError naming the file and what is wrong with it."""
     try:
         document = json.loads(path.read_bytes())
@@ -28,6 +28,8 @@ def read_tokenizer(path: Path) -> tuple[Kind, Tokenizer]:
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} cannot be read as a tokenizer: {error}. Copy the model again.") from None
     try:
+        if isinstance(document, dict) and document.get("kind") == "sentencepiece":
+            return "sentencepiece", read_sentencepiece(document)
         kind, tokenizer = _build(document)
         _check_pipeline(document, json.loads(tokenizer.to_str()))
     except _Foreign as reason:

@@ -10,10 +10,12 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
+from torch.nn import functional
 
-# Rows of logits computed at once: (rows, V) in float32 stays within a processor's caches instead of going to memory
-# and back four times.
-ROWS_PER_SLICE = 256
+# Rows of logits computed at once. On a CPU more would leave the caches, and fewer would add up the gradient of the
+# weight, as large as they are, more often; elsewhere few large products are best.
+_ROWS_PER_SLICE = {"cpu": 512}
+_ROWS_PER_SLICE_ELSEWHERE = 8192
 
 
 def smoothed_cross_entropy(
@@ -39,8 +41,9 @@ def projected_cross_entropy(
 ) -> tuple[Tensor, Tensor]:
     """`smoothed_cross_entropy` of the projection of `hidden`, without ever holding all logits.
 
-    Works slice by slice and computes each slice's gradient on the way forward. The products run in the type that
-    autocast asks for, the softmax and the sums in float32. Only the first result carries a gradient.
+    Works slice by slice and computes each slice's gradient on the way forward. Products and softmax run in the type
+    of `hidden`, whatever that of `weight` and `bias` is; sums over rows are float32, and so are the two results.
+    Only the first carries a gradient.
     """
     task = _Task(labels, epsilon, pad_id, with_gradient=torch.is_grad_enabled())
     loss, nll = _ProjectedCrossEntropy.apply(hidden, weight, bias, task)  # type: ignore[no-untyped-call]
@@ -60,13 +63,13 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: FunctionCtx, hidden: Tensor, weight: Tensor, bias: Tensor | None, task: _Task
     ) -> tuple[Tensor, Tensor]:
-        device_type = hidden.device.type
-        working = torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else weight.dtype
-        with torch.autocast(device_type, enabled=False):
-            sums = _Sums(hidden, weight, bias)
-            for start in range(0, hidden.size(0), ROWS_PER_SLICE):
-                rows = slice(start, start + ROWS_PER_SLICE)
-                sums.add(rows, hidden[rows].to(working), weight.to(working), bias, task)
+        working = weight.to(hidden.dtype), None if bias is None else bias.to(hidden.dtype)
+        rows_per_slice = _ROWS_PER_SLICE.get(hidden.device.type, _ROWS_PER_SLICE_ELSEWHERE)
+        sums = _Sums(hidden, weight, bias)
+        for start in range(0, hidden.size(0), rows_per_slice):
+            rows = slice(start, start + rows_per_slice)
+            sums.add(rows, hidden[rows], *working, task.labels[rows, None], task)
+        sums.add_uniform_part(hidden, weight, bias, task)
         ctx.save_for_backward(sums.hidden_grad, sums.weight_grad, sums.bias_grad)  # type: ignore[arg-type]
         ctx.mark_non_differentiable(sums.nll)
         return sums.loss, sums.nll
@@ -74,11 +77,17 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: FunctionCtx, *grads: Tensor) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors  # type: ignore[attr-defined]
-        return *(None if grad is None else grad * grads[0] for grad in saved), None
+        return *(None if grad is None else grad.mul_(grads[0]) for grad in saved), None
 
 
 class _Sums:
-    """The sums over all rows, and the gradients of the loss with respect to states, weight and bias."""
+    """The sums over all rows, and the gradients of the loss with respect to states, weight and bias.
+
+    With the probabilities p, the target y and the share u = epsilon / (V - 1) of every token but padding, the loss of
+    a row is lse - (1 - epsilon) logits[y] - u (sum(logits) - logits[pad]), where lse is the log of the sum of the
+    exponentials, and its gradient p - (1 - epsilon) [y] - u (1 - [pad]). The term u is the same for all rows and
+    tokens: what it adds is computed from sums of states and weights, without touching the logits once more.
+    """
 
     def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         self.loss, self.nll = (torch.zeros((), device=hidden.device) for _ in range(2))
@@ -86,25 +95,39 @@ class _Sums:
         self.weight_grad = torch.zeros_like(weight)
         self.bias_grad = None if bias is None else torch.zeros_like(bias)
 
-    def add(self, rows: slice, hidden: Tensor, weight: Tensor, bias: Tensor | None, task: _Task) -> None:
-        gold = task.labels[rows, None]
+    def add(
+        self, rows: slice, hidden: Tensor, weight: Tensor, bias: Tensor | None, gold: Int64[Tensor, "m 1"], task: _Task
+    ) -> None:
+        """Adds a slice of rows, all but the uniform part."""
+        logits = functional.linear(hidden, weight, bias)
+        gold_logits, pad_logits = logits.gather(1, gold).float(), logits[:, task.pad_id].float()
+        # The largest logit and its probability give lse without another pass of exponentials.
+        largest = logits.amax(1).float()
+        probabilities = torch.softmax(logits, dim=1)
+        normaliser = largest - probabilities.amax(1).float().log()
+        nll = normaliser.sum() - gold_logits.sum()
         share = task.epsilon / (weight.size(0) - 1)
-        logits = (hidden @ weight.t()).float()
-        if bias is not None:
-            logits += bias
-        normaliser = torch.logsumexp(logits, dim=1, keepdim=True)
-        nll = (normaliser - logits.gather(1, gold)).sum()
-        spread = (weight.size(0) - 1) * normaliser.sum() - logits.sum() + logits[:, task.pad_id].sum()
         self.nll += nll
-        self.loss += (1 - task.epsilon) * nll + share * spread
+        self.loss += (1 - task.epsilon) * nll + task.epsilon * normaliser.sum() + share * pad_logits.sum()
         if not task.with_gradient:
             return
-        # d loss / d logits = softmax - target distribution
-        grad = logits.sub_(normaliser).exp_().sub_(share)
-        grad[:, task.pad_id] += share
-        grad.scatter_add_(1, gold, grad.new_full(gold.shape, task.epsilon - 1))
+        gold_gradient = probabilities.gather(1, gold) - (1 - task.epsilon)
+        pad_gradient = probabilities[:, task.pad_id] + share
+        gradient = probabilities.scatter_(1, gold, gold_gradient)
+        gradient[:, task.pad_id] = pad_gradient
         if self.bias_grad is not None:
-            self.bias_grad += grad.sum(0)
-        grad = grad.to(weight.dtype)
-        self.hidden_grad[rows] = (grad @ weight).to(self.hidden_grad.dtype)
-        self.weight_grad += grad.t() @ hidden
+            self.bias_grad += gradient.sum(0, dtype=torch.float32)
+        torch.mm(gradient, weight, out=self.hidden_grad[rows])
+        self.weight_grad += gradient.t() @ hidden
+
+    def add_uniform_part(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, task: _Task) -> None:
+        """What the share of the mass that is spread evenly adds over all rows: to the loss -u sum(logits)."""
+        share = task.epsilon / (weight.size(0) - 1)
+        hidden_sum, weight_sum = hidden.sum(0, dtype=torch.float32), weight.sum(0, dtype=torch.float32)
+        bias_sum = 0.0 if bias is None else bias.sum(dtype=torch.float32)
+        self.loss -= share * (hidden_sum @ weight_sum + hidden.size(0) * bias_sum)
+        if task.with_gradient:
+            self.hidden_grad -= (share * weight_sum).to(hidden.dtype)
+            self.weight_grad -= share * hidden_sum
+            if self.bias_grad is not None:
+                self.bias_grad -= share * hidden.size(0)

@@ -35,13 +35,16 @@ def activation_bytes(settings: ModelSettings, length: int, precision: torch.dtyp
     return int(elements * (4.5 if precision == torch.float32 else 2.4))
 
 
-def fixed_bytes(model: Transformer) -> int:
-    """Gradients, both moments and the gradient that the loss gathers; the weights are there already."""
-    return 4 * 4 * sum(parameter.numel() for parameter in model.parameters())
+def fixed_bytes(model: Transformer, workers: int = 1) -> int:
+    """Both moments, the copies to compute with, and each worker's gradients; the weights are there already.
+
+    A worker holds the sum of its gradients, the latest ones, and what the loss gathers for the projection.
+    """
+    return (2 * 4 + 2 + workers * 3 * 4) * sum(parameter.numel() for parameter in model.parameters())
 
 
 def choose_micro_batch_tokens(
-    model: Transformer, settings: TrainSettings, smallest: int, precision: torch.dtype
+    model: Transformer, settings: TrainSettings, smallest: int, precision: torch.dtype, workers: int = 1
 ) -> int:
     """The padded positions computed at once: as the setting says, or what is fast on the device and fits.
 
@@ -55,7 +58,10 @@ def choose_micro_batch_tokens(
     if free is None:
         return asked
     position = activation_bytes(model.settings, min(smallest, _FORECAST_LENGTH), precision)
-    room = free - fixed_bytes(model)
+    # A step is shared out to the workers, so together they compute no more at once than the step holds.
+    position *= max(1, min(workers, settings.batch_tokens // asked))
+    fixed = fixed_bytes(model, workers)
+    room = free - fixed
     fitting = int(room * 0.9) // position
     if asked <= fitting:
         return asked
@@ -63,12 +69,12 @@ def choose_micro_batch_tokens(
         return fitting
     if fitting < smallest:
         raise ResourceError(
-            f"The model needs about {(fixed_bytes(model) + position * smallest) / 1e9:.1f} GB for one pair of "
+            f"The model needs about {(fixed + position * smallest) / 1e9:.1f} GB for one pair of "
             f"{smallest} tokens, but {free / 1e9:.1f} GB are free. Choose a smaller `model.preset`, or lower "
             "`data.max_tokens`."
         )
     raise ResourceError(
-        f"`train.micro_batch_tokens` is {asked}, which needs about {(fixed_bytes(model) + position * asked) / 1e9:.1f} "
+        f"`train.micro_batch_tokens` is {asked}, which needs about {(fixed + position * asked) / 1e9:.1f} "
         f"GB, but {free / 1e9:.1f} GB are free. Set it to at most {fitting}, or to 0 to let it be chosen."
     )
 

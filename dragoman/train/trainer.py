@@ -9,16 +9,14 @@ import torch
 
 from dragoman.bundle import Bundle, save_bundle
 from dragoman.config import TrainSettings
-from dragoman.data.batch import Batch
 from dragoman.data.batching import sequential_batches, smallest_micro_batch
 from dragoman.data.pairs import Pairs
 from dragoman.data.stream import BatchStream, Encode, Position, StepBatches, load_batch
 from dragoman.model.device import resolve_precision
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenizer import PAD_ID
 from dragoman.train.averaging import averaged_weights
 from dragoman.train.checkpoint import RunFolder, card_of, restore_latest, save_checkpoint, set_weights
-from dragoman.train.loss import projected_cross_entropy
+from dragoman.train.gradients import Gradients, losses, num_workers
 from dragoman.train.memory import choose_micro_batch_tokens, keep_freed_memory, memory_errors, padding_slack
 from dragoman.train.optimizer import build_optimizer
 from dragoman.train.run_log import RunLog, perplexity
@@ -124,7 +122,7 @@ class Trainer:
         limit = max(4096, smallest_micro_batch(self.dev))
         for indices in sequential_batches(self.dev, limit):
             batch = load_batch(self.dev, indices).to(self.model.device)
-            _, nll = _losses(self.model, batch, 0.0)
+            _, nll = losses(self.model, batch, 0.0)
             total, tokens = total + nll.item(), tokens + batch.num_tgt_tokens
         return total / tokens
 
@@ -135,17 +133,23 @@ class _Loop:
     def __init__(self, trainer: Trainer, optimizer: torch.optim.AdamW) -> None:
         self.trainer, self.optimizer = trainer, optimizer
         self.model, self.settings, self.state = trainer.model, trainer.settings, trainer.state
-        self.precision = resolve_precision(self.settings.precision, self.model.device)
+        precision = resolve_precision(self.settings.precision, self.model.device)
         self.micro_batch_tokens = choose_micro_batch_tokens(
-            self.model, self.settings, smallest_micro_batch(trainer.train), self.precision
+            self.model,
+            self.settings,
+            smallest_micro_batch(trainer.train),
+            precision,
+            num_workers(self.settings, self.model.device),
         )
+        window = (self.state.window_loss, self.state.window_nll)
+        self.sums = torch.tensor(window, dtype=torch.float64).to(self.model.device)
         self.clock = time.perf_counter()
         self.window_seconds = 0.0
 
     def run(self, request: StopRequest) -> str:
         start = Position(self.state.epoch, self.state.step_in_epoch)
         self.model.train()
-        with BatchStream(
+        stream = BatchStream(
             self.trainer.train,
             self.settings.batch_tokens,
             self.micro_batch_tokens,
@@ -153,10 +157,11 @@ class _Loop:
             start,
             self.trainer.encode,
             padding_slack=padding_slack(self.model.device),
-        ) as stream:
+        )
+        with stream, Gradients(self.model, self.settings) as gradients:
             while (reason := self.reason_to_stop()) is None:
                 step = next(stream)
-                self.optimise(step)
+                self.optimise(step, gradients)
                 self.after_step(step)
                 if request.signal_number is not None:
                     self.save()
@@ -177,27 +182,17 @@ class _Loop:
             return f"no better score in {settings.patience} validations"
         return None
 
-    def optimise(self, step: StepBatches) -> None:
+    def optimise(self, step: StepBatches, gradients: Gradients) -> None:
         """One update with the gradient of the mean loss over all labels of the step (section 5.3)."""
-        state = self.state
+        state, seed = self.state, self.settings.seed
         state.step += 1
         state.epoch, state.step_in_epoch = step.following.epoch, step.following.step
-        torch.manual_seed(_draw_seed(self.settings.seed, state.step))
-        for batch in step.batches:
-            batch = batch.to(self.model.device)
-            loss, nll = self.losses(batch)
-            (loss / step.num_tgt_tokens).backward()  # type: ignore[no-untyped-call]
-            state.window_loss, state.window_nll = state.window_loss + loss.item(), state.window_nll + nll.item()
-            state.sentences += batch.src_ids.size(0)
+        torch.manual_seed(_draw_seed(seed, state.step))
+        self.sums += gradients.compute(step.batches, (seed, state.step), step.num_tgt_tokens)
+        state.sentences += sum(len(batch.src_lengths) for batch in step.batches)
         state.window_tokens += step.num_tgt_tokens
         state.tgt_tokens += step.num_tgt_tokens
         self.update()
-
-    def losses(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """The sums over the batch's labels of the smoothed loss and of the negative log-probability."""
-        model = self.model
-        with torch.autocast(model.device.type, self.precision, enabled=self.precision != torch.float32):
-            return _losses(model, batch, self.settings.label_smoothing)
 
     def update(self) -> None:
         """Clips and applies the gradients; a step whose gradient is not finite is skipped and counted."""
@@ -228,6 +223,7 @@ class _Loop:
 
     def report(self) -> None:
         state = self.state
+        state.window_loss, state.window_nll = self.sums.tolist()
         tokens = max(state.window_tokens, 1)
         event = {
             "step": state.step,
@@ -240,6 +236,7 @@ class _Loop:
         }
         self.trainer.log.progress(event, self.seconds_left())
         state.window_loss = state.window_nll = 0.0
+        self.sums.zero_()
         state.window_tokens, self.window_seconds = 0, 0.0
 
     def seconds_left(self) -> float | None:
@@ -267,6 +264,7 @@ class _Loop:
     def save(self) -> None:
         """Writes a checkpoint of this step and removes those that no longer count."""
         trainer, state = self.trainer, self.state
+        state.window_loss, state.window_nll = self.sums.tolist()
         bundle = replace(trainer.bundle, card=card_of(state, trainer.bundle.card))
         save_checkpoint(trainer.run, bundle, self.optimizer, state)
         validated = [record.step for record in state.validations]
@@ -284,16 +282,6 @@ class _Loop:
         passed, self.clock = now - self.clock, now
         self.state.seconds += passed
         return passed
-
-
-def _losses(model: Transformer, batch: Batch, epsilon: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """The sums over a batch's labels, padding left out, of the smoothed loss and of the negative log-probability."""
-    memory = model.encode(batch.src_ids, batch.src_lengths)
-    hidden = model.decode(batch.decoder_input, memory, batch.src_lengths)
-    counted = batch.labels != PAD_ID
-    projection = model.projection
-    labels = batch.labels[counted]
-    return projected_cross_entropy(hidden[counted], projection.weight, projection.bias, labels, epsilon, PAD_ID)
 
 
 def _draw_seed(seed: int, step: int) -> int:

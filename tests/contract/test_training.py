@@ -21,6 +21,7 @@ from dragoman.text.bpe_dropout import BpeDropout
 from dragoman.text.phrasebook_file import load_phrasebook
 from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
 from dragoman.train.checkpoint import RunFolder
+from dragoman.train.gradients import Gradients
 from dragoman.train.run_log import RunLog
 from dragoman.train.signals import Interrupted
 from dragoman.train.trainer import Trainer, _Loop
@@ -153,18 +154,15 @@ def test_accumulated_gradient_is_that_of_the_whole_batch(corpus: Corpus, tmp_pat
         train=replace(CONFIG.train, clip_norm=0.0, micro_batch_tokens=4096),
     )
     trainer = _trainer(corpus, tmp_path / "run", config)
-    loop = _Loop(trainer, torch.optim.AdamW(trainer.model.parameters()))
     indices = list(range(40))
     gradients = []
     for limit in (10**6, 100):
-        trainer.model.zero_grad()
         src, tgt = ([len(side(index)) for index in indices] for side in (corpus.train.src_ids, corpus.train.tgt_ids))
         pieces = micro_batches(src, tgt, limit, padding_slack=limit)
         batches = [load_batch(corpus.train, piece) for piece in pieces]
         total = sum(batch.num_tgt_tokens for batch in batches)
-        for batch in batches:
-            loss, _ = loop.losses(batch)
-            (loss / total).backward()
+        with Gradients(trainer.model, replace(config.train, workers=1)) as computed:
+            computed.compute(batches, (1, 1), total)
         gradients.append(
             [parameter.grad.clone() for parameter in trainer.model.parameters() if parameter.grad is not None]
         )

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dragoman.model.dropout import Dropout, byte_rate
+from dragoman.model.dropout import Dropout, Randomness, kept_share, share_randomness
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.001])
@@ -12,9 +12,9 @@ def test_share_dropped_and_expectation(rate: float) -> None:
     ones = torch.ones(1000, 1003)
     dropped = Dropout(rate).train()(ones)
     share = (dropped == 0).double().mean().item()
-    deviation = 4 * (byte_rate(rate) * (1 - byte_rate(rate)) / ones.numel()) ** 0.5
-    assert abs(share - byte_rate(rate)) < deviation
-    assert abs(byte_rate(rate) - rate) <= 1 / 256
+    deviation = 4 * (rate * (1 - rate) / ones.numel()) ** 0.5
+    assert abs(share - rate) < deviation
+    assert abs(1 - kept_share(rate) - rate) <= 1 / 65536
     assert dropped.double().mean().item() == pytest.approx(1, abs=2 * deviation / (1 - rate))
     assert dropped.unique().numel() == 2
 
@@ -46,3 +46,34 @@ def test_same_generator_state_same_mask_and_bfloat16_stays() -> None:
     torch.manual_seed(5)
     assert torch.equal(first, layer(hidden))
     assert first.dtype == torch.bfloat16
+
+
+def test_rates_below_the_smallest_step_still_drop() -> None:
+    assert kept_share(1e-9) < 1
+
+
+def test_seeded_randomness_is_its_own_and_shared_by_all_modules_of_a_model() -> None:
+    hidden = torch.ones(64, 65)
+    model = torch.nn.Sequential(Dropout(0.3), Dropout(0.5)).train()
+    randomness = Randomness()
+    share_randomness(model, randomness)
+    outputs: list[torch.Tensor] = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(len(outputs))  # torch's generator has no part in it
+        randomness.seed(7, seed)
+        outputs.append(model(hidden))
+    assert torch.equal(outputs[0], outputs[1])
+    assert not torch.equal(outputs[0], outputs[2])
+    first, second = (model[0](hidden) != 0, model[1](hidden) != 0)
+    agreement = (first == second).double().mean().item()  # 0.7 * 0.5 + 0.3 * 0.5 where the draws are independent
+    assert abs(agreement - 0.5) < 4 * 0.5 / hidden.numel() ** 0.5
+
+
+def test_seeded_bits_are_uniform_at_every_place_of_a_word() -> None:
+    randomness = Randomness()
+    randomness.seed(3)
+    drawn = randomness.draw(400_001)
+    assert drawn.dtype == torch.int16
+    assert drawn.numel() == 400_001
+    share = (drawn[:400_000].view(-1, 4) >= 0).double().mean(0)
+    assert (share - 0.5).abs().max().item() < 4 * 0.5 / 100_000**0.5

@@ -1,0 +1,150 @@
+"""SentencePiece's character map: what a text's characters are replaced by before it is cut into pieces.
+
+A .spm file holds the map "precompiled": the size of a trie in bytes, the trie (a double array of 32-bit units, as
+Darts-clone writes it), then the replacements, each ended by a zero byte. At each place of a text the longest key that
+matches is replaced; what matches none stays.
+
+Nobody vouches for such a file, so every step in the trie stays within bounds. `tokenizers.normalizers.Precompiled` is
+not used: it replaces whole grapheme clusters by what their first characters map to, which SentencePiece does not.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import numpy as np
+
+_ROOT = 0
+_NOWHERE = -1
+_MAX_STEPS = 2_000_000
+
+
+@lru_cache(maxsize=4)
+def character_map(precompiled: bytes) -> "CharacterMap":
+    """The map in these bytes, read once: both sides of a model usually have the same."""
+    return CharacterMap(precompiled)
+
+
+class CharacterMap:
+    """Replaces characters, longest match first. Raises ValueError for bytes that are no such map."""
+
+    def __init__(self, precompiled: bytes = b"") -> None:
+        self.precompiled = precompiled
+        size = int.from_bytes(precompiled[:4], "little")
+        if precompiled and (size % 4 or not 0 < size < len(precompiled) - 4):
+            raise ValueError("its character map is cut off")
+        self._replacements = precompiled[4 + size :]
+        self._trie = _Trie(np.frombuffer(precompiled, dtype="<u4", count=size // 4, offset=4 if size else 0))
+        firsts = self._trie.characters(_ROOT)
+        self._single = {ord(char): self._value(node) for char, node in firsts if self._trie.has_value[node]}
+        self._later, nodes = self._trie.below({node for _, node in firsts})
+        for node in nodes:
+            if self._trie.has_value[node]:
+                self._value(node)
+
+    def replace(self, text: str) -> str:
+        """The text with every key replaced."""
+        if self._later.isdisjoint(text):
+            return text.translate(self._single)
+        return "".join(self._replaced(text))
+
+    def _replaced(self, text: str) -> Iterator[str]:
+        place = 0
+        while place < len(text):
+            end, node = self._trie.longest(text, place)
+            yield text[place] if node == _NOWHERE else self._value(node)
+            place = max(end, place + 1)
+
+    def _value(self, node: int) -> str:
+        start = self._trie.value(node)
+        end = self._replacements.find(b"\0", start)
+        if end < 0:
+            raise ValueError("its character map points outside itself")
+        try:
+            return self._replacements[start:end].decode("utf-8")
+        except UnicodeDecodeError:
+            raise ValueError("its character map holds what is no text") from None
+
+
+class _Trie:
+    """A double array: the children of a node stand at its base XOR their label, its value at its base."""
+
+    def __init__(self, units: np.ndarray) -> None:
+        wide, places = units.astype(np.int64), np.arange(len(units), dtype=np.int64)
+        bases = places ^ ((wide >> 10) << ((wide & 512) >> 6))
+        labels = wide & ((1 << 31) | 0xFF)
+        self.has_value: list[bool] = (((wide >> 8) & 1) == 1).tolist()
+        self._bases, self._labels, self._values = bases.tolist(), labels.tolist(), (wide & ((1 << 31) - 1)).tolist()
+        # Which units are whose children, for walking the whole: those with a label, grouped by the base they belong to.
+        children = places[(labels > 0) & (labels < 256)]
+        parents = children ^ labels[children]
+        order = np.argsort(parents, kind="stable")
+        self._children = children[order].tolist()
+        self._starts = np.searchsorted(parents[order], bases, side="left").tolist()
+        self._ends = np.searchsorted(parents[order], bases, side="right").tolist()
+        self._steps = 0
+
+    def value(self, node: int) -> int:
+        """Where the replacement of the key that ends here begins. Raises ValueError where there is no such unit."""
+        base = self._bases[node]
+        if base >= len(self._values):
+            raise ValueError("its character map points outside itself")
+        return int(self._values[base])
+
+    def longest(self, text: str, place: int) -> tuple[int, int]:
+        """Where the longest key at a place of the text ends, and its node; (place, -1) where there is none."""
+        found, node = (place, _NOWHERE), _ROOT
+        for end in range(place, len(text)):
+            for byte in text[end].encode("utf-8"):
+                node = self._child(node, byte)
+                if node == _NOWHERE:
+                    return found
+            if self.has_value[node]:
+                found = (end + 1, node)
+        return found
+
+    def characters(self, node: int) -> list[tuple[str, int]]:
+        """The characters that may follow at a node, and where each leads. Raises ValueError for an endless map."""
+        found, ways = [], [(node, b"")]
+        while ways:
+            current, written = ways.pop()
+            for child in self._children_of(current):
+                way = written + bytes((self._labels[child],))
+                if len(way) < _num_bytes(way[0]):
+                    ways.append((child, way))
+                else:
+                    found.append((_decoded(way), child))
+        return found
+
+    def below(self, nodes: set[int]) -> tuple[frozenset[str], set[int]]:
+        """All characters on ways that begin at the nodes, and the ends of all keys; shared ways are walked once."""
+        characters, seen, ahead = set(), set(nodes), list(nodes)
+        while ahead:
+            for char, node in self.characters(ahead.pop()):
+                characters.add(char)
+                if node not in seen:
+                    seen.add(node)
+                    ahead.append(node)
+        return frozenset(characters), seen
+
+    def _child(self, node: int, byte: int) -> int:
+        place = self._bases[node] ^ byte
+        return place if byte and place < len(self._labels) and self._labels[place] == byte else _NOWHERE
+
+    def _children_of(self, node: int) -> list[int]:
+        found: list[int] = self._children[self._starts[node] : self._ends[node]] if self._starts else []
+        self._steps += len(found) + 1
+        if self._steps > _MAX_STEPS:
+            raise ValueError("its character map has no end")
+        return found
+
+
+def _num_bytes(first: int) -> int:
+    """How long the UTF-8 form of a character is that begins with this byte; 1 also for what begins none."""
+    return 1 + (first >= 0xC0) + (first >= 0xE0) + (first >= 0xF0)
+
+
+def _decoded(way: bytes) -> str:
+    try:
+        return way.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError("its character map holds what is no text") from None

@@ -1,0 +1,212 @@
+"""The gradient of one optimiser step's loss, in the precision that is fast, on as many threads as pay.
+
+The weights that the optimiser moves are float32. Products run on copies of them in the working precision (bfloat16
+where the processor multiplies in it), refreshed after every update; embeddings and the projection stay float32, so
+that the gradients of frequent words do not vanish in the rounding of their sum, and what they give is rounded.
+
+On a CPU a step is computed by several threads side by side, each with an equal share of its positions, its own
+gradients and its own random draws, and each with one processor to itself. Threads that share every single product
+instead must wait for each other some thousand times a step: they leave idle what is not a product, and stand still
+when another program takes one of the processors.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dragoman.bundle import filled
+from dragoman.config import TrainSettings
+from dragoman.data.batch import Batch
+from dragoman.model.device import resolve_precision
+from dragoman.model.dropout import Randomness, share_randomness
+from dragoman.model.transformer import Transformer
+from dragoman.text.tokenizer import PAD_ID
+from dragoman.train.loss import projected_cross_entropy
+
+_MOST_WORKERS = 4
+# A share with fewer positions is not worth another thread, nor is a cut that moves fewer from one share to the next.
+_LEAST_POSITIONS = 128
+
+
+def losses(model: Transformer, batch: Batch, epsilon: float) -> tuple[Tensor, Tensor]:
+    """The sums over a batch's labels, padding left out, of the smoothed loss and of the negative log-probability."""
+    memory = model.encode(batch.src_ids, batch.src_lengths)
+    hidden = model.decode(batch.decoder_input, memory, batch.src_lengths)
+    counted = batch.labels != PAD_ID
+    projection = model.projection
+    labels = batch.labels[counted]
+    return projected_cross_entropy(hidden[counted], projection.weight, projection.bias, labels, epsilon, PAD_ID)
+
+
+def num_workers(settings: TrainSettings, device: torch.device) -> int:
+    """The threads that compute shares of a step: `train.workers`, or one a processor up to 4; 1 on other devices."""
+    if device.type != "cpu":
+        return 1
+    return settings.workers or min(torch.get_num_threads(), _MOST_WORKERS)
+
+
+def shares(batches: Sequence[Batch], count: int) -> list[list[Batch]]:
+    """The batches in `count` shares of about as many positions, in order; where a share ends, a batch is cut in two.
+
+    Steps too small for so many give fewer shares.
+    """
+    total = sum(_positions(batch) for batch in batches)
+    count = max(1, min(count, total // _LEAST_POSITIONS))
+    dealt: list[list[Batch]] = [[] for _ in range(count)]
+    taken, share = 0, 0
+    for batch in batches:
+        rest: Batch | None = batch
+        while rest is not None:
+            room = total * (share + 1) / count - taken
+            first, rest = _cut(rest, room) if share + 1 < count else (rest, None)
+            dealt[share].append(first)
+            taken += _positions(first)
+            share = min(count - 1, max(share, int((taken + _LEAST_POSITIONS / 2) * count / total)))
+    return dealt
+
+
+def _positions(batch: Batch) -> int:
+    return batch.src_ids.numel() + batch.decoder_input.numel()
+
+
+def _cut(batch: Batch, room: float) -> tuple[Batch, Batch | None]:
+    """The rows that fit into so many positions, at least one, and the others, if it is worth it."""
+    rows = len(batch.src_lengths)
+    fitting = max(1, round(room * rows / _positions(batch)))
+    if _positions(batch) - room < _LEAST_POSITIONS or fitting >= rows:
+        return batch, None
+    return batch.part(0, fitting), batch.part(fitting, rows)
+
+
+@dataclass(slots=True)
+class _Replica:
+    """One thread's model: its parameters share their storage with the others', its gradients are its own.
+
+    `sums` are the float32 gradients so far of the parameters in working precision.
+    """
+
+    model: Transformer
+    randomness: Randomness
+    sums: dict[str, Tensor]
+
+    def add(self, share: Sequence[Batch], seed: Sequence[int], epsilon: float, num_tokens: int) -> Tensor:
+        """Adds the gradients of loss / num_tokens over a share; returns the sums of loss and nll, (2,) float64."""
+        self.randomness.seed(*seed)
+        total = torch.zeros(2, dtype=torch.float64, device=self.model.device)
+        for batch in share:
+            loss, nll = losses(self.model, batch, epsilon)
+            (loss / num_tokens).backward()  # type: ignore[no-untyped-call]
+            total += torch.stack((loss.detach(), nll))
+            self._gather()
+        return total
+
+    def take(self) -> dict[str, Tensor]:
+        """The gradients by name, float32; afterwards there are none."""
+        taken = self.sums
+        self.sums = {}
+        for name, parameter in self.model.named_parameters():
+            if parameter.grad is not None:
+                taken[name], parameter.grad = parameter.grad, None
+        return taken
+
+    def _gather(self) -> None:
+        """Adds the rounded gradients of one batch in float32: a sum of many would lose the small ones."""
+        for name, parameter in self.model.named_parameters():
+            if parameter.grad is None or parameter.dtype == torch.float32:
+                continue
+            if name in self.sums:
+                self.sums[name] += parameter.grad
+            else:
+                self.sums[name] = parameter.grad.float()
+            parameter.grad = None
+
+
+class Gradients:
+    """Computes gradients of `model` step by step. Close it, or use it in a `with` block."""
+
+    def __init__(self, model: Transformer, settings: TrainSettings) -> None:
+        self._model, self._epsilon = model, settings.label_smoothing
+        self._workers = num_workers(settings, model.device)
+        self._copies = _working_copies(model, resolve_precision(settings.precision, model.device))
+        self._replicas = [_replica(model, self._copies, settings.compile) for _ in range(self._workers)]
+        self._threads = torch.get_num_threads()
+        self._pool = ThreadPoolExecutor(self._workers, "gradients", initializer=_one_thread)
+
+    def __enter__(self) -> "Gradients":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+
+    def compute(self, batches: Sequence[Batch], seed: Sequence[int], num_tokens: int) -> Tensor:
+        """Leaves the gradient of the mean loss over `num_tokens` labels in the model's parameters.
+
+        Returns the sums of loss and negative log-probability, (2,) float64. What dropout draws follows from `seed`.
+        """
+        self._refresh()
+        dealt = shares([batch.to(self._model.device) for batch in batches], self._workers)
+        if len(dealt) == 1:
+            total = self._replicas[0].add(dealt[0], [*seed, 0], self._epsilon, num_tokens)
+        else:
+            total = self._side_by_side(dealt, seed, num_tokens)
+        self._collect(len(dealt))
+        return total
+
+    def _side_by_side(self, dealt: Sequence[Sequence[Batch]], seed: Sequence[int], num_tokens: int) -> Tensor:
+        # The count of BLAS threads is the process's: while workers compute it is one, theirs.
+        torch.set_num_threads(1)
+        try:
+            futures = [
+                self._pool.submit(replica.add, share, [*seed, number], self._epsilon, num_tokens)
+                for number, (replica, share) in enumerate(zip(self._replicas, dealt, strict=False))
+            ]
+            return torch.stack([future.result() for future in futures]).sum(0)
+        finally:
+            torch.set_num_threads(self._threads)
+
+    @torch.no_grad()
+    def _refresh(self) -> None:
+        """Brings the copies up to date with the weights, and the replicas into training mode."""
+        parameters = dict(self._model.named_parameters())
+        for name, copy in self._copies.items():
+            if copy is not parameters[name]:
+                copy.copy_(parameters[name])
+
+    def _collect(self, count: int) -> None:
+        """Moves the gradients of the first `count` replicas into the model, added in their order."""
+        taken = [replica.take() for replica in self._replicas[:count]]
+        for name, parameter in self._model.named_parameters():
+            parts = [part[name] for part in taken if name in part]
+            for part in parts[1:]:
+                parts[0] += part
+            parameter.grad = parts[0] if parts else None
+
+
+def _one_thread() -> None:
+    """Called once in each worker: its own products run on one thread."""
+    torch.get_num_threads()  # sets the thread up with the process's number, which would otherwise happen later
+    torch.set_num_threads(1)
+
+
+def _working_copies(model: Transformer, precision: torch.dtype) -> dict[str, Tensor]:
+    """Each parameter's values to compute with: itself where it stays float32, else a copy to be refreshed."""
+    kept = {id(model.src_embedding.weight), id(model.tgt_embedding.weight), id(model.projection.weight)}
+    return {
+        name: parameter if id(parameter) in kept or precision == parameter.dtype else parameter.detach().to(precision)
+        for name, parameter in model.named_parameters()
+    }
+
+
+def _replica(model: Transformer, copies: dict[str, Tensor], compiled: bool) -> _Replica:
+    with torch.device("meta"):
+        replica = Transformer(model.settings, model.src_vocab_size, model.tgt_vocab_size)
+    filled(replica, {name: copy.detach() for name, copy in copies.items()})
+    if compiled:
+        for stack in (replica.encoder, replica.decoder):
+            stack.compile(dynamic=True)
+    randomness = Randomness()
+    share_randomness(replica, randomness)
+    return _Replica(replica.train(), randomness, {})

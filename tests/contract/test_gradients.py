@@ -1,0 +1,217 @@
+"""The fast way to a step's gradient equals the plain one: threads, copies in working precision, cut batches."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from dragoman.config import ModelSettings, TrainSettings
+from dragoman.data.batch import Batch
+from dragoman.data.batching import micro_batches
+from dragoman.data.pairs import InMemoryPairs
+from dragoman.data.stream import load_batch
+from dragoman.model.transformer import Transformer
+from dragoman.text.tokenizer import PAD_ID
+from dragoman.train.gradients import Gradients, losses, num_workers, shares
+from dragoman.train.loss import smoothed_cross_entropy
+
+VOCAB_SIZE = 90
+MODEL = ModelSettings(
+    preset="custom", d_model=32, d_ff=48, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, dropout=0.0
+)
+SETTINGS = TrainSettings(precision="float32", device="cpu", label_smoothing=0.1)
+SEED = (3, 14)
+
+
+def _batches(num_pairs: int = 60, limit: int = 300) -> list[Batch]:
+    random = torch.Generator().manual_seed(5)
+    src, tgt = (
+        [
+            torch.randint(4, VOCAB_SIZE, (int(torch.randint(1, 25, (), generator=random)),), generator=random).tolist()
+            for _ in range(num_pairs)
+        ]
+        for _ in range(2)
+    )
+    pairs = InMemoryPairs(src, tgt)
+    return [load_batch(pairs, piece) for piece in micro_batches(pairs.src_lengths, pairs.tgt_lengths, limit)]
+
+
+def _model(**changes: object) -> Transformer:
+    torch.manual_seed(2)
+    return Transformer(replace(MODEL, **changes), VOCAB_SIZE, VOCAB_SIZE)  # type: ignore[arg-type]
+
+
+def _num_tokens(batches: list[Batch]) -> int:
+    return sum(batch.num_tgt_tokens for batch in batches)
+
+
+def _plain(model: Transformer, batches: list[Batch]) -> tuple[dict[str, torch.Tensor], float, float]:
+    """Gradients, loss and nll by the forward pass that anyone would write: logits of all positions, one loss."""
+    model.zero_grad()
+    sums = torch.zeros(2)
+    for batch in batches:
+        logits = model(batch.src_ids, batch.src_lengths, batch.decoder_input)
+        counted = batch.labels != PAD_ID
+        loss, nll = smoothed_cross_entropy(logits[counted], batch.labels[counted], 0.1, PAD_ID)
+        (loss / _num_tokens(batches)).backward()
+        sums += torch.stack((loss.detach(), nll))
+    return _gradients(model), float(sums[0]), float(sums[1])
+
+
+def _computed(
+    model: Transformer, batches: list[Batch], settings: TrainSettings, seed: tuple[int, int] = SEED
+) -> tuple[dict[str, torch.Tensor], float, float]:
+    with Gradients(model, settings) as gradients:
+        loss, nll = gradients.compute(batches, seed, _num_tokens(batches)).tolist()
+    return _gradients(model), loss, nll
+
+
+def _gradients(model: Transformer) -> dict[str, torch.Tensor]:
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"norm_first": False, "tie": "none", "projection_bias": False}, {"tie": "decoder", "positions": "learned"}],
+    ids=["default", "post-norm untied", "learned positions"],
+)
+def test_in_float32_equal_the_plain_gradients_for_any_number_of_workers(
+    workers: int, changes: dict[str, object]
+) -> None:
+    model, batches = _model(**changes), _batches()
+    expected, loss, nll = _plain(model, batches)
+    ours, our_loss, our_nll = _computed(model, batches, replace(SETTINGS, workers=workers))
+    assert ours.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(ours[name], gradient, atol=1e-6, rtol=1e-5, msg=lambda text, name=name: name + text)
+    assert our_loss == pytest.approx(loss, rel=1e-6)
+    assert our_nll == pytest.approx(nll, rel=1e-6)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_in_bfloat16_they_point_the_same_way_and_are_float32(workers: int) -> None:
+    model, batches = _model(), _batches()
+    expected, loss, _ = _plain(model, batches)
+    ours, our_loss, _ = _computed(model, batches, replace(SETTINGS, precision="bfloat16", workers=workers))
+    assert our_loss == pytest.approx(loss, rel=2e-3)
+    for name, gradient in expected.items():
+        assert ours[name].dtype == torch.float32
+        assert ((ours[name] - gradient).norm() / gradient.norm()).item() < 0.05, name
+
+
+def test_small_gradients_of_many_batches_are_not_lost_in_their_sum() -> None:
+    # In bfloat16 a sum of equal terms stops growing at 256 of them.
+    model, batch = _model(), _batches(4, 10**6)[0]
+    settings = replace(SETTINGS, precision="bfloat16", workers=1)
+    once, _, _ = _computed(model, [batch], settings)
+    often, _, _ = _computed(model, [batch] * 1024, settings)
+    for name, gradient in once.items():
+        assert ((often[name] - gradient).norm() / gradient.norm()).item() < 0.05, name
+
+
+def test_what_dropout_draws_follows_from_the_seed_alone() -> None:
+    model, batches = _model(dropout=0.3, attention_dropout=0.2, activation_dropout=0.1), _batches()
+    settings = replace(SETTINGS, workers=2)
+    with Gradients(model, settings) as gradients:
+        first: list[dict[str, torch.Tensor]] = []
+        for seed in ((1, 1), (1, 2), (1, 1)):
+            torch.manual_seed(len(first))
+            gradients.compute(batches, seed, 100)
+            first.append(_gradients(model))
+    again, _, _ = _computed(model, batches, settings, (1, 2))
+    name = "encoder.layers.0.self_attn.in_weight"
+    assert torch.equal(first[0][name], first[2][name])
+    assert not torch.equal(first[0][name], first[1][name])
+    scaled = again[name] * (_num_tokens(batches) / 100)
+    torch.testing.assert_close(scaled, first[1][name], rtol=1e-4, atol=1e-6)
+
+
+def test_an_update_of_the_weights_reaches_the_next_step() -> None:
+    model, batches = _model(), _batches()
+    settings = replace(SETTINGS, precision="bfloat16", workers=2)
+    with Gradients(model, settings) as gradients:
+        gradients.compute(batches, SEED, 100)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(1.5)
+        loss = gradients.compute(batches, SEED, 100)[0].item()
+    expected, other = _computed(model, batches, settings)[1], _computed(_model(), batches, settings)[1]
+    assert loss == expected
+    assert abs(loss - other) > 1
+
+
+def test_an_error_in_a_worker_reaches_the_caller_and_threads_come_back() -> None:
+    model, batches = _model(), _batches()
+    threads = torch.get_num_threads()
+    bad = replace(batches[0], src_ids=batches[0].src_ids + VOCAB_SIZE)
+    with Gradients(model, replace(SETTINGS, workers=2)) as gradients:
+        with pytest.raises(IndexError):
+            gradients.compute([bad, *batches[1:]], SEED, 100)
+        assert torch.get_num_threads() == threads
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_shares_are_even_and_hold_every_row_once_in_order(count: int) -> None:
+    batches = _batches(200, 500)
+    dealt = shares(batches, count)
+    assert len(dealt) == count
+    rows = [(ids, lengths) for share in dealt for batch in share for ids, lengths in _rows(batch)]
+    assert rows == [row for batch in batches for row in _rows(batch)]
+    positions = [sum(b.src_ids.numel() + b.decoder_input.numel() for b in share) for share in dealt]
+    assert max(positions) - min(positions) < 256
+
+
+def _rows(batch: Batch) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    return [
+        (tuple(src[:src_length]), tuple(tgt[: tgt_length + 1]))
+        for src, src_length, tgt, tgt_length in zip(
+            batch.src_ids.tolist(), batch.src_lengths.tolist(), batch.tgt_ids.tolist(), batch.tgt_lengths.tolist(),
+            strict=True,
+        )
+    ]  # fmt: skip
+
+
+def test_small_steps_are_not_shared_out() -> None:
+    assert len(shares(_batches(2), 4)) == 1
+
+
+def test_one_worker_elsewhere_and_at_most_four_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
+    assert num_workers(SETTINGS, torch.device("cpu")) == 4
+    assert num_workers(replace(SETTINGS, workers=9), torch.device("cpu")) == 9
+    assert num_workers(replace(SETTINGS, workers=9), torch.device("cuda")) == 1
+
+
+def test_losses_count_no_padding() -> None:
+    model, batch = _model().eval(), _batches(10, 10**6)[0]
+    together = torch.stack(losses(model, batch, 0.1))
+    apart = sum(torch.stack(losses(model, batch.part(row, row + 1), 0.1)) for row in range(len(batch.src_lengths)))
+    torch.testing.assert_close(together, apart, rtol=1e-5, atol=1e-4)
+
+
+def test_compiled_layers_give_the_same_gradients() -> None:
+    # In a process of its own: the shape checks that tests switch on cannot be traced.
+    script = "import test_gradients; test_gradients.compare_compiled()"
+    subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parent, check=True, timeout=280)
+
+
+def compare_compiled() -> None:
+    """Traced and differentiated as for a GPU, but run by torch: that needs no C++ compiler and few seconds."""
+    compile_module, compiled = torch.nn.Module.compile, []
+
+    def traced(module: torch.nn.Module, **options: object) -> None:
+        compiled.append(module)
+        compile_module(module, backend="aot_eager", **options)
+
+    torch.nn.Module.compile = traced  # type: ignore[assignment, method-assign]
+    model, batches = _model(), _batches(20, 200)
+    expected, loss, _ = _plain(model, batches)
+    ours, our_loss, _ = _computed(model, batches, replace(SETTINGS, compile=True, workers=1))
+    assert len(compiled) == 2
+    for name, gradient in expected.items():
+        torch.testing.assert_close(ours[name], gradient, atol=1e-6, rtol=1e-5)
+    assert our_loss == pytest.approx(loss, rel=1e-6)
