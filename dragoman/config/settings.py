@@ -60,6 +60,9 @@ class TokenizerSettings:
     byte_fallback: bool = setting(
         False, "bpe only: characters never seen become bytes; false: byte level, exact for any string"
     )
+    max_pairs: int = setting(
+        500_000, "the vocabulary is learnt from at most so many pairs, spread evenly over the corpus; 0: all", minimum=0
+    )
     min_frequency: int = setting(
         2, "word and bpe: pairs or words seen less often are not taken into the vocabulary", minimum=1
     )

@@ -16,10 +16,11 @@ from dragoman.data.store import PairStore, open_if_current, written_store
 from dragoman.data.stream import Encode
 from dragoman.errors import DataError, ModelError
 from dragoman.files import checked_manifest, remove_leftovers, sha256_of, written_folder
-from dragoman.records import EncodedPair, SentencePair
+from dragoman.records import SentencePair
 from dragoman.text.bpe_dropout import BpeDropout
-from dragoman.text.cleaning import Cleaner, CleaningReport
+from dragoman.text.cleaning import CleanChunk, Cleaner, CleaningReport
 from dragoman.text.corpus import Corpora, Corpus
+from dragoman.text.encoding import BatchEncoderPair, side_by_side
 from dragoman.text.splitting import HeldOut, chunks, hold_out
 from dragoman.text.tokenizer import TokenizerPair, train_tokenizers
 
@@ -89,6 +90,8 @@ class _Preparation:
     def __init__(self, config: Config, corpora: Corpora, folder: Path, progress: Progress) -> None:
         self._config, self._corpora, self._folder, self._progress = config, corpora, folder, progress
         self._held_out: HeldOut | None = None
+        self._cleaner: Cleaner | None = None
+        self._read: int | None = None
         settings = {name: value for name, value in asdict(config.data).items() if name not in _PATH_SETTINGS}
         parts = [_identity(corpus) for corpus in (corpora.train, corpora.dev, corpora.test)]
         self.key = _hash([VERSION, config.train.seed, settings, parts])
@@ -103,9 +106,7 @@ class _Preparation:
                 return TokenizerPair.load(folder)
         except (ModelError, OSError):
             pass
-        src = (pair.src for pair in self._training_texts())
-        tgt = (pair.tgt for pair in self._training_texts())
-        trained = train_tokenizers(self._config.tokenizer, src, tgt, strict=strict)
+        trained = train_tokenizers(self._config.tokenizer, *self._tokenizer_texts(), strict=strict)
         with written_folder(folder, {"key": key}) as partial:
             trained.save(partial)
         return TokenizerPair.load(folder)
@@ -115,9 +116,10 @@ class _Preparation:
         folder, key = self._folder / "train", _hash([key, "train", keep_text])
         if store := open_if_current(folder, key):
             return store
-        cleaner = Cleaner(self._config.data, self.held_out())
-        pairs = cleaner.clean(self._counted(self._corpora.train.pairs(), "encoding the training pairs"), tokenizers)
-        return _write(folder, key, pairs, tokenizers, keep_text, cleaner.report)
+        cleaner = self.cleaner()
+        pairs = self._counted(self._corpora.train.pairs(), "encoding the training pairs")
+        kept = cleaner.clean(pairs, BatchEncoderPair.of(tokenizers))
+        return _write(folder, key, kept, tokenizers, keep_text, cleaner.report)
 
     def held_out_store(self, part: str, tokenizers: TokenizerPair, key: str) -> PairStore | None:
         """The store of "dev" or "test": all pairs of the file given for it, else what is held out, else None."""
@@ -128,7 +130,8 @@ class _Preparation:
         if store := open_if_current(folder, key):
             return store
         pairs = corpus.pairs() if corpus else getattr(self.held_out(), part)
-        return _write(folder, key, _encoded(pairs, tokenizers), tokenizers, keep_text=True, report=None)
+        encoded = _encoded(pairs, BatchEncoderPair.of(tokenizers))
+        return _write(folder, key, encoded, tokenizers, keep_text=True, report=None)
 
     def held_out(self) -> HeldOut:
         if self._held_out is None:
@@ -142,9 +145,33 @@ class _Preparation:
             )
         return self._held_out
 
+    def cleaner(self) -> Cleaner:
+        if self._cleaner is None:
+            self._cleaner = Cleaner(self._config.data, self.held_out())
+        return self._cleaner
+
+    def _tokenizer_texts(self) -> tuple[Iterable[str], Iterable[str]]:
+        """What the tokenisers learn from; in one pass over the corpus where they learn from both sides together."""
+        if self._config.tokenizer.joint:
+            return side_by_side(text for pair in self._training_texts() for text in (pair.src, pair.tgt)), ()
+        src = side_by_side(pair.src for pair in self._training_texts())
+        return src, side_by_side(pair.tgt for pair in self._training_texts())
+
     def _training_texts(self) -> Iterator[SentencePair]:
-        cleaner = Cleaner(self._config.data, self.held_out())
-        return cleaner.clean_texts(self._counted(self._corpora.train.pairs(), "training the tokenizer"))
+        """What is kept of the training pairs, or as many as `tokenizer.max_pairs` of them, evenly spread."""
+        cleaner, most = self.cleaner(), self._config.tokenizer.max_pairs
+        total = self._num_pairs() if most else 0
+        kept = cleaner.clean_texts(self._counted(self._corpora.train.pairs(), "training the tokenizer"))
+        if total <= most:
+            return kept
+        return (pair for index, pair in enumerate(kept) if index * most // total != (index - 1) * most // total)
+
+    def _num_pairs(self) -> int:
+        """Training pairs read; counted in a pass of its own where none has gone through them yet."""
+        if self._read is None:
+            for _ in self._counted(self._corpora.train.pairs(), "counting the training pairs"):
+                pass
+        return self._read or 0
 
     def _counted(self, pairs: Iterable[SentencePair], stage: str) -> Iterator[SentencePair]:
         passed = 0
@@ -152,27 +179,22 @@ class _Preparation:
             yield from chunk
             passed += len(chunk)
             self._progress(stage, passed)
+        self._read = passed
 
 
 def _write(
     folder: Path,
     key: str,
-    pairs: Iterable[tuple[SentencePair, EncodedPair]],
+    encoded: Iterable[CleanChunk],
     tokenizers: TokenizerPair,
     keep_text: bool,
     report: CleaningReport | None,
 ) -> PairStore:
-    """Writes a store; the counts of `report`, complete when `pairs` is exhausted, become its notes."""
+    """Writes a store; the counts of `report`, complete when `encoded` is exhausted, become its notes."""
     with written_store(folder, key, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size, keep_text) as writer:
-        for chunk in chunks(pairs, _CHUNK_PAIRS):
-            texts = [pair for pair, _ in chunk] if keep_text else []
-            encoded = [ids for _, ids in chunk]
-            writer.append(
-                [pair.src_ids for pair in encoded],
-                [pair.tgt_ids for pair in encoded],
-                [pair.src for pair in texts],
-                [pair.tgt for pair in texts],
-            )
+        for chunk in encoded:
+            texts = chunk.pairs if keep_text else []
+            writer.append_rows(chunk.src, chunk.tgt, [pair.src for pair in texts], [pair.tgt for pair in texts])
         if report is not None:
             writer.notes = asdict(report)
             if not writer.num_pairs:
@@ -180,12 +202,11 @@ def _write(
     return PairStore(folder, key)
 
 
-def _encoded(pairs: Iterable[SentencePair], tokenizers: TokenizerPair) -> Iterator[tuple[SentencePair, EncodedPair]]:
+def _encoded(pairs: Iterable[SentencePair], encoders: BatchEncoderPair) -> Iterator[CleanChunk]:
     """Every pair with its ids, none left out: the lines of a validation file and of its output belong together."""
     for chunk in chunks(pairs, _CHUNK_PAIRS):
-        src = tokenizers.src.encode_batch([pair.src for pair in chunk])
-        tgt = tokenizers.tgt.encode_batch([pair.tgt for pair in chunk])
-        yield from ((pair, EncodedPair(*ids)) for pair, *ids in zip(chunk, src, tgt, strict=True))
+        src = encoders.src.encode([pair.src for pair in chunk])
+        yield CleanChunk(chunk, src, encoders.tgt.encode([pair.tgt for pair in chunk]))
 
 
 def _nothing_left(report: CleaningReport) -> str:

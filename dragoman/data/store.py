@@ -8,7 +8,6 @@ Reading one costs page cache and no other memory, however many pairs it has.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,6 +17,7 @@ import numpy.typing as npt
 from dragoman.data.pairs import Ids, Lengths
 from dragoman.errors import DataError, ModelError
 from dragoman.files import checked_manifest, written_folder
+from dragoman.text.encoding import Rows
 
 FORMAT = "dragoman pairs 1"
 AGAIN = "delete the folder to have it made again."
@@ -76,26 +76,29 @@ class StoreWriter:
         src_texts: Sequence[str] = (),
         tgt_texts: Sequence[str] = (),
     ) -> None:
+        """`append_rows` of lists."""
+        self.append_rows(Rows.of(src_ids), Rows.of(tgt_ids), src_texts, tgt_texts)
+
+    def append_rows(self, src: Rows, tgt: Rows, src_texts: Sequence[str] = (), tgt_texts: Sequence[str] = ()) -> None:
         """Adds pairs: ids without bos and eos, and the texts where the store keeps them.
 
         Raises ValueError where the sides do not match or an id is outside the vocabulary: a mistake of the caller.
         """
         texts = (src_texts, tgt_texts) if self._texts else ()
-        if any(len(column) != len(src_ids) for column in (tgt_ids, *texts)):
+        if any(len(column) != len(src) for column in (tgt, *texts)):
             raise ValueError("all columns of a store must get the same number of rows")
-        if not src_ids:
+        if not len(src):
             return
-        for column, rows, vocab_size in zip(self._ids, (src_ids, tgt_ids), self._vocab_sizes, strict=True):
-            lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-            flat = np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum()))
-            if flat.size and not 0 <= int(flat.min()) <= int(flat.max()) < vocab_size:
-                raise ValueError(f"ids must be between 0 and {vocab_size - 1}, but span {flat.min()} to {flat.max()}")
-            column.append(flat, lengths)
+        for column, rows, vocab_size in zip(self._ids, (src, tgt), self._vocab_sizes, strict=True):
+            ids = rows.ids
+            if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < vocab_size:
+                raise ValueError(f"ids must be between 0 and {vocab_size - 1}, but span {ids.min()} to {ids.max()}")
+            column.append(ids, rows.lengths)
         for column, strings in zip(self._texts, texts, strict=True):
             encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
             lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
             column.append(np.frombuffer(b"".join(encoded), _BYTE), lengths)
-        self.num_pairs += len(src_ids)
+        self.num_pairs += len(src)
 
     def close(self) -> None:
         """Closes the files; what was not yet written is."""

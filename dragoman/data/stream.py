@@ -71,7 +71,8 @@ class BatchStream(Iterator[StepBatches]):
     micro-batches are cut by the true lengths, and a pair that would not fit into one keeps its stored ids, so
     `micro_batch_tokens` holds always. With `world_size` above 1 every rank builds its share of each step's
     micro-batches, possibly none. A larger `padding_slack` (see `micro_batches`) makes fewer and larger
-    micro-batches of the same steps, which suits devices that are slow to start and fast to compute.
+    micro-batches of the same steps, which suits devices that are slow to start and fast to compute; `pin_memory`
+    leaves the batches where a GPU copies them from without anybody waiting.
 
     Raises ConfigError where a pair exceeds `batch_tokens` or `micro_batch_tokens`, DataError without pairs; what
     fails in the thread is raised by `next`. Close it, or use it in a `with` block.
@@ -89,6 +90,7 @@ class BatchStream(Iterator[StepBatches]):
         world_size: int = 1,
         padding_slack: int = PADDING_SLACK,
         steps_ahead: int = 4,
+        pin_memory: bool = False,
     ) -> None:
         if not len(pairs):
             raise DataError("There are no training pairs; look at the counts of cleaning and at the corpus files.")
@@ -101,6 +103,7 @@ class BatchStream(Iterator[StepBatches]):
         self._pairs, self._encode, self._seed = pairs, encode, seed
         self._batch_tokens, self._micro_batch_tokens = batch_tokens, micro_batch_tokens
         self._rank, self._world_size, self._padding_slack = rank, world_size, padding_slack
+        self._pin_memory = pin_memory
         self.position = start
         self._closing = threading.Event()
         self._ready: queue.Queue[StepBatches | BaseException] = queue.Queue(maxsize=steps_ahead)
@@ -172,6 +175,8 @@ class BatchStream(Iterator[StepBatches]):
             collate([rows[row][0] for row in piece], [rows[row][1] for row in piece])
             for piece in (piece.tolist() for piece in pieces[self._rank :: self._world_size])
         )
+        if self._pin_memory:
+            batches = tuple(batch.pinned() for batch in batches)
         return StepBatches(position, following, batches, sum(tgt_lengths) + len(rows))
 
     def _rows(self, index: int, epoch: int) -> tuple[Ids, Ids]:

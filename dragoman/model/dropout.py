@@ -58,9 +58,14 @@ class Dropout(nn.Module):
             return hidden
         if hidden.device.type != "cpu":
             return functional.dropout(hidden, self.rate)
-        share = kept_share(self.rate)
-        kept = self.randomness.draw(hidden.numel()).ge_(_DRAWS // 2 - round(share * _DRAWS)).mul_(_ONE)
-        return (hidden * kept.view(torch.bfloat16).view(hidden.shape)).mul_(1 / share)
+        return (hidden * self._mask(hidden.shape)).mul_(1 / kept_share(self.rate))
+
+    @torch.compiler.disable  # it has nothing to fuse, and reads bits as another type
+    def _mask(self, shape: torch.Size) -> Float[Tensor, "*shape"]:
+        """bfloat16: 1 where an element is kept, else 0."""
+        first_kept = _DRAWS // 2 - round(kept_share(self.rate) * _DRAWS)
+        kept = self.randomness.draw(shape.numel()).ge_(first_kept).mul_(_ONE)
+        return kept.view(torch.bfloat16).view(shape)
 
 
 def kept_share(rate: float) -> float:

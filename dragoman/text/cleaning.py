@@ -2,20 +2,21 @@
 
 A pair counts for the first rule that takes it. Rules on text come before tokenising, rules on lengths after it;
 both work on chunks of pairs. Memory grows by 8 bytes a pair (24 in the moment of a merge) where repetitions
-are left out, and not at all otherwise.
+are left out, and by one bit otherwise.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.config import DataSettings
-from dragoman.records import EncodedPair, SentencePair
+from dragoman.records import SentencePair
+from dragoman.text.encoding import BatchEncoderPair, Rows
 from dragoman.text.fingerprints import FingerprintSet, fingerprints
 from dragoman.text.splitting import HeldOut, chunks
-from dragoman.text.tokenizer import TokenizerPair
 
 Mask = NDArray[np.bool_]
 
@@ -23,7 +24,16 @@ EMPTY, HELD_OUT, DUPLICATE = "a side is empty", "source in dev or test", "repeat
 TOO_LONG, RATIO = "longer than max_tokens", "lengths too different"
 RULES = (EMPTY, HELD_OUT, DUPLICATE, TOO_LONG, RATIO)
 RATIO_SLACK_TOKENS = 5
-_CHUNK_PAIRS = 1 << 14
+_CHUNK_PAIRS = 1 << 13
+
+
+@dataclass(frozen=True, slots=True)
+class CleanChunk:
+    """Some pairs that all rules keep, with the ids of both sides."""
+
+    pairs: list[SentencePair]
+    src: Rows
+    tgt: Rows
 
 
 @dataclass(slots=True)
@@ -42,51 +52,65 @@ class CleaningReport:
 
 
 class Cleaner:
-    """The rules as settings make them, with their memory of what was seen; one for each pass over the data."""
+    """The rules as settings make them, with their memory of what was seen.
+
+    Made for the pairs of one corpus: the first complete pass decides, one bit a pair, and later passes over the same
+    pairs repeat what it decided without counting again.
+    """
 
     def __init__(self, settings: DataSettings, held_out: HeldOut | None = None) -> None:
         self.report = CleaningReport()
         self._settings = settings
         self._held_out = held_out
         self._seen = FingerprintSet()
+        self._decided: list[NDArray[np.uint8]] = []
 
-    def clean(
-        self, pairs: Iterable[SentencePair], tokenizers: TokenizerPair
-    ) -> Iterator[tuple[SentencePair, EncodedPair]]:
+    def clean(self, pairs: Iterable[SentencePair], encoders: BatchEncoderPair) -> Iterator[CleanChunk]:
         """The pairs that all rules keep, in order, with their ids."""
-        for chunk in chunks(pairs, _CHUNK_PAIRS):
-            kept = self.keep_texts(chunk)
-            src = tokenizers.src.encode_batch([pair.src for pair in kept])
-            tgt = tokenizers.tgt.encode_batch([pair.tgt for pair in kept])
-            keep = self.keep_lengths([len(ids) for ids in src], [len(ids) for ids in tgt])
-            for place in np.flatnonzero(keep).tolist():
-                yield kept[place], EncodedPair(src[place], tgt[place])
+        for kept in self._kept(pairs):
+            src = encoders.src.encode([pair.src for pair in kept])
+            tgt = encoders.tgt.encode([pair.tgt for pair in kept])
+            keep = self.keep_lengths(src.lengths, tgt.lengths)
+            yield CleanChunk(list(compress(kept, keep.tolist())), src.kept(keep), tgt.kept(keep))
 
     def clean_texts(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
         """The pairs that the rules on text keep, for training a tokeniser; `report.kept` stays 0."""
-        for chunk in chunks(pairs, _CHUNK_PAIRS):
-            yield from self.keep_texts(chunk)
+        for kept in self._kept(pairs):
+            yield from kept
 
-    def keep_texts(self, pairs: Sequence[SentencePair]) -> list[SentencePair]:
-        """A chunk without empty sides, held-out sources, and repetitions of a pair in this or an earlier chunk."""
+    def _kept(self, pairs: Iterable[SentencePair]) -> Iterator[list[SentencePair]]:
+        """What the rules on text keep, in chunks."""
+        if self._decided:
+            for chunk, packed in zip(chunks(pairs, _CHUNK_PAIRS), self._decided, strict=True):
+                yield list(compress(chunk, np.unpackbits(packed, count=len(chunk)).tolist()))
+            return
+        decided = []
+        for chunk in chunks(pairs, _CHUNK_PAIRS):
+            keep = self.keep_texts(chunk)
+            decided.append(np.packbits(keep))
+            yield list(compress(chunk, keep.tolist()))
+        self._decided, self._seen = decided, FingerprintSet()
+
+    def keep_texts(self, pairs: Sequence[SentencePair]) -> Mask:
+        """True for pairs with two sides, no held-out source, and no repetition of one in this or an earlier chunk."""
         self.report.read += len(pairs)
-        kept = [pair for pair in pairs if pair.src.strip() and pair.tgt.strip()]
-        self.report.dropped[EMPTY] += len(pairs) - len(kept)
+        keep = np.fromiter((bool(pair.src.strip() and pair.tgt.strip()) for pair in pairs), np.bool_, len(pairs))
+        self.report.dropped[EMPTY] += len(pairs) - int(keep.sum())
         if self._held_out is not None and len(self._held_out.sources):
-            kept = self._select(kept, ~self._held_out.contains(kept), HELD_OUT)
+            self._drop(keep, self._held_out.contains(list(compress(pairs, keep.tolist()))), HELD_OUT)
         if self._settings.drop_duplicates:
             # The length in front keeps ("ab", "c") and ("a", "bc") apart.
-            new = self._seen.add(fingerprints(f"{len(pair.src)} {pair.src}{pair.tgt}" for pair in kept))
-            kept = self._select(kept, new, DUPLICATE)
-        return kept
+            texts = (f"{len(pair.src)} {pair.src}{pair.tgt}" for pair in compress(pairs, keep.tolist()))
+            self._drop(keep, ~self._seen.add(fingerprints(texts)), DUPLICATE)
+        return keep
 
-    def _select(self, pairs: list[SentencePair], keep: Mask, rule: str) -> list[SentencePair]:
-        self.report.dropped[rule] += len(pairs) - int(keep.sum())
-        return [pair for pair, is_kept in zip(pairs, keep.tolist(), strict=True) if is_kept]
+    def _drop(self, keep: Mask, taken: Mask, rule: str) -> None:
+        """Takes some of the pairs still kept out of `keep`, in place."""
+        self.report.dropped[rule] += int(taken.sum())
+        keep[np.flatnonzero(keep)[taken]] = False
 
-    def keep_lengths(self, src_lengths: Sequence[int], tgt_lengths: Sequence[int]) -> Mask:
+    def keep_lengths(self, src: NDArray[np.int64], tgt: NDArray[np.int64]) -> Mask:
         """True for pairs short enough and alike enough in length; lengths in tokens, without control tokens."""
-        src, tgt = np.asarray(src_lengths, np.int64), np.asarray(tgt_lengths, np.int64)
         longer, shorter = np.maximum(src, tgt), np.minimum(src, tgt)
         short = longer <= self._settings.max_tokens
         alike = longer <= self._settings.max_length_ratio * shorter + RATIO_SLACK_TOKENS

@@ -63,23 +63,54 @@ def read_lines(
 def _decoded(
     lines: Iterable[bytes], name: str, on_invalid: str, report_invalid: Callable[[int], None] | None
 ) -> Iterator[str]:
-    for number, line in enumerate(lines, start=1):
+    number = 1
+    for block in _blocks(lines):
         if number == 1:
             if on_invalid == "error":
-                _refuse_utf16(line, name)
-            line = line.removeprefix(_BOM)
-        line = line.removesuffix(b"\n").removesuffix(b"\r")
+                _refuse_utf16(block[0], name)
+            block[0] = block[0].removeprefix(_BOM)
         try:
-            yield line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            if on_invalid == "error":
-                raise DataError(
-                    f"{name}, line {number}, byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is "
-                    "not UTF-8. Convert the file to UTF-8, for example with iconv, or remove the line."
-                ) from None
-            if report_invalid is not None:
-                report_invalid(number)
-            yield line.decode("utf-8", "replace")
+            yield from _decoded_block(block)
+        except UnicodeDecodeError:  # only now is the line of interest
+            for offset, line in enumerate(block):
+                yield _decoded_line(line, number + offset, name, on_invalid, report_invalid)
+        number += len(block)
+
+
+def _blocks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Lists of lines: whole buffers of a file, else one line at a time, because a pipe's next may take its time."""
+    if isinstance(lines, io.BufferedReader) and lines.seekable():
+        while block := lines.readlines(_BUFFER_BYTES):
+            yield block
+    else:
+        for line in lines:
+            yield [line]
+
+
+def _decoded_block(block: list[bytes]) -> list[str]:
+    """The lines without their ends, decoded together, which is several times faster than one by one."""
+    text = b"".join(block).decode("utf-8")
+    lines = text.split("\n")
+    if text.endswith("\n"):
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
+
+
+def _decoded_line(
+    line: bytes, number: int, name: str, on_invalid: str, report_invalid: Callable[[int], None] | None
+) -> str:
+    line = line.removesuffix(b"\n").removesuffix(b"\r")
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if on_invalid == "error":
+            raise DataError(
+                f"{name}, line {number}, byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is "
+                "not UTF-8. Convert the file to UTF-8, for example with iconv, or remove the line."
+            ) from None
+        if report_invalid is not None:
+            report_invalid(number)
+        return line.decode("utf-8", "replace")
 
 
 def _refuse_utf16(first_line: bytes, name: str) -> None:

@@ -157,6 +157,7 @@ class _Loop:
             start,
             self.trainer.encode,
             padding_slack=padding_slack(self.model.device),
+            pin_memory=self.model.device.type == "cuda",
         )
         with stream, Gradients(self.model, self.settings) as gradients:
             while (reason := self.reason_to_stop()) is None:

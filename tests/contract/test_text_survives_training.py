@@ -5,6 +5,7 @@ from dragoman.records import SentencePair
 from dragoman.text.bpe_dropout import BpeDropout
 from dragoman.text.cleaning import Cleaner
 from dragoman.text.corpus import open_corpus
+from dragoman.text.encoding import BatchEncoderPair
 from dragoman.text.splitting import hold_out
 from dragoman.text.tokenizer import PAD_ID, UNK_ID, TokenizerPair, train_tokenizers
 
@@ -27,10 +28,15 @@ def test_ids_in_the_store_are_the_text(tmp_path):
     ).save(tmp_path)
     tokenizers = TokenizerPair.load(tmp_path)
     dropout = BpeDropout(tokenizers.tgt, 0.3)
-    kept = list(Cleaner(settings, held).clean(corpus.pairs(), tokenizers))
-    assert {pair for pair, _ in kept} | set(held.dev) == {*ordinary, *NASTY}
-    for index, (pair, encoded) in enumerate(kept):
+    chunks = list(Cleaner(settings, held).clean(corpus.pairs(), BatchEncoderPair.of(tokenizers)))
+    kept = [
+        encoded
+        for chunk in chunks
+        for encoded in zip(chunk.pairs, chunk.src.to_lists(), chunk.tgt.to_lists(), strict=True)
+    ]
+    assert {pair for pair, _, _ in kept} | set(held.dev) == {*ordinary, *NASTY}
+    for index, (pair, src_ids, tgt_ids) in enumerate(kept):
         dropped = dropout.encode(pair.tgt, 1, 0, index, 1)
-        assert tokenizers.src.detokenize(encoded.src_ids) == pair.src
-        assert tokenizers.tgt.detokenize(encoded.tgt_ids) == tokenizers.tgt.detokenize(dropped) == pair.tgt
-        assert not set(range(PAD_ID, UNK_ID + 1)) & {*encoded.src_ids, *encoded.tgt_ids, *dropped}
+        assert tokenizers.src.detokenize(src_ids) == pair.src
+        assert tokenizers.tgt.detokenize(tgt_ids) == tokenizers.tgt.detokenize(dropped) == pair.tgt
+        assert not set(range(PAD_ID, UNK_ID + 1)) & {*src_ids, *tgt_ids, *dropped}

@@ -182,3 +182,31 @@ def test_progress_is_reported(folder: Path) -> None:
     prepare(CONFIG, corpora_in(folder), folder / "data", progress=lambda stage, pairs: stages.append((stage, pairs)))
     assert {passed for _, passed in stages} == {100}
     assert np.unique([stage for stage, _ in stages]).size == 3
+
+
+@pytest.mark.parametrize("held_out", [0.1, 0.0])
+def test_a_vocabulary_is_learnt_from_a_share_spread_over_the_corpus(
+    folder: Path, held_out: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learnt_from: list[str] = []
+    original = prepare_module.train_tokenizers
+
+    def train(settings: TokenizerSettings, src: object, tgt: object, *, strict: bool) -> TokenizerPair:
+        joined = list(src)  # type: ignore[call-overload]
+        learnt_from.extend(line for texts in joined for line in texts.split("\n"))
+        return original(settings, joined, tgt, strict=strict)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(prepare_module, "train_tokenizers", train)
+    config = replace(
+        CONFIG,
+        data=replace(CONFIG.data, dev_fraction=held_out),
+        tokenizer=replace(CONFIG.tokenizer, max_pairs=20, min_frequency=1),
+    )
+    prepare(config, corpora_in(folder), folder / "data")
+    numbers = sorted(
+        {int("".join(filter(str.isdigit, word))) for word in " ".join(learnt_from).split() if word.isdigit()}
+    )
+    assert 15 <= len(numbers) <= 20
+    assert numbers[0] < 10
+    assert numbers[-1] >= 90
+    assert max(later - earlier for earlier, later in zip(numbers, numbers[1:], strict=False)) <= 16

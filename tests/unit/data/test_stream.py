@@ -126,3 +126,24 @@ def test_limits_that_some_pair_exceeds_are_refused_at_once() -> None:
         BatchStream(numbered_pairs(), 100, 7, seed=1)
     with pytest.raises(DataError, match="no training pairs"):
         BatchStream(numbered_pairs(0), 100, 100, seed=1)
+
+
+def test_batches_are_pinned_where_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned: list[int] = []
+
+    def pin_memory(tensor: torch.Tensor) -> torch.Tensor:
+        pinned.append(tensor.data_ptr())
+        return tensor
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin_memory)  # without a GPU there is nothing to pin for
+    with BatchStream(numbered_pairs(), 60, 60, seed=1, steps_ahead=1) as stream:
+        plain = next(stream)
+        assert not pinned
+    with BatchStream(numbered_pairs(), 60, 60, seed=1, pin_memory=True) as stream:
+        step = next(stream)
+    assert len(step.batches) == len(plain.batches)
+    for batch, expected in zip(step.batches, plain.batches, strict=True):
+        for name in Batch.__slots__:
+            tensor = getattr(batch, name)
+            assert tensor.data_ptr() in pinned
+            assert torch.equal(tensor, getattr(expected, name))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from dragoman.config import DataSettings
 from dragoman.records import SentencePair
 from dragoman.text.cleaning import DUPLICATE, EMPTY, HELD_OUT, RATIO, TOO_LONG, Cleaner
+from dragoman.text.encoding import BatchEncoderPair
 from dragoman.text.fingerprints import FingerprintSet, fingerprints
 from dragoman.text.splitting import HeldOut, source_fingerprints
 from dragoman.text.tokenizer import TokenizerPair
@@ -24,14 +25,38 @@ def test_every_rule_counts_what_it_takes(tokenizer_of):
     left_out = [("a", "b"), ("", "x"), ("x", " \u3000"), ("held OUT", "y"), ("q " * 30, "z " * 30), ("n", "m " * 15)]
     pairs = pairs_of(("a", "b"), ("a", "c"), *left_out)
     cleaner = Cleaner(DataSettings(max_tokens=40, max_length_ratio=2.0), HeldOut(sources=held, seed=7))
-    kept = list(cleaner.clean(pairs, TokenizerPair(tokenizer, tokenizer, joint=True)))
-    assert [pair for pair, _ in kept] == pairs_of(("a", "b"), ("a", "c"))
-    assert all(encoded.src_ids == tokenizer.encode(pair.src) for pair, encoded in kept)
+    (kept,) = cleaner.clean(pairs, BatchEncoderPair.of(TokenizerPair(tokenizer, tokenizer, joint=True)))
+    assert kept.pairs == pairs_of(("a", "b"), ("a", "c"))
+    assert kept.src.to_lists() == [tokenizer.encode(pair.src) for pair in kept.pairs]
+    assert kept.tgt.to_lists() == [tokenizer.encode(pair.tgt) for pair in kept.pairs]
     report = cleaner.report
     assert report.dropped == {EMPTY: 2, HELD_OUT: 1, DUPLICATE: 1, TOO_LONG: 1, RATIO: 1}
     assert report.read == report.kept + sum(report.dropped.values()) == 8
     assert report.rows()[0] == ("read", 8, 1.0)
     assert report.rows()[-1] == ("kept", 2, 0.25)
+
+
+def test_a_second_pass_repeats_what_the_first_decided(tokenizer_of, monkeypatch):
+    monkeypatch.setattr("dragoman.text.cleaning._CHUNK_PAIRS", 3)
+    tokenizer = tokenizer_of("byte_bpe")
+    encoders = BatchEncoderPair.of(TokenizerPair(tokenizer, tokenizer, joint=True))
+    pairs = pairs_of(
+        ("a", "b"), ("", "x"), ("a", "b"), ("c", "d"), ("e", "f"), ("c", "d"), ("g", "h " * 50), ("i", "j")
+    )
+    once, twice = Cleaner(DataSettings()), Cleaner(DataSettings())
+    expected = [pair for chunk in once.clean(pairs, encoders) for pair in chunk.pairs]
+    texts = list(twice.clean_texts(pairs))
+    assert texts == list(twice.clean_texts(pairs)) == [pairs[place] for place in (0, 3, 4, 6, 7)]
+    assert [pair for chunk in twice.clean(pairs, encoders) for pair in chunk.pairs] == expected
+    assert expected == [pairs[place] for place in (0, 3, 4, 7)]
+    assert twice.report == once.report
+    assert twice.report.read == 8
+
+
+def test_a_pass_that_was_not_finished_decides_nothing(tokenizer_of):
+    pairs, cleaner = pairs_of(("a", "b"), ("c", "d")), Cleaner(DataSettings(drop_duplicates=False))
+    assert next(cleaner.clean_texts(pairs)) == pairs[0]
+    assert list(cleaner.clean_texts(pairs)) == pairs
 
 
 def test_repetitions_stay_where_asked():
@@ -57,7 +82,7 @@ def test_sides_are_not_run_together():
     ],
 )
 def test_lengths(src, tgt, kept):
-    assert Cleaner(DataSettings(max_tokens=100)).keep_lengths([src], [tgt]).tolist() == [kept]
+    assert Cleaner(DataSettings(max_tokens=100)).keep_lengths(np.array([src]), np.array([tgt])).tolist() == [kept]
 
 
 @settings(deadline=None)

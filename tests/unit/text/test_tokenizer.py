@@ -10,6 +10,7 @@ from tokenizers import Tokenizer as LibraryTokenizer
 
 from dragoman.config import TokenizerSettings
 from dragoman.errors import ConfigError, DataError, ModelError
+from dragoman.text.sentencepiece import PieceModel, SentencePieceTokenizer
 from dragoman.text.tokenizer import EOS_ID, UNK_ID, Tokenizer, TokenizerPair, train_tokenizer, train_tokenizers
 
 KINDS = ["byte_bpe", "fallback_bpe", "unigram", "word"]
@@ -269,3 +270,91 @@ class TestDamagedFiles:
         document["model"]["vocab"][300][1] = float("nan")
         path.write_text(json.dumps(document), encoding="utf-8")
         self.refused(path, "scored pieces")
+
+
+class TestSentencePiece:
+    """Tokenisers of imported models; tests/contract/test_marian.py compares them with SentencePiece itself."""
+
+    SCORES = {"▁the": -1, "▁": -2, "house": -2.5, "h": -5, "o": -5, "</": -6, "s": -5.5, ">": -6}
+    PIECES = tuple((piece, float(score)) for piece, score in SCORES.items())
+    VOCABULARY = ("<pad>", "<s>", "</s>", "<unk>", "▁the", "▁", "house", "h", "</", "s", ">", ">>fra<<", "zebra", "<s>")
+
+    def tokenizer(self, vocabulary=VOCABULARY, **options) -> Tokenizer:
+        model = PieceModel("unigram", **({"pieces": self.PIECES} | options))
+        return Tokenizer("sentencepiece", SentencePieceTokenizer(model, vocabulary))
+
+    def tokens(self, text: str, **options) -> list[str]:
+        tokenizer = self.tokenizer(**options)
+        return tokenizer.tokens(tokenizer.encode(text))
+
+    def test_pieces_and_vocabulary_are_two_things(self):
+        assert self.tokens("the  house ") == ["▁the", "▁", "house"]
+        assert self.tokens("o") == ["▁", "<unk>"], "a piece that the vocabulary lacks"
+        assert self.tokens("zebra") == ["▁", "zebra"], "a token that no piece spells"
+        assert self.tokens("qq the") == ["▁", "<unk>", "▁the"]
+
+    def test_a_language_before_the_text(self):
+        assert self.tokens(">>fra<< the") == [">>fra<<", "▁the"]
+        assert self.tokens(">>eng<< the") == ["<unk>", "▁the"]
+        assert ">>fra<<" not in self.tokens("the >>fra<<")
+
+    @pytest.mark.parametrize("text", ["</s>", "the </s>", "<s>", "<pad>"])
+    def test_text_never_becomes_a_control_token(self, text):
+        ids = self.tokenizer().encode(text)
+        assert not {0, 1, EOS_ID} & set(ids)
+
+    def test_what_is_shown(self):
+        tokenizer = self.tokenizer()
+        assert tokenizer.detokenize([2, 4, 5, 6, 3, 13]) == "the house"
+        assert tokenizer.detokenize([]) == ""
+
+    def test_bytes(self):
+        in_bytes = [f"<0x{byte:02X}>" for byte in range(256)]
+        tokenizer = self.tokenizer((*self.VOCABULARY, *in_bytes), byte_fallback=True)
+        ids = tokenizer.encode("the é日")
+        assert tokenizer.tokens(ids) == ["▁the", "▁", "<0xC3>", "<0xA9>", "<0xE6>", "<0x97>", "<0xA5>"]
+        assert tokenizer.detokenize(ids) == "the é日"
+        assert tokenizer.detokenize(ids[:-1]) == "the é\ufffd"
+
+    def test_lone_surrogates(self):
+        assert self.tokens("the \ud83d") == ["▁the", "▁", "<unk>"]
+
+    def test_saved_and_loaded(self, tmp_path):
+        tokenizer = self.tokenizer()
+        TokenizerPair(tokenizer, tokenizer, joint=False).save(tmp_path)
+        loaded = TokenizerPair.load(tmp_path)
+        assert loaded.src.kind == "sentencepiece"
+        assert loaded.src.library.to_str() == tokenizer.library.to_str()
+
+    def test_it_is_not_trained(self):
+        with pytest.raises(ConfigError, match=r'must be bpe, unigram or word .* but is "sentencepiece"'):
+            train_tokenizer(TokenizerSettings(kind="sentencepiece"), TEXTS)
+
+    @pytest.mark.parametrize(
+        ("change", "match"),
+        [
+            ({"vocabulary": ["<pad>", "<s>", "<unk>", "</s>", "a"]}, "first tokens"),
+            ({"vocabulary": ["<pad>", "<s>", "</s>", "<unk>", "a", "a"]}, "repeats a token"),
+            ({"vocabulary": ["<pad>", "<s>", "</s>", "<unk>"]}, "token"),
+            ({"vocabulary": [1, 2]}, "more than text"),
+            ({"vocabulary": None}, "no list"),
+            ({"pieces": [["a", -1.0], ["a", -2.0]]}, "repeats a piece"),
+            ({"pieces": [["", -1.0]]}, "piece that is empty"),
+            ({"pieces": [["a" * 2000, -1.0]]}, "too long"),
+            ({"pieces": []}, "piece"),
+            ({"pieces": [["a", "b"]]}, "pairs"),
+            ({"pieces": [["a", float("nan")]]}, "score"),
+            ({"pieces": [["a\ud800", -1.0]]}, "damaged"),
+            ({"algorithm": "word"}, "algorithm"),
+            ({"byte_fallback": 1}, "options"),
+            ({"character_map": "?"}, "damaged"),
+            ({"character_map": "AAAAAAAA"}, "character map"),
+        ],
+    )
+    def test_a_file_that_was_changed(self, tmp_path, change, match):
+        path = tmp_path / "tokenizer.json"
+        self.tokenizer().save(path)
+        path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | change), encoding="utf-8")
+        with pytest.raises(ModelError, match=match) as caught:
+            Tokenizer.load(path)
+        assert str(path) in str(caught.value)
