@@ -60,7 +60,7 @@ class Dropout(nn.Module):
             return functional.dropout(hidden, self.rate)
         return (hidden * self._mask(hidden.shape)).mul_(1 / kept_share(self.rate))
 
-    @torch.compiler.disable  # it has nothing to fuse, and reads bits as another type
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # it has nothing to fuse, and reads bits as another type
     def _mask(self, shape: torch.Size) -> Float[Tensor, "*shape"]:
         """bfloat16: 1 where an element is kept, else 0."""
         first_kept = _DRAWS // 2 - round(kept_share(self.rate) * _DRAWS)

@@ -1,5 +1,6 @@
 import os
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from dragoman.data.store import PairStore
 from dragoman.data.stream import BatchStream
 from dragoman.errors import DataError
 from dragoman.text.corpus import Corpora, open_aligned
-from dragoman.text.tokenizer import TokenizerPair
+from dragoman.text.tokenizer import TokenizerPair, train_tokenizers
 
 CONFIG = Config(data=DataSettings(dev_fraction=0.1, max_held_out=7), tokenizer=TokenizerSettings(vocab_size=300))
 
@@ -189,7 +190,7 @@ def test_a_vocabulary_is_learnt_from_a_share_spread_over_the_corpus(
     folder: Path, held_out: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learnt_from: list[str] = []
-    original = prepare_module.train_tokenizers
+    original = train_tokenizers
 
     def train(settings: TokenizerSettings, src: object, tgt: object, *, strict: bool) -> TokenizerPair:
         joined = list(src)  # type: ignore[call-overload]
@@ -209,4 +210,4 @@ def test_a_vocabulary_is_learnt_from_a_share_spread_over_the_corpus(
     assert 15 <= len(numbers) <= 20
     assert numbers[0] < 10
     assert numbers[-1] >= 90
-    assert max(later - earlier for earlier, later in zip(numbers, numbers[1:], strict=False)) <= 16
+    assert max(later - earlier for earlier, later in pairwise(numbers)) <= 16
