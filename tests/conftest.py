@@ -1,5 +1,173 @@
-"""Shapes that signatures state are checked in every test that calls them (jaxtyping with beartype)."""
+"""Shapes that signatures state are checked in every test that calls them (jaxtyping with beartype).
 
+Also here: real pairs of sentences, and Marian models in Hugging Face form made on the spot, for tests of every kind.
+"""
+
+import gzip
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
 from jaxtyping import install_import_hook
 
 install_import_hook(["dragoman.model", "dragoman.train.loss"], "beartype.beartype")
+
+Pairs = list[tuple[str, str]]
+TINY = {
+    "d_model": 64,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 128,
+    "decoder_ffn_dim": 128,
+}
+
+
+@pytest.fixture(scope="session")
+def english_german() -> Pairs:
+    """640 distinct English sentences and their translations: Tatoeba's, or without it the phrasebook's."""
+    if data := os.environ.get("DRAGOMAN_DATA"):
+        lines = gzip.decompress((Path(data) / "tatoeba_en_de" / "deu.txt.gz").read_bytes()).decode().split("\n")
+        rows = [line.split("\t") for line in lines if line]
+        return list({row[0]: row[1] for row in rows if 12 <= len(row[0]) <= 30}.items())[::25][:640]
+    from dragoman.text.phrasebook_file import load_phrasebook
+
+    return list({pair.src: pair.tgt for pair in load_phrasebook().generate(seed=3, count=3000)}.items())[:640]
+
+
+@pytest.fixture(scope="session")
+def marian_model(english_german: Pairs) -> Callable[..., Path]:
+    """Writes a MarianMTModel with its tokenisers into a new folder; trains it for `steps` on the pairs."""
+
+    def build(
+        folder: Path,
+        *,
+        steps: int = 0,
+        pieces: int = 300,
+        separate: bool = False,
+        algorithm: str = "unigram",
+        **shape: Any,
+    ) -> Path:
+        import torch
+
+        torch.manual_seed(1)
+        folder.mkdir(parents=True)
+        vocabularies = _write_tokenizers(folder, english_german, pieces, separate, algorithm)
+        model = _untrained(*vocabularies, **({"share_encoder_decoder_embeddings": not separate} | TINY | shape))
+        if steps:
+            _train(model, folder, english_german, steps)
+        model.generation_config.num_beams = 4
+        model.generation_config.max_length = 512
+        model.eval().save_pretrained(folder)
+        return folder
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def trained_marian(marian_model: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One that has learnt some of the pairs, so that its outputs end; as in OPUS-MT's, padding's row is zero."""
+    return marian_model(tmp_path_factory.mktemp("marian") / "opus-mt-en-de", steps=400, pieces=600)
+
+
+@pytest.fixture(scope="session")
+def small_marian(marian_model: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One that has learnt nothing, to copy and to damage."""
+    return marian_model(tmp_path_factory.mktemp("marian") / "opus-mt-en-de")
+
+
+def _write_tokenizers(
+    folder: Path, pairs: Pairs, pieces: int, separate: bool, algorithm: str
+) -> tuple[dict[str, int], dict[str, int]]:
+    """source.spm, target.spm, vocab.json and tokenizer_config.json; the vocabularies of both sides."""
+    import sentencepiece
+
+    sides = []
+    for index, name in enumerate(("source", "target")):
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter([pair[index] for pair in pairs]),
+            model_writer=(folder / f"{name}.spm").open("wb"),
+            vocab_size=pieces,
+            model_type=algorithm,
+            num_threads=1,
+            minloglevel=2,
+            hard_vocab_limit=False,
+        )
+        processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{name}.spm"))
+        sides.append([processor.id_to_piece(index) for index in range(3, processor.get_piece_size())])
+    if separate:
+        fewest = min(map(len, sides))
+        src, tgt = (_vocabulary(side[:fewest]) for side in sides)
+        (folder / "target_vocab.json").write_text(json.dumps(tgt))
+    else:
+        src = tgt = _vocabulary(sides[0] + sides[1])
+    (folder / "vocab.json").write_text(json.dumps(src))
+    facts = {"source_lang": "eng", "target_lang": "deu", "separate_vocabs": separate, "model_max_length": 512}
+    (folder / "tokenizer_config.json").write_text(json.dumps(facts | {"tokenizer_class": "MarianTokenizer"}))
+    return src, tgt
+
+
+def _vocabulary(pieces: list[str]) -> dict[str, int]:
+    return {token: index for index, token in enumerate(["</s>", "<unk>", *dict.fromkeys(pieces), ">>deu<<", "<pad>"])}
+
+
+def _untrained(src: dict[str, int], tgt: dict[str, int], **shape: Any) -> Any:
+    import torch
+    from transformers import MarianConfig, MarianMTModel
+
+    pad_id = src["<pad>"]
+    ids = {"pad_token_id": pad_id, "decoder_start_token_id": pad_id, "eos_token_id": 0, "bos_token_id": None}
+    config = MarianConfig(
+        **{"activation_function": "swish", "dropout": 0.0, "max_position_embeddings": 512} | ids | shape,
+        vocab_size=len(src),
+        decoder_vocab_size=len(tgt),
+        scale_embedding=True,
+        forced_eos_token_id=None,
+    )
+    model = MarianMTModel(config)
+    with torch.no_grad():
+        model.final_logits_bias.normal_(0, 0.1)
+        for name, parameter in model.named_parameters():
+            if "embed_tokens" in name or "shared" in name or "lm_head" in name:
+                parameter.normal_(0, config.d_model**-0.5)
+            elif parameter.dim() == 2 and parameter.requires_grad:
+                torch.nn.init.xavier_uniform_(parameter)
+    return model
+
+
+def _train(model: Any, folder: Path, pairs: Pairs, steps: int) -> None:
+    import torch
+    from transformers import MarianTokenizer
+
+    tokenizer, pad_id = MarianTokenizer.from_pretrained(folder), model.config.pad_token_id
+    encoded = [(tokenizer(src)["input_ids"], tokenizer(text_target=tgt)["input_ids"]) for src, tgt in pairs]
+    encoded.sort(key=lambda pair: len(pair[1]))
+    batches = [encoded[start : start + 64] for start in range(0, len(encoded) - 63, 64)]
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.Adam(trained, lr=3e-3, betas=(0.9, 0.98))
+    warmup = 60
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min((step + 1) / warmup, max(0.02, 1 - (step - warmup) / (steps - warmup)))
+    )
+    for step in range(steps):
+        batch = batches[step * 7919 % len(batches)]
+        src = _padded([src for src, _ in batch], pad_id)
+        labels = _padded([tgt for _, tgt in batch], -100)
+        loss = model(input_ids=src, attention_mask=(src != pad_id).long(), labels=labels).loss
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        optimizer.step()
+        schedule.step()
+    with torch.no_grad():
+        model.model.shared.weight[pad_id] = 0.0
+
+
+def _padded(rows: list[list[int]], value: int) -> Any:
+    import torch
+
+    return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], True, value)

@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import keyword
 import os
 import sys
 from collections.abc import Sequence
@@ -18,8 +19,12 @@ VERBS: dict[str, str] = {
     "summary": "counts every parameter tensor of a configuration or model",
     "translate": "translates text, line for line, from stdin or a file",
     "evaluate": "scores translations: BLEU, chrF and TER with signatures",
+    "import": "makes a model folder of a Marian (OPUS-MT) model, from a folder or by its name on the hub",
+    "export": "writes a model for CTranslate2, or in Marian's Hugging Face form",
 }
-"""Verb -> what it does; the verb's code is ``run`` in the module of that name and is imported only when called."""
+"""Verb -> what it does; the verb's code is ``run`` in the module of that name and is imported only when called.
+
+A verb that is a word of Python has its module under that name with ``_`` after it."""
 
 USER_ERROR = 2
 INTERRUPTED = 130
@@ -76,7 +81,8 @@ def _dispatch(arguments: list[str]) -> int:
     if verb not in VERBS:
         hint = did_you_mean(verb, VERBS) or " `dragoman --help` lists them."
         raise ConfigError(f"`{verb}` is not a verb of dragoman.{hint}")
-    code: int = importlib.import_module(f"dragoman.cli.{verb}").run(rest)
+    module = f"{verb}_" if keyword.iskeyword(verb) else verb
+    code: int = importlib.import_module(f"dragoman.cli.{module}").run(rest)
     return code
 
 

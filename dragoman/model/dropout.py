@@ -58,7 +58,8 @@ class Dropout(nn.Module):
             return hidden
         if hidden.device.type != "cpu":
             return functional.dropout(hidden, self.rate)
-        return (hidden * self._mask(hidden.shape)).mul_(1 / kept_share(self.rate))
+        mask: Tensor = self._mask(hidden.shape)
+        return (hidden * mask).mul_(1 / kept_share(self.rate))
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]  # it has nothing to fuse, and reads bits as another type
     def _mask(self, shape: torch.Size) -> Float[Tensor, "*shape"]:

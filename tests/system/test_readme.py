@@ -5,6 +5,7 @@ import os
 import pkgutil
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -31,8 +32,8 @@ def readme_commands() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A working directory with files of the names that the README uses."""
+def place(tmp_path_factory: pytest.TempPathFactory, small_marian: Path) -> Path:
+    """A working directory with files of the names that the README uses, and a cache of the hub."""
     folder = tmp_path_factory.mktemp("readme")
     pairs = load_phrasebook().generate(seed=2, count=300)
     for name, part in (("corpus", pairs[:260]), ("test", pairs[260:])):
@@ -45,6 +46,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for ours, theirs in (("corpus", "train"), ("test", "val"), ("test", "test_2016_flickr")):
         for language in ("en", "de"):
             (multi30k / f"{theirs}.{language}.gz").write_bytes((folder / f"{ours}.{language}").read_bytes())
+    repository = folder / "hub" / "models--Helsinki-NLP--opus-mt-en-de"
+    shutil.copytree(small_marian, repository / "snapshots" / ("0" * 40))
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0" * 40)
     return folder
 
 
@@ -53,6 +58,7 @@ def test_every_command_of_the_readme_runs(place: Path) -> None:
     verbs = {word for line in commands for word in shlex.split(line) if word in dragoman_verbs()}
     assert verbs == dragoman_verbs(), "the README shows every verb"
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "DRAGOMAN_DATA": str(place / "data")}
+    environment |= {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(place / "hub")}
     for line in commands:
         quick = re.sub(r"(dragoman (?:train|demo)\b[^|>]*)", rf"\1 {' '.join(QUICK)} ", line)
         if "configs/" in quick:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from dragoman.config import PRESETS, ModelSettings
 from dragoman.model.attention import attention_weights
-from dragoman.model.embedding import Embedding, sinusoidal_positions
+from dragoman.model.embedding import Embedding, marian_positions, sinusoidal_positions
 from dragoman.model.masks import causal_mask, padding_mask
 from dragoman.model.transformer import Transformer
 
@@ -244,3 +244,12 @@ def test_untrained_tied_model_has_logits_of_about_unit_variance() -> None:
     model = Transformer(PRESETS["small"], 1000, 1000).eval()
     src, tgt = _inputs(vocab_size=1000)
     assert 0.7 < model(src, SRC_LENGTHS, tgt).std().item() < 1.5
+
+
+def test_marian_positions_are_the_same_numbers_in_halves():
+    table, interleaved = marian_positions(700, 16, start=5), sinusoidal_positions(700, 16, start=5)
+    assert torch.equal(table[:, :8], interleaved[:, 0::2])
+    assert torch.equal(table[:, 8:], interleaved[:, 1::2])
+    embedding = Embedding(10, 16, 0.0, "marian")
+    expected = embedding.weight[[7, 3]] * 4 + marian_positions(2, 16, start=9)
+    torch.testing.assert_close(embedding(torch.tensor([[7, 3]]), start=9)[0], expected)

@@ -1,0 +1,48 @@
+"""``dragoman export MODEL --to ctranslate2|marian``: a model in the form of another toolkit."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
+from dragoman.cli.arguments import ArgumentParser, one_of
+from dragoman.cli.models import say
+from dragoman.errors import ConfigError, ModelError
+from dragoman.exchange.ctranslate2_export import Quantization, export_ctranslate2
+from dragoman.exchange.marian_export import export_marian
+
+FORMATS = ("ctranslate2", "marian")
+QUANTIZATIONS = ("float32", "float16", "int8")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Prints the new folder on stdout."""
+    parser = ArgumentParser("export", "Writes a model for CTranslate2, or in Marian's Hugging Face form.")
+    parser.add_argument("model", metavar="MODEL", type=Path, help="a model folder or a run")
+    parser.add_argument("--to", metavar="|".join(FORMATS), type=one_of(*FORMATS), required=True, help="the form")
+    parser.add_argument("--out", metavar="FOLDER", type=Path, help="the folder to write (default MODEL-FORM)")
+    parser.add_argument(
+        "--quantization",
+        metavar="|".join(QUANTIZATIONS),
+        type=one_of(*QUANTIZATIONS),
+        help="ctranslate2 only: how weights are kept (default float32)",
+    )
+    given = parser.parse(arguments)
+    if given.to == "marian" and given.quantization not in (None, "float32"):
+        raise ConfigError(f"`--quantization` is {given.quantization}, but marian keeps float32. Leave it out.")
+    out = given.out or given.model.with_name(f"{given.model.resolve().name}-{given.to}")
+    if out.exists():
+        raise ModelError(f"{out} exists already. Choose another --out, or remove it.")
+    folder = resolve_model_folder(given.model)
+    if folder != given.model:
+        say(f"the model is {folder}")
+    for note in _notes(load_bundle(folder, "cpu"), given.to, out, given.quantization or "float32"):
+        say(note)
+    print(out)
+    return 0
+
+
+def _notes(bundle: Bundle, form: str, out: Path, quantization: Quantization) -> tuple[str, ...]:
+    """Writes the folder; what the user should know about it."""
+    if form == "marian":
+        return export_marian(bundle, out)
+    return (f"{quantization}: {export_ctranslate2(bundle, out, quantization)}",)

@@ -1,0 +1,45 @@
+"""``dragoman import MODEL``: a Marian (OPUS-MT) model in Hugging Face form as a model folder."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dragoman.bundle import save_bundle
+from dragoman.cli.arguments import ArgumentParser
+from dragoman.cli.models import say
+from dragoman.errors import ModelError
+from dragoman.exchange.hub import fetched, is_hub_name
+from dragoman.exchange.marian_import import import_marian
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Prints the new model folder on stdout."""
+    parser = ArgumentParser("import", "Makes a model folder of a Marian model in Hugging Face form, such as OPUS-MT's.")
+    parser.add_argument("model", metavar="MODEL", help="a folder, or a name on the hub: Helsinki-NLP/opus-mt-de-en")
+    parser.add_argument("--out", metavar="FOLDER", type=Path, help="the model folder to write (default models/NAME)")
+    given = parser.parse(arguments)
+    name = Path(given.model).resolve().name
+    out = given.out or Path("models") / name
+    if out.exists():
+        raise ModelError(f"{out} exists already. Choose another --out, or remove it.")
+    folder = _folder(given.model)
+    imported = import_marian(folder, name if folder == Path(given.model) else given.model)
+    save_bundle(imported.bundle, out)
+    for note in imported.notes:
+        say(note)
+    card = imported.bundle.card
+    languages = f"{card.src_lang or '?'} to {card.tgt_lang or '?'}"
+    say(f"{languages}, {card.parameters:,} parameters; `dragoman translate {out}` uses it")
+    print(out)
+    return 0
+
+
+def _folder(model: str) -> Path:
+    if Path(model).is_dir():
+        return Path(model)
+    if Path(model).exists() or not is_hub_name(model):
+        raise ModelError(
+            f"{model} is no folder. Give the folder of a Marian model in Hugging Face form, or its name there, such as "
+            "Helsinki-NLP/opus-mt-de-en."
+        )
+    say(f"fetching {model}")
+    return fetched(model)

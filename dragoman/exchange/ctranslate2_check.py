@@ -1,0 +1,83 @@
+"""Whether a CTranslate2 model translates as ours does: greedy outputs and the log-probability of every token.
+
+The sample are random tokens, so that it needs no text and fits any language. Beams are not compared: CTranslate2
+replaces a finished hypothesis by the next best one, with us it keeps its place.
+"""
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from dragoman.bundle import Bundle
+from dragoman.config import InferenceSettings
+from dragoman.data.batch import pad_rows
+from dragoman.exchange.tokens import tokens_of
+from dragoman.inference.beam import beam_search
+from dragoman.inference.step_model import SingleModel
+from dragoman.records import Hypothesis
+from dragoman.text.segmentation import CONTROL_TOKENS
+from dragoman.text.tokenizer import EOS_ID, PAD_ID
+
+SUPPRESSED: dict[str, Any] = {"disable_unk": True, "suppress_sequences": [["<pad>"], ["<s>"]]}
+"""Options of CTranslate2 that keep out of its outputs what ours never have."""
+
+_SENTENCES, _TOKENS, _EXTRA_TOKENS, _SEED = 32, 12, 20, 1
+_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How many of the sample's greedy translations are equal, and how far log-probabilities are apart at most."""
+
+    equal: int
+    total: int
+    largest_difference: float
+
+    @property
+    def exact(self) -> bool:
+        """Whether all that differs is rounding: then outputs differ only where two tokens are equally probable."""
+        return self.largest_difference <= _TOLERANCE
+
+    def __str__(self) -> str:
+        return (
+            f"{self.equal} of {self.total} sample translations are equal, log-probabilities differ by at most "
+            f"{self.largest_difference:.1g}"
+        )
+
+
+def compared(engine: Any, bundle: Bundle) -> Agreement:
+    """`engine` is a `ctranslate2.Translator`."""
+    rows = _sample(bundle)
+    ours = _translated(bundle, rows)
+    src_names, tgt_names = tokens_of(bundle.tokenizers.src), tokens_of(bundle.tokenizers.tgt)
+    sources = [[src_names[index] for index in row] for row in rows]
+    written = [[tgt_names[index] for index in hypothesis.ids] for hypothesis in ours]
+    limit = len(sources[0]) + 1 + _EXTRA_TOKENS
+    theirs = engine.translate_batch(sources, beam_size=1, max_decoding_length=limit, **SUPPRESSED)
+    scored = engine.score_batch(sources, written)
+    differences = (
+        abs(one - other)
+        for hypothesis, scores in zip(ours, scored, strict=True)
+        for one, other in zip(hypothesis.token_log_probs, scores.log_probs, strict=False)
+    )
+    equal = sum(one.hypotheses[0] == tokens for one, tokens in zip(theirs, written, strict=True))
+    return Agreement(equal, len(rows), max(differences))
+
+
+def _sample(bundle: Bundle) -> list[list[int]]:
+    """Source ids without eos, all of one length, so that one limit holds for all outputs."""
+    positions = bundle.model.max_positions or _TOKENS + 1
+    length = max(1, min(_TOKENS, bundle.config.data.max_tokens, positions - 1))
+    draw = random.Random(_SEED)
+    ids = range(len(CONTROL_TOKENS), bundle.tokenizers.src.vocab_size)
+    return [[draw.choice(ids) for _ in range(length)] for _ in range(_SENTENCES)]
+
+
+def _translated(bundle: Bundle, rows: list[list[int]]) -> list[Hypothesis]:
+    src_ids, src_lengths = pad_rows([[*row, EOS_ID] for row in rows], PAD_ID)
+    model = bundle.model.to("cpu").eval()
+    settings = InferenceSettings(beam_size=1, max_extra_tokens=_EXTRA_TOKENS)
+    with torch.inference_mode():
+        return [found[0] for found in beam_search(SingleModel(model), src_ids, src_lengths, settings)]

@@ -1,0 +1,154 @@
+"""Any model of ours as a CTranslate2 model: the same Transformer, weight by weight, with its tokenisers and a README.
+
+Where the two differ: CTranslate2 takes pad, bos and unk out before it normalises probabilities, we after; it replaces a
+finished hypothesis of a beam by the next best one, with us it keeps its place; and it divides a log-probability by
+n ** length_penalty, which is our `power` penalty (n counts eos in both).
+"""
+
+import math
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragoman.bundle import Bundle
+from dragoman.errors import ModelError
+from dragoman.exchange.ctranslate2_check import Agreement, compared
+from dragoman.exchange.ctranslate2_readme import readme
+from dragoman.exchange.sentencepiece_file import write_spm
+from dragoman.exchange.tokens import tokens_of
+from dragoman.files import written_folder
+from dragoman.model.attention import MultiHeadAttention
+from dragoman.model.embedding import Embedding
+from dragoman.text.sentencepiece import SentencePieceTokenizer
+from dragoman.version import __version__
+
+Quantization = Literal["float32", "float16", "int8"]
+
+_POSITIONS = 2048
+"""Computed positions in the file at least: CTranslate2 reads them from a table."""
+
+
+def export_ctranslate2(bundle: Bundle, folder: Path, quantization: Quantization) -> Agreement:
+    """Writes the folder and translates a sample with it.
+
+    Raises ModelError, and leaves nothing, where ctranslate2 is missing or float32 does not translate as we do.
+    """
+    library = _ctranslate2()
+    specification = _specification(bundle)
+    specification.validate()
+    specification.optimize(quantization=quantization)
+    with written_folder(folder, {"format": 1, "versions": {"dragoman": __version__}}) as temporary:
+        specification.save(str(temporary))
+        _write_tokenizers(bundle, temporary)
+        (temporary / "README.md").write_text(readme(bundle, folder.name), encoding="utf-8")
+        agreement = compared(library.Translator(str(temporary), device="cpu", intra_threads=1), bundle)
+        if quantization == "float32" and not agreement.exact:
+            raise ModelError(f"{folder} is not written: {agreement}. Report it as a bug, with the model's config.toml.")
+    return agreement
+
+
+def _ctranslate2() -> ModuleType:
+    try:
+        import ctranslate2
+    except ImportError:
+        raise ModelError(
+            "the package ctranslate2 is not installed. Install it: pip install 'dragoman[exchange]'."
+        ) from None
+    library: ModuleType = ctranslate2
+    return library
+
+
+def _specification(bundle: Bundle) -> Any:
+    from ctranslate2.specs import TransformerSpec, common_spec
+
+    model, settings = bundle.model, bundle.config.model
+    activations = {
+        "relu": common_spec.Activation.RELU,
+        "gelu": common_spec.Activation.GELU,
+        "swish": common_spec.Activation.SWISH,
+    }
+    specification = TransformerSpec.from_config(
+        (settings.num_encoder_layers, settings.num_decoder_layers),
+        settings.num_heads,
+        pre_norm=settings.norm_first,
+        activation=activations[settings.activation],
+    )
+    length = _num_positions(bundle)
+    _set_embedding(specification.encoder, specification.encoder.embeddings[0], model.src_embedding, length)
+    _set_embedding(specification.decoder, specification.decoder.embeddings, model.tgt_embedding, length)
+    for theirs, ours in zip(specification.encoder.layer, model.encoder.layers, strict=True):
+        _set_layer(theirs, ours)
+    for theirs, ours in zip(specification.decoder.layer, model.decoder.layers, strict=True):
+        _set_layer(theirs, ours)
+        _set_cross_attention(theirs, ours)
+    if settings.norm_first:
+        _set_norm(specification.encoder.layer_norm, model.encoder.norm)
+        _set_norm(specification.decoder.layer_norm, model.decoder.norm)
+    _set_linear(specification.decoder.projection, model.projection.weight, model.projection.bias)
+    specification.register_source_vocabulary(tokens_of(bundle.tokenizers.src))
+    specification.register_target_vocabulary(tokens_of(bundle.tokenizers.tgt))
+    specification.config.add_source_eos = True
+    specification.config.layer_norm_epsilon = 1e-5
+    return specification
+
+
+def _num_positions(bundle: Bundle) -> int:
+    longest = bundle.config.data.max_tokens + 1 + bundle.config.inference.max_extra_tokens
+    return bundle.model.max_positions or max(_POSITIONS, longest)
+
+
+def _set_embedding(stack: Any, theirs: Any, ours: Embedding, length: int) -> None:
+    width = ours.weight.size(1)
+    theirs.weight = _array(ours.weight)
+    stack.scale_embeddings = np.float32(math.sqrt(width))
+    stack.position_encodings.encodings = _array(ours.table(0, length))
+
+
+def _set_layer(theirs: Any, ours: Any) -> None:
+    """Self-attention and feed-forward, which both kinds of layers have."""
+    _set_linear(theirs.self_attention.linear[0], *_part(ours.self_attn, 0, 3))
+    _set_linear(theirs.self_attention.linear[1], ours.self_attn.out.weight, ours.self_attn.out.bias)
+    _set_norm(theirs.self_attention.layer_norm, ours.self_attn_residual.norm)
+    _set_linear(theirs.ffn.linear_0, ours.feed_forward.inner.weight, ours.feed_forward.inner.bias)
+    _set_linear(theirs.ffn.linear_1, ours.feed_forward.outer.weight, ours.feed_forward.outer.bias)
+    _set_norm(theirs.ffn.layer_norm, ours.feed_forward_residual.norm)
+
+
+def _set_cross_attention(theirs: Any, ours: Any) -> None:
+    _set_linear(theirs.attention.linear[0], *_part(ours.cross_attn, 0, 1))
+    _set_linear(theirs.attention.linear[1], *_part(ours.cross_attn, 1, 3))
+    _set_linear(theirs.attention.linear[2], ours.cross_attn.out.weight, ours.cross_attn.out.bias)
+    _set_norm(theirs.attention.layer_norm, ours.cross_attn_residual.norm)
+
+
+def _part(attention: MultiHeadAttention, start: int, end: int) -> tuple[Tensor, Tensor | None]:
+    """Weight and bias of some of the projections of query, key and value, which are one tensor here."""
+    width = attention.in_weight.size(1)
+    rows = slice(start * width, end * width)
+    return attention.in_weight[rows], None if attention.in_bias is None else attention.in_bias[rows]
+
+
+def _set_linear(theirs: Any, weight: Tensor, bias: Tensor | None) -> None:
+    theirs.weight = _array(weight)
+    if bias is not None:
+        theirs.bias = _array(bias)
+
+
+def _set_norm(theirs: Any, norm: Any) -> None:
+    theirs.gamma, theirs.beta = _array(norm.weight), _array(norm.bias)
+
+
+def _array(tensor: Tensor) -> "np.ndarray[Any, Any]":
+    """A copy: quantisation works in place."""
+    return tensor.detach().cpu().float().clone(memory_format=torch.contiguous_format).numpy()
+
+
+def _write_tokenizers(bundle: Bundle, folder: Path) -> None:
+    bundle.tokenizers.save(folder)
+    for name, tokenizer in (("source.spm", bundle.tokenizers.src), ("target.spm", bundle.tokenizers.tgt)):
+        if isinstance(tokenizer.library, SentencePieceTokenizer):
+            (folder / name).write_bytes(write_spm(tokenizer.library.model))

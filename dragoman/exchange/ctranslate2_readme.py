@@ -1,0 +1,73 @@
+"""What a user of an exported CTranslate2 model needs to know: a page with an example that runs."""
+
+from dragoman.bundle import Bundle
+from dragoman.text.sentencepiece import SentencePieceTokenizer
+
+
+def readme(bundle: Bundle, name: str) -> str:
+    """README.md of the folder, in Markdown."""
+    card, settings = bundle.card, bundle.config.inference
+    search = f"beam_size={settings.beam_size}"
+    if bundle.model.max_positions is not None:
+        search += f", max_decoding_length={bundle.model.max_positions}"
+    if settings.length_penalty == "power":
+        search += f", length_penalty={settings.alpha:g}"
+        penalty = (
+            "`length_penalty` is the exponent that Dragoman divides by, n ** alpha; n counts the end token in both."
+        )
+    else:
+        penalty = (
+            f"Dragoman's penalty for this model, ((5 + n) / 6) ** {settings.alpha:g}, has no counterpart there: "
+            "beams may choose other lengths."
+        )
+    return f"""# Translation model for CTranslate2, {card.src_lang or "?"} to {card.tgt_lang or "?"}
+
+Written by Dragoman. `pip install ctranslate2 {_package(bundle)}`, then:
+
+```python
+{_example(bundle, name, search)}
+```
+
+{penalty}
+Sources may have {_max_tokens(bundle)} tokens; split longer text into sentences first. The end token is added by itself.
+"""
+
+
+def _max_tokens(bundle: Bundle) -> int:
+    positions = bundle.model.max_positions
+    return bundle.config.data.max_tokens if positions is None else min(bundle.config.data.max_tokens, positions - 1)
+
+
+def _package(bundle: Bundle) -> str:
+    return "sentencepiece" if _has_pieces(bundle) else "tokenizers"
+
+
+def _has_pieces(bundle: Bundle) -> bool:
+    return isinstance(bundle.tokenizers.tgt.library, SentencePieceTokenizer)
+
+
+def _example(bundle: Bundle, name: str, search: str) -> str:
+    translate = f"output = translator.translate_batch([tokens], {search}, disable_unk=True)[0].hypotheses[0]"
+    if _has_pieces(bundle):
+        return "\n".join(
+            (
+                "import ctranslate2, sentencepiece",
+                f'translator = ctranslate2.Translator("{name}")',
+                f'source = sentencepiece.SentencePieceProcessor(model_file="{name}/source.spm")',
+                'tokens = source.encode("How are you?", out_type=str)',
+                translate,
+                'print("".join(output).replace("\\u2581", " ").strip())',
+            )
+        )
+    files = ("tokenizer",) * 2 if bundle.tokenizers.joint else ("src.tokenizer", "tgt.tokenizer")
+    source, target = (f'tokenizers.Tokenizer.from_file("{name}/{file}.json")' for file in files)
+    return "\n".join(
+        (
+            "import ctranslate2, tokenizers",
+            f'translator = ctranslate2.Translator("{name}")',
+            f"source, target = {source}, {target}",
+            'tokens = source.encode("How are you?", add_special_tokens=False).tokens',
+            translate,
+            "print(target.decode([target.token_to_id(token) for token in output]))",
+        )
+    )

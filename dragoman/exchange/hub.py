@@ -1,0 +1,46 @@
+"""Fetching a model folder by its name from the Hugging Face hub, through its own client (extra `hub`)."""
+
+import re
+from pathlib import Path
+
+from dragoman.errors import ModelError
+from dragoman.exchange.marian_weights import PICKLED, SAFETENSORS
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+_FILES = ("*config.json", "*vocab.json", "source.spm", "target.spm")
+
+
+def is_hub_name(text: str) -> bool:
+    """Whether this is written like OWNER/NAME."""
+    return _NAME.fullmatch(text) is not None
+
+
+def fetched(name: str) -> Path:
+    """The folder with a model's files, downloaded or from the client's cache. Raises ModelError."""
+    folder = _snapshot(name, [*_FILES, SAFETENSORS])
+    if not (folder / SAFETENSORS).exists():
+        folder = _snapshot(name, [*_FILES, PICKLED])
+    return folder
+
+
+def _snapshot(name: str, files: list[str]) -> Path:
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    except ImportError:
+        raise ModelError(
+            "the package huggingface_hub is not installed. Install it (pip install 'dragoman[hub]'), or give a folder."
+        ) from None
+    try:
+        return Path(snapshot_download(name, allow_patterns=files))
+    except LocalEntryNotFoundError:
+        raise ModelError(
+            f"{name} is neither in the local cache nor can it be downloaded (no network, or HF_HUB_OFFLINE is set). "
+            "Check the connection, or give a folder."
+        ) from None
+    except (HfHubHTTPError, HFValidationError) as error:
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        reason = "it does not exist there, or is private" if status in (401, 404) else str(error).split("\n")[0]
+        raise ModelError(f"{name} cannot be fetched from the Hugging Face hub: {reason}. Check the name.") from None
+    except OSError as error:
+        raise ModelError(f"{name} cannot be downloaded: {error}. Check the connection, or give a folder.") from None

@@ -1,0 +1,246 @@
+"""What the JSON files of a Marian model in Hugging Face form say, in our settings.
+
+Such a folder has config.json (the shape), generation_config.json (the search; older models have it in config.json) and
+tokenizer_config.json. Every key that would make the model something else than our Transformer is refused by name.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dragoman.config import SETTINGS, InferenceSettings, ModelSettings
+from dragoman.config.fields import shown
+from dragoman.errors import ConfigError, ModelError
+
+CONFIG, GENERATION, TOKENIZER = "config.json", "generation_config.json", "tokenizer_config.json"
+MAX_JSON_BYTES = 64 << 20
+ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu", "gelu": "gelu"}
+
+# What a MarianMTModel always is, or must be to fit here. A key that is absent is as stated.
+_MUST_BE: dict[str, Any] = {
+    "model_type": "marian",
+    "is_encoder_decoder": True,
+    "scale_embedding": True,
+    "normalize_before": False,
+    "normalize_embedding": False,
+    "add_final_layer_norm": False,
+    "static_position_embeddings": True,
+}
+# What transformers assumes where config.json does not say.
+_DEFAULTS: dict[str, Any] = {
+    "model_type": None,
+    "scale_embedding": False,
+    "encoder_layers": 12,
+    "decoder_layers": 12,
+    "encoder_ffn_dim": 4096,
+    "decoder_ffn_dim": 4096,
+    "encoder_attention_heads": 16,
+    "decoder_attention_heads": 16,
+    "d_model": 1024,
+    "dropout": 0.1,
+    "attention_dropout": 0.0,
+    "activation_dropout": 0.0,
+    "activation_function": "gelu",
+    "vocab_size": 58101,
+    "pad_token_id": 58100,
+    "decoder_start_token_id": 58100,
+    "eos_token_id": 0,
+    "max_position_embeddings": 1024,
+    "share_encoder_decoder_embeddings": True,
+    "tie_word_embeddings": True,
+}
+# Far beyond any model there is, so that nobody's numbers alone take time and memory.
+_AT_MOST: dict[str, Any] = {
+    "model.d_model": 1 << 16,
+    "model.d_ff": 1 << 20,
+    "model.num_encoder_layers": 1000,
+    "model.num_decoder_layers": 1000,
+    "model.max_positions": 1 << 16,
+}
+# Searches that ours cannot do, and the values that ask for nothing.
+_NEUTRAL: dict[str, Any] = {
+    "repetition_penalty": 1.0,
+    "no_repeat_ngram_size": 0,
+    "encoder_no_repeat_ngram_size": 0,
+    "num_beam_groups": 1,
+    "diversity_penalty": 0.0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MarianConfig:
+    """A Marian model's facts: the settings that they mean here, and its own ids and sizes.
+
+    `separate_vocabularies`: target_vocab.json beside vocab.json. `max_positions`: the longest sequence in tokens, eos
+    included. `notes` say what was not taken over.
+    """
+
+    model: ModelSettings
+    inference: InferenceSettings
+    src_vocab_size: int
+    tgt_vocab_size: int
+    pad_id: int
+    eos_id: int
+    separate_vocabularies: bool
+    renormalised: bool
+    src_lang: str
+    tgt_lang: str
+    max_positions: int
+    notes: tuple[str, ...] = field(default=())
+
+
+def read_marian_config(folder: Path) -> MarianConfig:
+    """Raises ModelError that names the file, the key and its value where the model cannot be had here."""
+    config = _Table(folder / CONFIG, _DEFAULTS | read_json(folder / CONFIG))
+    for key, value in _MUST_BE.items():
+        config.require(key, value)
+    for encoder, decoder in (("encoder_ffn_dim", "decoder_ffn_dim"), ("encoder_attention_heads",) * 2):
+        config.require(decoder, config.content[encoder])
+    config.require("decoder_attention_heads", config.content["encoder_attention_heads"])
+    config.require("decoder_start_token_id", config.content["pad_token_id"])
+    generation = config.content | (read_json(folder / GENERATION) if (folder / GENERATION).exists() else {})
+    tokenizer = read_json(folder / TOKENIZER) if (folder / TOKENIZER).exists() else {}
+    model = _model(config)
+    sizes = {"vocab_size": config.content["vocab_size"], "decoder_vocab_size": _decoder_vocab_size(config.content)}
+    src_size, tgt_size = (config.number(key, size) for key, size in sizes.items())
+    return MarianConfig(
+        model=model,
+        inference=_inference(_Table(folder / GENERATION, generation)),
+        src_vocab_size=src_size,
+        tgt_vocab_size=tgt_size,
+        pad_id=config.number("pad_token_id", config.content["pad_token_id"]),
+        eos_id=config.number("eos_token_id", config.content["eos_token_id"]),
+        separate_vocabularies=tokenizer.get("separate_vocabs") is True,
+        renormalised=generation.get("renormalize_logits") is True,
+        src_lang=_text(tokenizer.get("source_lang")),
+        tgt_lang=_text(tokenizer.get("target_lang")),
+        max_positions=_max_positions(config, tokenizer),
+        notes=_notes(generation),
+    )
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The table in a JSON file. Raises ModelError where there is none."""
+    try:
+        if path.stat().st_size > MAX_JSON_BYTES:
+            raise ModelError(f"{path} has more than {MAX_JSON_BYTES:,} bytes. Check where the model comes from.")
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise ModelError(
+            f"{path} is missing. Give the whole folder of a Marian model in Hugging Face form, or its name there."
+        ) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"{path} cannot be read as JSON: {error}. Download the model again.") from None
+    if not isinstance(content, dict):
+        raise ModelError(f"{path} holds no JSON table. Download the model again.")
+    return content
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    path: Path
+    content: dict[str, Any]
+
+    def require(self, key: str, expected: Any) -> None:
+        value = self.content.get(key, expected)
+        if type(value) is not type(expected) or value != expected:
+            raise ModelError(
+                f"{self.path}: `{key}` must be {shown(expected)}, but is {shown(value)}. "
+                "Such a model cannot be imported; choose another."
+            )
+
+    def checked(self, key: str, setting: str) -> Any:
+        """The value of a key, which must be one that our setting may have."""
+        try:
+            value = SETTINGS[setting].check(self.content[key], f"{self.path}: `{key}`")
+        except ConfigError as error:
+            raise ModelError(f"{error} Such a model cannot be imported; choose another.") from None
+        if value > (limit := _AT_MOST.get(setting, value)):
+            raise ModelError(
+                f"{self.path}: `{key}` must be at most {limit}, but is {shown(value)}. Check where it comes from."
+            )
+        return value
+
+    def number(self, key: str, value: Any) -> int:
+        if type(value) is not int or value < 0:
+            raise ModelError(
+                f"{self.path}: `{key}` must be a whole number, but is {shown(value)}. Download the model again."
+            )
+        return value
+
+
+def _model(config: _Table) -> ModelSettings:
+    activation = config.content["activation_function"]
+    if activation not in list(ACTIVATIONS):
+        raise ModelError(
+            f"{config.path}: `activation_function` must be one of {', '.join(ACTIVATIONS)}, but is "
+            f"{shown(activation)}. Such a model cannot be imported; choose another."
+        )
+    settings = ModelSettings(
+        preset="custom",
+        d_model=config.checked("d_model", "model.d_model"),
+        d_ff=config.checked("encoder_ffn_dim", "model.d_ff"),
+        num_heads=config.checked("encoder_attention_heads", "model.num_heads"),
+        num_encoder_layers=config.checked("encoder_layers", "model.num_encoder_layers"),
+        num_decoder_layers=config.checked("decoder_layers", "model.num_decoder_layers"),
+        dropout=config.checked("dropout", "model.dropout"),
+        attention_dropout=config.checked("attention_dropout", "model.attention_dropout"),
+        activation_dropout=config.checked("activation_dropout", "model.activation_dropout"),
+        norm_first=False,
+        activation=ACTIVATIONS[activation],  # type: ignore[arg-type]
+        positions="marian",
+        tie=_tie(config),  # type: ignore[arg-type]
+    )
+    if settings.d_model % 2 or settings.d_model % settings.num_heads:
+        raise ModelError(
+            f"{config.path}: `d_model` must be an even multiple of `encoder_attention_heads` ({settings.num_heads}), "
+            f"but is {settings.d_model}. Download the model again."
+        )
+    return settings
+
+
+def _tie(config: _Table) -> str:
+    for key in ("tie_word_embeddings", "share_encoder_decoder_embeddings"):
+        if not isinstance(config.content[key], bool):
+            config.require(key, True)
+    if not config.content["tie_word_embeddings"]:
+        return "none"
+    return "all" if config.content["share_encoder_decoder_embeddings"] else "decoder"
+
+
+def _decoder_vocab_size(config: dict[str, Any]) -> Any:
+    """Where embeddings are shared there is one size, whatever the other key says."""
+    shared = config["share_encoder_decoder_embeddings"]
+    return config["vocab_size"] if shared else config.get("decoder_vocab_size") or config["vocab_size"]
+
+
+def _inference(generation: _Table) -> InferenceSettings:
+    """transformers divides a hypothesis' log-probability by its tokens, eos included, to the power of the penalty."""
+    content, ours = generation.content, InferenceSettings()
+    content.setdefault("length_penalty", 1.0)
+    content.setdefault("num_beams", ours.beam_size)
+    max_length = content.get("max_length")
+    limit = max_length - 1 if type(max_length) is int and max_length > 1 else ours.max_extra_tokens
+    return InferenceSettings(
+        beam_size=generation.checked("num_beams", "inference.beam_size"),
+        length_penalty="power",
+        alpha=generation.checked("length_penalty", "inference.alpha"),
+        max_extra_tokens=min(ours.max_extra_tokens, limit),
+    )
+
+
+def _max_positions(config: _Table, tokenizer: dict[str, Any]) -> int:
+    """The fewer of the positions that the model was trained for and the tokens that its tokeniser lets through."""
+    positions = config.checked("max_position_embeddings", "model.max_positions")
+    limit = tokenizer.get("model_max_length", 512)
+    return min(positions, limit) if type(limit) is int and limit > 1 else int(positions)
+
+
+def _notes(generation: dict[str, Any]) -> tuple[str, ...]:
+    unlike = [key for key, neutral in _NEUTRAL.items() if generation.get(key) not in (None, neutral)]
+    return tuple(f"`{key}` ({shown(generation[key])}) of its search is not taken over" for key in unlike)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,187 @@
+"""Post-norm models with an imported tokeniser, as transformers loads them (`MarianMTModel`, `MarianTokenizer`).
+
+The way back of `marian_import`: what was imported, exported and imported again is the same model.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from dragoman.bundle import Bundle
+from dragoman.errors import ModelError
+from dragoman.exchange.marian_config import CONFIG, GENERATION, TOKENIZER
+from dragoman.exchange.marian_import import SOURCE_SPM, TARGET_SPM, TARGET_VOCABULARY, VOCABULARY
+from dragoman.exchange.marian_weights import BIAS, EMBEDDINGS, PROJECTION, SAFETENSORS, SHARED, layer_tensors
+from dragoman.exchange.sentencepiece_file import write_spm
+from dragoman.files import written_folder
+from dragoman.text.segmentation import CONTROL_TOKENS
+from dragoman.text.sentencepiece import SentencePieceTokenizer
+from dragoman.text.tokenizer import BOS_ID, EOS_ID, UNK_ID, Tokenizer
+from dragoman.version import __version__
+
+_EOS, _UNK = 0, 1
+_POSITIONS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One side's tokeniser, and for each of Marian's ids ours: eos, unk, the vocabulary, and last Marian's padding."""
+
+    tokenizer: SentencePieceTokenizer
+
+    @property
+    def rows(self) -> list[int]:
+        return [EOS_ID, UNK_ID, *range(len(CONTROL_TOKENS), len(self.tokenizer.vocabulary)), BOS_ID]
+
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        names = ["</s>", "<unk>", *self.tokenizer.vocabulary[len(CONTROL_TOKENS) :], "<pad>"]
+        return {name: index for index, name in enumerate(names)}
+
+
+def export_marian(bundle: Bundle, folder: Path) -> tuple[str, ...]:
+    """Writes the folder; returns notes on what that form cannot say. Raises ModelError for models it cannot hold."""
+    src, tgt = _side(bundle.tokenizers.src), _side(bundle.tokenizers.tgt)
+    _refuse_what_does_not_fit(bundle, src, tgt)
+    shared = src.tokenizer.vocabulary == tgt.tokenizer.vocabulary
+    with written_folder(folder, {"format": 1, "versions": {"dragoman": __version__}}) as temporary:
+        save_file(_tensors(bundle, src, tgt), temporary / SAFETENSORS, metadata={"format": "pt"})
+        _write(temporary / CONFIG, _config(bundle, src, tgt))
+        _write(temporary / GENERATION, _generation(bundle, tgt))
+        _write(temporary / TOKENIZER, _tokenizer(bundle, shared))
+        _write(temporary / VOCABULARY, src.vocabulary)
+        if not shared:
+            _write(temporary / TARGET_VOCABULARY, tgt.vocabulary)
+        for name, side in ((SOURCE_SPM, src), (TARGET_SPM, tgt)):
+            (temporary / name).write_bytes(write_spm(side.tokenizer.model))
+    settings = bundle.config.inference
+    if settings.length_penalty == "power":
+        return ()
+    return (f"`inference.length_penalty` ({settings.length_penalty}) has no counterpart there and is left out",)
+
+
+def _side(tokenizer: Tokenizer) -> _Side:
+    if not isinstance(tokenizer.library, SentencePieceTokenizer):
+        raise ModelError(
+            f"a tokenizer of kind {tokenizer.kind} cannot be written as Marian's, only an imported one can. "
+            "Export to ctranslate2 instead."
+        )
+    return _Side(tokenizer.library)
+
+
+def _refuse_what_does_not_fit(bundle: Bundle, src: _Side, tgt: _Side) -> None:
+    settings = bundle.config.model
+    problems = {
+        "`model.norm_first` is true, but Marian's models there normalise after each sublayer": settings.norm_first,
+        f'`model.positions` is "{settings.positions}", not "marian"': settings.positions != "marian",
+        "`model.attention_bias` is false, but Marian's attention has biases": not settings.attention_bias,
+        "the two vocabularies have different sizes, but one of Marian's ids must be padding in both": (
+            len(src.tokenizer.vocabulary) != len(tgt.tokenizer.vocabulary)
+        ),
+    }
+    for problem, holds in problems.items():
+        if holds:
+            raise ModelError(f"this model cannot be written as Marian's: {problem}. Export to ctranslate2 instead.")
+
+
+def _tensors(bundle: Bundle, src: _Side, tgt: _Side) -> dict[str, Tensor]:
+    ours = {
+        name: tensor.detach().cpu().float() for name, tensor in bundle.model.named_parameters(remove_duplicate=False)
+    }
+    tensors = {
+        theirs: part.clone()
+        for name, group in layer_tensors(bundle.config.model).items()
+        for theirs, part in zip(group, ours[name].chunk(len(group)), strict=True)
+    }
+    embeddings = {
+        "all": {SHARED: (ours["src_embedding.weight"], src)},
+        "decoder": {
+            EMBEDDINGS["encoder"]: (ours["src_embedding.weight"], src),
+            EMBEDDINGS["decoder"]: (ours["tgt_embedding.weight"], tgt),
+        },
+        "none": {
+            EMBEDDINGS["encoder"]: (ours["src_embedding.weight"], src),
+            EMBEDDINGS["decoder"]: (ours["tgt_embedding.weight"], tgt),
+            PROJECTION: (ours["projection.weight"], tgt),
+        },
+    }[bundle.config.model.tie]
+    tensors |= {name: tensor[torch.tensor(side.rows)] for name, (tensor, side) in embeddings.items()}
+    bias = ours.get("projection.bias", torch.zeros(bundle.model.tgt_vocab_size))
+    return tensors | {BIAS: bias[torch.tensor(tgt.rows)][None]}
+
+
+def _config(bundle: Bundle, src: _Side, tgt: _Side) -> dict[str, Any]:
+    model, pad = bundle.config.model, len(tgt.rows) - 1
+    return {
+        "architectures": ["MarianMTModel"],
+        "model_type": "marian",
+        "is_encoder_decoder": True,
+        "d_model": model.d_model,
+        "encoder_layers": model.num_encoder_layers,
+        "decoder_layers": model.num_decoder_layers,
+        "encoder_attention_heads": model.num_heads,
+        "decoder_attention_heads": model.num_heads,
+        "encoder_ffn_dim": model.d_ff,
+        "decoder_ffn_dim": model.d_ff,
+        "activation_function": model.activation,
+        "dropout": model.dropout,
+        "attention_dropout": model.attention_dropout,
+        "activation_dropout": model.activation_dropout,
+        "scale_embedding": True,
+        "normalize_before": False,
+        "normalize_embedding": False,
+        "static_position_embeddings": True,
+        "max_position_embeddings": _num_positions(bundle),
+        "vocab_size": len(src.rows),
+        "decoder_vocab_size": len(tgt.rows),
+        "share_encoder_decoder_embeddings": model.tie == "all",
+        "tie_word_embeddings": model.tie != "none",
+        "pad_token_id": pad,
+        "decoder_start_token_id": pad,
+        "eos_token_id": _EOS,
+        "forced_eos_token_id": None,
+        "bos_token_id": None,
+        "dtype": "float32",
+    }
+
+
+def _num_positions(bundle: Bundle) -> int:
+    """Enough for the longest source and the longest output: transformers reads positions from a table."""
+    return max(_POSITIONS, bundle.config.data.max_tokens + 1 + bundle.config.inference.max_extra_tokens)
+
+
+def _generation(bundle: Bundle, tgt: _Side) -> dict[str, Any]:
+    settings, pad = bundle.config.inference, len(tgt.rows) - 1
+    penalty = {"length_penalty": settings.alpha} if settings.length_penalty == "power" else {}
+    return {
+        "num_beams": settings.beam_size,
+        **penalty,
+        "early_stopping": "never",
+        "max_length": _num_positions(bundle),
+        "bad_words_ids": [[pad], [_UNK]],
+        "pad_token_id": pad,
+        "decoder_start_token_id": pad,
+        "eos_token_id": _EOS,
+    }
+
+
+def _tokenizer(bundle: Bundle, shared: bool) -> dict[str, Any]:
+    return {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": bundle.config.data.src_lang,
+        "target_lang": bundle.config.data.tgt_lang,
+        "model_max_length": bundle.config.data.max_tokens + 1,
+        "separate_vocabs": not shared,
+        "eos_token": "</s>",
+        "unk_token": "<unk>",
+        "pad_token": "<pad>",
+    }
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

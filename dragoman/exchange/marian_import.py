@@ -1,0 +1,238 @@
+"""Marian models in Hugging Face form (`MarianMTModel`), such as the OPUS-MT models, as model folders of ours.
+
+Marian's decoder starts from its padding token, so our bos takes that token's row; our own padding gets a row of zeros
+that no output can reach. The other rows keep their order after our four control tokens.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from dragoman.bundle import Bundle, Card, filled
+from dragoman.config import Config, DataSettings, TokenizerSettings
+from dragoman.errors import ModelError
+from dragoman.exchange.marian_config import MarianConfig, read_json, read_marian_config
+from dragoman.exchange.marian_weights import (
+    BIAS,
+    EMBEDDINGS,
+    POSITIONS,
+    PROJECTION,
+    SHARED,
+    Tensors,
+    layer_tensors,
+    open_tensors,
+    require_shapes,
+)
+from dragoman.exchange.sentencepiece_file import read_spm
+from dragoman.model.embedding import marian_positions
+from dragoman.model.transformer import Transformer
+from dragoman.text.segmentation import CONTROL_TOKENS
+from dragoman.text.sentencepiece import SentencePieceTokenizer
+from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, TokenizerPair
+from dragoman.version import __version__
+
+SOURCE_SPM, TARGET_SPM = "source.spm", "target.spm"
+VOCABULARY, TARGET_VOCABULARY = "vocab.json", "target_vocab.json"
+UNREACHABLE = -10_000.0
+"""The logit of what must never be written: finite, so that it survives float16, and without any probability."""
+
+_LANGUAGES = re.compile(r"-([a-z]{2,3})-([a-z]{2,3})$")
+_POSITION_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A model of ours, and notes for the user on what was done."""
+
+    bundle: Bundle
+    notes: tuple[str, ...]
+
+
+def import_marian(folder: Path, origin: str) -> Imported:
+    """The model in a folder of Marian's Hugging Face form; `origin` is its name there.
+
+    Nothing in the folder is trusted: every size is checked before memory is taken. Raises ModelError.
+    """
+    marian = read_marian_config(folder)
+    src, tgt = _tokenizers(folder, marian)
+    tensors = open_tensors(folder)
+    names = _embedding_names(tensors, marian)
+    require_shapes(tensors, _expected(marian, names, tensors), frozenset((SHARED, PROJECTION, *EMBEDDINGS.values())))
+    _check_positions(tensors)
+    model = _model(marian, tensors, names, _rows(src, marian), _rows(tgt, marian))
+    pair = TokenizerPair(Tokenizer("sentencepiece", src.tokenizer), Tokenizer("sentencepiece", tgt.tokenizer), False)
+    config = _config(marian, pair, origin)
+    pickled = [f"{tensors.path} is a pickle, read for its tensors alone"] if tensors.path.suffix == ".bin" else []
+    return Imported(Bundle(model, pair, config, _card(config, model, origin)), (*pickled, *marian.notes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One side's vocabulary: Marian's token -> id, and the tokeniser with ours."""
+
+    vocabulary: dict[str, int]
+    tokenizer: SentencePieceTokenizer
+
+
+def _tokenizers(folder: Path, marian: MarianConfig) -> tuple[_Side, _Side]:
+    src_path = folder / VOCABULARY
+    tgt_path = folder / (TARGET_VOCABULARY if marian.separate_vocabularies else VOCABULARY)
+    if marian.model.tie == "all" and src_path != tgt_path:
+        raise ModelError(f"{folder}: two vocabularies cannot share one embedding. Download the model again.")
+    src = _vocabulary(src_path, marian, marian.src_vocab_size)
+    tgt = _vocabulary(tgt_path, marian, marian.tgt_vocab_size)
+    return _side(folder / SOURCE_SPM, src_path, src), _side(folder / TARGET_SPM, tgt_path, tgt)
+
+
+def _vocabulary(path: Path, marian: MarianConfig, size: int) -> dict[str, int]:
+    """Token -> id. Raises ModelError unless it has the ids 0 ... size - 1 once each, the control tokens' as stated."""
+    vocabulary = read_json(path)
+    ids = list(vocabulary.values())
+    if len(ids) != size or not all(type(index) is int for index in ids) or sorted(ids) != list(range(size)):
+        raise ModelError(
+            f"{path} does not have the ids 0 to {size - 1} once each, as config.json says. Download the model again."
+        )
+    for token, expected in (("<pad>", marian.pad_id), ("</s>", marian.eos_id), ("<unk>", vocabulary.get("<unk>"))):
+        if token not in vocabulary:
+            raise ModelError(f"{path} lacks {token}. Such a model cannot be imported.")
+        if vocabulary[token] != expected:
+            raise ModelError(
+                f"{path}: the id of {token} is {vocabulary[token]}, but config.json says {expected}. "
+                "Such a model cannot be imported."
+            )
+    return vocabulary
+
+
+def _side(spm: Path, vocabulary_path: Path, vocabulary: dict[str, int]) -> _Side:
+    model = read_spm(spm)
+    others = [token for token, _ in sorted(vocabulary.items(), key=lambda one: one[1]) if token not in _CONTROLS]
+    try:
+        return _Side(vocabulary, SentencePieceTokenizer(model, (*CONTROL_TOKENS, *others)))
+    except ValueError as error:
+        raise ModelError(f"{spm} or {vocabulary_path} is damaged: {error}. Download the model again.") from None
+
+
+_CONTROLS = frozenset(("<pad>", "</s>", "<unk>"))
+
+
+def _rows(side: _Side, marian: MarianConfig) -> list[int]:
+    """For each of our ids after padding the id in Marian's vocabulary."""
+    unk_id = side.vocabulary["<unk>"]
+    special = {marian.pad_id, marian.eos_id, unk_id}
+    controls = {BOS_ID: marian.pad_id, EOS_ID: marian.eos_id, UNK_ID: unk_id}
+    return [
+        *(controls[index] for index in sorted(controls)),
+        *(index for index in range(len(side.vocabulary)) if index not in special),
+    ]
+
+
+def _embedding_names(tensors: Tensors, marian: MarianConfig) -> dict[str, str]:
+    """Our embeddings and projection -> the tensor that has them; a tied one has one name or several in the file."""
+    present = tensors.shapes().keys()
+    tied = (SHARED, EMBEDDINGS["encoder"], EMBEDDINGS["decoder"], PROJECTION)
+    choices: dict[str, dict[str, tuple[str, ...]]] = {
+        "all": {"src_embedding.weight": tied},
+        "decoder": {
+            "src_embedding.weight": (EMBEDDINGS["encoder"],),
+            "tgt_embedding.weight": (EMBEDDINGS["decoder"], PROJECTION),
+        },
+        "none": {
+            "src_embedding.weight": (EMBEDDINGS["encoder"], SHARED),
+            "tgt_embedding.weight": (EMBEDDINGS["decoder"], SHARED),
+            "projection.weight": (PROJECTION,),
+        },
+    }
+    chosen = choices[marian.model.tie].items()
+    return {ours: next((name for name in names if name in present), names[0]) for ours, names in chosen}
+
+
+def _expected(marian: MarianConfig, names: dict[str, str], tensors: Tensors) -> dict[str, tuple[int, ...]]:
+    """The shape that each tensor must have, by its name in the file."""
+    with torch.device("meta"):
+        shapes = {name: tuple(one.shape) for name, one in _empty(marian, 4, 4).named_parameters()}
+    expected = {
+        theirs: (shapes[ours][0] // len(group), *shapes[ours][1:])
+        for ours, group in layer_tensors(marian.model).items()
+        for theirs in group
+    }
+    sizes = {"src_embedding.weight": marian.src_vocab_size}
+    width = marian.model.d_model
+    expected |= {theirs: (sizes.get(ours, marian.tgt_vocab_size), width) for ours, theirs in names.items()}
+    present = tensors.shapes()
+    expected |= {BIAS: (1, marian.tgt_vocab_size)} if BIAS in present else {}
+    return expected | {name: (*present[name][:1], width) for name in POSITIONS if name in present}
+
+
+def _empty(marian: MarianConfig, src_size: int, tgt_size: int) -> Transformer:
+    return Transformer(marian.model, src_size, tgt_size)
+
+
+def _check_positions(tensors: Tensors) -> None:
+    """Positions in the file must be the sinusoids, which are computed here."""
+    for name in POSITIONS:
+        if shape := tensors.shapes().get(name):
+            error = (tensors.tensor(name) - marian_positions(shape[0], shape[1])).abs().max()
+            if not error < _POSITION_TOLERANCE:
+                raise ModelError(
+                    f"{tensors.path}: tensor `{name}` is not the table of sines and cosines (differs by {error:.2g}). "
+                    "Such a model cannot be imported."
+                )
+
+
+def _model(
+    marian: MarianConfig, tensors: Tensors, names: dict[str, str], src_rows: list[int], tgt_rows: list[int]
+) -> Transformer:
+    with torch.device("meta"):
+        model = _empty(marian, len(src_rows) + 1, len(tgt_rows) + 1)
+    ours = {
+        name: torch.cat([tensors.tensor(theirs) for theirs in group])
+        for name, group in layer_tensors(marian.model).items()
+    }
+    for name, theirs in names.items():
+        rows = src_rows if name == "src_embedding.weight" else tgt_rows
+        ours[name] = _permuted(tensors.tensor(theirs), rows, 0.0)
+    bias = tensors.tensor(BIAS)[0] if BIAS in tensors.shapes() else torch.zeros(marian.tgt_vocab_size)
+    ours["projection.bias"] = _permuted(bias, tgt_rows, UNREACHABLE)
+    if marian.renormalised:
+        ours["projection.bias"][BOS_ID] = UNREACHABLE
+    return filled(model, ours).eval()
+
+
+def _permuted(tensor: Tensor, rows: Iterable[int], padding: float) -> Tensor:
+    """The rows in our order, with one for padding before them."""
+    first = torch.full_like(tensor[:1], padding)
+    assert PAD_ID == 0
+    return torch.cat((first, tensor[torch.tensor(list(rows))]))
+
+
+def _config(marian: MarianConfig, pair: TokenizerPair, origin: str) -> Config:
+    found = _LANGUAGES.search(origin)
+    src_lang, tgt_lang = found.groups() if found else ("", "")
+    return Config(
+        data=DataSettings(
+            src_lang=marian.src_lang or src_lang,
+            tgt_lang=marian.tgt_lang or tgt_lang,
+            max_tokens=marian.max_positions - 1,
+        ),
+        tokenizer=TokenizerSettings(
+            kind="sentencepiece", vocab_size=max(8, pair.tgt.vocab_size), joint=not marian.separate_vocabularies
+        ),
+        model=marian.model,
+        inference=marian.inference,
+    )
+
+
+def _card(config: Config, model: Transformer, origin: str) -> Card:
+    return Card(
+        src_lang=config.data.src_lang,
+        tgt_lang=config.data.tgt_lang,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        src_vocab_size=model.src_vocab_size,
+        tgt_vocab_size=model.tgt_vocab_size,
+        versions=(("dragoman", __version__),),
+        origin=f"{origin}, a Marian model in Hugging Face form",
+    )

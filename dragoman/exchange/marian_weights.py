@@ -1,0 +1,150 @@
+"""Where our tensors are in a Marian model in Hugging Face form, and reading them from a file nobody vouches for."""
+
+import pickle
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from dragoman.config import ModelSettings
+from dragoman.errors import ModelError
+
+SAFETENSORS, PICKLED = "model.safetensors", "pytorch_model.bin"
+BIAS = "final_logits_bias"
+SHARED = "model.shared.weight"
+PROJECTION = "lm_head.weight"
+EMBEDDINGS = {side: f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder")}
+POSITIONS = tuple(f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))
+_FLOATS = {torch.float32, torch.float16, torch.bfloat16}
+_FLOAT_NAMES = {"F32", "F16", "BF16"}
+
+
+class Tensors(Protocol):
+    """The tensors of a file: which there are, of which shape, and each one."""
+
+    path: Path
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name -> shape, read without taking memory for the tensors."""
+
+    def tensor(self, name: str) -> Tensor:
+        """One tensor in float32."""
+
+
+def open_tensors(folder: Path) -> Tensors:
+    """The weights of a folder, safetensors before pickle. Raises ModelError where there are none that can be read."""
+    if (folder / SAFETENSORS).exists():
+        return _Safetensors(folder / SAFETENSORS)
+    if (folder / PICKLED).exists():
+        return _Pickled(folder / PICKLED)
+    raise ModelError(
+        f"{folder} has neither {SAFETENSORS} nor {PICKLED}. Give the whole folder of a model in Hugging Face form."
+    )
+
+
+class _Safetensors:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with safe_open(path, framework="pt") as stream:
+                slices = {name: stream.get_slice(name) for name in stream.keys()}  # noqa: SIM118 - no mapping
+                self._shapes = {name: tuple(one.get_shape()) for name, one in slices.items()}
+                strange = [name for name, one in slices.items() if one.get_dtype() not in _FLOAT_NAMES]
+        except (SafetensorError, OSError) as error:
+            raise ModelError(f"{path} is not a readable safetensors file: {error}. Download the model again.") from None
+        if strange:
+            raise ModelError(f"{path}: tensor `{strange[0]}` is of no float type. Such a model cannot be imported.")
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return self._shapes
+
+    def tensor(self, name: str) -> Tensor:
+        with safe_open(self.path, framework="pt") as stream:
+            tensor: Tensor = stream.get_tensor(name)
+        return tensor.float()
+
+
+class _Pickled:
+    """torch's own format; with `weights_only` its pickle can make nothing but tensors."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            archive = zipfile.is_zipfile(path)
+            if archive:
+                _refuse_compressed(path)
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=archive)
+        except (pickle.UnpicklingError, RuntimeError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+            reason = str(error).split("\n")[0][:200]
+            raise ModelError(f"{path} does not hold tensors alone: {reason}. Look for {SAFETENSORS} instead.") from None
+        if not isinstance(content, dict) or not all(_is_plain(name, value) for name, value in content.items()):
+            raise ModelError(f"{path} does not hold a table of tensors. Look for {SAFETENSORS} instead.")
+        self._content: dict[str, Tensor] = content
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: tuple(tensor.shape) for name, tensor in self._content.items()}
+
+    def tensor(self, name: str) -> Tensor:
+        return self._content[name].detach().float().contiguous()
+
+
+def _refuse_compressed(path: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+            raise ValueError("it is compressed")
+
+
+def _is_plain(name: Any, value: Any) -> bool:
+    """Whether this is a tensor of floats that takes no more room than its storage has: not a small one drawn out."""
+    return (
+        isinstance(name, str)
+        and isinstance(value, Tensor)
+        and value.layout == torch.strided
+        and value.dtype in _FLOATS
+        and value.numel() * value.element_size() <= value.untyped_storage().nbytes()
+    )
+
+
+def layer_tensors(settings: ModelSettings) -> dict[str, tuple[str, ...]]:
+    """Our name of each tensor in the layers -> its names in Marian's form; several stand below each other here."""
+    names: dict[str, tuple[str, ...]] = {}
+    for index in range(settings.num_encoder_layers):
+        names |= _layer(f"encoder.layers.{index}", {"self_attn": "self_attn"})
+    for index in range(settings.num_decoder_layers):
+        names |= _layer(f"decoder.layers.{index}", {"self_attn": "self_attn", "cross_attn": "encoder_attn"})
+    return names
+
+
+def _layer(place: str, attentions: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    names: dict[str, tuple[str, ...]] = {}
+    for part in ("weight", "bias"):
+        for ours, theirs in attentions.items():
+            inner = tuple(f"model.{place}.{theirs}.{which}_proj.{part}" for which in "qkv")
+            names[f"{place}.{ours}.in_{part}"] = inner
+            names[f"{place}.{ours}.out.{part}"] = (f"model.{place}.{theirs}.out_proj.{part}",)
+            names[f"{place}.{ours}_residual.norm.{part}"] = (f"model.{place}.{theirs}_layer_norm.{part}",)
+        names[f"{place}.feed_forward.inner.{part}"] = (f"model.{place}.fc1.{part}",)
+        names[f"{place}.feed_forward.outer.{part}"] = (f"model.{place}.fc2.{part}",)
+        names[f"{place}.feed_forward_residual.norm.{part}"] = (f"model.{place}.final_layer_norm.{part}",)
+    return names
+
+
+def require_shapes(tensors: Tensors, expected: dict[str, tuple[int, ...]], allowed: frozenset[str]) -> None:
+    """Raises ModelError unless exactly these tensors, and perhaps the allowed ones, are there, of these shapes."""
+    found = tensors.shapes()
+    for name, shape in expected.items():
+        if name not in found:
+            raise ModelError(f"{tensors.path}: tensor `{name}` is missing. Download the model again.")
+        if found[name] != shape:
+            raise ModelError(
+                f"{tensors.path}: tensor `{name}` is {found[name]} instead of {shape}. The file is of another model "
+                "than config.json."
+            )
+    for name in sorted(found.keys() - expected.keys() - allowed):
+        raise ModelError(
+            f"{tensors.path}: tensor `{name}` has no place in Dragoman's Transformer. Such a model cannot be imported."
+        )

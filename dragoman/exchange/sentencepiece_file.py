@@ -1,0 +1,169 @@
+"""Reading and writing SentencePiece's .spm files (sentencepiece_model.proto), as far as a tokeniser of ours needs them.
+
+The file is a protocol buffer: numbered fields, each a number, four or eight bytes, or a length and bytes. That is
+little enough to read here, so that importing a model needs no further library and trusts no foreign parser.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal
+
+from dragoman.errors import ModelError
+from dragoman.text.segmentation import byte_token
+from dragoman.text.sentencepiece import PieceModel
+
+Field = tuple[int, int | bytes]
+
+MAX_FILE_BYTES = 256 << 20
+
+# sentencepiece_model.proto: ModelProto, SentencePiece, TrainerSpec, NormalizerSpec.
+_PIECES, _TRAINER, _NORMALIZER, _DENORMALIZER = 1, 2, 3, 5
+_PIECE, _SCORE, _TYPE = 1, 2, 3
+_MODEL_TYPE, _SPACE_AT_END, _BYTE_FALLBACK = 3, 24, 35
+_NAME, _CHARACTER_MAP, _DUMMY_PREFIX, _SINGLE_SPACES, _ESCAPE = 1, 2, 3, 4, 5
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
+_UNIGRAM, _BPE = 1, 2
+_ALGORITHMS: dict[int, Literal["unigram", "bpe"]] = {_UNIGRAM: "unigram", _BPE: "bpe"}
+
+
+def read_spm(path: Path) -> PieceModel:
+    """The model in a .spm file. Raises ModelError where it is damaged or works in a way that Dragoman does not know."""
+    try:
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise ModelError(
+                f"{path} has {size:,} bytes, too many for a SentencePiece model. Check where it comes from."
+            )
+        model, problem = _model(path.read_bytes())
+    except FileNotFoundError:
+        raise ModelError(f"{path} is missing. Give the whole folder of a Marian model in Hugging Face form.") from None
+    except (ValueError, IndexError, struct.error, OSError) as error:
+        raise ModelError(f"{path} is not a SentencePiece model: {error}. Download the model again.") from None
+    if problem:
+        raise ModelError(f"{path} {problem}. Such a model cannot be imported.")
+    return model
+
+
+def write_spm(model: PieceModel) -> bytes:
+    """The content of a .spm file, which SentencePiece reads as this model."""
+    specials = [("<unk>", 0.0, _UNKNOWN), ("<s>", 0.0, _CONTROL), ("</s>", 0.0, _CONTROL)]
+    in_bytes = [(byte_token(byte), 0.0, _BYTE) for byte in range(256)] if model.byte_fallback else []
+    normal = [(piece, score, _NORMAL) for piece, score in model.pieces]
+    pieces = b"".join(_message(_PIECES, _piece(*entry)) for entry in (*specials, *in_bytes, *normal))
+    model_type = _UNIGRAM if model.algorithm == "unigram" else _BPE
+    trainer = _number(_MODEL_TYPE, model_type) + _number(_BYTE_FALLBACK, int(model.byte_fallback))
+    normalizer = b"".join(
+        (
+            _message(_NAME, b"user_defined"),
+            _message(_CHARACTER_MAP, model.character_map),
+            _number(_DUMMY_PREFIX, int(model.space_in_front)),
+            _number(_SINGLE_SPACES, int(model.single_spaces)),
+            _number(_ESCAPE, 1),
+        )
+    )
+    return pieces + _message(_TRAINER, trainer) + _message(_NORMALIZER, normalizer)
+
+
+def _model(content: bytes) -> tuple[PieceModel, str]:
+    """The model, and what about it cannot be had here, or ""."""
+    fields = list(_fields(content))
+    trainer, normalizer, denormalizer = (_numbers_and_texts(fields, which) for which in (2, 3, 5))
+    algorithm = trainer.get(_MODEL_TYPE, _UNIGRAM)
+    pieces = [_read_piece(_bytes(value)) for number, value in fields if number == _PIECES]
+    types = {kind for _, _, kind in pieces}
+    problems = {
+        "cuts text into words or characters, not by unigram scores or merges": algorithm not in _ALGORITHMS,
+        "has pieces that users defined": _USER_DEFINED in types,
+        "merges through pieces that it does not use": _UNUSED in types and algorithm == _BPE,
+        "puts the space after words": bool(trainer.get(_SPACE_AT_END, 0)),
+        "leaves spaces as they are": not normalizer.get(_ESCAPE, 1),
+        "has a character map for its output": bool(denormalizer.get(_CHARACTER_MAP, b"")),
+        "has pieces of no known type": not types <= {_NORMAL, _UNKNOWN, _CONTROL, _UNUSED, _BYTE, _USER_DEFINED},
+    }
+    model = PieceModel(
+        _ALGORITHMS.get(int(algorithm), "unigram"),
+        tuple((piece, score) for piece, score, kind in pieces if kind == _NORMAL),
+        _bytes(normalizer.get(_CHARACTER_MAP, b"")),
+        bool(normalizer.get(_DUMMY_PREFIX, 1)),
+        bool(normalizer.get(_SINGLE_SPACES, 1)),
+        bool(trainer.get(_BYTE_FALLBACK, 0)),
+    )
+    return model, next((problem for problem, holds in problems.items() if holds), "")
+
+
+def _read_piece(content: bytes) -> tuple[str, float, int]:
+    fields = dict(_fields(content))
+    score = struct.unpack("<f", _bytes(fields.get(_SCORE, b"\0\0\0\0")))[0]
+    kind = fields.get(_TYPE, _NORMAL)
+    return _bytes(fields.get(_PIECE, b"")).decode("utf-8"), score, kind if isinstance(kind, int) else 0
+
+
+def _numbers_and_texts(fields: Iterable[Field], which: int) -> dict[int, int | bytes]:
+    """The fields of a message inside the message; where it comes in parts, later ones win."""
+    return {number: value for outer, inner in fields if outer == which for number, value in _fields(_bytes(inner))}
+
+
+def _bytes(value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        raise ValueError("a number stands where text is expected")
+    return value
+
+
+def _fields(content: bytes) -> Iterator[Field]:
+    """Number and value of each field; four and eight bytes are given as they are. Raises ValueError or IndexError."""
+    place = 0
+    while place < len(content):
+        tag, place = _varint(content, place)
+        number, wire = tag >> 3, tag & 7
+        if wire == 0:
+            value, place = _varint(content, place)
+            yield number, value
+            continue
+        if wire == 2:
+            size, place = _varint(content, place)
+        elif wire in (1, 5):
+            size = 8 if wire == 1 else 4
+        else:
+            raise ValueError(f"it has a field of unknown type {wire}")
+        if place + size > len(content):
+            raise ValueError("it is cut off")
+        yield number, content[place : place + size]
+        place += size
+
+
+def _varint(content: bytes, place: int) -> tuple[int, int]:
+    """A number in groups of seven bits, lowest first, and where it ends."""
+    number = 0
+    for shift in range(0, 70, 7):
+        byte = content[place]
+        place += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, place
+    raise ValueError("it has a number without end")
+
+
+def _piece(piece: str, score: float, kind: int) -> bytes:
+    return _message(_PIECE, piece.encode("utf-8")) + _tag(_SCORE, 5) + struct.pack("<f", score) + _number(_TYPE, kind)
+
+
+def _message(number: int, content: bytes) -> bytes:
+    return _tag(number, 2) + _to_varint(len(content)) + content
+
+
+def _number(number: int, value: int) -> bytes:
+    return _tag(number, 0) + _to_varint(value)
+
+
+def _tag(number: int, wire: int) -> bytes:
+    return _to_varint(number << 3 | wire)
+
+
+def _to_varint(number: int) -> bytes:
+    groups = bytearray()
+    while number > 0x7F:
+        groups.append(number & 0x7F | 0x80)
+        number >>= 7
+    groups.append(number)
+    return bytes(groups)

@@ -1,0 +1,355 @@
+"""The same weights give the same translations here, in transformers and in CTranslate2.
+
+Greedy outputs are equal token for token. Beams are, once the rules of the search are: with us a finished hypothesis
+keeps its place in the beam, transformers and CTranslate2 fill that place again, and CTranslate2 ends when as many
+hypotheses are finished as the beam has places (without a length penalty: when the best one is).
+"""
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+from transformers import MarianMTModel, MarianTokenizer
+from transformers.utils import logging
+
+from dragoman.bundle import Bundle, load_bundle, save_bundle
+from dragoman.data.batch import pad_rows
+from dragoman.exchange.ctranslate2_check import SUPPRESSED
+from dragoman.exchange.ctranslate2_export import export_ctranslate2
+from dragoman.exchange.marian_export import export_marian
+from dragoman.exchange.marian_import import import_marian
+from dragoman.exchange.tokens import tokens_of
+from dragoman.inference.beam import beam_search
+from dragoman.inference.step_model import SingleModel
+from dragoman.records import Hypothesis
+from dragoman.text.tokenizer import EOS_ID, PAD_ID, Tokenizer
+
+ctranslate2 = pytest.importorskip("ctranslate2")
+
+EXTRA_TOKENS = 20
+TIE = 1e-5
+NASTY = [
+    "",
+    " ",
+    "   two  spaces   ",
+    "\x00null\x00",
+    "\ufeffmark",
+    "a\u2028b\u2029c\u0085d",
+    "a\r\nb\rc\n\n",
+    "👩‍👩‍👧‍👦 🏳️‍🌈 🇩🇪",
+    "e\u0301 a\u0308\u0323 \u0301alone",
+    "می‌خواهم",
+    "日本語、中文。한국어！ไทย",
+    "<0x41>",
+    "3.14159 ٣٤ ½ ²",
+    "x" * 3000,
+    "▁▁ a ▁b▁",
+    "ﬁ\u0301ne",
+    ">>deu<< Hello",
+    ">>xyz<<Hello",
+    ">>deu<<",
+    "a >>deu<< b",
+    " >>deu<< x",
+    ">> a << b",
+    ">>>>deu<<<< b",
+    "¨ x ¨",
+    "ｶﾞ \u3000wide\u3000space",
+    "\U0010ffff\ue000\ufffd",
+    "ß ßßß äöü",
+    "x日本y",
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quiet() -> None:
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
+@pytest.fixture(scope="module")
+def imported(trained_marian: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    folder = tmp_path_factory.mktemp("imported") / "model"
+    save_bundle(import_marian(trained_marian, "opus-mt-en-de").bundle, folder)
+    return load_bundle(folder, "cpu")
+
+
+@pytest.fixture(scope="module")
+def engine(imported: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("exported") / "model"
+    agreement = export_ctranslate2(imported, folder, "float32")
+    assert agreement.equal == agreement.total
+    return ctranslate2.Translator(str(folder), device="cpu", intra_threads=1)
+
+
+@pytest.fixture(scope="module")
+def sentences(english_german: list[tuple[str, str]]) -> list[str]:
+    return [src for src, _ in english_german[:500]]
+
+
+def test_ids_are_those_of_marian_tokenizer(trained_marian: Path, imported: Bundle, sentences: list[str]) -> None:
+    theirs, ours = MarianTokenizer.from_pretrained(trained_marian), imported.tokenizers.src
+    texts = sentences + NASTY
+    assert ours.encode_batch(texts) == [_our_ids(ours, theirs, theirs(text)["input_ids"][:-1]) for text in texts]
+
+
+@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
+def test_ids_and_text_of_any_string(marian_model: Callable[..., Path], tmp_path: Path, algorithm: str) -> None:
+    folder = marian_model(tmp_path / "model", algorithm=algorithm)
+    theirs, pair = MarianTokenizer.from_pretrained(folder), import_marian(folder, "model").bundle.tokenizers
+
+    @settings(max_examples=300, deadline=None)
+    @given(st.text(alphabet=st.sampled_from(" ▁\t\nabcdetinghß.é>日ﬁ½\u0301\u0308\u3000\u00a0")) | st.text())
+    def check(text: str) -> None:
+        ids = pair.src.encode(text)
+        assert ids == _our_ids(pair.src, theirs, theirs(text)["input_ids"][:-1])
+        assert pair.tgt.detokenize(ids) == theirs.decode(_their_ids(pair.src, theirs, ids), skip_special_tokens=True)
+
+    check()
+
+
+def test_text_of_any_ids_is_that_of_marian_tokenizer(trained_marian: Path, imported: Bundle) -> None:
+    theirs, ours, draw = MarianTokenizer.from_pretrained(trained_marian), imported.tokenizers.tgt, random.Random(1)
+    for _ in range(1000):
+        ids = [draw.randrange(4, ours.vocab_size) for _ in range(draw.randrange(12))]
+        assert ours.detokenize(ids) == theirs.decode(_their_ids(ours, theirs, ids), skip_special_tokens=True)
+
+
+OPUS = {
+    "d_model": 512,
+    "encoder_layers": 6,
+    "decoder_layers": 6,
+    "encoder_attention_heads": 8,
+    "decoder_attention_heads": 8,
+    "encoder_ffn_dim": 2048,
+    "decoder_ffn_dim": 2048,
+}
+SHAPES: dict[str, dict[str, Any]] = {
+    "shared": {},
+    "separate": {"separate": True, "activation_function": "relu"},
+    "untied": {"tie_word_embeddings": False, "separate": True, "activation_function": "gelu"},
+    "OPUS-MT": {**OPUS, "pieces": 900},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_logits(marian_model: Callable[..., Path], sentences: list[str], tmp_path: Path, shape: str) -> None:
+    folder = marian_model(tmp_path / "model", **SHAPES[shape])
+    bundle = import_marian(folder, "model").bundle
+    theirs, tokenizer = MarianMTModel.from_pretrained(folder).eval(), MarianTokenizer.from_pretrained(folder)
+    texts = [*sentences[:16], " ".join(sentences[:12])]
+    batch = tokenizer(texts, return_tensors="pt", padding=True)
+    order = torch.tensor(_target_order(bundle.tokenizers.tgt, tokenizer))
+    tgt = torch.randint(4, len(order), (len(texts), 25), generator=torch.Generator().manual_seed(1))
+    start = torch.full((len(texts), 1), 1)
+    decoder_input = torch.cat((start, tgt), 1)
+    src_ids, src_lengths = pad_rows([[*bundle.tokenizers.src.encode(text), EOS_ID] for text in texts], PAD_ID)
+    with torch.inference_mode():
+        expected = theirs(**batch, decoder_input_ids=order[decoder_input]).logits
+        found = bundle.model(src_ids, src_lengths, decoder_input)
+    assert (found[..., 1:] - expected[..., order[1:]]).abs().max() < 1e-4
+    assert (found[..., PAD_ID] < -9000).all()
+
+
+class OurRule(MarianMTModel):
+    """transformers' beam search, but a finished hypothesis keeps its place in the beam."""
+
+    def _get_top_k_continuations(self, **arguments: Any) -> Any:  # type: ignore[override]
+        log_probs, *others = super()._get_top_k_continuations(**arguments)
+        if arguments["cur_len"] == arguments["decoder_prompt_len"]:
+            self.places = torch.full((log_probs.size(0), 1), arguments["num_beams"])
+        return log_probs.masked_fill(torch.arange(log_probs.size(1)) >= self.places, -1e9), *others
+
+    def _get_running_beams_for_next_iteration(self, **arguments: Any) -> Any:  # type: ignore[override]
+        ended = arguments["next_token_hits_stopping_criteria"] & (arguments["topk_log_probs"] > -1e8)
+        self.places = self.places - ended.sum(1, keepdim=True)
+        return super()._get_running_beams_for_next_iteration(**arguments)
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_outputs_are_those_of_transformers(
+    trained_marian: Path, imported: Bundle, sentences: list[str], beam_size: int
+) -> None:
+    ours = _translated(imported, sentences, beam_size, alpha=1.0)
+    assert sum(one.finished for one in ours) > 450
+    theirs = list(_generated(OurRule, trained_marian, imported, sentences, beam_size))
+    assert not [pair for pair in zip(ours, theirs, strict=True) if not _same(*pair)]
+
+
+def test_greedy_outputs_are_those_of_ctranslate2(imported: Bundle, sentences: list[str], engine: Any) -> None:
+    ours = _translated(imported, sentences, 1, alpha=1.0)
+    theirs = _by_ctranslate2(engine, imported, sentences, 1, alpha=1.0)
+    assert [_tokens(imported, one.ids) for one in ours] == theirs
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_beams_are_those_of_ctranslate2(imported: Bundle, sentences: list[str], engine: Any, alpha: float) -> None:
+    """Our model, searched by its rule."""
+    theirs = _by_ctranslate2(engine, imported, sentences[:150], 4, alpha)
+    rows = imported.tokenizers.src.encode_batch(sentences[:150])
+    ours = [_searched_as_ctranslate2_does(imported, row, 4, alpha) for row in rows]
+    assert [_tokens(imported, one) for one in ours] == theirs
+
+
+def test_exported_and_imported_again_is_the_same(imported: Bundle, tmp_path: Path) -> None:
+    export_marian(imported, tmp_path / "marian")
+    again = import_marian(tmp_path / "marian", "opus-mt-en-de").bundle
+    save_bundle(imported, tmp_path / "one")
+    save_bundle(again, tmp_path / "other")
+    for name in ("config.toml", "src.tokenizer.json", "tgt.tokenizer.json"):
+        assert (tmp_path / "one" / name).read_text() == (tmp_path / "other" / name).read_text()
+    one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "other"))
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_transformers_and_ctranslate2_load_what_is_exported(
+    imported: Bundle, sentences: list[str], tmp_path: Path
+) -> None:
+    export_marian(imported, tmp_path / "marian")
+    theirs = list(_generated(MarianMTModel, tmp_path / "marian", imported, sentences[:50], 1))
+    ours = _translated(imported, sentences[:50], 1, alpha=1.0)
+    assert not [pair for pair in zip(ours, theirs, strict=True) if not _same(*pair)]
+    converters = pytest.importorskip("ctranslate2.converters")
+    converters.TransformersConverter(str(tmp_path / "marian")).convert(str(tmp_path / "converted"))
+    engine = ctranslate2.Translator(str(tmp_path / "converted"), device="cpu", intra_threads=1)
+    tokens = tokens_of(imported.tokenizers.tgt)
+    sources = [[tokens[index] for index in row] for row in imported.tokenizers.src.encode_batch(sentences[:50])]
+    results = engine.translate_batch([[*row, "</s>"] for row in sources], beam_size=1, disable_unk=True)
+    pairs = zip(ours, results, strict=True)
+    assert all([tokens[i] for i in one.ids] == result.hypotheses[0] for one, result in pairs if one.finished)
+
+
+def _translated(bundle: Bundle, texts: list[str], beam_size: int, alpha: float) -> list[Hypothesis]:
+    search = replace(
+        bundle.config.inference, beam_size=beam_size, alpha=alpha, max_extra_tokens=EXTRA_TOKENS, min_tokens=1
+    )
+    rows = [[*row, EOS_ID] for row in bundle.tokenizers.src.encode_batch(texts)]
+    found: dict[int, Hypothesis] = {}
+    for places in _by_length(rows).values():
+        src_ids, src_lengths = pad_rows([rows[place] for place in places], PAD_ID)
+        hypotheses = beam_search(SingleModel(bundle.model), src_ids, src_lengths, search)
+        found |= {place: ranked[0] for place, ranked in zip(places, hypotheses, strict=True)}
+    return [found[place] for place in range(len(texts))]
+
+
+def _by_ctranslate2(engine: Any, bundle: Bundle, texts: list[str], beam_size: int, alpha: float) -> list[list[str]]:
+    rows = [_tokens(bundle, row, "src") for row in bundle.tokenizers.src.encode_batch(texts)]
+    found: dict[int, list[str]] = {}
+    for length, places in _by_length(rows).items():
+        results = engine.translate_batch(
+            [rows[place] for place in places],
+            beam_size=beam_size,
+            length_penalty=alpha,
+            max_decoding_length=length + 1 + EXTRA_TOKENS,
+            **SUPPRESSED,
+        )
+        found |= {place: result.hypotheses[0] for place, result in zip(places, results, strict=True)}
+    return [found[place] for place in range(len(texts))]
+
+
+def _searched_as_ctranslate2_does(bundle: Bundle, row: list[int], beam_size: int, alpha: float) -> list[int]:
+    """The best output by CTranslate2's rule: mask, normalise, twice the candidates, refill the beam, end early."""
+    model, limit = SingleModel(bundle.model), len(row) + 1 + EXTRA_TOKENS
+    src = torch.tensor([[*row, EOS_ID]])
+    finished: list[tuple[float, list[int]]] = []
+    with torch.inference_mode():
+        state = model.start(src, torch.tensor([src.size(1)]))
+        live: list[tuple[float, list[int]]] = [(0.0, [])]
+        for position in range(limit):
+            last = torch.tensor([ids[-1] if ids else 1 for _, ids in live])
+            log_probs = model.step(last, state)
+            log_probs[:, [0, 1, 3, *([EOS_ID] if not position else [])]] = -torch.inf
+            totals = log_probs.log_softmax(1) + torch.tensor([log_prob for log_prob, _ in live])[:, None]
+            best = totals.flatten().topk(2 * beam_size)
+            candidates = [
+                (log_prob, index // totals.size(1), index % totals.size(1))
+                for log_prob, index in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+            ]
+            spare = iter([one for one in candidates[beam_size:] if one[2] != EOS_ID])
+            going = []
+            for log_prob, parent, token in candidates[:beam_size]:
+                ids = live[parent][1]
+                if token == EOS_ID or position + 1 == limit:
+                    text = ids if token == EOS_ID else [*ids, token]
+                    finished.append((log_prob / (len(ids) + 1) ** alpha, text))
+                    going += [next(spare)] if position + 1 < limit else []
+                else:
+                    going.append((log_prob, parent, token))
+            enough = len(finished) >= beam_size if alpha else candidates[0][2] == EOS_ID
+            if enough or not going:
+                break
+            model.reorder(state, torch.tensor([parent for _, parent, _ in going]), torch.tensor([0]))
+            live = [(log_prob, [*live[parent][1], token]) for log_prob, parent, token in going]
+    return max(finished, key=lambda one: one[0])[1]
+
+
+def _tokens(bundle: Bundle, ids: Any, side: str = "tgt") -> list[str]:
+    names = tokens_of(getattr(bundle.tokenizers, side))
+    return [names[index] for index in ids]
+
+
+def _generated(
+    kind: type[MarianMTModel], folder: Path, bundle: Bundle, texts: list[str], beam_size: int
+) -> Iterator[tuple[list[int], float, bool]]:
+    """For each text our ids of transformers' output, its score, and whether it ended by itself."""
+    model, tokenizer = kind.from_pretrained(folder).eval(), MarianTokenizer.from_pretrained(folder)
+    rows = [tokenizer(text)["input_ids"] for text in texts]
+    found: dict[int, tuple[list[int], float, bool]] = {}
+    beam = {"early_stopping": "never", "length_penalty": 1.0} if beam_size > 1 else {}
+    for length, places in _by_length(rows).items():
+        src = torch.tensor([rows[place] for place in places])
+        output = model.generate(
+            input_ids=src,
+            attention_mask=torch.ones_like(src),
+            num_beams=beam_size,
+            max_length=length + EXTRA_TOKENS + 1,
+            min_new_tokens=1,
+            bad_words_ids=[[tokenizer.pad_token_id], [tokenizer.unk_token_id]],
+            return_dict_in_generate=True,
+            output_scores=True,
+            **beam,
+        )
+        scores = output.sequences_scores.tolist() if beam_size > 1 else [0.0] * len(places)
+        for place, row, score in zip(places, output.sequences.tolist(), scores, strict=True):
+            ended = 0 in row
+            ids = row[1 : row.index(0)] if ended else row[1:]
+            found[place] = _our_ids(bundle.tokenizers.tgt, tokenizer, ids), score, ended
+    yield from (found[place] for place in range(len(texts)))
+
+
+def _same(ours: Hypothesis, theirs: tuple[list[int], float, bool]) -> bool:
+    """Equal, or equally good, or cut at the limit: we put those behind all that ended, transformers does not."""
+    ids, score, ended = theirs
+    return list(ours.ids) == ids or abs(ours.score - score) < TIE or not ended
+
+
+def _by_length(rows: list[list[int]]) -> dict[int, list[int]]:
+    places: dict[int, list[int]] = defaultdict(list)
+    for place, row in enumerate(rows):
+        places[len(row)].append(place)
+    return places
+
+
+def _target_order(ours: Tokenizer, theirs: MarianTokenizer) -> list[int]:
+    """Our id -> transformers' id, with its padding for our bos, and for our padding anything."""
+    encoder: Any = theirs.target_encoder if theirs.separate_vocabs else theirs.encoder
+    names = ["<unk>", "<pad>", "</s>", "<unk>", *ours.tokens(range(4, ours.vocab_size))]
+    return [int(encoder[name]) for name in names]
+
+
+def _our_ids(ours: Tokenizer, theirs: MarianTokenizer, ids: list[int]) -> list[int]:
+    back = {index: place for place, index in enumerate(_target_order(ours, theirs)) if place}
+    return [back[index] for index in ids]
+
+
+def _their_ids(ours: Tokenizer, theirs: MarianTokenizer, ids: list[int]) -> list[int]:
+    order = _target_order(ours, theirs)
+    return [order[index] for index in ids]

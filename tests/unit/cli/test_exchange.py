@@ -1,0 +1,58 @@
+"""The verbs `import` and `export`."""
+
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli.main import main
+
+
+def test_import_and_export(small_marian: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = tmp_path / "model"
+    assert main(["import", str(small_marian), "--out", str(model)]) == 0
+    out, err = capsys.readouterr()
+    assert out == f"{model}\n"
+    assert "eng to deu" in err
+    assert main(["export", str(model), "--to", "ctranslate2"]) == 0
+    out, err = capsys.readouterr()
+    assert out == f"{model}-ctranslate2\n"
+    assert "float32: 32 of 32 sample translations are equal" in err
+    assert main(["export", str(model), "--to", "ctranslate2", "--quantization", "int8", "--out", f"{model}-8"]) == 0
+    assert "int8: " in capsys.readouterr().err
+    assert main(["export", str(model), "--to", "marian", "--out", str(tmp_path / "back")]) == 0
+    assert (tmp_path / "back" / "source.spm").exists()
+    assert main(["summary", str(model)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["import", "nothing"], ["nothing is no folder", "Helsinki-NLP/opus-mt-de-en"]),
+        (["import", "."], ["config.json is missing"]),
+        (["import"], ["MODEL is missing"]),
+        (["export", "MODEL"], ["`--to` is missing"]),
+        (["export", "MODEL", "--to", "onnx"], ["`--to` must be one of ctranslate2, marian"]),
+        (["export", "MODEL", "--to", "ctranslate2", "--quantization", "int4"], ["`--quantization` must be one of"]),
+        (["export", "MODEL", "--to", "marian", "--quantization", "int8"], ["`--quantization` is int8", "marian"]),
+        (["export", "MODEL", "--to", "marian"], ["tokenizer of kind byte_bpe", "ctranslate2"]),
+        (["export", "nothing", "--to", "marian"], ["nothing does not exist"]),
+        (["export", "MODEL", "--to", "marian", "--out", "."], ["exists already", "--out"]),
+    ],
+)
+def test_what_is_refused(
+    model_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    words: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    out = ["--out", "new"] if "--out" not in arguments else []
+    given = [str(model_folder) if one == "MODEL" else one for one in arguments]
+    assert main([*given, *out]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    for word in words:
+        assert word in err, err
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,105 @@
+"""Every kind of model of ours translates the same in CTranslate2, and the example in its README runs."""
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dragoman.bundle import Bundle, Card
+from dragoman.config import Config, ModelSettings, TokenizerSettings
+from dragoman.errors import ModelError
+from dragoman.exchange import ctranslate2_export
+from dragoman.exchange.ctranslate2_check import Agreement
+from dragoman.exchange.ctranslate2_export import export_ctranslate2
+from dragoman.exchange.marian_import import import_marian
+from dragoman.model.transformer import Transformer
+from dragoman.text.tokenizer import train_tokenizers
+
+pytest.importorskip("ctranslate2")
+
+TEXTS = [f"How are {a}{b}? The {b}{a} </s> house." for a in "abcdef" for b in "ghijklm"] * 3
+
+
+def _bundle(tokenizer: dict[str, Any], **model: Any) -> Bundle:
+    torch.manual_seed(1)
+    settings = TokenizerSettings(**({"vocab_size": 300} | tokenizer))
+    pair = train_tokenizers(settings, TEXTS, TEXTS[:40])
+    shape = {"preset": "custom", "d_model": 32, "d_ff": 48, "num_heads": 4, "num_encoder_layers": 2, "dropout": 0.0}
+    config = Config(tokenizer=settings, model=ModelSettings(**(shape | {"num_decoder_layers": 1} | model)))
+    network = Transformer(config.model, pair.src.vocab_size, pair.tgt.vocab_size)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.dim() == 1:
+                parameter.normal_(0, 0.2)
+    return Bundle(network.eval(), pair, config, Card(src_lang="en", tgt_lang="de"))
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "model"),
+    [
+        ({}, {}),
+        ({"byte_fallback": True}, {"norm_first": False, "activation": "gelu"}),
+        ({"kind": "unigram"}, {"positions": "learned", "max_positions": 40, "tie": "decoder"}),
+        ({"kind": "word"}, {"positions": "marian", "activation": "swish", "tie": "none"}),
+        ({"joint": False}, {"tie": "decoder", "attention_bias": False, "projection_bias": False}),
+        ({"joint": False}, {"tie": "none", "norm_first": False, "num_heads": 1}),
+    ],
+)
+def test_any_model(tmp_path: Path, tokenizer: dict[str, Any], model: dict[str, Any]) -> None:
+    bundle = _bundle(tokenizer, **model)
+    agreement = export_ctranslate2(bundle, tmp_path / "model", "float32")
+    assert agreement.equal == agreement.total == 32
+    assert agreement.largest_difference < 1e-4
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+    _run_example(tmp_path / "model")
+
+
+def test_a_model_with_an_imported_tokenizer(small_marian: Path, tmp_path: Path) -> None:
+    assert export_ctranslate2(import_marian(small_marian, "model").bundle, tmp_path / "model", "float32").exact
+    _run_example(tmp_path / "model")
+
+
+@pytest.mark.parametrize("quantization", ["int8", "float16"])
+def test_smaller_weights(tmp_path: Path, quantization: Any) -> None:
+    bundle = _bundle({})
+    before = [parameter.clone() for parameter in bundle.model.parameters()]
+    agreement = export_ctranslate2(bundle, tmp_path / "model", quantization)
+    assert agreement.largest_difference < 1.0
+    assert all(map(torch.equal, before, bundle.model.parameters()))
+    export_ctranslate2(bundle, tmp_path / "whole", "float32")
+    sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("model", "whole")]
+    assert sizes[0] < sizes[1]
+
+
+def test_a_model_that_translates_otherwise_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctranslate2_export, "compared", lambda *_: Agreement(31, 32, 0.5))
+    with pytest.raises(ModelError, match=r"31 of 32 sample translations are equal, .* differ by at most 0\.5"):
+        export_ctranslate2(_bundle({}), tmp_path / "model", "float32")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    with pytest.raises(ModelError, match=r"dragoman\[exchange\]"):
+        export_ctranslate2(_bundle({}), tmp_path / "model", "float32")
+
+
+def test_the_paper_penalty_is_said_to_have_no_counterpart(tmp_path: Path) -> None:
+    bundle = _bundle({})
+    export_ctranslate2(bundle, tmp_path / "a", "float32")
+    power = replace(bundle.config.inference, length_penalty="power", alpha=0.7)
+    export_ctranslate2(replace(bundle, config=replace(bundle.config, inference=power)), tmp_path / "b", "float32")
+    assert "no counterpart" in (tmp_path / "a" / "README.md").read_text()
+    assert "length_penalty=0.7" in (tmp_path / "b" / "README.md").read_text()
+
+
+def _run_example(folder: Path) -> None:
+    example = re.search(r"^```python\n(.*?)^```", (folder / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert example is not None
+    done = subprocess.run([sys.executable, "-c", example[1]], cwd=folder.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,62 @@
+"""Models by name, from a cache made here: no test needs the network."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli.main import main
+from dragoman.errors import ModelError
+from dragoman.exchange.hub import fetched, is_hub_name
+
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+
+
+def _cache(folder: Path, model: Path, name: str) -> Path:
+    repository = folder / f"models--{name.replace('/', '--')}"
+    shutil.copytree(model, repository / "snapshots" / REVISION)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(REVISION)
+    return folder
+
+
+def _import(cache: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(cache)}
+    command = [sys.executable, "-m", "dragoman", "import", *arguments]
+    return subprocess.run(command, cwd=cache, env=environment, capture_output=True, text=True, timeout=200)
+
+
+def test_by_name(small_marian: Path, tmp_path: Path) -> None:
+    cache = _cache(tmp_path, small_marian, "Someone/opus-mt-en-de")
+    done = _import(cache, "Someone/opus-mt-en-de")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "models/opus-mt-en-de\n"
+    assert "fetching Someone/opus-mt-en-de" in done.stderr
+    assert "Someone/opus-mt-en-de" in (cache / "models" / "opus-mt-en-de" / "card.md").read_text()
+
+
+def test_a_name_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    assert main(["import", "Someone/no-such-model"]) == 2
+    fetching, error = capsys.readouterr().err.rstrip("\n").split("\n")
+    assert "fetching Someone/no-such-model" in fetching
+    assert "Someone/no-such-model is neither in the local cache nor can it be downloaded" in error
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("text", ["opus", "/a/b", "../b", "./a/b", "a/b/c", "a b/c", ""])
+def test_what_is_no_name(text: str) -> None:
+    assert not is_hub_name(text)
+
+
+def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(ModelError, match=r"dragoman\[hub\]"):
+        fetched("Someone/model")
