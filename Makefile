@@ -1,13 +1,14 @@
 # make demo   a translator trained, scored and used in one go
 # make test   all tests
 # make check  everything a change must pass: format, lint, import rules, types, tests
+# make bench  Dragoman and its peers side by side: hours; BENCH='--parts training --sizes tiny' for less
 # make wheel  dist/dragoman-*.whl
 
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: venv demo test lint check wheel clean
+.PHONY: venv demo test lint check bench wheel clean
 
 venv: $(STAMP)
 
@@ -31,6 +32,11 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 check: lint test
+
+# Toolkits that cannot live beside Dragoman get environments of their own below .bench; see docs/benchmarks.md.
+bench: $(STAMP)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
+	$(BIN)/python benchmarks/run.py $(BENCH)
 
 wheel: $(STAMP)
 	$(BIN)/python -m build --wheel

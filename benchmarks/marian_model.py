@@ -1,0 +1,175 @@
+"""Makes the model that transformers, CTranslate2 and Dragoman translate with in the benchmarks: one set of weights.
+
+    python benchmarks/marian_model.py --size tiny --minutes 20 [--folder .bench]
+
+A MarianMTModel of random weights is made with transformers, with a SentencePiece tokeniser trained on Multi30k, German
+to English; imported; trained with Dragoman's trainer so that its translations have a real BLEU (the best validation
+counts, on the sentences that are translated in the benchmarks: the model is for measuring speed); and written in three
+forms under FOLDER/models/SIZE: dragoman, marian (transformers) and ctranslate2. A run that was cut off continues.
+"""
+
+import argparse
+import json
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from side_by_side.corpus import NUM_CONTROLS, SRC_LANG, TGT_LANG, VOCAB_SIZE, Corpus, prepare, train_sentencepiece
+from side_by_side.marian import MARIAN_EOS_ID, MARIAN_UNK_ID, marian_config
+from side_by_side.shapes import BATCH_TOKENS, DROPOUT, LABEL_SMOOTHING, SIZES, Size
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from dragoman.bundle import Bundle, load_bundle, resolve_model_folder, save_bundle
+from dragoman.config import Config, TrainSettings, ValidateSettings
+from dragoman.data.pairs import InMemoryPairs
+from dragoman.evaluate.metrics import bleu
+from dragoman.exchange.marian_export import export_marian
+from dragoman.exchange.marian_import import import_marian
+from dragoman.inference.translator import Translator
+from dragoman.model.transformer import Transformer
+from dragoman.text.tokenizer import BOS_ID, PAD_ID, TokenizerPair
+from dragoman.train.checkpoint import RunFolder
+from dragoman.train.run_log import RunLog
+from dragoman.train.trainer import Trainer
+
+MAX_TOKENS = 128
+# Post-norm needs a slow start, the deeper model more of it.
+RECIPES = {
+    "tiny": {"learning_rate": 0.004, "warmup_steps": 600},
+    "base": {"learning_rate": 0.0007, "warmup_steps": 400},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GreedyScore:
+    """What validation asks for: BLEU of the greedy translations."""
+
+    tokenizers: TokenizerPair
+    config: Config
+    sources: list[str]
+    references: list[str]
+
+    def __call__(self, model: Transformer) -> dict[str, float]:
+        settings = replace(self.config.inference, beam_size=1, n_best=1)
+        translator = Translator.from_model(model, self.tokenizers, settings, MAX_TOKENS)
+        return {"bleu": bleu(translator.translate(self.sources), self.references).value}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=sorted(SIZES), default="tiny")
+    parser.add_argument("--minutes", type=float, default=20.0, help="of training, validation included")
+    parser.add_argument("--folder", type=Path, default=Path(__file__).parents[1] / ".bench")
+    parser.add_argument("--threads", type=int, help="as many as torch chooses where not given")
+    parser.add_argument("--validate-every", type=int, default=200, metavar="STEPS")
+    given = parser.parse_args()
+    if given.threads:
+        torch.set_num_threads(given.threads)
+    size, corpus = SIZES[given.size], prepare(given.folder / "corpus")
+    models, run = given.folder / "models" / size.name, given.folder / "model_runs" / size.name
+    make_random(corpus, size, models / "random")
+    bundle = restarted(import_marian(models / "random", f"benchmark-{SRC_LANG}-{TGT_LANG}").bundle)
+    settings = TrainSettings(
+        batch_tokens=BATCH_TOKENS,
+        label_smoothing=LABEL_SMOOTHING,
+        max_minutes=given.minutes,
+        patience=0,
+        device="cpu",
+        average_last=3,
+        **RECIPES[size.name],
+    )
+    validate = ValidateSettings(every_epochs=0, every_steps=given.validate_every, metric="bleu", beam_size=1)
+    train(replace(bundle, config=replace(bundle.config, train=settings, validate=validate)), corpus, run)
+    write_forms(load_bundle(resolve_model_folder(run), "cpu"), models)
+
+
+def make_random(corpus: Corpus, size: Size, folder: Path) -> None:
+    """A MarianMTModel folder as a hub has it, with random weights; made once."""
+    from transformers import MarianMTModel
+
+    if (folder / "vocab.json").exists():
+        return
+    spm = train_sentencepiece(corpus.folder, "marian", "unigram", VOCAB_SIZE)
+    pieces = [line.split("\t")[0] for line in spm.with_suffix(".vocab").read_text(encoding="utf-8").split("\n") if line]
+    names = ["</s>", "<unk>", *pieces[NUM_CONTROLS:], "<pad>"]
+    assert names.index("</s>") == MARIAN_EOS_ID
+    assert names.index("<unk>") == MARIAN_UNK_ID
+    torch.manual_seed(1)
+    MarianMTModel(marian_config(len(names), size, "swish")).save_pretrained(folder)
+    for name in ("source.spm", "target.spm"):
+        shutil.copy(spm, folder / name)
+    tokenizer = {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": SRC_LANG,
+        "target_lang": TGT_LANG,
+        "unk_token": "<unk>",
+        "eos_token": "</s>",
+        "pad_token": "<pad>",
+        "model_max_length": 512,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer, indent=1) + "\n", encoding="utf-8")
+    vocabulary = {name: index for index, name in enumerate(names)}
+    (folder / "vocab.json").write_text(json.dumps(vocabulary, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def restarted(bundle: Bundle) -> Bundle:
+    """The imported model with weights drawn as Dragoman draws them, which learn faster than Marian's small ones.
+
+    The decoder starts from an embedding of zeros in Marian's form, which CTranslate2 counts on: its row, which is our
+    bos, and that of our padding stay zero and what the import made of their biases is kept.
+    """
+    shape = replace(bundle.config.model, dropout=DROPOUT)
+    torch.manual_seed(1)
+    model = Transformer(shape, bundle.model.src_vocab_size, bundle.model.tgt_vocab_size)
+    _clear_start_rows(model)
+    with torch.no_grad():
+        model.projection.bias.copy_(bundle.model.projection.bias)
+    register_optimizer_step_post_hook(lambda *_: _clear_start_rows(model))
+    return replace(bundle, model=model, config=replace(bundle.config, model=shape))
+
+
+@torch.no_grad()
+def _clear_start_rows(model: Transformer) -> None:
+    """After every step of any optimiser, whatever it did."""
+    model.tgt_embedding.weight[[PAD_ID, BOS_ID]] = 0.0
+
+
+def train(bundle: Bundle, corpus: Corpus, folder: Path) -> None:
+    """Trains in the run `folder`, which ends with a best checkpoint or an average."""
+    texts = {part: [corpus.texts(part, lang) for lang in (SRC_LANG, TGT_LANG)] for part in ("train", "val")}
+    train_pairs, dev_pairs = (_encoded(bundle.tokenizers, *texts[part]) for part in ("train", "val"))
+    score = GreedyScore(bundle.tokenizers, bundle.config, *texts["val"])
+    folder.mkdir(parents=True, exist_ok=True)
+    log = RunLog(folder)
+    trainer = Trainer(RunFolder(folder), bundle, train_pairs, dev_pairs, score, log)
+    try:
+        log.say(f"Stopped: {trainer.fit()}.")
+        trainer.average()
+    finally:
+        log.close()
+
+
+def _encoded(tokenizers: TokenizerPair, src: list[str], tgt: list[str]) -> InMemoryPairs:
+    rows = zip(tokenizers.src.encode_batch(src), tokenizers.tgt.encode_batch(tgt), strict=True)
+    kept = [pair for pair in rows if all(0 < len(ids) <= MAX_TOKENS for ids in pair)]
+    return InMemoryPairs([pair[0] for pair in kept], [pair[1] for pair in kept])
+
+
+def write_forms(bundle: Bundle, folder: Path) -> None:
+    """The trained model for each engine. Refuses one whose start is not zero: the engines would differ."""
+    from ctranslate2.converters import TransformersConverter
+
+    if bundle.model.tgt_embedding.weight[[PAD_ID, BOS_ID]].any():
+        raise SystemExit(
+            "the rows of padding and bos have been trained: CTranslate2 would start from another embedding"
+        )
+    save_bundle(bundle, folder / "dragoman")
+    for note in export_marian(bundle, folder / "marian"):
+        print(note)
+    TransformersConverter(str(folder / "marian")).convert(str(folder / "ctranslate2"), force=True)
+    print(f"the model is in {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Who is measured: each contender is an adapter with some options."""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from side_by_side.environments import RECIPES
+
+OURS = "Dragoman"
+"""Ratios are against this one: how many times as fast."""
+
+ENGINES = {"torch": "torch", "textbook": "torch", "transformers": "transformers", "ctranslate2": "ctranslate2"}
+"""Peers beside us in our own environment, and the package without which they are left out."""
+
+PEERS = (*ENGINES, *RECIPES)
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A row of a table. `peer` is what --peers chooses; ours are always there."""
+
+    name: str
+    peer: str
+    adapter: str
+    options: tuple[str, ...] = ()
+
+    @property
+    def is_toolkit(self) -> bool:
+        """Whether it has its own programs and environment."""
+        return self.peer in RECIPES
+
+
+def _toolkits(adapter: str) -> tuple[Contender, ...]:
+    names = {"joeynmt": "JoeyNMT", "opennmt": "OpenNMT-py", "eole": "Eole", "sockeye": "Sockeye"}
+    return tuple(Contender(name, peer, adapter, ("--toolkit", peer)) for peer, name in names.items())
+
+
+TRAINING = (
+    Contender(OURS, "dragoman", "train_dragoman"),
+    Contender("Dragoman, dropout as in the paper", "dragoman", "train_dragoman", ("--paper-dropout",)),
+    Contender("Dragoman, float32", "dragoman", "train_dragoman", ("--precision", "float32")),
+    Contender("torch.nn.Transformer", "torch", "train_torch"),
+    Contender("torch.nn.Transformer, bfloat16 autocast", "torch", "train_torch", ("--bfloat16",)),
+    Contender("textbook", "textbook", "train_textbook"),
+    Contender("transformers Marian", "transformers", "train_marian"),
+    Contender("transformers Marian, bfloat16 autocast", "transformers", "train_marian", ("--bfloat16",)),
+    *_toolkits("train_toolkit"),
+)
+
+MARIAN_ENGINES = (
+    Contender(OURS, "dragoman", "translate_dragoman"),
+    Contender("Dragoman, float32", "dragoman", "translate_dragoman", ("--precision", "float32")),
+    Contender("CTranslate2, float32", "ctranslate2", "translate_ctranslate2", ("--compute-type", "float32")),
+    Contender("CTranslate2, int8", "ctranslate2", "translate_ctranslate2", ("--compute-type", "int8")),
+    Contender("transformers Marian", "transformers", "translate_marian"),
+    Contender("transformers Marian, bfloat16", "transformers", "translate_marian", ("--bfloat16",)),
+)
+
+FORCED_LENGTH = (*MARIAN_ENGINES, *_toolkits("translate_toolkit"))
+
+
+def chosen(contenders: tuple[Contender, ...], peers: frozenset[str]) -> tuple[Contender, ...]:
+    """Ours and those of the peers."""
+    return tuple(each for each in contenders if each.peer == "dragoman" or each.peer in peers)
+
+
+def available(peers: frozenset[str], without: frozenset[str]) -> frozenset[str]:
+    """The peers whose package is there; `without` are toolkits that could not be installed."""
+    engines = {peer for peer in peers & ENGINES.keys() if find_spec(ENGINES[peer])}
+    return frozenset(engines | (peers & RECIPES.keys()) - without)

@@ -1,0 +1,88 @@
+"""Where the peers are installed: beside Dragoman (the `bench` extra), or each in a virtual environment of its own.
+
+The toolkits ask for versions of torch that others do not, so each gets the torch under test first, then itself without
+its dependencies, then what its training and translation import.
+"""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+OLD_SETUPTOOLS = "setuptools<81"  # they import pkg_resources
+
+_ONMT = (
+    *("configargparse", "ctranslate2", "tensorboard", "flask", "waitress", "pyonmttok", "pyyaml", "sacrebleu"),
+    *("rapidfuzz", "pyahocorasick", "fasttext-wheel", "spacy", "six", OLD_SETUPTOOLS),
+)
+_EOLE = (
+    *(*_ONMT, "pydantic", "safetensors", "sentencepiece", "huggingface_hub", "datasets", "rich", "fastapi", "uvicorn"),
+    *("pillow", "einops", "tokenizers", "subword-nmt", "pandas", "aiohttp"),
+)
+_JOEYNMT = (
+    *("sentencepiece", "subword-nmt", "sacremoses", "sacrebleu", "pyyaml", "tensorboard", "datasets", "matplotlib"),
+    *("seaborn", "pandas", "packaging", "six", "wheel", "importlib_metadata", "wrapt", "plotly", OLD_SETUPTOOLS),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What pip installs, in this order, after torch and numpy: `alone` without dependencies, `needed` with."""
+
+    alone: tuple[str, ...]
+    needed: tuple[str, ...]
+
+
+RECIPES = {
+    "joeynmt": Recipe(("joeynmt",), _JOEYNMT),
+    "opennmt": Recipe(("OpenNMT-py",), _ONMT),
+    "eole": Recipe(("eole", "torch-optimi"), _EOLE),
+    "sockeye": Recipe(("sockeye",), ("pyyaml", "sacrebleu", "tensorboard", OLD_SETUPTOOLS)),
+}
+
+
+def programs_of(environments: Path, name: str) -> Path:
+    """The folder of an environment's programs."""
+    return environments / name / "bin"
+
+
+def is_installed(environments: Path, name: str) -> bool:
+    """Whether the environment was completed, by `install` or by hand."""
+    python = programs_of(environments, name) / "python"
+    package = RECIPES[name].alone[0]
+    check = f"import importlib.metadata as m; m.version({package!r}); m.version('torch')"
+    return python.exists() and subprocess.run([python, "-c", check], capture_output=True).returncode == 0
+
+
+def install(environments: Path, names: Sequence[str]) -> list[str]:
+    """Makes the environments that are missing; returns the names of those that could not be made."""
+    failed = []
+    for name in names:
+        if is_installed(environments, name):
+            continue
+        print(f"installing {name} into {environments / name}", file=sys.stderr, flush=True)
+        log = environments / f"{name}.log"
+        try:
+            _install_one(environments, name, log)
+        except (subprocess.CalledProcessError, OSError):
+            failed.append(name)
+            print(f"{name} cannot be installed here and is left out: see {log}", file=sys.stderr, flush=True)
+    return failed
+
+
+def _install_one(environments: Path, name: str, log: Path) -> None:
+    recipe = RECIPES[name]
+    environments.mkdir(parents=True, exist_ok=True)
+    pip = [str(programs_of(environments, name) / "python"), "-m", "pip", "install", "--quiet"]
+    torch = f"torch=={version('torch').partition('+')[0]}"
+    commands = [
+        [sys.executable, "-m", "venv", str(environments / name)],
+        [*pip, torch, "numpy"],
+        [*pip, "--no-deps", *recipe.alone],
+        [*pip, *recipe.needed],
+    ]
+    with log.open("w", encoding="utf-8") as stream:
+        for command in commands:
+            subprocess.run(command, check=True, stdout=stream, stderr=subprocess.STDOUT)

@@ -1,0 +1,111 @@
+"""The machine: whether it is idle, how fast it multiplies matrices at the moment, and what it is."""
+
+import os
+import platform
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+PROBE_ROWS = 2048
+PROBE_SECONDS = 0.4
+IDLE_SHARE = 0.1
+_STAT = Path("/proc/stat")
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """GFLOP/s of square matrix products, the best of some: the ceiling of everything that is measured beside it."""
+
+    float32: float
+    bfloat16: float
+
+
+def probe(threads: int) -> Probe:
+    """Takes about a second."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        return Probe(_gflops(torch.float32), _gflops(torch.bfloat16))
+    finally:
+        torch.set_num_threads(before)
+
+
+def _gflops(dtype: torch.dtype) -> float:
+    left, right = torch.randn(PROBE_ROWS, PROBE_ROWS, dtype=dtype), torch.randn(PROBE_ROWS, PROBE_ROWS, dtype=dtype)
+    torch.mm(left, right)
+    fastest, began = float("inf"), time.perf_counter()
+    while time.perf_counter() - began < PROBE_SECONDS:
+        start = time.perf_counter()
+        torch.mm(left, right)
+        fastest = min(fastest, time.perf_counter() - start)
+    return round(2 * PROBE_ROWS**3 / fastest / 1e9, 1)
+
+
+class Load:
+    """Processor time that others use, as a share of one core, from `Load()` on. Linux only; elsewhere None."""
+
+    def __init__(self) -> None:
+        self._began, self._all, self._own = time.perf_counter(), _busy_seconds(), _own_seconds()
+
+    def others(self) -> float | None:
+        """Since then; what this process and its ended children used is not counted."""
+        now = _busy_seconds()
+        if now is None or self._all is None:
+            return None
+        used = now - self._all - (_own_seconds() - self._own)
+        return round(used / (time.perf_counter() - self._began), 3)
+
+
+def wait_until_idle(limit_seconds: float) -> bool:
+    """Returns when others have left the processors alone for a second, or False when the limit has passed."""
+    deadline = time.perf_counter() + limit_seconds
+    while time.perf_counter() < deadline:
+        load = Load()
+        time.sleep(1.0)
+        share = load.others()
+        if share is None or share < IDLE_SHARE:
+            return True
+    return False
+
+
+def facts(threads: int) -> dict[str, Any]:
+    """What a reader needs to know of the machine, and nothing that names it."""
+    return {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "threads": threads,
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+    }
+
+
+def around(before: Probe, after: Probe) -> dict[str, float]:
+    """The mean of two probes."""
+    return {name: round((value + asdict(after)[name]) / 2, 1) for name, value in asdict(before).items()}
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n")
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _busy_seconds() -> float | None:
+    """Of all processors since the system began; what the hypervisor took counts as busy."""
+    if not _STAT.exists():
+        return None
+    user, nice, system, _idle, _waiting, *rest = map(int, _STAT.read_text(encoding="ascii").split("\n")[0].split()[1:9])
+    return (user + nice + system + sum(rest)) / os.sysconf("SC_CLK_TCK")
+
+
+def _own_seconds() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system

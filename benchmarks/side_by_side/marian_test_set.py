@@ -1,0 +1,45 @@
+"""The validation sentences as the engines of the Marian model read them: ids or pieces, made before the clock runs.
+
+    MODELS/<size>/marian        transformers
+    MODELS/<size>/dragoman      Dragoman
+    MODELS/<size>/ctranslate2   CTranslate2
+
+`benchmarks/marian_model.py` makes these folders.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from side_by_side.corpus import SRC_LANG, TGT_LANG, Corpus
+from side_by_side.timing import scored, timed_latency, timed_translation
+
+MAX_EXTRA_TOKENS = 50
+"""No output is longer than its source by more; every engine gets the nearest limit that it knows."""
+
+Sentence = TypeVar("Sentence", bound=Sequence[Any])
+Output = TypeVar("Output", bound=Sequence[Any])
+
+
+def sources(data: Path, count: int) -> list[str]:
+    """The first so many sentences."""
+    return Corpus(data).texts("val", SRC_LANG)[:count]
+
+
+def measured(
+    given: Any,
+    translate: Callable[[Sequence[Sentence]], list[Output]],
+    sentences: Sequence[Sentence],
+    text_of: Callable[[Output], str],
+) -> dict[str, Any]:
+    """Throughput with BLEU and output length, or latency. Raises ValueError where a forced length was not kept."""
+    if given.latency:
+        return timed_latency(translate, sentences, len)
+    result, outputs = timed_translation(translate, sentences, given.seconds)
+    result |= {"batch": given.batch, "output_tokens": round(sum(map(len, outputs)) / len(outputs), 2)}
+    if given.forced:
+        if any(len(output) != given.forced for output in outputs):
+            raise ValueError(f"an output has not the {given.forced} tokens asked for")
+        return result
+    references = Corpus(given.data).texts("val", TGT_LANG)[: len(sentences)]
+    return result | scored([text_of(output) for output in outputs], references)

@@ -1,0 +1,84 @@
+"""What the adapters ask of a toolkit."""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from side_by_side.corpus import SRC_LANG, TGT_LANG, Corpus, read_lines, write_lines
+from side_by_side.shapes import Size
+
+NEVER = 1_000_000
+"""A number of steps that no measurement reaches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One translation of a file of pieces: every output has exactly `forced` tokens."""
+
+    src: Path
+    output: Path
+    beam: int
+    batch: int
+    forced: int
+
+
+@dataclass(frozen=True, slots=True)
+class Toolkit(ABC):
+    """A toolkit in its own environment. `work` has its configuration, logs and models, for one size."""
+
+    corpus: Corpus
+    programs: Path
+    work: Path
+    size: Size
+
+    package: ClassVar[str]
+    speed_line: ClassVar[re.Pattern[str]]
+    """Finds `speed` in what training logs every so many steps; `tokens_per_unit` says of what."""
+
+    @abstractmethod
+    def train_command(self, log_every_steps: int, updates: int) -> list[str]:
+        """Writes the configuration; the command takes `updates` steps and then saves a model."""
+
+    @abstractmethod
+    def translate_command(self, search: Search) -> list[str]:
+        """The command that translates with the model that `train_command` saved."""
+
+    def tokens_per_unit(self) -> float:
+        """Target tokens, end of sentence included, in one unit of the logged speed."""
+        return 1.0
+
+    def generation_seconds(self, log: str) -> float | None:
+        """What the toolkit itself says that its search took; None where it does not."""
+        return None
+
+    def written(self, search: Search) -> Path:
+        """Where the outputs are."""
+        return search.output
+
+    def first_lines(self, name: str, sentences: int) -> Path:
+        """Both sides of the first validation pieces; returns the source's file."""
+        for lang, path in zip((SRC_LANG, TGT_LANG), self.pieces("val"), strict=True):
+            write_lines(self.work / f"{name}.{lang}", read_lines(path)[:sentences])
+        return self.work / f"{name}.{SRC_LANG}"
+
+    def vocabulary(self, name: str, first: Sequence[str] = ()) -> Path:
+        """A file of the pieces that are no control pieces, after `first`, which the toolkit wants in its own order."""
+        return write_lines(self.work / name, [*first, *self.corpus.pieces()])
+
+    def pieces(self, part: str) -> tuple[Path, Path]:
+        """Both sides of a part as pieces."""
+        src, tgt = (self.corpus.folder / f"{part}.pieces.{lang}" for lang in (SRC_LANG, TGT_LANG))
+        return src, tgt
+
+    def write(self, name: str, text: str) -> str:
+        """A file in the working folder; gives its path back."""
+        path = self.work / name
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    def program(self, name: str) -> str:
+        """A program of the toolkit's environment."""
+        return str(self.programs / name)

@@ -1,0 +1,125 @@
+"""Training throughput of Dragoman's own trainer: its store, its stream of batches, its loop and its log.
+
+A step has as many target tokens as the peers' batches have on average, so that nobody computes fewer updates a token.
+"""
+
+import contextlib
+import hashlib
+import tempfile
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from dragoman.bundle import Bundle, Card
+from dragoman.config import Config, ModelSettings, TrainSettings, ValidateSettings
+from dragoman.data.store import PairStore, open_if_current, written_store
+from dragoman.model.device import resolve_precision
+from dragoman.model.transformer import Transformer
+from dragoman.text.tokenizer import TokenizerPair
+from dragoman.train.checkpoint import RunFolder
+from dragoman.train.run_log import RunLog
+from dragoman.train.trainer import Trainer
+from side_by_side.corpus import Corpus
+from side_by_side.shapes import ADAM_BETAS, DROPOUT, LABEL_SMOOTHING, LEARNING_RATE, Size
+from side_by_side.timing import print_result, training_arguments, training_result
+
+
+class Enough(Exception):
+    """The measurement is over."""
+
+
+class Clock(RunLog):
+    """A run's log that drops its first line, adds up the others and ends the training when they last long enough."""
+
+    def __init__(self, folder: Path, seconds: float, steps_per_line: int) -> None:
+        super().__init__(folder)
+        self._wanted_seconds, self._steps_per_line = seconds, steps_per_line
+        self._began: float | None = None
+        self.tokens = self.seconds = 0.0
+        self.steps = 0
+
+    def progress(self, event: dict[str, Any], seconds_left: float | None) -> None:
+        """Called by the trainer every so many steps; `seconds` are the trainer's own since it began."""
+        super().progress(event, seconds_left)
+        if self._began is not None:
+            passed = event["seconds"] - self._began - self.seconds
+            self.tokens += event["tokens_per_second"] * passed
+            self.seconds += passed
+            self.steps += self._steps_per_line
+        else:
+            self._began = event["seconds"]
+        if self.seconds >= self._wanted_seconds and self.steps >= 3:
+            raise Enough
+
+
+def main() -> None:
+    parser = training_arguments(__doc__)
+    parser.add_argument("--precision", default="auto", help="the setting train.precision")
+    parser.add_argument("--paper-dropout", action="store_true", help="on embeddings and sublayers' outputs only")
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    corpus = Corpus(given.data)
+    settings = TrainSettings(
+        batch_tokens=int(corpus.meta["peer_tokens_per_step"]),
+        learning_rate=LEARNING_RATE,
+        schedule="constant",
+        warmup_steps=0,
+        adam_beta1=ADAM_BETAS[0],
+        adam_beta2=ADAM_BETAS[1],
+        label_smoothing=LABEL_SMOOTHING,
+        precision=given.precision,
+        device="cpu",
+        patience=0,
+        log_every_steps=given.size.dropped_steps,
+    )
+    inner_dropout = 0.0 if given.paper_dropout else DROPOUT
+    shape = model_settings(given.size, attention_dropout=inner_dropout, activation_dropout=inner_dropout)
+    torch.manual_seed(settings.seed)
+    model = Transformer(shape, corpus.vocab_size, corpus.vocab_size)
+    with tempfile.TemporaryDirectory() as folder:
+        clock = Clock(Path(folder), given.seconds, given.size.dropped_steps)
+        train(model, store_of(corpus), settings, RunFolder(Path(folder)), clock)
+    precision = resolve_precision(given.precision, torch.device("cpu"))
+    result = training_result(clock.tokens, clock.steps, clock.seconds)
+    print_result(result, str(precision).removeprefix("torch."), ["dragoman", "torch"])
+
+
+def model_settings(size: Size, attention_dropout: float, activation_dropout: float) -> ModelSettings:
+    """The shape that all contenders have, with pre-norm and tied embeddings."""
+    return ModelSettings(
+        preset="custom",
+        d_model=size.d_model,
+        d_ff=size.d_ff,
+        num_heads=size.num_heads,
+        num_encoder_layers=size.layers,
+        num_decoder_layers=size.layers,
+        dropout=DROPOUT,
+        attention_dropout=attention_dropout,
+        activation_dropout=activation_dropout,
+    )
+
+
+def store_of(corpus: Corpus) -> PairStore:
+    """The training pairs as the trainer reads them, memory-mapped; made once."""
+    folder = corpus.folder / "dragoman_store"
+    key = hashlib.sha256((corpus.folder / "ids.npz").read_bytes()).hexdigest()
+    if store := open_if_current(folder, key):
+        return store
+    with written_store(folder, key, corpus.vocab_size, corpus.vocab_size) as writer:
+        src, tgt = corpus.ids("train")
+        writer.append(src, tgt)
+    return PairStore(folder, key)
+
+
+def train(model: Transformer, store: PairStore, settings: TrainSettings, run: RunFolder, clock: Clock) -> None:
+    """Until the clock has seen enough; nothing is validated or saved."""
+    config = Config(model=model.settings, train=settings, validate=ValidateSettings(every_epochs=0))
+    tokenizers = cast("TokenizerPair", None)  # only a checkpoint would need them
+    trainer = Trainer(run, Bundle(model, tokenizers, config, Card()), store, store, validate=lambda _: {}, log=clock)
+    with contextlib.suppress(Enough):
+        trainer.fit()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Translation by Dragoman's Translator, from ids to ids: its own sorting, batching and search.
+
+What `Translator.translate` does besides, turning texts into ids and back, no engine is timed for.
+"""
+
+import inspect
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dragoman.inference.segments import Request, Source
+from dragoman.inference.translator import Translator, changed
+from dragoman.model.device import resolve_precision
+from dragoman.records import Hypothesis
+from dragoman.text.tokenizer import TokenizerPair
+from side_by_side.forced import Capped
+from side_by_side.marian_test_set import MAX_EXTRA_TOKENS, measured, sources
+from side_by_side.timing import print_result, translation_arguments
+
+
+def main() -> None:
+    parser = translation_arguments(__doc__)
+    parser.add_argument("--models", type=Path, required=True, help="see marian_test_set")
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="for Translator.load")
+    parser.add_argument("--precision", choices=["auto", "float32"], default="auto")
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    folder = given.models / given.size.name / "dragoman"
+    options = {name: _value(text) for name, text in (option.split("=", 1) for option in given.option)}
+    takes_precision = "precision" in inspect.signature(Translator.load).parameters
+    if takes_precision:
+        options.setdefault("precision", given.precision)
+    translator = Translator.load(folder, device="cpu", **options)
+    tokenizers = TokenizerPair.load(folder)
+    rows = tokenizers.src.encode_batch(sources(given.data, given.sentences))
+    mean_length = sum(len(row) + 1 for row in rows) / len(rows)
+    settings = changed(
+        translator.settings,
+        {
+            "beam_size": given.beam,
+            "n_best": 1,
+            "length_penalty": "power",
+            "alpha": 1.0,
+            "min_tokens": given.forced or 1,
+            "max_extra_tokens": MAX_EXTRA_TOKENS,
+            "batch_tokens": round(given.batch * given.beam * mean_length),
+        },
+    )
+    if given.forced:
+        translator._model = Capped(translator._model, given.forced)
+
+    def translate(sentences: Sequence[list[int]]) -> list[list[int]]:
+        found = [Source(str(number), ids) for number, ids in enumerate(sentences)]
+        translator._search([Request("", [], [source]) for source in found], settings)
+        return [ids_of(source.hypotheses[0]) for source in found]
+
+    result = measured(given, translate, rows, tokenizers.tgt.detokenize)
+    precision = resolve_precision(options["precision"] if takes_precision else "float32", torch.device("cpu"))
+    name = str(precision).removeprefix("torch.")
+    print_result(result, name, ["dragoman", "torch"], batch_tokens=settings.batch_tokens)
+
+
+def ids_of(hypothesis: Hypothesis) -> list[int]:
+    """The output without the end of sentence."""
+    return list(hypothesis.ids)
+
+
+def _value(text: str) -> Any:
+    """Numbers, true and false as such; all else as text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+if __name__ == "__main__":
+    main()
