@@ -1,7 +1,7 @@
 """Whether a CTranslate2 model translates as ours does: greedy outputs and the log-probability of every token.
 
 The sample are random tokens, so that it needs no text and fits any language. Beams are not compared: CTranslate2
-replaces a finished hypothesis by the next best one, with us it keeps its place.
+normalises probabilities without the tokens that are never written, which changes a few of them.
 """
 
 import random

@@ -1,8 +1,7 @@
 """Any model of ours as a CTranslate2 model: the same Transformer, weight by weight, with its tokenisers and a README.
 
-Where the two differ: CTranslate2 takes pad, bos and unk out before it normalises probabilities, we after; it replaces a
-finished hypothesis of a beam by the next best one, with us it keeps its place; and it divides a log-probability by
-n ** length_penalty, which is our `power` penalty (n counts eos in both).
+Where the two differ: CTranslate2 takes pad, bos and unk out before it normalises probabilities, we after; and it
+divides a log-probability by n ** length_penalty, which is our `power` penalty (n counts eos in both).
 """
 
 import math

@@ -1,12 +1,12 @@
 """Beam search over a batch of sentences.
 
-The beam of a sentence holds `beam_size` hypotheses. At each step every live one is continued by every token, and the
-best continuations by log_prob take the live places. One that writes eos is finished and keeps its place, so that
-fewer live ones remain; a beam of 1 is therefore greedy. The search of a sentence ends when no place is live, or when
-no live hypothesis can still beat the `n_best` best finished ones: the rule is exact, so that a beam as wide as the
-space of outputs finds the same as exhaustive search.
+The beam of a sentence holds `beam_size` live hypotheses. At each step every one is continued by every token. Of the
+`beam_size` best continuations by log_prob, those that end with eos are finished; the best others, as many as there are
+places, go on. The search of a sentence ends when `beam_size` hypotheses are finished, so that a beam of 1 is greedy, or
+when no live one can still beat the `n_best` best of them. That bound is exact: a beam as wide as the space of outputs
+finds the same as exhaustive search. CTranslate2 and transformers (with early_stopping) fill and end a beam alike.
 
-Nothing a sentence does depends on the others in its batch, and a sentence leaves the batch as soon as it is done.
+Nothing a sentence does depends on the others in its batch, and those that are done leave the batch, a few at a time.
 Length penalty: Wu et al. 2016, section 7; limit on the length: Vaswani et al. 2017, section 6.1.
 """
 
@@ -20,26 +20,29 @@ from torch import Tensor
 
 from dragoman.config import InferenceSettings
 from dragoman.inference.constraints import Constraints
+from dragoman.inference.continuations import Continuations
 from dragoman.inference.finished import Finished
 from dragoman.inference.length_penalty import length_penalty
 from dragoman.inference.paths import Paths
-from dragoman.inference.step_model import StepModel
+from dragoman.inference.step_model import StepModel, best_of
 from dragoman.records import Hypothesis
 from dragoman.text.tokenizer import BOS_ID, EOS_ID
 
 _NONE = float("-inf")
+# Done sentences leave the batch once they are one in so many of it.
+_DONE_BEFORE_LEAVING = 8
 
 
 @dataclass(frozen=True, slots=True)
 class _Beam:
     """The B sentences still searched.
 
-    Each has W hypotheses that may go on, best first, then empty ones with a log_prob of -inf. `sentences` are their
-    numbers in the input, `places` how many places of their beams no finished hypothesis has taken.
+    Each has W live hypotheses, best first, then empty ones with a log_prob of -inf. `sentences` are their numbers in
+    the input, `to_finish` how many hypotheses have yet to finish before the search ends.
     """
 
     sentences: Int64[Tensor, "B"]
-    places: Int64[Tensor, "B"]
+    to_finish: Int64[Tensor, "B"]
     constraints: Constraints
     log_probs: Float[Tensor, "B W"]
     paths: Paths
@@ -59,27 +62,15 @@ class _Beam:
             Finished.none(size, settings.n_best, device),
         )
 
+    @property
+    def all_sentences(self) -> Int64[Tensor, "B"]:
+        """0, 1, ... B - 1."""
+        return torch.arange(self.sentences.numel(), device=self.sentences.device)
 
-@dataclass(frozen=True, slots=True)
-class _Candidates:
-    """The best continuations of each beam, best first: C of them, or fewer and then empty ones of -inf.
-
-    `parents` are the places in the beam that they continue; `log_probs` are of the whole, `token_log_probs` of the
-    last token.
-    """
-
-    log_probs: Float[Tensor, "B C"]
-    parents: Int64[Tensor, "B C"]
-    ids: Int64[Tensor, "B C"]
-    token_log_probs: Float[Tensor, "B C"]
-
-    def chosen(self, order: Int64[Tensor, "B C2"]) -> "_Candidates":
-        """Those at the named ranks of each sentence."""
-        return _Candidates(*(getattr(self, name).gather(1, order) for name in self.__slots__))
-
-    def kept(self, sentences: Int64[Tensor, "B2"]) -> "_Candidates":
-        """Those of some of the sentences."""
-        return _Candidates(*(getattr(self, name)[sentences] for name in self.__slots__))
+    def continued(self, best: Continuations) -> "_Beam":
+        """The beam one token later, where all continuations go on."""
+        paths = self.paths.extended(best.parents, best.ids, best.token_log_probs)
+        return replace(self, log_probs=best.log_probs, paths=paths)
 
 
 @torch.inference_mode()
@@ -104,20 +95,43 @@ def beam_search(
     state = model.start(src_ids, src_lengths)
     ids = torch.full_like(src_lengths, BOS_ID)
     for position in range(penalties.numel()):
-        candidates = _continued(beam, model.step(ids, state), position, settings.beam_size)
-        live = _live(beam, candidates, position)
-        finished = _with_finished(beam, candidates, live, penalties[position])
+        candidates = _continued(beam, model, ids, state, position, 2 * settings.beam_size)
+        live, ending = _live_and_ending(beam, candidates, position, settings.beam_size)
+        if beam.finished.is_empty and bool(
+            (live.any(1) & ~ending.any(1)).all()
+        ):  # nothing ends or leaves here: most steps
+            candidates = _live_first(candidates, live)
+            model.reorder(
+                state, _rows(candidates.parents, beam.log_probs.size(1), beam.all_sentences), beam.all_sentences
+            )
+            ids, beam = candidates.ids.flatten(), beam.continued(candidates)
+            continue
+        finished = _with_finished(beam, candidates, ending, penalties[position])
         best_attainable = candidates.log_probs.where(live, _NONE).amax(1) / penalties[beam.constraints.limits - 1]
-        going_on = live.any(1) & ~finished.unbeatable(best_attainable)
-        _collect(results, beam, finished, ~going_on)
-        keep = going_on.nonzero()[:, 0]
-        if not keep.numel():
+        to_finish = beam.to_finish - ending.sum(1)
+        going_on = live.any(1) & (to_finish > 0) & ~finished.unbeatable(best_attainable)
+        _collect(results, beam, finished, ~going_on & (beam.log_probs[:, 0] > _NONE))
+        if not bool(going_on.any()):
             break
-        going = _live_first(candidates.kept(keep), live[keep])
-        model.reorder(state, (keep[:, None] * beam.log_probs.size(1) + going.parents).flatten(), keep)
+        keep = _kept_sentences(going_on)
+        going = _live_first(candidates.kept(keep), (live & going_on[:, None])[keep])
+        model.reorder(state, _rows(going.parents, beam.log_probs.size(1), keep), keep)
         ids = going.ids.flatten()
-        beam = _next(beam, candidates, going, finished, keep)
+        beam = _next(replace(beam, to_finish=to_finish, finished=finished), going, keep)
     return results
+
+
+def _kept_sentences(going_on: Bool[Tensor, "B"]) -> Int64[Tensor, "B2"]:
+    """Those that go on, or all while so few are done that computing them in vain costs less than moving the others."""
+    going = going_on.nonzero()[:, 0]
+    if _DONE_BEFORE_LEAVING * (going_on.numel() - going.numel()) >= going_on.numel():
+        return going
+    return torch.arange(going_on.numel(), device=going_on.device)
+
+
+def _rows(parents: Int64[Tensor, "B2 C"], width: int, sentences: Int64[Tensor, "B2"]) -> Int64[Tensor, "N2"]:
+    """The rows of the parents, of W a sentence."""
+    return (sentences[:, None] * width + parents).flatten()
 
 
 def _penalties(constraints: Constraints, settings: InferenceSettings) -> Float[Tensor, "T"]:
@@ -127,36 +141,50 @@ def _penalties(constraints: Constraints, settings: InferenceSettings) -> Float[T
     return length_penalty(settings, lengths)
 
 
-def _continued(beam: _Beam, log_probs: Float[Tensor, "N V"], position: int, beam_size: int) -> _Candidates:
-    """The best continuations, as many as a sentence has places. `log_probs` is overwritten."""
+def _continued(
+    beam: _Beam, model: StepModel[Any], ids: Int64[Tensor, "N"], state: Any, position: int, count: int
+) -> Continuations:
+    """The `count` best continuations of each sentence: half of them may end, and the others still fill the beam."""
+    best = best_of(model)
+    if best is None or beam.constraints.forces(position):
+        return _best_of_all(beam, model.step(ids, state), position, count)
+    return best(ids, state, beam.log_probs, count, beam.constraints.unwritable(position))
+
+
+def _best_of_all(beam: _Beam, log_probs: Float[Tensor, "N V"], position: int, count: int) -> Continuations:
+    """The best continuations, from all log_probs, which are overwritten."""
     num_sentences, width = beam.log_probs.shape
-    token_log_probs, ids = beam.constraints.best_tokens(log_probs, position, min(beam_size, log_probs.size(1)))
+    token_log_probs, ids = beam.constraints.best_tokens(log_probs, position, min(count, log_probs.size(1)))
     token_log_probs, ids = token_log_probs.view(num_sentences, width, -1), ids.view(num_sentences, -1)
     totals = (beam.log_probs[:, :, None] + token_log_probs).flatten(1)
     ranked, order = totals.sort(dim=1, descending=True, stable=True)
-    order = order[:, :beam_size]
-    ranks = torch.arange(order.size(1), device=order.device)
-    return _Candidates(
-        ranked[:, :beam_size].masked_fill(ranks >= beam.places[:, None], _NONE),
+    order = order[:, :count]
+    return Continuations(
+        ranked[:, :count],
         order // token_log_probs.size(2),
         ids.gather(1, order),
         token_log_probs.flatten(1).gather(1, order),
     )
 
 
-def _live(beam: _Beam, candidates: _Candidates, position: int) -> Bool[Tensor, "B C"]:
-    """Which candidates go on: neither empty, nor ended, nor at the limit."""
+def _live_and_ending(
+    beam: _Beam, candidates: Continuations, position: int, beam_size: int
+) -> tuple[Bool[Tensor, "B C"], Bool[Tensor, "B C"]]:
+    """Which candidates go on (the best that have neither ended nor reached the limit), and which end here."""
+    there = candidates.log_probs > _NONE
     below_limit = beam.constraints.limits > position + 1
-    return (candidates.log_probs > _NONE) & (candidates.ids != EOS_ID) & below_limit[:, None]
+    may_go_on = there & (candidates.ids != EOS_ID) & below_limit[:, None]
+    among_the_best = torch.arange(there.size(1), device=there.device) < beam_size
+    return may_go_on & (may_go_on.cumsum(1) <= beam_size), there & ~may_go_on & among_the_best
 
 
 def _with_finished(
-    beam: _Beam, candidates: _Candidates, live: Bool[Tensor, "B C"], penalty: Float[Tensor, ""]
+    beam: _Beam, candidates: Continuations, ending: Bool[Tensor, "B C"], penalty: Float[Tensor, ""]
 ) -> Finished:
-    """The finished hypotheses with those candidates that do not go on."""
-    scores = (candidates.log_probs / penalty).masked_fill(live, _NONE)
-    if not bool((scores > _NONE).any()):
+    """The finished hypotheses with those that end here."""
+    if not bool(ending.any()):
         return beam.finished
+    scores = (candidates.log_probs / penalty).where(ending, _NONE)
     paths = beam.paths.extended(candidates.parents, candidates.ids, candidates.token_log_probs)
     return beam.finished.joined(scores, paths)
 
@@ -169,24 +197,21 @@ def _collect(results: list[list[Hypothesis]], beam: _Beam, finished: Finished, d
             results[sentence] = found
 
 
-def _live_first(candidates: _Candidates, live: Bool[Tensor, "B C"]) -> _Candidates:
+def _live_first(candidates: Continuations, live: Bool[Tensor, "B C"]) -> Continuations:
     """The live candidates, as many as the sentence with the most has; others become empty."""
     order = live.long().sort(dim=1, descending=True, stable=True).indices[:, : int(live.sum(1).max())]
     chosen = candidates.chosen(order)
     return replace(chosen, log_probs=chosen.log_probs.where(live.gather(1, order), _NONE))
 
 
-def _next(
-    beam: _Beam, candidates: _Candidates, going: _Candidates, finished: Finished, keep: Int64[Tensor, "B2"]
-) -> _Beam:
+def _next(beam: _Beam, going: Continuations, keep: Int64[Tensor, "B2"]) -> _Beam:
     """The beam one token later, of the sentences that go on."""
-    ended = (candidates.ids == EOS_ID) & (candidates.log_probs > _NONE)
     paths = beam.paths.kept(keep).extended(going.parents, going.ids, going.token_log_probs)
     return _Beam(
         beam.sentences[keep],
-        (beam.places - ended.sum(1))[keep],
+        beam.to_finish[keep],
         beam.constraints.kept(keep),
         going.log_probs,
         paths,
-        finished.kept(keep),
+        beam.finished.kept(keep),
     )

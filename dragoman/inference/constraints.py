@@ -74,6 +74,10 @@ class Constraints:
         forced = self._forced(position, ids.numel())[:, 0]
         return torch.where(forced == _FREE, ids, forced)
 
+    def forces(self, position: int) -> bool:
+        """Whether some prefix says what stands at `position`."""
+        return position < self.prefixes.size(1)
+
     def unwritable(self, position: int) -> tuple[int, ...]:
         """The ids that may not stand at `position`, prefixes aside."""
         return (*NEVER_WRITTEN, EOS_ID) if position < self.min_tokens else NEVER_WRITTEN

@@ -36,6 +36,11 @@ class Finished:
             Paths.empty(num_sentences, places, device),
         )
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no hypothesis has finished."""
+        return self.paths.ids.size(2) == 0
+
     def joined(self, scores: Float[Tensor, "B C"], paths: Paths) -> "Finished":
         """With the hypotheses of `paths` whose score is not -inf, as far as they are among the best.
 

@@ -11,6 +11,9 @@ from dragoman.records import Candidate, Hypothesis, Translation
 from dragoman.text.sentences import Segment, join_segments, split_to_fit
 from dragoman.text.tokenizer import Tokenizer, TokenizerPair
 
+_MIN_SHARE_TOKENS = 512
+"""Fewer padded source tokens times rows than this are not worth a batch of their own for an idle worker."""
+
 
 @dataclass(slots=True)
 class Source:
@@ -83,15 +86,20 @@ def requests_of(
     return requests
 
 
-def token_batches(sources: Sequence[Source], rows_per_sentence: int, batch_tokens: int) -> Iterator[list[Source]]:
+def token_batches(
+    sources: Sequence[Source], rows_per_sentence: int, batch_tokens: int, workers: int = 1
+) -> Iterator[list[Source]]:
     """All sources that have ids, similar lengths together: padded source tokens times rows are at most `batch_tokens`.
 
     The longest come first, so that memory is short at once or never. A source that alone exceeds the budget is a batch
-    of its own.
+    of its own. Where there is too little for a full batch for each of the `workers`, batches are smaller.
     """
+    ordered = sorted((one for one in sources if one.ids), key=lambda one: -one.length)
+    share = rows_per_sentence * sum(one.length for one in ordered) // workers
+    budget = min(batch_tokens, max(share, _MIN_SHARE_TOKENS)) if workers > 1 else batch_tokens
     batch: list[Source] = []
-    for source in sorted((one for one in sources if one.ids), key=lambda one: -one.length):
-        if batch and (len(batch) + 1) * batch[0].length * rows_per_sentence > batch_tokens:
+    for source in ordered:
+        if batch and (len(batch) + 1) * batch[0].length * rows_per_sentence > budget:
             yield batch
             batch = []
         batch.append(source)

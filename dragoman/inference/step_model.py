@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dragoman.errors import ModelError
+from dragoman.inference.continuations import Continuations
 from dragoman.model.cache import DecoderCache
 from dragoman.model.transformer import Transformer
 
@@ -49,6 +50,29 @@ class StepModel(Protocol[State]):
 
         Afterwards row n belongs to sentence n // (N2 / B2).
         """
+
+
+class Best(Protocol):
+    """A verb that a StepModel may have besides its three, as ``best``: a step that gives only what a beam needs."""
+
+    def __call__(
+        self,
+        ids: Int64[Tensor, "N"],
+        state: Any,
+        log_probs: Float[Tensor, "B W"],
+        count: int,
+        unwritable: Sequence[int],
+    ) -> Continuations:
+        """Appends one token to each hypothesis, and finds the best continuations of each sentence.
+
+        `log_probs` are those of the hypotheses so far. There are `count` of a sentence, or as many as there can be;
+        no id of `unwritable` among them.
+        """
+
+
+def best_of(model: StepModel[Any]) -> Best | None:
+    """The model's verb ``best``, where it has one."""
+    return getattr(model, "best", None)
 
 
 class SingleModel:

@@ -1,8 +1,9 @@
 """The public way to translate: plain text in, plain text out, one answer a text, in the order of the input."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,12 @@ from dragoman.config.fields import Value, did_you_mean
 from dragoman.data.batch import pad_rows
 from dragoman.errors import ConfigError, ModelError
 from dragoman.inference.beam import beam_search
+from dragoman.inference.fast_model import FastModel
+from dragoman.inference.products import resolve_inference_precision
 from dragoman.inference.sampling import sample
 from dragoman.inference.segments import Request, Source, requests_of, token_batches
-from dragoman.inference.step_model import Ensemble, SingleModel, StepModel
+from dragoman.inference.step_model import Ensemble, StepModel
+from dragoman.inference.workers import each_of, num_workers
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis, Translation
 from dragoman.text.tokenizer import EOS_ID, PAD_ID, Tokenizer, TokenizerPair
@@ -45,43 +49,57 @@ class Translator:
         settings: InferenceSettings,
         max_src_tokens: int,
         networks: Sequence[torch.nn.Module] = (),
+        at_precision: Callable[[str], StepModel[Any]] | None = None,
     ) -> None:
-        """Texts of more than `max_src_tokens` are split; `networks` are in eval mode while they translate."""
+        """Texts of more than `max_src_tokens` are split; `networks` are in eval mode while they translate.
+
+        `model` computes in the precision of `settings`; `at_precision` makes it anew for another.
+        """
         self._model = model
+        self._at_precision = at_precision
+        self._other_models: dict[str, StepModel[Any]] = {}
         self._tokenizers = tokenizers
         self._max_src_tokens = max_src_tokens
         self._networks = tuple(networks)
         self.settings = settings
 
     @classmethod
-    def load(cls, path: str | Path, device: str = "auto") -> "Translator":
+    def load(cls, path: str | Path, device: str = "auto", precision: str | None = None) -> "Translator":
         """The translator in a model folder or run; `device` is auto (cuda, mps, cpu) or a device by name.
 
+        `precision` replaces the model's own setting.
         Raises ModelError where the folder is missing, damaged or no model.
         """
-        return cls.from_bundles([load_bundle(resolve_model_folder(Path(path)), device)])
+        return cls.from_bundles([load_bundle(resolve_model_folder(Path(path)), device)], precision)
 
     @classmethod
-    def load_ensemble(cls, paths: Sequence[str | Path], device: str = "auto") -> "Translator":
+    def load_ensemble(
+        cls, paths: Sequence[str | Path], device: str = "auto", precision: str | None = None
+    ) -> "Translator":
         """Several models with the same tokenizers as one: the mean of their probabilities (settings of the first)."""
-        return cls.from_bundles([load_bundle(resolve_model_folder(Path(path)), device) for path in paths])
+        bundles = [load_bundle(resolve_model_folder(Path(path)), device) for path in paths]
+        return cls.from_bundles(bundles, precision)
 
     @classmethod
-    def from_bundles(cls, bundles: Sequence[Bundle]) -> "Translator":
+    def from_bundles(cls, bundles: Sequence[Bundle], precision: str | None = None) -> "Translator":
         """One loaded model, or several as an ensemble. Raises ModelError where their tokenizers differ."""
-        model: StepModel[Any] = Ensemble([SingleModel(bundle.model) for bundle in bundles])
+        models = [bundle.model for bundle in bundles]
         first, *others = bundles
+        settings = (
+            first.config.inference if precision is None else changed(first.config.inference, {"precision": precision})
+        )
+        model = _step_model(models, settings.precision)
         if not all(_same(first.tokenizers, other.tokenizers) for other in others):
             raise ModelError(
                 "the models of an ensemble must share their tokenizers, but these have different ones. "
                 "Train them with one tokenizer, or translate with one model."
             )
         return cls(
-            model if others else SingleModel(first.model),
+            model,
             first.tokenizers,
-            first.config.inference,
+            settings,
             min(_max_src_tokens(bundle.model, bundle.config.data.max_tokens) for bundle in bundles),
-            [bundle.model for bundle in bundles],
+            at_precision=partial(_step_model, models),
         )
 
     @classmethod
@@ -89,7 +107,9 @@ class Translator:
         cls, model: Transformer, tokenizers: TokenizerPair, settings: InferenceSettings, max_src_tokens: int
     ) -> "Translator":
         """A model in memory, such as one in training. `max_src_tokens`: the longest source it was trained on."""
-        return cls(SingleModel(model), tokenizers, settings, _max_src_tokens(model, max_src_tokens), [model])
+        at_precision = partial(_step_model, [model])
+        longest = _max_src_tokens(model, max_src_tokens)
+        return cls(at_precision(settings.precision), tokenizers, settings, longest, at_precision=at_precision)
 
     def translate(self, texts: Sequence[str], **overrides: Value) -> list[str]:
         """One translation a text, in the same order. An empty or blank text gives an empty one."""
@@ -144,21 +164,37 @@ class Translator:
         """Gives every source of the requests its hypotheses."""
         sources = [source for request in requests for source in request.sources]
         rows_per_sentence = settings.n_best if settings.sample else settings.beam_size
+        model = self._model_at(settings.precision)
+        workers = num_workers(model.device)
         with _eval_mode(self._networks):
-            for batch in token_batches(sources, rows_per_sentence, settings.batch_tokens):
-                for source, hypotheses in zip(batch, self._found(batch, settings), strict=True):
-                    source.hypotheses = hypotheses
+            batches = list(token_batches(sources, rows_per_sentence, settings.batch_tokens, workers))
+            found = each_of(lambda batch: _found(model, batch, settings), batches, workers)
+        for batch, answers in zip(batches, found, strict=True):
+            for source, hypotheses in zip(batch, answers, strict=True):
+                source.hypotheses = hypotheses
 
-    def _found(self, batch: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
-        device = self._model.device
-        src_ids, src_lengths = (
-            tensor.to(device) for tensor in pad_rows([[*source.ids, EOS_ID] for source in batch], PAD_ID)
-        )
-        prefixes = [source.prefix for source in batch]
-        if settings.sample:
-            names = [source.name for source in batch]
-            return sample(self._model, src_ids, src_lengths, settings, names, prefixes)
-        return beam_search(self._model, src_ids, src_lengths, settings, prefixes)
+    def _model_at(self, precision: str) -> StepModel[Any]:
+        if self._at_precision is None or precision == self.settings.precision:
+            return self._model
+        if precision not in self._other_models:
+            self._other_models[precision] = self._at_precision(precision)
+        return self._other_models[precision]
+
+
+def _found(model: StepModel[Any], batch: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
+    src_ids, src_lengths = (
+        tensor.to(model.device) for tensor in pad_rows([[*source.ids, EOS_ID] for source in batch], PAD_ID)
+    )
+    prefixes = [source.prefix for source in batch]
+    if settings.sample:
+        return sample(model, src_ids, src_lengths, settings, [source.name for source in batch], prefixes)
+    return beam_search(model, src_ids, src_lengths, settings, prefixes)
+
+
+def _step_model(models: Sequence[Transformer], precision: str) -> StepModel[Any]:
+    """One model, or several as an ensemble."""
+    fast = [FastModel(model, resolve_inference_precision(precision, model.device)) for model in models]
+    return fast[0] if len(fast) == 1 else Ensemble(fast)
 
 
 def changed(settings: InferenceSettings, overrides: dict[str, Value]) -> InferenceSettings:

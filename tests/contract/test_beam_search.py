@@ -45,22 +45,26 @@ def assert_best(found: list[Hypothesis], possible: list[Hypothesis], n_best: int
 
 
 def plain_beam_search(model: Any, source: list[int], limit: int, settings: InferenceSettings) -> list[Hypothesis]:
-    """The same search for one sentence, in lists, that never stops early."""
-    live, done = [((), 0.0)], []
-    places = settings.beam_size
-    for _ in range(limit):
+    """The same search for one sentence, in lists, without the bound that stops it early."""
+    live: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+    done: list[Hypothesis] = []
+    size = settings.beam_size
+    for position in range(limit):
         continued = [
             ((*ids, token), total + log_prob)
             for ids, total in live
             for token, log_prob in enumerate(model.log_probs(source, ids))
             if token == EOS_ID or token >= FIRST_LETTER
         ]
-        best = sorted(continued, key=lambda item: -item[1])[:places]
-        ended = [ids[:-1] for ids, _ in best if ids[-1] == EOS_ID]
+        ranked = sorted(continued, key=lambda item: -item[1])
+        ended = [ids[:-1] for ids, _ in ranked[:size] if ids[-1] == EOS_ID]
         done += [model.hypothesis(source, ids, settings, finished=True) for ids in ended]
-        live = [item for item in best if item[0][-1] != EOS_ID]
-        places -= len(ended)
-    done += [model.hypothesis(source, ids, settings, finished=False) for ids, _ in live]
+        if position + 1 == limit:
+            cut = [ids for ids, _ in ranked[:size] if ids[-1] != EOS_ID]
+            done += [model.hypothesis(source, ids, settings, finished=False) for ids in cut]
+        if len(done) >= size:
+            break
+        live = [item for item in ranked if item[0][-1] != EOS_ID][:size]
     return sorted(done, key=lambda h: (not h.finished, -h.score))[: settings.n_best]
 
 
@@ -132,11 +136,12 @@ def test_stopping_early_batching_and_leaving_the_batch_change_nothing(
 def test_a_worse_start_may_win_by_its_length(table_model: Any) -> None:
     class LongIsSure(table_model):  # type: ignore[misc]
         def log_probs(self, source: Any, written: Any) -> list[float]:
-            end = len(written) == 7
-            sure = [0.0 if (token == EOS_ID) == end else -9.0 for token in range(self.vocab_size)]
-            return [-9.0, -9.0, -1.0, -9.0, -1.2] if not written else sure
+            if not written:
+                return [-9.0, -9.0, -1.0, -9.0, -1.2, -9.0, -9.0]
+            sure = EOS_ID if len(written) == 7 else FIRST_LETTER
+            return [0.0 if token == sure else -20.0 if token == EOS_ID else -9.0 for token in range(self.vocab_size)]
 
-    model = LongIsSure(0, 1)
+    model = LongIsSure(0, 3)
     for penalty, score in (("power", -1.2 / 8), ("paper", -1.2 / (13 / 6))):
         chosen = InferenceSettings(min_tokens=0, beam_size=2, alpha=1.0, length_penalty=penalty)  # type: ignore[arg-type]
         [[found]] = search(model, [[4, EOS_ID]], chosen)

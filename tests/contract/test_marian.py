@@ -1,8 +1,7 @@
 """The same weights give the same translations here, in transformers and in CTranslate2.
 
-Greedy outputs are equal token for token. Beams are, once the rules of the search are: with us a finished hypothesis
-keeps its place in the beam, transformers and CTranslate2 fill that place again, and CTranslate2 ends when as many
-hypotheses are finished as the beam has places (without a length penalty: when the best one is).
+Greedy and beam outputs equal those of transformers (with early_stopping) token for token, ties aside. CTranslate2's are
+equal but for a few: it normalises probabilities without the tokens that are never written.
 """
 
 import random
@@ -158,28 +157,13 @@ def test_logits(marian_model: Callable[..., Path], sentences: list[str], tmp_pat
     assert (found[..., PAD_ID] < -9000).all()
 
 
-class OurRule(MarianMTModel):
-    """transformers' beam search, but a finished hypothesis keeps its place in the beam."""
-
-    def _get_top_k_continuations(self, **arguments: Any) -> Any:  # type: ignore[override]
-        log_probs, *others = super()._get_top_k_continuations(**arguments)
-        if arguments["cur_len"] == arguments["decoder_prompt_len"]:
-            self.places = torch.full((log_probs.size(0), 1), arguments["num_beams"])
-        return log_probs.masked_fill(torch.arange(log_probs.size(1)) >= self.places, -1e9), *others
-
-    def _get_running_beams_for_next_iteration(self, **arguments: Any) -> Any:  # type: ignore[override]
-        ended = arguments["next_token_hits_stopping_criteria"] & (arguments["topk_log_probs"] > -1e8)
-        self.places = self.places - ended.sum(1, keepdim=True)
-        return super()._get_running_beams_for_next_iteration(**arguments)
-
-
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_outputs_are_those_of_transformers(
     trained_marian: Path, imported: Bundle, sentences: list[str], beam_size: int
 ) -> None:
     ours = _translated(imported, sentences, beam_size, alpha=1.0)
     assert sum(one.finished for one in ours) > 450
-    theirs = list(_generated(OurRule, trained_marian, imported, sentences, beam_size))
+    theirs = list(_generated(MarianMTModel, trained_marian, imported, sentences, beam_size))
     assert not [pair for pair in zip(ours, theirs, strict=True) if not _same(*pair)]
 
 
@@ -189,13 +173,12 @@ def test_greedy_outputs_are_those_of_ctranslate2(imported: Bundle, sentences: li
     assert [_tokens(imported, one.ids) for one in ours] == theirs
 
 
-@pytest.mark.parametrize("alpha", [0.0, 1.0])
-def test_beams_are_those_of_ctranslate2(imported: Bundle, sentences: list[str], engine: Any, alpha: float) -> None:
-    """Our model, searched by its rule."""
-    theirs = _by_ctranslate2(engine, imported, sentences[:150], 4, alpha)
-    rows = imported.tokenizers.src.encode_batch(sentences[:150])
-    ours = [_searched_as_ctranslate2_does(imported, row, 4, alpha) for row in rows]
-    assert [_tokens(imported, one) for one in ours] == theirs
+def test_beams_are_those_of_ctranslate2(imported: Bundle, sentences: list[str], engine: Any) -> None:
+    ours = _translated(imported, sentences, 4, alpha=1.0)
+    theirs = _by_ctranslate2(engine, imported, sentences, 4, alpha=1.0)
+    different = [one for one, other in zip(ours, theirs, strict=True) if _tokens(imported, one.ids) != other]
+    # CTranslate2 takes what is never written out before its softmax, we after: probabilities differ a little.
+    assert len(different) <= len(sentences) // 100, different[:3]
 
 
 def test_exported_and_imported_again_is_the_same(imported: Bundle, tmp_path: Path) -> None:
@@ -255,42 +238,6 @@ def _by_ctranslate2(engine: Any, bundle: Bundle, texts: list[str], beam_size: in
     return [found[place] for place in range(len(texts))]
 
 
-def _searched_as_ctranslate2_does(bundle: Bundle, row: list[int], beam_size: int, alpha: float) -> list[int]:
-    """The best output by CTranslate2's rule: mask, normalise, twice the candidates, refill the beam, end early."""
-    model, limit = SingleModel(bundle.model), len(row) + 1 + EXTRA_TOKENS
-    src = torch.tensor([[*row, EOS_ID]])
-    finished: list[tuple[float, list[int]]] = []
-    with torch.inference_mode():
-        state = model.start(src, torch.tensor([src.size(1)]))
-        live: list[tuple[float, list[int]]] = [(0.0, [])]
-        for position in range(limit):
-            last = torch.tensor([ids[-1] if ids else 1 for _, ids in live])
-            log_probs = model.step(last, state)
-            log_probs[:, [0, 1, 3, *([EOS_ID] if not position else [])]] = -torch.inf
-            totals = log_probs.log_softmax(1) + torch.tensor([log_prob for log_prob, _ in live])[:, None]
-            best = totals.flatten().topk(2 * beam_size)
-            candidates = [
-                (log_prob, index // totals.size(1), index % totals.size(1))
-                for log_prob, index in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-            ]
-            spare = iter([one for one in candidates[beam_size:] if one[2] != EOS_ID])
-            going = []
-            for log_prob, parent, token in candidates[:beam_size]:
-                ids = live[parent][1]
-                if token == EOS_ID or position + 1 == limit:
-                    text = ids if token == EOS_ID else [*ids, token]
-                    finished.append((log_prob / (len(ids) + 1) ** alpha, text))
-                    going += [next(spare)] if position + 1 < limit else []
-                else:
-                    going.append((log_prob, parent, token))
-            enough = len(finished) >= beam_size if alpha else candidates[0][2] == EOS_ID
-            if enough or not going:
-                break
-            model.reorder(state, torch.tensor([parent for _, parent, _ in going]), torch.tensor([0]))
-            live = [(log_prob, [*live[parent][1], token]) for log_prob, parent, token in going]
-    return max(finished, key=lambda one: one[0])[1]
-
-
 def _tokens(bundle: Bundle, ids: Any, side: str = "tgt") -> list[str]:
     names = tokens_of(getattr(bundle.tokenizers, side))
     return [names[index] for index in ids]
@@ -303,7 +250,7 @@ def _generated(
     model, tokenizer = kind.from_pretrained(folder).eval(), MarianTokenizer.from_pretrained(folder)
     rows = [tokenizer(text)["input_ids"] for text in texts]
     found: dict[int, tuple[list[int], float, bool]] = {}
-    beam = {"early_stopping": "never", "length_penalty": 1.0} if beam_size > 1 else {}
+    beam = {"early_stopping": True, "length_penalty": 1.0} if beam_size > 1 else {}
     for length, places in _by_length(rows).items():
         src = torch.tensor([rows[place] for place in places])
         output = model.generate(

@@ -1,0 +1,446 @@
+"""One Transformer as a StepModel, arranged for speed: the same numbers as `SingleModel` with far fewer operations.
+
+The weights are converted once: query, key and value in one product, the cross-attention keys and values of all layers
+in another, the scale of the attention inside the query's weights. Steps are plain tensor operations, without modules.
+
+The past is kept as a tree. Hypotheses of a sentence share most of it, so each sentence has *slots*, one for every token
+that was appended to any of its hypotheses, and each hypothesis sees its own ancestors among them. Choosing hypotheses
+then moves no keys and values, only rows of that mask; the slots nobody sees any more go when room is needed.
+"""
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+from torch.nn import functional
+
+from dragoman.inference.continuations import Continuations, best_continuations, padded_size
+from dragoman.inference.cross_attention import Cross, CrossAttention
+from dragoman.inference.products import Product, product, scaled_input
+from dragoman.model.feed_forward import FeedForward
+from dragoman.model.layers import DecoderLayer, EncoderLayer, Residual
+from dragoman.model.masks import padding_mask
+from dragoman.model.transformer import Transformer
+
+_NONE = float("-inf")
+_LOG2_E = math.log2(math.e)
+# torch's softmax on a CPU is several times slower on fewer keys than a vector register holds, so there are always more.
+_MIN_KEYS = 16
+# Keys and values of so many sentences are bfloat16 unless the model is float32: attention waits for their memory. With
+# fewer it waits for the calls, which cost more in bfloat16.
+_MIN_SENTENCES_FOR_BFLOAT16 = 8
+# Above this many source positions the encoder's attention uses the fused kernel, whose memory is linear in them.
+_MAX_PLAIN_KEYS = 64
+# A token with a bias below this has no probability in float32, whatever the state.
+_IMPOSSIBLE = -5000.0
+# Rows computed at once where that makes no difference to the result, for the same reason as the next.
+_ROWS_AT_ONCE = 256
+# Logits computed at once: more would fall out of the processor's cache between one look at them and the next.
+_LOGITS_AT_ONCE = 640_000
+
+
+@dataclass(slots=True)
+class FastState:
+    """The decoder's memory of B sentences with N hypotheses, the same number for each.
+
+    `cross` is what cross-attention needs of the sources, `everyone` the sentences' numbers in order, `slots` are keys
+    and values of the tokens written so far, of which `used` a sentence count, and `seen` is 0 where a hypothesis has
+    that token in its past, else -inf. `length` tokens have been written.
+    """
+
+    cross: "Cross"
+    everyone: Int64[Tensor, "B"]
+    slots: Float[Tensor, "L 2 B H slots K"]
+    seen: Float[Tensor, "N slots"]
+    used: int = 0
+    length: int = 0
+
+    @property
+    def num_sentences(self) -> int:
+        """B."""
+        return self.slots.size(2)
+
+
+class FastModel:
+    """A Transformer without dropout, as a copy of its weights in `precision` (float32, bfloat16 or int8).
+
+    Weights that have been changed in place since are converted anew at the next `start`. All verbs want to be called
+    inside torch.inference_mode, as the searches do.
+    """
+
+    def __init__(self, model: Transformer, precision: str = "float32") -> None:
+        self._model = model
+        self._precision = precision
+        self._parameters = list(model.parameters())
+        self._converting = threading.Lock()
+        self._converted_from: list[tuple[int, int]] = []
+        self._weights: _Weights
+
+    @property
+    def vocab_size(self) -> int:
+        """V, the target vocabulary."""
+        return self._model.tgt_vocab_size
+
+    @property
+    def max_length(self) -> int | None:
+        """As many tokens as there are learned positions; None with computed ones."""
+        return self._model.max_positions
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self._model.device
+
+    def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"]) -> FastState:
+        """Encodes the sources."""
+        weights = self._current_weights()
+        missing = max(0, _MIN_KEYS - src_ids.size(1))
+        dtype = weights.cache_dtype if src_ids.size(0) >= _MIN_SENTENCES_FOR_BFLOAT16 else torch.float32
+        mask = _additive(padding_mask(src_lengths, src_ids.size(1) + missing), dtype)
+        memory = weights.encode(src_ids, mask[..., : src_ids.size(1)])
+        keys_and_values = functional.pad(weights.cross_attention.keys_and_values(memory, dtype), (0, 0, 0, missing))
+        num_layers, _, num_sentences, num_heads, _, head_width = keys_and_values.shape
+        slots = keys_and_values.new_zeros(num_layers, 2, num_sentences, num_heads, _MIN_KEYS, head_width)
+        seen = mask.new_full((num_sentences, _MIN_KEYS), _NONE)
+        everyone = torch.arange(num_sentences, device=src_ids.device)
+        return FastState(weights.cross_attention.prepared(keys_and_values, mask), everyone, slots, seen)
+
+    def step(self, ids: Int64[Tensor, "N"], state: FastState) -> Float[Tensor, "N V"]:
+        """The decoder's next log_probs."""
+        logits = self._weights.project(self._weights.advance(ids, state))[:, : self.vocab_size]
+        return torch.log_softmax(logits / _LOG2_E, dim=-1)
+
+    def best(
+        self,
+        ids: Int64[Tensor, "N"],
+        state: FastState,
+        log_probs: Float[Tensor, "B W"],
+        count: int,
+        unwritable: Sequence[int],
+    ) -> Continuations:
+        """Appends one token to each hypothesis; the best continuations of each sentence, without `unwritable` ids."""
+        weights = self._weights
+        states = weights.advance(ids, state)
+        hidden = weights.hidden(tuple(unwritable))
+        num_sentences, width = log_probs.shape
+        count = min(count, width * self.vocab_size)
+        group = max(1, _LOGITS_AT_ONCE // (weights.padded_size * width))
+        parts = [
+            best_continuations(
+                weights.project(states[first * width : (first + group) * width]),
+                log_probs[first : first + group],
+                count,
+                hidden,
+            )
+            for first in range(0, num_sentences, group)
+        ]
+        return Continuations.joined(parts)
+
+    def reorder(self, state: FastState, rows: Int64[Tensor, "N2"], sentences: Int64[Tensor, "B2"]) -> None:
+        """Moves what each hypothesis sees; keys and values stay, unless sentences leave or change places."""
+        state.seen = state.seen.index_select(0, rows)
+        if sentences.numel() == state.num_sentences and torch.equal(sentences, state.everyone):
+            return
+        state.everyone = torch.arange(sentences.numel(), device=sentences.device)
+        if sentences.numel() < _MIN_SENTENCES_FOR_BFLOAT16 and state.slots.dtype != torch.float32:
+            state.slots, state.seen, state.cross = state.slots.float(), state.seen.float(), state.cross.in_float32()
+        state.cross = state.cross.kept(sentences)
+        if state.used:
+            _keep_seen(state, sentences)
+        else:
+            state.slots = state.slots.index_select(2, sentences)
+
+    def _current_weights(self) -> "_Weights":
+        """The converted weights; converts them if the model's have changed."""
+        with self._converting:
+            now = [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in self._parameters]
+            if now != self._converted_from:
+                self._weights, self._converted_from = _Weights(self._model, self._precision), now
+            return self._weights
+
+
+def _keep_seen(state: FastState, sentences: Int64[Tensor, "B"]) -> None:
+    """Keeps the slots that a hypothesis of the sentence sees, in order, and makes room for more.
+
+    `seen` is already that of the sentences kept; `slots` has all of them.
+    """
+    width = state.seen.size(0) // sentences.numel()
+    seen = state.seen[:, : state.used].view(sentences.numel(), width, -1)
+    alive = seen.amax(1) == 0
+    counts = alive.sum(1, keepdim=True)
+    kept = int(counts.max())
+    # Every living slot moves to its rank among them; the others go to one place more, which is cut off.
+    targets = (alive.cumsum(1) - 1).where(alive, kept)
+    numbers = torch.arange(state.used, device=alive.device).expand_as(targets)
+    order = targets.new_zeros(sentences.numel(), kept + 1).scatter_(1, targets, numbers)[:, :kept]
+    real = torch.arange(kept, device=alive.device) < counts
+    state.slots = _gathered(state.slots, sentences, order, capacity=max(_MIN_KEYS, kept + max(4 * width, kept // 2)))
+    state.used, missing = kept, state.slots.size(4) - kept
+    kept_seen = seen.gather(2, order[:, None].expand(-1, width, -1)).masked_fill_(~real[:, None], _NONE)
+    state.seen = functional.pad(kept_seen.flatten(0, 1), (0, missing), value=_NONE)
+
+
+def _gathered(
+    slots: Float[Tensor, "L 2 B H slots K"],
+    sentences: Int64[Tensor, "B2"],
+    order: Int64[Tensor, "B2 kept"],
+    capacity: int,
+) -> Float[Tensor, "L 2 B2 H capacity K"]:
+    """The slots in `order` of some of the sentences, copied row by row, with room for more."""
+    num_layers, _, num_sentences, num_heads, size, head_width = slots.shape
+    count, kept = order.shape
+    heads = torch.arange(num_heads, device=order.device)[:, None]
+    parts = torch.arange(2 * num_layers, device=order.device)[:, None, None, None]
+    places = ((parts * num_sentences + sentences[:, None, None]) * num_heads + heads) * size + order[:, None]
+    chosen = slots.view(-1, head_width).index_select(0, places.flatten())
+    gathered = slots.new_empty(num_layers, 2, count, num_heads, capacity, head_width)
+    gathered[..., :kept, :] = chosen.view(num_layers, 2, count, num_heads, kept, head_width)
+    gathered[..., kept:_MIN_KEYS, :] = 0.0  # looked at, with a weight of 0, which must not meet a NaN
+    return gathered
+
+
+Sublayer = Callable[[Tensor], Tensor]
+
+
+class _Norm:
+    """Layer norm, or nothing."""
+
+    def __init__(self, module: nn.Module) -> None:
+        norm = module if isinstance(module, nn.LayerNorm) else None
+        self._shape = norm.normalized_shape if norm else ()
+        self._weight: Tensor | None = norm.weight if norm else None
+        self._bias: Tensor | None = norm.bias if norm else None
+        self._epsilon = norm.eps if norm else 0.0
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        if not self._shape:
+            return rows
+        return torch.layer_norm(rows, self._shape, self._weight, self._bias, self._epsilon, False)
+
+
+class _Shell:
+    """A residual connection with its norm, before or after the sublayer."""
+
+    def __init__(self, residual: Residual) -> None:
+        self._before = residual.norm_first
+        self._norm = _Norm(residual.norm)
+
+    def __call__(self, rows: Tensor, sublayer: Sublayer) -> Tensor:
+        if self._before:
+            return _sum(sublayer(self._norm(rows)), rows)
+        return self._norm(_sum(sublayer(rows), rows))
+
+
+def _sum(output: Tensor, rows: Tensor) -> Tensor:
+    """In the memory of the sublayer's output, where that has the precision of the sum."""
+    return output.add_(rows) if output.dtype == rows.dtype else rows + output
+
+
+_IN_PLACE: dict[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]] = {
+    functional.relu: torch.relu_,
+    functional.silu: partial(functional.silu, inplace=True),
+}
+
+
+class _FeedForward:
+    def __init__(self, module: FeedForward, precision: str) -> None:
+        self._inner = product(module.inner.weight, module.inner.bias, precision)
+        self._outer = product(module.outer.weight, module.outer.bias, precision)
+        self._activation = _IN_PLACE.get(module.activation, module.activation)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        if rows.size(0) <= _ROWS_AT_ONCE:
+            return self._outer(self._activation(self._inner(rows)))
+        return torch.cat(
+            [self._outer(self._activation(self._inner(part))) for part in torch.split(rows, _ROWS_AT_ONCE)]
+        )
+
+
+class _EncoderLayer:
+    def __init__(self, layer: EncoderLayer, precision: str) -> None:
+        self._in = scaled_input(layer.self_attn, 0, 3, precision)
+        self._out = product(layer.self_attn.out.weight, layer.self_attn.out.bias, precision)
+        self._num_heads = layer.self_attn.num_heads
+        self._attention_shell = _Shell(layer.self_attn_residual)
+        self._feed_forward = _FeedForward(layer.feed_forward, precision)
+        self._feed_forward_shell = _Shell(layer.feed_forward_residual)
+
+    def __call__(self, rows: Float[Tensor, "BS D"], mask: Float[Tensor, "B 1 1 S"]) -> Float[Tensor, "BS D"]:
+        rows = self._attention_shell(rows, lambda one: self._attention(one, mask))
+        return self._feed_forward_shell(rows, self._feed_forward)
+
+    def _attention(self, rows: Tensor, mask: Tensor) -> Tensor:
+        num_sentences, length = mask.size(0), mask.size(3)
+        parts = self._in(rows).to(mask.dtype).view(num_sentences, length, 3, self._num_heads, -1)
+        query, key, value = parts.permute(2, 0, 3, 1, 4).contiguous()
+        if length > _MAX_PLAIN_KEYS:
+            heads = functional.scaled_dot_product_attention(query, key, value, mask, scale=1.0)
+        else:
+            heads = _attended(query, key, value, mask)
+        return self._out(heads.transpose(1, 2).reshape(rows.size(0), -1))
+
+
+class _DecoderLayer:
+    def __init__(self, layer: DecoderLayer, number: int, precision: str) -> None:
+        self._number = number
+        self._num_heads = layer.self_attn.num_heads
+        self._in = scaled_input(layer.self_attn, 0, 3, precision)
+        self._out = product(layer.self_attn.out.weight, layer.self_attn.out.bias, precision)
+        self._self_shell = _Shell(layer.self_attn_residual)
+        self._cross_shell = _Shell(layer.cross_attn_residual)
+        self._feed_forward = _FeedForward(layer.feed_forward, precision)
+        self._feed_forward_shell = _Shell(layer.feed_forward_residual)
+
+    def __call__(self, rows: Float[Tensor, "N D"], past: "_Past", cross: "Cross") -> Float[Tensor, "N D"]:
+        rows = self._self_shell(rows, lambda one: self._self_attention(one, past))
+        rows = self._cross_shell(rows, lambda one: cross(self._number, one))
+        return self._feed_forward_shell(rows, self._feed_forward)
+
+    def _self_attention(self, rows: Tensor, past: "_Past") -> Tensor:
+        """The rows' own keys and values go into the past first."""
+        own, keys, values = past.own[self._number], past.keys[2 * self._number], past.values[2 * self._number + 1]
+        _, num_sentences, num_heads, width, head_width = own.shape
+        parts = self._in(rows).to(own.dtype).view(num_sentences, width, 3, num_heads, head_width).permute(2, 0, 3, 1, 4)
+        own.copy_(parts[1:])
+        query = parts[0].reshape(-1, width, head_width)
+        weights = torch.softmax(torch.baddbmm(past.seen, query, keys), dim=-1)
+        return self._out(_merged(torch.bmm(weights, values), num_sentences, num_heads))
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """The views of a state's slots that one step needs, made for all layers at once.
+
+    `own` are where the step's own keys and values go, one (2, B, H, W, K) a layer; `keys` (B H, K, keys) and `values`
+    (B H, keys, K) are lists of both of every layer in turn. `seen` is the mask of every head.
+    """
+
+    own: Sequence[Tensor]
+    keys: Sequence[Tensor]
+    values: Sequence[Tensor]
+    seen: Float[Tensor, "BH W keys"]
+
+    @staticmethod
+    def of(state: FastState, width: int) -> "_Past":
+        """That of a step of `width` hypotheses a sentence, which there is room for."""
+        slots, seen = state.slots, state.seen
+        num_layers, _, num_sentences, num_heads, capacity, head_width = slots.shape
+        seen[:, state.used : state.used + width].view(num_sentences, width, width).diagonal(dim1=1, dim2=2).zero_()
+        num_keys = max(state.used + width, _MIN_KEYS)
+        heads = (num_sentences, num_heads, width, num_keys)
+        by_head = seen[:, :num_keys].view(num_sentences, 1, width, num_keys).expand(heads).reshape(-1, width, num_keys)
+        past = slots.view(2 * num_layers, num_sentences * num_heads, capacity, head_width).narrow(2, 0, num_keys)
+        own = slots.narrow(4, state.used, width)
+        return _Past(own.unbind(0), past.transpose(2, 3).unbind(0), past.unbind(0), by_head)
+
+
+def _attended(
+    query: Float[Tensor, "B H W K"], key: Float[Tensor, "B H S K"], value: Float[Tensor, "B H S K"], mask: Tensor
+) -> Float[Tensor, "B H W K"]:
+    """softmax(Q K^T + mask) V; the scale is in the query."""
+    num_sentences, num_heads, width, head_width = query.shape
+    flat = num_sentences * num_heads
+    scores = torch.bmm(query.reshape(flat, width, head_width), key.view(flat, -1, head_width).transpose(1, 2))
+    scores.view(num_sentences, num_heads, width, -1).add_(mask)
+    weights = torch.softmax(scores, dim=-1)
+    return torch.bmm(weights, value.view(flat, -1, head_width)).view(query.shape)
+
+
+def _merged(heads: Float[Tensor, "BH W K"], num_sentences: int, num_heads: int) -> Float[Tensor, "N D"]:
+    """Heads side by side again."""
+    _, width, head_width = heads.shape
+    by_row = heads.view(num_sentences, num_heads, width, head_width).transpose(1, 2)
+    return by_row.reshape(num_sentences * width, num_heads * head_width)
+
+
+class _Weights:
+    """All that a step needs of the model."""
+
+    def __init__(self, model: Transformer, precision: str) -> None:
+        self.padded_size = padded_size(model.tgt_vocab_size)
+        self._model = model
+        self._encoder = [_EncoderLayer(layer, precision) for layer in model.encoder.layers]  # type: ignore[arg-type]
+        self._encoder_norm = _Norm(model.encoder.norm)
+        layers: list[DecoderLayer] = list(model.decoder.layers)  # type: ignore[arg-type]
+        self._decoder = [_DecoderLayer(layer, number, precision) for number, layer in enumerate(layers)]
+        self._decoder_norm = _Norm(model.decoder.norm)
+        self._projection, self._absent = _base_2_projection(model, self.padded_size, precision)
+        self.cache_dtype = torch.float32 if precision == "float32" else torch.bfloat16
+        self.cross_attention = CrossAttention([layer.cross_attn for layer in layers], precision)
+        self._hidden: dict[tuple[int, ...], Tensor] = {}
+        self._embedding = model.tgt_embedding.weight * math.sqrt(model.settings.d_model)
+        shared = model.src_embedding.weight is model.tgt_embedding.weight
+        self._src_embedding = (
+            self._embedding if shared else model.src_embedding.weight * math.sqrt(model.settings.d_model)
+        )
+        self._positions = model.tgt_embedding.table(0, 0)
+
+    def encode(self, src_ids: Int64[Tensor, "B S"], mask: Float[Tensor, "B 1 1 S"]) -> Float[Tensor, "B S D"]:
+        """The memory, computed for some sentences at a time."""
+        embedded = functional.embedding(src_ids, self._src_embedding)
+        embedded += self._model.src_embedding.table(0, src_ids.size(1))
+        group = max(1, _ROWS_AT_ONCE // src_ids.size(1))
+        parts = zip(torch.split(embedded, group), torch.split(mask, group), strict=True)
+        return torch.cat([self._encoded(*part) for part in parts])
+
+    def _encoded(self, embedded: Float[Tensor, "B S D"], mask: Float[Tensor, "B 1 1 S"]) -> Float[Tensor, "B S D"]:
+        rows = embedded.flatten(0, 1)
+        for layer in self._encoder:
+            rows = layer(rows, mask)
+        return self._encoder_norm(rows).view_as(embedded)
+
+    def hidden(self, unwritable: tuple[int, ...]) -> Int64[Tensor, "h"]:
+        """Those ids as a tensor."""
+        if unwritable not in self._hidden:
+            self._hidden[unwritable] = torch.tensor(unwritable, device=self._model.device)
+        return self._hidden[unwritable]
+
+    def advance(self, ids: Int64[Tensor, "N"], state: FastState) -> Float[Tensor, "N D"]:
+        """The decoder's final states, after `ids` were appended to the hypotheses."""
+        num_sentences = state.num_sentences
+        width = ids.numel() // num_sentences
+        if state.used + width > state.slots.size(4):
+            _keep_seen(state, state.everyone)
+        past = _Past.of(state, width)
+        rows = functional.embedding(ids, self._embedding).add_(self._position(state.length))
+        for layer in self._decoder:
+            rows = layer(rows, past, state.cross)
+        state.used += width
+        state.length += 1
+        return self._decoder_norm(rows)
+
+    def project(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N P"]:
+        """Logits in base 2, float32, -inf in the columns of padding after the vocabulary."""
+        logits = self._projection(states).float()
+        return logits.index_fill_(1, self._absent, _NONE) if self._absent.numel() else logits
+
+    def _position(self, position: int) -> Float[Tensor, "D"]:
+        if position >= self._positions.size(0):
+            end = max(64, 2 * position)
+            limit = self._model.max_positions
+            self._positions = self._model.tgt_embedding.table(
+                0, end if limit is None else max(min(end, limit), position + 1)
+            )
+        return self._positions[position]
+
+
+def _base_2_projection(model: Transformer, size: int, precision: str) -> tuple[Product, Int64[Tensor, "absent"]]:
+    """The output projection with logits in base 2, and the columns up to `size` that have no probability at all."""
+    missing = size - model.tgt_vocab_size
+    weight = functional.pad(model.projection.weight, (0, 0, 0, missing)) * _LOG2_E
+    given: Tensor | None = model.projection.bias
+    bias = functional.pad(weight.new_zeros(model.tgt_vocab_size) if given is None else given, (0, missing), value=_NONE)
+    # An imported model has a bias only to say which tokens cannot be: then there is none to be added at every step.
+    absent = bias < _IMPOSSIBLE
+    bias = bias.masked_fill(absent, 0.0) * _LOG2_E
+    return product(weight, bias if bool(bias.any()) else None, precision), absent.nonzero()[:, 0]
+
+
+def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 where the mask is True, else -inf."""
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, _NONE)
