@@ -2,9 +2,10 @@
 
 The beam of a sentence holds `beam_size` live hypotheses. At each step every one is continued by every token. Of the
 `beam_size` best continuations by log_prob, those that end with eos are finished; the best others, as many as there are
-places, go on. The search of a sentence ends when `beam_size` hypotheses are finished, so that a beam of 1 is greedy, or
-when no live one can still beat the `n_best` best of them. That bound is exact: a beam as wide as the space of outputs
-finds the same as exhaustive search. CTranslate2 and transformers (with early_stopping) fill and end a beam alike.
+places, go on. The search of a sentence ends when `beam_size` hypotheses are finished and the best live one would
+score below all of them if it ended here, so that a beam of 1 is greedy; or when none can ever beat the `n_best` best.
+A beam as wide as the space of outputs finds the same as exhaustive search. transformers (early_stopping=False) fills
+and ends a beam alike.
 
 Nothing a sentence does depends on the others in its batch, and those that are done leave the batch, a few at a time.
 Length penalty: Wu et al. 2016, section 7; limit on the length: Vaswani et al. 2017, section 6.1.
@@ -38,11 +39,10 @@ class _Beam:
     """The B sentences still searched.
 
     Each has W live hypotheses, best first, then empty ones with a log_prob of -inf. `sentences` are their numbers in
-    the input, `to_finish` how many hypotheses have yet to finish before the search ends.
+    the input.
     """
 
     sentences: Int64[Tensor, "B"]
-    to_finish: Int64[Tensor, "B"]
     constraints: Constraints
     log_probs: Float[Tensor, "B W"]
     paths: Paths
@@ -55,11 +55,10 @@ class _Beam:
         size, device = sentences.numel(), sentences.device
         return _Beam(
             sentences,
-            torch.full_like(sentences, settings.beam_size),
             constraints,
             torch.zeros(size, 1, device=device),
             Paths.empty(size, 1, device),
-            Finished.none(size, settings.n_best, device),
+            Finished.none(size, settings.beam_size, device),
         )
 
     @property
@@ -97,9 +96,8 @@ def beam_search(
     for position in range(penalties.numel()):
         candidates = _continued(beam, model, ids, state, position, 2 * settings.beam_size)
         live, ending = _live_and_ending(beam, candidates, position, settings.beam_size)
-        if beam.finished.is_empty and bool(
-            (live.any(1) & ~ending.any(1)).all()
-        ):  # nothing ends or leaves here: most steps
+        nothing_ends = (live.any(1) & ~ending.any(1)).all()
+        if beam.finished.is_empty and bool(nothing_ends):  # most steps
             candidates = _live_first(candidates, live)
             model.reorder(
                 state, _rows(candidates.parents, beam.log_probs.size(1), beam.all_sentences), beam.all_sentences
@@ -107,17 +105,18 @@ def beam_search(
             ids, beam = candidates.ids.flatten(), beam.continued(candidates)
             continue
         finished = _with_finished(beam, candidates, ending, penalties[position])
-        best_attainable = candidates.log_probs.where(live, _NONE).amax(1) / penalties[beam.constraints.limits - 1]
-        to_finish = beam.to_finish - ending.sum(1)
-        going_on = live.any(1) & (to_finish > 0) & ~finished.unbeatable(best_attainable)
-        _collect(results, beam, finished, ~going_on & (beam.log_probs[:, 0] > _NONE))
+        best_live = candidates.log_probs.where(live, _NONE).amax(1)
+        beaten = finished.unbeatable(best_live / penalties[position], settings.beam_size)
+        beaten |= finished.unbeatable(best_live / penalties[beam.constraints.limits - 1], settings.n_best)
+        going_on = live.any(1) & ~beaten
+        _collect(results, beam, finished.best(settings.n_best), ~going_on & (beam.log_probs[:, 0] > _NONE))
         if not bool(going_on.any()):
             break
         keep = _kept_sentences(going_on)
         going = _live_first(candidates.kept(keep), (live & going_on[:, None])[keep])
         model.reorder(state, _rows(going.parents, beam.log_probs.size(1), keep), keep)
         ids = going.ids.flatten()
-        beam = _next(replace(beam, to_finish=to_finish, finished=finished), going, keep)
+        beam = _next(replace(beam, finished=finished), going, keep)
     return results
 
 
@@ -209,7 +208,6 @@ def _next(beam: _Beam, going: Continuations, keep: Int64[Tensor, "B2"]) -> _Beam
     paths = beam.paths.kept(keep).extended(going.parents, going.ids, going.token_log_probs)
     return _Beam(
         beam.sentences[keep],
-        beam.to_finish[keep],
         beam.constraints.kept(keep),
         going.log_probs,
         paths,

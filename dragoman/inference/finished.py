@@ -58,9 +58,19 @@ class Finished:
             self.paths.joined(paths).chosen(order),
         )
 
-    def unbeatable(self, best_attainable: Float[Tensor, "B"]) -> Bool[Tensor, "B"]:
-        """Whether every place is taken by one that no attainable score exceeds; none is attainable at -inf."""
-        return (self.scores >= best_attainable[:, None]).all(dim=1)
+    def unbeatable(self, best_attainable: Float[Tensor, "B"], places: int) -> Bool[Tensor, "B"]:
+        """Whether the first `places` are taken by ones that no attainable score exceeds; none is attainable at -inf."""
+        return (self.scores[:, :places] >= best_attainable[:, None]).all(dim=1)
+
+    def best(self, places: int) -> "Finished":
+        """The first few."""
+        order = torch.arange(places, device=self.scores.device).expand(self.scores.size(0), -1)
+        return Finished(
+            self.scores.gather(1, order),
+            self.lengths.gather(1, order),
+            self.cut.gather(1, order),
+            self.paths.chosen(order),
+        )
 
     def kept(self, sentences: Int64[Tensor, "B2"]) -> "Finished":
         """The same for some of the sentences."""

@@ -62,9 +62,12 @@ def plain_beam_search(model: Any, source: list[int], limit: int, settings: Infer
         if position + 1 == limit:
             cut = [ids for ids, _ in ranked[:size] if ids[-1] != EOS_ID]
             done += [model.hypothesis(source, ids, settings, finished=False) for ids in cut]
-        if len(done) >= size:
-            break
         live = [item for item in ranked if item[0][-1] != EOS_ID][:size]
+        scores = sorted((one.score for one in done), reverse=True)[:size]
+        if len(scores) == size and live:
+            base = (6 + position) / 6 if settings.length_penalty == "paper" else position + 1
+            if scores[-1] >= live[0][1] / base**settings.alpha:
+                break
     return sorted(done, key=lambda h: (not h.finished, -h.score))[: settings.n_best]
 
 

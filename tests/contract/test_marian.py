@@ -1,7 +1,7 @@
 """The same weights give the same translations here, in transformers and in CTranslate2.
 
-Greedy and beam outputs equal those of transformers (with early_stopping) token for token, ties aside. CTranslate2's are
-equal but for a few: it normalises probabilities without the tokens that are never written.
+Greedy and beam outputs equal those of transformers token for token, ties aside. CTranslate2 ends some searches earlier:
+where it finds something else, ours scores better.
 """
 
 import random
@@ -29,7 +29,7 @@ from dragoman.exchange.tokens import tokens_of
 from dragoman.inference.beam import beam_search
 from dragoman.inference.step_model import SingleModel
 from dragoman.records import Hypothesis
-from dragoman.text.tokenizer import EOS_ID, PAD_ID, Tokenizer
+from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 
@@ -173,12 +173,28 @@ def test_greedy_outputs_are_those_of_ctranslate2(imported: Bundle, sentences: li
     assert [_tokens(imported, one.ids) for one in ours] == theirs
 
 
-def test_beams_are_those_of_ctranslate2(imported: Bundle, sentences: list[str], engine: Any) -> None:
+def test_beams_are_those_of_ctranslate2_or_better(imported: Bundle, sentences: list[str], engine: Any) -> None:
+    """CTranslate2 ends a search as soon as as many hypotheses are finished as the beam has places; ours may go on."""
     ours = _translated(imported, sentences, 4, alpha=1.0)
     theirs = _by_ctranslate2(engine, imported, sentences, 4, alpha=1.0)
-    different = [one for one, other in zip(ours, theirs, strict=True) if _tokens(imported, one.ids) != other]
-    # CTranslate2 takes what is never written out before its softmax, we after: probabilities differ a little.
-    assert len(different) <= len(sentences) // 100, different[:3]
+    names = tokens_of(imported.tokenizers.tgt)
+    ids = {name: index for index, name in enumerate(names)}
+    rows = imported.tokenizers.src.encode_batch(sentences)
+    pairs = list(zip(rows, ours, theirs, strict=True))
+    different = [(row, one, other) for row, one, other in pairs if _tokens(imported, one.ids) != other and one.finished]
+    assert len(different) < len(pairs) / 4
+    scores = [_score(imported, row, [ids[name] for name in other]) for row, _, other in different]
+    worse = [one for (_, one, _), score in zip(different, scores, strict=True) if one.score < score - 1e-4]
+    # It normalises without the tokens that are never written, which now and then keeps another hypothesis in the beam.
+    assert len(worse) <= len(pairs) / 100
+
+
+def _score(bundle: Bundle, src: list[int], tgt: list[int]) -> float:
+    """Our mean log-probability of a token of this output, eos counted."""
+    src_ids = torch.tensor([[*src, EOS_ID]])
+    with torch.inference_mode():
+        logits = bundle.model(src_ids, torch.tensor([src_ids.size(1)]), torch.tensor([[BOS_ID, *tgt]]))[0]
+    return float(logits.log_softmax(1).gather(1, torch.tensor([*tgt, EOS_ID])[:, None]).mean())
 
 
 def test_exported_and_imported_again_is_the_same(imported: Bundle, tmp_path: Path) -> None:
@@ -250,7 +266,7 @@ def _generated(
     model, tokenizer = kind.from_pretrained(folder).eval(), MarianTokenizer.from_pretrained(folder)
     rows = [tokenizer(text)["input_ids"] for text in texts]
     found: dict[int, tuple[list[int], float, bool]] = {}
-    beam = {"early_stopping": True, "length_penalty": 1.0} if beam_size > 1 else {}
+    beam = {"early_stopping": False, "length_penalty": 1.0} if beam_size > 1 else {}
     for length, places in _by_length(rows).items():
         src = torch.tensor([rows[place] for place in places])
         output = model.generate(

@@ -45,7 +45,8 @@ def test_of_equals_the_earlier_comes_first() -> None:
 
 def test_unbeatable_needs_every_place_taken_by_at_least_the_attainable_score() -> None:
     finished = Finished.none(1, 2, CPU).joined(row(-1.0), paths([5, EOS_ID]))
-    assert not finished.unbeatable(torch.tensor([-50.0])).item()
+    assert not finished.unbeatable(torch.tensor([-50.0]), 2).item()
     finished = finished.joined(row(-2.0), paths([6, 6, EOS_ID]))
-    assert finished.unbeatable(torch.tensor([-2.0])).item()
-    assert not finished.unbeatable(torch.tensor([-1.9])).item()
+    assert finished.unbeatable(torch.tensor([-2.0]), 2).item()
+    assert not finished.unbeatable(torch.tensor([-1.9]), 2).item()
+    assert finished.unbeatable(torch.tensor([-1.9]), 1).item()

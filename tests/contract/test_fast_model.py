@@ -1,0 +1,162 @@
+"""The fast path is the plain one: the same log-probabilities at every step, the same translations, whatever the model.
+
+Long outputs are compared step by step on forced tokens, because a beam may prune either of two that tie.
+"""
+
+import random
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.config import InferenceSettings, ModelSettings
+from dragoman.data.batch import Batch, pad_rows
+from dragoman.inference.beam import beam_search
+from dragoman.inference.fast_model import FastModel
+from dragoman.inference.sampling import sample
+from dragoman.inference.scoring import score_tokens
+from dragoman.inference.step_model import Ensemble, SingleModel
+from dragoman.inference.workers import each_of
+from dragoman.model.transformer import Transformer
+
+EOS_ID = 2
+KINDS: dict[str, dict[str, Any]] = {
+    "pre-norm": {},
+    "post-norm, separate": {"norm_first": False, "tie": "none"},
+    "learned positions": {"positions": "learned", "max_positions": 100},
+    "no attention bias, swish": {"attention_bias": False, "projection_bias": True, "activation": "swish"},
+    "marian": {"positions": "marian", "norm_first": False, "projection_bias": True, "activation": "swish"},
+}
+
+
+@pytest.fixture(autouse=True, params=[0, 2**40], ids=["plain cross-attention", "folded cross-attention"])
+def both_ways_of_cross_attention(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.inference.cross_attention._MAX_FOLDED", request.param)
+
+
+def transformer(kind: str, vocab_size: int, seed: int = 3) -> Transformer:
+    torch.manual_seed(seed)
+    shape = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2}
+    model = Transformer(ModelSettings(preset="custom", **shape | KINDS[kind]), vocab_size, vocab_size)
+    for parameter in model.parameters():  # sharp, source-dependent distributions instead of nearly uniform ones
+        torch.nn.init.normal_(parameter, std=0.4)
+    return model.eval()
+
+
+def sources(vocab_size: int, seed: int, longest: int = 20) -> list[list[int]]:
+    rng = random.Random(seed)
+    return [[rng.randint(4, vocab_size - 1) for _ in range(rng.randint(0, longest))] + [EOS_ID] for _ in range(9)]
+
+
+def ids_of(hypotheses: Any) -> list[tuple[int, ...]]:
+    return [hypothesis.ids for hypothesis in hypotheses]
+
+
+def assert_teacher_forced(model: Transformer, rows: list[list[int]], found: Any) -> None:
+    for row, hypotheses in zip(rows, found, strict=True):
+        for h in hypotheses:
+            targets, lengths = pad_rows([[1, *h.ids, *([EOS_ID] if h.finished else [])]], 0)
+            scores = score_tokens(model, Batch(*pad_rows([row], 0), targets, lengths - 1))[0]
+            assert h.token_log_probs == pytest.approx(scores.tolist(), abs=1e-4)
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    assert [[h.ids for h in one] for one in found] == [[h.ids for h in one] for one in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
+        for h, g in zip(one, other, strict=True):
+            assert h.token_log_probs == pytest.approx(g.token_log_probs, abs=1e-4)
+
+
+@pytest.mark.parametrize("vocab_size", [16, 3000])
+@pytest.mark.parametrize("kind", KINDS)
+@torch.inference_mode()
+def test_every_step_is_the_plain_one_far_beyond_64_keys_and_through_reorderings(kind: str, vocab_size: int) -> None:
+    model = transformer(kind, vocab_size)
+    rows, lengths = pad_rows(sources(vocab_size, 1), 0)
+    plain, fast = SingleModel(model), FastModel(model)
+    states = plain.start(rows, lengths), fast.start(rows, lengths)
+    rng, num_sentences, width = random.Random(4), rows.size(0), 1
+    for position in range(90):
+        ids = torch.tensor([rng.randint(4, vocab_size - 1) for _ in range(num_sentences * width)])
+        torch.testing.assert_close(fast.step(ids, states[1]), plain.step(ids, states[0]), atol=1e-4, rtol=0)
+        keep = (
+            list(range(num_sentences)) if position % 9 else rng.sample(range(num_sentences), max(1, num_sentences - 1))
+        )
+        wider = rng.randint(1, 4)
+        chosen = torch.tensor([k * width + rng.randrange(width) for k in keep for _ in range(wider)])
+        for verb, state in ((plain, states[0]), (fast, states[1])):
+            verb.reorder(state, chosen, torch.tensor(keep))  # type: ignore[attr-defined]
+        num_sentences, width = len(keep), wider
+
+
+@pytest.mark.parametrize("vocab_size", [16, 3000])
+@pytest.mark.parametrize("kind", KINDS)
+def test_searches_find_the_same(kind: str, vocab_size: int) -> None:
+    """Greedy always; a beam but for near ties, which random models make by writing the same few words in any order.
+
+    Plain float32 departs from float64 there as well. Whatever is found has the plain model's own log-probabilities.
+    """
+    prefixes = [[5, 6], [], [7], [], [], [8, 5, 4], [], [], []]
+    searched = different = 0
+    for seed in range(8):
+        model, rows = transformer(kind, vocab_size, seed), sources(vocab_size, seed, 9)
+        for beam_size, n_best, min_tokens, begun in ((1, 1, 1, None), (4, 3, 3, None), (4, 4, 0, prefixes)):
+            chosen = InferenceSettings(beam_size=beam_size, n_best=n_best, min_tokens=min_tokens, max_extra_tokens=6)
+            found = beam_search(FastModel(model), *pad_rows(rows, 0), chosen, begun)
+            expected = beam_search(SingleModel(model), *pad_rows(rows, 0), chosen, begun)
+            assert_teacher_forced(model, rows, found)
+            if beam_size == 1:
+                assert_same(found, expected)
+            searched += len(rows)
+            different += sum(ids_of(one) != ids_of(other) for one, other in zip(found, expected, strict=True))
+    assert different <= 0.03 * searched
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6), st.permutations(range(9)), st.integers(1, 9))
+def test_a_sentence_does_not_depend_on_its_company(seed: int, order: list[int], size: int) -> None:
+    fast, rows = FastModel(transformer("pre-norm", 3000)), sources(3000, seed, 9)
+    chosen = InferenceSettings(beam_size=4, n_best=2, max_extra_tokens=6)
+    alone = [beam_search(fast, *pad_rows([row], 0), chosen)[0] for row in rows]
+    for first in range(0, 9, size):
+        part = order[first : first + size]
+        assert_same(beam_search(fast, *pad_rows([rows[i] for i in part], 0), chosen), [alone[i] for i in part])
+
+
+def test_samples_and_ensembles_are_the_plain_ones() -> None:
+    model, batch = transformer("pre-norm", 30), pad_rows(sources(30, 2), 0)
+    names = [str(number) for number in range(9)]
+    chosen = InferenceSettings(sample=True, beam_size=2, n_best=2, max_extra_tokens=6)
+    assert_same(sample(FastModel(model), *batch, chosen, names), sample(SingleModel(model), *batch, chosen, names))
+    searched = InferenceSettings(beam_size=3, n_best=2, max_extra_tokens=6)
+    members = [FastModel(model), FastModel(transformer("pre-norm", 30, 5))]
+    plain = [SingleModel(model), SingleModel(transformer("pre-norm", 30, 5))]
+    assert_same(beam_search(Ensemble(members), *batch, searched), beam_search(Ensemble(plain), *batch, searched))
+
+
+def test_weights_changed_in_place_are_seen() -> None:
+    model, batch = transformer("pre-norm", 30), pad_rows(sources(30, 2), 0)
+    fast, chosen = FastModel(model), InferenceSettings(beam_size=2, max_extra_tokens=6)
+    before = beam_search(fast, *batch, chosen)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(-0.7)
+    assert beam_search(fast, *batch, chosen) != before
+    assert_same(beam_search(fast, *batch, chosen), beam_search(SingleModel(model), *batch, chosen))
+
+
+def test_workers_keep_the_order_pass_errors_on_and_leave_the_threads_as_they_were() -> None:
+    before = torch.get_num_threads()
+    assert each_of(lambda number: number * number, range(20), 3) == [number * number for number in range(20)]
+
+    def fails_at_five(number: int) -> int:
+        if number == 5:
+            raise ValueError("five")
+        return number
+
+    with pytest.raises(ValueError, match="five"):
+        each_of(fails_at_five, range(20), 3)
+    assert torch.get_num_threads() == before
