@@ -1,4 +1,4 @@
-"""The fast path is the plain one: the same log-probabilities at every step, the same translations, whatever the model.
+"""The fast path is the plain one: the same log-probabilities at every step, the same translations, for every model.
 
 Long outputs are compared step by step on forced tokens, because a beam may prune either of two that tie.
 """
