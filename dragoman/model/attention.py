@@ -9,6 +9,7 @@ from torch.autograd.function import FunctionCtx
 from torch.nn import functional
 
 from dragoman.model.dropout import Dropout
+from dragoman.model.linear import Linear, linear
 
 # Up to this many keys, plain matrix products beat the fused kernel on a CPU (measured: benchmarks/attention_paths.py).
 PLAIN_MAX_KEYS_ON_CPU = 64
@@ -64,7 +65,7 @@ class MultiHeadAttention(nn.Module):
         self.num_heads = num_heads
         self.in_weight = nn.Parameter(torch.empty(3 * d_model, d_model))
         self.in_bias = nn.Parameter(torch.zeros(3 * d_model)) if bias else None
-        self.out = nn.Linear(d_model, d_model, bias=bias)
+        self.out = Linear(d_model, d_model, bias=bias)
         self.dropout = Dropout(dropout)
         for block in self.in_weight.data.chunk(3):
             nn.init.xavier_uniform_(block)
@@ -79,18 +80,18 @@ class MultiHeadAttention(nn.Module):
 
     def project(self, hidden: Float[Tensor, "B T D"]) -> tuple[Tensor, Tensor, Tensor]:
         """Query, key and value of self-attention, each (B, H, T, K)."""
-        query, key, value = self._split(functional.linear(hidden, self.in_weight, self.in_bias), 3)
+        query, key, value = self._split(linear(hidden, self.in_weight, self.in_bias), 3)
         return query, key, value
 
     def project_query(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
         """The query of cross-attention, from the decoder."""
         width = hidden.size(-1)
-        return self._split(functional.linear(hidden, self.in_weight[:width], _rows(self.in_bias, 0, width)), 1)[0]
+        return self._split(linear(hidden, self.in_weight[:width], _rows(self.in_bias, 0, width)), 1)[0]
 
     def project_memory(self, memory: Float[Tensor, "B S D"]) -> tuple[Tensor, Tensor]:
         """Key and value of cross-attention, from the encoder's output, each (B, H, S, K)."""
         width = memory.size(-1)
-        both = functional.linear(memory, self.in_weight[width:], _rows(self.in_bias, width, 3 * width))
+        both = linear(memory, self.in_weight[width:], _rows(self.in_bias, width, 3 * width))
         key, value = self._split(both, 2)
         return key, value
 
@@ -112,13 +113,19 @@ class MultiHeadAttention(nn.Module):
     def merge(self, heads: Float[Tensor, "B H T K"]) -> Float[Tensor, "B T D"]:
         """Heads side by side again, through the output projection."""
         rows, num_heads, length, width = heads.shape
-        return self.out(heads.transpose(1, 2).reshape(rows, length, num_heads * width))  # type: ignore[no-any-return]
+        by_position = heads.transpose(1, 2).to(self.out.weight.dtype)
+        return self.out(by_position.reshape(rows, length, num_heads * width))  # type: ignore[no-any-return]
 
     def _split(self, projected: Float[Tensor, "B T PD"], parts: int) -> tuple[Tensor, ...]:
-        """P projections side by side as P tensors (B, H, T, K), each contiguous: one copy for all of them."""
+        """P projections side by side as P tensors (B, H, T, K), each contiguous: one copy for all of them.
+
+        On a CPU they are float32: small batched products are no slower than in bfloat16, and need no kernel a shape.
+        """
         rows, length, width = projected.shape
         heads = projected.view(rows, length, parts, self.num_heads, width // (parts * self.num_heads))
-        return heads.permute(2, 0, 3, 1, 4).contiguous().unbind(0)
+        working_type = torch.float32 if projected.device.type == "cpu" else projected.dtype
+        packed = heads.permute(2, 0, 3, 1, 4).to(working_type, memory_format=torch.contiguous_format)
+        return packed.contiguous().unbind(0)
 
 
 def _rows(bias: Tensor | None, start: int, end: int) -> Tensor | None:

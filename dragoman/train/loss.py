@@ -4,6 +4,7 @@ The target distribution of a label y is (1 - epsilon) at y plus epsilon spread e
 padding. Positions whose label is padding do not count.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -12,10 +13,17 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 from torch.nn import functional
 
+from dragoman.model.linear import missing_rows
+
 # Rows of logits computed at once. On a CPU more would leave the caches, and fewer would add up the gradient of the
 # weight, as large as they are, more often; elsewhere few large products are best.
 _ROWS_PER_SLICE = {"cpu": 512}
 _ROWS_PER_SLICE_ELSEWHERE = 8192
+# A sum of so many rounded numbers is rounded once more.
+_COLUMNS_PER_SUM = 1024
+# Between the powers of 2 with this exponent and its negative, sums and quotients stay far from the ends of float32.
+_SAFE_EXPONENT = 60.0
+_LOG2_E, _LN_2 = math.log2(math.e), math.log(2.0)
 
 
 def smoothed_cross_entropy(
@@ -63,12 +71,13 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: FunctionCtx, hidden: Tensor, weight: Tensor, bias: Tensor | None, task: _Task
     ) -> tuple[Tensor, Tensor]:
-        working = weight.to(hidden.dtype), None if bias is None else bias.to(hidden.dtype)
+        projection = _Projection.of(hidden, weight, bias)
         rows_per_slice = _ROWS_PER_SLICE.get(hidden.device.type, _ROWS_PER_SLICE_ELSEWHERE)
         sums = _Sums(hidden, weight, bias)
+        padded = functional.pad(hidden, (0, 0, 0, missing_rows(hidden.size(0), hidden)))
         for start in range(0, hidden.size(0), rows_per_slice):
             rows = slice(start, start + rows_per_slice)
-            sums.add(rows, hidden[rows], *working, task.labels[rows, None], task)
+            sums.add(rows, padded[rows], projection, task.labels[rows], task)
         sums.add_uniform_part(hidden, weight, bias, task)
         ctx.save_for_backward(sums.hidden_grad, sums.weight_grad, sums.bias_grad)  # type: ignore[arg-type]
         ctx.mark_non_differentiable(sums.nll)
@@ -80,13 +89,40 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         return *(None if grad is None else grad.mul_(grads[0]) for grad in saved), None
 
 
+@dataclass(frozen=True, slots=True)
+class _Projection:
+    """Weight and bias of logits in base 2, in the working type; `safe`: 2 ** logit and its sums are normal numbers."""
+
+    weight: Tensor
+    bias: Tensor | None
+    safe: bool
+
+    @staticmethod
+    def of(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> "_Projection":
+        scaled = (weight * _LOG2_E).to(hidden.dtype)
+        scaled_bias = None if bias is None else (bias * _LOG2_E).to(hidden.dtype)
+        # Where asking would wait for the device, the largest logit is taken off without asking.
+        safe = hidden.device.type == "cpu" and _largest_logit(hidden, scaled, scaled_bias) < _SAFE_EXPONENT
+        return _Projection(scaled, scaled_bias, safe)
+
+
+def _largest_logit(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> float:
+    """A bound of all their magnitudes; not below any number where one of them is not finite."""
+    if not hidden.numel():
+        return 0.0
+    rows, columns = (torch.linalg.vector_norm(matrix.float(), dim=1).max() for matrix in (hidden, weight))
+    bound = float(rows * columns) + (0.0 if bias is None else float(bias.abs().max()))
+    return bound if math.isfinite(bound) else math.inf
+
+
 class _Sums:
     """The sums over all rows, and the gradients of the loss with respect to states, weight and bias.
 
     With the probabilities p, the target y and the share u = epsilon / (V - 1) of every token but padding, the loss of
-    a row is lse - (1 - epsilon) logits[y] - u (sum(logits) - logits[pad]), where lse is the log of the sum of the
+    a row is lse - (1 - epsilon) logits[y] - u (sum(logits) - logits[pad]), where lse is the log of the sum Z of the
     exponentials, and its gradient p - (1 - epsilon) [y] - u (1 - [pad]). The term u is the same for all rows and
-    tokens: what it adds is computed from sums of states and weights, without touching the logits once more.
+    tokens: what it adds is computed from sums of states and weights, without touching the logits once more. Nor are
+    probabilities computed: exponentials take their place in the products, and the rows of states are divided by Z.
     """
 
     def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
@@ -95,30 +131,32 @@ class _Sums:
         self.weight_grad = torch.zeros_like(weight)
         self.bias_grad = None if bias is None else torch.zeros_like(bias)
 
-    def add(
-        self, rows: slice, hidden: Tensor, weight: Tensor, bias: Tensor | None, gold: Int64[Tensor, "m 1"], task: _Task
-    ) -> None:
-        """Adds a slice of rows, all but the uniform part."""
-        logits = functional.linear(hidden, weight, bias)
-        gold_logits, pad_logits = logits.gather(1, gold).float(), logits[:, task.pad_id].float()
-        # The largest logit and its probability give lse without another pass of exponentials.
-        largest = logits.amax(1).float()
-        probabilities = torch.softmax(logits, dim=1)
-        normaliser = largest - probabilities.amax(1).float().log()
-        nll = normaliser.sum() - gold_logits.sum()
-        share = task.epsilon / (weight.size(0) - 1)
+    def add(self, rows: slice, hidden: Tensor, projection: _Projection, gold: Int64[Tensor, "m"], task: _Task) -> None:
+        """Adds a slice of m rows, all but the uniform part. Rows of `hidden` after those are zero and do not count."""
+        logits = functional.linear(hidden, projection.weight, projection.bias)
+        count = gold.numel()
+        every_row = torch.arange(count, device=gold.device)
+        gold_logits, pad_logits = logits[every_row, gold].float(), logits[:count, task.pad_id].float().sum()
+        largest = logits.new_zeros(1) if projection.safe else logits.amax(1, keepdim=True)
+        exponentials = (logits if projection.safe else logits.sub_(largest)).exp2_()
+        totals = _row_sums(exponentials)[:count]
+        log_totals = totals.log2() + largest[:count].float().flatten()
+        nll = (log_totals - gold_logits).sum() * _LN_2
+        share = task.epsilon / (projection.weight.size(0) - 1)
         self.nll += nll
-        self.loss += (1 - task.epsilon) * nll + task.epsilon * normaliser.sum() + share * pad_logits.sum()
+        spread = task.epsilon * log_totals.sum() + share * pad_logits
+        self.loss += (1 - task.epsilon) * nll + spread * _LN_2
         if not task.with_gradient:
             return
-        gold_gradient = probabilities.gather(1, gold) - (1 - task.epsilon)
-        pad_gradient = probabilities[:, task.pad_id] + share
-        gradient = probabilities.scatter_(1, gold, gold_gradient)
-        gradient[:, task.pad_id] = pad_gradient
+        # From here on the rows of `exponentials` are Z times the gradient.
+        exponentials[every_row, gold] -= ((1 - task.epsilon) * totals).to(hidden.dtype)
+        exponentials[:count, task.pad_id] += (share * totals).to(hidden.dtype)
+        inverse = functional.pad(totals.reciprocal(), (0, hidden.size(0) - count))[:, None]
+        hidden_grad = (exponentials @ projection.weight)[:count]
+        torch.mul(hidden_grad, _LN_2 * inverse[:count], out=self.hidden_grad[rows])
+        self.weight_grad += exponentials.t() @ (hidden * inverse).to(hidden.dtype)
         if self.bias_grad is not None:
-            self.bias_grad += gradient.sum(0, dtype=torch.float32)
-        torch.mm(gradient, weight, out=self.hidden_grad[rows])
-        self.weight_grad += gradient.t() @ hidden
+            self.bias_grad += (inverse.to(hidden.dtype).t() @ exponentials)[0]
 
     def add_uniform_part(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, task: _Task) -> None:
         """What the share of the mass that is spread evenly adds over all rows: to the loss -u sum(logits)."""
@@ -131,3 +169,12 @@ class _Sums:
             self.weight_grad -= share * hidden_sum
             if self.bias_grad is not None:
                 self.bias_grad -= share * hidden.size(0)
+
+
+def _row_sums(numbers: Float[Tensor, "m V"]) -> Float[Tensor, "m"]:
+    """In float32, block by block: a sum in another type would first copy all numbers."""
+    if numbers.dtype == torch.float32:
+        return numbers.sum(1)
+    return torch.stack([block.sum(1) for block in torch.split(numbers, _COLUMNS_PER_SUM, dim=1)]).sum(
+        0, dtype=torch.float32
+    )

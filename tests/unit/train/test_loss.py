@@ -45,10 +45,13 @@ def test_closed_form_minimum() -> None:
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("rows", [1, 5, 17])
-def test_sliced_loss_and_gradients_equal_the_plain_ones(bias: bool, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("scale", [1, 20], ids=["logits that are safe as they are", "logits that might overflow"])
+def test_sliced_loss_and_gradients_equal_the_plain_ones(
+    bias: bool, rows: int, scale: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(loss_module._ROWS_PER_SLICE, "cpu", 5)
     torch.manual_seed(rows)
-    tensors = [torch.randn(rows, 6), torch.randn(19, 6), torch.randn(19)][: 3 if bias else 2]
+    tensors = [torch.randn(rows, 6) * scale, torch.randn(19, 6), torch.randn(19)][: 3 if bias else 2]
     labels = torch.randint(1, 19, (rows,))
     results = []
     for sliced in (True, False):
