@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of
 from dragoman.config import Config, InferenceSettings, load_config, read_config
+from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
+    from dragoman.bundle import Bundle
     from dragoman.inference.translator import Translator
+
+
+ENGINES = ("dragoman", "ctranslate2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +40,35 @@ def check_search_flags(options: argparse.Namespace) -> None:
     load_config([], overrides_of(options))
 
 
-def load_model(paths: Sequence[str], options: argparse.Namespace) -> LoadedModel:
-    """One model, or several as an ensemble; says on stderr which folder of a run it took. Raises ModelError."""
+def load_model(paths: Sequence[str], options: argparse.Namespace, engine: str = ENGINES[0]) -> LoadedModel:
+    """One model, or several as an ensemble; says on stderr which folder of a run it took.
+
+    Raises ModelError, and ConfigError for what the engine cannot do.
+    """
     from dragoman.bundle import load_bundle, resolve_model_folder
     from dragoman.inference.translator import Translator
+    from dragoman.model.device import keep_freed_memory
 
+    keep_freed_memory()
     folders = [resolve_model_folder(Path(path)) for path in paths]
     for path, folder in zip(paths, folders, strict=True):
         if folder != Path(path):
             say(f"the model is {folder}")
     bundles = [load_bundle(folder, options.device) for folder in folders]
-    translator = Translator.from_bundles(bundles)
-    loaded = read_config([], overrides_of(options), Config(inference=translator.settings))
+    loaded = read_config([], overrides_of(options), Config(inference=bundles[0].config.inference))
     settings = loaded.config.inference
+    translator = _with_ctranslate2(bundles, settings) if engine == ENGINES[1] else Translator.from_bundles(bundles)
     names = sorted(key.removeprefix("inference.") for key in loaded.given)
     tgt_lang = bundles[0].card.tgt_lang or bundles[0].config.data.tgt_lang
     return LoadedModel(translator, settings, {name: getattr(settings, name) for name in names}, tgt_lang)
+
+
+def _with_ctranslate2(bundles: "Sequence[Bundle]", settings: InferenceSettings) -> "Translator":
+    from dragoman.exchange.ctranslate2_engine import ctranslate2_translator
+
+    if len(bundles) > 1:
+        raise ConfigError(f"`--engine` is ctranslate2, which takes one model, but here are {len(bundles)}. Name one.")
+    return ctranslate2_translator(bundles[0], settings.precision)
 
 
 def say(message: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dragoman.cli.arguments import ArgumentParser, one_of
-from dragoman.cli.models import LoadedModel, add_model_flags, check_search_flags, load_model, say
+from dragoman.cli.models import ENGINES, LoadedModel, add_model_flags, check_search_flags, load_model, say
 from dragoman.cli.windows import arriving_lines
 from dragoman.errors import ConfigError, DataError
 from dragoman.records import Translation
@@ -37,7 +37,7 @@ def run(arguments: Sequence[str]) -> int:
     check_search_flags(options)
     with ExitStack() as files:
         source = _open_source(options, files)
-        model = load_model(options.model, options)
+        model = load_model(options.model, options, options.engine)
         output = files.enter_context(open(options.output, "wb")) if options.output else sys.stdout.buffer
         write = json_line if options.format == "jsonl" else text_line
         for window in translated_windows(source, model):
@@ -103,6 +103,13 @@ def _parser() -> ArgumentParser:
         help="a line of text, or of JSON with scores, tokens and n-best (default text)",
     )
     parser.add_argument("--prefix", metavar="F", help="a file with what each translation must begin with, line by line")
+    parser.add_argument(
+        "--engine",
+        type=one_of(*ENGINES),
+        default=ENGINES[0],
+        metavar="|".join(ENGINES),
+        help="what searches: our own (default), or CTranslate2 (extra `exchange`), which is faster on a CPU",
+    )
     add_model_flags(parser)
     return parser
 

@@ -36,32 +36,34 @@ def export_ctranslate2(bundle: Bundle, folder: Path, quantization: Quantization)
 
     Raises ModelError, and leaves nothing, where ctranslate2 is missing or float32 does not translate as we do.
     """
-    library = _ctranslate2()
-    specification = _specification(bundle)
+    engine = library()
+    specification = specification_of(bundle)
     specification.validate()
     specification.optimize(quantization=quantization)
     with written_folder(folder, {"format": 1, "versions": {"dragoman": __version__}}) as temporary:
         specification.save(str(temporary))
         _write_tokenizers(bundle, temporary)
         (temporary / "README.md").write_text(readme(bundle, folder.name), encoding="utf-8")
-        agreement = compared(library.Translator(str(temporary), device="cpu", intra_threads=1), bundle)
+        agreement = compared(engine.Translator(str(temporary), device="cpu", intra_threads=1), bundle)
         if quantization == "float32" and not agreement.exact:
             raise ModelError(f"{folder} is not written: {agreement}. Report it as a bug, with the model's config.toml.")
     return agreement
 
 
-def _ctranslate2() -> ModuleType:
+def library() -> ModuleType:
+    """The package ctranslate2. Raises ModelError where it is not installed."""
     try:
         import ctranslate2
     except ImportError:
         raise ModelError(
             "the package ctranslate2 is not installed. Install it: pip install 'dragoman[exchange]'."
         ) from None
-    library: ModuleType = ctranslate2
-    return library
+    found: ModuleType = ctranslate2
+    return found
 
 
-def _specification(bundle: Bundle) -> Any:
+def specification_of(bundle: Bundle) -> Any:
+    """The model as CTranslate2 describes one, with float32 weights."""
     from ctranslate2.specs import TransformerSpec, common_spec
 
     model, settings = bundle.model, bundle.config.model

@@ -26,6 +26,9 @@ from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis, Translation
 from dragoman.text.tokenizer import EOS_ID, PAD_ID, Tokenizer, TokenizerPair
 
+Search = Callable[[Sequence[Source], InferenceSettings], None]
+"""Gives every source that has ids its hypotheses, best first."""
+
 WINDOW_TEXTS = 4096
 """Texts held at once: they are sorted by length, translated in batches and put back in order."""
 
@@ -50,11 +53,14 @@ class Translator:
         max_src_tokens: int,
         networks: Sequence[torch.nn.Module] = (),
         at_precision: Callable[[str], StepModel[Any]] | None = None,
+        search: Search | None = None,
     ) -> None:
         """Texts of more than `max_src_tokens` are split; `networks` are in eval mode while they translate.
 
-        `model` computes in the precision of `settings`; `at_precision` makes it anew for another.
+        `model` computes in the precision of `settings`; `at_precision` makes it anew for another. `search` replaces
+        ours.
         """
+        self._other_search = search
         self._model = model
         self._at_precision = at_precision
         self._other_models: dict[str, StepModel[Any]] = {}
@@ -81,8 +87,13 @@ class Translator:
         return cls.from_bundles(bundles, precision)
 
     @classmethod
-    def from_bundles(cls, bundles: Sequence[Bundle], precision: str | None = None) -> "Translator":
-        """One loaded model, or several as an ensemble. Raises ModelError where their tokenizers differ."""
+    def from_bundles(
+        cls, bundles: Sequence[Bundle], precision: str | None = None, search: Search | None = None
+    ) -> "Translator":
+        """One loaded model, or several as an ensemble. Raises ModelError where their tokenizers differ.
+
+        `search` does what our own would.
+        """
         models = [bundle.model for bundle in bundles]
         first, *others = bundles
         settings = (
@@ -100,6 +111,7 @@ class Translator:
             settings,
             min(_max_src_tokens(bundle.model, bundle.config.data.max_tokens) for bundle in bundles),
             at_precision=partial(_step_model, models),
+            search=search,
         )
 
     @classmethod
@@ -163,6 +175,9 @@ class Translator:
     def _search(self, requests: Sequence[Request], settings: InferenceSettings) -> None:
         """Gives every source of the requests its hypotheses."""
         sources = [source for request in requests for source in request.sources]
+        if self._other_search is not None:
+            self._other_search(sources, settings)
+            return
         rows_per_sentence = settings.n_best if settings.sample else settings.beam_size
         model = self._model_at(settings.precision)
         workers = num_workers(model.device)

@@ -1,7 +1,6 @@
 """How many positions fit into memory at once, and a clear word when they do not."""
 
 import contextlib
-import ctypes
 import os
 import resource
 from collections.abc import Iterator
@@ -17,8 +16,6 @@ from dragoman.model.transformer import Transformer
 # What is fast: enough rows for efficient products, few enough to stay near the caches.
 _FAST_TOKENS = {"cpu": 4096, "mps": 8192, "cuda": 32768}
 _FORECAST_LENGTH = 64
-# mallopt's M_MMAP_THRESHOLD (32 MB is its maximum), M_TRIM_THRESHOLD (never) and M_TOP_PAD (64 MB).
-_KEEP = ((-3, 32 << 20), (-1, 2**31 - 1), (-2, 64 << 20))
 
 
 def activation_bytes(settings: ModelSettings, length: int, precision: torch.dtype) -> int:
@@ -82,18 +79,6 @@ def choose_micro_batch_tokens(
 def padding_slack(device: torch.device) -> int:
     """Padding that is cheaper to compute than another micro-batch: little on a CPU, more where launches cost."""
     return PADDING_SLACK if device.type == "cpu" else 1024
-
-
-def keep_freed_memory() -> None:
-    """Tells the C library (glibc only; elsewhere nothing happens) to keep what is freed for the next allocation.
-
-    Each step allocates and frees the same hundreds of megabytes; giving them back to the system and clearing them anew
-    takes about a quarter of a small model's training time. The peak of memory stays what it was.
-    """
-    with contextlib.suppress(OSError, AttributeError, TypeError):
-        allocator = ctypes.CDLL(None)
-        for parameter, value in _KEEP:
-            allocator.mallopt(parameter, value)
 
 
 @contextlib.contextmanager

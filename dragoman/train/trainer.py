@@ -12,12 +12,12 @@ from dragoman.config import TrainSettings
 from dragoman.data.batching import sequential_batches, smallest_micro_batch
 from dragoman.data.pairs import Pairs
 from dragoman.data.stream import BatchStream, Encode, Position, StepBatches, load_batch
-from dragoman.model.device import resolve_precision
+from dragoman.model.device import keep_freed_memory, resolve_precision
 from dragoman.model.transformer import Transformer
 from dragoman.train.averaging import averaged_weights
 from dragoman.train.checkpoint import RunFolder, card_of, restore_latest, save_checkpoint, set_weights
 from dragoman.train.gradients import Gradients, losses, num_workers
-from dragoman.train.memory import choose_micro_batch_tokens, keep_freed_memory, memory_errors, padding_slack
+from dragoman.train.memory import choose_micro_batch_tokens, memory_errors, padding_slack
 from dragoman.train.optimizer import build_optimizer
 from dragoman.train.run_log import RunLog, perplexity
 from dragoman.train.schedule import learning_rate

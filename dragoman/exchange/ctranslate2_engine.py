@@ -1,0 +1,105 @@
+"""A translator of ours whose search CTranslate2 does: the same texts, settings and answers, and its speed on a CPU.
+
+Segments, order, flags and n-best are ours, the model and the beams CTranslate2's. It ends some searches earlier than we
+do and knows no probabilities of single tokens (`token_log_probs` are empty).
+"""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dragoman.bundle import Bundle
+from dragoman.config import InferenceSettings
+from dragoman.errors import ConfigError
+from dragoman.exchange.ctranslate2_check import SUPPRESSED
+from dragoman.exchange.ctranslate2_export import library, specification_of
+from dragoman.exchange.tokens import tokens_of
+from dragoman.inference.length_penalty import length_penalty
+from dragoman.inference.segments import Source, token_batches
+from dragoman.inference.translator import Translator
+from dragoman.records import Hypothesis
+
+_COMPUTE_TYPES = {"float32": "float32", "int8": "int8", "auto": "int8"}
+
+
+def ctranslate2_translator(bundle: Bundle, precision: str, threads: int | None = None) -> Translator:
+    """The model of `bundle`, converted by way of a temporary folder, on `threads` cores (all torch uses).
+
+    `precision` is that of the setting: float32, int8, or auto, which is int8. Raises ConfigError for bfloat16, and
+    ModelError where ctranslate2 is not installed.
+    """
+    if precision not in _COMPUTE_TYPES:
+        raise ConfigError(
+            f"`--inference.precision` is {precision}, which ctranslate2 does not compute in on a CPU. "
+            "Use int8 or float32."
+        )
+    engine = _Engine(bundle, _COMPUTE_TYPES[precision], threads or torch.get_num_threads())
+    return Translator.from_bundles([bundle], search=engine)
+
+
+class _Engine:
+    """The search of a Translator."""
+
+    def __init__(self, bundle: Bundle, compute_type: str, threads: int) -> None:
+        self._threads = threads
+        self._src_names, self._tgt_names = tokens_of(bundle.tokenizers.src), tokens_of(bundle.tokenizers.tgt)
+        self._tgt_ids = {name: index for index, name in enumerate(self._tgt_names)}
+        self._max_length = bundle.model.max_positions
+        with tempfile.TemporaryDirectory(prefix="dragoman-") as folder:
+            specification = specification_of(bundle)
+            specification.validate()
+            specification.optimize(quantization=compute_type)
+            specification.save(str(Path(folder)))
+            self._translator = library().Translator(
+                folder, device="cpu", compute_type=compute_type, inter_threads=threads, intra_threads=1
+            )
+
+    def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> None:
+        """Gives every source its hypotheses. Raises ConfigError where they are to be drawn."""
+        if settings.sample:
+            raise ConfigError("`--engine` is ctranslate2, which is here for searching only. Leave out one of the two.")
+        batches = list(token_batches(sources, settings.beam_size, settings.batch_tokens, self._threads))
+        pending = [self._submitted(batch, settings) for batch in batches]
+        for batch, results in zip(batches, pending, strict=True):
+            for source, result in zip(batch, results, strict=True):
+                limit = self._limit(source, settings)
+                found = [
+                    self._hypothesis(tokens, score, limit, settings)
+                    for tokens, score in zip(result.result().hypotheses, result.result().scores, strict=True)
+                ]
+                found.sort(key=lambda one: (not one.finished, -one.score))
+                source.hypotheses = found[: settings.n_best]
+
+    def _submitted(self, batch: Sequence[Source], settings: InferenceSettings) -> list[Any]:
+        """Begins the search of a batch; its results can be waited for one by one."""
+        prefixes = [[self._tgt_names[index] for index in source.prefix] for source in batch]
+        results: list[Any] = self._translator.translate_batch(
+            [[self._src_names[index] for index in source.ids] for source in batch],
+            target_prefix=prefixes if any(prefixes) else None,
+            beam_size=settings.beam_size,
+            # Its penalty is n ** alpha only; where ours is another, the best by ours is chosen among all it finds.
+            num_hypotheses=settings.n_best if settings.length_penalty == "power" else settings.beam_size,
+            length_penalty=settings.alpha,
+            min_decoding_length=settings.min_tokens,
+            max_decoding_length=max(self._limit(source, settings) for source in batch),
+            return_scores=True,
+            asynchronous=True,
+            **SUPPRESSED,
+        )
+        return results
+
+    def _limit(self, source: Source, settings: InferenceSettings) -> int:
+        limit = max(source.length + settings.max_extra_tokens, len(source.prefix) + 1)
+        return limit if self._max_length is None else min(limit, self._max_length)
+
+    def _hypothesis(self, tokens: Sequence[str], score: float, limit: int, settings: InferenceSettings) -> Hypothesis:
+        """Its score is divided by n ** alpha, ours by the penalty of the settings; n counts the end of sentence."""
+        ids = tuple(self._tgt_ids[token] for token in tokens)
+        finished = len(ids) < limit
+        length = max(1, len(ids) + finished)
+        log_prob = score * length**settings.alpha
+        penalty = float(length_penalty(settings, torch.tensor(float(length))))
+        return Hypothesis(ids[:limit], (), log_prob, log_prob / penalty, finished)

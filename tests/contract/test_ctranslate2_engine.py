@@ -1,0 +1,90 @@
+"""A Translator that searches with CTranslate2 answers as ours does."""
+
+from pathlib import Path
+
+import pytest
+
+from dragoman.bundle import Bundle, load_bundle, save_bundle
+from dragoman.errors import ConfigError
+from dragoman.exchange.marian_import import import_marian
+from dragoman.inference.translator import Translator
+from dragoman.records import Translation
+
+pytest.importorskip("ctranslate2")
+from dragoman.exchange.ctranslate2_engine import ctranslate2_translator
+
+LIMIT = {"max_extra_tokens": 20}
+
+
+@pytest.fixture(scope="module")
+def bundle(trained_marian: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    folder = tmp_path_factory.mktemp("engine") / "model"
+    save_bundle(import_marian(trained_marian, "opus-mt-en-de").bundle, folder)
+    return load_bundle(folder, "cpu")
+
+
+@pytest.fixture(scope="module")
+def ours(bundle: Bundle) -> Translator:
+    return Translator.from_bundles([bundle])
+
+
+@pytest.fixture(scope="module")
+def theirs(bundle: Bundle) -> Translator:
+    return ctranslate2_translator(bundle, "float32", threads=2)
+
+
+@pytest.fixture(scope="module")
+def texts(english_german: list[tuple[str, str]]) -> list[str]:
+    return ["", *(src for src, _ in english_german[:100]), " \t ", " ".join(src for src, _ in english_german[:60] * 4)]
+
+
+def _ended(translation: Translation) -> bool:
+    return not translation.cut
+
+
+def test_greedy_answers_are_ours(ours: Translator, theirs: Translator, texts: list[str]) -> None:
+    expected = ours.translate_detailed(texts, beam_size=1, **LIMIT)
+    found = theirs.translate_detailed(texts, beam_size=1, **LIMIT)
+    assert [one.src for one in found] == texts
+    assert [one.segments for one in found] == [one.segments for one in expected]
+    assert found[-1].segments > 1
+    assert [one.cut for one in found] == [one.cut for one in expected]
+    pairs = [pair for pair in zip(found, expected, strict=True) if pair[1].candidates and _ended(pair[1])]
+    assert len(pairs) > 50
+    for one, other in pairs:
+        assert one.text == other.text
+        # It leaves the tokens that are never written out of the sum of probabilities, so its own are a little larger.
+        length = len(other.candidates[0].tokens) + 1
+        assert -1e-3 < one.candidates[0].log_prob - other.candidates[0].log_prob < 0.05 * length
+
+
+@pytest.mark.parametrize("penalty", ["paper", "power"])
+def test_beams_score_nearly_as_ours(ours: Translator, theirs: Translator, texts: list[str], penalty: str) -> None:
+    search = {"beam_size": 4, "n_best": 3, "length_penalty": penalty, "alpha": 0.6, **LIMIT}
+    pairs = list(zip(theirs.translate_detailed(texts, **search), ours.translate_detailed(texts, **search), strict=True))
+    pairs = [pair for pair in pairs if pair[1].candidates and _ended(pair[1]) and _ended(pair[0])]
+    assert sum(one.text == other.text for one, other in pairs) > 0.7 * len(pairs)
+    for one, _ in pairs:
+        scores = [candidate.score for candidate in one.candidates]
+        assert len(scores) == 3
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_a_translation_begins_as_it_must(theirs: Translator, texts: list[str]) -> None:
+    beginnings = ["", "Ein Mann", *[""] * (len(texts) - 2)]
+    found = theirs.translate_detailed(texts, beginnings, beam_size=2, **LIMIT)
+    assert found[1].text.startswith("Ein Mann")
+
+
+def test_int8_and_auto_translate(bundle: Bundle, texts: list[str]) -> None:
+    for precision in ("int8", "auto"):
+        answers = ctranslate2_translator(bundle, precision, threads=1).translate(texts[:10], **LIMIT)
+        assert answers[0] == ""
+        assert all(answers[1:])
+
+
+def test_what_it_cannot_do_is_said(bundle: Bundle, theirs: Translator) -> None:
+    with pytest.raises(ConfigError, match=r"`--inference.precision` is bfloat16, .* Use int8 or float32\.$"):
+        ctranslate2_translator(bundle, "bfloat16")
+    with pytest.raises(ConfigError, match=r"`--engine` is ctranslate2, which is here for searching only\."):
+        theirs.translate(["one"], sample=True)

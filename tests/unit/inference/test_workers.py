@@ -1,0 +1,32 @@
+"""Batches side by side: results in order, one thread each, and errors that arrive."""
+
+import time
+
+import pytest
+import torch
+
+from dragoman.errors import ModelError
+from dragoman.inference.workers import each_of
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7])
+def test_results_are_in_order(count: int) -> None:
+    def work(item: int) -> tuple[int, int]:
+        time.sleep(0.01 * (count - item))
+        return item, torch.get_num_threads()
+
+    before = torch.get_num_threads()
+    found = each_of(work, range(count), 3)
+    assert [item for item, _ in found] == list(range(count))
+    assert count < 2 or {threads for _, threads in found} == {1}
+    assert torch.get_num_threads() == before
+
+
+def test_an_error_arrives_as_it_was() -> None:
+    def work(item: int) -> int:
+        if item == 1:
+            raise ModelError("item 1 is bad. Leave it out.")
+        return item
+
+    with pytest.raises(ModelError, match=r"^item 1 is bad\. Leave it out\.$"):
+        each_of(work, range(4), 2)
