@@ -13,6 +13,7 @@ import gzip
 import json
 import os
 import random
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,12 +79,15 @@ def write_lines(path: Path, lines: list[str]) -> Path:
 
 
 def prepare(folder: Path) -> Corpus:
-    """Makes the folder, once; it is made again when DRAGOMAN_DATA appears or goes away."""
+    """Makes the folder, once. Exits where it holds other data: measurements and models beside it belong to those."""
     raw = raw_folder()
     source = "Multi30k" if raw else "made-up sentences"
     corpus = Corpus(folder)
-    if (folder / "meta.json").exists() and corpus.meta["source"] == source:
-        return corpus
+    if (folder / "meta.json").exists():
+        if corpus.meta["source"] == source:
+            return corpus
+        held = corpus.meta["source"]
+        sys.exit(f"{folder} holds {held}, not {source}. Set DRAGOMAN_DATA as before, or use another --folder.")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "meta.json").unlink(missing_ok=True)
     for part in PARTS:

@@ -45,7 +45,7 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
             log.say("Nothing is left to do; raise a limit to train on.")
         else:
             trainer.average()
-            _score(out, data)
+            _score(out, data, config.train.device)
     except Interrupted as stop:
         log.say(f"Saved after step {trainer.state.step}. The same command continues.")
         return stop.exit_code
@@ -128,10 +128,10 @@ def _is_scored(out: Path) -> bool:
     return bool(load_bundle(resolve_model_folder(out), "cpu").card.scores)
 
 
-def _score(out: Path, data: PreparedData) -> None:
+def _score(out: Path, data: PreparedData, device: str) -> None:
     """Translates validation and test data as `translate` will, prints the scores and keeps them in the card."""
     folder = resolve_model_folder(out)
-    bundle = load_bundle(folder)
+    bundle = load_bundle(folder, device)
     card, translator = bundle.card, Translator.from_bundles([bundle])
     search = f"beam {bundle.config.inference.beam_size}"
     for part, store in (("validation", data.dev), ("test", data.test)):

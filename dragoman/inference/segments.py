@@ -71,13 +71,13 @@ def requests_of(
 ) -> list[Request]:
     """The texts, numbered from `first_number`, each cut where it has more than `max_src_tokens`.
 
-    What a translation must begin with belongs to the first segment that is not blank.
+    What a translation must begin with belongs to the first segment that is not blank; the name of the target language
+    that a text begins with, for models that know several, to all.
     """
     requests = []
     all_ids = tokenizers.src.encode_batch([text.strip() for text in texts])
     for number, (text, prefix, ids) in enumerate(zip(texts, prefixes, all_ids, strict=True), start=first_number):
-        segments = _segments(text, ids, max_src_tokens, tokenizers.src)
-        rows = [ids] if len(ids) <= max_src_tokens else tokenizers.src.encode_batch([one.text for one in segments])
+        segments, rows = _segments(text, ids, max_src_tokens, tokenizers.src)
         sources = [Source(f"{number}.{index}", row) for index, row in enumerate(rows)]
         first = next((source for source in sources if source.ids), None)
         if first is not None and prefix:
@@ -107,8 +107,14 @@ def token_batches(
         yield batch
 
 
-def _segments(text: str, ids: Sequence[int], max_src_tokens: int, tokenizer: Tokenizer) -> list[Segment]:
-    """One segment where the ids are few enough, else as many as it takes."""
+def _segments(
+    text: str, ids: list[int], max_src_tokens: int, tokenizer: Tokenizer
+) -> tuple[list[Segment], list[list[int]]]:
+    """One segment where the ids are few enough, else as many as it takes; and the ids of each."""
     if len(ids) <= max_src_tokens:
-        return [Segment(text.strip(), "")]
-    return split_to_fit(text.strip(), lambda piece: len(tokenizer.encode(piece)), max_src_tokens)
+        return [Segment(text.strip(), "")], [ids]
+    mark = tokenizer.language_mark(ids)
+    limit = max(1, max_src_tokens - len(mark))
+    segments = split_to_fit(text.strip(), lambda piece: len(tokenizer.encode(piece)), limit)
+    first, *others = tokenizer.encode_batch([one.text for one in segments])
+    return segments, [first, *([*mark, *row] if row else row for row in others)]

@@ -29,6 +29,11 @@ _BYTES = {byte_token(byte): byte for byte in range(256)}
 _INVISIBLE = frozenset(CONTROL_TOKENS)
 
 
+def is_language(token: str) -> bool:
+    """Whether a token of a vocabulary names a target language."""
+    return _LANGUAGE.fullmatch(token) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class PieceModel:
     """How SentencePiece cuts text, as its .spm file has it.

@@ -34,7 +34,7 @@ from dragoman.text.segmentation import (
     byte_token,
     printable_byte_level,
 )
-from dragoman.text.sentencepiece import SentencePieceTokenizer
+from dragoman.text.sentencepiece import SentencePieceTokenizer, is_language
 from dragoman.text.surrogates import well_formed
 from dragoman.text.tokenizer_file import fallback_bpe, read_tokenizer
 
@@ -72,6 +72,12 @@ class Tokenizer:
         kept = [int(index) for index in ids if index >= _NUM_CONTROLS]
         text: str = self.library.decode(kept, skip_special_tokens=False)
         return text
+
+    def language_mark(self, ids: Sequence[int]) -> list[int]:
+        """The first id, where it names the language to translate into (kind sentencepiece: ``>>fra<<``), else none."""
+        first = list(ids[:1])
+        names_one = self.kind == "sentencepiece" and any(is_language(self._names[index]) for index in first)
+        return first if names_one else []
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """One printable string per id, for showing: U+2581 stands for a space, ``<0xE3>`` for a byte."""

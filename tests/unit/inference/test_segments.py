@@ -1,9 +1,12 @@
-"""Batches of sources: every one once, within the budget."""
+"""From texts to batches: segments that fit, every source once, within the budget."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.inference.segments import Source, token_batches
+from dragoman.inference.segments import Source, requests_of, token_batches
+from dragoman.text.sentencepiece import PieceModel, SentencePieceTokenizer
+from dragoman.text.sentences import join_segments
+from dragoman.text.tokenizer import Tokenizer, TokenizerPair
 
 
 @given(st.lists(st.integers(0, 60), max_size=300), st.integers(1, 5), st.integers(1, 3000), st.integers(1, 4))
@@ -16,3 +19,20 @@ def test_every_source_with_ids_is_in_one_batch_within_the_budget(
     assert sorted(names) == sorted(source.name for source in sources if source.ids)
     for batch in batches:
         assert len(batch) == 1 or max(one.length for one in batch) * len(batch) * rows <= budget
+
+
+def test_every_segment_of_a_long_text_names_its_language() -> None:
+    pieces = tuple((piece, -1.0) for piece in ("▁Aside", "▁Below", ".", "▁"))
+    vocabulary = ("<pad>", "<s>", "</s>", "<unk>", "▁Aside", "▁Below", ".", "▁", ">>fra<<")
+    side = Tokenizer("sentencepiece", SentencePieceTokenizer(PieceModel("unigram", pieces), vocabulary))
+    tokenizers = TokenizerPair(side, side, joint=False)
+    text = ">>fra<< Aside Below. Aside Aside. Below Below Below."
+    (request,) = requests_of([text], [""], 0, 5, tokenizers)
+    assert [side.tokens(source.ids) for source in request.sources] == [
+        [">>fra<<", "▁Aside", "▁Below", "."],
+        [">>fra<<", "▁Aside", "▁Aside", "."],
+        [">>fra<<", "▁Below", "▁Below", "▁Below", "."],
+    ]
+    assert join_segments(request.segments, [segment.text for segment in request.segments]) == text
+    (short,) = requests_of([">>fra<< Aside Below."], [""], 0, 5, tokenizers)
+    assert [side.tokens(source.ids) for source in short.sources] == [[">>fra<<", "▁Aside", "▁Below", "."]]
