@@ -11,11 +11,12 @@ import argparse
 import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
-from side_by_side.corpus import prepare
+from side_by_side.corpus import Corpus, prepare
 from side_by_side.shapes import SIZES
-from side_by_side.train_dragoman import model_settings, store_of, train
+from side_by_side.train_dragoman import Enough, model_settings, store_of, train
 
 from dragoman.config import TrainSettings
 from dragoman.model.transformer import Transformer
@@ -32,10 +33,10 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(__file__).parents[1] / ".bench")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    store = store_of(prepare(given.folder / "corpus"))
+    corpus = prepare(given.folder / "corpus")
     curves = {}
     for precision, seed in RUNS:
-        curves[f"{precision}, seed {seed}"] = curve(store, precision, seed, given.steps, given.batch_tokens)
+        curves[f"{precision}, seed {seed}"] = curve(corpus, precision, seed, given.steps, given.batch_tokens)
         print(
             f"{precision}, seed {seed}:",
             " ".join(f"{loss:.3f}" for loss in tenths(curves[f"{precision}, seed {seed}"])),
@@ -48,20 +49,34 @@ def main() -> None:
         plot(curves, given.out.with_suffix(".svg"))
 
 
-def curve(store: object, precision: str, seed: int, steps: int, batch_tokens: int) -> list[float]:
+class Curve(RunLog):
+    """A run's log that keeps the losses, and ends the training after so many steps, before anything is saved."""
+
+    def __init__(self, folder: Path, steps: int) -> None:
+        super().__init__(folder)
+        self._steps = steps
+        self.losses: list[float] = []
+
+    def progress(self, event: dict[str, Any], seconds_left: float | None) -> None:
+        """Called by the trainer every so many steps."""
+        self.losses.append(event["loss"])
+        if event["step"] >= self._steps:
+            raise Enough
+
+
+def curve(corpus: Corpus, precision: str, seed: int, steps: int, batch_tokens: int) -> list[float]:
     """The loss of every tenth step's window."""
     settings = TrainSettings(
         batch_tokens=batch_tokens, learning_rate=0.003, warmup_steps=200, precision=precision, device="cpu", patience=0,
-        max_steps=steps, log_every_steps=10, seed=seed,
+        log_every_steps=10, seed=seed,
     )  # fmt: skip
     torch.manual_seed(1)  # the weights are the same in all runs
     size = SIZES["tiny"]
-    model = Transformer(model_settings(size, 0.0, 0.0), store.src_vocab_size, store.tgt_vocab_size)  # type: ignore[attr-defined]
+    model = Transformer(model_settings(size, 0.0, 0.0), corpus.vocab_size, corpus.vocab_size)
     with tempfile.TemporaryDirectory() as folder:
-        log = RunLog(Path(folder))
-        train(model, store, settings, RunFolder(Path(folder)), log)  # type: ignore[arg-type]
-        lines = (Path(folder) / "log.jsonl").read_text(encoding="utf-8").splitlines()
-    return [event["loss"] for event in map(json.loads, lines) if event["event"] == "train"]
+        log = Curve(Path(folder), steps)
+        train(model, store_of(corpus), settings, RunFolder(Path(folder)), log)
+    return log.losses
 
 
 def tenths(losses: list[float]) -> list[float]:

@@ -112,11 +112,11 @@ def store_of(corpus: Corpus) -> PairStore:
     return PairStore(folder, key)
 
 
-def train(model: Transformer, store: PairStore, settings: TrainSettings, run: RunFolder, clock: Clock) -> None:
-    """Until the clock has seen enough; nothing is validated or saved."""
+def train(model: Transformer, store: PairStore, settings: TrainSettings, run: RunFolder, log: RunLog) -> None:
+    """Until the log has seen enough; nothing is validated or saved."""
     config = Config(model=model.settings, train=settings, validate=ValidateSettings(every_epochs=0))
     tokenizers = cast("TokenizerPair", None)  # only a checkpoint would need them
-    trainer = Trainer(run, Bundle(model, tokenizers, config, Card()), store, store, validate=lambda _: {}, log=clock)
+    trainer = Trainer(run, Bundle(model, tokenizers, config, Card()), store, store, validate=lambda _: {}, log=log)
     with contextlib.suppress(Enough):
         trainer.fit()
 

@@ -3,7 +3,6 @@
 What `Translator.translate` does besides, turning texts into ids and back, no engine is timed for.
 """
 
-import inspect
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,9 +10,10 @@ from typing import Any
 
 import torch
 
+from dragoman.inference.products import resolve_inference_precision
 from dragoman.inference.segments import Request, Source
 from dragoman.inference.translator import Translator, changed
-from dragoman.model.device import resolve_precision
+from dragoman.model.device import keep_freed_memory
 from dragoman.records import Hypothesis
 from dragoman.text.tokenizer import TokenizerPair
 from side_by_side.forced import Capped
@@ -30,9 +30,8 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     folder = given.models / given.size.name / "dragoman"
     options = {name: _value(text) for name, text in (option.split("=", 1) for option in given.option)}
-    takes_precision = "precision" in inspect.signature(Translator.load).parameters
-    if takes_precision:
-        options.setdefault("precision", given.precision)
+    options.setdefault("precision", given.precision)
+    keep_freed_memory()  # as `dragoman translate` does
     translator = Translator.load(folder, device="cpu", **options)
     tokenizers = TokenizerPair.load(folder)
     rows = tokenizers.src.encode_batch(sources(given.data, given.sentences))
@@ -58,9 +57,8 @@ def main() -> None:
         return [ids_of(source.hypotheses[0]) for source in found]
 
     result = measured(given, translate, rows, tokenizers.tgt.detokenize)
-    precision = resolve_precision(options["precision"] if takes_precision else "float32", torch.device("cpu"))
-    name = str(precision).removeprefix("torch.")
-    print_result(result, name, ["dragoman", "torch"], batch_tokens=settings.batch_tokens)
+    precision = resolve_inference_precision(options["precision"], torch.device("cpu"))
+    print_result(result, precision, ["dragoman", "torch"], batch_tokens=settings.batch_tokens)
 
 
 def ids_of(hypothesis: Hypothesis) -> list[int]:
