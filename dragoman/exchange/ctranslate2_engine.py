@@ -6,7 +6,6 @@ do and knows no probabilities of single tokens (`token_log_probs` are empty).
 
 import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,14 +14,15 @@ from dragoman.bundle import Bundle
 from dragoman.config import InferenceSettings
 from dragoman.errors import ConfigError
 from dragoman.exchange.ctranslate2_check import SUPPRESSED
-from dragoman.exchange.ctranslate2_export import library, specification_of
+from dragoman.exchange.ctranslate2_export import Quantization, library, specification_of
 from dragoman.exchange.tokens import tokens_of
+from dragoman.inference.constraints import Constraints
 from dragoman.inference.length_penalty import length_penalty
 from dragoman.inference.segments import Source, token_batches
 from dragoman.inference.translator import Translator
 from dragoman.records import Hypothesis
 
-_COMPUTE_TYPES = {"float32": "float32", "int8": "int8", "auto": "int8"}
+_COMPUTE_TYPES: dict[str, Quantization] = {"float32": "float32", "int8": "int8", "auto": "int8"}
 
 
 def ctranslate2_translator(bundle: Bundle, precision: str, threads: int | None = None) -> Translator:
@@ -43,16 +43,13 @@ def ctranslate2_translator(bundle: Bundle, precision: str, threads: int | None =
 class _Engine:
     """The search of a Translator."""
 
-    def __init__(self, bundle: Bundle, compute_type: str, threads: int) -> None:
+    def __init__(self, bundle: Bundle, compute_type: Quantization, threads: int) -> None:
         self._threads = threads
         self._src_names, self._tgt_names = tokens_of(bundle.tokenizers.src), tokens_of(bundle.tokenizers.tgt)
         self._tgt_ids = {name: index for index, name in enumerate(self._tgt_names)}
         self._max_length = bundle.model.max_positions
         with tempfile.TemporaryDirectory(prefix="dragoman-") as folder:
-            specification = specification_of(bundle)
-            specification.validate()
-            specification.optimize(quantization=compute_type)
-            specification.save(str(Path(folder)))
+            specification_of(bundle, compute_type).save(folder)
             self._translator = library().Translator(
                 folder, device="cpu", compute_type=compute_type, inter_threads=threads, intra_threads=1
             )
@@ -62,18 +59,19 @@ class _Engine:
         if settings.sample:
             raise ConfigError("`--engine` is ctranslate2, which is here for searching only. Leave out one of the two.")
         batches = list(token_batches(sources, settings.beam_size, settings.batch_tokens, self._threads))
-        pending = [self._submitted(batch, settings) for batch in batches]
-        for batch, results in zip(batches, pending, strict=True):
-            for source, result in zip(batch, results, strict=True):
-                limit = self._limit(source, settings)
+        limits = [self._limits(batch, settings) for batch in batches]
+        pending = [self._submitted(batch, max(own), settings) for batch, own in zip(batches, limits, strict=True)]
+        for batch, own, results in zip(batches, limits, pending, strict=True):
+            for source, limit, result in zip(batch, own, results, strict=True):
+                answer = result.result()
                 found = [
                     self._hypothesis(tokens, score, limit, settings)
-                    for tokens, score in zip(result.result().hypotheses, result.result().scores, strict=True)
+                    for tokens, score in zip(answer.hypotheses, answer.scores, strict=True)
                 ]
                 found.sort(key=lambda one: (not one.finished, -one.score))
                 source.hypotheses = found[: settings.n_best]
 
-    def _submitted(self, batch: Sequence[Source], settings: InferenceSettings) -> list[Any]:
+    def _submitted(self, batch: Sequence[Source], longest: int, settings: InferenceSettings) -> list[Any]:
         """Begins the search of a batch; its results can be waited for one by one."""
         prefixes = [[self._tgt_names[index] for index in source.prefix] for source in batch]
         results: list[Any] = self._translator.translate_batch(
@@ -84,16 +82,18 @@ class _Engine:
             num_hypotheses=settings.n_best if settings.length_penalty == "power" else settings.beam_size,
             length_penalty=settings.alpha,
             min_decoding_length=settings.min_tokens,
-            max_decoding_length=max(self._limit(source, settings) for source in batch),
+            max_decoding_length=longest,
             return_scores=True,
             asynchronous=True,
             **SUPPRESSED,
         )
         return results
 
-    def _limit(self, source: Source, settings: InferenceSettings) -> int:
-        limit = max(source.length + settings.max_extra_tokens, len(source.prefix) + 1)
-        return limit if self._max_length is None else min(limit, self._max_length)
+    def _limits(self, batch: Sequence[Source], settings: InferenceSettings) -> list[int]:
+        """The longest output of each source, eos included."""
+        lengths, prefixes = torch.tensor([source.length for source in batch]), [source.prefix for source in batch]
+        limits: list[int] = Constraints.of(lengths, settings, self._max_length, prefixes).limits.tolist()
+        return limits
 
     def _hypothesis(self, tokens: Sequence[str], score: float, limit: int, settings: InferenceSettings) -> Hypothesis:
         """Its score is divided by n ** alpha, ours by the penalty of the settings; n counts the end of sentence."""

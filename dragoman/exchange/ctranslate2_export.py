@@ -37,9 +37,7 @@ def export_ctranslate2(bundle: Bundle, folder: Path, quantization: Quantization)
     Raises ModelError, and leaves nothing, where ctranslate2 is missing or float32 does not translate as we do.
     """
     engine = library()
-    specification = specification_of(bundle)
-    specification.validate()
-    specification.optimize(quantization=quantization)
+    specification = specification_of(bundle, quantization)
     with written_folder(folder, {"format": 1, "versions": {"dragoman": __version__}}) as temporary:
         specification.save(str(temporary))
         _write_tokenizers(bundle, temporary)
@@ -62,8 +60,8 @@ def library() -> ModuleType:
     return found
 
 
-def specification_of(bundle: Bundle) -> Any:
-    """The model as CTranslate2 describes one, with float32 weights."""
+def specification_of(bundle: Bundle, quantization: Quantization) -> Any:
+    """The model as CTranslate2 describes and saves one, checked."""
     from ctranslate2.specs import TransformerSpec, common_spec
 
     model, settings = bundle.model, bundle.config.model
@@ -94,6 +92,8 @@ def specification_of(bundle: Bundle) -> Any:
     specification.register_target_vocabulary(tokens_of(bundle.tokenizers.tgt))
     specification.config.add_source_eos = True
     specification.config.layer_norm_epsilon = 1e-5
+    specification.validate()
+    specification.optimize(quantization=quantization)
     return specification
 
 

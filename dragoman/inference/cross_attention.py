@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from dragoman.inference.attention import attended, merged
 from dragoman.inference.products import Product, product, scaled_input
 from dragoman.model.attention import MultiHeadAttention
 
@@ -79,18 +80,14 @@ class _Plain:
     ) -> None:
         self._keys_and_values, self._mask = keys_and_values, mask
         self._queries, self._outputs = queries, outputs
-        flat = keys_and_values.flatten(2, 3)
-        self._keys, self._values = flat[:, 0].transpose(2, 3).unbind(0), flat[:, 1].unbind(0)
+        self._keys, self._values = keys_and_values[:, 0].unbind(0), keys_and_values[:, 1].unbind(0)
 
     def __call__(self, layer: int, rows: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
-        _, _, num_sentences, num_heads, length, head_width = self._keys_and_values.shape
+        keys, values = self._keys[layer], self._values[layer]
+        num_sentences, num_heads, _, head_width = keys.shape
         query = self._queries[layer](rows).to(self._mask.dtype).view(num_sentences, -1, num_heads, head_width)
-        query = query.transpose(1, 2).reshape(num_sentences * num_heads, -1, head_width)
-        scores = torch.bmm(query, self._keys[layer])
-        scores.view(num_sentences, num_heads, -1, length).add_(self._mask)
-        heads = torch.bmm(torch.softmax(scores, dim=-1), self._values[layer])
-        heads = heads.view(num_sentences, num_heads, -1, head_width).transpose(1, 2)
-        return self._outputs[layer](heads.reshape(rows.shape))
+        heads = attended(query.transpose(1, 2), keys, values, self._mask)
+        return self._outputs[layer](merged(heads.flatten(0, 1), num_sentences, num_heads))
 
     def kept(self, sentences: Int64[Tensor, "B2"]) -> "_Plain":
         chosen, mask = self._keys_and_values.index_select(2, sentences), self._mask.index_select(0, sentences)

@@ -19,9 +19,11 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dragoman.inference.attention import attended, merged
 from dragoman.inference.continuations import Continuations, best_continuations, padded_size
 from dragoman.inference.cross_attention import Cross, CrossAttention
 from dragoman.inference.products import Product, product, scaled_input
+from dragoman.inference.step_model import OfTransformer
 from dragoman.model.feed_forward import FeedForward
 from dragoman.model.layers import DecoderLayer, EncoderLayer, Residual
 from dragoman.model.masks import padding_mask
@@ -66,7 +68,7 @@ class FastState:
         return self.slots.size(2)
 
 
-class FastModel:
+class FastModel(OfTransformer):
     """A Transformer without dropout, as a copy of its weights in `precision` (float32, bfloat16 or int8).
 
     Weights that have been changed in place since are converted anew at the next `start`. All verbs want to be called
@@ -74,27 +76,12 @@ class FastModel:
     """
 
     def __init__(self, model: Transformer, precision: str = "float32") -> None:
-        self._model = model
+        super().__init__(model)
         self._precision = precision
         self._parameters = list(model.parameters())
         self._converting = threading.Lock()
         self._converted_from: list[tuple[int, int]] = []
         self._weights: _Weights
-
-    @property
-    def vocab_size(self) -> int:
-        """V, the target vocabulary."""
-        return self._model.tgt_vocab_size
-
-    @property
-    def max_length(self) -> int | None:
-        """As many tokens as there are learned positions; None with computed ones."""
-        return self._model.max_positions
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self._model.device
 
     def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"]) -> FastState:
         """Encodes the sources."""
@@ -281,7 +268,7 @@ class _EncoderLayer:
         if length > _MAX_PLAIN_KEYS:
             heads = functional.scaled_dot_product_attention(query, key, value, mask, scale=1.0)
         else:
-            heads = _attended(query, key, value, mask)
+            heads = attended(query, key, value, mask)
         return self._out(heads.transpose(1, 2).reshape(rows.size(0), -1))
 
 
@@ -309,7 +296,7 @@ class _DecoderLayer:
         own.copy_(parts[1:])
         query = parts[0].reshape(-1, width, head_width)
         weights = torch.softmax(torch.baddbmm(past.seen, query, keys), dim=-1)
-        return self._out(_merged(torch.bmm(weights, values), num_sentences, num_heads))
+        return self._out(merged(torch.bmm(weights, values), num_sentences, num_heads))
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,25 +324,6 @@ class _Past:
         past = slots.view(2 * num_layers, num_sentences * num_heads, capacity, head_width).narrow(2, 0, num_keys)
         own = slots.narrow(4, state.used, width)
         return _Past(own.unbind(0), past.transpose(2, 3).unbind(0), past.unbind(0), by_head)
-
-
-def _attended(
-    query: Float[Tensor, "B H W K"], key: Float[Tensor, "B H S K"], value: Float[Tensor, "B H S K"], mask: Tensor
-) -> Float[Tensor, "B H W K"]:
-    """softmax(Q K^T + mask) V; the scale is in the query."""
-    num_sentences, num_heads, width, head_width = query.shape
-    flat = num_sentences * num_heads
-    scores = torch.bmm(query.reshape(flat, width, head_width), key.view(flat, -1, head_width).transpose(1, 2))
-    scores.view(num_sentences, num_heads, width, -1).add_(mask)
-    weights = torch.softmax(scores, dim=-1)
-    return torch.bmm(weights, value.view(flat, -1, head_width)).view(query.shape)
-
-
-def _merged(heads: Float[Tensor, "BH W K"], num_sentences: int, num_heads: int) -> Float[Tensor, "N D"]:
-    """Heads side by side again."""
-    _, width, head_width = heads.shape
-    by_row = heads.view(num_sentences, num_heads, width, head_width).transpose(1, 2)
-    return by_row.reshape(num_sentences * width, num_heads * head_width)
 
 
 class _Weights:

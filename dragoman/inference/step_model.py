@@ -75,8 +75,8 @@ def best_of(model: StepModel[Any]) -> Best | None:
     return getattr(model, "best", None)
 
 
-class SingleModel:
-    """One Transformer as a StepModel."""
+class OfTransformer:
+    """What every StepModel of one Transformer says of it."""
 
     def __init__(self, model: Transformer) -> None:
         self._model = model
@@ -88,13 +88,17 @@ class SingleModel:
 
     @property
     def max_length(self) -> int | None:
-        """As many tokens as there are learned positions; None with sinusoidal ones."""
+        """As many tokens as there are learned positions; None with computed ones."""
         return self._model.max_positions
 
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
         return self._model.device
+
+
+class SingleModel(OfTransformer):
+    """One Transformer as a StepModel."""
 
     def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"]) -> DecoderCache:
         """Encodes the sources."""

@@ -1,14 +1,11 @@
 """The public way to translate: plain text in, plain text out, one answer a text, in the order of the input."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
 from dragoman.config import SETTINGS, Config, InferenceSettings, check_config
@@ -51,11 +48,10 @@ class Translator:
         tokenizers: TokenizerPair,
         settings: InferenceSettings,
         max_src_tokens: int,
-        networks: Sequence[torch.nn.Module] = (),
         at_precision: Callable[[str], StepModel[Any]] | None = None,
         search: Search | None = None,
     ) -> None:
-        """Texts of more than `max_src_tokens` are split; `networks` are in eval mode while they translate.
+        """Texts of more than `max_src_tokens` are split.
 
         `model` computes in the precision of `settings`; `at_precision` makes it anew for another. `search` replaces
         ours.
@@ -66,7 +62,6 @@ class Translator:
         self._other_models: dict[str, StepModel[Any]] = {}
         self._tokenizers = tokenizers
         self._max_src_tokens = max_src_tokens
-        self._networks = tuple(networks)
         self.settings = settings
 
     @classmethod
@@ -181,9 +176,8 @@ class Translator:
         rows_per_sentence = settings.n_best if settings.sample else settings.beam_size
         model = self._model_at(settings.precision)
         workers = num_workers(model.device)
-        with _eval_mode(self._networks):
-            batches = list(token_batches(sources, rows_per_sentence, settings.batch_tokens, workers))
-            found = each_of(lambda batch: _found(model, batch, settings), batches, workers)
+        batches = list(token_batches(sources, rows_per_sentence, settings.batch_tokens, workers))
+        found = each_of(lambda batch: _found(model, batch, settings), batches, workers)
         for batch, answers in zip(batches, found, strict=True):
             for source, hypotheses in zip(batch, answers, strict=True):
                 source.hypotheses = hypotheses
@@ -225,19 +219,6 @@ def changed(settings: InferenceSettings, overrides: dict[str, Value]) -> Inferen
     result = replace(settings, **checked)
     check_config(Config(inference=result))
     return result
-
-
-@contextmanager
-def _eval_mode(networks: Sequence[torch.nn.Module]) -> Iterator[None]:
-    """Without dropout inside; afterwards each module is in the mode it was in."""
-    modes = [(module, module.training) for network in networks for module in network.modules()]
-    try:
-        for network in networks:
-            network.eval()
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 def _max_src_tokens(model: Transformer, max_tokens: int) -> int:

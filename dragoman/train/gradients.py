@@ -22,6 +22,7 @@ from dragoman.config import TrainSettings
 from dragoman.data.batch import Batch
 from dragoman.model.device import resolve_precision
 from dragoman.model.dropout import Randomness, share_randomness
+from dragoman.model.threads import compute_on_one_thread, own_threads_restored
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenizer import PAD_ID
 from dragoman.train.loss import projected_cross_entropy
@@ -132,8 +133,7 @@ class Gradients:
         self._workers = num_workers(settings, model.device)
         self._copies = _working_copies(model, resolve_precision(settings.precision, model.device))
         self._replicas = [_replica(model, self._copies, settings.compile) for _ in range(self._workers)]
-        self._threads = torch.get_num_threads()
-        self._pool = ThreadPoolExecutor(self._workers, "gradients", initializer=_one_thread)
+        self._pool = ThreadPoolExecutor(self._workers, "gradients", initializer=compute_on_one_thread)
 
     def __enter__(self) -> "Gradients":
         return self
@@ -157,15 +157,13 @@ class Gradients:
 
     def _side_by_side(self, dealt: Sequence[Sequence[Batch]], seed: Sequence[int], num_tokens: int) -> Tensor:
         # The count of BLAS threads is the process's: while workers compute it is one, theirs.
-        torch.set_num_threads(1)
-        try:
+        with own_threads_restored():
+            torch.set_num_threads(1)
             futures = [
                 self._pool.submit(replica.add, share, [*seed, number], self._epsilon, num_tokens)
                 for number, (replica, share) in enumerate(zip(self._replicas, dealt, strict=False))
             ]
             return torch.stack([future.result() for future in futures]).sum(0)
-        finally:
-            torch.set_num_threads(self._threads)
 
     @torch.no_grad()
     def _refresh(self) -> None:
@@ -183,12 +181,6 @@ class Gradients:
             for part in parts[1:]:
                 parts[0] += part
             parameter.grad = parts[0] if parts else None
-
-
-def _one_thread() -> None:
-    """Called once in each worker: its own products run on one thread."""
-    torch.get_num_threads()  # sets the thread up with the process's number, which would otherwise happen later
-    torch.set_num_threads(1)
 
 
 def _working_copies(model: Transformer, precision: torch.dtype) -> dict[str, Tensor]:

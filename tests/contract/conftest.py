@@ -4,12 +4,15 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
+from dragoman.bundle import Bundle, load_bundle, save_bundle
 from dragoman.config import InferenceSettings
+from dragoman.exchange.marian_import import import_marian
 from dragoman.records import Hypothesis
 
 BOS_ID, EOS_ID = 1, 2
@@ -109,3 +112,11 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def imported(trained_marian: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """The trained Marian model as one of ours, saved and loaded."""
+    folder = tmp_path_factory.mktemp("imported") / "model"
+    save_bundle(import_marian(trained_marian, "opus-mt-en-de").bundle, folder)
+    return load_bundle(folder, "cpu")

@@ -1,12 +1,9 @@
 """A Translator that searches with CTranslate2 answers as ours does."""
 
-from pathlib import Path
-
 import pytest
 
-from dragoman.bundle import Bundle, load_bundle, save_bundle
+from dragoman.bundle import Bundle
 from dragoman.errors import ConfigError
-from dragoman.exchange.marian_import import import_marian
 from dragoman.inference.translator import Translator
 from dragoman.records import Translation
 
@@ -17,20 +14,13 @@ LIMIT = {"max_extra_tokens": 20}
 
 
 @pytest.fixture(scope="module")
-def bundle(trained_marian: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    folder = tmp_path_factory.mktemp("engine") / "model"
-    save_bundle(import_marian(trained_marian, "opus-mt-en-de").bundle, folder)
-    return load_bundle(folder, "cpu")
+def ours(imported: Bundle) -> Translator:
+    return Translator.from_bundles([imported])
 
 
 @pytest.fixture(scope="module")
-def ours(bundle: Bundle) -> Translator:
-    return Translator.from_bundles([bundle])
-
-
-@pytest.fixture(scope="module")
-def theirs(bundle: Bundle) -> Translator:
-    return ctranslate2_translator(bundle, "float32", threads=2)
+def theirs(imported: Bundle) -> Translator:
+    return ctranslate2_translator(imported, "float32", threads=2)
 
 
 @pytest.fixture(scope="module")
@@ -76,15 +66,15 @@ def test_a_translation_begins_as_it_must(theirs: Translator, texts: list[str]) -
     assert found[1].text.startswith("Ein Mann")
 
 
-def test_int8_and_auto_translate(bundle: Bundle, texts: list[str]) -> None:
+def test_int8_and_auto_translate(imported: Bundle, texts: list[str]) -> None:
     for precision in ("int8", "auto"):
-        answers = ctranslate2_translator(bundle, precision, threads=1).translate(texts[:10], **LIMIT)
+        answers = ctranslate2_translator(imported, precision, threads=1).translate(texts[:10], **LIMIT)
         assert answers[0] == ""
         assert all(answers[1:])
 
 
-def test_what_it_cannot_do_is_said(bundle: Bundle, theirs: Translator) -> None:
+def test_what_it_cannot_do_is_said(imported: Bundle, theirs: Translator) -> None:
     with pytest.raises(ConfigError, match=r"`--inference.precision` is bfloat16, .* Use int8 or float32\.$"):
-        ctranslate2_translator(bundle, "bfloat16")
+        ctranslate2_translator(imported, "bfloat16")
     with pytest.raises(ConfigError, match=r"`--engine` is ctranslate2, which is here for searching only\."):
         theirs.translate(["one"], sample=True)

@@ -18,7 +18,6 @@ from dragoman.inference.fast_model import FastModel
 from dragoman.inference.sampling import sample
 from dragoman.inference.scoring import score_tokens
 from dragoman.inference.step_model import Ensemble, SingleModel
-from dragoman.inference.workers import each_of
 from dragoman.model.transformer import Transformer
 
 EOS_ID = 2
@@ -146,17 +145,3 @@ def test_weights_changed_in_place_are_seen() -> None:
             parameter.mul_(-0.7)
     assert beam_search(fast, *batch, chosen) != before
     assert_same(beam_search(fast, *batch, chosen), beam_search(SingleModel(model), *batch, chosen))
-
-
-def test_workers_keep_the_order_pass_errors_on_and_leave_the_threads_as_they_were() -> None:
-    before = torch.get_num_threads()
-    assert each_of(lambda number: number * number, range(20), 3) == [number * number for number in range(20)]
-
-    def fails_at_five(number: int) -> int:
-        if number == 5:
-            raise ValueError("five")
-        return number
-
-    with pytest.raises(ValueError, match="five"):
-        each_of(fails_at_five, range(20), 3)
-    assert torch.get_num_threads() == before

@@ -20,7 +20,7 @@ from sentencepiece import SentencePieceProcessor
 from transformers import MarianMTModel, MarianTokenizer
 from transformers.utils import logging
 
-from dragoman.bundle import Bundle, load_bundle, save_bundle
+from dragoman.bundle import Bundle, save_bundle
 from dragoman.data.batch import pad_rows
 from dragoman.exchange.ctranslate2_check import SUPPRESSED
 from dragoman.exchange.ctranslate2_export import export_ctranslate2
@@ -72,13 +72,6 @@ NASTY = [
 def quiet() -> None:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-
-
-@pytest.fixture(scope="module")
-def imported(trained_marian: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    folder = tmp_path_factory.mktemp("imported") / "model"
-    save_bundle(import_marian(trained_marian, "opus-mt-en-de").bundle, folder)
-    return load_bundle(folder, "cpu")
 
 
 @pytest.fixture(scope="module")

@@ -30,3 +30,17 @@ def test_an_error_arrives_as_it_was() -> None:
 
     with pytest.raises(ModelError, match=r"^item 1 is bad\. Leave it out\.$"):
         each_of(work, range(4), 2)
+
+
+def test_workers_keep_the_order_pass_errors_on_and_leave_the_threads_as_they_were() -> None:
+    before = torch.get_num_threads()
+    assert each_of(lambda number: number * number, range(20), 3) == [number * number for number in range(20)]
+
+    def fails_at_five(number: int) -> int:
+        if number == 5:
+            raise ValueError("five")
+        return number
+
+    with pytest.raises(ValueError, match="five"):
+        each_of(fails_at_five, range(20), 3)
+    assert torch.get_num_threads() == before
