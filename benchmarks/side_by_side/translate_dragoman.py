@@ -10,13 +10,14 @@ from typing import Any
 
 import torch
 
+from dragoman.bundle import load_bundle
 from dragoman.inference.products import resolve_inference_precision
-from dragoman.inference.segments import Request, Source
+from dragoman.inference.searches import CompiledSearch
+from dragoman.inference.segments import Source
 from dragoman.inference.translator import Translator, changed
 from dragoman.model.device import keep_freed_memory
 from dragoman.records import Hypothesis
 from dragoman.text.tokenizer import TokenizerPair
-from side_by_side.forced import Capped
 from side_by_side.marian_test_set import MAX_EXTRA_TOKENS, measured, sources
 from side_by_side.timing import print_result, translation_arguments
 
@@ -48,16 +49,17 @@ def main() -> None:
             "batch_tokens": round(given.batch * given.beam * mean_length),
         },
     )
+    precision = resolve_inference_precision(options["precision"], torch.device("cpu"))
+    search = translator._search
     if given.forced:
-        translator._model = Capped(translator._model, given.forced)
+        search = CompiledSearch(load_bundle(folder, "cpu").model, precision, given.forced)
 
     def translate(sentences: Sequence[list[int]]) -> list[list[int]]:
         found = [Source(str(number), ids) for number, ids in enumerate(sentences)]
-        translator._search([Request("", [], [source]) for source in found], settings)
+        search(found, settings)
         return [ids_of(source.hypotheses[0]) for source in found]
 
     result = measured(given, translate, rows, tokenizers.tgt.detokenize)
-    precision = resolve_inference_precision(options["precision"], torch.device("cpu"))
     print_result(result, precision, ["dragoman", "torch"], batch_tokens=settings.batch_tokens)
 
 

@@ -46,6 +46,7 @@ def load_model(paths: Sequence[str], options: argparse.Namespace, engine: str = 
     Raises ModelError, and ConfigError for what the engine cannot do.
     """
     from dragoman.bundle import load_bundle, resolve_model_folder
+    from dragoman.inference.searches import compiles_first
     from dragoman.inference.translator import Translator
     from dragoman.model.device import keep_freed_memory
 
@@ -57,7 +58,12 @@ def load_model(paths: Sequence[str], options: argparse.Namespace, engine: str = 
     bundles = [load_bundle(folder, options.device) for folder in folders]
     loaded = read_config([], overrides_of(options), Config(inference=bundles[0].config.inference))
     settings = loaded.config.inference
-    translator = _with_ctranslate2(bundles, settings) if engine == ENGINES[1] else Translator.from_bundles(bundles)
+    if engine == "ctranslate2":
+        translator = _with_ctranslate2(bundles, settings)
+    else:
+        translator = Translator.from_bundles(bundles)
+        if len(bundles) == 1 and compiles_first(bundles[0].model, settings):
+            say("compiling the search for this processor, once; that takes some seconds")
     names = sorted(key.removeprefix("inference.") for key in loaded.given)
     tgt_lang = bundles[0].card.tgt_lang or bundles[0].config.data.tgt_lang
     return LoadedModel(translator, settings, {name: getattr(settings, name) for name in names}, tgt_lang)

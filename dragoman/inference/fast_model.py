@@ -9,7 +9,6 @@ then moves no keys and values, only rows of that mask; the slots nobody sees any
 """
 
 import math
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +20,7 @@ from torch.nn import functional
 
 from dragoman.inference.attention import attended, merged
 from dragoman.inference.continuations import Continuations, best_continuations, padded_size
+from dragoman.inference.converted import Converted
 from dragoman.inference.cross_attention import Cross, CrossAttention
 from dragoman.inference.products import Product, product, scaled_input
 from dragoman.inference.step_model import OfTransformer
@@ -77,15 +77,12 @@ class FastModel(OfTransformer):
 
     def __init__(self, model: Transformer, precision: str = "float32") -> None:
         super().__init__(model)
-        self._precision = precision
-        self._parameters = list(model.parameters())
-        self._converting = threading.Lock()
-        self._converted_from: list[tuple[int, int]] = []
+        self._converted = Converted(model, lambda: _Weights(model, precision))
         self._weights: _Weights
 
     def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"]) -> FastState:
         """Encodes the sources."""
-        weights = self._current_weights()
+        weights = self._weights = self._converted.now()
         missing = max(0, _MIN_KEYS - src_ids.size(1))
         dtype = weights.cache_dtype if src_ids.size(0) >= _MIN_SENTENCES_FOR_BFLOAT16 else torch.float32
         mask = _additive(padding_mask(src_lengths, src_ids.size(1) + missing), dtype)
@@ -141,14 +138,6 @@ class FastModel(OfTransformer):
             _keep_seen(state, sentences)
         else:
             state.slots = state.slots.index_select(2, sentences)
-
-    def _current_weights(self) -> "_Weights":
-        """The converted weights; converts them if the model's have changed."""
-        with self._converting:
-            now = [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in self._parameters]
-            if now != self._converted_from:
-                self._weights, self._converted_from = _Weights(self._model, self._precision), now
-            return self._weights
 
 
 def _keep_seen(state: FastState, sentences: Int64[Tensor, "B"]) -> None:

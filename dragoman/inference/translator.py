@@ -1,8 +1,7 @@
 """The public way to translate: plain text in, plain text out, one answer a text, in the order of the input."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -10,21 +9,13 @@ from typing import Any
 from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
 from dragoman.config import SETTINGS, Config, InferenceSettings, check_config
 from dragoman.config.fields import Value, did_you_mean
-from dragoman.data.batch import pad_rows
 from dragoman.errors import ConfigError, ModelError
-from dragoman.inference.beam import beam_search
-from dragoman.inference.fast_model import FastModel
 from dragoman.inference.products import resolve_inference_precision
-from dragoman.inference.sampling import sample
-from dragoman.inference.segments import Request, Source, requests_of, token_batches
-from dragoman.inference.step_model import Ensemble, StepModel
-from dragoman.inference.workers import each_of, num_workers
+from dragoman.inference.searches import Search, TransformerSearch
+from dragoman.inference.segments import requests_of
 from dragoman.model.transformer import Transformer
-from dragoman.records import Hypothesis, Translation
-from dragoman.text.tokenizer import EOS_ID, PAD_ID, Tokenizer, TokenizerPair
-
-Search = Callable[[Sequence[Source], InferenceSettings], None]
-"""Gives every source that has ids its hypotheses, best first."""
+from dragoman.records import Translation
+from dragoman.text.tokenizer import Tokenizer, TokenizerPair
 
 WINDOW_TEXTS = 4096
 """Texts held at once: they are sorted by length, translated in batches and put back in order."""
@@ -43,23 +34,10 @@ class Translator:
     """
 
     def __init__(
-        self,
-        model: StepModel[Any],
-        tokenizers: TokenizerPair,
-        settings: InferenceSettings,
-        max_src_tokens: int,
-        at_precision: Callable[[str], StepModel[Any]] | None = None,
-        search: Search | None = None,
+        self, search: Search, tokenizers: TokenizerPair, settings: InferenceSettings, max_src_tokens: int
     ) -> None:
-        """Texts of more than `max_src_tokens` are split.
-
-        `model` computes in the precision of `settings`; `at_precision` makes it anew for another. `search` replaces
-        ours.
-        """
-        self._other_search = search
-        self._model = model
-        self._at_precision = at_precision
-        self._other_models: dict[str, StepModel[Any]] = {}
+        """Texts of more than `max_src_tokens` are split. The search is told all settings at every call."""
+        self._search = search
         self._tokenizers = tokenizers
         self._max_src_tokens = max_src_tokens
         self.settings = settings
@@ -89,34 +67,27 @@ class Translator:
 
         `search` does what our own would.
         """
-        models = [bundle.model for bundle in bundles]
         first, *others = bundles
         settings = (
             first.config.inference if precision is None else changed(first.config.inference, {"precision": precision})
         )
-        model = _step_model(models, settings.precision)
+        # What can't be computed is better said now than at the first text.
+        resolve_inference_precision(settings.precision, first.model.device)
         if not all(_same(first.tokenizers, other.tokenizers) for other in others):
             raise ModelError(
                 "the models of an ensemble must share their tokenizers, but these have different ones. "
                 "Train them with one tokenizer, or translate with one model."
             )
-        return cls(
-            model,
-            first.tokenizers,
-            settings,
-            min(_max_src_tokens(bundle.model, bundle.config.data.max_tokens) for bundle in bundles),
-            at_precision=partial(_step_model, models),
-            search=search,
-        )
+        longest = min(_max_src_tokens(bundle.model, bundle.config.data.max_tokens) for bundle in bundles)
+        chosen = search or TransformerSearch([bundle.model for bundle in bundles])
+        return cls(chosen, first.tokenizers, settings, longest)
 
     @classmethod
     def from_model(
         cls, model: Transformer, tokenizers: TokenizerPair, settings: InferenceSettings, max_src_tokens: int
     ) -> "Translator":
         """A model in memory, such as one in training. `max_src_tokens`: the longest source it was trained on."""
-        at_precision = partial(_step_model, [model])
-        longest = _max_src_tokens(model, max_src_tokens)
-        return cls(at_precision(settings.precision), tokenizers, settings, longest, at_precision=at_precision)
+        return cls(TransformerSearch([model]), tokenizers, settings, _max_src_tokens(model, max_src_tokens))
 
     def translate(self, texts: Sequence[str], **overrides: Value) -> list[str]:
         """One translation a text, in the same order. An empty or blank text gives an empty one."""
@@ -162,48 +133,10 @@ class Translator:
         while window := list(islice(pairs, window_texts)):
             sources, prefixes = [text for text, _ in window], [prefix for _, prefix in window]
             requests = requests_of(sources, prefixes, number, self._max_src_tokens, self._tokenizers)
-            self._search(requests, settings)
+            self._search([source for request in requests for source in request.sources], settings)
             for request in requests:
                 yield request.answer(self._tokenizers.tgt)
             number += len(window)
-
-    def _search(self, requests: Sequence[Request], settings: InferenceSettings) -> None:
-        """Gives every source of the requests its hypotheses."""
-        sources = [source for request in requests for source in request.sources]
-        if self._other_search is not None:
-            self._other_search(sources, settings)
-            return
-        rows_per_sentence = settings.n_best if settings.sample else settings.beam_size
-        model = self._model_at(settings.precision)
-        workers = num_workers(model.device)
-        batches = list(token_batches(sources, rows_per_sentence, settings.batch_tokens, workers))
-        found = each_of(lambda batch: _found(model, batch, settings), batches, workers)
-        for batch, answers in zip(batches, found, strict=True):
-            for source, hypotheses in zip(batch, answers, strict=True):
-                source.hypotheses = hypotheses
-
-    def _model_at(self, precision: str) -> StepModel[Any]:
-        if self._at_precision is None or precision == self.settings.precision:
-            return self._model
-        if precision not in self._other_models:
-            self._other_models[precision] = self._at_precision(precision)
-        return self._other_models[precision]
-
-
-def _found(model: StepModel[Any], batch: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
-    src_ids, src_lengths = (
-        tensor.to(model.device) for tensor in pad_rows([[*source.ids, EOS_ID] for source in batch], PAD_ID)
-    )
-    prefixes = [source.prefix for source in batch]
-    if settings.sample:
-        return sample(model, src_ids, src_lengths, settings, [source.name for source in batch], prefixes)
-    return beam_search(model, src_ids, src_lengths, settings, prefixes)
-
-
-def _step_model(models: Sequence[Transformer], precision: str) -> StepModel[Any]:
-    """One model, or several as an ensemble."""
-    fast = [FastModel(model, resolve_inference_precision(precision, model.device)) for model in models]
-    return fast[0] if len(fast) == 1 else Ensemble(fast)
 
 
 def changed(settings: InferenceSettings, overrides: dict[str, Value]) -> InferenceSettings:

@@ -22,11 +22,16 @@ def num_workers(device: torch.device) -> int:
     return torch.get_num_threads() if device.type == "cpu" else 1
 
 
-def each_of(work: Callable[[Item], Result], items: Sequence[Item], workers: int) -> list[Result]:
+def each_of(
+    work: Callable[[Item], Result],
+    items: Sequence[Item],
+    workers: int,
+    give_up: Callable[[], None] | None = None,
+) -> list[Result]:
     """What `work` makes of every item, in order.
 
     An exception in one of them, or an interrupt of the waiting thread, leaves those not begun undone and is raised once
-    those begun are finished.
+    those begun are finished; `give_up` tells these that nobody wants the rest.
     """
     workers = min(workers, len(items))
     if workers <= 1:
@@ -36,5 +41,7 @@ def each_of(work: Callable[[Item], Result], items: Sequence[Item], workers: int)
         try:
             return [one.result() for one in pending]
         except BaseException:
+            if give_up is not None:
+                give_up()
             pool.shutdown(wait=False, cancel_futures=True)
             raise

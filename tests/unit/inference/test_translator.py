@@ -12,6 +12,7 @@ from torch import Tensor
 from dragoman.bundle import Bundle, Card, save_bundle
 from dragoman.config import Config, DataSettings, InferenceSettings, ModelSettings, TokenizerSettings
 from dragoman.errors import ConfigError, ModelError
+from dragoman.inference.searches import StepSearch
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenizer import TokenizerPair, train_tokenizers
@@ -65,7 +66,7 @@ def tokenizers() -> TokenizerPair:
 
 
 def copier(tokenizers: TokenizerPair, max_src_tokens: int = 64, settings: InferenceSettings = GREEDY) -> Translator:
-    return Translator(CopyModel(tokenizers.tgt.vocab_size), tokenizers, settings, max_src_tokens)
+    return Translator(StepSearch(CopyModel(tokenizers.tgt.vocab_size)), tokenizers, settings, max_src_tokens)
 
 
 def sentences(count: int, seed: int) -> Iterator[str]:
@@ -88,12 +89,14 @@ def test_line_for_line_in_order_whatever_the_batch(tokenizers: TokenizerPair) ->
 
 def test_batches_keep_to_their_budget_and_blank_texts_reach_no_model(tokenizers: TokenizerPair) -> None:
     model = CopyModel(tokenizers.tgt.vocab_size)
-    Translator(model, tokenizers, GREEDY, 64).translate([*sentences(50, 3), ""], beam_size=2, batch_tokens=300)
+    Translator(StepSearch(model), tokenizers, GREEDY, 64).translate(
+        [*sentences(50, 3), ""], beam_size=2, batch_tokens=300
+    )
     assert sum(size for size, _ in model.batches) == 50
     assert max(size for size, _ in model.batches) > 1
     assert all(2 * size * width <= 300 for size, width in model.batches if size > 1)
     model.batches.clear()
-    blank = Translator(model, tokenizers, GREEDY, 64).translate_detailed(["", " \n", "\u3000"])
+    blank = Translator(StepSearch(model), tokenizers, GREEDY, 64).translate_detailed(["", " \n", "\u3000"])
     assert [(one.text, one.segments, one.cut, one.candidates) for one in blank] == [("", 0, False, ())] * 3
     assert not model.batches
 
@@ -141,7 +144,7 @@ def test_scores_of_segments_add_up(tokenizers: TokenizerPair) -> None:
 
 def test_an_output_at_the_limit_is_reported(tokenizers: TokenizerPair) -> None:
     model = CopyModel(tokenizers.tgt.vocab_size, max_length=4)
-    [translation] = Translator(model, tokenizers, GREEDY, 64).translate_detailed([" ".join(WORDS)])
+    [translation] = Translator(StepSearch(model), tokenizers, GREEDY, 64).translate_detailed([" ".join(WORDS)])
     assert translation.cut
     assert len(translation.candidates[0].tokens) == 4
 

@@ -1,0 +1,302 @@
+"""One step of the beam search of many sentences, compiled; inference/beam.py says what it finds and why.
+
+Of the vocabulary only each row's normaliser and the largest logit of each panel are kept. The best panels of a sentence
+are computed again, the same to the last bit, for the best tokens in them.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dragoman.inference.compiled.instructions import larger, multiply
+from dragoman.inference.compiled.jit import COLUMNS, ROWS, compiled
+from dragoman.inference.compiled.layers import decode, exp2
+from dragoman.inference.compiled.layout import DecoderWeights, Floats, Integers, Linear, Rows, Rules, Search, Shape
+from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+
+_ZERO = np.float32(0)
+_NONE = np.float32(-np.inf)
+_LEAST = np.float32(-3e38)
+_LN2 = np.float32(math.log(2.0))
+_FREE = -1
+
+
+@compiled
+def _integer(value: int) -> int:
+    """No literal, for which numba would compile all that it is handed to once more."""
+    return value
+
+
+@compiled
+def decode_step(
+    weights: DecoderWeights,
+    shape: Shape,
+    rules: Rules,
+    rows: Rows,
+    search: Search,
+    active: Integers,
+    num_active: int,
+    done: Integers,
+) -> int:
+    """One token more for all active slots. How many go on; the others' numbers are in `done`, `active` closes up."""
+    num_rows = going = finished = _integer(0)
+    for n in range(num_active):
+        slot = active[n]
+        search.first_row[slot] = num_rows
+        for hypothesis in range(search.live[slot]):
+            rows.slot[num_rows], rows.hypothesis[num_rows] = slot, hypothesis
+            num_rows += 1
+    decode(weights, shape, rows, num_rows, search)
+    score_vocabulary(weights.vocabulary, rules, rows, num_rows, search)
+    for n in range(num_active):
+        slot = active[n]
+        found = best_continuations(slot, weights.vocabulary, rules, rows, search)
+        if go_on(slot, found, rules, search):
+            active[going] = slot
+            going += 1
+        else:
+            done[finished] = slot
+            finished += 1
+    return going
+
+
+@compiled
+def _logits(row: int, panel: int, linear: Linear, rows: Rows) -> None:
+    """Those of `row` and the ROWS - 1 after it, into the tile; in base 2."""
+    multiply(
+        rows.inputs,
+        rows.scales,
+        row,
+        linear.panels[0],
+        linear.correction[0],
+        linear.scale[0],
+        linear.bias[0],
+        panel,
+        rows.tile,
+        0,
+        0,
+    )
+
+
+@compiled
+def _may_be_written(token: int, position: int, rules: Rules) -> bool:
+    if token > EOS_ID and token > UNK_ID and token > BOS_ID:
+        return True
+    if token == EOS_ID:
+        return position >= rules.min_tokens
+    return token not in (PAD_ID, BOS_ID, UNK_ID)
+
+
+@compiled
+def score_vocabulary(linear: Linear, rules: Rules, rows: Rows, num_rows: int, search: Search) -> None:
+    """Every row's normaliser (log2 of the sum of 2 ** logit) and the largest logit of each panel."""
+    largest, sums = rows.largest, rows.normalisers
+    for row in range(num_rows):
+        largest[row], sums[row] = _LEAST, _ZERO
+    for panel in range(linear.panels.shape[1]):
+        for first in range(0, num_rows, ROWS):
+            _logits(first, panel, linear, rows)
+            for i in range(min(ROWS, num_rows - first)):
+                row, line = first + i, rows.tile[i]
+                top = _LEAST
+                for c in range(COLUMNS):
+                    top = larger(top, line[c])
+                if top > largest[row]:
+                    sums[row] *= exp2(largest[row] - top)
+                    largest[row] = top
+                shift, total = largest[row], _ZERO
+                for c in range(COLUMNS):
+                    total += exp2(line[c] - shift)
+                sums[row] += total
+                if panel == 0:
+                    position, top = search.position[rows.slot[row]], _LEAST
+                    for c in range(COLUMNS):
+                        if line[c] > top and _may_be_written(c, position, rules):
+                            top = line[c]
+                rows.best_of_panel[row, panel] = top
+    for row in range(num_rows):
+        sums[row] = largest[row] + np.float32(np.log2(sums[row]))
+
+
+@compiled
+def _inserted(values: Floats, size: int, value: Any) -> int:
+    """The place of `value` among the first `size` of falling `values`, after equals; the others move, the last goes."""
+    place = size
+    while place > 0 and value > values[place - 1]:
+        place -= 1
+    for k in range(min(size, values.size - 1), place, -1):
+        values[k] = values[k - 1]
+    if place < values.size:
+        values[place] = value
+    return place
+
+
+@compiled
+def best_continuations(slot: int, linear: Linear, rules: Rules, rows: Rows, search: Search) -> int:
+    """Fills the candidates with the best continuations of a sentence, best first; returns how many there are."""
+    position, first_row, live = search.position[slot], search.first_row[slot], search.live[slot]
+    if position < search.prefixes.shape[1] and search.prefixes[slot, position] != _FREE:
+        found = 0
+        for hypothesis in range(live):
+            token = search.prefixes[slot, position]
+            panel = token // COLUMNS
+            found = _looked_through(slot, hypothesis, panel, token, found, _LEAST, linear, rules, rows, search)
+        return found
+    best = search.bounds
+    for k in range(best.size):
+        best[k] = _LEAST
+    for hypothesis in range(live):
+        row, before = first_row + hypothesis, search.log_probs[slot, hypothesis]
+        normaliser = rows.normalisers[row]
+        for panel in range(linear.panels.shape[1]):
+            bound = before + (rows.best_of_panel[row, panel] - normaliser) * _LN2
+            if bound > best[best.size - 1]:
+                _inserted(best, best.size, bound)
+    # The best of so many panels are as many tokens, so that no token below all of these is among as many best.
+    threshold, found = best[best.size - 1], 0
+    for hypothesis in range(live):
+        row, before = first_row + hypothesis, search.log_probs[slot, hypothesis]
+        normaliser = rows.normalisers[row]
+        for panel in range(linear.panels.shape[1]):
+            bound = before + (rows.best_of_panel[row, panel] - normaliser) * _LN2
+            if bound >= threshold:
+                found = _looked_through(slot, hypothesis, panel, _FREE, found, threshold, linear, rules, rows, search)
+    return found
+
+
+@compiled
+def _looked_through(
+    slot: int,
+    hypothesis: int,
+    panel: int,
+    only: int,
+    found: int,
+    threshold: Any,
+    linear: Linear,
+    rules: Rules,
+    rows: Rows,
+    search: Search,
+) -> int:
+    """With the tokens of a panel among the candidates, or `only` one; returns how many there are."""
+    row = search.first_row[slot] + hypothesis
+    _logits(row, panel, linear, rows)
+    line = rows.tile[0]
+    totals, log_probs = search.candidate_log_probs[0], search.candidate_log_probs[1]
+    parents, ids = search.candidates[0], search.candidates[1]
+    before, position = search.log_probs[slot, hypothesis], search.position[slot]
+    for c in range(COLUMNS):
+        token = panel * COLUMNS + c
+        log_prob = (line[c] - rows.normalisers[row]) * _LN2
+        total = before + log_prob
+        if only != _FREE:
+            if token != only:
+                continue
+        elif (
+            not total > _LEAST
+            or (found == totals.size and total <= totals[found - 1])
+            or not _may_be_written(token, position, rules)
+        ):
+            continue
+        place = _inserted(totals, found, total)
+        if place == totals.size:
+            continue
+        found = min(found + 1, totals.size)
+        for k in range(found - 1, place, -1):
+            parents[k], ids[k], log_probs[k] = parents[k - 1], ids[k - 1], log_probs[k - 1]
+        parents[place], ids[place], log_probs[place] = hypothesis, token, log_prob
+    return found
+
+
+@compiled
+def go_on(slot: int, found: int, rules: Rules, search: Search) -> bool:
+    """Finishes the candidates that end and moves the beam to those that do not; whether the search goes on."""
+    totals, log_probs = search.candidate_log_probs[0], search.candidate_log_probs[1]
+    parents, ids = search.candidates[0], search.candidates[1]
+    position = search.position[slot]
+    below_limit = search.limit[slot] > position + 1
+    live, best_live = 0, _NONE
+    for rank in range(found):
+        if ids[rank] != EOS_ID and below_limit and live < rules.beam_size:
+            search.path_ids[slot, position, live] = ids[rank]
+            search.path_parents[slot, position, live] = parents[rank]
+            search.path_log_probs[slot, position, live] = log_probs[rank]
+            live += 1
+            best_live = max(best_live, totals[rank])
+        elif rank < rules.beam_size and not (ids[rank] != EOS_ID and below_limit):
+            _keep_finished(slot, rank, search)
+    if live == 0:
+        return False
+    scores, penalties = search.finished_scores[slot], search.penalties
+    if _unbeatable(scores, best_live / penalties[position], rules.beam_size) or _unbeatable(
+        scores, best_live / penalties[search.limit[slot] - 1], rules.n_best
+    ):
+        return False
+    ancestors, moved = search.ancestors[slot], search.moved
+    for hypothesis in range(live):
+        parent = search.path_parents[slot, position, hypothesis]
+        for k in range(position):
+            moved[hypothesis, k] = ancestors[parent, k]
+        moved[hypothesis, position] = parent
+    number = 0
+    for rank in range(found):
+        if ids[rank] != EOS_ID and number < live:
+            search.ids[slot, number], search.log_probs[slot, number] = ids[rank], totals[rank]
+            for k in range(position + 1):
+                ancestors[number, k] = moved[number, k]
+            number += 1
+    search.live[slot] = live
+    search.position[slot] = position + 1
+    return True
+
+
+@compiled
+def _unbeatable(scores: Floats, attainable: Any, places: int) -> bool:
+    """Whether the first `places` are taken by ones that no attainable score exceeds."""
+    for place in range(places):  # noqa: SIM110
+        if not scores[place] >= attainable:
+            return False
+    return True
+
+
+@compiled
+def _keep_finished(slot: int, rank: int, search: Search) -> None:
+    """The candidate among the best finished: those that ended by themselves first, then by score, then by time."""
+    scores, ids = search.finished_scores[slot], search.finished_ids[slot]
+    position = search.position[slot]
+    token, score = search.candidates[1, rank], search.candidate_log_probs[0, rank] / search.penalties[position]
+    place = search.finished[slot]
+    while place > 0:
+        earlier_cut, cut = ids[place - 1] != EOS_ID, token != EOS_ID
+        if earlier_cut < cut or (earlier_cut == cut and scores[place - 1] >= score):
+            break
+        place -= 1
+    if place == scores.size:
+        return
+    search.finished[slot] = min(search.finished[slot] + 1, scores.size)
+    lengths, parents, log_probs = (
+        search.finished_lengths[slot],
+        search.finished_parents[slot],
+        search.finished_log_probs[slot],
+    )
+    for k in range(search.finished[slot] - 1, place, -1):
+        scores[k], ids[k], lengths[k] = scores[k - 1], ids[k - 1], lengths[k - 1]
+        parents[k], log_probs[k] = parents[k - 1], log_probs[k - 1]
+    scores[place], ids[place], lengths[place] = score, token, position + 1
+    parents[place], log_probs[place] = search.candidates[0, rank], search.candidate_log_probs[1, rank]
+
+
+@compiled
+def finished_path(slot: int, rank: int, search: Search, ids: Integers, log_probs: Floats) -> int:
+    """Writes the tokens of a finished hypothesis and their log_probs; returns how many."""
+    length: int = search.finished_lengths[slot, rank]
+    ids[length - 1], log_probs[length - 1] = (
+        search.finished_ids[slot, rank],
+        search.finished_log_probs[slot, rank],
+    )
+    place = search.finished_parents[slot, rank]
+    for position in range(length - 2, -1, -1):
+        ids[position] = search.path_ids[slot, position, place]
+        log_probs[position] = search.path_log_probs[slot, position, place]
+        place = search.path_parents[slot, position, place]
+    return length

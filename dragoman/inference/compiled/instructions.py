@@ -1,0 +1,303 @@
+"""What the compiled functions need of the processor and Python has no word for, as LLVM's instructions."""
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from dragoman.inference.compiled.jit import COLUMNS, LANES, NUMBERS_AT_ONCE, ROWS, VECTORS
+
+_BYTE, _SHORT, _INT, _LONG = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+_FLOAT = ir.FloatType()
+_LARGEST_HALF = 65504.0
+_SOME = ir.VectorType(_FLOAT, NUMBERS_AT_ONCE)
+
+
+def _instruction(function: Callable[..., Any]) -> Callable[..., Any]:
+    """For use in compiled functions. The first parameter is numba's, arguments are types; gives signature and code."""
+    made: Callable[..., Any] = intrinsic(function)
+    return made
+
+
+@_instruction
+def multiply(
+    _typing: Any,
+    inputs: Any,
+    scales: Any,
+    row: Any,
+    panels: Any,
+    correction: Any,
+    scale: Any,
+    bias: Any,
+    panel: Any,
+    out: Any,
+    out_row: Any,
+    out_column: Any,
+) -> Any:
+    """A tile of ROWS x COLUMNS of a product, from `row` of the inputs and a panel of the weights, into `out`.
+
+    float32 times float32, summed in the order of depth whatever else is computed, plus bias; or uint8 times int8,
+    summed exactly in int32, less the correction, times both scales, plus bias. weights.py lays the panels out.
+    """
+    index = types.intp
+    signature = types.void(inputs, scales, index, panels, correction, scale, bias, index, out, index, index)
+    return signature, _tile_code(panels.dtype == types.int8)
+
+
+def _tile_code(of_bytes: bool) -> Callable[..., Any]:
+    number = _INT if of_bytes else _FLOAT
+    vector, floats = ir.VectorType(number, LANES), ir.VectorType(_FLOAT, LANES)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
+        def array(position: int) -> Any:
+            return context.make_array(signature.args[position])(context, builder, arguments[position])
+
+        def stride(of: Any) -> Any:
+            return cgutils.unpack_tuple(builder, of.strides)[0]
+
+        def at(base: Any, *offsets: Any) -> Any:
+            base = builder.bitcast(base, _BYTE.as_pointer())
+            for offset in offsets:
+                base = builder.gep(base, [offset])
+            return base
+
+        def loaded(base: Any, of: Any) -> Any:
+            return builder.load(builder.bitcast(base, of.as_pointer()), align=1 if of_bytes else 4)
+
+        def fused(name: str, of: Any) -> Any:
+            return cgutils.get_or_insert_function(builder.module, ir.FunctionType(of, [of] * 3), name)
+
+        inputs, scales, panels, correction, scale, bias, out = (array(n) for n in (0, 1, 3, 4, 5, 6, 8))
+        row, panel, out_row, out_column = (arguments[n] for n in (2, 7, 9, 10))
+        depth = cgutils.unpack_tuple(builder, inputs.shape)[1]
+        steps = builder.lshr(depth, _long(2)) if of_bytes else depth
+        fma = fused(f"llvm.fma.v{LANES}f32", floats)
+        add_products = fused("llvm.x86.avx512.vpdpbusd.512", vector) if of_bytes else fma
+        rows = [at(inputs.data, builder.mul(stride(inputs), builder.add(row, _long(r)))) for r in range(ROWS)]
+        weights = at(panels.data, builder.mul(stride(panels), panel))
+
+        before, loop, after = builder.block, builder.append_basic_block("depth"), builder.append_basic_block("sums")
+        builder.branch(loop)
+        builder.position_at_end(loop)
+        step = builder.phi(_LONG)
+        step.add_incoming(_long(0), before)
+        sums = [builder.phi(vector) for _ in range(ROWS * VECTORS)]
+        here = at(weights, builder.mul(step, _long(4 * COLUMNS)))
+        columns = [loaded(at(here, _long(4 * LANES * c)), vector) for c in range(VECTORS)]
+        totals = []
+        for r in range(ROWS):
+            one = _everywhere(builder, loaded(at(rows[r], builder.mul(step, _long(4))), number), vector)
+            for c in range(VECTORS):
+                total = sums[r * VECTORS + c]
+                factors = [total, one, columns[c]] if of_bytes else [one, columns[c], total]
+                totals.append(builder.call(add_products, factors))
+        next_step = builder.add(step, _long(1))
+        step.add_incoming(next_step, loop)
+        for total, following in zip(sums, totals, strict=True):
+            total.add_incoming(ir.Constant(vector, [0 if of_bytes else 0.0] * LANES), before)
+            total.add_incoming(following, loop)
+        builder.cbranch(builder.icmp_signed("<", next_step, steps), loop, after)
+
+        builder.position_at_end(after)
+        first = builder.mul(panel, _long(4 * COLUMNS))
+        targets = at(out.data, builder.mul(stride(out), out_row), builder.mul(out_column, _long(4)))
+        row_scales = at(scales.data, builder.mul(row, _long(4)))
+        for c in range(VECTORS):
+            offset = builder.add(first, _long(4 * LANES * c))
+            biases = loaded(at(bias.data, offset), floats)
+            for r in range(ROWS):
+                result = totals[r * VECTORS + c]
+                if of_bytes:
+                    less = builder.sub(result, loaded(at(correction.data, offset), vector))
+                    row_scale = _everywhere(builder, loaded(at(row_scales, _long(4 * r)), _FLOAT), floats)
+                    factor = builder.fmul(loaded(at(scale.data, offset), floats), row_scale)
+                    result = builder.call(fma, [builder.sitofp(less, floats), factor, biases])
+                else:
+                    result = builder.fadd(result, biases)
+                place = at(targets, builder.mul(stride(out), _long(r)), _long(4 * LANES * c))
+                builder.store(result, builder.bitcast(place, floats.as_pointer()), align=4)
+
+    return generate
+
+
+@_instruction
+def dot(_typing: Any, one: Any, first: Any, other: Any, second: Any, size: Any) -> Any:
+    """The sum of one[first + k] * other[second + k] for k below `size`, a multiple of NUMBERS_AT_ONCE."""
+    signature = types.float32(one, types.intp, other, types.intp, types.intp)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        bases = [_from(context, builder, signature.args[i], *arguments[i : i + 2]) for i in (0, 2)]
+        before, step, after = _loop(builder)
+        total = builder.phi(_SOME)
+        following = builder.call(_fma(builder), [*(_load(builder, base, step) for base in bases), total])
+        total.add_incoming(ir.Constant(_SOME, [0.0] * NUMBERS_AT_ONCE), before)
+        total.add_incoming(following, builder.block)
+        _end_loop(builder, step, arguments[4], after)
+        for half in (8, 4, 2, 1):
+            undefined, lanes = ir.Constant(following.type, ir.Undefined), ir.VectorType(_INT, half)
+            parts = [ir.Constant(lanes, [*range(at, at + half)]) for at in (0, half)]
+            following = builder.fadd(*(builder.shuffle_vector(following, undefined, part) for part in parts))
+        return builder.extract_element(following, ir.Constant(_INT, 0))
+
+    return signature, generate
+
+
+@_instruction
+def weighted_sum(
+    _typing: Any,
+    out: Any,
+    first: Any,
+    factors: Any,
+    second: Any,
+    values: Any,
+    places: Any,
+    shift: Any,
+    count: Any,
+) -> Any:
+    """out[first + i] = sum over k below `count` of factors[second + k] * values[places[k] + shift + i].
+
+    For i below NUMBERS_AT_ONCE; the sum is taken in order.
+    """
+    index = types.intp
+    signature = types.void(out, index, factors, index, values, places, index, index)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
+        out, factors = (_from(context, builder, signature.args[i], *arguments[i : i + 2]) for i in (0, 2))
+        values = _from(context, builder, signature.args[4], arguments[4], arguments[6])
+        places = _from(context, builder, signature.args[5], arguments[5], _long(0))
+        before, step, after = _loop(builder)
+        total = builder.phi(_SOME)
+        factor = _everywhere(builder, builder.load(builder.gep(factors, [step])), _SOME)
+        numbers = _load(builder, values, builder.load(builder.gep(places, [step])))
+        following = builder.call(_fma(builder), [factor, numbers, total])
+        total.add_incoming(ir.Constant(_SOME, [0.0] * NUMBERS_AT_ONCE), before)
+        total.add_incoming(following, builder.block)
+        _end_loop(builder, step, arguments[7], after, by=1)
+        _store(builder, following, out, _long(0))
+
+    return signature, generate
+
+
+@_instruction
+def keep(_typing: Any, out: Any, first: Any, values: Any, second: Any, size: Any) -> Any:
+    """out[first + k] = values[second + k] for k below `size`, a multiple of NUMBERS_AT_ONCE.
+
+    Arrays of uint16 hold float16 numbers, here and above.
+    """
+    signature = types.void(out, types.intp, values, types.intp, types.intp)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
+        out, values = (_from(context, builder, signature.args[i], *arguments[i : i + 2]) for i in (0, 2))
+        _, step, after = _loop(builder)
+        _store(builder, _load(builder, values, step), out, step)
+        _end_loop(builder, step, arguments[4], after)
+
+    return signature, generate
+
+
+@_instruction
+def fetch_ahead(_typing: Any, array: Any, index: Any) -> Any:
+    """Begins to bring the element's line of memory near; nothing waits for it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
+        place = builder.bitcast(_from(context, builder, signature.args[0], *arguments), _BYTE.as_pointer())
+        function = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _INT, _INT, _INT])
+        prefetch = cgutils.get_or_insert_function(builder.module, function, "llvm.prefetch.p0")
+        read, soon, data = (ir.Constant(_INT, value) for value in (0, 3, 1))
+        builder.call(prefetch, [place, read, soon, data])
+
+    return types.void(array, types.intp), generate
+
+
+@_instruction
+def larger(_typing: Any, one: Any, other: Any) -> Any:
+    """The larger of two float32. Python's own `max` and `if` keep a loop from taking many numbers at once."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        maximum = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(_FLOAT, [_FLOAT, _FLOAT]), "llvm.maxnum.f32"
+        )
+        return builder.call(maximum, arguments, fastmath=("nnan", "nsz", "reassoc"))
+
+    return types.float32(types.float32, types.float32), generate
+
+
+@_instruction
+def rounded(_typing: Any, one: Any) -> Any:
+    """The nearest whole float32."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        nearest = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_FLOAT, [_FLOAT]), "llvm.rint.f32")
+        return builder.call(nearest, arguments)
+
+    return types.float32(types.float32), generate
+
+
+@_instruction
+def float_of_bits(_typing: Any, bits: Any) -> Any:
+    """The float32 with these 32 bits."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], _FLOAT)
+
+    return types.float32(types.int32), generate
+
+
+def _long(value: int) -> Any:
+    return ir.Constant(_LONG, value)
+
+
+def _everywhere(builder: Any, one: Any, of: Any) -> Any:
+    """A number in all lanes."""
+    undefined, lanes = ir.Constant(of, ir.Undefined), ir.Constant(ir.VectorType(_INT, of.count), [0] * of.count)
+    return builder.shuffle_vector(builder.insert_element(undefined, one, ir.Constant(_INT, 0)), undefined, lanes)
+
+
+def _fma(builder: Any) -> Any:
+    return cgutils.get_or_insert_function(builder.module, ir.FunctionType(_SOME, [_SOME] * 3), "llvm.fma.v16f32")
+
+
+def _from(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    """The address of an element."""
+    return builder.gep(context.make_array(array_type)(context, builder, array).data, [index])
+
+
+def _load(builder: Any, base: Any, step: Any) -> Any:
+    """The numbers from there as float32."""
+    halves = base.type.pointee == _SHORT
+    stored = ir.VectorType(ir.HalfType(), NUMBERS_AT_ONCE) if halves else _SOME
+    place = builder.bitcast(builder.gep(base, [step]), stored.as_pointer())
+    numbers = builder.load(place, align=2 if halves else 4)
+    return builder.fpext(numbers, _SOME) if halves else numbers
+
+
+def _store(builder: Any, numbers: Any, base: Any, step: Any) -> None:
+    """Stores them there; what float16 can't hold becomes the largest it can."""
+    halves = base.type.pointee == _SHORT
+    if halves:
+        for name, limit in (("minnum", _LARGEST_HALF), ("maxnum", -_LARGEST_HALF)):
+            function = ir.FunctionType(_SOME, [_SOME] * 2)
+            clamp = cgutils.get_or_insert_function(builder.module, function, f"llvm.{name}.v16f32")
+            numbers = builder.call(clamp, [numbers, ir.Constant(_SOME, [limit] * NUMBERS_AT_ONCE)])
+        numbers = builder.fptrunc(numbers, ir.VectorType(ir.HalfType(), NUMBERS_AT_ONCE))
+    place = builder.bitcast(builder.gep(base, [step]), numbers.type.as_pointer())
+    builder.store(numbers, place, align=2 if halves else 4)
+
+
+def _loop(builder: Any) -> tuple[Any, Any, Any]:
+    """Begins a loop over NUMBERS_AT_ONCE numbers at a time: the block before it, its counter, the block after it."""
+    before, loop, after = builder.block, builder.append_basic_block("loop"), builder.append_basic_block("after")
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    step = builder.phi(_LONG)
+    step.add_incoming(_long(0), before)
+    return before, step, after
+
+
+def _end_loop(builder: Any, step: Any, size: Any, after: Any, by: int = NUMBERS_AT_ONCE) -> None:
+    following = builder.add(step, _long(by))
+    step.add_incoming(following, builder.block)
+    builder.cbranch(builder.icmp_signed("<", following, size), builder.block, after)
+    builder.position_at_end(after)

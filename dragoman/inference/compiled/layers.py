@@ -1,0 +1,374 @@
+"""The Transformer's layers on rows, compiled: products, norms and attention (Vaswani et al. 2017, section 3).
+
+A row's numbers do not depend on the other rows of the pass, to the last bit.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numba.extending import overload
+
+from dragoman.inference.compiled.instructions import (
+    dot,
+    fetch_ahead,
+    float_of_bits,
+    keep,
+    larger,
+    multiply,
+    rounded,
+    weighted_sum,
+)
+from dragoman.inference.compiled.jit import COLUMNS, NUMBERS_AT_ONCE, ROWS, WITHOUT_COUNTING, compiled
+from dragoman.inference.compiled.layout import (
+    DecoderWeights,
+    EncoderWeights,
+    Floats,
+    Integers,
+    Linear,
+    Norm,
+    Rows,
+    Search,
+    Shape,
+)
+
+_ZERO, _ONE = np.float32(0), np.float32(1)
+_LARGEST_BYTE, _ZERO_BYTE, _TINY = np.float32(127), np.float32(128.5), np.float32(1e-30)
+_LOG2_E = np.float32(math.log2(math.e))
+_ROOT_HALF = math.sqrt(0.5)
+_LEAST = np.float32(-3e38)
+# Below this x / (1 + exp(-x)) is 0 but for 1e-35.
+_LEAST_SWISH = np.float32(-80)
+# 2 ** x for |x| <= 1/2, through the Chebyshev points of degree 5: within 1e-7.
+_P0, _P1, _P2, _P3, _P4, _P5 = (
+    np.polynomial.Chebyshev.interpolate(np.exp2, 5, domain=[-0.5, 0.5])
+    .convert(kind=np.polynomial.Polynomial)
+    .coef.astype(np.float32)
+)
+_LEAST_EXPONENT = np.float32(-126)
+LINE_BYTES = 64
+BLOCK = 16
+"""Scores that are looked at together."""
+
+
+@compiled
+def exp2(x: Any) -> Any:
+    """2 ** x for x below 128, within 3e-7 of it; 2 ** -126 below that."""
+    x = larger(x, _LEAST_EXPONENT)
+    whole = rounded(x)
+    x = x - whole
+    power = _P0 + x * (_P1 + x * (_P2 + x * (_P3 + x * (_P4 + x * _P5))))
+    return power * float_of_bits(np.int32((np.int32(whole) + np.int32(127)) << np.int32(23)))
+
+
+def put_row(values: Floats, inputs: Any, scales: Floats, row: int) -> None:
+    """Makes `values` that row of a product's inputs: bytes around 128 with their scale, or the same numbers."""
+
+
+@overload(put_row, jit_options=WITHOUT_COUNTING)  # type: ignore[untyped-decorator]
+def _put_row(values: Any, inputs: Any, scales: Any, row: Any) -> Any:
+    if inputs.dtype.name == "uint8":
+
+        def put(values: Any, inputs: Any, scales: Any, row: Any) -> None:
+            largest = _TINY
+            for i in range(values.size):
+                largest = larger(largest, abs(values[i]))
+            factor = _LARGEST_BYTE / largest
+            scales[row] = largest / _LARGEST_BYTE
+            target = inputs[row]
+            for i in range(values.size):
+                target[i] = np.uint8(np.int32(values[i] * factor + _ZERO_BYTE))
+
+    else:
+
+        def put(values: Any, inputs: Any, scales: Any, row: Any) -> None:
+            target = inputs[row]
+            for i in range(values.size):
+                target[i] = values[i]
+
+    return put
+
+
+@compiled
+def product(inputs: Any, scales: Floats, linear: Linear, layer: int, num_rows: int, outputs: Floats) -> None:
+    """The product of the first rows, and of some that fill the last tile; so are columns."""
+    panels, correction = linear.panels[layer], linear.correction[layer]
+    scale, bias = linear.scale[layer], linear.bias[layer]
+    for panel in range(panels.shape[0]):
+        for row in range(0, num_rows, ROWS):
+            multiply(inputs, scales, row, panels, correction, scale, bias, panel, outputs, row, panel * COLUMNS)
+
+
+@compiled
+def normalise(values: Floats, gain: Floats, bias: Floats, epsilon: float, out: Floats) -> None:
+    """Layer norm of one row."""
+    size = np.float32(values.size)
+    mean = _ZERO
+    for i in range(values.size):
+        mean += values[i]
+    mean /= size
+    variance = _ZERO
+    for i in range(values.size):
+        variance += (values[i] - mean) * (values[i] - mean)
+    factor = _ONE / np.sqrt(variance / size + np.float32(epsilon))
+    for i in range(values.size):
+        out[i] = (values[i] - mean) * factor * gain[i] + bias[i]
+
+
+@compiled
+def _normalise_state(row: int, norm: Norm, layer: int, shape: Shape, rows: Rows) -> None:
+    """In place, by way of a line of its own: loops that read and write the same memory take one number at a time."""
+    states, line = rows.states[row], rows.line[: rows.states.shape[1]]
+    normalise(states, norm.gain[layer], norm.bias[layer], shape.epsilon, line)
+    for i in range(states.size):
+        states[i] = line[i]
+
+
+@compiled
+def enter(rows: Rows, num_rows: int, norm: Norm, layer: int, shape: Shape) -> None:
+    """What a sublayer reads: the states, normalised before where the model does that."""
+    for row in range(num_rows):
+        if shape.norm_first:
+            line = rows.line[: rows.states.shape[1]]
+            normalise(rows.states[row], norm.gain[layer], norm.bias[layer], shape.epsilon, line)
+            put_row(line, rows.inputs, rows.scales, row)
+        else:
+            put_row(rows.states[row], rows.inputs, rows.scales, row)
+
+
+@compiled
+def leave(rows: Rows, num_rows: int, norm: Norm, layer: int, shape: Shape) -> None:
+    """What a sublayer gave is added to the states, which are normalised after where the model does that."""
+    for row in range(num_rows):
+        states, outputs = rows.states[row], rows.outputs[row]
+        for i in range(states.size):
+            states[i] += outputs[i]
+        if not shape.norm_first:
+            _normalise_state(row, norm, layer, shape, rows)
+
+
+@compiled
+def attend(query: Floats, keys: Any, values: Any, value_shift: int, num_keys: int, rows: Rows, num_heads: int) -> None:
+    """softmax(Q K^T) V, head by head. The query has the scale of scores in base 2; keys begin at `rows.places`."""
+    width, scores, places = query.size // num_heads, rows.scores, rows.places
+    for k in range(num_keys):
+        for head in range(num_heads):
+            scores[head, k] = dot(query, head * width, keys, places[k] + head * width, width)
+    weigh(values, value_shift, num_keys, rows, num_heads)
+
+
+@compiled
+def weigh(values: Any, value_shift: int, num_keys: int, rows: Rows, num_heads: int) -> None:
+    """The softmax of the scores of every head, and the sums of the values with these weights."""
+    width = rows.merged.size // num_heads
+    for head in range(num_heads):
+        scores = rows.scores[head]
+        softmax(scores, num_keys)
+        for at in range(head * width, (head + 1) * width, NUMBERS_AT_ONCE):
+            weighted_sum(rows.merged, at, scores, 0, values, rows.places, value_shift + at, num_keys)
+
+
+@compiled
+def softmax(scores: Floats, size: int) -> None:
+    """Of the first few, in base 2 and in place. There is room for a whole block more."""
+    blocks = (size + BLOCK - 1) // BLOCK
+    for k in range(size, blocks * BLOCK):
+        scores[k] = _LEAST
+    largest = _LEAST
+    for block in range(blocks):
+        line = scores[block * BLOCK : (block + 1) * BLOCK]
+        for k in range(BLOCK):
+            largest = larger(largest, line[k])
+    total = _ZERO
+    for block in range(blocks):
+        line = scores[block * BLOCK : (block + 1) * BLOCK]
+        for k in range(BLOCK):
+            line[k] = exp2(line[k] - largest)
+            total += line[k]
+    factor = _ONE / total
+    for block in range(blocks):
+        line = scores[block * BLOCK : (block + 1) * BLOCK]
+        for k in range(BLOCK):
+            line[k] *= factor
+
+
+@compiled
+def feed_forward(rows: Rows, num_rows: int, inner: Linear, outer: Linear, layer: int, shape: Shape) -> None:
+    """The position-wise network, from the inputs to the outputs."""
+    product(rows.inputs, rows.scales, inner, layer, num_rows, rows.outputs)
+    width = rows.inner_inputs.shape[1]
+    for row in range(num_rows):
+        line, out = rows.outputs[row, :width], rows.line[:width]
+        if shape.activation == 0:
+            for i in range(width):
+                out[i] = larger(line[i], _ZERO)
+        elif shape.activation == 1:
+            for i in range(width):
+                out[i] = line[i] * np.float32(0.5 + 0.5 * math.erf(line[i] * _ROOT_HALF))
+        else:
+            for i in range(width):
+                out[i] = line[i] / (_ONE + exp2(-larger(line[i], _LEAST_SWISH) * _LOG2_E))
+        put_row(out, rows.inner_inputs, rows.scales, row)
+    product(rows.inner_inputs, rows.scales, outer, layer, num_rows, rows.outputs)
+
+
+@compiled
+def finish(rows: Rows, num_rows: int, norm: Norm, shape: Shape) -> None:
+    """The stack's final states, normalised where it has a final norm, become inputs."""
+    for row in range(num_rows):
+        if norm.gain.shape[0]:
+            _normalise_state(row, norm, 0, shape, rows)
+        put_row(rows.states[row], rows.inputs, rows.scales, row)
+
+
+@compiled
+def encode(
+    weights: EncoderWeights,
+    sources: Linear,
+    shape: Shape,
+    ids: Integers,
+    starts: Integers,
+    slots: Integers,
+    rows: Rows,
+    search: Search,
+) -> None:
+    """Reads sentences (`ids` of all, one begins at each of `starts`) and keeps for their slots what decoding needs."""
+    num_rows, width = ids.size, rows.states.shape[1]
+    for n in range(slots.size):
+        for row in range(starts[n], starts[n + 1]):
+            embedding, position = weights.embedding[ids[row]], weights.positions[row - starts[n]]
+            for i in range(width):
+                rows.states[row, i] = embedding[i] + position[i]
+    stride = rows.outputs.shape[1]
+    for layer in range(weights.self_in.panels.shape[0]):
+        enter(rows, num_rows, weights.self_norm, layer, shape)
+        product(rows.inputs, rows.scales, weights.self_in, layer, num_rows, rows.outputs)
+        flat = rows.outputs.reshape(rows.outputs.size)
+        for n in range(slots.size):
+            length = starts[n + 1] - starts[n]
+            for k in range(length):
+                rows.places[k] = (starts[n] + k) * stride + width
+            for row in range(starts[n], starts[n + 1]):
+                query = rows.outputs[row, :width]
+                attend(query, flat, flat, width, length, rows, shape.num_heads)
+                put_row(rows.merged, rows.inputs, rows.scales, row)
+        product(rows.inputs, rows.scales, weights.self_out, layer, num_rows, rows.outputs)
+        leave(rows, num_rows, weights.self_norm, layer, shape)
+        enter(rows, num_rows, weights.feed_forward_norm, layer, shape)
+        feed_forward(rows, num_rows, weights.inner, weights.outer, layer, shape)
+        leave(rows, num_rows, weights.feed_forward_norm, layer, shape)
+    finish(rows, num_rows, weights.final_norm, shape)
+    for layer in range(sources.panels.shape[0]):
+        product(rows.inputs, rows.scales, sources, layer, num_rows, rows.outputs)
+        for n in range(slots.size):
+            search.src_lengths[slots[n]] = starts[n + 1] - starts[n]
+            keep_source(slots[n], layer, starts[n], rows, search)
+
+
+@compiled
+def keep_source(slot: int, layer: int, first: int, rows: Rows, search: Search) -> None:
+    """Keys by dimension, all positions of one together (some after the last, too); values by position."""
+    width, length, line = rows.states.shape[1], search.src_lengths[slot], rows.line
+    keys, values = search.src_keys[layer, slot], search.src_values[layer, slot]
+    positions = keys.size // width
+    for position in range(length):
+        keep(values, position * width, rows.outputs[first + position], width, width)
+    for begin in range(0, length, NUMBERS_AT_ONCE):
+        for i in range(width):
+            for k in range(NUMBERS_AT_ONCE):
+                line[k] = rows.outputs[first + min(begin + k, length - 1), i]
+            keep(keys, i * positions + begin, line, 0, NUMBERS_AT_ONCE)
+
+
+@compiled
+def _fetch_past(slot: int, hypothesis: int, layer: int, width: int, search: Search) -> None:
+    """Brings near what a hypothesis will look at."""
+    keys, values, ancestors = search.keys[layer, slot], search.values[layer, slot], search.ancestors[slot, hypothesis]
+    line, beam_size = LINE_BYTES // keys.itemsize, search.ids.shape[1]
+    for k in range(search.position[slot]):
+        first = (k * beam_size + ancestors[k]) * width
+        for at in range(first, first + width, line):
+            fetch_ahead(keys, at)
+            fetch_ahead(values, at)
+
+
+@compiled
+def _fetch_source(slot: int, layer: int, width: int, search: Search) -> None:
+    """Brings near the source that the hypotheses of a sentence will look at."""
+    keys, values = search.src_keys[layer, slot], search.src_values[layer, slot]
+    length, positions, line = search.src_lengths[slot], keys.size // width, LINE_BYTES // keys.itemsize
+    for at in range(0, length * width, line):
+        fetch_ahead(values, at)
+    for i in range(width):
+        for at in range(i * positions, i * positions + length, line):
+            fetch_ahead(keys, at)
+
+
+@compiled
+def self_attention(rows: Rows, num_rows: int, layer: int, shape: Shape, search: Search) -> None:
+    """Of every hypothesis to the tokens it has written; its own keys and values are kept first."""
+    width, beam_size = rows.states.shape[1], search.ids.shape[1]
+    for row in range(num_rows):
+        if row + 1 < num_rows:
+            _fetch_past(rows.slot[row + 1], rows.hypothesis[row + 1], layer, width, search)
+        slot, hypothesis = rows.slot[row], rows.hypothesis[row]
+        position = search.position[slot]
+        keys, values = search.keys[layer, slot], search.values[layer, slot]
+        ancestors, outputs = search.ancestors[slot, hypothesis], rows.outputs[row]
+        own = (position * beam_size + hypothesis) * width
+        keep(keys, own, outputs, width, width)
+        keep(values, own, outputs, 2 * width, width)
+        for k in range(position):
+            rows.places[k] = (k * beam_size + ancestors[k]) * width
+        rows.places[position] = own
+        query = outputs[:width]
+        attend(query, keys, values, 0, position + 1, rows, shape.num_heads)
+        put_row(rows.merged, rows.inputs, rows.scales, row)
+
+
+@compiled
+def cross_attention(rows: Rows, num_rows: int, layer: int, shape: Shape, search: Search) -> None:
+    """Of every hypothesis to its source."""
+    width, num_heads = rows.states.shape[1], shape.num_heads
+    head_width, positions = width // num_heads, search.src_keys.shape[2] // width
+    for row in range(num_rows):
+        slot = rows.slot[row]
+        if row + 1 < num_rows and rows.slot[row + 1] != slot:
+            _fetch_source(rows.slot[row + 1], layer, width, search)
+        keys, query, length = search.src_keys[layer, slot], rows.outputs[row], search.src_lengths[slot]
+        for head in range(num_heads):
+            at, scores = head * head_width, rows.scores[head]
+            for begin in range(0, length, NUMBERS_AT_ONCE):
+                shift = at * positions + begin
+                weighted_sum(scores, begin, query, at, keys, rows.dimensions, shift, head_width)
+        for k in range(length):
+            rows.places[k] = k * width
+        weigh(search.src_values[layer, slot], 0, length, rows, num_heads)
+        put_row(rows.merged, rows.inputs, rows.scales, row)
+
+
+@compiled
+def decode(weights: DecoderWeights, shape: Shape, rows: Rows, num_rows: int, search: Search) -> None:
+    """One token more for every hypothesis; afterwards the inputs are those of the vocabulary's product."""
+    width = rows.states.shape[1]
+    for row in range(num_rows):
+        slot = rows.slot[row]
+        embedding = weights.embedding[search.ids[slot, rows.hypothesis[row]]]
+        position = weights.positions[search.position[slot]]
+        for i in range(width):
+            rows.states[row, i] = embedding[i] + position[i]
+    for layer in range(weights.self_in.panels.shape[0]):
+        enter(rows, num_rows, weights.self_norm, layer, shape)
+        product(rows.inputs, rows.scales, weights.self_in, layer, num_rows, rows.outputs)
+        self_attention(rows, num_rows, layer, shape, search)
+        product(rows.inputs, rows.scales, weights.self_out, layer, num_rows, rows.outputs)
+        leave(rows, num_rows, weights.self_norm, layer, shape)
+        enter(rows, num_rows, weights.cross_norm, layer, shape)
+        product(rows.inputs, rows.scales, weights.cross_query, layer, num_rows, rows.outputs)
+        cross_attention(rows, num_rows, layer, shape, search)
+        product(rows.inputs, rows.scales, weights.cross_out, layer, num_rows, rows.outputs)
+        leave(rows, num_rows, weights.cross_norm, layer, shape)
+        enter(rows, num_rows, weights.feed_forward_norm, layer, shape)
+        feed_forward(rows, num_rows, weights.inner, weights.outer, layer, shape)
+        leave(rows, num_rows, weights.feed_forward_norm, layer, shape)
+    finish(rows, num_rows, weights.final_norm, shape)

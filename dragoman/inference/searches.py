@@ -1,0 +1,121 @@
+"""How a Translator's sources get their hypotheses: compiled where that can be, else by tensor operations."""
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dragoman.config import InferenceSettings
+from dragoman.data.batch import pad_rows
+from dragoman.inference.beam import beam_search
+from dragoman.inference.converted import Converted
+from dragoman.inference.fast_model import FastModel
+from dragoman.inference.products import resolve_inference_precision
+from dragoman.inference.sampling import sample
+from dragoman.inference.segments import Source, token_batches
+from dragoman.inference.step_model import Ensemble, StepModel
+from dragoman.inference.workers import each_of, num_workers
+from dragoman.model.transformer import Transformer
+from dragoman.records import Hypothesis
+from dragoman.text.tokenizer import EOS_ID, PAD_ID
+
+if TYPE_CHECKING:
+    pass
+
+Search = Callable[[Sequence[Source], InferenceSettings], None]
+"""Gives every source that has ids its hypotheses, best first."""
+
+
+class StepSearch:
+    """Beam search and sampling with any StepModel, batch by batch."""
+
+    def __init__(self, model: StepModel[Any]) -> None:
+        self._model = model
+
+    def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> None:
+        """Batches of about as long sources, on as many threads as there are."""
+        rows_per_sentence = settings.n_best if settings.sample else settings.beam_size
+        workers = num_workers(self._model.device)
+        batches = list(token_batches(sources, rows_per_sentence, settings.batch_tokens, workers))
+        found = each_of(lambda batch: self._found(batch, settings), batches, workers)
+        for batch, answers in zip(batches, found, strict=True):
+            for source, hypotheses in zip(batch, answers, strict=True):
+                source.hypotheses = hypotheses
+
+    def _found(self, batch: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
+        src_ids, src_lengths = (
+            tensor.to(self._model.device) for tensor in pad_rows([[*source.ids, EOS_ID] for source in batch], PAD_ID)
+        )
+        prefixes = [source.prefix for source in batch]
+        if settings.sample:
+            names = [source.name for source in batch]
+            return sample(self._model, src_ids, src_lengths, settings, names, prefixes)
+        return beam_search(self._model, src_ids, src_lengths, settings, prefixes)
+
+
+class CompiledSearch:
+    """Beam search of one model by the functions of `compiled`, for whose `fits` it must be.
+
+    `max_length` is the longest output in tokens, the model's own limit where it is None.
+    """
+
+    def __init__(self, model: Transformer, precision: str, max_length: int | None = None) -> None:
+        from dragoman.inference.compiled.weights import CompiledWeights
+
+        self._device = model.device
+        self._max_length = model.max_positions if max_length is None else max_length
+        self._weights: Converted[CompiledWeights] = Converted(model, lambda: CompiledWeights(model, precision))
+
+    def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> None:
+        """All sources from one queue, the longest first."""
+        from dragoman.inference.compiled.engine import Waiting, search_all
+
+        waiting, weights = Waiting(sources, settings, self._max_length), self._weights.now()
+        workers = max(1, min(num_workers(self._device), len(waiting)))
+        each_of(
+            lambda _: search_all(weights, waiting, settings, workers), range(workers), workers, give_up=waiting.give_up
+        )
+
+
+class TransformerSearch:
+    """The fastest search of a model, or of several as one, for the settings of each call."""
+
+    def __init__(self, models: Sequence[Transformer]) -> None:
+        self._models = models
+        self._searches: dict[tuple[str, bool], Search] = {}
+
+    def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> None:
+        """Raises ConfigError for a precision that the device does not compute in."""
+        precision = resolve_inference_precision(settings.precision, self._models[0].device)
+        kind = precision, self._compiles(precision, settings)
+        if kind not in self._searches:
+            self._searches[kind] = self._made(*kind)
+        self._searches[kind](sources, settings)
+
+    def _compiles(self, precision: str, settings: InferenceSettings) -> bool:
+        if settings.sample or len(self._models) > 1 or not can_compile():
+            return False
+        from dragoman.inference.compiled.weights import fits
+
+        return fits(self._models[0], precision, settings)
+
+    def _made(self, precision: str, compiled: bool) -> Search:
+        if compiled:
+            return CompiledSearch(self._models[0], precision)
+        fast = [FastModel(model, precision) for model in self._models]
+        return StepSearch(fast[0] if len(fast) == 1 else Ensemble(fast))
+
+
+def can_compile() -> bool:
+    """Whether numba is installed."""
+    return importlib.util.find_spec("numba") is not None
+
+
+def compiles_first(model: Transformer, settings: InferenceSettings) -> bool:
+    """Whether the first translation waits some seconds for compiled functions that were never needed before."""
+    if settings.sample or not can_compile():
+        return False
+    from dragoman.inference.compiled.engine import is_compiled
+    from dragoman.inference.compiled.weights import fits
+
+    precision = resolve_inference_precision(settings.precision, model.device)
+    return fits(model, precision, settings) and not is_compiled()

@@ -1,0 +1,243 @@
+"""The compiled search is the plain one: the same translations and scores for every model, whatever the company.
+
+A beam may depart where two hypotheses tie but for rounding, which random models bring about; what it finds then has
+the plain model's own log-probabilities.
+"""
+
+import os
+import platform
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("numba", reason="numba compiles what is tested here")
+
+from dragoman.config import InferenceSettings, ModelSettings
+from dragoman.data.batch import Batch, pad_rows
+from dragoman.errors import ModelError
+from dragoman.inference import searches
+from dragoman.inference.beam import beam_search
+from dragoman.inference.compiled.jit import MULTIPLIES_BYTES
+from dragoman.inference.compiled.weights import fits
+from dragoman.inference.scoring import score_tokens
+from dragoman.inference.searches import CompiledSearch, TransformerSearch
+from dragoman.inference.segments import Source
+from dragoman.inference.step_model import SingleModel
+from dragoman.model.transformer import Transformer
+from dragoman.records import Hypothesis
+
+BOS_ID, EOS_ID = 1, 2
+KINDS: dict[str, dict[str, Any]] = {
+    "pre-norm": {},
+    "post-norm, separate": {"norm_first": False, "tie": "none"},
+    "learned positions, gelu": {"positions": "learned", "max_positions": 100, "activation": "gelu"},
+    "no attention bias, swish": {"attention_bias": False, "projection_bias": True, "activation": "swish"},
+    "marian": {"positions": "marian", "norm_first": False, "projection_bias": True, "activation": "swish"},
+    "more decoder layers": {"num_encoder_layers": 1, "num_decoder_layers": 3, "num_heads": 1, "d_ff": 70},
+}
+PREFIXES = [[5, 6], [], [7], [], [], [8, 5, 4], [], [], [2]]
+PRECISIONS = [
+    "float32",
+    pytest.param("int8", marks=pytest.mark.skipif(not MULTIPLIES_BYTES, reason="this processor multiplies no bytes")),
+]
+
+
+def transformer(kind: str, vocab_size: int, seed: int = 3, deviation: float = 0.3) -> Transformer:
+    torch.manual_seed(seed)
+    shape = {"d_model": 32, "d_ff": 64, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2}
+    model = Transformer(ModelSettings(preset="custom", **shape | KINDS[kind]), vocab_size, vocab_size)
+    for parameter in model.parameters():  # sharp, source-dependent distributions instead of nearly uniform ones
+        torch.nn.init.normal_(parameter, std=deviation)
+    return model.eval()
+
+
+def sources(vocab_size: int, seed: int, longest: int = 20, count: int = 9) -> list[list[int]]:
+    rng = random.Random(seed)
+    return [[rng.randint(4, vocab_size - 1) for _ in range(rng.randint(1, longest))] for _ in range(count)]
+
+
+def searched(
+    search: searches.Search, rows: list[list[int]], chosen: InferenceSettings, prefixes: list[list[int]] | None = None
+) -> list[list[Hypothesis]]:
+    given_prefixes = prefixes or [[]] * len(rows)
+    found = [
+        Source(str(number), row, prefix) for number, (row, prefix) in enumerate(zip(rows, given_prefixes, strict=True))
+    ]
+    search(found, chosen)
+    return [source.hypotheses for source in found]
+
+
+def plain(
+    model: Transformer, rows: list[list[int]], chosen: InferenceSettings, prefixes: list[list[int]] | None = None
+) -> list[list[Hypothesis]]:
+    return beam_search(SingleModel(model), *pad_rows([[*row, EOS_ID] for row in rows], 0), chosen, prefixes)
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    assert [[h.ids for h in one] for one in found] == [[h.ids for h in one] for one in expected]
+    for one, other in zip(found, expected, strict=True):
+        for h, g in zip(one, other, strict=True):
+            assert h.finished == g.finished
+            assert h.score == pytest.approx(g.score, abs=1e-4)
+            assert h.log_prob == pytest.approx(g.log_prob, abs=1e-4)
+            assert h.token_log_probs == pytest.approx(g.token_log_probs, abs=1e-4)
+
+
+def assert_teacher_forced(model: Transformer, rows: list[list[int]], found: Any) -> None:
+    for row, hypotheses in zip(rows, found, strict=True):
+        assert hypotheses
+        for h in hypotheses:
+            targets, lengths = pad_rows([[BOS_ID, *h.ids, *([EOS_ID] if h.finished else [])]], 0)
+            scores = score_tokens(model, Batch(*pad_rows([[*row, EOS_ID]], 0), targets, lengths - 1))[0]
+            assert h.token_log_probs == pytest.approx(scores.tolist(), abs=1e-4)
+
+
+@pytest.mark.parametrize("vocab_size", [16, 3001])
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_finds_what_the_plain_search_finds(kind: str, vocab_size: int) -> None:
+    compared = different = 0
+    for seed in range(6):
+        model, rows = transformer(kind, vocab_size, seed), sources(vocab_size, seed)
+        for beam_size, n_best, min_tokens, prefixes in ((1, 1, 1, None), (4, 3, 3, None), (4, 4, 0, PREFIXES)):
+            chosen = InferenceSettings(
+                beam_size=beam_size, n_best=n_best, min_tokens=min_tokens, max_extra_tokens=6, batch_tokens=300
+            )
+            found = searched(CompiledSearch(model, "float32"), rows, chosen, prefixes)
+            expected = plain(model, rows, chosen, prefixes)
+            assert_teacher_forced(model, rows, found)
+            if beam_size == 1:
+                assert_same(found, expected)
+            compared += len(rows)
+            different += sum(
+                [h.ids for h in one] != [h.ids for h in other] for one, other in zip(found, expected, strict=True)
+            )
+    assert different <= 0.03 * compared
+
+
+@pytest.mark.parametrize("penalty", ["paper", "power"])
+def test_the_rules_of_ending_are_the_plain_ones(penalty: Any) -> None:
+    """Milder models, whose hypotheses end at many lengths."""
+    for seed in range(12):
+        model, rows = transformer("pre-norm", 40, seed, deviation=0.15), sources(40, seed, 6)
+        for alpha, n_best in ((0.0, 1), (1.0, 3), (2.5, 1)):
+            chosen = InferenceSettings(
+                beam_size=3, n_best=n_best, alpha=alpha, length_penalty=penalty, max_extra_tokens=12
+            )
+            assert_same(searched(CompiledSearch(model, "float32"), rows, chosen), plain(model, rows, chosen))
+
+
+@torch.inference_mode()
+def test_long_sources_and_outputs_in_batches_that_fill_up_again() -> None:
+    model = transformer("learned positions, gelu", 200)
+    rows = sources(200, 5, longest=90, count=40)
+    rows[3] = [5] * 99
+    chosen = InferenceSettings(beam_size=1, max_extra_tokens=60, batch_tokens=350)
+    assert_same(searched(CompiledSearch(model, "float32"), rows, chosen), plain(model, rows, chosen))
+    short = CompiledSearch(model, "float32", max_length=7)
+    assert {len(one[0].token_log_probs) for one in searched(short, rows, chosen)} <= set(range(1, 8))
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 10**6), st.permutations(range(9)), st.integers(20, 2000), st.integers(1, 6))
+def test_a_sentence_is_the_same_to_the_last_bit_in_any_company(
+    precision: str, seed: int, order: list[int], batch_tokens: int, beam_size: int
+) -> None:
+    search, rows = CompiledSearch(transformer("pre-norm", 3001), precision), sources(3001, seed)
+    chosen = InferenceSettings(
+        beam_size=beam_size, n_best=min(2, beam_size), max_extra_tokens=6, batch_tokens=batch_tokens
+    )
+    alone = [searched(search, [row], chosen)[0] for row in rows]
+    assert searched(search, [rows[number] for number in order], chosen) == [alone[number] for number in order]
+
+
+@pytest.mark.skipif(not MULTIPLIES_BYTES, reason="this processor multiplies no bytes")
+def test_int8_is_near_float32() -> None:
+    """Of outputs that both find, the log-probabilities differ by a few hundredths a token."""
+    both = 0
+    for seed in range(8):
+        model, rows = transformer("pre-norm", 3001, seed, deviation=0.15), sources(3001, seed)
+        chosen = InferenceSettings(beam_size=4, max_extra_tokens=4)
+        for one, other in zip(
+            searched(CompiledSearch(model, "int8"), rows, chosen), plain(model, rows, chosen), strict=True
+        ):
+            if one[0].ids == other[0].ids:
+                both += 1
+                assert one[0].token_log_probs == pytest.approx(other[0].token_log_probs, abs=0.15)
+    assert both > 36
+
+
+def test_weights_changed_in_place_are_seen() -> None:
+    model, rows = transformer("pre-norm", 30), sources(30, 2)
+    search, chosen = CompiledSearch(model, "float32"), InferenceSettings(beam_size=2, max_extra_tokens=6)
+    before = searched(search, rows, chosen)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(-0.7)
+    after = searched(search, rows, chosen)
+    assert after != before
+    assert_same(after, plain(model, rows, chosen))
+
+
+def test_what_it_has_not_is_searched_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Narrow heads, wide beams, samples, ensembles; and everything where numba is missing."""
+    rows, chosen = sources(30, 2), InferenceSettings(beam_size=2, max_extra_tokens=6)
+    model, narrow = transformer("pre-norm", 30), transformer("pre-norm", 30)
+    torch.manual_seed(1)
+    narrow = Transformer(ModelSettings(preset="custom", d_model=16, d_ff=8, num_heads=2), 30, 30).eval()
+    assert fits(model, "float32", chosen)
+    assert not fits(model, "bfloat16", chosen)
+    assert not fits(model, "float32", InferenceSettings(beam_size=65))
+    assert not fits(narrow, "float32", chosen)
+    assert_same(searched(TransformerSearch([narrow]), rows, chosen), plain(narrow, rows, chosen))
+    assert_same(searched(TransformerSearch([model, model]), rows, chosen), plain(model, rows, chosen))
+    monkeypatch.setattr(searches, "can_compile", lambda: False)
+    monkeypatch.setattr(searches, "CompiledSearch", None)
+    assert_same(searched(TransformerSearch([model]), rows, chosen), plain(model, rows, chosen))
+
+
+def test_when_one_worker_fails_the_others_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dragoman.inference.compiled import engine
+
+    calls = []
+
+    def failing(*arguments: Any) -> int:
+        calls.append(1)
+        raise ModelError("it fails. Mend it.")
+
+    monkeypatch.setattr(engine, "decode_step", failing)
+    search = CompiledSearch(transformer("pre-norm", 30), "float32")
+    with pytest.raises(ModelError, match=r"^it fails\. Mend it\.$"):
+        searched(search, sources(30, 2, count=40), InferenceSettings(batch_tokens=20))
+    assert len(calls) <= torch.get_num_threads()
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="needs an x86")
+def test_it_runs_on_a_processor_with_narrow_registers(tmp_path: Any) -> None:
+    """The code for one with AVX2 alone, as it runs on this one."""
+    program = """
+from dragoman.inference.compiled.jit import COLUMNS, MULTIPLIES_BYTES
+assert (COLUMNS, MULTIPLIES_BYTES) == (16, False)
+import sys; sys.path.insert(0, sys.argv[1])
+from test_compiled_search import *
+model, rows = transformer("pre-norm", 100), sources(100, 1)
+chosen = InferenceSettings(beam_size=1, max_extra_tokens=6)
+assert_same(searched(CompiledSearch(model, "float32"), rows, chosen), plain(model, rows, chosen))
+"""
+    environment = {
+        **os.environ,
+        "NUMBA_CPU_NAME": "haswell",
+        "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+sse4.2,+popcnt",
+        "NUMBA_CACHE_DIR": str(tmp_path),
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [sys.executable, "-c", program, str(Path(__file__).parent)]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr

@@ -1,0 +1,167 @@
+"""What the compiled functions compute with, against numpy."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("numba", reason="numba compiles what is tested here")
+
+from dragoman.inference.compiled.instructions import dot, keep, larger, rounded, weighted_sum
+from dragoman.inference.compiled.jit import COLUMNS, MULTIPLIES_BYTES, ROWS, compiled
+from dragoman.inference.compiled.layers import exp2, normalise, product, put_row, softmax
+from dragoman.inference.compiled.layout import Linear
+from dragoman.inference.compiled.weights import packed
+
+PRECISIONS = [
+    "float32",
+    pytest.param("int8", marks=pytest.mark.skipif(not MULTIPLIES_BYTES, reason="this processor multiplies no bytes")),
+]
+
+
+@compiled
+def dot_of(one: Any, first: int, other: Any, second: int, size: int) -> Any:
+    return dot(one, first, other, second, size)
+
+
+@compiled
+def weigh_into(out: Any, factors: Any, values: Any, places: Any, shift: int, count: int) -> None:
+    weighted_sum(out, 1, factors, 2, values, places, shift, count)
+
+
+@compiled
+def kept_as(out: Any, values: Any, size: int) -> None:
+    keep(out, 1, values, 2, size)
+
+
+@compiled
+def exp2_of(values: Any, out: Any) -> None:
+    for i in range(values.size):
+        out[i] = exp2(values[i])
+
+
+@compiled
+def largest_and_rounded(values: Any, out: Any) -> Any:
+    top = values[0]
+    for i in range(values.size):
+        top = larger(top, values[i])
+        out[i] = rounded(values[i])
+    return top
+
+
+@compiled
+def put(values: Any, inputs: Any, scales: Any, row: int) -> None:
+    put_row(values, inputs, scales, row)
+
+
+def numbers(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("size", [16, 32, 48, 512])
+def test_dot_begins_where_it_is_told(size: int) -> None:
+    one, other = numbers(size + 7), numbers(size + 9, seed=1)
+    assert dot_of(one, 7, other, 3, size) == pytest.approx(one[7:] @ other[3 : 3 + size], abs=1e-4)
+    halves = other.astype(np.float16)
+    expected = one[7:] @ halves[3 : 3 + size].astype(np.float32)
+    assert dot_of(one, 7, halves.view(np.uint16), 3, size) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("count", [1, 2, 13, 100])
+def test_weighted_sums_take_values_from_their_places(count: int) -> None:
+    out, factors, values = numbers(20), numbers(count + 2, seed=1), numbers(4000, seed=2)
+    places = np.random.default_rng(3).integers(0, 3900, count)
+    before = out.copy()
+    weigh_into(out, factors, values, places, 5, count)
+    expected = sum(factors[2 + k] * values[places[k] + 5 : places[k] + 21].astype(np.float64) for k in range(count))
+    np.testing.assert_allclose(out[1:17], expected, atol=1e-4)
+    assert (out[[0, 17, 18, 19]] == before[[0, 17, 18, 19]]).all()
+
+
+def test_halves_are_kept_to_the_nearest_and_never_become_infinite() -> None:
+    values = numbers(34) * 100
+    values[[2, 5, 9]] = 1e9, -1e9, 65504
+    out = np.zeros(34, np.uint16)
+    kept_as(out, values, 32)
+    expected = values[2:].clip(-65504, 65504).astype(np.float16)
+    assert (out[1:33].view(np.float16) == expected).all()
+    assert out[0] == out[33] == 0
+
+
+def test_exp2_is_within_3e_7() -> None:
+    values = np.concatenate([np.linspace(-126, 100, 100_001), [-1e9, -np.inf, -127.5, 0, -0.5, 0.5]]).astype(np.float32)
+    found = np.zeros_like(values)
+    exp2_of(values, found)
+    np.testing.assert_allclose(found, np.exp2(values.clip(-126).astype(np.float64)), rtol=3e-7)
+
+
+def test_the_largest_and_the_nearest() -> None:
+    values = numbers(101) * 10
+    values[77] = -np.inf
+    out = np.zeros_like(values)
+    assert largest_and_rounded(values, out) == values.max()
+    assert (out == np.rint(values)).all()
+
+
+@pytest.mark.parametrize("size", [1, 5, 16, 17, 100])
+def test_softmax_and_layer_norm_are_torchs(size: int) -> None:
+    scores = np.concatenate([numbers(size) * 20, numbers(16)])
+    expected = torch.softmax(torch.tensor(scores[:size]).double() * np.log(2), 0)
+    softmax(scores, size)
+    np.testing.assert_allclose(scores[:size], expected, atol=1e-6)
+    values, gain, bias = numbers(size) + 3, numbers(size, seed=1), numbers(size, seed=2)
+    out = np.zeros(size, np.float32)
+    normalise(values, gain, bias, 1e-5, out)
+    expected = torch.layer_norm(
+        *(torch.tensor(one) for one in (values,)), (size,), torch.tensor(gain), torch.tensor(bias)
+    )
+    np.testing.assert_allclose(out, expected, atol=1e-4)
+
+
+def multiplied(rows: Any, linear: Linear, precision: str) -> tuple[Any, Any, Any]:
+    """The product of some rows, and their inputs and scales."""
+    count, depth = rows.shape
+    room = -(-count // ROWS) * ROWS
+    width = depth + -depth % 4 if precision == "int8" else depth
+    inputs = np.zeros((room, width), np.uint8 if precision == "int8" else np.float32)
+    scales, out = np.ones(room, np.float32), np.zeros((room, linear.bias.shape[1]), np.float32)
+    for row in range(count):
+        put(rows[row], inputs, scales, row)
+    product(inputs, scales, linear, 0, count, out)
+    return out[:count], inputs[:count], scales[:count]
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 11), st.sampled_from([1, 3, 8, 30, 64, 130]), st.integers(1, 150), st.integers(0, 99))
+def test_products_are_numpys(precision: str, count: int, depth: int, size: int, seed: int) -> None:
+    """float32 within rounding; int8 exactly the sum of the bytes' products, times the scales."""
+    rows, weight, bias = numbers(count, depth, seed=seed), numbers(size, depth, seed=seed + 1), numbers(size, seed=seed)
+    linear = packed([(torch.tensor(weight), torch.tensor(bias))], precision, padding=-np.inf)
+    found, inputs, scales = multiplied(rows, linear, precision)
+    assert found.shape[1] % COLUMNS == 0
+    assert (found[:, size:] == -np.inf).all()
+    expected = rows.astype(np.float64) @ weight.T.astype(np.float64) + bias
+    if precision == "float32":
+        np.testing.assert_allclose(found[:, :size], expected, atol=1e-4)
+        return
+    largest = np.abs(weight).max(1, keepdims=True)
+    bytes_of_weight = (weight / (np.maximum(largest, 1e-38) / np.float32(127))).round()
+    sums = (inputs[:, :depth].astype(np.int64) - 128) @ bytes_of_weight.astype(np.int64).T
+    exact = sums * (largest[:, 0] / 127) * scales[:, None] + bias
+    np.testing.assert_allclose(found[:, :size], exact, rtol=1e-4, atol=1e-5)
+    of_rows = np.abs(rows).max(1)[:, None] / 127 * np.abs(weight).sum(1)
+    of_weights = largest[:, 0] / 127 * np.abs(rows).sum(1)[:, None]
+    assert (np.abs(found[:, :size] - expected) <= 0.51 * (of_rows + of_weights) + 1e-4).all()
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_row_is_the_same_to_the_last_bit_in_any_company(precision: str) -> None:
+    rows, weight = numbers(23, 64), torch.tensor(numbers(200, 64, seed=1))
+    linear = packed([(weight, None)], precision)
+    together = multiplied(rows, linear, precision)[0]
+    for first, last in ((0, 1), (3, 4), (5, 23), (22, 23)):
+        assert (multiplied(rows[first:last], linear, precision)[0] == together[first:last]).all()
