@@ -14,15 +14,14 @@ import sys
 import time
 
 import torch
-from side_by_side.corpus import EOS_ID, NUM_CONTROLS, VOCAB_SIZE
-from side_by_side.forced import Capped
+from side_by_side.corpus import NUM_CONTROLS, VOCAB_SIZE
 from side_by_side.shapes import SIZES
 from side_by_side.timing import MARK, peak_rss_mb
 from side_by_side.train_dragoman import model_settings
 
 from dragoman.config import InferenceSettings
-from dragoman.inference.beam import beam_search
-from dragoman.inference.step_model import SingleModel
+from dragoman.inference.searches import CompiledSearch
+from dragoman.inference.segments import Source
 from dragoman.model.transformer import Transformer
 
 SRC_TOKENS = 16
@@ -34,6 +33,7 @@ def main() -> None:
     parser.add_argument("--size", choices=sorted(SIZES), default="tiny")
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--sentences", type=int, default=8)
+    parser.add_argument("--precision", choices=["float32", "int8"], default="float32")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--lengths", type=int, nargs="+", default=[SHORT, 64, 256, LONG, 1024])
     parser.add_argument("--inside", type=int, help=argparse.SUPPRESS)
@@ -70,20 +70,21 @@ def measured(given: argparse.Namespace, length: int) -> dict[str, float]:
     """Milliseconds a token of one sentence, and the peak of memory."""
     torch.manual_seed(1)
     shape = model_settings(SIZES[given.size], attention_dropout=0.0, activation_dropout=0.0)
-    model = SingleModel(Transformer(shape, VOCAB_SIZE, VOCAB_SIZE).eval())
-    src_ids = torch.randint(NUM_CONTROLS, VOCAB_SIZE, (given.sentences, SRC_TOKENS))
-    src_ids[:, -1] = EOS_ID
-    src_lengths = torch.full((given.sentences,), SRC_TOKENS)
+    model = Transformer(shape, VOCAB_SIZE, VOCAB_SIZE).eval()
+    rows = torch.randint(NUM_CONTROLS, VOCAB_SIZE, (given.sentences, SRC_TOKENS - 1)).tolist()
 
-    def search(tokens: int) -> None:
+    search = CompiledSearch(model, given.precision, max(1, length))
+
+    def searched(tokens: int) -> None:
         settings = InferenceSettings(beam_size=given.beam, min_tokens=tokens, max_extra_tokens=tokens)
-        for found in beam_search(Capped(model, tokens), src_ids, src_lengths, settings):
-            assert len(found[0].ids) == tokens
+        found = [Source(str(number), ids) for number, ids in enumerate(rows)]
+        search(found, settings)
+        assert all(len(one.hypotheses[0].token_log_probs) == tokens for one in found)
 
-    search(4)
+    searched(max(1, length))
     began = time.perf_counter()
     if length:
-        search(length)
+        searched(length)
     passed = time.perf_counter() - began
     return {"ms_per_token": 1000 * passed / max(1, length) / given.sentences, "peak_rss_mb": peak_rss_mb()}
 
