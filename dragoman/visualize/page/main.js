@@ -37,7 +37,10 @@ function addKinds() {
 function onKey(event) {
   const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
   if (!(event.key in moves) || event.altKey || event.ctrlKey || event.metaKey) return;
-  if (["SELECT", "INPUT"].includes(event.target.tagName)) return;
+  if (event.target.tagName === "SELECT") return;
+  const heads = byId("heads-part");
+  const scrolls = moves[event.key][0] !== 0 && !heads.matches(":hover") && !heads.contains(document.activeElement);
+  if (scrolls) return;
   event.preventDefault();
   moveHead(...moves[event.key]);
 }

@@ -1,11 +1,11 @@
 import io
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from dragoman.cli import inspect
 from dragoman.cli.main import main
 from dragoman.data.store import written_store
 from dragoman.inference.translator import Translator
@@ -91,7 +91,7 @@ def test_on_a_terminal_the_translation_appears_token_by_token(
     model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
-    monkeypatch.setattr(inspect.time, "sleep", waits.append)
+    monkeypatch.setattr(time, "sleep", waits.append)
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
     assert main(["inspect", str(model_folder), "one two", "--out", str(tmp_path / "p.html")]) == 0

@@ -17,7 +17,7 @@ HOSTILE = "</script><script>alert(1)</script><!--\u2028 & <img src=x onerror=ale
 
 def test_the_policy_names_the_hashes_of_the_only_script_and_style(bundle: Bundle) -> None:
     page = inspection_page(inspect_text(bundle, "one two"))
-    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
     assert policy.startswith("default-src 'none';")
     for tag, directive in (("script", "script-src"), ("style", "style-src")):
         (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
@@ -34,7 +34,7 @@ def test_no_text_can_leave_the_block_of_data(bundle: Bundle) -> None:
     assert page.lower().count("</script>") == 2
     assert page.count("<!--") == 0
     assert "<img" not in page
-    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1]
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     assert json.loads(data) == json.loads(inspection.to_json())
     assert json.loads(data)["src"]["text"] == HOSTILE
 
