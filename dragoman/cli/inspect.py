@@ -13,14 +13,13 @@ from dragoman.cli.models import add_model_flags, check_search_flags, say
 from dragoman.config import Config, read_config
 from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.files import write_file
-from dragoman.visualize.figure import check_figure_path, save_figure
-from dragoman.visualize.inspection import Inspection, Kind
 
 if TYPE_CHECKING:
     from dragoman.bundle import Bundle
+    from dragoman.visualize.inspection import Inspection, Kind
 
 _PAGE = Path("inspection.html")
-_KINDS: dict[str, Kind] = {"cross": "cross", "encoder": "encoder_self", "decoder": "decoder_self"}
+_KINDS: "dict[str, Kind]" = {"cross": "cross", "encoder": "encoder_self", "decoder": "decoder_self"}
 _SECONDS_A_TOKEN = 0.04
 
 
@@ -41,6 +40,7 @@ def run(arguments: Sequence[str]) -> int:
     inspection = _inspected(options, text)
     if options.png:
         from dragoman.visualize.attention_figure import plot_heads
+        from dragoman.visualize.figure import save_figure
 
         layer = _layer(options.layer, inspection, _KINDS[options.kind])
         save_figure(plot_heads(inspection, _KINDS[options.kind], layer), options.png)
@@ -83,6 +83,8 @@ def _check(options: argparse.Namespace) -> None:
     if (options.text is None) == (options.test is None):
         raise ConfigError("`dragoman inspect` looks at one text: give TEXT, in quotes, or `--test N` for a run.")
     if options.png:
+        from dragoman.visualize.figure import check_figure_path
+
         check_figure_path(options.png)
     if options.out and not options.out.parent.is_dir():
         raise ConfigError(f"`--out` is {options.out}, but {options.out.parent} is no folder. Make it first.")
@@ -104,7 +106,7 @@ def _test_sentence(run: Path, number: int) -> _Text:
     return _Text(store.src_text(number - 1), store.tgt_text(number - 1))
 
 
-def _inspected(options: argparse.Namespace, text: _Text) -> Inspection:
+def _inspected(options: argparse.Namespace, text: _Text) -> "Inspection":
     from dragoman.bundle import load_bundle, resolve_model_folder
     from dragoman.visualize.inspector import inspect_text
 
@@ -116,7 +118,7 @@ def _inspected(options: argparse.Namespace, text: _Text) -> Inspection:
     return inspect_text(bundle, text.src, settings, name=str(folder), reference=text.reference)
 
 
-def _layer(number: int | None, inspection: Inspection, kind: Kind) -> int | None:
+def _layer(number: int | None, inspection: "Inspection", kind: "Kind") -> int | None:
     """The layer from 0. Raises ConfigError where there is none of that number."""
     most = inspection.of_kind(kind).num_layers
     if number is not None and not 1 <= number <= most:
@@ -124,7 +126,7 @@ def _layer(number: int | None, inspection: Inspection, kind: Kind) -> int | None
     return None if number is None else number - 1
 
 
-def _show(inspection: Inspection) -> None:
+def _show(inspection: "Inspection") -> None:
     """SOURCE, TARGET where it is known, and PREDICTED, which on a terminal appears token by token."""
     rows = [("SOURCE", inspection.src.text), ("TARGET", inspection.reference)]
     for name, text in rows:
@@ -141,7 +143,7 @@ def _show(inspection: Inspection) -> None:
         print(_one_line(inspection.tgt.text))
 
 
-def _pieces(inspection: Inspection) -> list[str]:
+def _pieces(inspection: "Inspection") -> list[str]:
     """The translation cut about as its tokens are; together exactly the text."""
     text = _one_line(inspection.tgt.text)
     ends = [-1]  # the first token has one more space in front than the text

@@ -4,7 +4,7 @@ const READINGS = { prediction: "at the step that writes the word", next: "at the
 
 function drawAll() {
   readScale();
-  paint(byId("scale"), Uint8Array.from(Array(256).keys()), 1, 256);
+  for (const bar of document.querySelectorAll(".scale")) paint(bar, Uint8Array.from(Array(256).keys()), 1, 256);
   drawSentence();
   drawMatrixPart();
   drawHeads();
