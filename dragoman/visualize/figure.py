@@ -50,8 +50,8 @@ def drawing_style() -> Iterator[None]:
     import matplotlib
 
     # Naming the backend, even the one in use, would import pyplot.
-    defaults = {key: value for key, value in matplotlib.rcParamsDefault.items() if not key.startswith("backend")}
-    with matplotlib.rc_context({**defaults, **_STYLE}):
+    style: Any = {key: value for key, value in matplotlib.rcParamsDefault.items() if not key.startswith("backend")}
+    with matplotlib.rc_context(style | _STYLE):
         yield
 
 
@@ -100,5 +100,5 @@ def _encoded(figure: "Figure", ending: str) -> bytes:
     dates = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[ending]
     buffer = io.BytesIO()
     with drawing_style():
-        figure.savefig(buffer, format=ending, metadata=dates)
+        figure.savefig(buffer, format=ending, metadata=dates, bbox_inches="tight", pad_inches=0.08)
     return buffer.getvalue()
