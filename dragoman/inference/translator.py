@@ -12,6 +12,7 @@ from dragoman.config import SETTINGS, Config, InferenceSettings, check_config
 from dragoman.config.fields import Value, did_you_mean
 from dragoman.data.batch import pad_rows
 from dragoman.errors import ConfigError, ModelError
+from dragoman.inference.alignment import Aligner
 from dragoman.inference.beam import beam_search
 from dragoman.inference.fast_model import FastModel
 from dragoman.inference.products import resolve_inference_precision
@@ -50,13 +51,15 @@ class Translator:
         max_src_tokens: int,
         at_precision: Callable[[str], StepModel[Any]] | None = None,
         search: Search | None = None,
+        aligner: Aligner | None = None,
     ) -> None:
         """Texts of more than `max_src_tokens` are split.
 
         `model` computes in the precision of `settings`; `at_precision` makes it anew for another. `search` replaces
-        ours.
+        ours. Without an `aligner` there are no alignments.
         """
         self._other_search = search
+        self._aligner = aligner
         self._model = model
         self._at_precision = at_precision
         self._other_models: dict[str, StepModel[Any]] = {}
@@ -107,6 +110,7 @@ class Translator:
             min(_max_src_tokens(bundle.model, bundle.config.data.max_tokens) for bundle in bundles),
             at_precision=partial(_step_model, models),
             search=search,
+            aligner=Aligner(models, first.tokenizers),
         )
 
     @classmethod
@@ -116,7 +120,15 @@ class Translator:
         """A model in memory, such as one in training. `max_src_tokens`: the longest source it was trained on."""
         at_precision = partial(_step_model, [model])
         longest = _max_src_tokens(model, max_src_tokens)
-        return cls(at_precision(settings.precision), tokenizers, settings, longest, at_precision=at_precision)
+        aligner = Aligner([model], tokenizers)
+        return cls(
+            at_precision(settings.precision),
+            tokenizers,
+            settings,
+            longest,
+            at_precision=at_precision,
+            aligner=aligner,
+        )
 
     def translate(self, texts: Sequence[str], **overrides: Value) -> list[str]:
         """One translation a text, in the same order. An empty or blank text gives an empty one."""
@@ -129,18 +141,21 @@ class Translator:
         texts: Sequence[str],
         prefixes: Sequence[str] | None = None,
         first_number: int = 0,
+        with_alignment: bool = False,
         **overrides: Value,
     ) -> list[Translation]:
         """The same with candidates, tokens and scores. `prefixes`: what each translation must begin with, or "".
 
         What sampling draws for a text follows from the seed and the text's number; the first one's is `first_number`.
+        `with_alignment` adds word alignments, which take another pass through the model.
         Raises ConfigError unless there are as many prefixes as texts.
         """
         if prefixes is not None and len(prefixes) != len(texts):
             raise ConfigError(f"`prefixes` must be as many as the texts ({len(texts)}), but are {len(prefixes)}.")
         settings = changed(self.settings, overrides)
         pairs = zip(texts, prefixes or [""] * len(texts), strict=True)
-        return list(self._translated(pairs, settings, WINDOW_TEXTS, first_number))
+        aligner = self._aligner if with_alignment else None
+        return list(self._translated(pairs, settings, WINDOW_TEXTS, first_number, aligner))
 
     def translate_stream(
         self, texts: Iterable[str], window_texts: int = WINDOW_TEXTS, **overrides: Value
@@ -156,15 +171,20 @@ class Translator:
         return self._translated(((text, "") for text in texts), settings, window_texts)
 
     def _translated(
-        self, texts: Iterable[tuple[str, str]], settings: InferenceSettings, window_texts: int, first_number: int = 0
+        self,
+        texts: Iterable[tuple[str, str]],
+        settings: InferenceSettings,
+        window_texts: int,
+        first_number: int = 0,
+        aligner: Aligner | None = None,
     ) -> Iterator[Translation]:
         pairs, number = iter(texts), first_number
         while window := list(islice(pairs, window_texts)):
             sources, prefixes = [text for text, _ in window], [prefix for _, prefix in window]
             requests = requests_of(sources, prefixes, number, self._max_src_tokens, self._tokenizers)
             self._search(requests, settings)
-            for request in requests:
-                yield request.answer(self._tokenizers.tgt)
+            answers = [request.answer(self._tokenizers.tgt) for request in requests]
+            yield from aligner.aligned(requests, answers) if aligner else answers
             number += len(window)
 
     def _search(self, requests: Sequence[Request], settings: InferenceSettings) -> None:
