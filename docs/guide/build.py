@@ -38,6 +38,8 @@ from pygments.lexers import PythonLexer
 from dragoman.visualize.figure import svg_of
 
 FOLDER = Path(__file__).parent
+# From build/guide, where the pages are, to the rest of the documentation.
+_DOCS = "../../docs/"
 
 
 class CellError(Exception):
@@ -118,6 +120,7 @@ def _markdown(chapter: Chapter) -> MarkdownIt:
         """Links between chapters lead to their pages."""
         target = str(tokens[index].attrs["href"])
         page = re.sub(r"^([0-9a-z_-]+)[.]md", r"\1.html", target)
+        page = re.sub(r"^[.][.]/", _DOCS, page)
         return f'<a href="{html.escape(page)}">'
 
     markdown.renderer.rules |= {"fence": fence, "link_open": link}  # type: ignore[attr-defined]

@@ -17,9 +17,10 @@ _STRENGTHS = (0.08, 0.18, 0.35, 0.6)
 
 @dataclass(frozen=True, slots=True)
 class ShownWord:
-    """A word with its style classes, and in words what it is most aligned with."""
+    """A word, whether a space stands before it, its style classes, and what it is most tied to."""
 
     text: str
+    spaced: bool
     classes: str
     hint: str
 
@@ -120,16 +121,20 @@ def _shaded(words: WordWeights) -> tuple[tuple[ShownWord, ...], tuple[ShownWord,
     sources = []
     for place, (text, column) in enumerate(zip(words.src_words, by_source, strict=True)):
         level = strength(max(column))
-        sources.append(ShownWord(text, f"w o{place} h{place % _HUES} l{level}", _hint(words.tgt_words, column)))
+        sources.append(_shown_word(text, f"w o{place} h{place % _HUES} l{level}", _hint(words.tgt_words, column)))
     targets = []
     for place, (text, row) in enumerate(zip(words.tgt_words, words.weights, strict=True)):
         best = max(range(len(row)), key=row.__getitem__)
         targets.append(
-            ShownWord(text, f"w t{place} h{best % _HUES} l{strength(row[best])}", _hint(words.src_words, row))
+            _shown_word(text, f"w t{place} h{best % _HUES} l{strength(row[best])}", _hint(words.src_words, row))
         )
     return tuple(sources), tuple(targets)
 
 
+def _shown_word(text: str, classes: str, hint: str) -> ShownWord:
+    return ShownWord(text.strip() or text, text.startswith(" "), classes, hint)
+
+
 def _hint(words: Sequence[str], weights: Sequence[float]) -> str:
     best = sorted(zip(weights, words, strict=True), key=lambda pair: -pair[0])[:3]
-    return ", ".join(f"{word} {weight:.0%}" for weight, word in best if strength(weight))
+    return ", ".join(f"{word.strip()} {weight:.0%}" for weight, word in best if strength(weight))
