@@ -53,7 +53,7 @@ class Chapter:
     path: Path
     namespace: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
     cells: int = 0
-    figures: int = 0
+    figures: list[Figure] = field(default_factory=list)
 
     @property
     def title(self) -> str:
@@ -90,10 +90,10 @@ class Chapter:
 
     def _shown(self, printed: str, value: object) -> str:
         if isinstance(value, Figure):
-            self.figures += 1
+            self.figures.append(value)
             drawing = re.sub(r"^.*?(?=<svg)", "", svg_of(value), flags=re.DOTALL)
             # Ids are unique in a document, and every drawing begins to count anew.
-            drawing = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>f{self.figures}-", drawing)
+            drawing = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>f{len(self.figures)}-", drawing)
             return f"{_output(printed)}<figure>{drawing}</figure>"
         return _output(printed + ("" if value is None else f"{value!r}\n"))
 
@@ -187,9 +187,8 @@ def build(out: Path) -> None:
     for chapter in every:
         start = time.perf_counter()
         (out / chapter.page).write_text(page_of(chapter, chapter.render(), every), encoding="utf-8")
-        print(
-            f"{time.perf_counter() - start:6.1f} s  {chapter.cells:2} cells  {chapter.figures} figures  {chapter.title}"
-        )
+        counts = f"{chapter.cells:2} cells  {len(chapter.figures)} figures"
+        print(f"{time.perf_counter() - start:6.1f} s  {counts}  {chapter.title}")
     (out / "index.html").write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={every[0].page}">\n')
     print(f"the guide is {out / every[0].page}")
 
