@@ -5,7 +5,7 @@ pyplot: nothing is registered anywhere, no window opens, and a figure that nobod
 """
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,13 +45,16 @@ _STYLE: dict[str, Any] = {
 
 
 @contextmanager
-def drawing_style() -> Iterator[None]:
-    """The look of our figures, for what is drawn inside the block only; the caller's settings stay as they are."""
+def drawing_style(changes: Mapping[str, Any] = {}) -> Iterator[None]:
+    """The look of our figures, with `changes` to it, for what is drawn inside the block only.
+
+    The caller's own settings of matplotlib play no part and stay as they are.
+    """
     import matplotlib
 
     # Naming the backend, even the one in use, would import pyplot.
-    defaults = {key: value for key, value in matplotlib.rcParamsDefault.items() if not key.startswith("backend")}
-    with matplotlib.rc_context({**defaults, **_STYLE}):
+    style: Any = {key: value for key, value in matplotlib.rcParamsDefault.items() if not key.startswith("backend")}
+    with matplotlib.rc_context(style | _STYLE | dict(changes)):
         yield
 
 
@@ -62,7 +65,7 @@ def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> 
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
     return figure, list(axes.flat)
 
@@ -100,5 +103,5 @@ def _encoded(figure: "Figure", ending: str) -> bytes:
     dates = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[ending]
     buffer = io.BytesIO()
     with drawing_style():
-        figure.savefig(buffer, format=ending, metadata=dates)
+        figure.savefig(buffer, format=ending, metadata=dates, bbox_inches="tight", pad_inches=0.08)
     return buffer.getvalue()

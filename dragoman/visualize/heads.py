@@ -12,6 +12,7 @@ from dragoman.visualize.labels import Labels, label_axis, readable_labels
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 
 def plot_untrained_and_trained(
@@ -38,7 +39,7 @@ def plot_untrained_and_trained(
     return figure
 
 
-def _draw(axes: "Axes", weights: np.ndarray, rows: Labels, columns: Labels, title: str) -> object:
+def _draw(axes: "Axes", weights: np.ndarray, rows: Labels, columns: Labels, title: str) -> "AxesImage":
     image = axes.imshow(weights, cmap=SEQUENTIAL, vmin=0, vmax=1)
     size = max(3.5, min(8.0, 160 / max(weights.shape)))
     label_axis(axes, "x", columns, size, rotation=90)
