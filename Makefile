@@ -2,13 +2,14 @@
 # make test   all tests
 # make check  everything a change must pass: format, lint, import rules, types, tests
 # make bench  Dragoman and its peers side by side: hours; BENCH='--parts training --sizes tiny' for less
+# make guide  the annotated guide as pages, build/guide/index.html: every cell runs
 # make wheel  dist/dragoman-*.whl
 
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: venv demo test lint check bench wheel clean
+.PHONY: venv demo test lint check bench guide wheel clean
 
 venv: $(STAMP)
 
@@ -37,6 +38,9 @@ check: lint test
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/run.py $(BENCH)
+
+guide: $(STAMP)
+	$(BIN)/python docs/guide/build.py --out build/guide
 
 wheel: $(STAMP)
 	$(BIN)/python -m build --wheel

@@ -59,13 +59,15 @@ class Translation:
     """The answer to one input text: the best candidate first, and what happened on the way.
 
     `segments` is the number of pieces the input was split into (0 for an empty line, 1 normally);
-    `cut` says that some output reached the length limit without ending by itself.
+    `cut` says that some output reached the length limit without ending by itself. `alignment`, where it was asked for,
+    links words of `src` to words of the best candidate, both counted from 0 as `str.split` finds them.
     """
 
     src: str
     candidates: tuple[Candidate, ...]
     segments: int
     cut: bool
+    alignment: tuple[tuple[int, int], ...] | None = None
 
     @property
     def text(self) -> str:

@@ -1,6 +1,6 @@
 """Shapes that signatures state are checked in every test that calls them (jaxtyping with beartype).
 
-Also here: real pairs of sentences, and Marian models in Hugging Face form made on the spot, for tests of every kind.
+Also here, for tests of every kind: real pairs of sentences, a small model, and Marian models in Hugging Face form.
 """
 
 import gzip
@@ -37,6 +37,34 @@ def english_german() -> Pairs:
     from dragoman.text.phrasebook_file import load_phrasebook
 
     return list({pair.src: pair.tgt for pair in load_phrasebook().generate(seed=3, count=3000)}.items())[:640]
+
+
+@pytest.fixture(scope="session")
+def small_bundle() -> Any:
+    """A model that has learnt nothing, but writes several words of several tokens."""
+    import torch
+
+    from dragoman.bundle import Bundle, Card
+    from dragoman.config import Config, DataSettings, InferenceSettings, ModelSettings, TokenizerSettings
+    from dragoman.model.transformer import Transformer
+    from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
+
+    torch.manual_seed(59)
+    config = Config(
+        data=DataSettings(max_tokens=24, src_lang="en", tgt_lang="de"),
+        tokenizer=TokenizerSettings(vocab_size=300),
+        model=ModelSettings(
+            preset="custom", d_model=16, d_ff=16, num_heads=2, num_encoder_layers=2, num_decoder_layers=2
+        ),
+        inference=InferenceSettings(beam_size=3, max_extra_tokens=4),
+    )
+    tokenizer = train_tokenizer(config.tokenizer, ["one two three. four five Bahnhof"] * 3)
+    model = Transformer(config.model, tokenizer.vocab_size, tokenizer.vocab_size).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+        model.projection.bias[3:260] -= 2.5  # bytes, so that it writes words
+    return Bundle(model, TokenizerPair(tokenizer, tokenizer, joint=True), config, Card())
 
 
 @pytest.fixture(scope="session")

@@ -60,6 +60,7 @@ def run(arguments: Sequence[str]) -> int:
 def _show(run: Path, test: Sequence[PhrasebookPair]) -> None:
     """How many held-out sentences come out exactly right, in all and in the worst patterns, and ten examples."""
     from dragoman.inference.translator import Translator
+    from dragoman.visualize.report import REPORT
 
     outputs = Translator.load(run).translate([pair.src for pair in test])
     right = [output == pair.tgt for output, pair in zip(outputs, test, strict=True)]
@@ -71,4 +72,5 @@ def _show(run: Path, test: Sequence[PhrasebookPair]) -> None:
     for index in range(0, len(test), max(1, len(test) // _SHOWN))[:_SHOWN]:
         pair = test[index]
         print(f"\n  {pair.src}\n  {outputs[index]}" + ("" if right[index] else f"\n  reference: {pair.tgt}"))
-    print(f'\nTry it: echo "Where is the train station?" | dragoman translate {run}')
+    print(f"\nLook at it: {run / REPORT}")
+    print(f'Try it: echo "Where is the train station?" | dragoman translate {run}')

@@ -15,9 +15,11 @@ from dragoman.version import __version__
 VERBS: dict[str, str] = {
     "demo": "trains on the embedded phrasebook, scores it, translates: a few minutes, nothing to prepare",
     "train": "trains a translator on your parallel text, or continues a run",
+    "report": "writes the report of a run again: what it learnt from, its curves, scores, sentences and checks",
     "average": "averages the last checkpoints of a run into a model",
     "summary": "counts every parameter tensor of a configuration or model",
     "translate": "translates text, line for line, from stdin or a file",
+    "inspect": "shows what a model looks at while it translates a text: a page, a picture, data",
     "evaluate": "scores translations: BLEU, chrF and TER with signatures",
     "import": "makes a model folder of a Marian (OPUS-MT) model, from a folder or by its name on the hub",
     "export": "writes a model for CTranslate2, or in Marian's Hugging Face form",

@@ -9,9 +9,12 @@ import torch
 
 from dragoman.bundle import load_bundle, resolve_model_folder
 from dragoman.cli.arguments import ArgumentParser, overrides_of
+from dragoman.cli.models import say
 from dragoman.config import ModelSettings, load_config
 from dragoman.model.summary import ParameterRow, expected_parameters, parameter_table
 from dragoman.model.transformer import Transformer
+from dragoman.visualize.figure import check_figure_path, save_figure
+from dragoman.visualize.summary import plot_summary
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -23,23 +26,34 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--src-vocab-size", type=int, help="of a configuration: entries (default tokenizer.vocab_size)")
     parser.add_argument("--tgt-vocab-size", type=int, help="of a configuration: entries (default tokenizer.vocab_size)")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_settings("model", "tokenizer")
+    parser.add_argument(
+        "--plot",
+        metavar="FILE",
+        type=Path,
+        help="draw the parameters by part and the learning rate: .png, .svg or .pdf",
+    )
+    parser.add_settings("model", "tokenizer", "train")
     given = parser.parse(arguments)
+    if given.plot is not None:
+        check_figure_path(given.plot)
     card = ""
     if given.what is not None and (given.what.is_dir() or given.what.suffix != ".toml"):
         bundle = load_bundle(resolve_model_folder(given.what), "cpu")
-        model, settings = bundle.model, bundle.config.model
+        model, config = bundle.model, bundle.config
         card = bundle.card.to_markdown()
     else:
         config = load_config([given.what] if given.what else [], overrides_of(given))
-        settings = config.model
         src_size = given.src_vocab_size or given.tgt_vocab_size or config.tokenizer.vocab_size
-        tgt_size = given.tgt_vocab_size or (src_size if settings.tie == "all" else config.tokenizer.vocab_size)
+        tgt_size = given.tgt_vocab_size or (src_size if config.model.tie == "all" else config.tokenizer.vocab_size)
         with torch.device("meta"):
-            model = Transformer(settings, src_size, tgt_size)
+            model = Transformer(config.model, src_size, tgt_size)
+    settings = config.model
     rows = parameter_table(model)
     expected = expected_parameters(settings, model.src_vocab_size, model.tgt_vocab_size)
     _print(rows, expected, settings, card, given.json)
+    if given.plot is not None:
+        save_figure(plot_summary(rows, config.train, settings.d_model), given.plot)
+        say(f"the picture is {given.plot}")
     return 0 if sum(row.count for row in rows) == expected else 1
 
 

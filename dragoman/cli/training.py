@@ -11,10 +11,11 @@ from rich.table import Table
 
 from dragoman.bundle import Bundle, Card, load_bundle, replace_card, resolve_model_folder
 from dragoman.cli.models import say
+from dragoman.cli.report import judged, texts_of
 from dragoman.config import Config, InferenceSettings
 from dragoman.data.prepare import PreparedData, dropout_encode, prepare
 from dragoman.data.store import PairStore
-from dragoman.errors import DataError
+from dragoman.errors import DataError, DragomanError
 from dragoman.evaluate.metrics import bleu, chrf, evaluate, tokenizer_for
 from dragoman.inference.translator import Translator
 from dragoman.model.device import resolve_device
@@ -26,6 +27,7 @@ from dragoman.train.run_log import RunLog
 from dragoman.train.signals import Interrupted
 from dragoman.train.trainer import Trainer
 from dragoman.version import __version__
+from dragoman.visualize.report import Judged, write_report
 
 _PACKAGES = ("torch", "tokenizers", "sacrebleu", "safetensors", "numpy")
 
@@ -85,7 +87,7 @@ def _trainer(config: Config, data: PreparedData, out: Path, log: RunLog) -> Trai
         f"{card.parameters:,} parameters, vocabulary {card.tgt_vocab_size:,}; on {device} in {config.train.precision}"
     )
     dev = _dev(data)
-    sources, references = _texts(dev, config.validate.max_sentences)
+    sources, references = texts_of(dev, config.validate.max_sentences)
     settings = replace(config.inference, beam_size=config.validate.beam_size, n_best=1, sample=False)
     validate = _DecodedScores(
         tokenizers, settings, config.data.max_tokens, sources, references, tokenizer_for(config.data.tgt_lang)
@@ -118,34 +120,41 @@ def _card(config: Config, data: PreparedData, model: Transformer) -> Card:
     )
 
 
-def _texts(store: PairStore, limit: int | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    indices = range(len(store) if limit is None else min(limit, len(store)))
-    return tuple(store.src_text(index) for index in indices), tuple(store.tgt_text(index) for index in indices)
-
-
 def _is_scored(out: Path) -> bool:
     """Whether an earlier call has already scored the run's model."""
     return bool(load_bundle(resolve_model_folder(out), "cpu").card.scores)
 
 
 def _score(out: Path, data: PreparedData, device: str) -> None:
-    """Translates validation and test data as `translate` will, prints the scores and keeps them in the card."""
+    """Translates validation and test data as `translate` will, prints the scores, keeps them in the card, reports."""
     folder = resolve_model_folder(out)
     bundle = load_bundle(folder, device)
     card, translator = bundle.card, Translator.from_bundles([bundle])
     search = f"beam {bundle.config.inference.beam_size}"
+    last: Judged | None = None
     for part, store in (("validation", data.dev), ("test", data.test)):
         if store is None or not len(store):
             continue
-        sources, references = _texts(store)
-        result = evaluate(translator.translate(sources), references, tokenizer_for(bundle.config.data.tgt_lang))
+        sources, references = texts_of(store)
+        outputs = translator.translate(sources)
+        result = evaluate(outputs, references, tokenizer_for(bundle.config.data.tgt_lang))
         card = card.with_scores(f"{part}, {search}", list(result.scores))
         for warning in result.warnings:
             say(f"{part}: {warning}")
         for score in result.scores:
             print(f"{part} ({result.num_sentences} sentences, {search}): {score}")
+        last = judged(part, sources, references, outputs, result.warnings, translator, bundle)
     sys.stdout.flush()
     replace_card(folder, card)
+    _report(out, last)
+
+
+def _report(out: Path, last: Judged | None) -> None:
+    """Writes the report. The model is there and scored: that this cannot be is no reason to fail."""
+    try:
+        say(f"the report is {write_report(out, last)}")
+    except DragomanError as error:
+        say(f"the report was not written: {error}")
 
 
 class _Stages:

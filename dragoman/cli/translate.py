@@ -5,11 +5,12 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 from dragoman.cli.arguments import ArgumentParser, one_of
@@ -40,24 +41,28 @@ def run(arguments: Sequence[str]) -> int:
         model = load_model(options.model, options, options.engine)
         output = files.enter_context(open(options.output, "wb")) if options.output else sys.stdout.buffer
         write = json_line if options.format == "jsonl" else text_line
-        for window in translated_windows(source, model):
+        for window in translated_windows(source, model, {"with_alignment": True} if options.alignment else {}):
             output.writelines(write(translation).encode() + b"\n" for translation in window)
             output.flush()
     return 0
 
 
-def translated_windows(source: Source, model: LoadedModel) -> Iterator[list[Translation]]:
+def translated_windows(
+    source: Source, model: LoadedModel, wanted: Mapping[str, bool] = MappingProxyType({})
+) -> Iterator[list[Translation]]:
     """The translations of the lines, as the lines arrive; notes about single lines go to stderr.
 
+    `wanted` is what a translation shall have besides: ``with_alignment``.
     Raises DataError where the file of prefixes has more or fewer lines than the input.
     """
     number = 0
+    options: dict[str, Any] = {**wanted, **model.overrides}
     prefixes = read_lines(source.prefix_file) if source.prefix_file else None
     for texts in arriving_lines(source.stream, _report_invalid, source.name):
         beginnings = list(islice(prefixes, len(texts))) if prefixes is not None else None
         if beginnings is not None and len(beginnings) < len(texts):
             raise _too_few(source, number + len(beginnings))
-        window = model.translator.translate_detailed(texts, beginnings, number, **model.overrides)
+        window = model.translator.translate_detailed(texts, beginnings, number, **options)
         for line, translation in enumerate(window, start=number + 1):
             _report(line, translation)
         yield window
@@ -67,19 +72,24 @@ def translated_windows(source: Source, model: LoadedModel) -> Iterator[list[Tran
 
 
 def text_line(translation: Translation) -> str:
-    """The translation on one line, whatever the model wrote."""
-    return _LINE_BREAK.sub(" ", translation.text)
+    """The translation on one line, whatever the model wrote; an alignment after ``|||``, in Pharaoh format."""
+    text = _LINE_BREAK.sub(" ", translation.text)
+    if translation.alignment is None:
+        return text
+    return f"{text} ||| {' '.join(f'{src}-{tgt}' for src, tgt in translation.alignment)}"
 
 
 def json_line(translation: Translation) -> str:
     """The translation with all that is known about it, as one JSON object on one line.
 
     ``translation``, ``score``, ``log_prob``, ``tokens`` and ``token_log_probs`` are those of the first of
-    ``candidates``, and missing for an empty line.
+    ``candidates``, and missing for an empty line. ``alignment``, where asked for, has pairs of source and target word.
     """
     candidates = [_candidate(asdict(candidate)) for candidate in translation.candidates]
     best = candidates[0] if candidates else {"translation": ""}
-    rest = {"segments": translation.segments, "cut": translation.cut, "candidates": candidates}
+    rest: dict[str, Any] = {"segments": translation.segments, "cut": translation.cut, "candidates": candidates}
+    if translation.alignment is not None:
+        rest["alignment"] = translation.alignment
     return json.dumps({"src": translation.src, **best, **rest}, ensure_ascii=False)
 
 
@@ -101,6 +111,11 @@ def _parser() -> ArgumentParser:
         default="text",
         metavar="text|jsonl",
         help="a line of text, or of JSON with scores, tokens and n-best (default text)",
+    )
+    parser.add_argument(
+        "--alignment",
+        action="store_true",
+        help="adds which word comes from which: ` ||| 0-0 1-2` (source-target, counted from 0, split at white space)",
     )
     parser.add_argument("--prefix", metavar="F", help="a file with what each translation must begin with, line by line")
     parser.add_argument(

@@ -55,6 +55,13 @@ def evaluate(hypotheses: Sequence[str], references: Sequence[str], tokenize: str
     return Evaluation(scores, warnings, len(hypotheses))
 
 
+def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+    """chrF2 of each sentence, 0 to 100: to sort sentences by, not to report. The mean is not the corpus' chrF."""
+    metric = CHRF()
+    pairs = zip(hypotheses, references, strict=True)
+    return [float(metric.sentence_score(hypothesis, [reference]).score) for hypothesis, reference in pairs]
+
+
 def tokenizer_for(lang: str) -> str:
     """sacreBLEU's tokenizer for a target language written without spaces; 13a, its default, for all others."""
     return {"zh": "zh", "ja": "char", "th": "char", "lo": "char", "km": "char", "my": "char"}.get(

@@ -10,6 +10,7 @@ from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
 from dragoman.config import SETTINGS, Config, InferenceSettings, check_config
 from dragoman.config.fields import Value, did_you_mean
 from dragoman.errors import ConfigError, ModelError
+from dragoman.inference.alignment import Aligner
 from dragoman.inference.products import resolve_inference_precision
 from dragoman.inference.searches import Search, TransformerSearch
 from dragoman.inference.segments import requests_of
@@ -34,10 +35,19 @@ class Translator:
     """
 
     def __init__(
-        self, search: Search, tokenizers: TokenizerPair, settings: InferenceSettings, max_src_tokens: int
+        self,
+        search: Search,
+        tokenizers: TokenizerPair,
+        settings: InferenceSettings,
+        max_src_tokens: int,
+        aligner: Aligner | None = None,
     ) -> None:
-        """Texts of more than `max_src_tokens` are split. The search is told all settings at every call."""
+        """Texts of more than `max_src_tokens` are split. The search is told all settings at every call.
+
+        Without an `aligner` there are no alignments.
+        """
         self._search = search
+        self._aligner = aligner
         self._tokenizers = tokenizers
         self._max_src_tokens = max_src_tokens
         self.settings = settings
@@ -78,16 +88,18 @@ class Translator:
                 "the models of an ensemble must share their tokenizers, but these have different ones. "
                 "Train them with one tokenizer, or translate with one model."
             )
+        models = [bundle.model for bundle in bundles]
         longest = min(_max_src_tokens(bundle.model, bundle.config.data.max_tokens) for bundle in bundles)
-        chosen = search or TransformerSearch([bundle.model for bundle in bundles])
-        return cls(chosen, first.tokenizers, settings, longest)
+        aligner = Aligner(models, first.tokenizers)
+        return cls(search or TransformerSearch(models), first.tokenizers, settings, longest, aligner)
 
     @classmethod
     def from_model(
         cls, model: Transformer, tokenizers: TokenizerPair, settings: InferenceSettings, max_src_tokens: int
     ) -> "Translator":
         """A model in memory, such as one in training. `max_src_tokens`: the longest source it was trained on."""
-        return cls(TransformerSearch([model]), tokenizers, settings, _max_src_tokens(model, max_src_tokens))
+        longest = _max_src_tokens(model, max_src_tokens)
+        return cls(TransformerSearch([model]), tokenizers, settings, longest, Aligner([model], tokenizers))
 
     def translate(self, texts: Sequence[str], **overrides: Value) -> list[str]:
         """One translation a text, in the same order. An empty or blank text gives an empty one."""
@@ -100,18 +112,21 @@ class Translator:
         texts: Sequence[str],
         prefixes: Sequence[str] | None = None,
         first_number: int = 0,
+        with_alignment: bool = False,
         **overrides: Value,
     ) -> list[Translation]:
         """The same with candidates, tokens and scores. `prefixes`: what each translation must begin with, or "".
 
         What sampling draws for a text follows from the seed and the text's number; the first one's is `first_number`.
+        `with_alignment` adds word alignments, which take another pass through the model.
         Raises ConfigError unless there are as many prefixes as texts.
         """
         if prefixes is not None and len(prefixes) != len(texts):
             raise ConfigError(f"`prefixes` must be as many as the texts ({len(texts)}), but are {len(prefixes)}.")
         settings = changed(self.settings, overrides)
         pairs = zip(texts, prefixes or [""] * len(texts), strict=True)
-        return list(self._translated(pairs, settings, WINDOW_TEXTS, first_number))
+        aligner = self._aligner if with_alignment else None
+        return list(self._translated(pairs, settings, WINDOW_TEXTS, first_number, aligner))
 
     def translate_stream(
         self, texts: Iterable[str], window_texts: int = WINDOW_TEXTS, **overrides: Value
@@ -127,15 +142,20 @@ class Translator:
         return self._translated(((text, "") for text in texts), settings, window_texts)
 
     def _translated(
-        self, texts: Iterable[tuple[str, str]], settings: InferenceSettings, window_texts: int, first_number: int = 0
+        self,
+        texts: Iterable[tuple[str, str]],
+        settings: InferenceSettings,
+        window_texts: int,
+        first_number: int = 0,
+        aligner: Aligner | None = None,
     ) -> Iterator[Translation]:
         pairs, number = iter(texts), first_number
         while window := list(islice(pairs, window_texts)):
             sources, prefixes = [text for text, _ in window], [prefix for _, prefix in window]
             requests = requests_of(sources, prefixes, number, self._max_src_tokens, self._tokenizers)
             self._search([source for request in requests for source in request.sources], settings)
-            for request in requests:
-                yield request.answer(self._tokenizers.tgt)
+            answers = [request.answer(self._tokenizers.tgt) for request in requests]
+            yield from aligner.aligned(requests, answers) if aligner else answers
             number += len(window)
 
 

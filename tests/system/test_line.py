@@ -69,7 +69,7 @@ def test_the_copy_task_is_learned(copy_run: Path) -> None:
 
 def test_a_run_holds_what_it_should(copy_run: Path) -> None:
     names = {path.name for path in copy_run.iterdir()}
-    assert {"config.toml", "log.jsonl", "best", "last", "checkpoints", "data"} <= names
+    assert {"config.toml", "log.jsonl", "best", "last", "checkpoints", "data", "report.html", "card.md"} <= names
     events = [json.loads(line) for line in (copy_run / "log.jsonl").read_text().split("\n") if line]
     assert {"step", "loss", "perplexity", "learning_rate", "tokens_per_second"} <= events[0].keys()
     state = json.loads((copy_run / "checkpoints" / "step_0000700" / "state.json").read_text())

@@ -2,7 +2,7 @@ import io
 import json
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,27 @@ def test_files_flags_and_notes(model_folder: Path, tmp_path: Path, capfd: pytest
     answer = capfd.readouterr()
     assert answer.out == ""
     assert f"line 3 is long and was translated in {expected[2].segments} pieces." in answer.err
+
+
+def test_alignments_stand_after_the_translation(
+    model_folder: Path, other_model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    both = [str(model_folder), str(other_model_folder)]
+    for models, flags in ((both[:1], []), (both, []), (both[:1], ["--format", "jsonl"])):
+        type_in(b"one two\n\nthree. four five\n")
+        assert main(["translate", *models, "--alignment", *flags]) == 0
+        lines = capfd.readouterr().out.split("\n")[:-1]
+        expected = Translator.load_ensemble(models).translate_detailed(
+            ["one two", "", "three. four five"], with_alignment=True
+        )
+        if flags:
+            assert [json.loads(line)["alignment"] for line in lines] == [list(map(list, t.alignment)) for t in expected]
+        else:
+            shown = [" ".join(f"{i}-{j}" for i, j in t.alignment) for t in expected]
+            assert lines == [
+                f"{text_line(replace(t, alignment=None))} ||| {links}" for t, links in zip(expected, shown, strict=True)
+            ]
+            assert lines[1] == " ||| "
 
 
 def test_several_models_are_an_ensemble(

@@ -1,0 +1,157 @@
+"""``dragoman inspect MODEL TEXT``: one translation looked at from inside, as a page, a picture or data."""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from dragoman.cli.arguments import ArgumentParser, one_of, overrides_of
+from dragoman.cli.models import add_model_flags, check_search_flags, say
+from dragoman.config import Config, read_config
+from dragoman.errors import ConfigError, DataError, ModelError
+from dragoman.files import write_file
+
+if TYPE_CHECKING:
+    from dragoman.bundle import Bundle
+    from dragoman.visualize.inspection import Inspection, Kind
+
+_PAGE = Path("inspection.html")
+_KINDS: "dict[str, Kind]" = {"cross": "cross", "encoder": "encoder_self", "decoder": "decoder_self"}
+_SECONDS_A_TOKEN = 0.04
+
+
+class _Text(NamedTuple):
+    """What to translate, and its translation by somebody else, or ""."""
+
+    src: str
+    reference: str
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Translates a text, prints it, and writes what was asked for; returns the exit code."""
+    options = _parser().parse(arguments)
+    _check(options)
+    text = _test_sentence(Path(options.model), options.test) if options.test is not None else _Text(options.text, "")
+    if not text.src.strip():
+        raise DataError("the text is empty. Give a sentence to look at, in quotes.")
+    inspection = _inspected(options, text)
+    if options.png:
+        from dragoman.visualize.attention_figure import plot_heads
+        from dragoman.visualize.figure import save_figure
+
+        layer = _layer(options.layer, inspection, _KINDS[options.kind])
+        save_figure(plot_heads(inspection, _KINDS[options.kind], layer), options.png)
+        say(f"the picture is {options.png}")
+    if options.out or not (options.png or options.json):
+        from dragoman.visualize.inspection_page import inspection_page
+
+        write_file(options.out or _PAGE, inspection_page(inspection))
+        say(f"the page is {options.out or _PAGE}; open it in a browser")
+    if options.json:
+        print(inspection.to_json())
+    else:
+        _show(inspection)
+    return 0
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser("inspect", "Shows what a model looks at while it translates a text, and how sure it is.")
+    parser.add_argument("model", metavar="MODEL", help="a model folder or a run")
+    parser.add_argument("text", metavar="TEXT", nargs="?", help="what to translate")
+    parser.add_argument("--test", metavar="N", type=int, help="of a run: its test sentence of that number, from 1")
+    parser.add_argument("--out", metavar="FILE", type=Path, help=f"the page (default {_PAGE}): one HTML file")
+    parser.add_argument("--png", metavar="FILE", type=Path, help="a picture of a layer's heads (.png, .svg or .pdf)")
+    parser.add_argument("--layer", metavar="N", type=int, help="of the picture, from 1 (default: the last)")
+    parser.add_argument(
+        "--kind",
+        type=one_of(*_KINDS),
+        default="cross",
+        metavar="|".join(_KINDS),
+        help="of the picture: which attention (default cross: the decoder's to the source)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the data as JSON")
+    add_model_flags(parser)
+    return parser
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raises ConfigError for what no model could satisfy, before time goes into loading one."""
+    check_search_flags(options)
+    if (options.text is None) == (options.test is None):
+        raise ConfigError("`dragoman inspect` looks at one text: give TEXT, in quotes, or `--test N` for a run.")
+    if options.png:
+        from dragoman.visualize.figure import check_figure_path
+
+        check_figure_path(options.png)
+    if options.out and not options.out.parent.is_dir():
+        raise ConfigError(f"`--out` is {options.out}, but {options.out.parent} is no folder. Make it first.")
+
+
+def _test_sentence(run: Path, number: int) -> _Text:
+    """Raises ModelError where the run has no test sentences, ConfigError where it has fewer."""
+    from dragoman.data.store import PairStore
+
+    folder = run / "data" / "test"
+    if not folder.is_dir():
+        raise ModelError(
+            f"{run} has no test sentences: it is no run, or was trained without `data.test` and `data.test_fraction`. "
+            "Give a text instead."
+        )
+    store = PairStore(folder)
+    if not 1 <= number <= len(store):
+        raise ConfigError(f"`--test` must be from 1 to {len(store)}, the test sentences of {run}, but is {number}.")
+    return _Text(store.src_text(number - 1), store.tgt_text(number - 1))
+
+
+def _inspected(options: argparse.Namespace, text: _Text) -> "Inspection":
+    from dragoman.bundle import load_bundle, resolve_model_folder
+    from dragoman.visualize.inspector import inspect_text
+
+    folder = resolve_model_folder(Path(options.model))
+    if folder != Path(options.model):
+        say(f"the model is {folder}")
+    bundle: Bundle = load_bundle(folder, options.device)
+    settings = read_config([], overrides_of(options), Config(inference=bundle.config.inference)).config.inference
+    return inspect_text(bundle, text.src, settings, name=str(folder), reference=text.reference)
+
+
+def _layer(number: int | None, inspection: "Inspection", kind: "Kind") -> int | None:
+    """The layer from 0. Raises ConfigError where there is none of that number."""
+    most = inspection.of_kind(kind).num_layers
+    if number is not None and not 1 <= number <= most:
+        raise ConfigError(f"`--layer` must be from 1 to {most}, the layers of this model, but is {number}.")
+    return None if number is None else number - 1
+
+
+def _show(inspection: "Inspection") -> None:
+    """SOURCE, TARGET where it is known, and PREDICTED, which on a terminal appears token by token."""
+    rows = [("SOURCE", inspection.src.text), ("TARGET", inspection.reference)]
+    for name, text in rows:
+        if text:
+            print(f"{name:<10}{_one_line(text)}")
+    sys.stdout.write(f"{'PREDICTED':<10}")
+    if sys.stdout.isatty():
+        for piece in _pieces(inspection):
+            sys.stdout.write(piece)
+            sys.stdout.flush()
+            time.sleep(_SECONDS_A_TOKEN)
+        print()
+    else:
+        print(_one_line(inspection.tgt.text))
+
+
+def _pieces(inspection: "Inspection") -> list[str]:
+    """The translation cut about as its tokens are; together exactly the text."""
+    text = _one_line(inspection.tgt.text)
+    ends = [-1]  # the first token has one more space in front than the text
+    for token in inspection.tgt.tokens:
+        ends.append(min(len(text), ends[-1] + len(token)))
+    return [*(text[max(0, start) : max(0, end)] for start, end in pairwise(ends)), text[max(0, ends[-1]) :]]
+
+
+def _one_line(text: str) -> str:
+    """The text without what would move a terminal's cursor."""
+    return "".join(char if char.isprintable() else " " for char in text)

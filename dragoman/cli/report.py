@@ -1,0 +1,58 @@
+"""``dragoman report RUN``: writes the report of a run again, as training did when it ended."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
+from dragoman.cli.arguments import ArgumentParser
+from dragoman.cli.models import say
+from dragoman.data.store import PairStore
+from dragoman.evaluate.metrics import evaluate, tokenizer_for
+from dragoman.inference.translator import Translator
+from dragoman.visualize.report import Judged, write_report
+from dragoman.visualize.run_facts import open_part
+from dragoman.visualize.word_weights import cross_attention_of
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Translates the run's test, or its validation data, once more; the report's path on stdout."""
+    parser = ArgumentParser("report", "Writes the report of a run again: RUN/report.html, and card.md beside it.")
+    parser.add_argument("run", metavar="RUN", type=Path, help="a folder that `dragoman train` has made")
+    parser.add_argument("--device", default="auto", metavar="NAME", help="auto (cuda, mps, cpu) or a device by name")
+    given = parser.parse(arguments)
+    folder = resolve_model_folder(given.run)
+    say(f"the model is {folder}")
+    print(write_report(given.run, _judged(given.run, load_bundle(folder, given.device))))
+    return 0
+
+
+def _judged(run_folder: Path, bundle: Bundle) -> Judged | None:
+    for part, name in (("test", "test"), ("dev", "validation")):
+        if store := open_part(run_folder, part):
+            sources, references = texts_of(store)
+            translator = Translator.from_bundles([bundle])
+            outputs = translator.translate(sources)
+            warnings = evaluate(outputs, references, tokenizer_for(bundle.config.data.tgt_lang)).warnings
+            return judged(name, sources, references, outputs, warnings, translator, bundle)
+    say("the run's test and validation data are gone: the report has no sentences")
+    return None
+
+
+def judged(
+    part: str,
+    sources: Sequence[str],
+    references: Sequence[str],
+    outputs: Sequence[str],
+    warnings: Sequence[str],
+    translator: Translator,
+    bundle: Bundle,
+) -> Judged:
+    """What the report needs of a test that a model has translated."""
+    alignment = cross_attention_of(bundle)
+    return Judged(part, sources, references, outputs, warnings, translator.translate, alignment)
+
+
+def texts_of(store: PairStore, limit: int | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Sources and references of a store that keeps text, at most `limit`."""
+    indices = range(len(store) if limit is None else min(limit, len(store)))
+    return tuple(store.src_text(index) for index in indices), tuple(store.tgt_text(index) for index in indices)

@@ -1,0 +1,221 @@
+"""Phenomena that translators are known to stumble over, each counted on sentences that have it.
+
+A score says how good a translation is on the whole; these say what is wrong with it. Some are found among the test's
+own sentences (numbers, names, negation, questions, long and short ones), some are probes made from them: the same
+sentence in capitals, or without its final dot, should come out the same, and nothing should come out of nothing.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from dragoman.evaluate.metrics import sentence_chrf
+
+Translate = Callable[[Sequence[str]], Sequence[str]]
+
+MOST_PROBES = 50
+_SHOWN = 2
+_SHORT_WORDS = 3
+_LONGEST_SHARE = 0.1
+_NUMBER = re.compile(r"\d+")
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
+_DOTS = (".", "。", "।")
+_QUESTIONS = ("?", "？", "؟", ";")
+_NEGATIONS: dict[str, frozenset[str]] = {
+    language: frozenset(words.split())
+    for language, words in {
+        "cs": "ne není nejsem nemá nikdy nic nikdo žádný žádná žádné",
+        "de": "nicht nichts nie niemals niemand niemanden niemandem nirgends kein keine keinen keinem keiner keines",
+        "en": "not no never nothing nobody nowhere none neither nor cannot without",
+        "es": "no nunca nada nadie ningún ninguna ninguno jamás tampoco",
+        "fr": "pas ne n jamais rien personne aucun aucune",
+        "it": "non mai niente nulla nessuno nessuna",
+        "nl": "niet nooit niets niemand geen nergens",
+        "pl": "nie nigdy nic nikt żaden żadna żadne",
+        "pt": "não nunca nada ninguém nenhum nenhuma jamais",
+        "ru": "не нет никогда ничего никто нельзя",
+        "sv": "inte aldrig inget ingen inga ingenting",
+    }.items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A sentence on which a check failed; `expected` is its reference, or what the probe should have given."""
+
+    src: str
+    expected: str
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One phenomenon: how many sentences had it, how many passed the check, and two that did not.
+
+    `chrf` is the mean sentence chrF2 of those that had it, None for probes and where there were none. `note` says why
+    nothing was checked, or is empty.
+    """
+
+    name: str
+    check: str
+    asked: int
+    passed: int
+    chrf: float | None
+    failures: tuple[Failure, ...]
+    note: str = ""
+
+
+def check_phenomena(
+    sources: Sequence[str],
+    references: Sequence[str],
+    outputs: Sequence[str],
+    translate: Translate,
+    src_lang: str = "",
+    tgt_lang: str = "",
+) -> list[Finding]:
+    """All checks of one test in a fixed order; the probes ask `translate` for some more sentences.
+
+    Languages are codes; without a list of their negations that check says so. The three lists are of one length.
+    """
+    test = _Test(tuple(sources), tuple(references), tuple(outputs), tuple(sentence_chrf(outputs, references)))
+    found = [
+        test.finding("numbers", "the digits are those of the reference", test.with_numbers(), _same_numbers),
+        test.finding(
+            "names", "a name that the reference leaves as it is stands in the output", test.with_names(), _names
+        ),
+        _negation(test, src_lang, tgt_lang),
+        test.finding("questions", "the output ends as a question", test.questions(), _is_question),
+        test.finding("long", "the output is half to twice as long as the reference", test.longest(), _length_fits),
+        test.finding("short", "the output is not empty and at most three times as long", test.shortest(), _stays_short),
+    ]
+    return found + list(_probes(test, translate))
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    sources: tuple[str, ...]
+    references: tuple[str, ...]
+    outputs: tuple[str, ...]
+    chrf: tuple[float, ...]
+
+    def finding(
+        self, name: str, check: str, rows: Sequence[int], passes: Callable[["_Test", int], bool], note: str = ""
+    ) -> Finding:
+        failed = [row for row in rows if not passes(self, row)]
+        worst = sorted(failed, key=lambda row: self.chrf[row])[:_SHOWN]
+        shown = tuple(Failure(self.sources[row], self.references[row], self.outputs[row]) for row in worst)
+        mean = sum(self.chrf[row] for row in rows) / len(rows) if rows else None
+        return Finding(name, check, len(rows), len(rows) - len(failed), mean, shown, note)
+
+    def with_numbers(self) -> list[int]:
+        return [row for row, text in enumerate(self.references) if _NUMBER.search(text)]
+
+    def with_names(self) -> list[int]:
+        return [row for row in range(len(self.sources)) if self.names(row)]
+
+    def names(self, row: int) -> set[str]:
+        """Capitalised words that are the same on both sides, those that begin the source left out."""
+        inner = _WORD.findall(self.sources[row])[1:]
+        written = {word for word in inner if len(word) > 1 and word[0].isupper() and not word.isupper()}
+        return written & set(_WORD.findall(self.references[row]))
+
+    def questions(self) -> list[int]:
+        both = zip(self.sources, self.references, strict=True)
+        return [row for row, pair in enumerate(both) if all(text.rstrip().endswith(_QUESTIONS) for text in pair)]
+
+    def longest(self) -> list[int]:
+        filled = [row for row, text in enumerate(self.sources) if text.strip()]
+        count = max(1, round(_LONGEST_SHARE * len(filled)))
+        return sorted(sorted(filled, key=lambda row: -len(self.sources[row]))[:count])
+
+    def shortest(self) -> list[int]:
+        """Sources of one to three words, in languages that write them apart."""
+        rows = [row for row, text in enumerate(self.sources) if 0 < len(text.split()) <= _SHORT_WORDS]
+        return [row for row in rows if len(self.sources[row]) < 12 * _SHORT_WORDS]
+
+    def filled(self) -> list[int]:
+        """Some rows, evenly spread, whose source and output are not empty."""
+        rows = [row for row in range(len(self.sources)) if self.sources[row].strip() and self.outputs[row].strip()]
+        return rows[:: max(1, -(-len(rows) // MOST_PROBES))]
+
+
+def _same_numbers(test: _Test, row: int) -> bool:
+    return Counter(_NUMBER.findall(test.outputs[row])) == Counter(_NUMBER.findall(test.references[row]))
+
+
+def _names(test: _Test, row: int) -> bool:
+    return test.names(row) <= set(_WORD.findall(test.outputs[row]))
+
+
+def _is_question(test: _Test, row: int) -> bool:
+    return test.outputs[row].rstrip().endswith(_QUESTIONS)
+
+
+def _length_fits(test: _Test, row: int) -> bool:
+    expected = len(test.references[row])
+    return expected / 2 <= len(test.outputs[row]) <= 2 * expected
+
+
+def _stays_short(test: _Test, row: int) -> bool:
+    return 0 < len(test.outputs[row].strip()) <= 3 * max(len(test.references[row]), 4)
+
+
+def _negation(test: _Test, src_lang: str, tgt_lang: str) -> Finding:
+    check = "the output denies, as the reference does"
+    src, tgt = (_NEGATIONS.get(_base(language)) for language in (src_lang, tgt_lang))
+    if src is None or tgt is None:
+        unknown = src_lang if src is None else tgt_lang
+        return test.finding("negation", check, [], _same_numbers, f"no list of negations of {unknown or '?'}")
+
+    def denies(text: str, words: frozenset[str]) -> bool:
+        found = _WORD.findall(text.lower().replace("’", "'"))
+        return any(word in words or word.endswith("n't") or word.split("'")[0] in words for word in found)
+
+    rows = [
+        row
+        for row, (source, reference) in enumerate(zip(test.sources, test.references, strict=True))
+        if denies(source, src) and denies(reference, tgt)
+    ]
+    return test.finding("negation", check, rows, lambda test, row: denies(test.outputs[row], tgt))
+
+
+def _probes(test: _Test, translate: Translate) -> Iterator[Finding]:
+    rows = test.filled()
+    dotted = [row for row in rows if test.sources[row].rstrip().endswith(_DOTS)]
+    capitals = [test.sources[row].upper() for row in rows]
+    bare = [test.sources[row].rstrip()[:-1].rstrip() for row in dotted]
+    answers = list(translate([*capitals, *bare, ""]))
+    in_capitals, without_dot, of_nothing = answers[: len(rows)], answers[len(rows) : -1], answers[-1]
+    expected = [test.outputs[row] for row in rows]
+    check = "in capitals the sentence gives the same words"
+    yield _probe("ALL CAPS", check, capitals, expected, in_capitals, str.casefold)
+    expected = [test.outputs[row] for row in dotted]
+    yield _probe(
+        "no final dot", "without its dot the sentence gives the same words", bare, expected, without_dot, _bare
+    )
+    yield _probe("empty", "nothing comes out of nothing", [""], [""], [of_nothing], str)
+
+
+def _probe(
+    name: str,
+    check: str,
+    asked: Sequence[str],
+    expected: Sequence[str],
+    got: Sequence[str],
+    reduced: Callable[[str], str],
+) -> Finding:
+    failed = [
+        Failure(source, wanted, output)
+        for source, wanted, output in zip(asked, expected, got, strict=True)
+        if reduced(wanted) != reduced(output)
+    ]
+    return Finding(name, check, len(asked), len(asked) - len(failed), None, tuple(failed[:_SHOWN]))
+
+
+def _bare(text: str) -> str:
+    return text.rstrip().rstrip("".join(_DOTS)).rstrip()
+
+
+def _base(language: str) -> str:
+    return language.replace("_", "-").split("-")[0].lower()

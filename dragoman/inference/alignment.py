@@ -1,0 +1,155 @@
+"""Word alignments read off the decoder's attention to the source, for outputs that are already there.
+
+The decoder writes target token i while it reads token i - 1, and reads token i one step later. Its attention can be
+taken at either step: ``prediction``, or ``next`` (Shift-Att: Chen et al. 2020, https://arxiv.org/abs/2004.14837), where
+the word is known and the model looks at what it has just translated. `docs/inspect.md` has what was measured of both.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from dragoman.data.batch import pad_rows
+from dragoman.inference.segments import Request, Source
+from dragoman.model.transformer import Transformer
+from dragoman.records import Translation
+from dragoman.text.sentences import Segment, join_segments
+from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, TokenizerPair
+from dragoman.text.words import spaced_words
+
+Reading = Literal["prediction", "next"]
+Links = tuple[tuple[int, int], ...]
+"""(source, target) numbers, ordered by target."""
+
+DEFAULT_READING: Reading = "prediction"
+
+_TOKENS_AT_ONCE = 2048
+
+
+def alignment_layer(num_layers: int) -> int:
+    """The decoder layer, from 0, that alignments are read at: the last, with the fewest errors (docs/inspect.md)."""
+    return num_layers - 1
+
+
+def attention_links(
+    cross: Float[Tensor, "H Q S"], num_src: int, num_tgt: int, reading: Reading
+) -> Float[Tensor, "num_tgt num_src"]:
+    """How much each target token looked at each source token, eos left out: the mean over the heads.
+
+    The queries of `cross` are bos and the target tokens.
+    """
+    first = 1 if reading == "next" else 0
+    return cross[:, first : first + num_tgt, :num_src].mean(0)
+
+
+class Aligner:
+    """Aligns sources with what was written for them: the mean attention of one model, or of several.
+
+    `layer` counts from 0; None is each model's `alignment_layer`.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[Transformer],
+        tokenizers: TokenizerPair,
+        reading: Reading = DEFAULT_READING,
+        layer: int | None = None,
+    ) -> None:
+        self._models, self._tokenizers, self._reading, self._layer = tuple(models), tokenizers, reading, layer
+
+    @torch.inference_mode()
+    def links(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Links]:
+        """For every pair of source and target ids (without control ids) the source token of each target token."""
+        found: list[Links] = [()] * len(pairs)
+        for batch in _batches(pairs):
+            sums = [torch.zeros(len(pairs[place][1]), len(pairs[place][0])) for place in batch]
+            for model in self._models:
+                for total, weights in zip(sums, self._weights(model, [pairs[place] for place in batch]), strict=True):
+                    total += weights.float().cpu()
+            for place, total in zip(batch, sums, strict=True):
+                found[place] = tuple((src, tgt) for tgt, src in enumerate(total.argmax(1).tolist()))
+        return found
+
+    def word_links(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Links]:
+        """The same between words as `str.split` counts them."""
+        return [
+            _between_words(links, _words(self._tokenizers.src, src), _words(self._tokenizers.tgt, tgt))
+            for (src, tgt), links in zip(pairs, self.links(pairs), strict=True)
+        ]
+
+    def aligned(self, requests: Sequence[Request], answers: Sequence[Translation]) -> list[Translation]:
+        """The answers with the alignment of their best candidates, words counted over the whole text."""
+        sources = [source for request in requests for source in request.sources if _is_answered(source)]
+        links = iter(self.word_links([(source.ids, source.hypotheses[0].ids) for source in sources]))
+        by_source = {id(source): next(links) for source in sources}
+        return [
+            replace(answer, alignment=self._joined(request, [by_source.get(id(one), ()) for one in request.sources]))
+            for request, answer in zip(requests, answers, strict=True)
+        ]
+
+    def _joined(self, request: Request, links: Sequence[Links]) -> Links:
+        """One alignment of all segments."""
+        detokenize = self._tokenizers.tgt.detokenize
+        written = [detokenize(one.hypotheses[0].ids) if one.hypotheses else "" for one in request.sources]
+        offsets = zip(
+            _words_before(request.segments, [segment.text for segment in request.segments]),
+            _words_before(request.segments, written),
+            strict=True,
+        )
+        joined = {(i + src, j + tgt) for (src, tgt), own in zip(offsets, links, strict=True) for i, j in own}
+        return tuple(sorted(joined, key=_by_target))
+
+    def _weights(self, model: Transformer, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Tensor]:
+        src_ids, src_lengths = pad_rows([[*src, EOS_ID] for src, _ in pairs], PAD_ID)
+        decoder_input, _ = pad_rows([[BOS_ID, *tgt] for _, tgt in pairs], PAD_ID)
+        device = model.device
+        cross = model.attention(src_ids.to(device), src_lengths.to(device), decoder_input.to(device)).cross
+        layer = alignment_layer(len(cross)) if self._layer is None else self._layer
+        return [
+            attention_links(cross[layer][row], len(src), len(tgt), self._reading)
+            for row, (src, tgt) in enumerate(pairs)
+        ]
+
+
+def _is_answered(source: Source) -> bool:
+    return bool(source.ids and source.hypotheses and source.hypotheses[0].ids)
+
+
+def _batches(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[int]]:
+    """The places of pairs with tokens on both sides, similar lengths together, few enough at once."""
+    batches: list[list[int]] = []
+    longest = 0
+    for place in sorted(range(len(pairs)), key=lambda place: max(map(len, pairs[place]))):
+        longest = max(map(len, pairs[place]))
+        if all(pairs[place]):
+            if not batches or (len(batches[-1]) + 1) * longest > _TOKENS_AT_ONCE:
+                batches.append([])
+            batches[-1].append(place)
+    return batches
+
+
+def _between_words(links: Links, src: Sequence[tuple[int, ...]], tgt: Sequence[tuple[int, ...]]) -> Links:
+    found = {(one, other) for i, j in links for one in src[i] for other in tgt[j]}
+    return tuple(sorted(found, key=_by_target))
+
+
+def _words(tokenizer: Tokenizer, ids: Sequence[int]) -> list[tuple[int, ...]]:
+    return spaced_words(tokenizer.tokens(ids))
+
+
+def _by_target(link: tuple[int, int]) -> tuple[int, int]:
+    return link[1], link[0]
+
+
+def _words_before(segments: Sequence[Segment], texts: Sequence[str]) -> list[int]:
+    """For each segment the words of the joined texts before its own; one that was cut in two counts once."""
+    counts = []
+    for number, text in enumerate(texts):
+        before = join_segments(segments[: number + 1], [*texts[:number], ""])
+        cut = bool(before and text) and not before[-1].isspace() and not text[0].isspace()
+        counts.append(len(before.split()) - cut)
+    return counts

@@ -1,0 +1,107 @@
+"""What all pictures share: a figure that belongs to no window, its colours, and writing it to a file.
+
+matplotlib is imported when a figure is drawn, not before. Figures are made by `matplotlib.figure.Figure`, never by
+pyplot: nothing is registered anywhere, no window opens, and a figure that nobody holds is gone.
+"""
+
+import io
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragoman.config.fields import did_you_mean
+from dragoman.errors import ConfigError
+from dragoman.files import write_file
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = ("png", "svg", "pdf")
+# Told apart with every kind of colour vision (Okabe and Ito 2008), the bright yellow left out.
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#6a51a3", "#7f7f7f")
+SEQUENTIAL, DIVERGING = "Blues", "PuOr"
+_STYLE: dict[str, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.labelsize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#888888",
+    "axes.axisbelow": True,
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "grid.color": "#e3e3e3",
+    "legend.frameon": False,
+    "lines.linewidth": 1.6,
+    "figure.dpi": 110,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "dragoman",
+    "text.usetex": False,
+}
+
+
+@contextmanager
+def drawing_style(changes: Mapping[str, Any] = {}) -> Iterator[None]:
+    """The look of our figures, with `changes` to it, for what is drawn inside the block only.
+
+    The caller's own settings of matplotlib play no part and stay as they are.
+    """
+    import matplotlib
+
+    # Naming the backend, even the one in use, would import pyplot.
+    style: Any = {key: value for key, value in matplotlib.rcParamsDefault.items() if not key.startswith("backend")}
+    with matplotlib.rc_context(style | _STYLE | dict(changes)):
+        yield
+
+
+def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple["Figure", list["Axes"]]:
+    """A figure of so many inches and its axes row by row, laid out so that no labels overlap.
+
+    Call it, and draw, inside `drawing_style`.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    return figure, list(axes.flat)
+
+
+def save_figure(figure: "Figure", path: Path) -> None:
+    """Writes a figure in the format that the file's name ends in: .png, .svg or .pdf; a file there is replaced at once.
+
+    Raises ConfigError for another ending or a folder that is not there, ResourceError where the disk is full.
+    """
+    check_figure_path(path)
+    write_file(path, _encoded(figure, path.suffix[1:].lower()))
+
+
+def check_figure_path(path: Path) -> None:
+    """Raises ConfigError where `save_figure` could not write to `path`; costs nothing and needs no figure."""
+    ending = path.suffix[1:].lower()
+    if ending not in FORMATS:
+        hint = did_you_mean(ending, FORMATS) or f" Give a name that ends in .{', .'.join(FORMATS)}."
+        raise ConfigError(f"`{path}` does not end in a format that pictures are written in.{hint}")
+    if not path.parent.is_dir():
+        raise ConfigError(f"`{path}` is in a folder that does not exist. Make {path.parent} first.")
+
+
+def svg_of(figure: "Figure") -> str:
+    """The figure as an SVG document; figures drawn alike give the same text."""
+    return _encoded(figure, "svg").decode()
+
+
+def png_of(figure: "Figure") -> bytes:
+    """The figure as a PNG file's content."""
+    return _encoded(figure, "png")
+
+
+def _encoded(figure: "Figure", ending: str) -> bytes:
+    dates = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[ending]
+    buffer = io.BytesIO()
+    with drawing_style():
+        figure.savefig(buffer, format=ending, metadata=dates, bbox_inches="tight", pad_inches=0.08)
+    return buffer.getvalue()

@@ -1,0 +1,139 @@
+// How the translation was found: each token's probability, what else could have stood there, the n best, the beam.
+
+const STEPS_IN_TREE = 60;
+
+function drawSteps() {
+  const table = byId("steps");
+  const head = element("tr");
+  for (const name of ["token", "probability", "entropy, bits", "log-probability so far", "alternatives"]) head.append(element("th", name));
+  table.append(head);
+  for (const step of data.steps) {
+    const row = element("tr", "", step.probability < 0.5 ? "doubtful" : "");
+    const probability = element("td");
+    const gauge = element("span", "", "gauge");
+    const filled = element("i");
+    filled.style.width = `${100 * step.probability}%`;
+    gauge.append(filled);
+    probability.append(gauge, percent(step.probability));
+    const token = element("td");
+    token.append(element("bdi", shown(step.token), "token"));
+    row.append(token, probability, element("td", step.entropy_bits.toFixed(2)), element("td", step.running_log_prob.toFixed(2)));
+    row.append(alternativesOf(step));
+    table.append(row);
+  }
+}
+
+function alternativesOf(step) {
+  const cell = element("td");
+  const list = element("div", "", "alternatives");
+  for (const one of step.alternatives) {
+    const item = element("span", shown(one.token));
+    item.append(" ", element("em", percent(one.probability)));
+    list.append(item);
+  }
+  const continued = step.alternatives.filter((one) => one.continuation !== null);
+  if (!continued.length) {
+    cell.append(list);
+    return cell;
+  }
+  const details = element("details");
+  const summary = element("summary");
+  summary.append(list);
+  details.append(summary);
+  for (const one of continued) {
+    const line = element("p", "", "then");
+    line.append(element("bdi", `${shown(one.token)} → `, "token"), ...compared(one.continuation));
+    line.append(" ", element("em", `score ${one.score.toFixed(2)}`, "quiet"));
+    details.append(line);
+  }
+  cell.append(details);
+  return cell;
+}
+
+// A text word by word, those that the translation does not have at the same place from either end marked.
+function compared(text) {
+  const [ours, theirs] = [data.tgt.text, text].map((one) => one.split(" "));
+  let start = 0;
+  while (start < Math.min(ours.length, theirs.length) && ours[start] === theirs[start]) start++;
+  let end = 0;
+  while (end < Math.min(ours.length, theirs.length) - start && ours.at(-1 - end) === theirs.at(-1 - end)) end++;
+  const parts = [
+    ["same", theirs.slice(0, start)],
+    ["differs", theirs.slice(start, theirs.length - end)],
+    ["same", theirs.slice(theirs.length - end)],
+  ];
+  return parts.filter(([, words]) => words.length).flatMap(([name, words]) => [element("bdi", shown(words.join(" ")), name), " "]);
+}
+
+function drawBest() {
+  for (const one of data.n_best) {
+    const item = element("li");
+    item.append(...compared(one.text), element("span", `score ${one.score.toFixed(2)}, log-probability ${one.log_prob.toFixed(2)}`, "quiet"));
+    byId("n-best").append(item);
+  }
+}
+
+function drawBeam() {
+  const nodes = data.beam.map((node, index) => ({ ...node, index })).filter((node) => node.position < STEPS_IN_TREE);
+  const columns = new Map();
+  for (const node of nodes) {
+    if (!columns.has(node.position)) columns.set(node.position, []);
+    columns.get(node.position).push(node);
+  }
+  const place = new Map();
+  let highest = 0;
+  for (const [position, column] of columns) {
+    column.sort((one, two) => (two.best - one.best) || (two.log_prob - one.log_prob));
+    column.forEach((node, rank) => place.set(node.index, [14 + position * 104, 16 + rank * 24]));
+    highest = Math.max(highest, column.length);
+  }
+  const [width, height] = [columns.size * 104 + 20, highest * 24 + 12];
+  const svg = drawn("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img" }, byId("beam"));
+  drawn("title", {}, svg).textContent = "The beam as a tree";
+  for (const node of [...nodes].sort((one, two) => one.best - two.best)) {
+    const [x, y] = place.get(node.index);
+    const group = drawn("g", { class: `${node.state}${node.best ? " best" : ""}` }, svg);
+    const parent = place.get(node.parent);
+    if (parent) {
+      const start = parent[0] + 70;
+      drawn("path", { d: `M${start},${parent[1]} C${start + 18},${parent[1]} ${x - 22},${y} ${x - 5},${y}` }, group);
+    }
+    drawn("circle", { cx: x, cy: y, r: 4 }, group);
+    const text = shown(node.token);
+    drawn("text", { x: x + 8, y: y + 4 }, group).textContent = text.length > 9 ? `${text.slice(0, 8)}…` : text;
+    drawn("title", {}, group).textContent = `${text}: log-probability ${node.log_prob.toFixed(2)}, ${node.state}`;
+  }
+  if (data.beam.length > nodes.length) byId("beam").append(element("p", `The first ${STEPS_IN_TREE} steps.`, "quiet"));
+}
+
+function drawOpinions() {
+  const opinions = data.opinions;
+  byId("opinions").replaceChildren();
+  if (!opinions) {
+    byId("opinion-help").textContent = "The text is too long (or the translation empty) for the other two measures.";
+    return;
+  }
+  const correlation = (value) => (value === null ? "" : `; rank correlation with attention ${value.toFixed(2)}`);
+  byId("opinion-help").textContent =
+    "What each target word (row) owes to each source word (column), asked in three ways; rows sum to 1. " +
+    "Where they disagree, trust attention less.";
+  const measures = [
+    ["attention", "Attention"],
+    ["occlusion", `Leaving the word out${correlation(opinions.occlusion_correlation)}`],
+    ["gradient", `Gradient × input${correlation(opinions.gradient_correlation)}`],
+  ];
+  const names = { rows: data.tgt.words.map((word) => word.text), columns: data.src.words.map((word) => word.text) };
+  const room = byId("opinions").clientWidth;
+  for (const [name, caption] of measures) {
+    const figure = element("figure");
+    const value = element("p", "\u00a0", "quiet");
+    const cells = Uint8Array.from(opinions[name].flat(), (share) => Math.round(255 * share));
+    const tell = (row, column, weight) => {
+      value.textContent = `\u2068${shown(names.rows[row])}\u2069, \u2068${shown(names.columns[column])}\u2069: ${weight.toFixed(2)}`;
+    };
+    const box = element("div", "", "scroll");
+    box.append(grid(cells, names, room > 900 ? room / 3 : room > 600 ? room / 2 : room, tell));
+    figure.append(element("figcaption", caption), box, value);
+    byId("opinions").append(figure);
+  }
+}

@@ -1,0 +1,81 @@
+// Puts the page together and listens.
+
+const READINGS = { prediction: "at the step that writes the word", next: "at the step after the word is written" };
+
+function drawAll() {
+  readScale();
+  for (const bar of document.querySelectorAll(".scale")) paint(bar, Uint8Array.from(Array(256).keys()), 1, 256);
+  drawSentence();
+  drawMatrixPart();
+  drawHeads();
+  drawOpinions();
+}
+
+function choose(unit) {
+  sentence.unit = unit;
+  sentence.pinned = sentence.here = null;
+  byId("by-words").setAttribute("aria-pressed", unit === "words");
+  byId("by-tokens").setAttribute("aria-pressed", unit === "tokens");
+  drawSentence();
+}
+
+function addKinds() {
+  for (const kind of weightsOf.keys()) {
+    const button = element("button", KIND_NAMES[kind]);
+    button.type = "button";
+    button.dataset.kind = kind;
+    button.addEventListener("click", () => {
+      view.kind = kind;
+      drawMatrixPart();
+      drawHeads();
+      drawMatrixPart();
+    });
+    byId("kinds").append(button);
+  }
+}
+
+function onKey(event) {
+  const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+  if (!(event.key in moves) || event.altKey || event.ctrlKey || event.metaKey) return;
+  if (event.target.tagName === "SELECT") return;
+  const heads = byId("heads-part");
+  const scrolls = moves[event.key][0] !== 0 && !heads.matches(":hover") && !heads.contains(document.activeElement);
+  if (scrolls) return;
+  event.preventDefault();
+  moveHead(...moves[event.key]);
+}
+
+const languages = [data.src_lang, data.tgt_lang].filter(Boolean).join(" to ");
+byId("about").textContent = [languages, data.model].filter(Boolean).map(shown).join(" · ");
+document.title = `${shown(data.tgt.text).slice(0, 60)} · Dragoman`;
+byId("reading").textContent =
+  `Shades and lines: the mean of the heads of decoder layer ${data.layer + 1}, read ${READINGS[data.reading]}, as \`translate --alignment\` does.`;
+if (data.reference) {
+  byId("reference").hidden = false;
+  byId("reference-text").textContent = shown(data.reference);
+  byId("reference-text").dir = isRightToLeft(data.reference) ? "rtl" : "ltr";
+}
+view.layer = data.layer;
+addKinds();
+drawNotes();
+drawSteps();
+drawBest();
+drawBeam();
+drawAll();
+
+byId("by-words").addEventListener("click", () => choose("words"));
+byId("by-tokens").addEventListener("click", () => choose("tokens"));
+byId("layer").addEventListener("change", (event) => {
+  view.layer = Number(event.target.value);
+  drawMatrixPart();
+});
+byId("head").addEventListener("change", (event) => {
+  view.head = parsedHead(event.target.value);
+  drawMatrixPart();
+});
+addEventListener("keydown", onKey);
+addEventListener("resize", () => {
+  drawLines(sentence.here || sentence.pinned);
+  drawMatrixPart();
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);

@@ -1,0 +1,124 @@
+"""What a run's folder knows about itself: log, card, settings, lengths. Reads only; nothing of it needs the model."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dragoman.bundle import Card, resolve_model_folder
+from dragoman.bundle.card import read_card
+from dragoman.config import Config
+from dragoman.data.store import PairStore
+from dragoman.errors import DataError, DragomanError
+from dragoman.text.cleaning import CleaningReport
+from dragoman.train.frozen import frozen_config
+
+Points = tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingLog:
+    """The curves of log.jsonl: (step, value) by name, as `RunLog` names them; only finite values."""
+
+    train: Mapping[str, Points] = field(default_factory=dict)
+    validation: Mapping[str, Points] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """A histogram of training pairs by the tokens of one side: `counts` between `edges` (one more)."""
+
+    counts: tuple[int, ...]
+    edges: tuple[float, ...]
+    mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """All that the report says of a run apart from its sentences. None or empty where the run does not have it."""
+
+    path: Path
+    model_folder: Path
+    config: Config
+    config_toml: str
+    card: Card
+    log: TrainingLog
+    cleaning: tuple[tuple[str, int, float], ...]
+    src_lengths: Lengths | None
+    tgt_lengths: Lengths | None
+
+
+def read_run(run: Path) -> RunFacts:
+    """Everything that is there. Raises ModelError where the run has no model yet, DataError where it is no run."""
+    config = frozen_config(run)
+    if config is None:
+        raise DataError(f"{run} is not a run: it has no config.toml. Name a folder that `dragoman train` has made.")
+    folder = resolve_model_folder(run)
+    card = read_card(folder)
+    train = open_part(run, "train")
+    rows = CleaningReport(**train.notes).rows() if train is not None and train.notes else []
+    return RunFacts(
+        run,
+        folder,
+        config,
+        (run / "config.toml").read_text(encoding="utf-8"),
+        card,
+        read_log(run / "log.jsonl"),
+        tuple(rows),
+        _histogram(train.src_lengths, config.data.max_tokens) if train is not None else None,
+        _histogram(train.tgt_lengths, config.data.max_tokens) if train is not None else None,
+    )
+
+
+def open_part(run: Path, part: str) -> PairStore | None:
+    """The store of "train", "dev" or "test" that the run trained with; None where it is gone or empty."""
+    try:
+        store = PairStore(run / "data" / part)
+    except (DragomanError, OSError):
+        return None
+    return store if len(store) else None
+
+
+def read_log(path: Path) -> TrainingLog:
+    """The curves of a log; lines that a kill cut off, and values that are no finite numbers, are left out."""
+    curves: dict[str, dict[str, dict[float, float]]] = {"train": {}, "validation": {}}
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError:
+        lines = []
+    for line in lines:
+        event = _event(line)
+        kind, numbers = event.get("event"), {name: float(value) for name, value in event.items() if _is_number(value)}
+        step = numbers.pop("step", None)
+        if isinstance(kind, str) and kind in curves and step is not None:
+            for name, value in numbers.items():
+                curves[kind].setdefault(name, {})[step] = value
+    by_kind = [{name: tuple(sorted(points.items())) for name, points in curves[kind].items()} for kind in curves]
+    return TrainingLog(*by_kind)
+
+
+def _event(line: str) -> dict[str, Any]:
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return event if isinstance(event, dict) else {}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _histogram(lengths: Sequence[int] | NDArray[np.int32], most: int) -> Lengths:
+    """At most 32 bars over the lengths that occur."""
+    values = np.asarray(lengths)
+    longest = max(1, min(int(values.max()), most))
+    width = max(1, math.ceil(longest / 32))
+    edges = np.arange(0.5, longest + width + 0.5, width)
+    counts, _ = np.histogram(values, edges)
+    return Lengths(tuple(counts.tolist()), tuple(edges.tolist()), float(values.mean()))

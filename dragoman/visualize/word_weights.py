@@ -1,0 +1,71 @@
+"""How much each word of an output looked at each word of its source, for shading them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from dragoman.bundle import Bundle
+from dragoman.data.stream import collate
+from dragoman.inference.alignment import DEFAULT_READING, alignment_layer, attention_links
+from dragoman.text.segmentation import SPACE_MARK
+from dragoman.text.tokenizer import Tokenizer
+from dragoman.text.words import Word, words_of
+
+
+@dataclass(frozen=True, slots=True)
+class WordWeights:
+    """Words of both sides and, a row a target word, its weights on the source words: at least 0, at most 1 in all.
+
+    A word begins with a space where one stands before it in the text; marks of punctuation are words.
+    """
+
+    src_words: tuple[str, ...]
+    tgt_words: tuple[str, ...]
+    weights: tuple[tuple[float, ...], ...]
+
+
+Alignment = Callable[[str, str], WordWeights | None]
+"""``alignment(source, output)``; None where there is nothing to align."""
+
+
+def cross_attention_of(bundle: Bundle) -> Alignment:
+    """Reads attention where and when `translate --alignment` does, with its weights instead of the strongest alone.
+
+    The output is given to the decoder as if it were writing it. Subwords of a source word are added up, those of a
+    target word averaged; what goes to the end token belongs to no word. Sides longer than the model was trained on,
+    which the translator splits, are not aligned.
+    """
+    longest = min(bundle.config.data.max_tokens, (bundle.model.max_positions or 1 << 30) - 1)
+
+    @torch.inference_mode()
+    def align(source: str, output: str) -> WordWeights | None:
+        src_ids = bundle.tokenizers.src.encode(source)
+        tgt_ids = bundle.tokenizers.tgt.encode(output)
+        if not src_ids or not tgt_ids or max(len(src_ids), len(tgt_ids)) > longest:
+            return None
+        batch = collate([np.asarray(src_ids)], [np.asarray(tgt_ids)]).to(bundle.model.device)
+        cross = bundle.model.attention(batch.src_ids, batch.src_lengths, batch.decoder_input).cross
+        weights = cross[alignment_layer(len(cross))][0].float().cpu()
+        links = attention_links(weights, len(src_ids), len(tgt_ids), DEFAULT_READING)
+        src, src_texts = _words(bundle.tokenizers.src, src_ids)
+        tgt, tgt_texts = _words(bundle.tokenizers.tgt, tgt_ids)
+        return WordWeights(src_texts, tgt_texts, tuple(map(tuple, merged(links, src, tgt).tolist())))
+
+    return align
+
+
+def merged(weights: Float[Tensor, "T S"], src: tuple[Word, ...], tgt: tuple[Word, ...]) -> Float[Tensor, "P R"]:
+    """From tokens to words: what the words' source tokens got, added up, on average over their target tokens."""
+    by_source = torch.stack([weights[:, word.start : word.stop].sum(1) for word in src], dim=1)
+    return torch.stack([by_source[word.start : word.stop].mean(0) for word in tgt])
+
+
+def _words(tokenizer: Tokenizer, ids: list[int]) -> tuple[tuple[Word, ...], tuple[str, ...]]:
+    tokens = tokenizer.tokens(ids)
+    words = words_of(tokens)
+    texts = ((" " if tokens[word.start].startswith(SPACE_MARK) else "") + word.text for word in words)
+    return words, tuple(texts)

@@ -1,0 +1,221 @@
+import base64
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dragoman.bundle import Bundle
+from dragoman.text.words import Word
+from dragoman.visualize.inspection import Inspection
+from dragoman.visualize.inspector import inspect_text
+from dragoman.visualize.weights import unpacked
+
+Open = Callable[..., Any]
+HOSTILE = "</script><script>window.hacked=1;alert(1)</script><img src=x onerror=alert(2)> \u202eone"
+
+
+def expected_links(inspection: Inspection, src: Sequence[Word], tgt: Sequence[Word]) -> Any:
+    """(target, source) weights between words, from the record alone."""
+    shape = len(inspection.tgt.tokens), len(inspection.src.tokens)
+    links = np.frombuffer(base64.b64decode(inspection.links), np.uint8).reshape(shape) / 255
+    return np.array([[links[t.start : t.stop, s.start : s.stop].sum(1).mean() for s in src] for t in tgt])
+
+
+def shades(page: Any, side: str) -> list[float | None]:
+    found = page.eval_on_selector_all(f"#{side} .word", "nodes => nodes.map((node) => node.dataset.weight ?? null)")
+    return [None if weight is None else float(weight) for weight in found]
+
+
+def matrix(page: Any) -> list[list[int]]:
+    """The colours of the large matrix, red channel by row."""
+    return page.evaluate("""() => {
+        const canvas = document.querySelector("#matrix canvas");
+        const { data, width, height } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        return [...Array(height).keys()].map((y) => [...Array(width).keys()].map((x) => data[4 * (y * width + x)]));
+    }""")
+
+
+def test_pointing_at_a_word_shades_what_it_looked_at_and_the_other_way_round(open_page: Open) -> None:
+    opened = open_page()
+    page, inspection = opened.page, opened.inspection
+    weights = expected_links(inspection, inspection.src.words, inspection.tgt.words)
+    assert page.locator("#tgt .word").all_inner_texts() == [word.text for word in inspection.tgt.words]
+    page.locator("#tgt .word").nth(1).hover()
+    assert shades(page, "src") == pytest.approx(weights[1].tolist(), abs=2e-3)
+    assert shades(page, "tgt") == [None] * len(inspection.tgt.words)
+    darkest = int(weights[1].argmax())
+    color = page.locator("#src .word").nth(darkest).evaluate("node => getComputedStyle(node).backgroundColor")
+    assert color not in ("rgb(255, 255, 255)", "rgba(0, 0, 0, 0)")
+    page.locator("#src .word").nth(2).hover()
+    assert shades(page, "tgt") == pytest.approx(weights[:, 2].tolist(), abs=2e-3)
+    page.mouse.move(3, 3)
+    assert shades(page, "tgt") == [None] * len(inspection.tgt.words)
+    assert opened.problems == []
+
+
+def test_a_click_pins_and_a_second_one_lets_go(open_page: Open) -> None:
+    page = open_page().page
+    word = page.locator("#tgt .word").nth(2)
+    word.click()
+    page.mouse.move(3, 3)
+    page.evaluate("document.activeElement.blur()")
+    assert word.get_attribute("aria-pressed") == "true"
+    assert None not in shades(page, "src")
+    word.click()
+    page.mouse.move(3, 3)
+    page.evaluate("document.activeElement.blur()")
+    assert shades(page, "src") == [None] * page.locator("#src .word").count()
+
+
+def test_subwords_are_the_tokens(open_page: Open) -> None:
+    opened = open_page()
+    page, inspection = opened.page, opened.inspection
+    page.get_by_role("button", name="subwords").click()
+    assert page.locator("#src .word").count() == len(inspection.src.tokens)
+    tokens = [Word(text, at, at + 1) for at, text in enumerate(inspection.src.tokens)]
+    targets = [Word(text, at, at + 1) for at, text in enumerate(inspection.tgt.tokens)]
+    page.locator("#tgt .word").nth(0).hover()
+    assert shades(page, "src") == pytest.approx(expected_links(inspection, tokens, targets)[0].tolist(), abs=2e-3)
+    page.get_by_role("button", name="words", exact=True).click()
+    assert page.locator("#src .word").count() == len(inspection.src.words)
+
+
+def test_arrow_keys_change_layer_and_head_of_the_matrix(open_page: Open) -> None:
+    opened = open_page()
+    page = opened.page
+    weights = unpacked(opened.inspection.of_kind("cross"))
+
+    def is_shown(expected: Any) -> bool:
+        """On the light scale the red channel falls as the weight rises."""
+        red = np.array(matrix(page), dtype=float)
+        order = np.argsort(expected, axis=None)
+        return red.shape == expected.shape and bool((np.diff(red.flatten()[order]) <= 0.51).all())
+
+    assert is_shown(weights[1].mean(0)), "it begins with the layer that alignments are read from"
+    before = matrix(page)
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#value").inner_text() == "Layer 2, max of the heads"
+    assert is_shown(weights[1].max(0))
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#value").inner_text() == "Layer 2, head 1"
+    assert is_shown(weights[1, 0])
+    page.keyboard.press("ArrowUp")
+    assert page.locator("#value").inner_text() == "Layer 2, head 1", "elsewhere the key scrolls, as everywhere"
+    page.locator("#matrix").focus()
+    page.keyboard.press("ArrowUp")
+    assert page.locator("#value").inner_text() == "Layer 1, head 1"
+    assert is_shown(weights[0, 0])
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    assert matrix(page) == before
+
+
+def test_kinds_thumbnails_and_values(open_page: Open) -> None:
+    opened = open_page()
+    page, inspection = opened.page, opened.inspection
+    for kind in ("encoder_self", "decoder_self", "cross"):
+        one = inspection.of_kind(kind)
+        page.locator(f"#kinds button[data-kind={kind}]").click()
+        assert (len(matrix(page)), len(matrix(page)[0])) == (len(one.queries), len(one.keys))
+        thumbnails = page.locator("#heads .head")
+        assert thumbnails.count() == one.num_layers * one.num_heads
+        facts = one.heads[1][0]
+        text = page.locator(".head[data-layer='1'][data-head='0']").inner_text()
+        assert f"{facts.entropy_bits:.1f} bit" in text
+        page.locator(".head[data-layer='1'][data-head='0']").click()
+        assert page.locator("#value").inner_text() == "Layer 2, head 1"
+    page.locator("#matrix canvas").scroll_into_view_if_needed()
+    box = page.locator("#matrix canvas").bounding_box()
+    cell = box["width"] / len(inspection.of_kind("cross").keys)
+    page.mouse.move(box["x"] + 1.5 * cell, box["y"] + 2.5 * cell)
+    assert page.locator("#value").inner_text().endswith(f"{unpacked(inspection.of_kind('cross'))[1, 0, 2, 1]:.3f}")
+    assert opened.problems == []
+
+
+def test_steps_alternatives_beam_and_opinions_are_there(open_page: Open) -> None:
+    opened = open_page()
+    page, inspection = opened.page, opened.inspection
+    assert page.locator("#steps tr").count() == len(inspection.steps) + 1
+    assert page.locator("#n-best li").count() == len(inspection.n_best)
+    assert page.locator("#beam g").count() == len(inspection.beam)
+    assert page.locator("#beam g.best").count() == sum(node.best for node in inspection.beam)
+    looked_at = [step for step in inspection.steps if step.alternatives[0].continuation is not None]
+    assert page.locator("#steps details").count() == len(looked_at)
+    page.locator("#steps summary").first.click()
+    assert page.locator("#steps details").first.locator(".then").count() == 5
+    assert page.locator("#opinions figure").count() == 3
+    assert "Attention shows where the model looked, not why" in page.locator("main").inner_text()
+    assert opened.inspection.reference in page.locator("#reference").inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_hostile_sentence_runs_nothing_and_nothing_is_loaded(
+    open_page: Open, small_bundle: Bundle, scheme: str
+) -> None:
+    opened = open_page(inspect_text(small_bundle, HOSTILE, name=HOSTILE, reference=HOSTILE), color_scheme=scheme)
+    page = opened.page
+    for word in page.locator("#src .word").all():
+        word.hover()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_timeout(200)
+    assert page.evaluate("window.hacked === undefined")
+    assert page.locator("img").count() == 0
+    assert page.locator("script").count() == 2
+    assert "‹U+202E›" in page.locator("#src").inner_text()
+    assert opened.problems == []
+    assert len(opened.requests) == 1
+
+
+def test_scripts_put_in_later_are_stopped_by_the_policy(open_page: Open) -> None:
+    opened = open_page()
+    opened.page.evaluate("""() => {
+        const script = document.createElement("script");
+        script.textContent = "window.hacked = 1";
+        document.body.append(script);
+        const image = document.createElement("img");
+        image.src = "https://example.org/x.png";
+        document.body.append(image);
+    }""")
+    opened.page.wait_for_timeout(200)
+    assert opened.page.evaluate("window.hacked === undefined")
+    assert len(opened.problems) == 2
+    assert all("Content Security Policy" in problem for problem in opened.problems)
+
+
+@pytest.mark.parametrize("width", [320, 390])
+def test_a_phone_needs_no_scrolling_sideways(open_page: Open, small_bundle: Bundle, width: int) -> None:
+    long_words = inspect_text(small_bundle, "onetwothree" * 12 + " four")
+    for shown in (None, long_words):
+        opened = open_page(
+            *([shown] if shown else []), viewport={"width": width, "height": 800}, is_mobile=True, has_touch=True
+        )
+        page = opened.page
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.locator("#tgt .word").first.tap()
+        assert None not in shades(page, "src")
+        page.get_by_role("button", name="subwords").tap()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert opened.problems == []
+
+
+def test_right_to_left_text_runs_right_to_left(open_page: Open, small_bundle: Bundle) -> None:
+    page = open_page(inspect_text(small_bundle, "שלום one")).page
+    assert page.locator("#src").get_attribute("dir") == "rtl"
+    first, second = (page.locator("#src .word").nth(index).bounding_box()["x"] for index in (0, 1))
+    assert first > second
+
+
+def test_a_text_of_many_tokens_is_a_page_too(open_page: Open, small_bundle: Bundle) -> None:
+    opened = open_page(inspect_text(small_bundle, "one two " * 110))
+    assert "only the mean" in opened.page.locator("#heads-help").inner_text()
+    opened.page.keyboard.press("ArrowRight")
+    assert opened.page.locator("#value").inner_text() == "Layer 2, mean of the heads"
+    assert opened.problems == []
+
+
+def test_dark_mode_has_its_own_scale(open_page: Open) -> None:
+    light, dark = (matrix(open_page(color_scheme=scheme).page) for scheme in ("light", "dark"))
+    assert np.shape(light) == np.shape(dark)
+    assert light != dark

@@ -1,0 +1,84 @@
+"""The report in a browser: the policy lets its style in and nothing else, and words are shaded without a script."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.bundle import Card
+from dragoman.config import Config
+from dragoman.visualize.report import Judged, report_html
+from dragoman.visualize.run_facts import Lengths, RunFacts, TrainingLog
+from dragoman.visualize.word_weights import WordWeights
+
+WORDS = WordWeights(("one", " two", "?"), ("eins", " zwei"), ((0.9, 0.05, 0.0), (0.1, 0.4, 0.2)))
+HOSTILE = "</style><script>window.hacked=1</script><img src=x onerror=window.hacked=1> \u202etwo"
+CLEAR = "rgba(0, 0, 0, 0)"
+
+
+@pytest.fixture
+def report(browser: Any, tmp_path: Path) -> Iterator[Callable[..., tuple[Any, list[str]]]]:
+    """Opens a report; what it asked for and what went wrong is in the list, first of all the page itself."""
+    contexts = []
+
+    def opening(**context: Any) -> tuple[Any, list[str]]:
+        curve = ((10.0, 3.0), (20.0, 2.0))
+        log = TrainingLog({"loss": curve, "perplexity": curve}, {"loss": curve, "chrf": curve})
+        lengths = Lengths((3, 1), (0.5, 1.5, 2.5), 1.25)
+        facts = RunFacts(tmp_path, tmp_path, Config(), HOSTILE, Card("en", "de"), log, (), lengths, lengths)
+        sentences = ["one two?", HOSTILE]
+        judged = Judged("test", sentences, ["eins zwei", "x"], ["eins zwei", HOSTILE], [], list, lambda *_: WORDS)
+        path = tmp_path / "report.html"
+        path.write_text(report_html(facts, judged), encoding="utf-8")
+        contexts.append(browser.new_context(**{"viewport": {"width": 1000, "height": 900}} | context))
+        page, events = contexts[-1].new_page(), []
+        page.on("request", lambda request: events.append(request.url))
+        page.on("console", lambda message: events.append(message.text))
+        page.on("pageerror", lambda error: events.append(str(error)))
+        page.goto(path.as_uri())
+        assert events.pop(0) == path.as_uri()
+        return page, events
+
+    yield opening
+    for context in contexts:
+        context.close()
+
+
+def shade(page: Any, word: str) -> str:
+    found: str = page.locator(f"#s1 .{word}").evaluate("node => getComputedStyle(node).backgroundColor")
+    return found
+
+
+def test_nothing_hostile_runs_and_nothing_is_asked_of_a_network(report: Callable[..., tuple[Any, list[str]]]) -> None:
+    page, events = report()
+    assert page.evaluate("window.hacked") is None
+    assert HOSTILE in page.locator("pre").first.text_content()
+    assert events == []
+    assert page.locator("svg.chart").count() == 2
+    assert page.locator("main").evaluate("node => getComputedStyle(node).maxWidth") != "none", "the style is let in"
+
+
+def test_pointing_at_a_word_shades_what_it_looked_at_and_the_other_way_round(
+    report: Callable[..., tuple[Any, list[str]]],
+) -> None:
+    page, _ = report()
+    assert shade(page, "t0") == shade(page, "o0") != CLEAR
+    page.locator("#s1 .t1").hover()
+    assert [shade(page, word) == CLEAR for word in ("o0", "o1", "o2", "t0")] == [False, False, False, True]
+    assert len({shade(page, word) for word in ("o0", "o1", "o2")}) == 3
+    page.locator("#s1 .o1").hover()
+    assert (shade(page, "t0"), shade(page, "o0")) == (CLEAR, CLEAR)
+    assert shade(page, "t1") != CLEAR
+    page.mouse.move(2, 2)
+    page.locator("#s1 .t0").focus()
+    assert [shade(page, word) == CLEAR for word in ("o0", "o1", "t1")] == [False, True, True]
+
+
+def test_it_follows_dark_mode_and_fits_a_phone(report: Callable[..., tuple[Any, list[str]]]) -> None:
+    ground = "node => getComputedStyle(node).backgroundColor"
+    page, _ = report(color_scheme="dark")
+    assert page.locator("body").evaluate(ground) == "rgb(20, 24, 28)"
+    page, _ = report(viewport={"width": 380, "height": 800})
+    assert page.locator("body").evaluate(ground) == "rgb(255, 255, 255)"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 380

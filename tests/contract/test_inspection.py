@@ -1,0 +1,25 @@
+"""Looking inside shows what translating does, for models of our own kind and for imported ones."""
+
+import pytest
+
+from dragoman.bundle import Bundle
+from dragoman.inference.translator import Translator
+from dragoman.visualize.inspection_page import inspection_page
+from dragoman.visualize.inspector import inspect_text
+
+
+@pytest.mark.parametrize("place", [0, 100, 200])
+def test_an_imported_model_is_looked_at_like_any_other(
+    imported: Bundle, english_german: list[tuple[str, str]], place: int
+) -> None:
+    text = english_german[place][0]
+    translator = Translator.from_bundles([imported])
+    answer = translator.translate_detailed([text], with_alignment=True)[0]
+    inspection = inspect_text(imported, text)
+    assert inspection.tgt.text == answer.text
+    assert inspection.tgt.tokens == answer.candidates[0].tokens
+    assert inspection.n_best[0].score == pytest.approx(answer.candidates[0].score, abs=1e-3)
+    assert "".join(word.text for word in inspection.src.words) == text.replace(" ", "")
+    assert answer.alignment is not None
+    assert {tgt for _, tgt in answer.alignment} == set(range(len(answer.text.split())))
+    assert inspection_page(inspection)

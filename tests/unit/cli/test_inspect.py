@@ -1,0 +1,149 @@
+import io
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli.main import main
+from dragoman.data.store import written_store
+from dragoman.inference.translator import Translator
+
+
+@pytest.fixture
+def run_folder(model_folder: Path, tmp_path: Path) -> Path:
+    """A run as far as looking inside needs one: a pointer to its model, and two test sentences."""
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "averaged").symlink_to(model_folder, target_is_directory=True)
+    (run / "data").mkdir()
+    with written_store(run / "data" / "test", "key", 300, 300, keep_text=True) as writer:
+        writer.append([[4], [5]], [[6], [7]], ["one two", "three"], ["eins zwei", "drei"])
+    return run
+
+
+def test_a_page_is_written_and_the_translation_printed(
+    model_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    assert main(["inspect", str(model_folder), "one two", "--out", str(page)]) == 0
+    answer = capfd.readouterr()
+    expected = Translator.load(model_folder).translate(["one two"])[0]
+    shown = "".join(char if char.isprintable() else " " for char in expected)
+    assert answer.out == f"SOURCE    one two\nPREDICTED {shown}\n"
+    assert answer.err.endswith(f"dragoman: the page is {page}; open it in a browser\n")
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_the_page_has_a_default_place(model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["inspect", str(model_folder), "one"]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["inspection.html"]
+
+
+def test_json_is_all_that_is_printed_and_flags_of_the_search_count(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["inspect", str(model_folder), "one two", "--json", "--inference.beam-size", "4"]) == 0
+    document = json.loads(capfd.readouterr().out)
+    assert document["src"]["text"] == "one two"
+    assert len(document["n_best"]) == 4
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", ["cross", "encoder", "decoder"])
+def test_a_picture_of_the_heads(model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["inspect", str(model_folder), "one $x$ 駅", "--png", "heads.png", "--kind", kind, "--layer", "1"]) == 0
+    assert (tmp_path / "heads.png").read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in tmp_path.iterdir()] == ["heads.png"]
+
+
+def test_a_test_sentence_of_a_run_stands_beside_its_reference(
+    run_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    assert main(["inspect", str(run_folder), "--test", "2", "--out", str(page)]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[:2] == ["SOURCE    three", "TARGET    drei"]
+    assert lines[2].startswith("PREDICTED ")
+    assert '"reference":"drei"' in page.read_text(encoding="utf-8")
+
+
+class Terminal(io.StringIO):
+    """A terminal that remembers what it was given at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[str] = []
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self.pieces.append(text)
+        return super().write(text)
+
+
+def test_on_a_terminal_the_translation_appears_token_by_token(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(time, "sleep", waits.append)
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    assert main(["inspect", str(model_folder), "one two", "--out", str(tmp_path / "p.html")]) == 0
+    answer = Translator.load(model_folder).translate_detailed(["one two"])[0]
+    assert len(waits) >= len(answer.candidates[0].tokens)
+    shown = "".join(char if char.isprintable() else " " for char in answer.text)
+    assert terminal.getvalue() == f"SOURCE    one two\nPREDICTED {shown}\n"
+    assert f"PREDICTED {shown}" not in terminal.pieces
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([""], "the text is empty."),
+        ([" \n "], "the text is empty."),
+        (["one " * 10_000], "tokens, but at most 500 can be looked at."),
+        (["a" + "\u0301" * 5000], "tokens, but at most 500 can be looked at."),
+        ([], "give TEXT, in quotes, or `--test N` for a run."),
+        (["one", "--test", "1"], "give TEXT, in quotes, or `--test N` for a run."),
+        (["--test", "1"], "has no test sentences"),
+        (["one", "--layer", "9", "--png", "x.png"], "`--layer` must be from 1 to 1"),
+        (["one", "--png", "x.gif"], "does not end in a format that pictures are written in."),
+        (["one", "--out", "nowhere/x.html"], "nowhere is no folder."),
+        (["one", "--kind", "crosss"], "Did you mean"),
+        (["one", "--inference.beam-size", "0"], "must be at least 1"),
+    ],
+)
+def test_bad_input_is_one_line(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
+    arguments: list[str], message: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert main(["inspect", str(model_folder), *arguments]) == 2
+    error = capfd.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("number", ["0", "3", "-1"])
+def test_a_test_sentence_that_is_not_there(run_folder: Path, capfd: pytest.CaptureFixture[str], number: str) -> None:
+    assert main(["inspect", str(run_folder), "--test", number]) == 2
+    assert (
+        f"`--test` must be from 1 to 2, the test sentences of {run_folder}, but is {number}." in capfd.readouterr().err
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x", "</script><script>alert(1)</script>", "\u202eone\u202c", "👩‍👩‍👧 👍🏽", "e" + "\u0301" * 100, "\udcff"],
+)
+def test_strange_texts_give_a_page(model_folder: Path, tmp_path: Path, text: str) -> None:
+    assert main(["inspect", str(model_folder), text, "--out", str(tmp_path / "p.html")]) == 0
+    page = (tmp_path / "p.html").read_text(encoding="utf-8")
+    assert page.count("</script>") == 2

@@ -1,0 +1,76 @@
+import pytest
+import torch
+
+from dragoman.config import InferenceSettings, ModelSettings, TokenizerSettings
+from dragoman.inference.alignment import DEFAULT_READING, Aligner, alignment_layer, attention_links
+from dragoman.inference.translator import Translator
+from dragoman.model.transformer import Transformer
+from dragoman.text.tokenizer import BOS_ID, EOS_ID, TokenizerPair, train_tokenizer
+
+SETTINGS = ModelSettings(
+    preset="custom", d_model=16, d_ff=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=2, dropout=0.0
+)
+TOKENIZER = train_tokenizer(TokenizerSettings(vocab_size=280), ["one two three. four five"] * 3)
+TOKENIZERS = TokenizerPair(TOKENIZER, TOKENIZER, joint=True)
+
+
+@pytest.fixture
+def model() -> Transformer:
+    torch.manual_seed(3)
+    return Transformer(SETTINGS, TOKENIZER.vocab_size, TOKENIZER.vocab_size).eval()
+
+
+def test_readings_differ_by_one_step_and_leave_the_end_out() -> None:
+    cross = torch.rand(2, 4, 4)  # bos and three target tokens; three source tokens and eos
+    torch.testing.assert_close(attention_links(cross, 3, 3, "prediction"), cross[:, :3, :3].mean(0))
+    torch.testing.assert_close(attention_links(cross, 3, 3, "next"), cross[:, 1:4, :3].mean(0))
+
+
+@pytest.mark.parametrize("reading", ["prediction", "next"])
+@pytest.mark.parametrize("layer", [0, 1, None])
+def test_links_are_the_largest_weights_of_each_pair_alone(model: Transformer, reading: str, layer: int | None) -> None:
+    pairs = [([5, 6, 7], [8, 9]), ([], [5]), ([5], []), ([9] * 11, [4, 5, 6, 7, 8]), ([4, 5], [6])]
+    links = Aligner([model], TOKENIZERS, reading, layer).links(pairs)
+    assert links[1] == links[2] == ()
+    for (src, tgt), found in zip(pairs, links, strict=True):
+        if src and tgt:
+            attention = model.attention(
+                torch.tensor([[*src, EOS_ID]]), torch.tensor([len(src) + 1]), torch.tensor([[BOS_ID, *tgt]])
+            )
+            weights = attention.cross[alignment_layer(2) if layer is None else layer][0].mean(0)
+            first = 1 if reading == "next" else 0
+            expected = weights[first : first + len(tgt), : len(src)].argmax(1).tolist()
+            assert found == tuple((source, target) for target, source in enumerate(expected))
+
+
+def test_one_aligner_of_two_equal_models_is_one(model: Transformer) -> None:
+    pairs = [([5, 6, 7, 8], [8, 9, 4])]
+    assert Aligner([model, model], TOKENIZERS).links(pairs) == Aligner([model], TOKENIZERS).links(pairs)
+
+
+def test_alignments_of_translations_name_words_of_both_texts(model: Transformer) -> None:
+    settings = InferenceSettings(beam_size=2, max_extra_tokens=5, min_tokens=4)
+    translator = Translator.from_model(model, TOKENIZERS, settings, max_src_tokens=6)
+    texts = [
+        "one two",
+        "",
+        "one two three. four five one. two three two",
+        "onetwothreefourfiveonetwothree four",
+        " one\ttwo ",
+    ]
+    answers = translator.translate_detailed(texts, with_alignment=True)
+    assert [answer.text for answer in answers] == translator.translate(texts)
+    for answer in answers:
+        assert answer.alignment is not None
+        sources, targets = len(answer.src.split()), len(answer.text.split())
+        assert all(0 <= src < sources and 0 <= tgt < targets for src, tgt in answer.alignment)
+        assert {tgt for _, tgt in answer.alignment} == set(range(targets)) or not answer.src
+    assert answers[1].alignment == ()
+    assert answers[2].segments > 1
+    assert max(src for src, _ in answers[2].alignment) > 3, "later segments count the words before them"
+    assert all(answer.alignment is None for answer in translator.translate_detailed(texts))
+
+
+def test_the_default_reading_is_the_better_one_of_the_documentation() -> None:
+    assert DEFAULT_READING == "prediction"
+    assert [alignment_layer(number) for number in (1, 2, 6)] == [0, 1, 5]

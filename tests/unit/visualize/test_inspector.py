@@ -1,0 +1,135 @@
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.distributions import Categorical
+
+from dragoman.bundle import Bundle
+from dragoman.config import ModelSettings
+from dragoman.data.batch import pad_rows
+from dragoman.errors import DataError
+from dragoman.inference.beam import beam_search
+from dragoman.inference.step_model import SingleModel
+from dragoman.inference.translator import Translator
+from dragoman.model.transformer import Transformer
+from dragoman.text.tokenizer import BOS_ID, EOS_ID
+from dragoman.visualize.inspection import Inspection
+from dragoman.visualize.inspector import MOST_TOKENS, NUM_UNCERTAIN, inspect_text
+
+TEXT = "one two three. four"
+
+
+@pytest.fixture(scope="module")
+def inspection(bundle: Bundle) -> Inspection:
+    return inspect_text(bundle, TEXT, name="m", reference="eins zwei")
+
+
+def test_the_translation_is_the_translators(bundle: Bundle, inspection: Inspection) -> None:
+    translator = Translator.from_bundles([bundle])
+    answer = translator.translate_detailed([TEXT], n_best=3)[0]
+    assert inspection.tgt.text == answer.text
+    assert inspection.tgt.tokens == answer.candidates[0].tokens
+    assert [one.text for one in inspection.n_best] == [one.text for one in answer.candidates]
+    assert [one.score for one in inspection.n_best] == pytest.approx([c.score for c in answer.candidates], abs=1e-3)
+    assert (inspection.reference, inspection.src_lang, inspection.tgt_lang) == ("eins zwei", "en", "de")
+
+
+def test_steps_say_what_the_models_distribution_says(bundle: Bundle, inspection: Inspection) -> None:
+    model, tokenizer = bundle.model, bundle.tokenizers.tgt
+    names = tokenizer.tokens(range(tokenizer.vocab_size))
+    src = torch.tensor([[*bundle.tokenizers.src.encode(TEXT), EOS_ID]])
+    ids = [names.index(step.token) for step in inspection.steps]
+    written = [index for index in ids if index != EOS_ID]
+    with torch.no_grad():
+        logits = model(src, torch.tensor([src.size(1)]), torch.tensor([[BOS_ID, *written]]))[0]
+    total = 0.0
+    for step, row, index in zip(inspection.steps, logits, ids, strict=False):
+        total += float(row.log_softmax(0)[index])
+        assert step.probability == pytest.approx(float(row.softmax(0)[index]), abs=1e-4)
+        assert step.entropy_bits == pytest.approx(float(Categorical(logits=row).entropy()) / math.log(2), abs=1e-3)
+        assert step.running_log_prob == pytest.approx(total, abs=1e-3)
+        others = [at for at in row.argsort(descending=True).tolist() if at not in (index, 0, 1, 3)]
+        assert [one.token for one in step.alternatives] == [names[at] for at in others[:5]]
+    assert inspection.steps[-1].running_log_prob == pytest.approx(inspection.n_best[0].log_prob, abs=1e-3)
+
+
+def test_alternatives_go_on_as_a_search_from_there_does(bundle: Bundle, inspection: Inspection) -> None:
+    tokenizer = bundle.tokenizers.tgt
+    names = tokenizer.tokens(range(tokenizer.vocab_size))
+    entropies = [step.entropy_bits for step in inspection.steps]
+    looked_at = [place for place, step in enumerate(inspection.steps) if step.alternatives[0].continuation is not None]
+    expected = sorted(sorted(range(len(entropies)), key=lambda at: -entropies[at])[:NUM_UNCERTAIN])
+    assert looked_at == expected
+    src, lengths = pad_rows([[*bundle.tokenizers.src.encode(TEXT), EOS_ID]], 0)
+    before = [names.index(step.token) for step in inspection.steps]
+    for place in looked_at:
+        for one in inspection.steps[place].alternatives:
+            prefix = [*before[:place], names.index(one.token)]
+            then = beam_search(SingleModel(bundle.model), src, lengths, bundle.config.inference, [prefix])[0][0]
+            assert one.continuation == tokenizer.detokenize(then.ids)
+            assert one.score == pytest.approx(then.score, abs=1e-3)
+
+
+def test_json_holds_everything_and_no_weight_is_far_off(bundle: Bundle, inspection: Inspection) -> None:
+    document = json.loads(inspection.to_json())
+    assert document["tgt"]["text"] == inspection.tgt.text
+    assert {one["kind"] for one in document["weights"]} == {"cross", "encoder_self", "decoder_self"}
+    assert len(document["steps"]) == len(inspection.steps)
+    assert set(document) == set(Inspection.__slots__)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "</script><script>alert(1)</script>",
+        "\u202eone\u202c \u200ftwo\u200e",
+        "👩‍👩‍👧 👍🏽 🇩🇪",
+        "e" + "\u0301" * 150,
+        "one\ntwo\r\n\tthree",
+        "x",
+        "\ud83d half",
+    ],
+)
+def test_strange_texts_are_looked_at_like_any_other(bundle: Bundle, text: str) -> None:
+    inspection = inspect_text(bundle, text)
+    inspection.to_json().encode("utf-8")
+    assert [at for word in inspection.src.words for at in range(word.start, word.stop)] == list(
+        range(len(inspection.src.tokens))
+    )
+
+
+@pytest.mark.parametrize("text", ["", " \n\t", "a" + "\u0301" * 5000, "one two " * 5000])
+def test_texts_without_tokens_or_with_too_many_are_an_error_of_one_line(bundle: Bundle, text: str) -> None:
+    with pytest.raises(DataError, match=f"the text (is empty|has .* tokens, but at most {MOST_TOKENS} can)") as caught:
+        inspect_text(bundle, text)
+    assert "\n" not in str(caught.value)
+
+
+def test_learned_positions_limit_the_text(bundle: Bundle) -> None:
+    settings: ModelSettings = replace(bundle.config.model, positions="learned", max_positions=8)
+    size = bundle.tokenizers.src.vocab_size
+    short = replace(bundle, model=Transformer(settings, size, size).eval())
+    with pytest.raises(DataError, match="at most 7 can"):
+        inspect_text(short, "one two three four five Bahnhof one two three")
+    assert len(inspect_text(short, "one two").tgt.tokens) <= 8
+
+
+def test_long_texts_have_the_mean_of_the_heads_and_say_so(bundle: Bundle) -> None:
+    inspection = inspect_text(bundle, "one two " * 110)
+    assert len(inspection.src.tokens) > 200
+    assert all(weights.mean_only and weights.num_heads == 1 for weights in inspection.weights)
+    assert {"mean", "long"} <= {note.kind for note in inspection.notes}
+    assert inspection.opinions is None
+
+
+def test_an_empty_translation_can_be_looked_at(bundle: Bundle) -> None:
+    model = Transformer(bundle.config.model, bundle.model.src_vocab_size, bundle.model.tgt_vocab_size).eval()
+    with torch.no_grad():
+        model.projection.bias[EOS_ID] = 50.0
+    settings = replace(bundle.config.inference, min_tokens=0)
+    inspection = inspect_text(replace(bundle, model=model), TEXT, settings)
+    assert inspection.tgt.text == ""
+    assert [step.token for step in inspection.steps] == ["</s>"]
+    assert inspection.opinions is None
