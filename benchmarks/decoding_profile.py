@@ -1,0 +1,173 @@
+"""Where a step of the compiled search spends its time, part by part, and the products' share of what the core can do.
+
+    python benchmarks/decoding_profile.py MODEL TEXT [--precision int8] [--beam 5] [--sentences 1000]
+
+Every step of the search of the first sentences of TEXT is taken apart: its parts are called one by one and timed, on
+one core. Shares are of the rate of a large product of torch (oneDNN in int8, MKL in float32) in the same run.
+"""
+
+import argparse
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dragoman.bundle import load_bundle, resolve_model_folder
+from dragoman.inference.compiled import beams, engine, layers
+from dragoman.inference.compiled.jit import compiled
+from dragoman.inference.compiled.layout import DecoderWeights, Integers, Rows, Rules, Search, Shape
+from dragoman.inference.compiled.weights import CompiledWeights
+from dragoman.inference.products import product
+from dragoman.inference.segments import Source
+from dragoman.inference.translator import changed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("text", type=Path)
+    parser.add_argument("--precision", choices=["float32", "int8"], default="int8")
+    parser.add_argument("--beam", type=int, default=5)
+    parser.add_argument("--sentences", type=int, default=1000)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    bundle = load_bundle(resolve_model_folder(given.model), "cpu")
+    settings = changed(bundle.config.inference, {"beam_size": given.beam, "n_best": 1})
+    lines = given.text.read_text(encoding="utf-8").split("\n")[: given.sentences]
+    rows = bundle.tokenizers.src.encode_batch(lines)
+    weights = CompiledWeights(bundle.model, given.precision)
+    parts = Parts()
+    engine.decode_step = parts.step  # type: ignore[assignment]
+    for _ in range(2):  # the first compiles
+        parts.seconds.clear()
+        parts.numbers.clear()
+        waiting = engine.Waiting([Source("", row) for row in rows], settings, None)
+        began = time.perf_counter()
+        engine.search_all(weights, waiting, settings, workers=1)
+        parts.seconds["all, with encoding"] = time.perf_counter() - began
+    report(parts, ceiling(given.precision))
+
+
+class Parts:
+    """A step of the search as its parts; seconds of each, and how many numbers its products multiply."""
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+        self.numbers: Counter[str] = Counter()
+        self.hypotheses = 0
+
+    def timed(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        began = time.perf_counter()
+        result = function(*arguments)
+        self.seconds[name] += time.perf_counter() - began
+        return result
+
+    def product(self, name: str, linear: Any, layer: int, inputs: Any, rows: Rows, num_rows: int) -> None:
+        self.numbers[name] += num_rows * linear.panels[layer].size
+        self.timed(name, layers.product, inputs, rows.scales, linear, layer, num_rows, rows.outputs)
+
+    def step(
+        self,
+        weights: DecoderWeights,
+        shape: Shape,
+        rules: Rules,
+        rows: Rows,
+        search: Search,
+        active: Integers,
+        num_active: int,
+        done: Integers,
+    ) -> int:
+        num_rows = placed(rows, search, active, num_active)
+        self.seconds["hypotheses"] += num_rows
+        self.timed("embedding", embedded, weights, rows, num_rows, search)
+        for layer in range(weights.self_in.panels.shape[0]):
+            here = num_rows, layer, shape
+            self.timed("norms, sums", layers.enter, rows, num_rows, weights.self_norm, layer, shape)
+            self.product("products", weights.self_in, layer, rows.inputs, rows, num_rows)
+            self.timed("self-attention", layers.self_attention, rows, *here, search)
+            self.product("products", weights.self_out, layer, rows.inputs, rows, num_rows)
+            self.timed("norms, sums", layers.leave, rows, num_rows, weights.self_norm, layer, shape)
+            self.timed("norms, sums", layers.enter, rows, num_rows, weights.cross_norm, layer, shape)
+            self.product("products", weights.cross_query, layer, rows.inputs, rows, num_rows)
+            self.timed("cross-attention", layers.cross_attention, rows, *here, search)
+            self.product("products", weights.cross_out, layer, rows.inputs, rows, num_rows)
+            self.timed("norms, sums", layers.leave, rows, num_rows, weights.cross_norm, layer, shape)
+            self.timed("norms, sums", layers.enter, rows, num_rows, weights.feed_forward_norm, layer, shape)
+            feed_forward = rows, num_rows, weights.inner, weights.outer, layer, shape
+            self.timed("feed-forward", layers.feed_forward, *feed_forward)
+            self.numbers["feed-forward"] += num_rows * (
+                weights.inner.panels[layer].size + weights.outer.panels[layer].size
+            )
+            self.timed("norms, sums", layers.leave, rows, num_rows, weights.feed_forward_norm, layer, shape)
+        self.timed("norms, sums", layers.finish, rows, num_rows, weights.final_norm, shape)
+        self.numbers["vocabulary"] += num_rows * weights.vocabulary.panels[0].size
+        self.timed("vocabulary", beams.score_vocabulary, weights.vocabulary, rules, rows, num_rows, search)
+        arguments = weights.vocabulary, rules, rows, search, active, num_active, done
+        return int(self.timed("choosing", chosen, *arguments))
+
+
+@compiled
+def placed(rows: Rows, search: Search, active: Integers, num_active: int) -> int:
+    count = 0
+    for n in range(num_active):
+        search.first_row[active[n]] = count
+        for hypothesis in range(search.live[active[n]]):
+            rows.slot[count], rows.hypothesis[count] = active[n], hypothesis
+            count += 1
+    return count
+
+
+@compiled
+def embedded(weights: DecoderWeights, rows: Rows, num_rows: int, search: Search) -> None:
+    for row in range(num_rows):
+        slot = rows.slot[row]
+        embedding = weights.embedding[search.ids[slot, rows.hypothesis[row]]]
+        position = weights.positions[search.position[slot]]
+        for i in range(embedding.size):
+            rows.states[row, i] = embedding[i] + position[i]
+
+
+@compiled
+def chosen(
+    vocabulary: Any, rules: Rules, rows: Rows, search: Search, active: Integers, num_active: int, done: Integers
+) -> int:
+    going, finished = 0, 0
+    for n in range(num_active):
+        slot = active[n]
+        if beams.go_on(slot, beams.best_continuations(slot, vocabulary, rules, rows, search), rules, search):
+            active[going] = slot
+            going += 1
+        else:
+            done[finished] = slot
+            finished += 1
+    return going
+
+
+def ceiling(precision: str) -> float:
+    """Multiplications a second of a large product, with one core."""
+    rows, inner, outer = 512, 512, 2048
+    inputs, multiply = torch.randn(rows, inner), product(torch.randn(outer, inner), None, precision)
+    best = float("inf")
+    with torch.inference_mode():
+        for _ in range(20):
+            began = time.perf_counter()
+            multiply(inputs)
+            best = min(best, time.perf_counter() - began)
+    return rows * inner * outer / best
+
+
+def report(parts: Parts, rate: float) -> None:
+    hypotheses = parts.seconds.pop("hypotheses")
+    print(f"{hypotheses:.0f} hypotheses and steps; products of the machine: {rate / 1e9:.0f} billion a second")
+    print(f"{'part':20} {'us a hypothesis and step':>25} {'share of the product rate':>26}")
+    for name, seconds in parts.seconds.most_common():
+        multiplied = parts.numbers[name]
+        share = f"{multiplied / seconds / rate:26.0%}" if multiplied else ""
+        print(f"{name:20} {1e6 * seconds / hypotheses:25.2f} {share}")
+
+
+if __name__ == "__main__":
+    main()
