@@ -133,6 +133,15 @@ def test_the_rules_of_ending_are_the_plain_ones(penalty: Any) -> None:
             assert_same(searched(CompiledSearch(model, "float32"), rows, chosen), plain(model, rows, chosen))
 
 
+@pytest.mark.parametrize("tie", ["decoder", "none"])
+def test_vocabularies_of_two_sizes(tie: Any) -> None:
+    torch.manual_seed(4)
+    shape = {"d_model": 32, "d_ff": 64, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2}
+    model = Transformer(ModelSettings(preset="custom", tie=tie, **shape), 70, 130).eval()
+    rows, chosen = sources(70, 1), InferenceSettings(beam_size=4, n_best=3, max_extra_tokens=30)
+    assert_same(searched(CompiledSearch(model, "float32"), rows, chosen), plain(model, rows, chosen))
+
+
 @torch.inference_mode()
 def test_long_sources_and_outputs_in_batches_that_fill_up_again() -> None:
     model = transformer("learned positions, gelu", 200)

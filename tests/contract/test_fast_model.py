@@ -145,3 +145,26 @@ def test_weights_changed_in_place_are_seen() -> None:
             parameter.mul_(-0.7)
     assert beam_search(fast, *batch, chosen) != before
     assert_same(beam_search(fast, *batch, chosen), beam_search(SingleModel(model), *batch, chosen))
+
+
+@pytest.mark.parametrize("tie", ["decoder", "none"])
+def test_vocabularies_of_two_sizes(tie: Any) -> None:
+    torch.manual_seed(4)
+    shape = {"d_model": 32, "d_ff": 64, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2}
+    model = Transformer(ModelSettings(preset="custom", tie=tie, **shape), 70, 60).eval()  # type: ignore[arg-type]
+    batch, chosen = pad_rows(sources(70, 1), 0), InferenceSettings(beam_size=4, n_best=3, max_extra_tokens=30)
+    assert_same(beam_search(FastModel(model), *batch, chosen), beam_search(SingleModel(model), *batch, chosen))
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("bfloat16", 0.15), ("int8", 0.5)])
+@torch.inference_mode()
+def test_fewer_bits_change_log_probs_only_by_their_rounding(precision: str, tolerance: float) -> None:
+    model = transformer("pre-norm", 70)
+    rows, lengths = pad_rows(sources(70, 1) * 2, 0)
+    models: tuple[Any, ...] = (FastModel(model, precision), SingleModel(model))
+    states = [each.start(rows, lengths) for each in models]
+    for step in range(8):
+        ids = torch.full((rows.size(0),), 4 + step)
+        ours, expected = (each.step(ids, state) for each, state in zip(models, states, strict=True))
+        likely = expected > -8
+        assert (ours - expected)[likely].abs().mean().item() < tolerance
