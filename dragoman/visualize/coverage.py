@@ -11,6 +11,9 @@ HARDLY = 0.2
 """Of the attention a source word would get if all words got the same."""
 ALONE = 0.5
 """Without the source a target word is at least so likely, of what it is with it."""
+ODD_LENGTH = 3
+"""One side has so many times the words of the other, and more than `FEW_WORDS`."""
+FEW_WORDS = 6
 
 _MOST_REPEATED_WORDS = 4
 Matrix = NDArray[np.float64]
@@ -30,6 +33,7 @@ def notes_of(
     found = [
         _hardly_looked_at(src, links),
         _leaning_on_the_prefix(tgt, log_probs, log_probs_alone),
+        _odd_length(src, tgt),
         _repeated(src, tgt),
         _copied(src, tgt),
         _unknown(src),
@@ -76,6 +80,16 @@ def _leaning_on_the_prefix(tgt: Side, log_probs: Sequence[float], alone: Sequenc
         "likely."
     )
     return Note("prefix", text, tgt_words=words) if words else None
+
+
+def _odd_length(src: Side, tgt: Side) -> Note | None:
+    """Something may have been left out, or made up."""
+    here, there = len(src.words), len(tgt.words)
+    if max(here, there) <= FEW_WORDS or ODD_LENGTH * min(here, there) > max(here, there):
+        return None
+    return Note(
+        "length", f"The source has {here} words and the translation {there}: look for what is missing or invented."
+    )
 
 
 def _repeated(src: Side, tgt: Side) -> Note | None:

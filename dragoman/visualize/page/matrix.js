@@ -54,7 +54,9 @@ function drawMatrixPart() {
 // A matrix with its labels; `tell(row, column, weight)` is called for the cell that is pointed at.
 function grid(cells, names, room, tell) {
   const [rows, columns] = [names.rows.length, names.columns.length];
-  const side = Math.max(4, Math.min(28, Math.floor((Math.max(260, room) - 140) / Math.max(columns, 8))));
+  // Labels must be readable: up to 120 columns the matrix rather scrolls than shrinks.
+  const least = columns > 120 ? 5 : 12;
+  const side = Math.max(least, Math.min(28, Math.floor((room - 140) / columns)));
   const box = element("div", "", "grid");
   const top = element("div", "", "columns");
   const left = element("div", "", "rows");

@@ -38,6 +38,13 @@ def test_repetition_is_named_unless_the_source_repeats_itself_too() -> None:
     assert "repeated" not in found("very very red", "sehr sehr rot")
 
 
+def test_a_translation_of_a_third_of_the_words_is_named() -> None:
+    assert "length" in found("a b c d e f g h i", "x y z")
+    assert "length" in found("x y z", "a b c d e f g h i")
+    assert "length" not in found("a b c d e f g h", "x y z")
+    assert "length" not in found("a b c", "x")
+
+
 def test_the_same_words_on_both_sides_are_named() -> None:
     note = found("Vienna is a city", "Vienna ist a Stadt")["copied"]
     assert (note.src_words, note.tgt_words) == ((0,), (0,)), "one letter is no copy"

@@ -3,6 +3,8 @@ import hashlib
 import json
 import re
 from dataclasses import replace
+from importlib.resources import files
+from itertools import pairwise
 
 import torch
 
@@ -37,6 +39,17 @@ def test_no_text_can_leave_the_block_of_data(bundle: Bundle) -> None:
     (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     assert json.loads(data) == json.loads(inspection.to_json())
     assert json.loads(data)["src"]["text"] == HOSTILE
+
+
+def test_the_colour_scale_runs_in_lightness_alone_in_both_modes() -> None:
+    style = files("dragoman.visualize").joinpath("page", "page.css").read_text(encoding="utf-8")
+    stops = re.findall(r"--scale-\d: (#[0-9a-f]{6})", style)
+    assert len(stops) == 10
+    for mode, sign in ((stops[:5], -1), (stops[5:], 1)):
+        lightness = [
+            sum(w * int(stop[at : at + 2], 16) for at, w in ((1, 0.2126), (3, 0.7152), (5, 0.0722))) for stop in mode
+        ]
+        assert all(sign * (after - before) > 20 for before, after in pairwise(lightness))
 
 
 def test_embedding_keeps_the_value() -> None:
