@@ -52,9 +52,7 @@ def _draw(axes: "Axes", title: str, curves: list[tuple[str, Points]]) -> None:
     axes.margins(x=0.02)
     count_steps(axes)
     if title == "Perplexity":
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.4g}")
-        axes.yaxis.set_minor_formatter(lambda value, _: "")
+        _mark_powers(axes, [value for _, points in curves for _, value in points])
     elif title.startswith("BLEU"):
         axes.set_ylim(0, max(5.0, 1.08 * max(value for _, points in curves for _, value in points)))
     elif title.startswith("Learning"):
@@ -63,6 +61,17 @@ def _draw(axes: "Axes", title: str, curves: list[tuple[str, Points]]) -> None:
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
     if any(name for name, _ in curves):
         axes.legend(fontsize=8, loc="best")
+
+
+def _mark_powers(axes: "Axes", values: list[float]) -> None:
+    """A logarithmic scale with marks at powers of ten, and between them where there are few."""
+    from matplotlib.ticker import LogLocator
+
+    between = (1.0,) if max(values) > 100 * min(values) else (1.0, 2.0, 5.0)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=between))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
+    axes.yaxis.set_minor_formatter(lambda value, _: "")
 
 
 def plot_lengths(src: Lengths | None, tgt: Lengths | None, src_name: str, tgt_name: str) -> "Figure | None":
