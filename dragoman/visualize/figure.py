@@ -70,6 +70,14 @@ def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> 
     return figure, list(axes.flat)
 
 
+def count_steps(axes: "Axes") -> None:
+    """Marks the horizontal axis with whole numbers, thousands apart from the rest."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True, min_n_ticks=1))
+    axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
+
+
 def save_figure(figure: "Figure", path: Path) -> None:
     """Writes a figure in the format that the file's name ends in: .png, .svg or .pdf; a file there is replaced at once.
 

@@ -9,7 +9,8 @@ from dragoman.visualize.word_weights import Alignment, WordWeights
 SHOWN = 20
 _GROUPS = (("worst", 7), ("median", 7), ("best", 6))
 _LONGEST_TEXT = 600
-_MOST_WORDS = 120
+# So many words a side are shaded, and so many besides when they are pointed at: rules grow with the words.
+_MOST_WORDS, _MOST_POINTED_AT = 120, 60
 _HUES = 6
 # Weights from these on are shaded in the first, second ... strength.
 _STRENGTHS = (0.08, 0.18, 0.35, 0.6)
@@ -100,7 +101,12 @@ def strength(weight: float) -> int:
 
 
 def hover_rules(identity: str, words: WordWeights) -> str:
-    """Style rules that shade, while a word is pointed at or focused, the words it is aligned with: no script needed."""
+    """Style rules that shade, while a word is pointed at or focused, the words it is aligned with: no script needed.
+
+    None for sentences of more than 60 words.
+    """
+    if max(len(words.src_words), len(words.tgt_words)) > _MOST_POINTED_AT:
+        return ""
     rules = [f"#{identity}:has(.w:is(:hover,:focus)) .w{{background:none}}"]
     by_target = words.weights
     by_source = tuple(zip(*by_target, strict=True))

@@ -15,6 +15,7 @@ from dragoman.bundle.card import read_card
 from dragoman.config import Config
 from dragoman.data.store import PairStore
 from dragoman.errors import DataError, DragomanError
+from dragoman.files import MANIFEST
 from dragoman.text.cleaning import CleaningReport
 from dragoman.train.frozen import frozen_config
 
@@ -55,6 +56,8 @@ class RunFacts:
 
 def read_run(run: Path) -> RunFacts:
     """Everything that is there. Raises ModelError where the run has no model yet, DataError where it is no run."""
+    if (run / MANIFEST).exists():
+        raise DataError(f"{run} is a model folder, not a run. Name the run, a folder with checkpoints/ and log.jsonl.")
     config = frozen_config(run)
     if config is None:
         raise DataError(f"{run} is not a run: it has no config.toml. Name a folder that `dragoman train` has made.")

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from dragoman.visualize.figure import COLORS, drawing_style, new_figure
+from dragoman.visualize.figure import COLORS, count_steps, drawing_style, new_figure
 from dragoman.visualize.inline import PAGE_STYLE
 from dragoman.visualize.run_facts import Lengths, Points, TrainingLog
 
@@ -50,19 +50,28 @@ def _draw(axes: "Axes", title: str, curves: list[tuple[str, Points]]) -> None:
     axes.set_title(title)
     axes.grid(visible=True)
     axes.margins(x=0.02)
-    axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
+    count_steps(axes)
     if title == "Perplexity":
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.4g}")
-        axes.yaxis.set_minor_formatter(lambda value, _: "")
+        _mark_powers(axes, [value for _, points in curves for _, value in points])
     elif title.startswith("BLEU"):
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, max(5.0, 1.08 * max(value for _, points in curves for _, value in points)))
     elif title.startswith("Learning"):
         axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, -3))
     else:
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
     if any(name for name, _ in curves):
         axes.legend(fontsize=8, loc="best")
+
+
+def _mark_powers(axes: "Axes", values: list[float]) -> None:
+    """A logarithmic scale with marks at powers of ten, and between them where there are few."""
+    from matplotlib.ticker import LogLocator
+
+    between = (1.0,) if max(values) > 100 * min(values) else (1.0, 2.0, 5.0)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=between))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
+    axes.yaxis.set_minor_formatter(lambda value, _: "")
 
 
 def plot_lengths(src: Lengths | None, tgt: Lengths | None, src_name: str, tgt_name: str) -> "Figure | None":

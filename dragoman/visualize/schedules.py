@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.config import TrainSettings
 from dragoman.train.schedule import learning_rate
-from dragoman.visualize.figure import COLORS, drawing_style, new_figure
+from dragoman.visualize.figure import COLORS, count_steps, drawing_style, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,6 +60,6 @@ def _draw(axes: "Axes", settings: TrainSettings, d_model: int, num_steps: int, c
     axes.set_xlabel("step")
     axes.set_ylabel("learning rate")
     axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, -3))
-    axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
+    count_steps(axes)
     axes.margins(x=0.01)
     axes.grid(visible=True)

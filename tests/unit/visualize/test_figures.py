@@ -126,8 +126,8 @@ assert {k: v for k, v in matplotlib.rcParams.copy().items() if v != before[k]} =
 def test_neither_the_room_nor_the_help_imports_matplotlib() -> None:
     code = """
 import sys
-from dragoman.cli.main import help_text
-help_text()
+from dragoman.cli.main import main
+assert main(["--help"]) == 0
 assert "torch" not in sys.modules and "matplotlib" not in sys.modules
 import dragoman.visualize
 assert "matplotlib" not in sys.modules

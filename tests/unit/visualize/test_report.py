@@ -195,8 +195,16 @@ def test_a_killed_run_has_no_report_and_one_line_says_why(run: Path, capsys: pyt
     assert not (run / "report.html").exists()
     assert main(["report", str(run / "nowhere")]) == 2
     assert "does not exist" in capsys.readouterr().err
-    assert main(["report", str(next((run / "checkpoints").iterdir()).parent)]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_model_folder_is_no_run_and_stays_as_it_is(run: Path, capsys: pytest.CaptureFixture) -> None:
+    folder = resolve_model_folder(run)
+    before = sorted(path.name for path in folder.iterdir())
+    assert main(["report", str(folder), "--device", "cpu"]) == 2
+    assert "is a model folder, not a run" in capsys.readouterr().err.splitlines()[-1]
+    assert sorted(path.name for path in folder.iterdir()) == before
+    load_bundle(folder, "cpu")
+    assert main(["report", str(run / "checkpoints"), "--device", "cpu"]) == 2
 
 
 def test_a_log_cut_off_by_a_kill_keeps_its_whole_lines(tmp_path: Path) -> None:
@@ -259,6 +267,8 @@ def test_words_are_shaded_as_strongly_as_they_were_looked_at() -> None:
     assert "#s0:has(.t1:is(:hover,:focus)) :is(.o1){background:var(--b3)}" in rules
     assert "#s0:has(.o0:is(:hover,:focus)) :is(.t0){background:var(--b4)}" in rules
     assert [strength(weight) for weight in (0.0, 0.07, 0.08, 0.18, 0.35, 0.6, 1.0)] == [0, 0, 1, 2, 3, 4, 4]
+    many = WordWeights(("a",) * 61, ("b",), ((0.9,) * 61,))
+    assert hover_rules("s0", many) == ""
     assert clipped("x" * 601).endswith("… (601 characters)")
 
 
