@@ -68,6 +68,7 @@ class Chapter:
     def render(self) -> str:
         """The chapter as HTML, without the page around it. Raises CellError for the first cell that fails."""
         torch.manual_seed(1)
+        torch.set_num_threads(1)  # the tensors are small: more threads gain nothing, and wait long on a busy machine
         return str(_markdown(self).render(self.path.read_text(encoding="utf-8")))
 
     def run(self, code: str, line: int) -> str:
