@@ -44,7 +44,7 @@ def main() -> None:
     for _ in range(2):  # the first compiles
         parts.seconds.clear()
         parts.numbers.clear()
-        waiting = engine.Waiting([Source("", row) for row in rows], settings, None)
+        waiting = engine.Waiting([Source("", row) for row in rows], settings, None, weights.vocab_sizes)
         began = time.perf_counter()
         engine.search_all(weights, waiting, settings, workers=1)
         parts.seconds["all, with encoding"] = time.perf_counter() - began

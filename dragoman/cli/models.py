@@ -46,7 +46,7 @@ def load_model(paths: Sequence[str], options: argparse.Namespace, engine: str = 
     Raises ModelError, and ConfigError for what the engine cannot do.
     """
     from dragoman.bundle import load_bundle, resolve_model_folder
-    from dragoman.inference.searches import compiles_first
+    from dragoman.inference.searches import when_compiling
     from dragoman.inference.translator import Translator
     from dragoman.model.device import keep_freed_memory
 
@@ -62,8 +62,7 @@ def load_model(paths: Sequence[str], options: argparse.Namespace, engine: str = 
         translator = _with_ctranslate2(bundles, settings)
     else:
         translator = Translator.from_bundles(bundles)
-        if len(bundles) == 1 and compiles_first(bundles[0].model, settings):
-            say("compiling the search for this processor, once; that takes some seconds")
+        when_compiling(lambda: say("compiling the search for this processor, which is kept; that takes some seconds"))
     names = sorted(key.removeprefix("inference.") for key in loaded.given)
     tgt_lang = bundles[0].card.tgt_lang or bundles[0].config.data.tgt_lang
     return LoadedModel(translator, settings, {name: getattr(settings, name) for name in names}, tgt_lang)

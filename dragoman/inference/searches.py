@@ -1,8 +1,10 @@
 """How a Translator's sources get their hypotheses: compiled where that can be, else by tensor operations."""
 
 import importlib.util
+import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import Any
 
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import pad_rows
@@ -17,9 +19,6 @@ from dragoman.inference.workers import each_of, num_workers
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
 from dragoman.text.tokenizer import EOS_ID, PAD_ID
-
-if TYPE_CHECKING:
-    pass
 
 Search = Callable[[Sequence[Source], InferenceSettings], None]
 """Gives every source that has ids its hypotheses, best first."""
@@ -61,7 +60,7 @@ class CompiledSearch:
     def __init__(self, model: Transformer, precision: str, max_length: int | None = None) -> None:
         from dragoman.inference.compiled.weights import CompiledWeights
 
-        self._device = model.device
+        self._model = model
         self._max_length = model.max_positions if max_length is None else max_length
         self._weights: Converted[CompiledWeights] = Converted(model, lambda: CompiledWeights(model, precision))
 
@@ -69,8 +68,12 @@ class CompiledSearch:
         """All sources from one queue, the longest first."""
         from dragoman.inference.compiled.engine import Waiting, search_all
 
-        waiting, weights = Waiting(sources, settings, self._max_length), self._weights.now()
-        workers = max(1, min(num_workers(self._device), len(waiting)))
+        weights = self._weights.now()
+        if not weights.is_finite:  # there is nothing to find, and compiled code takes numbers for granted
+            StepSearch(FastModel(self._model, weights.precision))(sources, settings)
+            return
+        waiting = Waiting(sources, settings, self._max_length, weights.vocab_sizes)
+        workers = max(1, min(num_workers(self._model.device), len(waiting)))
         each_of(
             lambda _: search_all(weights, waiting, settings, workers), range(workers), workers, give_up=waiting.give_up
         )
@@ -105,17 +108,24 @@ class TransformerSearch:
         return StepSearch(fast[0] if len(fast) == 1 else Ensemble(fast))
 
 
+@lru_cache(maxsize=1)
 def can_compile() -> bool:
-    """Whether numba is installed."""
-    return importlib.util.find_spec("numba") is not None
-
-
-def compiles_first(model: Transformer, settings: InferenceSettings) -> bool:
-    """Whether the first translation waits some seconds for compiled functions that were never needed before."""
-    if settings.sample or not can_compile():
+    """Whether numba is there and works; says why not where it is there."""
+    if importlib.util.find_spec("numba") is None:
         return False
-    from dragoman.inference.compiled.engine import is_compiled
-    from dragoman.inference.compiled.weights import fits
+    try:
+        from numba import config
 
-    precision = resolve_inference_precision(settings.precision, model.device)
-    return fits(model, precision, settings) and not is_compiled()
+        from dragoman.inference.compiled import beams  # noqa: F401
+    except Exception as error:
+        warnings.warn(f"numba cannot be used, so that translating is slower: {error}", RuntimeWarning, stacklevel=2)
+        return False
+    return not config.DISABLE_JIT
+
+
+def when_compiling(tell: Callable[[], None]) -> None:
+    """Calls `tell` once if a search has to be compiled in this process, which takes some seconds."""
+    if can_compile():
+        from dragoman.inference.compiled import jit
+
+        jit.when_compiling(tell)

@@ -9,6 +9,7 @@ import platform
 import random
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -155,11 +156,17 @@ def test_long_sources_and_outputs_in_batches_that_fill_up_again() -> None:
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @settings(max_examples=12, deadline=None)
-@given(st.integers(0, 10**6), st.permutations(range(9)), st.integers(20, 2000), st.integers(1, 6))
+@given(
+    st.sampled_from(["pre-norm", "more decoder layers"]),
+    st.integers(0, 10**6),
+    st.permutations(range(9)),
+    st.integers(20, 2000),
+    st.integers(1, 6),
+)
 def test_a_sentence_is_the_same_to_the_last_bit_in_any_company(
-    precision: str, seed: int, order: list[int], batch_tokens: int, beam_size: int
+    precision: str, kind: str, seed: int, order: list[int], batch_tokens: int, beam_size: int
 ) -> None:
-    search, rows = CompiledSearch(transformer("pre-norm", 3001), precision), sources(3001, seed)
+    search, rows = CompiledSearch(transformer(kind, 3001), precision), sources(3001, seed)
     chosen = InferenceSettings(
         beam_size=beam_size, n_best=min(2, beam_size), max_extra_tokens=6, batch_tokens=batch_tokens
     )
@@ -210,6 +217,53 @@ def test_what_it_has_not_is_searched_otherwise(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(searches, "can_compile", lambda: False)
     monkeypatch.setattr(searches, "CompiledSearch", None)
     assert_same(searched(TransformerSearch([model]), rows, chosen), plain(model, rows, chosen))
+
+
+def test_a_limit_that_nobody_reaches_costs_nothing() -> None:
+    model, rows = transformer("marian", 40), sources(40, 1)
+    with torch.no_grad():
+        model.projection.bias[EOS_ID] = 8.0  # outputs end
+    chosen = InferenceSettings(beam_size=3, max_extra_tokens=10**7)
+    expected = plain(model, rows, InferenceSettings(beam_size=3, max_extra_tokens=50))
+    assert all(one[0].finished for one in expected)
+    assert_same(searched(CompiledSearch(model, "float32"), rows, chosen), expected)
+
+
+def test_ids_that_are_in_no_vocabulary_are_refused() -> None:
+    search, chosen = CompiledSearch(transformer("pre-norm", 30), "float32"), InferenceSettings()
+    with pytest.raises(ValueError, match=r"^a source's ids must be below 30$"):
+        searched(search, [[5], [30]], chosen)
+    with pytest.raises(ValueError, match=r"^a source's prefix must be below 30$"):
+        searched(search, [[5], [6]], chosen, [[], [-1]])
+
+
+def test_weights_that_are_no_numbers_find_what_the_plain_search_finds() -> None:
+    model, rows, chosen = transformer("pre-norm", 30), sources(30, 2), InferenceSettings(beam_size=2)
+    with torch.no_grad():
+        model.projection.weight[7, 3] = float("nan")
+    assert searched(CompiledSearch(model, "float32"), rows, chosen) == [[]] * len(rows)
+    assert plain(model, rows, chosen) == [[]] * len(rows)
+
+
+def test_who_gives_up_waits_for_no_sentence() -> None:
+    from dragoman.inference.compiled.engine import Waiting, search_all
+    from dragoman.inference.compiled.weights import CompiledWeights
+
+    weights, chosen = CompiledWeights(transformer("pre-norm", 30), "float32"), InferenceSettings(min_tokens=10**6)
+    found = [Source(str(number), row) for number, row in enumerate(sources(30, 2))]
+    waiting = Waiting(found, InferenceSettings(max_extra_tokens=10**6), None, weights.vocab_sizes)
+    timer = threading.Timer(0.5, waiting.give_up)
+    timer.start()
+    search_all(weights, waiting, chosen, workers=1)
+    assert not any(source.hypotheses for source in found)
+
+
+def test_numba_that_does_not_work_is_said_and_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches.can_compile.cache_clear()
+    monkeypatch.setitem(sys.modules, "dragoman.inference.compiled", None)
+    with pytest.warns(RuntimeWarning, match="numba cannot be used, so that translating is slower: "):
+        assert not searches.can_compile()
+    searches.can_compile.cache_clear()
 
 
 def test_when_one_worker_fails_the_others_stop(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,7 +141,7 @@ def best_continuations(slot: int, linear: Linear, rules: Rules, rows: Rows, sear
         for hypothesis in range(live):
             token = search.prefixes[slot, position]
             panel = token // COLUMNS
-            found = _looked_through(slot, hypothesis, panel, token, found, _LEAST, linear, rules, rows, search)
+            found = _looked_through(slot, hypothesis, panel, token, found, linear, rules, rows, search)
         return found
     best = search.bounds
     for k in range(best.size):
@@ -161,7 +161,7 @@ def best_continuations(slot: int, linear: Linear, rules: Rules, rows: Rows, sear
         for panel in range(linear.panels.shape[1]):
             bound = before + (rows.best_of_panel[row, panel] - normaliser) * _LN2
             if bound >= threshold:
-                found = _looked_through(slot, hypothesis, panel, _FREE, found, threshold, linear, rules, rows, search)
+                found = _looked_through(slot, hypothesis, panel, _FREE, found, linear, rules, rows, search)
     return found
 
 
@@ -172,7 +172,6 @@ def _looked_through(
     panel: int,
     only: int,
     found: int,
-    threshold: Any,
     linear: Linear,
     rules: Rules,
     rows: Rows,
@@ -229,7 +228,7 @@ def go_on(slot: int, found: int, rules: Rules, search: Search) -> bool:
         return False
     scores, penalties = search.finished_scores[slot], search.penalties
     if _unbeatable(scores, best_live / penalties[position], rules.beam_size) or _unbeatable(
-        scores, best_live / penalties[search.limit[slot] - 1], rules.n_best
+        scores, best_live / search.limit_penalties[slot], rules.n_best
     ):
         return False
     ancestors, moved = search.ancestors[slot], search.moved

@@ -81,7 +81,7 @@ class Rows(NamedTuple):
     scales: Floats  # (R,)
     outputs: Floats  # (R, widest product)
     tile: Floats  # (ROWS, COLUMNS)
-    line: Floats  # (max(D, F, COLUMNS),)
+    line: Floats  # (at least D, COLUMNS, and the width of inner_inputs,)
     scores: Floats  # (H, positions)
     places: Integers  # (positions,): where the keys or values of each begin
     dimensions: Integers  # (D / H,): the same of a source's keys, which stand by dimension
@@ -94,7 +94,7 @@ class Rows(NamedTuple):
 
 
 class Search(NamedTuple):
-    """The sentences in search. T is the longest output."""
+    """The sentences in search. There is room for T tokens of output."""
 
     src_lengths: Integers  # (slots,)
     src_keys: NDArray[Any]  # (L, slots, D S), float32 or float16 in uint16
@@ -105,6 +105,7 @@ class Search(NamedTuple):
     moved: NDArray[np.int16]  # (W, T)
     position: Integers  # (slots,)
     limit: Integers
+    limit_penalties: Floats  # (slots,): the penalty of an output of that length
     live: Integers
     first_row: Integers
     ids: Integers  # (slots, W)

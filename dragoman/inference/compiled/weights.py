@@ -8,7 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import InferenceSettings
-from dragoman.inference.compiled.jit import BYTES_AT_ONCE, COLUMNS, MULTIPLIES_BYTES, NUMBERS_AT_ONCE
+from dragoman.inference.compiled.jit import (
+    BYTES_AT_ONCE,
+    COLUMNS,
+    MULTIPLIES_AND_ADDS,
+    MULTIPLIES_BYTES,
+    NUMBERS_AT_ONCE,
+)
 from dragoman.inference.compiled.layout import DecoderWeights, EncoderWeights, Floats, Linear, Norm, Shape
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.embedding import Embedding
@@ -17,6 +23,7 @@ from dragoman.model.transformer import Transformer
 
 _LOG2_E = math.log2(math.e)
 _LARGEST_BYTE = 127
+_POSITIONS_AHEAD = 512
 _ZERO_BYTE = 128
 
 _ACTIVATIONS = ("relu", "gelu", "swish")
@@ -36,6 +43,8 @@ class CompiledWeights:
         encoder: list[EncoderLayer] = list(model.encoder.layers)  # type: ignore[arg-type]
         decoder: list[DecoderLayer] = list(model.decoder.layers)  # type: ignore[arg-type]
         self.num_layers = len(decoder)
+        self.vocab_sizes = model.src_vocab_size, model.tgt_vocab_size
+        self.is_finite = all(bool(parameter.isfinite().all()) for parameter in model.parameters())
         self._positions = _Positions(model.src_embedding), _Positions(model.tgt_embedding)
         with torch.no_grad():
             self.shape = Shape(
@@ -106,6 +115,7 @@ def fits(model: Transformer, precision: str, settings: InferenceSettings) -> boo
     return (
         model.device.type == "cpu"
         and model.working_type == torch.float32
+        and MULTIPLIES_AND_ADDS
         and head_width % NUMBERS_AT_ONCE == 0
         and settings.beam_size <= MAX_BEAM_SIZE
         and (precision == "float32" or (precision == "int8" and MULTIPLIES_BYTES))
@@ -181,7 +191,9 @@ class _Positions:
 
     def up_to(self, length: int) -> Floats:
         """Raises ValueError where learned positions end before."""
-        if self._known.shape[0] < length:
-            end = max(64, 2 * length)
-            self._known = _array(self._table(0, end if self._limit is None else max(min(end, self._limit), length)))
-        return self._known
+        known = self._known
+        if known.shape[0] < length:
+            end = length + min(length, _POSITIONS_AHEAD)
+            known = _array(self._table(0, end if self._limit is None else max(min(end, self._limit), length)))
+            self._known = known
+        return known

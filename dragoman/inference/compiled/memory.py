@@ -1,0 +1,105 @@
+"""The memory that a batch of searches works in."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from dragoman.config import InferenceSettings
+from dragoman.inference.compiled.jit import BYTES_AT_ONCE, COLUMNS, ROWS
+from dragoman.inference.compiled.layers import BLOCK
+from dragoman.inference.compiled.layout import Floats, Rows, Search
+from dragoman.inference.compiled.weights import CompiledWeights
+from dragoman.inference.length_penalty import length_penalty
+
+_FREE = -1
+
+
+def room_for_rows(weights: CompiledWeights, count: int, src_length: int, positions: int) -> Rows:
+    """Room for `count` rows that look at so many positions. A tile's rows beyond the last are there too."""
+    room = -(-count // ROWS) * ROWS + ROWS
+    width, inner = weights.width, weights.inner_width
+    of_bytes = weights.precision == "int8"
+    inputs = np.uint8 if of_bytes else np.float32
+    inner_width = -(-inner // BYTES_AT_ONCE) * BYTES_AT_ONCE if of_bytes else inner
+    outputs = -(-max(3 * width, inner) // COLUMNS) * COLUMNS
+    return Rows(
+        states=np.zeros((room, width), np.float32),
+        inputs=np.zeros((room, -(-width // BYTES_AT_ONCE) * BYTES_AT_ONCE if of_bytes else width), inputs),
+        inner_inputs=np.zeros((room, inner_width), inputs),
+        scales=np.ones(room, np.float32),
+        outputs=np.zeros((room, outputs), np.float32),
+        tile=np.zeros((ROWS, COLUMNS), np.float32),
+        line=np.zeros(max(width, inner_width, COLUMNS), np.float32),
+        scores=np.zeros((weights.shape.num_heads, positions + BLOCK), np.float32),
+        places=np.zeros(positions, np.int64),
+        dimensions=np.arange(width // weights.shape.num_heads, dtype=np.int64) * src_length,
+        merged=np.zeros(width, np.float32),
+        slot=np.zeros(room, np.int64),
+        hypothesis=np.zeros(room, np.int64),
+        best_of_panel=np.zeros((room, weights.vocabulary_panels), np.float32),
+        normalisers=np.zeros(room, np.float32),
+        largest=np.zeros(room, np.float32),
+    )
+
+
+def room_for_search(
+    weights: CompiledWeights,
+    settings: InferenceSettings,
+    slots: int,
+    src_length: int,
+    length: int,
+    max_prefix: int,
+) -> Search:
+    """Room for so many sentences, and for outputs up to `length`."""
+    width, beam_size, layers = weights.width, settings.beam_size, weights.num_layers
+    per_slot, per_beam = (slots,), (slots, beam_size)
+    kept = np.uint16 if weights.precision == "int8" else np.float32
+    return Search(
+        src_lengths=np.zeros(per_slot, np.int64),
+        src_keys=np.empty((layers, slots, src_length * width), kept),
+        src_values=np.empty((layers, slots, src_length * width), kept),
+        keys=np.empty((layers, slots, length * beam_size * width), kept),
+        values=np.empty((layers, slots, length * beam_size * width), kept),
+        ancestors=np.empty((slots, beam_size, length), np.int16),
+        moved=np.empty((beam_size, length), np.int16),
+        position=np.zeros(per_slot, np.int64),
+        limit=np.zeros(per_slot, np.int64),
+        limit_penalties=np.ones(per_slot, np.float32),
+        live=np.zeros(per_slot, np.int64),
+        first_row=np.zeros(per_slot, np.int64),
+        ids=np.zeros(per_beam, np.int64),
+        log_probs=np.zeros(per_beam, np.float32),
+        path_ids=np.empty((slots, length, beam_size), np.int32),
+        path_parents=np.empty((slots, length, beam_size), np.int16),
+        path_log_probs=np.empty((slots, length, beam_size), np.float32),
+        prefixes=np.full((slots, max_prefix), _FREE, np.int64),
+        finished=np.zeros(per_slot, np.int64),
+        finished_scores=np.zeros(per_beam, np.float32),
+        finished_lengths=np.zeros(per_beam, np.int64),
+        finished_parents=np.zeros(per_beam, np.int64),
+        finished_ids=np.zeros(per_beam, np.int64),
+        finished_log_probs=np.zeros(per_beam, np.float32),
+        candidates=np.zeros((2, 2 * beam_size), np.int64),
+        candidate_log_probs=np.zeros((2, 2 * beam_size), np.float32),
+        bounds=np.zeros(2 * beam_size, np.float32),
+        penalties=penalties(settings, np.arange(1, length + 1)),
+    )
+
+
+def with_longer_outputs(search: Search, room: Search) -> Search:
+    """The same searches in `room`, which is for the same sentences and longer outputs."""
+    size = search.keys.shape[2]
+    for name in ("keys", "values"):
+        getattr(room, name)[:, :, :size] = getattr(search, name)
+    length = search.path_ids.shape[1]
+    room.ancestors[:, :, :length] = search.ancestors
+    for name in ("path_ids", "path_parents", "path_log_probs"):
+        getattr(room, name)[:, :length] = getattr(search, name)
+    grown = {"keys", "values", "ancestors", "moved", "path_ids", "path_parents", "path_log_probs", "penalties"}
+    return room._replace(**{name: value for name, value in search._asdict().items() if name not in grown})
+
+
+def penalties(settings: InferenceSettings, lengths: Any) -> Floats:
+    """The length penalty of each length."""
+    return length_penalty(settings, torch.as_tensor(lengths, dtype=torch.float32)).numpy()
