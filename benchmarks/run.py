@@ -56,6 +56,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS), help="Dragoman is always measured")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, help="of each measurement; longer for base where not given")
+    parser.add_argument("--sentences", type=int, default=1000, help="translated a measurement; for calibration half")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="all cores by default")
     parser.add_argument(
         "--folder",
@@ -99,7 +100,15 @@ def plan_of(given: argparse.Namespace) -> Plan:
         parts = parts if all(make_model(given, size) for size in untrained) else ["training"]
     options = tuple(given.option)
     return Plan(
-        given.folder, environments, tuple(parts), tuple(given.sizes), peers, given.threads, given.seconds, options
+        given.folder,
+        environments,
+        tuple(parts),
+        tuple(given.sizes),
+        peers,
+        given.threads,
+        given.seconds,
+        options,
+        given.sentences,
     )
 
 

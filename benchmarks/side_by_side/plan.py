@@ -12,7 +12,6 @@ PARTS = ("training", "translation", "latency", "forced")
 BEAMS = (5, 1)
 BATCHES = (32, 64, 128, 256)
 """Tried in this order, until one is clearly slower than the best before it."""
-CALIBRATION_SENTENCES = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +52,7 @@ class Plan:
     threads: int
     seconds: float | None
     our_options: tuple[str, ...]
+    sentences: int = 1000
 
     def cells(self) -> list[Cell]:
         """One round, without batches."""
@@ -93,7 +93,7 @@ class Plan:
         words += ["--batch-type", cell.batch_type] if cell.batch_type else []
         words += ["--latency"] if cell.part == "latency" else []
         words += ["--forced", str(FORCED_TOKENS)] if cell.part == "forced" else []
-        sentences = CALIBRATION_SENTENCES if cell.is_calibration else self._sentences(cell)
+        sentences = self.sentences // 2 if cell.is_calibration else self._sentences(cell)
         return [*words, "--sentences", str(sentences)]
 
     def preparation(self, cell: Cell) -> list[str] | None:
@@ -108,7 +108,7 @@ class Plan:
         return self.folder / "models"
 
     def _sentences(self, cell: Cell) -> int:
-        return SIZES[cell.size].toolkit_sentences if cell.contender.is_toolkit else 1000
+        return SIZES[cell.size].toolkit_sentences if cell.contender.is_toolkit else self.sentences
 
     def _adapter(self, contender: Contender, size: str) -> list[str]:
         words = [sys.executable, "-m", f"side_by_side.{contender.adapter}", *contender.options]
