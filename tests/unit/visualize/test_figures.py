@@ -145,7 +145,7 @@ def test_files_are_of_the_format_that_their_names_say(tmp_path: Path) -> None:
     assert png_of(figure).startswith(b"\x89PNG")
     with pytest.raises(ConfigError, match=r"png, \.svg, \.pdf"):
         visualize.save_figure(figure, tmp_path / "picture.jpeg2000")
-    with pytest.raises(ConfigError, match="does not exist"):
+    with pytest.raises(ConfigError, match=r"nowhere is no folder\. Make it first\."):
         visualize.save_figure(figure, tmp_path / "nowhere" / "picture.png")
     assert {path.name for path in tmp_path.iterdir()} == {"picture.png", "picture.svg", "picture.pdf"}
 
@@ -158,4 +158,7 @@ def test_summary_draws_a_preset_without_making_its_weights(tmp_path: Path, capsy
     assert (tmp_path / "big.png").read_bytes().startswith(b"\x89PNG")
     assert main(["summary", "--plot", str(tmp_path / "big.txt")]) == 2
     assert "does not end in a format" in capsys.readouterr().err
+    assert main(["summary", "--plot", str(tmp_path)]) == 2
+    expected = f"`--plot` is {tmp_path}, which is a folder. Give a file name, such as {tmp_path / 'figure.png'}."
+    assert expected in capsys.readouterr().err
     assert PRESETS["big"].d_model == 1024
