@@ -55,7 +55,7 @@ class RunFacts:
 
 
 def read_run(run: Path) -> RunFacts:
-    """Everything that is there. Raises ModelError where there is no model yet, DataError where it is no run or broken."""
+    """Everything that is there. Raises ModelError where there is no model yet, DataError where it is no whole run."""
     if (run / MANIFEST).exists():
         raise DataError(f"{run} is a model folder, not a run. Name the run, a folder with checkpoints/ and log.jsonl.")
     config = frozen_config(run)
