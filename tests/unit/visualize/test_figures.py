@@ -16,7 +16,10 @@ from dragoman.model.summary import parameter_table
 from dragoman.model.transformer import Transformer
 from dragoman.train.loss import smoothed_cross_entropy
 from dragoman.train.schedule import learning_rate
+from dragoman.visualize.attention_figure import plot_heads
 from dragoman.visualize.figure import png_of, svg_of
+from dragoman.visualize.inspection import Inspection, Side, Weights
+from dragoman.visualize.weights import packed
 
 
 def image_of(axes) -> np.ndarray:
@@ -79,6 +82,29 @@ def test_both_heads_are_drawn_on_one_scale() -> None:
     assert [text.get_text() for text in axes[0].get_xticklabels()] == ["k1", "k2"]
     with pytest.raises(ValueError, match="1 queries and 3 keys"):
         visualize.plot_untrained_and_trained(first, second, ["q"], ["a", "b", "c"])
+
+
+@pytest.mark.parametrize(("num_queries", "num_keys"), [(3, 4), (12, 150), (150, 12), (200, 200)])
+def test_heads_of_any_shape_have_labels_that_can_be_read(num_queries: int, num_keys: int) -> None:
+    cross = torch.rand(4, num_queries, num_keys)
+    sides = [tuple(f"{side}{place}" for place in range(count)) for side, count in (("q", num_queries), ("k", num_keys))]
+    weights = Weights("cross", 1, 4, sides[0], sides[1], False, packed(cross[None]), ())
+    side = Side("", (), ())
+    inspection = Inspection("", "", "", side, side, "", "", 0, "", (), (), (), (weights,), None, ())
+    figure = plot_heads(inspection)
+    figure.draw_without_rendering()
+    assert figure.get_figwidth() <= 21
+    np.testing.assert_allclose(image_of(figure.axes[1]), cross[1], atol=0.002)
+    for axes in figure.axes[:4]:
+        box = axes.get_window_extent()
+        for labels, count, points in (
+            (axes.get_xticklabels(), num_keys, box.width / figure.dpi * 72),
+            (axes.get_yticklabels(), num_queries, box.height / figure.dpi * 72),
+        ):
+            size = labels[0].get_fontsize()
+            assert size >= 5
+            assert len(labels) * 0.8 * size <= points, "labels do not lie on one another"
+            assert len(labels) >= count / 4
 
 
 def test_curves_keep_their_points_and_leave_empty_ones_out() -> None:
