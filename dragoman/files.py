@@ -14,11 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dragoman.errors import ModelError, ResourceError
+from dragoman.errors import ConfigError, ModelError, ResourceError
 
 MANIFEST = "manifest.json"
 _TEMPORARY_PREFIX = ".writing-"
 _CHUNK_BYTES = 1 << 20
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_DISK_ERRORS = (*_FULL, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def sha256_of(path: Path) -> str:
@@ -30,10 +32,23 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
+def check_target(path: Path, name: str, example: str) -> None:
+    """Raises ConfigError where no file can be written at `path`, which `name` (a flag) gave; costs nothing.
+
+    `example` is a file name to suggest.
+    """
+    if path.is_dir():
+        raise ConfigError(f"`{name}` is {path}, which is a folder. Give a file name, such as {path / example}.")
+    if not path.parent.is_dir():
+        raise ConfigError(f"`{name}` is {path}, but {path.parent} is no folder. Make it first.")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise ConfigError(f"`{name}` is {path}, but {path.parent} may not be written to. Choose another folder.")
+
+
 def write_file(path: Path, content: str | bytes) -> None:
     """Replaces a file's content at once: a reader sees the old content or the new, never a part.
 
-    Raises ResourceError where the disk is full.
+    Raises ResourceError, which names `path`, where it cannot be written.
     """
     temporary = path.with_name(f"{_TEMPORARY_PREFIX}{path.name}-{os.getpid()}")
     with disk_errors(path):
@@ -42,8 +57,14 @@ def write_file(path: Path, content: str | bytes) -> None:
             _flush_to_disk(temporary)
             temporary.replace(path)
             _flush_to_disk(path.parent)
+        except OSError as error:  # of the temporary file, whose name says nothing to anybody
+            if error.errno in _DISK_ERRORS:
+                raise
+            problem = f"{path} could not be written: {error.strerror or error}. Choose another name or folder."
+            raise ResourceError(problem) from error
         finally:
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -112,11 +133,11 @@ def disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in _FULL:
             raise ResourceError(
                 f"{path} could not be written: no space left on the disk. Free some space and start again."
             ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        if error.errno in _DISK_ERRORS:
             raise ResourceError(f"{path} could not be written: {error.strerror}. Choose another place.") from error
         raise
 

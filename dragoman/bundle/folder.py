@@ -20,6 +20,7 @@ from dragoman.text.tokenizer import TokenizerPair
 from dragoman.version import __version__
 
 WEIGHTS = "model.safetensors"
+CTRANSLATE2_WEIGHTS = "model.bin"
 POINTERS = ("averaged", "best")
 
 
@@ -104,6 +105,11 @@ def resolve_model_folder(path: Path) -> Path:
             return path / name
         if (path / name).is_file():
             return _followed(path / name)
+    if (path / CTRANSLATE2_WEIGHTS).is_file():
+        raise ModelError(
+            f"{path} is a model exported for CTranslate2. Name the model it was made from, with `--engine ctranslate2` "
+            "where `dragoman translate` is to use CTranslate2."
+        )
     raise ModelError(f"{path} is neither a model folder (it has no {MANIFEST}) nor a run with a finished validation.")
 
 

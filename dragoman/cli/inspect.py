@@ -12,7 +12,7 @@ from dragoman.cli.arguments import ArgumentParser, one_of, overrides_of
 from dragoman.cli.models import add_model_flags, check_search_flags, say
 from dragoman.config import Config, read_config
 from dragoman.errors import ConfigError, DataError, ModelError
-from dragoman.files import write_file
+from dragoman.files import check_target, write_file
 
 if TYPE_CHECKING:
     from dragoman.bundle import Bundle
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 _PAGE = Path("inspection.html")
 _KINDS: "dict[str, Kind]" = {"cross": "cross", "encoder": "encoder_self", "decoder": "decoder_self"}
 _SECONDS_A_TOKEN = 0.04
+# The plain beam search in float32 is looked at, one text at a time, and its whole beam is shown.
+_IGNORED = tuple(
+    f"inference.{name}"
+    for name in ("sample", "temperature", "top_k", "top_p", "seed", "n_best", "precision", "batch_tokens")
+)
 
 
 class _Text(NamedTuple):
@@ -38,18 +43,18 @@ def run(arguments: Sequence[str]) -> int:
     if not text.src.strip():
         raise DataError("the text is empty. Give a sentence to look at, in quotes.")
     inspection = _inspected(options, text)
-    if options.png:
+    if options.png is not None:
         from dragoman.visualize.attention_figure import plot_heads
         from dragoman.visualize.figure import save_figure
 
-        layer = _layer(options.layer, inspection, _KINDS[options.kind])
-        save_figure(plot_heads(inspection, _KINDS[options.kind], layer), options.png)
+        kind = _KINDS[options.kind or "cross"]
+        save_figure(plot_heads(inspection, kind, _layer(options.layer, inspection, kind)), options.png)
         say(f"the picture is {options.png}")
-    if options.out or not (options.png or options.json):
+    if options.out is not None:
         from dragoman.visualize.inspection_page import inspection_page
 
-        write_file(options.out or _PAGE, inspection_page(inspection))
-        say(f"the page is {options.out or _PAGE}; open it in a browser")
+        write_file(options.out, inspection_page(inspection))
+        say(f"the page is {options.out}; open it in a browser")
     if options.json:
         print(inspection.to_json())
     else:
@@ -68,12 +73,11 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--kind",
         type=one_of(*_KINDS),
-        default="cross",
         metavar="|".join(_KINDS),
         help="of the picture: which attention (default cross: the decoder's to the source)",
     )
     parser.add_argument("--json", action="store_true", help="print the data as JSON")
-    add_model_flags(parser)
+    add_model_flags(parser, without=_IGNORED)
     return parser
 
 
@@ -82,12 +86,21 @@ def _check(options: argparse.Namespace) -> None:
     check_search_flags(options)
     if (options.text is None) == (options.test is None):
         raise ConfigError("`dragoman inspect` looks at one text: give TEXT, in quotes, or `--test N` for a run.")
-    if options.png:
+    if options.png is not None:
         from dragoman.visualize.figure import check_figure_path
 
-        check_figure_path(options.png)
-    if options.out and not options.out.parent.is_dir():
-        raise ConfigError(f"`--out` is {options.out}, but {options.out.parent} is no folder. Make it first.")
+        check_figure_path(options.png, "--png")
+    for flag in ("layer", "kind"):
+        if getattr(options, flag) is not None and options.png is None:
+            raise ConfigError(
+                f"`--{flag}` chooses what `--png` draws, but no `--png` is given. Add it, or leave it out."
+            )
+    if options.out is None and options.png is None and not options.json:
+        options.out = _PAGE
+    if options.out is not None:
+        check_target(options.out, "--out", _PAGE.name)
+        if options.png is not None and options.out.resolve() == options.png.resolve():
+            raise ConfigError(f"`--out` and `--png` are both {options.out}. Give the picture a name of its own.")
 
 
 def _test_sentence(run: Path, number: int) -> _Text:
@@ -153,5 +166,5 @@ def _pieces(inspection: "Inspection") -> list[str]:
 
 
 def _one_line(text: str) -> str:
-    """The text without what would move a terminal's cursor."""
-    return "".join(char if char.isprintable() else " " for char in text)
+    """The text without what would move a terminal's cursor; joiners, which shape letters and emoji, stay."""
+    return "".join(char if char.isprintable() or char in "\u200c\u200d" else " " for char in text)

@@ -29,10 +29,10 @@ class LoadedModel:
     tgt_lang: str
 
 
-def add_model_flags(parser: ArgumentParser) -> None:
-    """``--device`` and the settings of the search."""
+def add_model_flags(parser: ArgumentParser, without: Sequence[str] = ()) -> None:
+    """``--device`` and the settings of the search, but for the keys in `without`."""
     parser.add_argument("--device", default="auto", metavar="NAME", help="auto (cuda, mps, cpu) or a device by name")
-    parser.add_settings("inference", defaults_from="the model's own")
+    parser.add_settings("inference", without=without, defaults_from="the model's own")
 
 
 def check_search_flags(options: argparse.Namespace) -> None:

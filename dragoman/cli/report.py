@@ -10,7 +10,7 @@ from dragoman.data.store import PairStore
 from dragoman.evaluate.metrics import evaluate, tokenizer_for
 from dragoman.inference.translator import Translator
 from dragoman.visualize.report import Judged, write_report
-from dragoman.visualize.run_facts import open_part
+from dragoman.visualize.run_facts import open_part, read_run
 from dragoman.visualize.word_weights import cross_attention_of
 
 
@@ -21,6 +21,7 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--device", default="auto", metavar="NAME", help="auto (cuda, mps, cpu) or a device by name")
     given = parser.parse(arguments)
     folder = resolve_model_folder(given.run)
+    read_run(given.run)  # what is no run is said before anything is loaded or translated
     say(f"the model is {folder}")
     print(write_report(given.run, _judged(given.run, load_bundle(folder, given.device))))
     return 0

@@ -35,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_settings("model", "tokenizer", "train")
     given = parser.parse(arguments)
     if given.plot is not None:
-        check_figure_path(given.plot)
+        check_figure_path(given.plot, "--plot")
     card = ""
     if given.what is not None and (given.what.is_dir() or given.what.suffix != ".toml"):
         bundle = load_bundle(resolve_model_folder(given.what), "cpu")

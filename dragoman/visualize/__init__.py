@@ -7,11 +7,11 @@ file, and a notebook shows it. matplotlib is imported when the first figure is d
 from dragoman.visualize.curves import plot_initialisations, plot_training_curves
 from dragoman.visualize.encodings import plot_encoding_curves, plot_encodings
 from dragoman.visualize.figure import save_figure
-from dragoman.visualize.heads import plot_untrained_and_trained
 from dragoman.visualize.masks import plot_masks
 from dragoman.visualize.parameters import parameter_shares, plot_parameter_shares
 from dragoman.visualize.schedules import plot_schedule, plot_schedules
 from dragoman.visualize.smoothing import plot_smoothed_targets, target_distributions
+from dragoman.visualize.untrained_and_trained import plot_untrained_and_trained
 
 __all__ = [
     "plot_encodings",

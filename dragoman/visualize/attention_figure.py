@@ -3,16 +3,18 @@
 import math
 from typing import TYPE_CHECKING
 
-from dragoman.visualize.figure import SEQUENTIAL, drawing_style, new_figure
+from dragoman.visualize.figure import drawing_style, new_figure
 from dragoman.visualize.inspection import Inspection, Kind
-from dragoman.visualize.labels import label_axis, readable_labels
+from dragoman.visualize.labels import readable_labels
+from dragoman.visualize.weight_matrix import draw_weights, inches_of
 from dragoman.visualize.weights import unpacked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _NAMES = {"cross": "decoder to source", "encoder_self": "encoder", "decoder_self": "decoder to itself"}
-_COLUMNS = 4
+_MOST_ACROSS = 4
+_WIDEST_INCHES = 20.0
 
 
 def plot_heads(inspection: Inspection, kind: Kind = "cross", layer: int | None = None) -> "Figure":
@@ -26,24 +28,21 @@ def plot_heads(inspection: Inspection, kind: Kind = "cross", layer: int | None =
         raise ValueError(f"layer {layer} of {one.num_layers}")
     weights = unpacked(one)[layer]
     rows, columns = readable_labels(one.queries), readable_labels(one.keys)
-    across = min(_COLUMNS, len(weights))
+    inches = inches_of(len(one.keys), 2.4, 14.0), inches_of(len(one.queries), 2.4, 10.0)
+    across = min(_MOST_ACROSS, len(weights), int(_WIDEST_INCHES / inches[0]))
     down = math.ceil(len(weights) / across)
-    longest = max(len(one.queries), len(one.keys))
-    side = min(7.0, max(2.4, 0.9 + 0.19 * longest))
     with drawing_style():
-        figure, axes = new_figure(across * side + 0.6, down * side + 0.4, down, across)
+        figure, axes = new_figure(across * inches[0] + 0.6, down * inches[1] + 0.4, down, across)
         for head, place in enumerate(axes):
             if head >= len(weights):
                 place.set_axis_off()
                 continue
-            image = place.imshow(weights[head], cmap=SEQUENTIAL, vmin=0, vmax=1)
-            size = max(2.0, min(8.0, 150 / longest))
-            label_axis(place, "x", columns, size, rotation=90)
-            label_axis(place, "y", rows, size)
-            place.tick_params(length=0)
-            place.spines[:].set_visible(False)
-            place.set_title("mean of the heads" if one.mean_only else f"head {head + 1}")
-        figure.colorbar(image, ax=axes, label="weight", shrink=0.7)
+            title = "mean of the heads" if one.mean_only else f"head {head + 1}"
+            image = draw_weights(place, weights[head], (rows, columns), title, inches)
+            place.set_aspect("auto")
+        width, height = figure.get_size_inches()
+        bar = min(4.0, 0.7 * height)  # inches; 20 times as long as wide
+        figure.colorbar(image, ax=axes, label="weight", shrink=bar / height, fraction=min(0.15, 0.5 / width))
         figure.suptitle(f"Attention, {_NAMES[kind]}, layer {layer + 1}")
         if note := rows.note or columns.note:
             figure.supxlabel(note, fontsize=8)

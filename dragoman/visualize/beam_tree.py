@@ -73,11 +73,11 @@ class _Trace:
         self._model.reorder(state, rows, sentences)
 
     def close(self) -> None:
-        """The search is over; what was left of it goes nowhere."""
+        """The search is over: what would have gone on is left where it stands."""
         if self._last is not None:
-            self._note([])
+            self._note([], stopped=True)
 
-    def _note(self, kept: list[tuple[int, int]]) -> None:
+    def _note(self, kept: list[tuple[int, int]], *, stopped: bool = False) -> None:
         """Writes down the best continuations of the last step; `kept` are the (row, token) that went on."""
         assert self._last is not None
         last = self._last.clone()  # a tensor that may be written to outside inference mode
@@ -85,6 +85,7 @@ class _Trace:
         totals = (self._log_probs[:, None] + last).flatten()
         best = totals.topk(min(2 * self._settings.beam_size, totals.numel())).indices.tolist()
         found = [(place // last.size(1), place % last.size(1)) for place in best]
+        alive = [pair for pair in found if pair[1] != EOS_ID][: self._settings.beam_size] if stopped else []
         places = {}
         for rank, (row, token_id) in enumerate(dict.fromkeys([*kept, *found])):
             rank = found.index((row, token_id)) if (row, token_id) in found else rank
@@ -92,7 +93,9 @@ class _Trace:
             if total == float("-inf"):
                 continue
             ended = token_id == EOS_ID and rank < self._settings.beam_size
-            state = "kept" if (row, token_id) in kept else "ended" if ended else "pruned"
+            state = "ended" if ended else "open" if (row, token_id) in alive else "pruned"
+            if (row, token_id) in kept:
+                state = "kept"
             places[row, token_id] = len(self.considered)
             self.considered.append(_Considered(self._nodes[row], self._position, token_id, total, state))
         self._log_probs = torch.tensor([float(totals[row * last.size(1) + token_id]) for row, token_id in kept])

@@ -1,6 +1,7 @@
 """Did the translation drop or invent anything? What a reader should look at twice, in plain sentences."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,8 @@ HARDLY = 0.2
 """Of the attention a source word would get if all words got the same."""
 ALONE = 0.5
 """Without the source a target word is at least so likely, of what it is with it."""
+UNSURE = 0.5
+"""The model gave a target word a lower probability."""
 ODD_LENGTH = 3
 """One side has so many times the words of the other, and more than `FEW_WORDS`."""
 FEW_WORDS = 6
@@ -33,6 +36,7 @@ def notes_of(
     found = [
         _hardly_looked_at(src, links),
         _leaning_on_the_prefix(tgt, log_probs, log_probs_alone),
+        _improbable(tgt, log_probs),
         _odd_length(src, tgt),
         _repeated(src, tgt),
         _copied(src, tgt),
@@ -82,6 +86,16 @@ def _leaning_on_the_prefix(tgt: Side, log_probs: Sequence[float], alone: Sequenc
     return Note("prefix", text, tgt_words=words) if words else None
 
 
+def _improbable(tgt: Side, log_probs: Sequence[float]) -> Note | None:
+    words = tuple(
+        number
+        for number, word in enumerate(tgt.words)
+        if _is_telling(word.text) and sum(log_probs[word.start : word.stop]) < np.log(UNSURE)
+    )
+    text = f"Target words the model was not sure of: it gave them a probability below {UNSURE:.0%}."
+    return Note("improbable", text, tgt_words=words) if words else None
+
+
 def _odd_length(src: Side, tgt: Side) -> Note | None:
     """Something may have been left out, or made up."""
     here, there = len(src.words), len(tgt.words)
@@ -93,23 +107,44 @@ def _odd_length(src: Side, tgt: Side) -> Note | None:
 
 
 def _repeated(src: Side, tgt: Side) -> Note | None:
-    """Up to four words said twice in a row, unless the source says something twice in a row too."""
-    if _doubled([word.text for word in src.words]):
-        return None
-    words = _doubled([word.text for word in tgt.words])
+    """Up to four words said again and again, more often or in more places than the source does so."""
+    allowed = sorted((run.times for run in _runs([word.text for word in src.words])), reverse=True)
+    runs = sorted(_runs([word.text for word in tgt.words]), key=lambda run: -run.times)
+    odd = [run for place, run in enumerate(runs) if run.times > (allowed[place] if place < len(allowed) else 1)]
+    words = tuple(sorted(number for run in odd for number in range(run.start, run.start + run.size * run.times)))
     return Note("repeated", "The translation repeats itself.", tgt_words=words) if words else None
 
 
-def _doubled(texts: Sequence[str]) -> tuple[int, ...]:
-    """The numbers of the words in runs that follow themselves."""
+class _Run(NamedTuple):
+    """`size` words from `start` on that are said `times` times, one after the other."""
+
+    start: int
+    size: int
+    times: int
+
+
+def _runs(texts: Sequence[str]) -> list[_Run]:
+    """Repetitions from left to right, none within another; where several begin, the one of most words."""
     folded = [text.casefold() for text in texts]
-    found: set[int] = set()
-    for size in range(1, _MOST_REPEATED_WORDS + 1):
-        for start in range(len(folded) - 2 * size + 1):
-            run = folded[start : start + size]
-            if run == folded[start + size : start + 2 * size] and any(map(_is_telling, run)):
-                found.update(range(start, start + 2 * size))
-    return tuple(sorted(found))
+    found: list[_Run] = []
+    start = 0
+    while start < len(folded):
+        here = [_Run(start, size, _times(folded, start, size)) for size in range(1, _MOST_REPEATED_WORDS + 1)]
+        best = max(here, key=lambda run: (run.times > 1, run.size * run.times, -run.size))
+        if best.times > 1 and any(map(_is_telling, folded[start : start + best.size])):
+            found.append(best)
+            start += best.size * best.times
+        else:
+            start += 1
+    return found
+
+
+def _times(texts: Sequence[str], start: int, size: int) -> int:
+    run = texts[start : start + size]
+    times = 1
+    while texts[start + times * size : start + (times + 1) * size] == run:
+        times += 1
+    return times
 
 
 def _copied(src: Side, tgt: Side) -> Note | None:

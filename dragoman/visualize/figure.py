@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.config.fields import did_you_mean
 from dragoman.errors import ConfigError
-from dragoman.files import write_file
+from dragoman.files import check_target, write_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,20 +81,22 @@ def count_steps(axes: "Axes") -> None:
 def save_figure(figure: "Figure", path: Path) -> None:
     """Writes a figure in the format that the file's name ends in: .png, .svg or .pdf; a file there is replaced at once.
 
-    Raises ConfigError for another ending or a folder that is not there, ResourceError where the disk is full.
+    Raises ConfigError for another ending, a folder, or one that is not there, ResourceError where the disk is full.
     """
     check_figure_path(path)
     write_file(path, _encoded(figure, path.suffix[1:].lower()))
 
 
-def check_figure_path(path: Path) -> None:
-    """Raises ConfigError where `save_figure` could not write to `path`; costs nothing and needs no figure."""
+def check_figure_path(path: Path, name: str = "path") -> None:
+    """Raises ConfigError where `save_figure` could not write to `path`; costs nothing and needs no figure.
+
+    `name` is what gave the path: a flag.
+    """
+    check_target(path, name, "figure.png")
     ending = path.suffix[1:].lower()
     if ending not in FORMATS:
         hint = did_you_mean(ending, FORMATS) or f" Give a name that ends in .{', .'.join(FORMATS)}."
         raise ConfigError(f"`{path}` does not end in a format that pictures are written in.{hint}")
-    if not path.parent.is_dir():
-        raise ConfigError(f"`{path}` is in a folder that does not exist. Make {path.parent} first.")
 
 
 def svg_of(figure: "Figure") -> str:

@@ -58,14 +58,15 @@ class Node:
     """A token that the search considered.
 
     `parent` is a place in the list of nodes, -1 for the first tokens. `state`: it went on (``kept``), it fell out of
-    the beam (``pruned``), or the translation ended with it (``ended``). `best` nodes make the translation.
+    the beam (``pruned``), the translation ended with it (``ended``), or it was in the beam when the search stopped
+    (``open``). `best` nodes make the translation.
     """
 
     parent: int
     position: int
     token: str
     log_prob: float
-    state: Literal["kept", "pruned", "ended"]
+    state: Literal["kept", "pruned", "ended", "open"]
     best: bool
 
 

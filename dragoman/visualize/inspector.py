@@ -29,7 +29,7 @@ from dragoman.visualize.beam_tree import traced_search
 from dragoman.visualize.coverage import cut_notes, notes_of
 from dragoman.visualize.inspection import Alternative, Inspection, Note, Opinions, Ranked, Side, Step
 from dragoman.visualize.second_opinion import opinions_of
-from dragoman.visualize.weights import MOST_TOKENS_WITH_HEADS, packed, weights_of
+from dragoman.visualize.weights import MOST_TOKENS_WITH_HEADS, packed, shows_heads, weights_of
 
 MOST_TOKENS = 500
 """A longer text is refused: nobody could look at it."""
@@ -56,7 +56,7 @@ def inspect_text(
     src = _side(text, src_ids, tokenizers.src)
     tgt = _side(tokenizers.tgt.detokenize(best.ids), best.ids, tokenizers.tgt)
     seen = _seen(model, src_ids, best.ids)
-    steps = _steps(seen, best, tokenizers.tgt)
+    steps = _steps(seen, best, settings.min_tokens, tokenizers.tgt)
     return Inspection(
         model=name,
         src_lang=bundle.card.src_lang or bundle.config.data.src_lang,
@@ -122,15 +122,15 @@ def _side(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> Side:
     return Side(text, tokens, words_of(tokens))
 
 
-def _steps(seen: _Seen, best: Hypothesis, tokenizer: Tokenizer) -> tuple[Step, ...]:
+def _steps(seen: _Seen, best: Hypothesis, min_tokens: int, tokenizer: Tokenizer) -> tuple[Step, ...]:
     """Every token of the hypothesis, and eos where it ended by itself."""
     ids = (*best.ids, EOS_ID) if best.finished else best.ids
     steps, total = [], 0.0
-    for token_id, log_probs in zip(ids, seen.log_probs[: len(ids)], strict=True):
+    for place, (token_id, log_probs) in enumerate(zip(ids, seen.log_probs[: len(ids)], strict=True)):
         total += float(log_probs[token_id])
         probabilities = log_probs.exp()
         entropy = -float((probabilities * log_probs.clamp(min=-1e4)).sum()) / math.log(2)
-        others = _alternatives(log_probs, token_id)
+        others = _alternatives(log_probs, token_id, may_end=place >= min_tokens)
         names = tokenizer.tokens([token_id, *others])
         steps.append(
             Step(
@@ -147,10 +147,10 @@ def _steps(seen: _Seen, best: Hypothesis, tokenizer: Tokenizer) -> tuple[Step, .
     return tuple(steps)
 
 
-def _alternatives(log_probs: Float[Tensor, "V"], token_id: int) -> list[int]:
-    """The best tokens besides the one that was taken, without those that are never written."""
+def _alternatives(log_probs: Float[Tensor, "V"], token_id: int, *, may_end: bool) -> list[int]:
+    """The best tokens besides the one that was taken, without those that the search may not write there."""
     others = log_probs.clone()[None]
-    hide(others, (*NEVER_WRITTEN, token_id))
+    hide(others, (*NEVER_WRITTEN, token_id, *(() if may_end else (EOS_ID,))))
     found = others[0].topk(min(NUM_ALTERNATIVES, others.size(1)))
     return [index for index, value in zip(found.indices.tolist(), found.values.tolist(), strict=True) if value > -1e30]
 
@@ -167,11 +167,11 @@ def _with_continuations(
     """The steps, the least certain ones with what would have followed each alternative."""
     ids = (*tgt_ids, EOS_ID)
     uncertain = sorted(range(len(steps)), key=lambda place: -steps[place].entropy_bits)
-    uncertain = uncertain[: NUM_UNCERTAIN if len(steps) <= MOST_TOKENS_WITH_HEADS else 1]
+    uncertain = uncertain[: NUM_UNCERTAIN if shows_heads(len(src_ids), len(tgt_ids)) else 1]
     prefixes = [
         (place, [*tgt_ids[:place], other])
         for place in sorted(uncertain)
-        for other in _alternatives(seen.log_probs[place], ids[place])
+        for other in _alternatives(seen.log_probs[place], ids[place], may_end=place >= settings.min_tokens)
     ]
     src, src_lengths = pad_rows([[*src_ids, EOS_ID]] * len(prefixes), PAD_ID)
     found = beam_search(
@@ -202,7 +202,7 @@ def _opinions(
     model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int], src: Side, tgt: Side, seen: _Seen
 ) -> Opinions | None:
     """None where there is no target, or so much text that it would take minutes."""
-    if not tgt_ids or max(len(src_ids), len(tgt_ids)) > MOST_TOKENS_WITH_HEADS:
+    if not tgt_ids or not shows_heads(len(src_ids), len(tgt_ids)):
         return None
     return opinions_of(model, src_ids, tgt_ids, (src.words, tgt.words), seen.links)
 
@@ -211,7 +211,7 @@ def _notes(bundle: Bundle, src: Side, tgt: Side, seen: _Seen, best: Hypothesis) 
     links = seen.links.double().cpu().numpy()
     notes = notes_of(src, tgt, links, best.token_log_probs, seen.alone)
     lengths = cut_notes(len(src.tokens), bundle.config.data.max_tokens, finished=best.finished)
-    if max(len(src.tokens), len(tgt.tokens)) >= MOST_TOKENS_WITH_HEADS:
+    if not shows_heads(len(src.tokens), len(tgt.tokens)):
         text = f"More than {MOST_TOKENS_WITH_HEADS} tokens on a side: only the mean of each layer's heads is kept."
         lengths = (*lengths, Note("mean", text))
     return (*lengths, *notes)

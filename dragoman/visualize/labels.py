@@ -46,10 +46,10 @@ def readable_labels(words: Iterable[str]) -> Labels:
     return Labels(texts, tuple(fonts), _note(missing))
 
 
-def label_axis(axes: object, side: str, labels: Labels, fontsize: float, rotation: float = 0.0) -> None:
-    """Puts the labels at the ticks 0, 1, 2 ... of `side` ("x" or "y"), without reading `$` as mathematics."""
+def label_axis(axes: object, side: str, labels: Labels, fontsize: float, rotation: float = 0.0, every: int = 1) -> None:
+    """Puts each, or one in `every`, of the labels at its place on `side` ("x" or "y"), `$` not read as mathematics."""
     ticks = getattr(axes, f"set_{side}ticks")
-    ticks(range(len(labels.texts)), labels.texts, fontsize=fontsize, rotation=rotation)
+    ticks(range(0, len(labels.texts), every), labels.texts[::every], fontsize=fontsize, rotation=rotation)
     for text in getattr(axes, f"get_{side}ticklabels")():
         text.set_parse_math(False)
         text.set_fontfamily(list(labels.fonts))

@@ -14,7 +14,7 @@ from dragoman.bundle import Card, resolve_model_folder
 from dragoman.bundle.card import read_card
 from dragoman.config import Config
 from dragoman.data.store import PairStore
-from dragoman.errors import DataError, DragomanError
+from dragoman.errors import DataError
 from dragoman.files import MANIFEST
 from dragoman.text.cleaning import CleaningReport
 from dragoman.train.frozen import frozen_config
@@ -55,7 +55,7 @@ class RunFacts:
 
 
 def read_run(run: Path) -> RunFacts:
-    """Everything that is there. Raises ModelError where the run has no model yet, DataError where it is no run."""
+    """Everything that is there. Raises ModelError where there is no model yet, DataError where it is no whole run."""
     if (run / MANIFEST).exists():
         raise DataError(f"{run} is a model folder, not a run. Name the run, a folder with checkpoints/ and log.jsonl.")
     config = frozen_config(run)
@@ -79,11 +79,13 @@ def read_run(run: Path) -> RunFacts:
 
 
 def open_part(run: Path, part: str) -> PairStore | None:
-    """The store of "train", "dev" or "test" that the run trained with; None where it is gone or empty."""
-    try:
-        store = PairStore(run / "data" / part)
-    except (DragomanError, OSError):
+    """The store of "train", "dev" or "test" that the run trained with; None where it is gone or empty.
+
+    Raises DataError where it is damaged.
+    """
+    if not (run / "data" / part).exists():
         return None
+    store = PairStore(run / "data" / part)
     return store if len(store) else None
 
 

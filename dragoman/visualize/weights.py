@@ -21,9 +21,14 @@ START, END = "<s>", "</s>"
 def weights_of(attention: Attention, src_tokens: Sequence[str], tgt_tokens: Sequence[str]) -> tuple[Weights, ...]:
     """The attention of one sentence pair, kind by kind. `attention` is of bos and the target, without padding."""
     src, tgt = (*src_tokens, END), (START, *tgt_tokens)
-    mean_only = max(len(src), len(tgt)) > MOST_TOKENS_WITH_HEADS
+    mean_only = not shows_heads(len(src_tokens), len(tgt_tokens))
     labels = {"cross": (tgt, src), "encoder_self": (src, src), "decoder_self": (tgt, tgt)}
     return tuple(_of_kind(kind, getattr(attention, kind), *labels[kind], mean_only) for kind in KINDS)
+
+
+def shows_heads(num_src: int, num_tgt: int) -> bool:
+    """Whether a pair of so many tokens, without control tokens, is looked at head by head."""
+    return max(num_src, num_tgt) <= MOST_TOKENS_WITH_HEADS
 
 
 def packed(weights: Float[Tensor, "..."]) -> str:

@@ -1,15 +1,18 @@
 import base64
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from dragoman.bundle import Bundle
+from dragoman.config import InferenceSettings
 from dragoman.text.words import Word
 from dragoman.visualize.inspection import Inspection
 from dragoman.visualize.inspector import inspect_text
-from dragoman.visualize.weights import unpacked
+from dragoman.visualize.weights import packed, unpacked
 
 Open = Callable[..., Any]
 HOSTILE = "</script><script>window.hacked=1;alert(1)</script><img src=x onerror=alert(2)> \u202eone"
@@ -94,15 +97,16 @@ def test_arrow_keys_change_layer_and_head_of_the_matrix(open_page: Open) -> None
 
     assert is_shown(weights[1].mean(0)), "it begins with the layer that alignments are read from"
     before = matrix(page)
+    for key in ("ArrowRight", "ArrowUp"):
+        page.keyboard.press(key)
+        assert page.locator("#value").inner_text() == "Layer 2, mean of the heads", "elsewhere the key scrolls"
+    page.locator("#matrix").focus()
     page.keyboard.press("ArrowRight")
     assert page.locator("#value").inner_text() == "Layer 2, max of the heads"
     assert is_shown(weights[1].max(0))
     page.keyboard.press("ArrowRight")
     assert page.locator("#value").inner_text() == "Layer 2, head 1"
     assert is_shown(weights[1, 0])
-    page.keyboard.press("ArrowUp")
-    assert page.locator("#value").inner_text() == "Layer 2, head 1", "elsewhere the key scrolls, as everywhere"
-    page.locator("#matrix").focus()
     page.keyboard.press("ArrowUp")
     assert page.locator("#value").inner_text() == "Layer 1, head 1"
     assert is_shown(weights[0, 0])
@@ -210,8 +214,82 @@ def test_right_to_left_text_runs_right_to_left(open_page: Open, small_bundle: Bu
 def test_a_text_of_many_tokens_is_a_page_too(open_page: Open, small_bundle: Bundle) -> None:
     opened = open_page(inspect_text(small_bundle, "one two " * 110))
     assert "only the mean" in opened.page.locator("#heads-help").inner_text()
+    opened.page.locator("#matrix").focus()
     opened.page.keyboard.press("ArrowRight")
     assert opened.page.locator("#value").inner_text() == "Layer 2, mean of the heads"
+    assert opened.problems == []
+
+
+def test_short_sides_keep_their_labels_beside_long_ones_which_have_some(open_page: Open, small_bundle: Bundle) -> None:
+    opened = open_page(inspect_text(small_bundle, "one two " * 90, InferenceSettings(beam_size=1, max_extra_tokens=0)))
+    page, one = opened.page, opened.inspection.of_kind("encoder_self")
+    assert 150 < len(one.keys) <= 200
+    page.locator("#kinds button[data-kind=encoder_self]").click()
+    for axis in (".columns", ".rows"):
+        labels = page.locator(f"#matrix {axis} span").all_inner_texts()
+        assert all(labels)
+        assert len(one.keys) / 4 < len(labels) < len(one.keys) / 2
+    cross = opened.inspection.of_kind("cross")
+    few = torch.from_numpy(np.ascontiguousarray(unpacked(cross)[:, :, :3]))
+    wide = replace(cross, queries=cross.queries[:3], data=packed(few))
+    page = open_page(replace(opened.inspection, weights=(wide, *opened.inspection.weights[1:]))).page
+    assert page.locator("#matrix .rows span").all_inner_texts() == list(wide.queries)
+    assert len(matrix(page)) == 3
+    assert page.locator("#matrix canvas").bounding_box()["height"] >= 3 * 12
+    assert opened.problems == []
+
+
+def test_the_scale_can_be_stretched_so_that_thin_attention_is_seen(open_page: Open, small_bundle: Bundle) -> None:
+    opened = open_page(inspect_text(small_bundle, "one two " * 90, InferenceSettings(beam_size=1, max_extra_tokens=0)))
+    page = opened.page
+    assert min(map(min, matrix(page))) > 200, "thin: next to the paper's colour"
+    assert page.locator("#scale-end").inner_text() == "1"
+    page.locator("#stretch").check()
+    assert min(map(min, matrix(page))) < 20
+    largest = unpacked(opened.inspection.of_kind("cross"))[1].mean(0).max()
+    assert float(page.locator("#scale-end").inner_text()) == pytest.approx(largest, abs=3e-3)
+    page.locator("#stretch").uncheck()
+    assert min(map(min, matrix(page))) > 200
+
+
+def test_the_keyboard_reaches_every_cell(open_page: Open) -> None:
+    opened = open_page()
+    page, cross = opened.page, unpacked(opened.inspection.of_kind("cross"))
+    page.locator("#matrix").focus()
+    for key in ("ArrowUp", "ArrowDown", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(f"Shift+{key}")
+    told = page.locator("#value").inner_text()
+    assert float(told.rpartition(": ")[2]) == pytest.approx(cross[1].mean(0)[1, 2], abs=3e-3)
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Shift+ArrowLeft")
+    told = page.locator("#value").inner_text()
+    assert float(told.rpartition(": ")[2]) == pytest.approx(cross[1].max(0)[1, 1], abs=3e-3), "the cell stays"
+    for _ in range(40):
+        page.keyboard.press("Shift+ArrowLeft")
+    assert page.locator("#value").inner_text().endswith(f"{cross[1].max(0)[1, 0]:.3f}")
+    assert "layer 2" in page.locator("#matrix canvas").get_attribute("aria-label").lower()
+    assert page.locator("#matrix").get_attribute("role") == "group"
+    assert opened.problems == []
+
+
+def test_the_beam_tells_its_facts_to_keys_and_taps(open_page: Open) -> None:
+    opened = open_page(has_touch=True)
+    page, beam = opened.page, opened.inspection.beam
+    assert page.locator("#beam g[tabindex='0']").count() == 1
+    page.locator("#beam g[tabindex='0']").focus()
+    best = [node for node in beam if node.best]
+    fact = page.locator("#beam-fact")
+    assert f"log-probability {best[0].log_prob:.2f}" in fact.inner_text()
+    page.keyboard.press("ArrowRight")
+    assert f"log-probability {best[1].log_prob:.2f}" in fact.inner_text()
+    assert "part of the translation" in fact.inner_text()
+    page.keyboard.press("ArrowDown")
+    assert "part of the translation" not in fact.inner_text()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowLeft")
+    assert f"log-probability {best[0].log_prob:.2f}" in fact.inner_text()
+    page.locator("#beam g.pruned").first.tap()
+    assert "fell out of the beam" in fact.inner_text()
     assert opened.problems == []
 
 

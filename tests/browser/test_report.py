@@ -82,3 +82,18 @@ def test_it_follows_dark_mode_and_fits_a_phone(report: Callable[..., tuple[Any, 
     page, _ = report(viewport={"width": 380, "height": 800})
     assert page.locator("body").evaluate(ground) == "rgb(255, 255, 255)"
     assert page.evaluate("document.documentElement.scrollWidth") <= 380
+
+
+def test_on_a_phone_the_check_list_and_the_curves_are_inside_the_screen(
+    report: Callable[..., tuple[Any, list[str]]],
+) -> None:
+    page, _ = report(viewport={"width": 390, "height": 800}, is_mobile=True, has_touch=True)
+    shown = page.locator(".checks td p, .checks td:last-child, .chart")
+    boxes = [box for box in (one.bounding_box() for one in shown.all()) if box is not None]
+    assert page.locator(".failure p").count() > 0
+    assert len(boxes) > page.locator(".failure p").count()
+    for box in boxes:
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+    assert min(page.locator(".failure p").evaluate_all("all => all.map((one) => one.clientWidth)")) > 250
+    assert page.locator(".checks").evaluate("node => node.scrollWidth <= node.clientWidth")

@@ -97,3 +97,13 @@ def test_space_is_asked_for_before_writing(tmp_path: Path) -> None:
     require_free_space(tmp_path, 1)
     with pytest.raises(ResourceError, match="are needed"):
         require_free_space(tmp_path, 1 << 60)
+
+
+def test_errors_of_writing_name_the_file_and_not_the_temporary_one(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for path in (tmp_path / "folder", tmp_path / "nowhere" / "f", tmp_path / ("f" * 300)):
+        with pytest.raises(ResourceError) as caught:
+            write_file(path, "one")
+        assert str(caught.value).startswith(f"{path} could not be written: ")
+        assert ".writing" not in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]

@@ -88,22 +88,46 @@ function drawBeam() {
     highest = Math.max(highest, column.length);
   }
   const [width, height] = [columns.size * 104 + 20, highest * 24 + 12];
-  const svg = drawn("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img" }, byId("beam"));
-  drawn("title", {}, svg).textContent = "The beam as a tree";
+  const svg = drawn("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "The beam as a tree" }, byId("beam"));
+  const groups = new Map();
   for (const node of [...nodes].sort((one, two) => one.best - two.best)) {
     const [x, y] = place.get(node.index);
-    const group = drawn("g", { class: `${node.state}${node.best ? " best" : ""}` }, svg);
+    const text = shown(node.token);
+    const facts = `\u2068${text}\u2069: log-probability ${node.log_prob.toFixed(2)}, ${STATES[node.state]}${node.best ? ", part of the translation" : ""}`;
+    const classes = `${node.state}${node.best ? " best" : ""}`;
+    const group = drawn("g", { class: classes, tabindex: -1, role: "img", "aria-label": facts }, svg);
+    groups.set(node.index, group);
+    for (const kind of ["pointerenter", "focus", "click"]) {
+      group.addEventListener(kind, () => (byId("beam-fact").textContent = facts));
+    }
+    group.addEventListener("keydown", (event) => goInTree(event, node, nodes, columns, groups));
     const parent = place.get(node.parent);
     if (parent) {
       const start = parent[0] + 70;
       drawn("path", { d: `M${start},${parent[1]} C${start + 18},${parent[1]} ${x - 22},${y} ${x - 5},${y}` }, group);
     }
     drawn("circle", { cx: x, cy: y, r: 4 }, group);
-    const text = shown(node.token);
+    drawn("rect", { x: x - 8, y: y - 12, width: 84, height: 24 }, group);
     drawn("text", { x: x + 8, y: y + 4 }, group).textContent = text.length > 9 ? `${text.slice(0, 8)}…` : text;
-    drawn("title", {}, group).textContent = `${text}: log-probability ${node.log_prob.toFixed(2)}, ${node.state}`;
   }
+  if (nodes.length) groups.get(columns.get(nodes[0].position)[0].index).setAttribute("tabindex", 0);
   if (data.beam.length > nodes.length) byId("beam").append(element("p", `The first ${STEPS_IN_TREE} steps.`, "quiet"));
+}
+
+const STATES = { kept: "went on", pruned: "fell out of the beam", ended: "ended here", open: "in the beam when the search stopped" };
+
+// The tree is one stop of the Tab key: ← to what a token follows, → to what follows it, ↑ ↓ among those of its step.
+function goInTree(event, node, nodes, columns, groups) {
+  if (!(event.key in MOVES) || event.altKey || event.ctrlKey || event.metaKey) return;
+  event.preventDefault();
+  const [down, right] = MOVES[event.key];
+  const column = columns.get(node.position);
+  const following = () => (columns.get(node.position + 1) || []).find((one) => one.parent === node.index);
+  const next = down ? column[column.indexOf(node) + down] : right > 0 ? following() : nodes.find((one) => one.index === node.parent);
+  if (!next) return;
+  groups.get(node.index).setAttribute("tabindex", -1);
+  groups.get(next.index).setAttribute("tabindex", 0);
+  groups.get(next.index).focus();
 }
 
 function drawOpinions() {
@@ -132,6 +156,10 @@ function drawOpinions() {
       value.textContent = `\u2068${shown(names.rows[row])}\u2069, \u2068${shown(names.columns[column])}\u2069: ${weight.toFixed(2)}`;
     };
     const box = element("div", "", "scroll");
+    box.setAttribute("role", "group");
+    box.setAttribute("aria-label", caption);
+    goByCell(box);
+    value.setAttribute("aria-live", "polite");
     box.append(grid(cells, names, room > 900 ? room / 3 : room > 600 ? room / 2 : room, tell));
     figure.append(element("figcaption", caption), box, value);
     byId("opinions").append(figure);

@@ -26,6 +26,7 @@ function addKinds() {
     button.dataset.kind = kind;
     button.addEventListener("click", () => {
       view.kind = kind;
+      view.cell = null;
       drawMatrixPart();
       drawHeads();
       drawMatrixPart();
@@ -35,14 +36,12 @@ function addKinds() {
 }
 
 function onKey(event) {
-  const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
-  if (!(event.key in moves) || event.altKey || event.ctrlKey || event.metaKey) return;
-  if (event.target.tagName === "SELECT") return;
+  if (!(event.key in MOVES) || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  if (event.defaultPrevented || event.target.tagName === "SELECT") return;
   const heads = byId("heads-part");
-  const scrolls = moves[event.key][0] !== 0 && !heads.matches(":hover") && !heads.contains(document.activeElement);
-  if (scrolls) return;
+  if (!heads.matches(":hover") && !heads.contains(document.activeElement)) return;
   event.preventDefault();
-  moveHead(...moves[event.key]);
+  moveHead(...MOVES[event.key]);
 }
 
 const languages = [data.src_lang, data.tgt_lang].filter(Boolean).join(" to ");
@@ -57,6 +56,7 @@ if (data.reference) {
 }
 view.layer = data.layer;
 addKinds();
+goByCell(byId("matrix"));
 drawNotes();
 drawSteps();
 drawBest();
@@ -71,6 +71,10 @@ byId("layer").addEventListener("change", (event) => {
 });
 byId("head").addEventListener("change", (event) => {
   view.head = parsedHead(event.target.value);
+  drawMatrixPart();
+});
+byId("stretch").addEventListener("change", (event) => {
+  view.stretched = event.target.checked;
   drawMatrixPart();
 });
 addEventListener("keydown", onKey);

@@ -2,7 +2,7 @@
 
 const KIND_NAMES = { cross: "translation → source", encoder_self: "source → source", decoder_self: "translation → itself" };
 const END_NAMES = { cross: "end", encoder_self: "end", decoder_self: "start" };
-const view = { kind: "cross", layer: 0, head: "mean" };
+const view = { kind: "cross", layer: 0, head: "mean", cell: null, stretched: false };
 
 function cellsOf(kind, layer, head) {
   const one = weightsOf.get(kind);
@@ -44,49 +44,111 @@ function drawMatrixPart() {
   for (const button of byId("kinds").children) button.setAttribute("aria-pressed", button.dataset.kind === view.kind);
   const cells = cellsOf(view.kind, view.layer, one.mean_only ? 0 : view.head);
   const names = { rows: one.queries, columns: one.keys };
-  byId("matrix").replaceChildren(grid(cells, names, byId("matrix").clientWidth, showValue));
-  byId("value").textContent = `Layer ${view.layer + 1}, ${typeof view.head === "number" ? `head ${view.head + 1}` : `${view.head} of the heads`}`;
+  const most = view.stretched ? Math.max(1, cells.reduce((one, two) => Math.max(one, two), 0)) : 255;
+  const box = grid(cells, names, byId("matrix").clientWidth, showValue, most);
+  byId("matrix").replaceChildren(box);
+  if (view.cell) box.put(...view.cell);
+  byId("scale-end").textContent = view.stretched ? (most / 255).toFixed(3) : "1";
+  const name = `Layer ${view.layer + 1}, ${typeof view.head === "number" ? `head ${view.head + 1}` : `${view.head} of the heads`}`;
+  byId("value").textContent = name;
+  box.querySelector("canvas").setAttribute("aria-label", `${KIND_NAMES[view.kind]}, ${name}: ${names.rows.length} rows, ${names.columns.length} columns`);
   for (const button of byId("heads").querySelectorAll("button")) {
     button.setAttribute("aria-pressed", button.dataset.layer === String(view.layer) && button.dataset.head === String(view.head));
   }
 }
 
-// A matrix with its labels; `tell(row, column, weight)` is called for the cell that is pointed at.
-function grid(cells, names, room, tell) {
+// Pixels of a cell along an axis. Up to 120 tokens their labels must be readable: the matrix rather scrolls than shrinks.
+const LARGEST_SIDE = 28;
+const leastSide = (count) => (count > 120 ? 5 : 12);
+
+function sidesOf(rows, columns, room) {
+  const wide = Math.max(leastSide(columns), Math.min(LARGEST_SIDE, Math.floor((room - 140) / columns)));
+  return { rows: rows > 120 ? leastSide(rows) : Math.max(leastSide(rows), wide), columns: wide };
+}
+
+// The labels of an axis: one a token, or where tokens are thin one for every few, that of the one in their middle.
+// Returns a function that marks a token's label; it then names that token.
+function labelled(place, names, side, property) {
+  const every = side >= 9 ? 1 : 2 * Math.ceil((11 / side - 1) / 2) + 1;
+  const labels = [];
+  for (let start = 0; start < names.length; start += every) {
+    const size = Math.min(every, names.length - start);
+    const name = shown(names[start + Math.floor((size - 1) / 2)]);
+    const label = element("span", name);
+    label.style[property] = `${side * size}px`;
+    label.style.fontSize = `${Math.min(13, side * every)}px`;
+    labels.push({ label, name });
+    place.append(label);
+  }
+  return (index) => {
+    labels.forEach(({ label, name }, group) => {
+      const on = group === Math.floor(index / every);
+      label.classList.toggle("on", on);
+      label.textContent = on ? shown(names[index]) : name;
+    });
+  };
+}
+
+// A matrix with its labels; `tell(row, column, weight)` is called for the cell that is pointed at or moved to. The
+// darkest colour is the weight `most`, in bytes.
+function grid(cells, names, room, tell, most = 255) {
   const [rows, columns] = [names.rows.length, names.columns.length];
-  // Labels must be readable: up to 120 columns the matrix rather scrolls than shrinks.
-  const least = columns > 120 ? 5 : 12;
-  const side = Math.max(least, Math.min(28, Math.floor((room - 140) / columns)));
+  const side = sidesOf(rows, columns, room);
   const box = element("div", "", "grid");
   const top = element("div", "", "columns");
   const left = element("div", "", "rows");
+  const area = element("div", "", "cells");
   const canvas = element("canvas");
-  paint(canvas, cells, rows, columns);
-  canvas.style.width = `${columns * side}px`;
-  canvas.style.height = `${rows * side}px`;
-  const labels = { rows: [], columns: [] };
-  for (const [place, axis, size] of [[left, "rows", "height"], [top, "columns", "width"]]) {
-    names[axis].forEach((name) => {
-      const label = element("span", side >= 9 ? shown(name) : "");
-      label.style[size] = `${side}px`;
-      label.style.fontSize = `${Math.min(13, side)}px`;
-      labels[axis].push(label);
-      place.append(label);
-    });
-  }
+  canvas.setAttribute("role", "img");
+  canvas.setAttribute("aria-label", `${rows} rows, ${columns} columns`);
+  paint(canvas, most === 255 ? cells : cells.map((weight) => Math.round((255 * weight) / most)), rows, columns);
+  canvas.style.width = `${columns * side.columns}px`;
+  canvas.style.height = `${rows * side.rows}px`;
+  const cursor = element("div", "", "cursor");
+  cursor.hidden = true;
+  area.append(canvas, cursor);
+  const marks = [labelled(left, names.rows, side.rows, "height"), labelled(top, names.columns, side.columns, "width")];
+  let here = null;
+  const put = (row, column) => {
+    here = [Math.max(0, Math.min(rows - 1, row)), Math.max(0, Math.min(columns - 1, column))];
+    marks.forEach((mark, axis) => mark(here[axis]));
+    cursor.hidden = false;
+    cursor.style.top = `${here[0] * side.rows}px`;
+    cursor.style.left = `${here[1] * side.columns}px`;
+    cursor.style.width = `${side.columns}px`;
+    cursor.style.height = `${side.rows}px`;
+  };
+  const show = (row, column) => {
+    put(row, column);
+    tell(...here, cells[here[0] * columns + here[1]] / 255);
+  };
   canvas.addEventListener("pointermove", (event) => {
     const frame = canvas.getBoundingClientRect();
-    const column = Math.max(0, Math.min(columns - 1, Math.floor((event.clientX - frame.left) / side)));
-    const row = Math.max(0, Math.min(rows - 1, Math.floor((event.clientY - frame.top) / side)));
-    labels.rows.forEach((label, index) => label.classList.toggle("on", index === row));
-    labels.columns.forEach((label, index) => label.classList.toggle("on", index === column));
-    tell(row, column, cells[row * columns + column] / 255);
+    show(Math.floor((event.clientY - frame.top) / side.rows), Math.floor((event.clientX - frame.left) / side.columns));
   });
-  box.append(element("div"), top, left, canvas);
+  box.put = put;
+  box.move = (down, right) => {
+    show(...(here ? [here[0] + down, here[1] + right] : [0, 0]));
+    cursor.scrollIntoView({ block: "nearest", inline: "nearest" });
+  };
+  box.append(element("div"), top, left, area);
   return box;
 }
 
+const MOVES = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+
+// Shift and an arrow key, while the box with the grid has the focus, go from cell to cell.
+function goByCell(box) {
+  box.tabIndex = 0;
+  box.addEventListener("keydown", (event) => {
+    if (!event.shiftKey || !(event.key in MOVES)) return;
+    event.preventDefault();
+    box.querySelector(".grid").move(...MOVES[event.key]);
+  });
+}
+
 function showValue(row, column, weight) {
+  view.cell = [row, column];
   const one = weightsOf.get(view.kind);
   const writes = data.steps[row] ? ` (writing \u2068${shown(data.steps[row].token)}\u2069)` : "";
   const query = `\u2068${shown(one.queries[row])}\u2069${view.kind === "encoder_self" ? "" : writes}`;

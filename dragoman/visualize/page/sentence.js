@@ -137,5 +137,5 @@ function drawNotes() {
     }
     list.append(item);
   }
-  if (!data.notes.length) list.append(element("li", "Nothing stands out: every word was looked at, nothing repeats.", "fine"));
+  if (!data.notes.length) list.append(element("li", "None of these checks found anything: words hardly looked at, unsure or unknown, repetition, length, copies.", "fine"));
 }

@@ -154,3 +154,10 @@ def test_what_a_path_means(bundle: Bundle, tmp_path: Path) -> None:
     (tmp_path / "run" / "astray").write_text("../../etc\n")
     with pytest.raises(ModelError, match="does not lead to a model folder"):
         resolve_model_folder(tmp_path / "run" / "astray")
+
+
+def test_an_export_for_ctranslate2_is_called_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "model.bin").write_bytes(b"x")
+    with pytest.raises(ModelError, match=r"exported for CTranslate2\. Name the model it was made from") as caught:
+        resolve_model_folder(tmp_path)
+    assert "--engine ctranslate2" in str(caught.value)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.cli.inspect import _one_line
 from dragoman.cli.main import main
 from dragoman.data.store import written_store
 from dragoman.inference.translator import Translator
@@ -30,7 +31,7 @@ def test_a_page_is_written_and_the_translation_printed(
     assert main(["inspect", str(model_folder), "one two", "--out", str(page)]) == 0
     answer = capfd.readouterr()
     expected = Translator.load(model_folder).translate(["one two"])[0]
-    shown = "".join(char if char.isprintable() else " " for char in expected)
+    shown = _one_line(expected)
     assert answer.out == f"SOURCE    one two\nPREDICTED {shown}\n"
     assert answer.err.endswith(f"dragoman: the page is {page}; open it in a browser\n")
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
@@ -97,7 +98,7 @@ def test_on_a_terminal_the_translation_appears_token_by_token(
     assert main(["inspect", str(model_folder), "one two", "--out", str(tmp_path / "p.html")]) == 0
     answer = Translator.load(model_folder).translate_detailed(["one two"])[0]
     assert len(waits) >= len(answer.candidates[0].tokens)
-    shown = "".join(char if char.isprintable() else " " for char in answer.text)
+    shown = _one_line(answer.text)
     assert terminal.getvalue() == f"SOURCE    one two\nPREDICTED {shown}\n"
     assert f"PREDICTED {shown}" not in terminal.pieces
 
@@ -116,6 +117,14 @@ def test_on_a_terminal_the_translation_appears_token_by_token(
         (["one", "--png", "x.gif"], "does not end in a format that pictures are written in."),
         (["one", "--out", "nowhere/x.html"], "nowhere is no folder."),
         (["one", "--kind", "crosss"], "Did you mean"),
+        (["one", "--out", ""], "`--out` is ., which is a folder. Give a file name, such as inspection.html."),
+        (["one", "--png", ""], "`--png` is ., which is a folder. Give a file name, such as figure.png."),
+        (["one", "--png", "nowhere/x.png"], "`--png` is nowhere/x.png, but nowhere is no folder."),
+        (["one", "--out", "x.png", "--png", "./x.png"], "`--out` and `--png` are both x.png."),
+        (["one", "--layer", "1"], "`--layer` chooses what `--png` draws, but no `--png` is given."),
+        (["one", "--kind", "cross", "--json"], "`--kind` chooses what `--png` draws, but no `--png` is given."),
+        (["one", "--inference.sample", "true"], "`--inference.sample` is not a flag of `dragoman inspect`."),
+        (["one", "--inference.n-best", "2"], "`--inference.n-best` is not a flag of `dragoman inspect`."),
         (["one", "--inference.beam-size", "0"], "must be at least 1"),
     ],
 )
@@ -129,6 +138,19 @@ def test_bad_input_is_one_line(
     assert message in error
     assert error.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_may_not_be_written_to_is_noticed_before_the_model_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path) != tmp_path)
+    page = tmp_path / "p.html"
+    assert main(["inspect", "no-model", "one", "--out", str(page)]) == 2
+    assert f"`--out` is {page}, but {tmp_path} may not be written to." in capfd.readouterr().err
+
+
+def test_joiners_are_printed_and_what_moves_the_cursor_is_not() -> None:
+    assert _one_line("می\u200cخواهم 👩\u200d👧\x1b[2J\u202e") == "می\u200cخواهم 👩\u200d👧 [2J "
 
 
 @pytest.mark.parametrize("number", ["0", "3", "-1"])

@@ -52,6 +52,16 @@ def test_every_node_hangs_on_one_that_went_on_and_pruned_ones_are_the_less_likel
     assert {node.state for node in nodes} >= {"kept", "pruned"}
 
 
+def test_what_is_in_the_beam_when_the_search_stops_did_not_fall_out_of_it(bundle: Bundle) -> None:
+    settings = InferenceSettings(beam_size=3, n_best=3, max_extra_tokens=0, min_tokens=8)
+    hypotheses, nodes = traced_search(SingleModel(bundle.model), SOURCES[2], settings, bundle.tokenizers.tgt)
+    assert not hypotheses[0].finished
+    last = max(node.position for node in nodes)
+    assert [node.state for node in nodes if node.position == last][:3] == ["open"] * 3
+    assert {node.state for node in nodes if node.best} == {"kept", "open"}
+    assert all(node.position == last for node in nodes if node.state == "open")
+
+
 def test_a_beam_of_one_keeps_one(bundle: Bundle) -> None:
     settings = replace(bundle.config.inference, beam_size=1, n_best=1)
     _, nodes = traced_search(SingleModel(bundle.model), [5, 6], settings, bundle.tokenizers.tgt)

@@ -13,7 +13,7 @@ def side(text: str) -> Side:
 def found(src: str, tgt: str, **given: object) -> dict[str, Note]:
     one, other = side(src), side(tgt)
     links = given.get("links", np.full((len(other.tokens), len(one.tokens)), 1 / len(one.tokens)))
-    sure = [-0.1] * len(other.tokens)
+    sure = given.get("log_probs", [-0.1] * len(other.tokens))
     alone = given.get("alone", [-9.0] * len(other.tokens))
     return {note.kind: note for note in notes_of(one, other, links, sure, alone)}
 
@@ -36,6 +36,14 @@ def test_words_that_need_no_source_are_named() -> None:
 def test_repetition_is_named_unless_the_source_repeats_itself_too() -> None:
     assert found("the red house", "das rote das rote Haus")["repeated"].tgt_words == (0, 1, 2, 3)
     assert "repeated" not in found("very very red", "sehr sehr rot")
+    assert found("very very red", "sehr sehr sehr sehr rot")["repeated"].tgt_words == (0, 1, 2, 3)
+    assert found("very very red", "sehr sehr rot das rote das rote")["repeated"].tgt_words == (3, 4, 5, 6)
+    assert "repeated" not in found("no . . .", "nein . . . .")
+
+
+def test_words_the_model_was_not_sure_of_are_named() -> None:
+    note = found("the red house", "das rote Haus", log_probs=[-0.6, -0.8, -0.1])["improbable"]
+    assert note.tgt_words == (1,), "e to the power of -0.8 is 0.45"
 
 
 def test_a_translation_of_a_third_of_the_words_is_named() -> None:

@@ -16,7 +16,10 @@ from dragoman.model.summary import parameter_table
 from dragoman.model.transformer import Transformer
 from dragoman.train.loss import smoothed_cross_entropy
 from dragoman.train.schedule import learning_rate
+from dragoman.visualize.attention_figure import plot_heads
 from dragoman.visualize.figure import png_of, svg_of
+from dragoman.visualize.inspection import Inspection, Side, Weights
+from dragoman.visualize.weights import packed
 
 
 def image_of(axes) -> np.ndarray:
@@ -79,6 +82,29 @@ def test_both_heads_are_drawn_on_one_scale() -> None:
     assert [text.get_text() for text in axes[0].get_xticklabels()] == ["k1", "k2"]
     with pytest.raises(ValueError, match="1 queries and 3 keys"):
         visualize.plot_untrained_and_trained(first, second, ["q"], ["a", "b", "c"])
+
+
+@pytest.mark.parametrize(("num_queries", "num_keys"), [(3, 4), (12, 150), (150, 12), (200, 200)])
+def test_heads_of_any_shape_have_labels_that_can_be_read(num_queries: int, num_keys: int) -> None:
+    cross = torch.rand(4, num_queries, num_keys)
+    sides = [tuple(f"{side}{place}" for place in range(count)) for side, count in (("q", num_queries), ("k", num_keys))]
+    weights = Weights("cross", 1, 4, sides[0], sides[1], False, packed(cross[None]), ())
+    side = Side("", (), ())
+    inspection = Inspection("", "", "", side, side, "", "", 0, "", (), (), (), (weights,), None, ())
+    figure = plot_heads(inspection)
+    figure.draw_without_rendering()
+    assert figure.get_figwidth() <= 21
+    np.testing.assert_allclose(image_of(figure.axes[1]), cross[1], atol=0.002)
+    for axes in figure.axes[:4]:
+        box = axes.get_window_extent()
+        for labels, count, points in (
+            (axes.get_xticklabels(), num_keys, box.width / figure.dpi * 72),
+            (axes.get_yticklabels(), num_queries, box.height / figure.dpi * 72),
+        ):
+            size = labels[0].get_fontsize()
+            assert size >= 5
+            assert len(labels) * 0.8 * size <= points, "labels do not lie on one another"
+            assert len(labels) >= count / 4
 
 
 def test_curves_keep_their_points_and_leave_empty_ones_out() -> None:
@@ -145,7 +171,7 @@ def test_files_are_of_the_format_that_their_names_say(tmp_path: Path) -> None:
     assert png_of(figure).startswith(b"\x89PNG")
     with pytest.raises(ConfigError, match=r"png, \.svg, \.pdf"):
         visualize.save_figure(figure, tmp_path / "picture.jpeg2000")
-    with pytest.raises(ConfigError, match="does not exist"):
+    with pytest.raises(ConfigError, match=r"nowhere is no folder\. Make it first\."):
         visualize.save_figure(figure, tmp_path / "nowhere" / "picture.png")
     assert {path.name for path in tmp_path.iterdir()} == {"picture.png", "picture.svg", "picture.pdf"}
 
@@ -158,4 +184,7 @@ def test_summary_draws_a_preset_without_making_its_weights(tmp_path: Path, capsy
     assert (tmp_path / "big.png").read_bytes().startswith(b"\x89PNG")
     assert main(["summary", "--plot", str(tmp_path / "big.txt")]) == 2
     assert "does not end in a format" in capsys.readouterr().err
+    assert main(["summary", "--plot", str(tmp_path)]) == 2
+    expected = f"`--plot` is {tmp_path}, which is a folder. Give a file name, such as {tmp_path / 'figure.png'}."
+    assert expected in capsys.readouterr().err
     assert PRESETS["big"].d_model == 1024

@@ -124,12 +124,42 @@ def test_long_texts_have_the_mean_of_the_heads_and_say_so(bundle: Bundle) -> Non
     assert inspection.opinions is None
 
 
-def test_an_empty_translation_can_be_looked_at(bundle: Bundle) -> None:
+def _model_that_ends(bundle: Bundle) -> Transformer:
+    """It writes nothing where it need not."""
     model = Transformer(bundle.config.model, bundle.model.src_vocab_size, bundle.model.tgt_vocab_size).eval()
     with torch.no_grad():
         model.projection.bias[EOS_ID] = 50.0
+    return model
+
+
+@pytest.mark.parametrize(("num_tokens", "whole"), [(200, True), (201, False)])
+def test_all_that_depends_on_the_length_changes_at_the_same_length(
+    bundle: Bundle, num_tokens: int, whole: bool
+) -> None:
+    text = "x" * num_tokens
+    while (missing := num_tokens - len(bundle.tokenizers.src.encode(text))) != 0:
+        text = text + "x" * missing if missing > 0 else text[:missing]
+    settings = replace(bundle.config.inference, min_tokens=7)
+    inspection = inspect_text(replace(bundle, model=_model_that_ends(bundle)), text, settings)
+    assert (len(inspection.src.tokens), len(inspection.tgt.tokens)) == (num_tokens, 7)
+    assert all(weights.mean_only != whole for weights in inspection.weights)
+    assert (inspection.opinions is not None) == whole
+    assert ("mean" not in {note.kind for note in inspection.notes}) == whole
+    continued = [step for step in inspection.steps if any(one.continuation is not None for one in step.alternatives)]
+    assert len(continued) == (5 if whole else 1)
+
+
+def test_no_alternative_ends_before_the_search_may(bundle: Bundle) -> None:
+    settings = replace(bundle.config.inference, min_tokens=3)
+    inspection = inspect_text(replace(bundle, model=_model_that_ends(bundle)), TEXT, settings)
+    assert len(inspection.tgt.tokens) == 3
+    ends = [any(one.token == "</s>" for one in step.alternatives) for step in inspection.steps]
+    assert ends == [False] * 4
+
+
+def test_an_empty_translation_can_be_looked_at(bundle: Bundle) -> None:
     settings = replace(bundle.config.inference, min_tokens=0)
-    inspection = inspect_text(replace(bundle, model=model), TEXT, settings)
+    inspection = inspect_text(replace(bundle, model=_model_that_ends(bundle)), TEXT, settings)
     assert inspection.tgt.text == ""
     assert [step.token for step in inspection.steps] == ["</s>"]
     assert inspection.opinions is None

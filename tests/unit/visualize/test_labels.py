@@ -8,7 +8,7 @@ import torch
 from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 
-from dragoman.visualize import heads, labels, plot_masks
+from dragoman.visualize import labels, plot_masks, untrained_and_trained
 from dragoman.visualize.figure import png_of
 from dragoman.visualize.labels import readable_labels
 
@@ -50,7 +50,7 @@ def drawn_without_complaint(words: list[str]) -> None:
     weights = torch.full((len(words), len(words)), 1 / len(words))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        png_of(heads.plot_untrained_and_trained(weights, weights, words, words))
+        png_of(untrained_and_trained.plot_untrained_and_trained(weights, weights, words, words))
 
 
 def test_latin_and_cyrillic_are_drawn_as_they_are(only_our_fonts: None) -> None:
@@ -65,7 +65,7 @@ def test_without_a_font_words_are_spelled_and_the_figure_says_so(only_our_fonts:
     assert found.note.startswith("No installed font has: CJK, Hiragana, Telugu.")
     drawn_without_complaint([JAPANESE, TELUGU, "日本", LATIN, CYRILLIC])
     weights = torch.eye(2)
-    figure = heads.plot_untrained_and_trained(weights, weights, [TELUGU, "a"], ["b", "c"])
+    figure = untrained_and_trained.plot_untrained_and_trained(weights, weights, [TELUGU, "a"], ["b", "c"])
     assert "No installed font has: Telugu" in figure.get_supxlabel()
 
 

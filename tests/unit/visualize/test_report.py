@@ -186,6 +186,25 @@ def test_without_data_or_log_the_page_is_shorter_but_right(run: Path, capsys: py
     assert "BLEU" in page.text
 
 
+def test_a_damaged_test_is_said_before_anything_is_translated(run: Path, capsys: pytest.CaptureFixture) -> None:
+    largest = max((run / "data" / "test").iterdir(), key=lambda path: path.stat().st_size)
+    largest.write_bytes(largest.read_bytes()[:-1])
+    before = (run / "report.html").read_bytes()
+    assert main(["report", str(run), "--device", "cpu"]) == 2
+    error = capsys.readouterr().err
+    assert f"{run / 'data' / 'test'} is no whole store" in error.splitlines()[-1]
+    assert (run / "report.html").read_bytes() == before
+
+
+def test_what_is_no_run_is_said_before_the_model_is_loaded(
+    run: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.cli.report.load_bundle", None)
+    (run / "config.toml").unlink()
+    assert main(["report", str(run), "--device", "cpu"]) == 2
+    assert "is not a run: it has no config.toml" in capsys.readouterr().err
+
+
 def test_a_killed_run_has_no_report_and_one_line_says_why(run: Path, capsys: pytest.CaptureFixture) -> None:
     (run / "report.html").unlink()
     for name in ("best", "last"):

@@ -54,7 +54,9 @@ def test_a_head_that_is_sure_has_no_entropy() -> None:
 
 def test_long_sides_keep_the_mean_only() -> None:
     layer = (torch.rand(1, 2, 201, 201).softmax(-1),)
-    one = weights_of(Attention(layer, layer, layer), ["a"] * 200, ["b"] * 200)[0]
+    assert not weights_of(Attention(layer, layer, layer), ["a"] * 200, ["b"] * 200)[0].mean_only
+    layer = (torch.rand(1, 2, 202, 202).softmax(-1),)
+    one = weights_of(Attention(layer, layer, layer), ["a"] * 201, ["b"] * 201)[0]
     assert one.mean_only
     assert np.abs(unpacked(one)[0, 0] - layer[0][0].mean(0).numpy()).max() <= 0.002
 

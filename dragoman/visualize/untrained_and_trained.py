@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dragoman.visualize.figure import SEQUENTIAL, drawing_style, new_figure
-from dragoman.visualize.labels import Labels, label_axis, readable_labels
+from dragoman.visualize.figure import drawing_style, new_figure
+from dragoman.visualize.labels import readable_labels
+from dragoman.visualize.weight_matrix import draw_weights
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.image import AxesImage
 
 
 def plot_untrained_and_trained(
@@ -31,20 +30,9 @@ def plot_untrained_and_trained(
     with drawing_style():
         figure, axes = new_figure(2 * side + 0.8, side, columns=2)
         for place, weights, title in zip(axes, both, ("Untrained", "Trained"), strict=True):
-            image = _draw(place, weights, rows, columns, title)
+            image = draw_weights(place, weights, (rows, columns), title, (side, side))
         axes[0].set_ylabel("looks")
         figure.colorbar(image, ax=axes, label="weight", shrink=0.8)
         note = rows.note or columns.note
         figure.supxlabel("is looked at" + (f"\n{note}" if note else ""), fontsize=8)
     return figure
-
-
-def _draw(axes: "Axes", weights: np.ndarray, rows: Labels, columns: Labels, title: str) -> "AxesImage":
-    image = axes.imshow(weights, cmap=SEQUENTIAL, vmin=0, vmax=1)
-    size = max(3.5, min(8.0, 160 / max(weights.shape)))
-    label_axis(axes, "x", columns, size, rotation=90)
-    label_axis(axes, "y", rows, size)
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
-    axes.set_title(title)
-    return image
