@@ -23,8 +23,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/dragoman demo
 
+# As many processes as cores, a file in one of them: fixtures that train a model are made once or twice, not for each test.
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
