@@ -17,7 +17,6 @@ import torch
 
 from dragoman.bundle import load_bundle, resolve_model_folder
 from dragoman.inference.compiled import beams, engine, layers
-from dragoman.inference.compiled.jit import compiled
 from dragoman.inference.compiled.layout import DecoderWeights, Integers, Rows, Rules, Search, Shape
 from dragoman.inference.compiled.weights import CompiledWeights
 from dragoman.inference.products import product
@@ -80,9 +79,9 @@ class Parts:
         num_active: int,
         done: Integers,
     ) -> int:
-        num_rows = placed(rows, search, active, num_active)
+        num_rows = beams.place_rows(rows, search, active, num_active)
         self.seconds["hypotheses"] += num_rows
-        self.timed("embedding", embedded, weights, rows, num_rows, search)
+        self.timed("embedding", layers.embed, weights, rows, num_rows, search)
         for layer in range(weights.self_in.panels.shape[0]):
             here = num_rows, layer, shape
             self.timed("norms, sums", layers.enter, rows, num_rows, weights.self_norm, layer, shape)
@@ -106,44 +105,7 @@ class Parts:
         self.numbers["vocabulary"] += num_rows * weights.vocabulary.panels[0].size
         self.timed("vocabulary", beams.score_vocabulary, weights.vocabulary, rules, rows, num_rows, search)
         arguments = weights.vocabulary, rules, rows, search, active, num_active, done
-        return int(self.timed("choosing", chosen, *arguments))
-
-
-@compiled
-def placed(rows: Rows, search: Search, active: Integers, num_active: int) -> int:
-    count = 0
-    for n in range(num_active):
-        search.first_row[active[n]] = count
-        for hypothesis in range(search.live[active[n]]):
-            rows.slot[count], rows.hypothesis[count] = active[n], hypothesis
-            count += 1
-    return count
-
-
-@compiled
-def embedded(weights: DecoderWeights, rows: Rows, num_rows: int, search: Search) -> None:
-    for row in range(num_rows):
-        slot = rows.slot[row]
-        embedding = weights.embedding[search.ids[slot, rows.hypothesis[row]]]
-        position = weights.positions[search.position[slot]]
-        for i in range(embedding.size):
-            rows.states[row, i] = embedding[i] + position[i]
-
-
-@compiled
-def chosen(
-    vocabulary: Any, rules: Rules, rows: Rows, search: Search, active: Integers, num_active: int, done: Integers
-) -> int:
-    going, finished = 0, 0
-    for n in range(num_active):
-        slot = active[n]
-        if beams.go_on(slot, beams.best_continuations(slot, vocabulary, rules, rows, search), rules, search):
-            active[going] = slot
-            going += 1
-        else:
-            done[finished] = slot
-            finished += 1
-    return going
+        return int(self.timed("choosing", beams.choose, *arguments))
 
 
 def ceiling(precision: str) -> float:

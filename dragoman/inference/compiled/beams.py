@@ -40,18 +40,34 @@ def decode_step(
     done: Integers,
 ) -> int:
     """One token more for all active slots. How many go on; the others' numbers are in `done`, `active` closes up."""
-    num_rows = going = finished = _integer(0)
+    num_rows = place_rows(rows, search, active, num_active)
+    decode(weights, shape, rows, num_rows, search)
+    score_vocabulary(weights.vocabulary, rules, rows, num_rows, search)
+    return choose(weights.vocabulary, rules, rows, search, active, num_active, done)
+
+
+@compiled
+def place_rows(rows: Rows, search: Search, active: Integers, num_active: int) -> int:
+    """Gives every live hypothesis of the active slots a row; returns how many."""
+    num_rows = _integer(0)
     for n in range(num_active):
         slot = active[n]
         search.first_row[slot] = num_rows
         for hypothesis in range(search.live[slot]):
             rows.slot[num_rows], rows.hypothesis[num_rows] = slot, hypothesis
             num_rows += 1
-    decode(weights, shape, rows, num_rows, search)
-    score_vocabulary(weights.vocabulary, rules, rows, num_rows, search)
+    return num_rows
+
+
+@compiled
+def choose(
+    vocabulary: Linear, rules: Rules, rows: Rows, search: Search, active: Integers, num_active: int, done: Integers
+) -> int:
+    """Moves every search on to its best continuations, or ends it; the same as `decode_step` returns."""
+    going = finished = _integer(0)
     for n in range(num_active):
         slot = active[n]
-        found = best_continuations(slot, weights.vocabulary, rules, rows, search)
+        found = best_continuations(slot, vocabulary, rules, rows, search)
         if go_on(slot, found, rules, search):
             active[going] = slot
             going += 1

@@ -348,8 +348,8 @@ def cross_attention(rows: Rows, num_rows: int, layer: int, shape: Shape, search:
 
 
 @compiled
-def decode(weights: DecoderWeights, shape: Shape, rows: Rows, num_rows: int, search: Search) -> None:
-    """One token more for every hypothesis; afterwards the inputs are those of the vocabulary's product."""
+def embed(weights: DecoderWeights, rows: Rows, num_rows: int, search: Search) -> None:
+    """The states of the hypotheses' last tokens."""
     width = rows.states.shape[1]
     for row in range(num_rows):
         slot = rows.slot[row]
@@ -357,6 +357,12 @@ def decode(weights: DecoderWeights, shape: Shape, rows: Rows, num_rows: int, sea
         position = weights.positions[search.position[slot]]
         for i in range(width):
             rows.states[row, i] = embedding[i] + position[i]
+
+
+@compiled
+def decode(weights: DecoderWeights, shape: Shape, rows: Rows, num_rows: int, search: Search) -> None:
+    """One token more for every hypothesis; afterwards the inputs are those of the vocabulary's product."""
+    embed(weights, rows, num_rows, search)
     for layer in range(weights.self_in.panels.shape[0]):
         enter(rows, num_rows, weights.self_norm, layer, shape)
         product(rows.inputs, rows.scales, weights.self_in, layer, num_rows, rows.outputs)
