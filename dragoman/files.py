@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,15 +45,18 @@ def check_target(path: Path, name: str, example: str) -> None:
         raise ConfigError(f"`{name}` is {path}, but {path.parent} may not be written to. Choose another folder.")
 
 
-def write_file(path: Path, content: str | bytes) -> None:
+def write_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:
     """Replaces a file's content at once: a reader sees the old content or the new, never a part.
+
+    What is too large for memory comes in chunks.
 
     Raises ResourceError, which names `path`, where it cannot be written.
     """
     temporary = path.with_name(f"{_TEMPORARY_PREFIX}{path.name}-{os.getpid()}")
     with disk_errors(path):
         try:
-            temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+            with temporary.open("wb") as stream:
+                stream.writelines(_chunks(content))
             _flush_to_disk(temporary)
             temporary.replace(path)
             _flush_to_disk(path.parent)
@@ -174,6 +177,12 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     if not sound:
         raise ModelError(f"{path} is damaged. {_RESTORE}")
     return manifest  # type: ignore[no-any-return]
+
+
+def _chunks(content: str | bytes | Iterable[bytes]) -> Iterable[bytes]:
+    if isinstance(content, str):
+        return [content.encode()]
+    return [content] if isinstance(content, bytes) else content
 
 
 def _digest(content: dict[str, Any]) -> str:

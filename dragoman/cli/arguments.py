@@ -84,6 +84,17 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return choice
 
 
+def whole_number(minimum: int) -> Callable[[str], int]:
+    """A type for `add_argument`: an integer that is at least `minimum`."""
+
+    def number(text: str) -> int:
+        if not re.fullmatch(r"-?\d{1,18}", text) or int(text) < minimum:
+            raise argparse.ArgumentTypeError(f"must be a whole number of at least {minimum}, but is {shown(text)}.")
+        return int(text)
+
+    return number
+
+
 def _with_hyphens(argument: str) -> str:
     """Underscores in a flag's name become hyphens; its value, and what is no flag, stays as it is."""
     flag, equals, value = argument.partition("=")

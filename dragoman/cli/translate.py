@@ -5,7 +5,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -13,10 +13,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
-from dragoman.cli.arguments import ArgumentParser, one_of
+from dragoman.cli.arguments import ArgumentParser, one_of, whole_number
 from dragoman.cli.models import ENGINES, LoadedModel, add_model_flags, check_search_flags, load_model, say
 from dragoman.cli.windows import arriving_lines
 from dragoman.errors import ConfigError, DataError
+from dragoman.files import check_target
 from dragoman.records import Translation
 from dragoman.text.lines import open_bytes, read_lines
 
@@ -36,15 +37,52 @@ def run(arguments: Sequence[str]) -> int:
     """Translates the input to the output; returns the exit code."""
     options = _parser().parse(arguments)
     check_search_flags(options)
+    _check_cluster(options)
     with ExitStack() as files:
         source = _open_source(options, files)
         model = load_model(options.model, options, options.engine)
-        output = files.enter_context(open(options.output, "wb")) if options.output else sys.stdout.buffer
         write = json_line if options.format == "jsonl" else text_line
-        for window in translated_windows(source, model, {"with_alignment": True} if options.alignment else {}):
+        wanted = {"with_alignment": True} if options.alignment else {}
+        if options.cluster:
+            _on_cluster(options, {**wanted, **model.overrides}, write)
+            return 0
+        output = files.enter_context(open(options.output, "wb")) if options.output else sys.stdout.buffer
+        for window in translated_windows(source, model, wanted):
             output.writelines(write(translation).encode() + b"\n" for translation in window)
             output.flush()
     return 0
+
+
+def _on_cluster(options: argparse.Namespace, settings: dict[str, Any], write: Callable[[Translation], str]) -> None:
+    from dragoman.bundle import resolve_model_folder
+    from dragoman.cli.cluster import Cluster, Job, translate_file
+
+    job = Job(
+        Path(options.input),
+        Path(options.output),
+        tuple(resolve_model_folder(Path(path)) for path in options.model),
+        settings,
+        options.device,
+        options.piece_lines,
+        write,
+        _report,
+        _report_invalid,
+    )
+    translate_file(job, Cluster(options.cluster, options.worker_cpus))
+
+
+def _check_cluster(options: argparse.Namespace) -> None:
+    """Raises ConfigError for what does not go together with a cluster."""
+    if not options.cluster:
+        return
+    if not options.input or not options.output:
+        missing = "--output" if options.input else "--input"
+        raise ConfigError(f"`--cluster` needs files to read and to write, but `{missing}` is not given.")
+    if options.prefix:
+        raise ConfigError("`--cluster` and `--prefix` do not go together. Leave one out.")
+    if options.engine != ENGINES[0]:
+        raise ConfigError(f"`--cluster` and `--engine {options.engine}` do not go together. Leave one out.")
+    check_target(Path(options.output), "--output", "translations.txt")
 
 
 def translated_windows(
@@ -124,6 +162,26 @@ def _parser() -> ArgumentParser:
         default=ENGINES[0],
         metavar="|".join(ENGINES),
         help="what searches: our own (default), or CTranslate2 (extra `exchange`), which is faster on a CPU",
+    )
+    parser.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="translate on the machines of a Ray cluster (extra `cluster`): its HOST:PORT, auto, or local; a job that "
+        "was stopped goes on where it was",
+    )
+    parser.add_argument(
+        "--piece-lines",
+        type=whole_number(1),
+        default=5000,
+        metavar="N",
+        help="lines a piece of the cluster's work (default 5000)",
+    )
+    parser.add_argument(
+        "--worker-cpus",
+        type=whole_number(0),
+        default=0,
+        metavar="N",
+        help="processors of a worker on the cluster (default: all of the smallest machine)",
     )
     add_model_flags(parser)
     return parser

@@ -1,0 +1,222 @@
+"""Translating a file that is too large for one machine: piece by piece, on the machines of a Ray cluster.
+
+A worker gets the model from here, so the machines need no common disk; they need Dragoman and Ray. What is translated
+is kept: a worker that dies is replaced and its piece done again, and the same command continues a job that was
+stopped. A translation does not depend on the texts beside it, so the lines are those that one process gives.
+"""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from dragoman.cli.models import say
+from dragoman.errors import ConfigError, DragomanError, ResourceError
+from dragoman.files import checked_manifest, sha256_of
+from dragoman.inference.parts import OutputParts
+from dragoman.records import Translation
+from dragoman.text.lines import read_lines
+from dragoman.version import __version__
+
+_PIECES_WAITING = 2
+_RETRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Consecutive lines of the input; both numbers count from 0."""
+
+    number: int
+    first_line: int
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where to work: an address of Ray (`auto`, HOST:PORT, or `local` for this machine alone).
+
+    `worker_cpus` are the processors of one worker; 0: all of the smallest machine. With GPUs a worker has one.
+    """
+
+    address: str
+    worker_cpus: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A file to translate: with which models and settings, how the lines are written, and who hears of each line.
+
+    `report` gets a line's number, counted from 1.
+    """
+
+    source: Path
+    output: Path
+    models: tuple[Path, ...]
+    options: Mapping[str, Any]
+    device: str
+    lines_a_piece: int
+    write: Callable[[Translation], str]
+    report: Callable[[int, Translation], None]
+    report_invalid: Callable[[int], None]
+
+    def facts(self) -> dict[str, Any]:
+        """What decides the output, and where it is cut, as JSON values."""
+        manifests = [checked_manifest(folder)["files"] for folder in self.models]
+        return {
+            "version": __version__,
+            "source": sha256_of(self.source),
+            "models": [{name: facts["sha256"] for name, facts in files.items()} for files in manifests],
+            "options": dict(self.options),
+            "lines": self.write.__name__,
+            "lines_a_piece": self.lines_a_piece,
+        }
+
+
+def translate_file(job: Job, cluster: Cluster) -> None:
+    """Writes the output, once all of it is there; what an earlier call of the same job did is taken over."""
+    parts = OutputParts(job.output)
+    if done := parts.begin(job.facts()):
+        say(f"{done} pieces are there already; going on with the others")
+    number = 0
+
+    def missing() -> Iterator[Piece]:
+        nonlocal number
+        lines = read_lines(job.source, on_invalid="replace", report_invalid=job.report_invalid)
+        for piece in pieces_of(lines, job.lines_a_piece):
+            number += 1
+            if not parts.has(piece.number):
+                yield piece
+
+    for piece, translations in translated_pieces(missing(), job.models, job.options, job.device, cluster):
+        for line, translation in enumerate(translations, start=piece.first_line + 1):
+            job.report(line, translation)
+        parts.write(piece.number, "".join(f"{job.write(translation)}\n" for translation in translations).encode())
+    parts.join(number)
+
+
+class Worker:
+    """One process on some machine, with the models loaded."""
+
+    def __init__(self, models: Sequence[Mapping[str, bytes]], device: str, threads: int) -> None:
+        """`models` are the files of each model folder by name."""
+        import torch
+
+        from dragoman.inference.translator import Translator
+
+        torch.set_num_threads(threads)
+        with tempfile.TemporaryDirectory() as folder:
+            for number, files in enumerate(models):
+                model = Path(folder) / str(number)
+                model.mkdir()
+                for name, content in files.items():
+                    (model / name).write_bytes(content)
+            self._translator = Translator.load_ensemble([Path(folder) / str(n) for n in range(len(models))], device)
+
+    def translate(self, piece: Piece, options: Mapping[str, Any]) -> list[Translation]:
+        """As one process would, which counts lines from the first of the file."""
+        return self._translator.translate_detailed(piece.texts, first_number=piece.first_line, **options)
+
+
+def pieces_of(lines: Iterable[str], lines_a_piece: int) -> Iterator[Piece]:
+    """The lines in pieces, in order."""
+    rest, number = iter(lines), 0
+    while texts := tuple(islice(rest, lines_a_piece)):
+        yield Piece(number, number * lines_a_piece, texts)
+        number += 1
+
+
+def translated_pieces(
+    pieces: Iterable[Piece], models: Sequence[Path], options: Mapping[str, Any], device: str, cluster: Cluster
+) -> Iterator[tuple[Piece, list[Translation]]]:
+    """Each piece with its translations, in the order in which they are done; few pieces are held at once.
+
+    Raises ConfigError where there is no such cluster, ResourceError where workers die again and again over a piece.
+    """
+    ray = _ray()
+    with _connection(ray, cluster.address):
+        files = ray.put([{path.name: path.read_bytes() for path in folder.iterdir()} for folder in models])
+        workers = _workers(ray, cluster, files, device)
+        running: dict[Any, tuple[Piece, Any]] = {}
+        idle = workers * _PIECES_WAITING
+        rest = iter(pieces)
+        while True:
+            while idle and (piece := next(rest, None)) is not None:
+                worker = idle.pop(0)
+                running[worker.translate.remote(piece, dict(options))] = piece, worker
+            if not running:
+                return
+            for done in ray.wait(list(running), num_returns=1)[0]:
+                piece, worker = running.pop(done)
+                yield piece, _answer(ray, done, piece)
+                idle.append(worker)
+
+
+def _ray() -> Any:
+    # A retried piece is no news to whoever translates, and nobody asked to be counted.
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError:
+        raise ConfigError(
+            "`--cluster` needs the package ray, which is not installed. Install it: pip install 'dragoman[cluster]'."
+        ) from None
+    return ray
+
+
+@contextlib.contextmanager
+def _connection(ray: Any, address: str) -> Iterator[None]:
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    try:
+        if address == "local":
+            ray.init(include_dashboard=False, **quiet)
+        else:
+            ray.init(address=address, **quiet)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise ConfigError(
+            f"`--cluster` is {address}, where no Ray cluster answers: {reason}. Start one (ray start --head), or give "
+            "local for this machine alone."
+        ) from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _workers(ray: Any, cluster: Cluster, files: Any, device: str) -> list[Any]:
+    """As many as the machines have processors or GPUs for."""
+    machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    processors = [int(machine["CPU"]) for machine in machines if machine.get("CPU", 0) >= 1]
+    if not processors:
+        raise ConfigError("The Ray cluster has no processors to work with. Start its machines with --num-cpus.")
+    gpus = sum(int(machine.get("GPU", 0)) for machine in machines) if device != "cpu" else 0
+    cpus = 1 if gpus else cluster.worker_cpus or min(processors)
+    number = gpus or sum(have // cpus for have in processors)
+    if not number:
+        raise ConfigError(
+            f"`--worker-cpus` is {cpus}, but the largest machine of the cluster has {max(processors)}. Give fewer."
+        )
+    actor = ray.remote(Worker).options(
+        num_cpus=cpus, num_gpus=1 if gpus else 0, max_restarts=-1, max_task_retries=_RETRIES
+    )
+    return [actor.remote(files, device, cpus) for _ in range(number)]
+
+
+def _answer(ray: Any, done: Any, piece: Piece) -> list[Translation]:
+    try:
+        return ray.get(done)  # type: ignore[no-any-return]
+    except ray.exceptions.RayError as error:
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, DragomanError):
+            raise cause from None
+        last = piece.first_line + len(piece.texts)
+        reason = str(error).strip().split("\n")[-1] or type(error).__name__
+        raise ResourceError(
+            f"lines {piece.first_line + 1} to {last} could not be translated on the cluster: {reason} What is done is "
+            "kept; the same command goes on."
+        ) from None
