@@ -50,8 +50,13 @@ def write_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:
 
     What is too large for memory comes in chunks.
 
-    Raises ResourceError, which names `path`, where it cannot be written.
+    A device or a pipe has no content to replace, so it is written to. Raises ResourceError, which names `path`, where
+    it cannot be written.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        with disk_errors(path), path.open("wb") as stream:
+            stream.writelines(_chunks(content))
+        return
     temporary = path.with_name(f"{_TEMPORARY_PREFIX}{path.name}-{os.getpid()}")
     with disk_errors(path):
         try:

@@ -65,6 +65,25 @@ def test_a_file_is_replaced_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [path.name for path in tmp_path.iterdir()] == ["f"]
 
 
+def test_a_large_file_comes_in_chunks(tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    write_file(target, (b"%d\n" % number for number in range(3)))
+    assert target.read_bytes() == b"0\n1\n2\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_file(pipe, "content")
+        assert os.read(reader, 100) == b"content"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+
+
 def test_files_get_the_umasks_mode(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
