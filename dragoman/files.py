@@ -53,7 +53,7 @@ def write_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:
     A device or a pipe has no content to replace, so it is written to. Raises ResourceError, which names `path`, where
     it cannot be written.
     """
-    if path.exists() and not (path.is_file() or path.is_dir()):
+    if os.path.exists(path) and not (path.is_file() or path.is_dir()):  # and not Path.exists, which may raise
         with disk_errors(path), path.open("wb") as stream:
             stream.writelines(_chunks(content))
         return
