@@ -19,8 +19,10 @@ from dragoman.errors import ConfigError, ModelError, ResourceError
 MANIFEST = "manifest.json"
 _TEMPORARY_PREFIX = ".writing-"
 _CHUNK_BYTES = 1 << 20
+_OLD_PREFIX = f"{_TEMPORARY_PREFIX}old-"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_DISK_ERRORS = (*_FULL, errno.EACCES, errno.EPERM, errno.EROFS)
+_DISK_ERRORS = (*_FULL, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EFBIG)
+_MOST_MANIFEST_BYTES = 16 << 20
 
 
 def sha256_of(path: Path) -> str:
@@ -117,12 +119,23 @@ def checked_manifest(folder: Path) -> dict[str, Any]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes what an interrupted write left in `folder`."""
+    """Removes what an interrupted write left in `folder`; what it had moved aside and not yet replaced comes back."""
     for path in folder.glob(f"{_TEMPORARY_PREFIX}*"):
-        if path.is_dir():
+        target = folder / path.name.removeprefix(_OLD_PREFIX).rpartition("-")[0]
+        if path.name.startswith(_OLD_PREFIX) and not target.exists():
+            path.rename(target)
+        elif path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+def remove_folder(folder: Path) -> None:
+    """Removes a folder, which at no time is there in part under its name."""
+    doomed = folder.with_name(f"{_TEMPORARY_PREFIX}removed-{folder.name}-{os.getpid()}")
+    with contextlib.suppress(OSError):
+        folder.rename(doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
 
 
 def require_free_space(folder: Path, needed_bytes: int) -> None:
@@ -155,7 +168,9 @@ _RESTORE = "Restore the folder from where it came."
 
 def _write_manifest(folder: Path, facts: dict[str, Any]) -> None:
     files = {}
+    mode = folder.stat().st_mode & 0o666  # as the umask wants it: safetensors' own files are for nobody else
     for path in sorted(folder.iterdir()):
+        path.chmod(mode)
         _flush_to_disk(path)
         files[path.name] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
     content = {"files": files, **facts}
@@ -169,6 +184,8 @@ def _write_manifest(folder: Path, facts: dict[str, Any]) -> None:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
+        if path.exists() and not (path.is_file() and path.stat().st_size <= _MOST_MANIFEST_BYTES):
+            raise ValueError
         manifest = json.loads(path.read_text(encoding="utf-8"))
         stated = manifest.pop("sha256")
         files = manifest["files"]
@@ -195,11 +212,18 @@ def _digest(content: dict[str, Any]) -> str:
 
 
 def _rename_into_place(temporary: Path, target: Path) -> None:
-    old = target.with_name(f"{_TEMPORARY_PREFIX}old-{target.name}-{os.getpid()}")
+    old = target.with_name(f"{_OLD_PREFIX}{target.name}-{os.getpid()}")
     if target.exists():
         target.rename(old)
-    temporary.rename(target)
-    _flush_to_disk(target.parent)
+    try:
+        temporary.rename(target)
+        _flush_to_disk(target.parent)
+    except BaseException:
+        if old.exists():
+            if target.exists():
+                target.rename(temporary)
+            old.rename(target)
+        raise
     shutil.rmtree(old, ignore_errors=True)
 
 

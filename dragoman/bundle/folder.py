@@ -1,5 +1,9 @@
 """Writing and reading model folders. Reading executes nothing and checks every file against the manifest first."""
 
+import errno
+import math
+import os
+import re
 import shutil
 import tomllib
 from dataclasses import dataclass
@@ -60,7 +64,17 @@ def write_bundle_files(bundle: Bundle, folder: Path) -> None:
     (folder / "config.toml").write_text(dump_config(bundle.config), encoding="utf-8")
     _write_card(bundle.card, folder)
     bundle.tokenizers.save(folder)
-    save_file(weights_of(bundle.model), folder / WEIGHTS)
+    write_tensors(weights_of(bundle.model), folder / WEIGHTS)
+
+
+def write_tensors(tensors: dict[str, torch.Tensor], path: Path) -> None:
+    """A safetensors file. Raises OSError, as everything else that writes, where the library has an error of its own."""
+    try:
+        save_file(tensors, path)
+    except SafetensorError as error:
+        found = re.search(r"os error (\d+)", str(error))
+        code = int(found[1]) if found else errno.EIO
+        raise OSError(code, os.strerror(code), str(path)) from error
 
 
 def _write_card(card: Card, folder: Path) -> None:
@@ -116,7 +130,7 @@ def resolve_model_folder(path: Path) -> Path:
 def read_weights(path: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
     """The float32 tensors of a safetensors file, which must have exactly the given names and shapes.
 
-    Names, shapes and types are compared before any tensor is read. Raises ModelError.
+    All numbers must be finite. Names, shapes and types are compared before any tensor is read. Raises ModelError.
     """
     try:
         with safe_open(path, framework="pt") as stream:
@@ -131,9 +145,13 @@ def read_weights(path: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, to
                         f"{path}: tensor `{name}` is {found.get_dtype()} {tuple(found.get_shape())} instead of F32 "
                         f"{shape}. The file is of another model than config.toml."
                     )
-            return {name: stream.get_tensor(name) for name in shapes}
+            tensors = {name: stream.get_tensor(name) for name in shapes}
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{path} is not a readable safetensors file: {error}.") from None
+    for name, tensor in tensors.items():
+        if not math.isfinite(tensor.sum()) and not tensor.isfinite().all():
+            raise ModelError(f"{path}: tensor `{name}` holds numbers that are not finite. Take an earlier model.")
+    return tensors
 
 
 def _followed(pointer: Path) -> Path:

@@ -59,7 +59,7 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
 
 @dataclass(frozen=True, slots=True)
 class _DecodedScores:
-    """The function that the trainer is handed: BLEU and chrF of the translated validation set."""
+    """The function that the trainer is handed: BLEU and chrF of the translated validation set, and how many differ."""
 
     tokenizers: TokenizerPair
     settings: InferenceSettings
@@ -74,6 +74,7 @@ class _DecodedScores:
         return {
             "bleu": bleu(hypotheses, self.references, self.tokenize).value,
             "chrf": chrf(hypotheses, self.references).value,
+            "distinct": len(set(hypotheses)) / len(set(self.sources)),
         }
 
 

@@ -6,6 +6,10 @@ bfloat16's 1 where the element is kept, else zero. The rate is rounded to a mult
 scaled by the rate actually used, so that the expectation stays exact.
 """
 
+import contextlib
+import math
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from jaxtyping import Float
@@ -25,13 +29,36 @@ class Randomness:
 
     def __init__(self) -> None:
         self._generator: np.random.SFC64 | None = None
+        self._rows: tuple[int, int, int] | None = None
 
     def seed(self, *numbers: int) -> None:
         """What is drawn from now on follows from `numbers` (not negative) alone."""
         self._generator = np.random.SFC64(np.random.SeedSequence(numbers))
 
-    def draw(self, count: int) -> Tensor:
-        """`count` uniform int16."""
+    @contextlib.contextmanager
+    def rows(self, start: int, stop: int, total: int) -> Iterator[None]:
+        """While it lasts, rows `start` to `stop` are given what they would be given in a batch of `total` rows.
+
+        Afterwards the generator stands where it stood, unless these were the last rows.
+        """
+        before = None if self._generator is None else self._generator.state
+        self._rows = (start, stop, total)
+        try:
+            yield
+        finally:
+            self._rows = None
+            if self._generator is not None and stop < total:
+                self._generator.state = before
+
+    def draw(self, *shape: int) -> Tensor:
+        """Uniform int16 of a shape, whose first dimension are the rows of a batch."""
+        if self._rows is None:
+            return self._draw(math.prod(shape)).view(shape)
+        start, stop, total = self._rows
+        whole = torch.Size((total, *shape[1:]))
+        return self._draw(whole.numel()).view(whole)[start:stop]
+
+    def _draw(self, count: int) -> Tensor:
         words = (count + 3) // 4
         if self._generator is None:
             drawn = torch.empty(words, dtype=torch.int64).random_(-(2**63), None)
@@ -64,8 +91,8 @@ class Dropout(nn.Module):
     def _mask(self, shape: torch.Size) -> Float[Tensor, "*shape"]:
         """bfloat16: 1 where an element is kept, else 0."""
         first_kept = _DRAWS // 2 - round(kept_share(self.rate) * _DRAWS)
-        kept = self.randomness.draw(shape.numel()).ge_(first_kept).mul_(_ONE)
-        return kept.view(torch.bfloat16).view(shape)
+        kept = self.randomness.draw(*shape).ge_(first_kept).mul_(_ONE)
+        return kept.view(torch.bfloat16)
 
     # For torch.compile it has nothing to fuse, and reads bits as another type. This is what torch.compiler.disable
     # sets, which takes half a second to import what only compiling needs.

@@ -4,20 +4,28 @@ RUN/config.toml  tokenizer.json  log.jsonl  best  last  averaged/
 RUN/checkpoints/step_0012000/  a model folder, optimizer.safetensors, state.json
 """
 
+import hashlib
 import re
-import shutil
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from dragoman.bundle import Bundle, Card, write_bundle_files
-from dragoman.bundle.folder import WEIGHTS, manifest_facts, read_weights
+from dragoman.bundle.folder import WEIGHTS, manifest_facts, read_weights, write_tensors
+from dragoman.config import dump_config
 from dragoman.errors import CheckpointError, ModelError
-from dragoman.files import checked_manifest, remove_leftovers, require_free_space, write_file, written_folder
+from dragoman.files import (
+    checked_manifest,
+    remove_folder,
+    remove_leftovers,
+    require_free_space,
+    write_file,
+    written_folder,
+)
 from dragoman.model.transformer import Transformer
 from dragoman.train.optimizer import optimizer_tensors, restore_optimizer
 from dragoman.train.state import TrainState
@@ -58,11 +66,22 @@ class RunFolder:
         for folder in (self.path, self.checkpoints):
             remove_leftovers(folder)
 
+    def whole_steps(self, steps: Collection[int]) -> tuple[list[int], list[str]]:
+        """Those of the steps whose checkpoint is as it was written, and a line about each other one."""
+        whole, notes = [], []
+        for step in steps:
+            try:
+                checked_manifest(self.step_folder(step))
+                whole.append(step)
+            except ModelError as error:
+                notes.append(f"Checkpoint {self.step_folder(step).name} is not averaged: {error}")
+        return whole, notes
+
     def remove_all_but(self, steps: Collection[int]) -> None:
         """Deletes the checkpoints of all other steps."""
         for step in self.steps():
             if step not in steps:
-                shutil.rmtree(self.step_folder(step), ignore_errors=True)
+                remove_folder(self.step_folder(step))
 
 
 def save_checkpoint(run: RunFolder, bundle: Bundle, optimizer: torch.optim.Optimizer, state: TrainState) -> None:
@@ -73,10 +92,15 @@ def save_checkpoint(run: RunFolder, bundle: Bundle, optimizer: torch.optim.Optim
     run.checkpoints.mkdir(parents=True, exist_ok=True)
     parameter_bytes = 4 * sum(parameter.numel() for parameter in bundle.model.parameters())
     require_free_space(run.checkpoints, 3 * parameter_bytes + (8 << 20))
-    with written_folder(run.step_folder(state.step), manifest_facts() | {"step": state.step}) as folder:
+    facts = {
+        "step": state.step,
+        "data_position": {"epoch": state.epoch, "step": state.step_in_epoch},
+        "config_sha256": hashlib.sha256(dump_config(bundle.config).encode()).hexdigest(),
+    }
+    with written_folder(run.step_folder(state.step), manifest_facts() | facts) as folder:
         write_bundle_files(bundle, folder)
         tensors = optimizer_tensors(bundle.model, optimizer)
-        save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, folder / _OPTIMIZER)
+        write_tensors({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, folder / _OPTIMIZER)
         (folder / _STATE).write_text(state.to_json(), encoding="utf-8")
     run.point("last", state.step)
 

@@ -11,7 +11,7 @@ when another program takes one of the processors.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 import torch
@@ -73,6 +73,17 @@ def _positions(batch: Batch) -> int:
     return batch.src_ids.numel() + batch.decoder_input.numel()
 
 
+def _rows(batch: Batch, start: int, stop: int) -> Batch:
+    """Some rows of a batch, as wide as it is."""
+    return Batch(*(getattr(batch, name)[start:stop] for name in batch.__slots__))
+
+
+def first_rows(batch: Batch, count: int) -> Batch:
+    """A batch of `count` rows like the first of this one, as wide as it is."""
+    first = _rows(batch, 0, 1)
+    return Batch(*(getattr(first, name).repeat_interleave(count, dim=0) for name in first.__slots__))
+
+
 def _cut(batch: Batch, room: float) -> tuple[Batch, Batch | None]:
     """The rows that fit into so many positions, at least one, and the others, if it is worth it."""
     rows = len(batch.src_lengths)
@@ -93,15 +104,21 @@ class _Replica:
     randomness: Randomness
     sums: dict[str, Tensor]
 
-    def add(self, share: Sequence[Batch], seed: Sequence[int], epsilon: float, num_tokens: int) -> Tensor:
+    def add(self, share: Sequence[Batch], seed: Sequence[int], epsilon: float, num_tokens: int, parts: int) -> Tensor:
         """Adds the gradients of loss / num_tokens over a share; returns the sums of loss and nll, (2,) float64."""
         self.randomness.seed(*seed)
         total = torch.zeros(2, dtype=torch.float64, device=self.model.device)
         for batch in share:
-            loss, nll = losses(self.model, batch, epsilon)
-            (loss / num_tokens).backward()  # type: ignore[no-untyped-call]
-            total += torch.stack((loss.detach(), nll))
-            self._gather()
+            rows = len(batch.src_lengths)
+            size = -(-rows // parts)
+            for start in range(0, rows, size):
+                stop = min(start + size, rows)
+                part = batch if size == rows else _rows(batch, start, stop)
+                with self.randomness.rows(start, stop, rows):
+                    loss, nll = losses(self.model, part, epsilon)
+                (loss / num_tokens).backward()  # type: ignore[no-untyped-call]
+                total += torch.stack((loss.detach(), nll))
+                self._gather()
         return total
 
     def take(self) -> dict[str, Tensor]:
@@ -129,11 +146,12 @@ class Gradients:
     """Computes gradients of `model` step by step. Close it, or use it in a `with` block."""
 
     def __init__(self, model: Transformer, settings: TrainSettings) -> None:
-        self._model, self._epsilon = model, settings.label_smoothing
-        self._workers = num_workers(settings, model.device)
-        self._copies = _working_copies(model, resolve_precision(settings.precision, model.device))
-        self._replicas = [_replica(model, self._copies, settings.compile) for _ in range(self._workers)]
-        self._pool = ThreadPoolExecutor(self._workers, "gradients", initializer=compute_on_one_thread)
+        self.model, self._epsilon = model, settings.label_smoothing
+        self.workers = num_workers(settings, model.device)
+        self.precision = resolve_precision(settings.precision, model.device)
+        self._copies = _working_copies(model, self.precision)
+        self._replicas = [_replica(model, self._copies, settings.compile) for _ in range(self.workers)]
+        self._pool = ThreadPoolExecutor(self.workers, "gradients", initializer=compute_on_one_thread)
 
     def __enter__(self) -> "Gradients":
         return self
@@ -141,34 +159,62 @@ class Gradients:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown()
 
-    def compute(self, batches: Sequence[Batch], seed: Sequence[int], num_tokens: int) -> Tensor:
+    def compute(self, batches: Sequence[Batch], seed: Sequence[int], num_tokens: int, parts: int = 1) -> Tensor:
         """Leaves the gradient of the mean loss over `num_tokens` labels in the model's parameters.
 
         Returns the sums of loss and negative log-probability, (2,) float64. What dropout draws follows from `seed`.
+        With more `parts` the rows of each batch are computed in so many turns, in about as much less memory: the sums
+        are the same but for rounding (on a GPU dropout draws otherwise). After an error no gradient is left.
         """
         self._refresh()
-        dealt = shares([batch.to(self._model.device) for batch in batches], self._workers)
-        if len(dealt) == 1:
-            total = self._replicas[0].add(dealt[0], [*seed, 0], self._epsilon, num_tokens)
-        else:
-            total = self._side_by_side(dealt, seed, num_tokens)
+        dealt = shares([batch.to(self.model.device) for batch in batches], self.workers)
+        try:
+            if len(dealt) == 1:
+                total = self._replicas[0].add(dealt[0], [*seed, 0], self._epsilon, num_tokens, parts)
+            else:
+                total = self._side_by_side(dealt, seed, num_tokens, parts)
+        except BaseException:
+            for replica in self._replicas:
+                replica.take()
+            raise
         self._collect(len(dealt))
         return total
 
-    def _side_by_side(self, dealt: Sequence[Sequence[Batch]], seed: Sequence[int], num_tokens: int) -> Tensor:
+    def _side_by_side(
+        self, dealt: Sequence[Sequence[Batch]], seed: Sequence[int], num_tokens: int, parts: int
+    ) -> Tensor:
         # The count of BLAS threads is the process's: while workers compute it is one, theirs.
         with own_threads_restored():
             torch.set_num_threads(1)
             futures = [
-                self._pool.submit(replica.add, share, [*seed, number], self._epsilon, num_tokens)
+                self._pool.submit(replica.add, share, [*seed, number], self._epsilon, num_tokens, parts)
                 for number, (replica, share) in enumerate(zip(self._replicas, dealt, strict=False))
             ]
+            wait(futures)  # also where one has failed: the others still write
             return torch.stack([future.result() for future in futures]).sum(0)
+
+    def kept_bytes(self, batch: Batch) -> int:
+        """The memory that a forward pass of this batch keeps for its backward pass: measured, by doing one."""
+        self._refresh()
+        replica, seen = self._replicas[0], {}
+        replica.randomness.seed(0)
+        weights = {parameter.data_ptr() for parameter in replica.model.parameters()}
+
+        def note(tensor: Tensor) -> Tensor:
+            storage = tensor.untyped_storage()
+            seen[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            kept = losses(replica.model, batch.to(self.model.device), self._epsilon)
+        total = sum(size for place, size in seen.items() if place not in weights)
+        del kept
+        return total
 
     @torch.no_grad()
     def _refresh(self) -> None:
         """Brings the copies up to date with the weights, and the replicas into training mode."""
-        parameters = dict(self._model.named_parameters())
+        parameters = dict(self.model.named_parameters())
         for name, copy in self._copies.items():
             if copy is not parameters[name]:
                 copy.copy_(parameters[name])
@@ -176,7 +222,7 @@ class Gradients:
     def _collect(self, count: int) -> None:
         """Moves the gradients of the first `count` replicas into the model, added in their order."""
         taken = [replica.take() for replica in self._replicas[:count]]
-        for name, parameter in self._model.named_parameters():
+        for name, parameter in self.model.named_parameters():
             parts = [part[name] for part in taken if name in part]
             for part in parts[1:]:
                 parts[0] += part

@@ -1,79 +1,119 @@
-"""How many positions fit into memory at once, and a clear word when they do not."""
+"""How much memory training needs, in how many parts a batch must be computed to fit, and a word where it does not."""
 
 import contextlib
 import os
 import resource
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
-from dragoman.config import ModelSettings, TrainSettings
-from dragoman.data.batching import PADDING_SLACK
+from dragoman.config import TrainSettings
+from dragoman.data.batch import Batch
+from dragoman.data.batching import PADDING_SLACK, epoch_batches, micro_batches, smallest_micro_batch
+from dragoman.data.pairs import Pairs
+from dragoman.data.stream import load_batch
 from dragoman.errors import ResourceError
-from dragoman.model.transformer import Transformer
+from dragoman.train.gradients import Gradients, first_rows
 
 # What is fast: enough rows for efficient products, few enough to stay near the caches.
 _FAST_TOKENS = {"cpu": 4096, "mps": 8192, "cuda": 32768}
-_FORECAST_LENGTH = 64
+_STEPS_LOOKED_AT = 256
+# Fitted to the peaks of 14 runs on a CPU: what torch's libraries take by themselves and the kernels for bfloat16
+# products of 64 rows more; bytes for each byte of weights (moments, copies, gradients), of activations that are kept
+# (those in work come on top), and of a slice of logits. `benchmarks/reliability_training.py forecast` measures it.
+_LIBRARY_BYTES = {"cpu": 105_000_000}
+_KERNEL_BYTES, _KERNEL_ROWS = 15_000_000, 64
+_PER_WEIGHT = {torch.float32: 3.75, torch.bfloat16: 4.4}
+_PER_WEIGHT_OF_ANOTHER_WORKER = 2.0
+_PER_KEPT, _PER_LOGIT, _LOGIT_ROWS = 1.45, 3.0, 512
 
 
-def activation_bytes(settings: ModelSettings, length: int, precision: torch.dtype) -> int:
-    """A forecast of the memory one training position (a source and a target one) takes until the backward pass.
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """What is computed at once: micro-batches of so many padded positions, each in so many parts.
 
-    Counts what autograd keeps: inputs of norms and products, both sides of activations, attention weights over
-    `length` positions, one byte of mask an element dropped out.
+    `largest` is the batch that is forecast to need the most, computed in parts all memory beside the weights is
+    forecast to be `need_bytes`.
     """
-    width, inner, scores = settings.d_model, settings.d_ff, settings.num_heads * length
-    encoder = 13 * width + 3 * inner + 3 * scores
-    decoder = 20 * width + 3 * inner + 6 * scores
-    elements = settings.num_encoder_layers * encoder + settings.num_decoder_layers * decoder
-    # Measured with float32 and bfloat16 autocast on tiny to base: 2.5 to 4.5 and 1.4 to 2.3 bytes an element.
-    return int(elements * (4.5 if precision == torch.float32 else 2.4))
+
+    micro_batch_tokens: int
+    parts: int
+    need_bytes: int
+    largest: Batch
 
 
-def fixed_bytes(model: Transformer, workers: int = 1) -> int:
-    """Both moments, the copies to compute with, and each worker's gradients; the weights are there already.
+def plan_memory(gradients: Gradients, settings: TrainSettings, pairs: Pairs, parts: int = 1) -> MemoryPlan:
+    """Micro-batches as the setting says, or what is fast on the device, in at least `parts`, and in as many as fit.
 
-    A worker holds the sum of its gradients, the latest ones, and what the loss gathers for the projection.
+    So what is computed does not depend on the memory there is, but for rounding. Raises ResourceError where not even
+    one pair fits.
     """
-    return (2 * 4 + 2 + workers * 3 * 4) * sum(parameter.numel() for parameter in model.parameters())
+    device = gradients.model.device
+    tokens = settings.micro_batch_tokens or micro_batch_tokens(settings, smallest_micro_batch(pairs), device)
+    needs = [(forecast_bytes(gradients, batch), batch) for batch in _large_batches(pairs, settings, tokens, device)]
+    need, largest = max(needs, key=lambda pair: pair[0])
+    rows, free = len(largest.src_lengths), free_bytes(device)
+    need = forecast_bytes(gradients, largest, parts)
+    while free is not None and need > free:
+        if parts >= rows:
+            raise ResourceError(
+                f"The model needs about {need / 1e9:.2f} GB for one pair of {_width(largest)} tokens, but "
+                f"{free / 1e9:.2f} GB are free. Choose a smaller `model.preset`, or lower `data.max_tokens`."
+            )
+        parts *= 2
+        need = forecast_bytes(gradients, largest, parts)
+    return MemoryPlan(tokens, parts, need, largest)
 
 
-def choose_micro_batch_tokens(
-    model: Transformer, settings: TrainSettings, smallest: int, precision: torch.dtype, workers: int = 1
-) -> int:
-    """The padded positions computed at once: as the setting says, or what is fast on the device and fits.
+def micro_batch_tokens(settings: TrainSettings, smallest: int, device: torch.device) -> int:
+    """The padded positions that are fast to compute at once on a device, at least `smallest`."""
+    return max(smallest, min(_FAST_TOKENS.get(device.type, 4096), settings.batch_tokens))
 
-    `smallest` is what the longest pair needs. Raises ResourceError, naming a value that fits, where the forecast for
-    the asked value exceeds the memory there is.
+
+def forecast_bytes(gradients: Gradients, batch: Batch, parts: int = 1) -> int:
+    """The memory that training takes beside the weights where this batch, in so many parts, is the largest.
+
+    It follows from what one and two rows of the batch keep for the backward pass, which is measured.
     """
-    device = model.device
-    asked = settings.micro_batch_tokens or min(_FAST_TOKENS.get(device.type, 4096), settings.batch_tokens)
-    asked = max(asked, smallest) if not settings.micro_batch_tokens else asked
-    free = free_bytes(device)
-    if free is None:
-        return asked
-    position = activation_bytes(model.settings, min(smallest, _FORECAST_LENGTH), precision)
-    # A step is shared out to the workers, so together they compute no more at once than the step holds.
-    position *= max(1, min(workers, settings.batch_tokens // asked))
-    fixed = fixed_bytes(model, workers)
-    room = free - fixed
-    fitting = int(room * 0.9) // position
-    if asked <= fitting:
-        return asked
-    if not settings.micro_batch_tokens and fitting >= smallest:
-        return fitting
-    if fitting < smallest:
-        raise ResourceError(
-            f"The model needs about {(fixed + position * smallest) / 1e9:.1f} GB for one pair of "
-            f"{smallest} tokens, but {free / 1e9:.1f} GB are free. Choose a smaller `model.preset`, or lower "
-            "`data.max_tokens`."
-        )
-    raise ResourceError(
-        f"`train.micro_batch_tokens` is {asked}, which needs about {(fixed + position * asked) / 1e9:.1f} "
-        f"GB, but {free / 1e9:.1f} GB are free. Set it to at most {fitting}, or to 0 to let it be chosen."
-    )
+    model, precision, workers = gradients.model, gradients.precision, gradients.workers
+    count = -(-len(batch.src_lengths) // parts)
+    one, two = (gradients.kept_bytes(first_rows(batch, rows)) for rows in (1, 2))
+    kept = one + (two - one) * (count - 1)
+    positions = count * _width(batch)
+    weights = 4 * sum(parameter.numel() for parameter in model.parameters())
+    logits = precision.itemsize * model.tgt_vocab_size * min(_LOGIT_ROWS, positions)
+    need = _LIBRARY_BYTES.get(model.device.type, 0) + _PER_WEIGHT[precision] * weights
+    need += (workers - 1) * _PER_WEIGHT_OF_ANOTHER_WORKER * weights
+    need += workers * (_PER_LOGIT * logits + _PER_KEPT * kept)
+    if precision == torch.bfloat16 and model.device.type == "cpu":
+        need += _KERNEL_BYTES * positions / _KERNEL_ROWS
+    return int(need)
+
+
+def _large_batches(pairs: Pairs, settings: TrainSettings, limit: int, device: torch.device) -> list[Batch]:
+    """Of the first epoch's batches the one with most positions, and the one with the longest pair."""
+    epoch = epoch_batches(pairs, settings.batch_tokens, settings.seed, 0)
+    longest = int(np.argmax(pairs.src_lengths + pairs.tgt_lengths))
+    its_step = int(np.searchsorted(epoch.ends, np.flatnonzero(epoch.order == longest)[0], side="right"))
+    some = np.linspace(0, len(epoch) - 1, min(len(epoch), _STEPS_LOOKED_AT)).astype(int)
+    pieces = []
+    for indices in (epoch[step] for step in {*some.tolist(), its_step}):
+        cut = micro_batches(pairs.src_lengths[indices], pairs.tgt_lengths[indices], limit, padding_slack(device))
+        pieces += [indices[rows] for rows in cut]
+
+    def positions(piece: npt.NDArray[np.int32]) -> int:
+        return len(piece) * int(pairs.src_lengths[piece].max() + pairs.tgt_lengths[piece].max())
+
+    chosen = max(pieces, key=positions), next(piece for piece in pieces if longest in piece)
+    return [load_batch(pairs, piece) for piece in chosen]
+
+
+def _width(batch: Batch) -> int:
+    return max(batch.src_ids.size(1), batch.tgt_ids.size(1) - 1)
 
 
 def padding_slack(device: torch.device) -> int:
@@ -81,17 +121,23 @@ def padding_slack(device: torch.device) -> int:
     return PADDING_SLACK if device.type == "cpu" else 1024
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory could not be had, in any of the ways in which libraries say so."""
+    words = ("can't allocate memory", "not enough memory", "bad_alloc", "Cannot allocate memory", "out of memory")
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+    )
+
+
 @contextlib.contextmanager
-def memory_errors(micro_batch_tokens: int) -> Iterator[None]:
-    """Turns a failed allocation into a ResourceError with a value to try."""
+def memory_errors(doing: str, remedy: str) -> Iterator[None]:
+    """Turns a failed allocation into a ResourceError that says while doing what, and what to set."""
     try:
         yield
-    except (MemoryError, torch.OutOfMemoryError) as error:
-        raise _too_large(micro_batch_tokens) from error
-    except RuntimeError as error:
-        if "can't allocate memory" in str(error) or "not enough memory" in str(error):
-            raise _too_large(micro_batch_tokens) from error
-        raise
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise ResourceError(f"Memory ran out while {doing}. {remedy}") from error
 
 
 def free_bytes(device: torch.device) -> int | None:
@@ -102,13 +148,6 @@ def free_bytes(device: torch.device) -> int | None:
         return None
     limits = [limit for limit in (_available(), _control_group(), _address_space()) if limit is not None]
     return min(limits) if limits else None
-
-
-def _too_large(micro_batch_tokens: int) -> ResourceError:
-    return ResourceError(
-        f"Memory ran out while computing {micro_batch_tokens} positions at once. Set `train.micro_batch_tokens` to "
-        f"{max(1, micro_batch_tokens // 2)} and start the same command again: the run continues, with the same steps."
-    )
 
 
 def _available() -> int | None:

@@ -9,8 +9,11 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def build_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
-    """Fused AdamW over all parameters; with `weight_decay` 0 it is Adam. The rate is set before every step."""
-    return torch.optim.AdamW(
+    """Fused AdamW over all parameters; with `weight_decay` 0 it is Adam. The rate is set before every step.
+
+    Its state is there from the start, so that what does not fit into memory fails before the first step.
+    """
+    optimizer = torch.optim.AdamW(
         model.parameters(),
         lr=settings.learning_rate,
         betas=(settings.adam_beta1, settings.adam_beta2),
@@ -18,6 +21,10 @@ def build_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Ad
         weight_decay=settings.weight_decay,
         fused=True,
     )
+    for parameter in model.parameters():
+        moments = {key: torch.zeros_like(parameter, requires_grad=False) for key in _MOMENTS}
+        optimizer.state[parameter] = {"step": torch.zeros((), device=parameter.device), **moments}
+    return optimizer
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -36,6 +36,11 @@ class RunLog:
         self._end_live_line()
         print(text, file=self._stream, flush=True)
 
+    def finding(self, step: int, name: str, text: str) -> None:
+        """What is wrong with the run, by its short name and in words."""
+        self._append({"event": "watchdog", "step": step, "name": name, "text": text})
+        self.say(f"watchdog: {text}")
+
     def progress(self, event: dict[str, Any], seconds_left: float | None) -> None:
         """A line of training: `event` has step, epoch, loss, perplexity, learning_rate, tokens_per_second."""
         self._append({"event": "train", **event})

@@ -8,6 +8,8 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from dragoman.train.watchdog import WatchdogState
+
 
 @dataclass(slots=True)
 class ValidationRecord:
@@ -22,7 +24,7 @@ class TrainState:
     """Counts since the run began; `epoch` and `step_in_epoch` name the next step to take.
 
     `window_*` are the sums since the last line of the log, so that a resumed run logs the same numbers. `seconds` is
-    time spent training and validating.
+    time spent training and validating. Batches are computed in `parts` since memory ran out, if it did.
     """
 
     step: int = 0
@@ -35,7 +37,10 @@ class TrainState:
     window_loss: float = 0.0
     window_nll: float = 0.0
     window_tokens: int = 0
+    window_seconds: float = 0.0
+    parts: int = 1
     validations: list[ValidationRecord] = field(default_factory=list)
+    watchdog: WatchdogState = field(default_factory=WatchdogState)
 
     @property
     def best(self) -> ValidationRecord | None:
@@ -54,9 +59,10 @@ class TrainState:
 
     @classmethod
     def from_json(cls, text: str) -> "TrainState":
-        """Reads `to_json`. Raises ValueError, KeyError or TypeError on anything else."""
+        """Reads `to_json`, also of versions that kept less. Raises ValueError, KeyError or TypeError."""
         content: dict[str, Any] = json.loads(text)
         records = [ValidationRecord(**record) for record in content.pop("validations")]
-        if content.keys() != {each.name for each in fields(cls)} - {"validations"}:
+        watchdog = WatchdogState.from_dict(content.pop("watchdog", {}))
+        if not {"step", "epoch", "step_in_epoch"} <= content.keys() <= {each.name for each in fields(cls)}:
             raise ValueError("the fields are not those of a training state")
-        return cls(**content, validations=records)
+        return cls(**content, validations=records, watchdog=watchdog)

@@ -22,9 +22,10 @@ from dragoman.text.phrasebook_file import load_phrasebook
 from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
 from dragoman.train.checkpoint import RunFolder
 from dragoman.train.gradients import Gradients
+from dragoman.train.loop import Loop
 from dragoman.train.run_log import RunLog
 from dragoman.train.signals import Interrupted
-from dragoman.train.trainer import Trainer, _Loop
+from dragoman.train.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -216,11 +217,11 @@ def test_the_average_is_the_mean_and_is_kept_only_where_it_helps(corpus: Corpus,
 
 def test_a_step_without_a_finite_gradient_is_skipped_and_counted(corpus: Corpus, tmp_path: Path) -> None:
     trainer = _trainer(corpus, tmp_path / "run")
-    loop = _Loop(trainer, torch.optim.AdamW(trainer.model.parameters()))
+    loop = Loop(trainer, torch.optim.AdamW(trainer.model.parameters()))
     before = [parameter.clone() for parameter in trainer.model.parameters()]
     trainer.state.step = 1
     for parameter in trainer.model.parameters():
         parameter.grad = torch.full_like(parameter, float("nan"))
-    loop.update()
+    assert not loop.update(1.0)
     assert trainer.state.skipped_steps == 1
     assert all(torch.equal(old, new) for old, new in zip(before, trainer.model.parameters(), strict=True))

@@ -1,0 +1,269 @@
+"""One stretch of a run: step after step, with what is logged, judged and saved in between."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from dragoman.data.batch import Batch
+from dragoman.data.stream import BatchStream, Position, StepBatches
+from dragoman.errors import ConfigError, ResourceError
+from dragoman.train.checkpoint import card_of, save_checkpoint
+from dragoman.train.gradients import Gradients
+from dragoman.train.memory import free_bytes, is_out_of_memory, padding_slack, plan_memory
+from dragoman.train.run_log import perplexity
+from dragoman.train.schedule import learning_rate
+from dragoman.train.signals import Interrupted, StopRequest
+from dragoman.train.state import ValidationRecord
+from dragoman.train.validation import guessing_loss
+from dragoman.train.watchdog import Measured, Verdict
+
+if TYPE_CHECKING:
+    from dragoman.train.trainer import Trainer
+
+
+class Diverged(Exception):
+    """The losses or gradients of several steps in a row are not finite: the run must go back."""
+
+
+class Loop:
+    """The state of one stretch, which ends where training does, a signal comes or the run must go back."""
+
+    def __init__(self, trainer: "Trainer", optimizer: torch.optim.AdamW) -> None:
+        self.trainer, self.optimizer = trainer, optimizer
+        self.model, self.settings, self.state = trainer.model, trainer.settings, trainer.state
+        window = (self.state.window_loss, self.state.window_nll)
+        self.sums = torch.tensor(window, dtype=torch.float64).to(self.model.device)
+        self.guessing_loss = guessing_loss(trainer.dev)
+        self.clock = time.perf_counter()
+
+    def run(self, request: StopRequest) -> str:
+        """Trains until there is a reason to stop, and returns it. Raises Interrupted and Diverged."""
+        self.model.train()
+        with Gradients(self.model, self.settings) as gradients, self.stream(self.fit_into_memory(gradients)) as stream:
+            while (reason := self.reason_to_stop()) is None:
+                step = next(stream)
+                self.optimise(step, gradients)
+                self.after_step(step)
+                if request.signal_number is not None:
+                    self.save()
+                    raise Interrupted(request.signal_number)
+        if not self.state.validations or self.state.validations[-1].step != self.state.step:
+            self.validate()
+        return reason
+
+    def stream(self, micro_batch_tokens: int) -> BatchStream:
+        """The steps from where the run stands."""
+        return BatchStream(
+            self.trainer.train,
+            self.settings.batch_tokens,
+            micro_batch_tokens,
+            self.settings.seed,
+            Position(self.state.epoch, self.state.step_in_epoch),
+            self.trainer.encode,
+            padding_slack=padding_slack(self.model.device),
+            pin_memory=self.model.device.type == "cuda",
+        )
+
+    def fit_into_memory(self, gradients: Gradients) -> int:
+        """Forecasts the need, tries the batch that needs the most, and returns the size of micro-batches."""
+        plan = plan_memory(gradients, self.settings, self.trainer.train, self.state.parts)
+        self.state.parts = plan.parts
+        free = free_bytes(self.model.device)
+        parts = f", in {plan.parts} parts" if plan.parts > 1 else ""
+        self.trainer.log.say(
+            f"Memory: about {plan.need_bytes / 1e9:.1f} GB forecast"
+            + (f", {free / 1e9:.1f} GB free" if free is not None else "")
+            + f"; micro-batches of at most {plan.micro_batch_tokens:,} tokens{parts}."
+        )
+        self.gradient_of((plan.largest,), (self.settings.seed, 0), plan.largest.num_tgt_tokens, gradients)
+        self.optimizer.zero_grad()
+        return plan.micro_batch_tokens
+
+    def reason_to_stop(self) -> str | None:
+        """The limit that is reached, in words; None where the run goes on."""
+        settings, state = self.settings, self.state
+        if settings.max_steps and state.step >= settings.max_steps:
+            return f"train.max_steps = {settings.max_steps} reached"
+        if settings.max_epochs and state.epoch >= settings.max_epochs:
+            return f"train.max_epochs = {settings.max_epochs} reached"
+        if settings.max_minutes and state.seconds >= 60 * settings.max_minutes:
+            return f"train.max_minutes = {settings.max_minutes:g} reached"
+        if settings.patience and state.validations_since_best >= settings.patience:
+            return f"no better score in {settings.patience} validations"
+        return None
+
+    def optimise(self, step: StepBatches, gradients: Gradients) -> None:
+        """One update with the gradient of the mean loss over all labels of the step (section 5.3)."""
+        state, draws = self.state, (self.settings.seed, self.state.step + 1)
+        torch.manual_seed(_draw_seed(*draws))
+        sums = self.gradient_of(step.batches, draws, step.num_tgt_tokens, gradients)
+        state.step += 1
+        state.epoch, state.step_in_epoch = step.following.epoch, step.following.step
+        state.sentences += sum(len(batch.src_lengths) for batch in step.batches)
+        state.tgt_tokens += step.num_tgt_tokens
+        if self.update(float(sums[1]) / step.num_tgt_tokens):
+            self.sums += sums
+            state.window_tokens += step.num_tgt_tokens
+
+    def gradient_of(
+        self, batches: Sequence[Batch], draws: Sequence[int], num_tokens: int, gradients: Gradients
+    ) -> torch.Tensor:
+        """As `Gradients.compute`; where memory runs out, in twice as many parts from here on."""
+        while True:
+            try:
+                return gradients.compute(batches, draws, num_tokens, self.state.parts)
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
+                    raise
+            self.halve(batches)
+
+    def halve(self, batches: Sequence[Batch]) -> None:
+        """Twice as many parts. Raises ResourceError where no batch has so many rows."""
+        before, largest = (
+            self.state.parts,
+            max(batches, key=lambda batch: batch.src_ids.numel() + batch.tgt_ids.numel()),
+        )
+        rows, width = len(largest.src_lengths), max(largest.src_ids.size(1), largest.tgt_ids.size(1) - 1)
+        if before >= max(len(batch.src_lengths) for batch in batches):
+            raise ResourceError(
+                f"Memory ran out while computing a single pair of {width} tokens. Choose a smaller `model.preset`, "
+                "or lower `data.max_tokens`."
+            )
+        self.state.parts *= 2
+        if self.model.device.type == "cuda":
+            torch.cuda.empty_cache()
+        fitting = max(1, -(-rows // self.state.parts)) * width
+        self.trainer.log.finding(
+            self.state.step,
+            "out of memory",
+            f"Memory ran out while computing {-(-rows // before) * width:,} tokens at once. The run goes on with the "
+            f"same steps, each micro-batch in {self.state.parts} parts. `train.micro_batch_tokens` = {fitting} fits.",
+        )
+
+    def update(self, loss: float) -> bool:
+        """Clips and applies the gradients, unless the watchdog has this step skipped; says whether it was applied."""
+        limit, watchdog = self.settings.clip_norm or float("inf"), self.state.watchdog
+        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
+        verdict, finding = watchdog.judge_step(self.state.step, loss, norm)
+        if finding is not None:
+            self.trainer.log.finding(self.state.step, finding.name, finding.text)
+        if verdict is Verdict.APPLY:
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.learning_rate()
+            self.optimizer.step()
+        else:
+            self.state.skipped_steps += 1
+        self.optimizer.zero_grad()
+        if verdict is Verdict.GO_BACK:
+            self.keep_sums()
+            raise Diverged
+        if verdict is Verdict.STOP:
+            raise ConfigError(
+                f"Steps up to {self.state.step} have no finite loss or gradient again, at half the learning rate. The "
+                "checkpoints before are whole. Begin a new run with a tenth of `train.learning_rate`, or with "
+                "`train.precision` = float32."
+            )
+        return verdict is Verdict.APPLY
+
+    def learning_rate(self) -> float:
+        """The schedule's, times what the watchdog leaves of it."""
+        rate = learning_rate(self.state.step, self.settings, self.model.settings.d_model)
+        return rate * self.state.watchdog.rate_factor
+
+    def after_step(self, step: StepBatches) -> None:
+        """Logs, validates and saves as often as the settings say."""
+        self.state.window_seconds += self.count_time()
+        if self.state.step % self.settings.log_every_steps == 0:
+            self.report()
+        schedule, every = self.trainer.bundle.config.validate, self.settings.checkpoint_every_steps
+        by_epoch = schedule.every_epochs and step.ends_epoch and self.state.epoch % schedule.every_epochs == 0
+        by_step = schedule.every_steps and self.state.step % schedule.every_steps == 0
+        if by_epoch or by_step:
+            self.validate()
+        elif every and self.state.step % every == 0:
+            self.save()
+
+    def report(self) -> None:
+        """Logs the steps since the last line."""
+        state = self.state
+        self.keep_sums()
+        tokens = max(state.window_tokens, 1)
+        event = {
+            "step": state.step,
+            "epoch": state.epoch,
+            "loss": state.window_loss / tokens,
+            "perplexity": perplexity(state.window_nll / tokens),
+            "learning_rate": self.learning_rate(),
+            "tokens_per_second": tokens / state.window_seconds,
+            "seconds": state.seconds,
+        }
+        self.trainer.log.progress(event, self.seconds_left())
+        state.window_loss = state.window_nll = 0.0
+        self.sums.zero_()
+        state.window_tokens, state.window_seconds = 0, 0.0
+
+    def seconds_left(self) -> float | None:
+        """Until the nearest limit, at the speed so far; patience may end the run before."""
+        state, settings = self.state, self.settings
+        left = []
+        if settings.max_steps:
+            left.append(state.seconds / state.step * (settings.max_steps - state.step))
+        if settings.max_minutes:
+            left.append(60 * settings.max_minutes - state.seconds)
+        if settings.max_epochs and state.epoch:
+            left.append(state.seconds / state.epoch * (settings.max_epochs - state.epoch))
+        return max(0.0, min(left)) if left else None
+
+    def validate(self) -> None:
+        """Scores the model on dev, saves it, and moves the pointer to the best."""
+        scores = self.trainer.measure()
+        self.count_time()
+        record = ValidationRecord(self.state.step, self.trainer.score_of(scores))
+        self.state.validations.append(record)
+        event = {"step": self.state.step, "epoch": self.state.epoch, **scores, "seconds": self.state.seconds}
+        self.trainer.log.validation(event, best=self.state.best == record)
+        self.look_after(scores)
+        self.save()
+
+    def look_after(self, scores: Mapping[str, float]) -> None:
+        """Has the watchdog judge the run by a validation, and says what it finds."""
+        watchdog, step = self.state.watchdog, self.state.step
+        train_loss = watchdog.train_loss if watchdog.train_loss is not None else float("inf")
+        losses = (scores["own_source_loss"], scores["other_source_loss"], train_loss)
+        measured = Measured(step, *losses, scores.get("distinct"))
+        for finding in watchdog.judge_validation(measured, self.settings.warmup_steps, self.guessing_loss):
+            self.trainer.log.finding(step, finding.name, finding.text)
+
+    def save(self) -> None:
+        """Writes a checkpoint of this step and removes those that no longer count."""
+        trainer, state = self.trainer, self.state
+        self.keep_sums()
+        bundle = replace(trainer.bundle, card=card_of(state, trainer.bundle.card))
+        save_checkpoint(trainer.run, bundle, self.optimizer, state)
+        validated = [record.step for record in state.validations]
+        wanted = {*validated[-max(self.settings.keep_checkpoints, self.settings.average_last) :], state.step}
+        if state.best is not None:
+            trainer.run.point("best", state.best.step)
+            wanted.add(state.best.step)
+        earlier = [step for step in trainer.run.steps() if step < state.step]
+        wanted.update(earlier[-1:])  # at least two are kept: the newest may turn out damaged
+        trainer.run.remove_all_but(wanted)
+
+    def keep_sums(self) -> None:
+        """Brings the state's sums up to date."""
+        self.state.window_loss, self.state.window_nll = self.sums.tolist()
+
+    def count_time(self) -> float:
+        """Adds the seconds since the last call to the run's, and returns them."""
+        now = time.perf_counter()
+        passed, self.clock = now - self.clock, now
+        self.state.seconds += passed
+        return passed
+
+
+def _draw_seed(seed: int, step: int) -> int:
+    """A seed of torch's generator for one step: distinct for distinct (seed, step) below 2**31 and 2**32."""
+    return (seed << 32) | step

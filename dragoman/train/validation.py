@@ -1,0 +1,58 @@
+"""The losses on the validation set: with each sentence's own source, and with another one's."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from dragoman.data.batch import Batch
+from dragoman.data.batching import sequential_batches, smallest_micro_batch
+from dragoman.data.pairs import Pairs
+from dragoman.data.stream import load_batch
+from dragoman.model.transformer import Transformer
+from dragoman.text.tokenizer import EOS_ID
+from dragoman.train.gradients import losses
+
+_TOKENS_AT_ONCE = 4096
+_PAIRS_SHUFFLED = 500
+
+
+@dataclass(frozen=True, slots=True)
+class DevLoss:
+    """Mean negative log-probabilities a token, in nats; `shuffled` is of targets whose source is another sentence's.
+
+    `own` is the loss with the right sources on the same few hundred pairs as `shuffled`.
+    """
+
+    loss: float
+    own: float
+    shuffled: float
+
+
+@torch.no_grad()
+def dev_loss(model: Transformer, dev: Pairs) -> DevLoss:
+    """All pairs of `dev` once, and some of them once more with the sources of their neighbours in length."""
+    sums, own, shuffled, tokens, probed, pairs = 0.0, 0.0, 0.0, 0, 0, 0
+    for indices in sequential_batches(dev, max(_TOKENS_AT_ONCE, smallest_micro_batch(dev))):
+        batch = load_batch(dev, indices).to(model.device)
+        _, nll = losses(model, batch, 0.0)
+        sums, tokens = sums + nll.item(), tokens + batch.num_tgt_tokens
+        if len(indices) > 1 and pairs < _PAIRS_SHUFFLED:
+            _, other = losses(model, _with_other_sources(batch), 0.0)
+            own, shuffled = own + nll.item(), shuffled + other.item()
+            probed, pairs = probed + batch.num_tgt_tokens, pairs + len(indices)
+    return DevLoss(sums / tokens, own / max(1, probed), shuffled / max(1, probed))
+
+
+def _with_other_sources(batch: Batch) -> Batch:
+    half = max(1, len(batch.src_lengths) // 2)
+    return Batch(batch.src_ids.roll(half, 0), batch.src_lengths.roll(half, 0), batch.tgt_ids, batch.tgt_lengths)
+
+
+def guessing_loss(dev: Pairs) -> float:
+    """The loss in nats of guessing each token by how frequent it is: the entropy of the targets' tokens."""
+    rows = [np.append(dev.tgt_ids(index), EOS_ID) for index in range(len(dev))]
+    counts = np.bincount(np.concatenate(rows).astype(np.int64))
+    shares = counts[counts > 0] / counts.sum()
+    return -math.fsum((shares * np.log(shares)).tolist())

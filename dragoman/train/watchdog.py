@@ -1,0 +1,191 @@
+"""Says in plain words what is wrong with a run and what to try; skips steps that would ruin it.
+
+It sees numbers only: each step's loss and gradient norm, and each validation. All it remembers is in the run's state.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from statistics import median
+from typing import Any
+
+_NORMS = 64  # the running median is over so many steps,
+_LEAST_NORMS = 16  # and says nothing before so many.
+_SPIKE = 20.0  # times the median: no step of the runs that went well came near
+_IN_A_ROW = 5
+_VALIDATIONS = 3  # so many in a row must agree before a run is said to be wrong
+_SMOOTHING = 0.95
+
+
+class Verdict(Enum):
+    """What becomes of a step's gradient."""
+
+    APPLY = "apply"
+    SKIP = "skip"
+    GO_BACK = "go back"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong, by a short name for programs, and in words with what to try."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A validation: nats a token on dev, with its own and with other sentences' sources, and in training.
+
+    `distinct` is the share of different translations among different sources; None where none were made.
+    """
+
+    step: int
+    dev_loss: float
+    shuffled_loss: float
+    train_loss: float
+    distinct: float | None = None
+
+
+@dataclass(slots=True)
+class WatchdogState:
+    """What the watchdog remembers: counts since the run began, the latest gradient norms, every validation.
+
+    `rate_factor` multiplies the learning rate: 1, and 0.5 after the run went back.
+    """
+
+    not_finite: int = 0
+    not_finite_in_a_row: int = 0
+    spikes: int = 0
+    rate_factor: float = 1.0
+    train_loss: float | None = None
+    norms: list[float] = field(default_factory=list)
+    measured: list[Measured] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> "WatchdogState":
+        """Reads what `asdict` gives. Raises TypeError on anything else."""
+        measured = [Measured(**each) for each in content.get("measured", [])]
+        return cls(**{**content, "measured": measured})
+
+    def judge_step(self, step: int, loss: float, norm: float) -> tuple[Verdict, Finding | None]:
+        """What becomes of a step whose loss (nats a token) and gradient norm these are."""
+        finite = abs(loss) < float("inf") and norm < float("inf")  # false for what is no number
+        if not finite:
+            self.not_finite += 1
+            self.not_finite_in_a_row += 1
+            what = "loss" if not abs(loss) < float("inf") else "gradient"
+            if self.not_finite_in_a_row < _IN_A_ROW:
+                return Verdict.SKIP, _not_finite(step, what, self.not_finite)
+            self.not_finite_in_a_row = 0
+            if self.rate_factor < 1:
+                return Verdict.STOP, None
+            return Verdict.GO_BACK, None
+        self.not_finite_in_a_row = 0
+        usual = median(self.norms) if len(self.norms) >= _LEAST_NORMS else float("inf")
+        self.norms = [*self.norms[1 - _NORMS :], norm]
+        if norm > _SPIKE * usual:
+            self.spikes += 1
+            return Verdict.SKIP, _spike(step, norm / usual, self.spikes)
+        last = loss if self.train_loss is None else self.train_loss
+        self.train_loss = _SMOOTHING * last + (1 - _SMOOTHING) * loss
+        return Verdict.APPLY, None
+
+    def halved(self) -> "WatchdogState":
+        """The memory with which a run begins again from its last good step, at half the rate."""
+        return WatchdogState(**{**_fields(self), "rate_factor": 0.5, "not_finite_in_a_row": 0, "norms": []})
+
+    def judge_validation(self, measured: Measured, warmup: int, guessing_loss: float) -> list[Finding]:
+        """What is wrong by now and was not said before.
+
+        `guessing_loss` is that of whoever knows only how frequent each token is: the entropy of dev's targets.
+        Nothing is said before the warm-up is over and three validations agree.
+        """
+        self.measured.append(measured)
+        since = [each for each in self.measured if each.step >= warmup]
+        if len(since) < _VALIDATIONS:
+            return []
+        latest = since[-_VALIDATIONS:]
+        found = [
+            _ignores_source(latest),
+            _same_output(latest),
+            _rate_too_high(self.measured, latest, guessing_loss),
+            _over_fitting(self.measured, latest),
+        ]
+        new = [finding for finding in found if finding is not None and finding.name not in self.said]
+        self.said += [finding.name for finding in new]
+        return new
+
+
+def _fields(state: WatchdogState) -> dict[str, Any]:
+    return {name: getattr(state, name) for name in asdict(state)}
+
+
+def _not_finite(step: int, what: str, count: int) -> Finding:
+    return Finding(
+        "not finite",
+        f"Step {step} is skipped: its {what} is not finite ({count} so far). If it comes again, lower "
+        "`train.learning_rate`, or set `train.precision` to float32.",
+    )
+
+
+def _spike(step: int, times: float, count: int) -> Finding:
+    return Finding(
+        "gradient spike",
+        f"Step {step} is skipped: its gradient is {times:,.0f} times as large as usual ({count} so far). A few such "
+        "batches do no harm; for many, look for strange pairs in the data, or lower `train.learning_rate`.",
+    )
+
+
+def _ignores_source(latest: Sequence[Measured]) -> Finding | None:
+    """With the sources of other sentences the loss is no worse."""
+    if any(each.shuffled_loss - each.dev_loss > 0.01 + 0.01 * each.dev_loss for each in latest):
+        return None
+    return Finding(
+        "ignores the source",
+        f"The output does not depend on the source: with the sources of other sentences the validation loss is "
+        f"{latest[-1].shuffled_loss:.2f}, with their own {latest[-1].dev_loss:.2f}. Check that line n of both sides "
+        "says the same; if it does, train longer, or lower `train.learning_rate`.",
+    )
+
+
+def _same_output(latest: Sequence[Measured]) -> Finding | None:
+    if any(each.distinct is None or each.distinct > 0.1 for each in latest):
+        return None
+    return Finding(
+        "same output",
+        f"Nearly every sentence gets the same translation ({latest[-1].distinct:.0%} of the translations differ). "
+        "Check the target side for one sentence that repeats; if it has none, lower `train.learning_rate`.",
+    )
+
+
+def _rate_too_high(measured: Sequence[Measured], latest: Sequence[Measured], guessing_loss: float) -> Finding | None:
+    """After the warm-up it predicts no better than frequencies of tokens do, or the training loss rises again."""
+    best = min(each.train_loss for each in measured)
+    useless = all(each.train_loss > 0.95 * guessing_loss for each in latest)
+    rising = all(each.train_loss > best + 0.5 for each in latest)
+    if not useless and not rising:
+        return None
+    now = f"The training loss is {latest[-1].train_loss:.2f}"
+    why = f"once was {best:.2f}" if rising else f"guessing frequent words would give {guessing_loss:.2f}"
+    return Finding(
+        "learning rate too high",
+        f"{now}, and {why}: the learning rate is probably too high. Begin again with a tenth of "
+        "`train.learning_rate`, or more `train.warmup_steps`.",
+    )
+
+
+def _over_fitting(measured: Sequence[Measured], latest: Sequence[Measured]) -> Finding | None:
+    """On dev it has become worse while the training loss fell on."""
+    best = min(measured, key=lambda each: each.dev_loss)
+    worse = all(each.step > best.step and each.dev_loss > 1.05 * best.dev_loss + 0.05 for each in latest)
+    if not worse or latest[-1].train_loss >= best.train_loss:
+        return None
+    return Finding(
+        "over-fitting",
+        f"Over-fitting since step {best.step}: the validation loss was {best.dev_loss:.2f} there and is "
+        f"{latest[-1].dev_loss:.2f} now, while the training loss falls. What was best is kept. More data helps most; "
+        "else a smaller `model.preset`, a higher `model.dropout`, or `tokenizer.bpe_dropout` = 0.1.",
+    )
