@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from dragoman.bundle.card import Card, read_card
-from dragoman.config import Config, config_from_dict, dump_config
+from dragoman.config import Config, ModelSettings, config_from_dict, dump_config
 from dragoman.errors import ConfigError, ModelError
 from dragoman.files import MANIFEST, checked_manifest, written_folder
 from dragoman.model.device import resolve_device
@@ -94,6 +94,7 @@ def load_bundle(folder: Path, device: str = "auto") -> Bundle:
     """
     checked_manifest(folder)
     config = _read_config(folder / "config.toml")
+    _check_size(config.model, folder)
     tokenizers = TokenizerPair.load(folder)
     # Shapes are compared on the meta device, so that no memory is taken for a model that does not fit its weights.
     with torch.device("meta"):
@@ -174,6 +175,19 @@ def _read_config(path: Path) -> Config:
         raise ModelError(f"{path} cannot be read: {error}.") from None
     except ConfigError as error:
         raise ModelError(str(error)) from None
+
+
+def _check_size(settings: ModelSettings, folder: Path) -> None:
+    """Raises ModelError where the weights cannot be those of so large a model: even its frame would take too long."""
+    width, layers = settings.d_model, settings.num_encoder_layers + settings.num_decoder_layers
+    positions = settings.max_positions * width if settings.positions == "learned" else 0
+    least = 4 * (layers * (4 * width * width + 2 * width * settings.d_ff) + positions)
+    size = (folder / WEIGHTS).stat().st_size if (folder / WEIGHTS).exists() else 0
+    if least > size:
+        raise ModelError(
+            f"{folder / WEIGHTS} has {size} bytes, but the model in config.toml needs {least} and more. "
+            "The file is of another model than config.toml."
+        )
 
 
 def _build(config: Config, tokenizers: TokenizerPair, folder: Path) -> Transformer:

@@ -20,6 +20,7 @@ from dragoman.config import dump_config
 from dragoman.errors import CheckpointError, ModelError
 from dragoman.files import (
     checked_manifest,
+    disk_errors,
     remove_folder,
     remove_leftovers,
     require_free_space,
@@ -89,7 +90,8 @@ def save_checkpoint(run: RunFolder, bundle: Bundle, optimizer: torch.optim.Optim
 
     Raises ResourceError, before anything is written, where the disk has no room.
     """
-    run.checkpoints.mkdir(parents=True, exist_ok=True)
+    with disk_errors(run.checkpoints):
+        run.checkpoints.mkdir(parents=True, exist_ok=True)
     parameter_bytes = 4 * sum(parameter.numel() for parameter in bundle.model.parameters())
     require_free_space(run.checkpoints, 3 * parameter_bytes + (8 << 20))
     facts = {

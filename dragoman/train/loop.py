@@ -183,7 +183,7 @@ class Loop:
         by_step = schedule.every_steps and self.state.step % schedule.every_steps == 0
         if by_epoch or by_step:
             self.validate()
-        elif every and self.state.step % every == 0:
+        elif every and self.state.step % every == 0 and not self.state.watchdog.not_finite_in_a_row:
             self.save()
 
     def report(self) -> None:

@@ -96,7 +96,8 @@ class _Children:
     def train_until(self, copy: Path, step: int, more_seconds: float = 0.0) -> None:
         """Trains on until the checkpoint of `step` is there and so many seconds have passed, then SIGKILL."""
         limits = {"max-steps": step + 1_000_000, "max-epochs": 0, "max-minutes": 0, "patience": 0}
-        flags = [f"--train.{name}={value}" for name, value in (limits | {"checkpoint-every-steps": step}).items()]
+        often = {"checkpoint-every-steps": step, "log-every-steps": 1}
+        flags = [f"--train.{name}={value}" for name, value in (limits | often).items()]
         said = self.place / "stderr"
         arguments = [*self.command, "train", "--out", str(copy), *flags]
         with said.open("wb") as stream:
@@ -135,17 +136,17 @@ def _compared(one: Path, other: Path) -> tuple[int, list[str]]:
     for name in ("model.safetensors", "optimizer.safetensors"):
         ours, theirs = load_file(one / name), load_file(other / name)
         count += len(ours)
-        for key in sorted(ours.keys() | theirs.keys()):
-            if key not in ours or key not in theirs or not _same_bits(ours[key], theirs[key]):
-                differences.append(f"{name}: {key}")
+        keys = sorted(ours.keys() | theirs.keys())
+        differences += [f"{name}: {key}" for key in keys if not _same_bits(ours.get(key), theirs.get(key))]
     ours_state, theirs_state = (json.loads((folder / "state.json").read_text("utf-8")) for folder in (one, other))
-    for key in sorted((ours_state.keys() | theirs_state.keys()) - _CLOCKS):
-        if ours_state.get(key) != theirs_state.get(key):
-            differences.append(f"state.json: {key}")
+    keys = sorted((ours_state.keys() | theirs_state.keys()) - _CLOCKS)
+    differences += [f"state.json: {key}" for key in keys if ours_state.get(key) != theirs_state.get(key)]
     return count, differences
 
 
-def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+def _same_bits(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    if one is None or other is None:
+        return False
     return one.dtype == other.dtype and one.shape == other.shape and one.numpy().tobytes() == other.numpy().tobytes()
 
 
