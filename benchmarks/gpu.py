@@ -43,7 +43,8 @@ from dragoman.inference.step_model import SingleModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenizer import EOS_ID, PAD_ID, TokenizerPair, train_tokenizer
 from dragoman.train.checkpoint import RunFolder
-from dragoman.train.memory import choose_micro_batch_tokens, padding_slack
+from dragoman.train.memory import micro_batch_tokens as fast_micro_batch_tokens
+from dragoman.train.memory import padding_slack
 from dragoman.train.run_log import RunLog
 from dragoman.train.trainer import Trainer
 
@@ -204,7 +205,7 @@ def train_peer(
     peer = kind(config.model, VOCAB_SIZE, longest(pairs)).to(device).train()
     optimizer = torch.optim.AdamW(peer.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0, fused=True)
     reference = Transformer(config.model, VOCAB_SIZE, VOCAB_SIZE).to(device)
-    micro_batch_tokens = choose_micro_batch_tokens(reference, config.train, longest(pairs), torch.bfloat16)
+    micro_batch_tokens = fast_micro_batch_tokens(config.train, longest(pairs), reference.device)
     del reference
     began = time.perf_counter()
     warm, tokens, steps = 0.0, 0, 0

@@ -22,14 +22,14 @@ from dragoman.train.gradients import Gradients, first_rows
 # What is fast: enough rows for efficient products, few enough to stay near the caches.
 _FAST_TOKENS = {"cpu": 4096, "mps": 8192, "cuda": 32768}
 _STEPS_LOOKED_AT = 256
-# Fitted to the peaks of 14 runs on a CPU: what torch's libraries take by themselves and the kernels for bfloat16
+# Fitted to the peaks of 15 runs on a CPU: what torch's libraries take by themselves and the kernels for bfloat16
 # products of 64 rows more; bytes for each byte of weights (moments, copies, gradients), of activations that are kept
 # (those in work come on top), and of a slice of logits. `benchmarks/reliability_training.py forecast` measures it.
-_LIBRARY_BYTES = {"cpu": 105_000_000}
-_KERNEL_BYTES, _KERNEL_ROWS = 15_000_000, 64
-_PER_WEIGHT = {torch.float32: 3.75, torch.bfloat16: 4.4}
+_LIBRARY_BYTES = {"cpu": 100_000_000}
+_KERNEL_BYTES, _KERNEL_ROWS = 12_000_000, 64
+_PER_WEIGHT = {torch.float32: 3.0, torch.bfloat16: 4.1}
 _PER_WEIGHT_OF_ANOTHER_WORKER = 2.0
-_PER_KEPT, _PER_LOGIT, _LOGIT_ROWS = 1.45, 3.0, 512
+_PER_KEPT, _PER_LOGIT, _LOGIT_ROWS = 2.35, 0.6, 512
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import torch
 
 from dragoman.bundle import Bundle, Card, load_bundle
 from dragoman.config import PRESETS, Config, TokenizerSettings, TrainSettings, ValidateSettings
+from dragoman.data.batch import Batch
 from dragoman.data.batching import micro_batches
 from dragoman.data.pairs import InMemoryPairs
 from dragoman.data.stream import Encode, load_batch
@@ -20,6 +21,7 @@ from dragoman.records import SentencePair
 from dragoman.text.bpe_dropout import BpeDropout
 from dragoman.text.phrasebook_file import load_phrasebook
 from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
+from dragoman.train import gradients
 from dragoman.train.checkpoint import RunFolder
 from dragoman.train.gradients import Gradients
 from dragoman.train.loop import Loop
@@ -225,3 +227,54 @@ def test_a_step_without_a_finite_gradient_is_skipped_and_counted(corpus: Corpus,
     assert not loop.update(1.0)
     assert trainer.state.skipped_steps == 1
     assert all(torch.equal(old, new) for old, new in zip(before, trainer.model.parameters(), strict=True))
+
+
+def test_where_memory_runs_out_the_same_is_computed_in_parts(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what dropout draws is the same; a run resumed afterwards is the one that went on."""
+    config = replace(CONFIG, train=replace(CONFIG.train, max_steps=14, log_every_steps=1))
+    whole = _trainer(corpus, tmp_path / "whole", config)
+    whole.fit()
+    original, calls = gradients.losses, [0]
+
+    def limited(model: Transformer, batch: Batch, epsilon: float) -> tuple[torch.Tensor, torch.Tensor]:
+        calls[0] += torch.is_grad_enabled()
+        if calls[0] > 12 and torch.is_grad_enabled() and len(batch.src_lengths) > 6:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return original(model, batch, epsilon)
+
+    monkeypatch.setattr(gradients, "losses", limited)
+    halved = _trainer(corpus, tmp_path / "halved", config)
+    halved.fit()
+    assert halved.state.parts > 1
+    events = [[e for e in _log(tmp_path / name) if e["event"] != "watchdog"] for name in ("whole", "halved")]
+    assert [e["loss"] for e in events[0]] == pytest.approx([e["loss"] for e in events[1]], rel=1e-5)
+    found = [str(e["text"]) for e in _log(tmp_path / "halved") if e["event"] == "watchdog"]
+    assert found
+    assert all("`train.micro_batch_tokens` = " in text for text in found)
+
+
+def test_a_step_with_a_loss_that_is_not_finite_never_reaches_a_checkpoint(corpus: Corpus, tmp_path: Path) -> None:
+    """Five in a row send the run back to the last checkpoint, with half the rate."""
+    config = replace(CONFIG, train=replace(CONFIG.train, max_steps=25, checkpoint_every_steps=5))
+    trainer = _trainer(corpus, tmp_path / "run", config)
+    original, left = gradients.Gradients.compute, {3, *range(12, 17)}
+
+    def compute(self: Gradients, batches: object, draws: tuple[int, int], *rest: int) -> torch.Tensor:
+        total = original(self, batches, draws, *rest)
+        if draws[1] not in left:
+            return total
+        left.discard(draws[1])
+        trainer.model.projection.weight.grad *= float("nan")
+        return total * float("nan")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gradients.Gradients, "compute", compute)
+        trainer.fit()
+    assert (trainer.state.step, trainer.state.watchdog.rate_factor) == (25, 0.5)
+    assert trainer.state.watchdog.not_finite == 6
+    names = [event["name"] for event in _log(tmp_path / "run") if event["event"] == "watchdog"]
+    assert names == ["not finite", "went back"]
+    for step in trainer.run.steps():
+        load_bundle(trainer.run.step_folder(step), "cpu")

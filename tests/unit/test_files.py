@@ -126,3 +126,41 @@ def test_errors_of_writing_name_the_file_and_not_the_temporary_one(tmp_path: Pat
         assert str(caught.value).startswith(f"{path} could not be written: ")
         assert ".writing" not in str(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_what_was_moved_aside_when_the_process_died_comes_back(tmp_path: Path) -> None:
+    (tmp_path / ".writing-old-model-77").mkdir()
+    (tmp_path / ".writing-old-model-77" / "a.txt").write_text("old")
+    remove_leftovers(tmp_path)
+    assert (tmp_path / "model" / "a.txt").read_text() == "old"
+    (tmp_path / ".writing-old-model-78").mkdir()
+    remove_leftovers(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_rename_that_fails_brings_the_old_folder_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with written_folder(tmp_path / "model", {}) as folder:
+        (folder / "a.txt").write_text("old")
+    original = Path.rename
+
+    def rename(path: Path, target: Path) -> Path:
+        if target.name == "model" and "old" not in path.name:
+            raise OSError(errno.EIO, "broken")
+        return original(path, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises(ResourceError, match="broken"), written_folder(tmp_path / "model", {}) as folder:
+        (folder / "a.txt").write_text("new")
+    assert (tmp_path / "model" / "a.txt").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_files_that_a_library_made_private_get_the_umasks_mode_too(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        with written_folder(tmp_path / "model", {}) as folder:
+            (folder / "a").write_text("a")
+            (folder / "a").chmod(0o600)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "model" / "a").stat().st_mode & 0o777 == 0o644

@@ -1,54 +1,48 @@
-"""What is computed at once: as asked, or what fits; an asked value that does not fit is refused with one that does."""
+"""What is computed at once: as asked, in as many parts as fit; what cannot fit is refused with a value to set."""
 
-import re
 from dataclasses import replace
 
 import pytest
 import torch
 
 from dragoman.config import PRESETS, TrainSettings
+from dragoman.data.pairs import InMemoryPairs
 from dragoman.errors import ResourceError
 from dragoman.model.transformer import Transformer
 from dragoman.train import memory
-from dragoman.train.memory import choose_micro_batch_tokens, memory_errors
+from dragoman.train.gradients import Gradients
+from dragoman.train.memory import MemoryPlan, is_out_of_memory, memory_errors, plan_memory
 
-SETTINGS = TrainSettings(batch_tokens=4096)
-
-
-@pytest.fixture
-def model() -> Transformer:
-    return Transformer(PRESETS["tiny"], 300, 300)
+SETTINGS = TrainSettings(batch_tokens=4096, precision="float32", device="cpu", workers=1)
+PAIRS = InMemoryPairs([[5] * 49] * 90, [[6] * 39] * 90)
 
 
-def _choose(model: Transformer, settings: TrainSettings, smallest: int = 50) -> int:
-    return choose_micro_batch_tokens(model, settings, smallest, torch.float32)
+def _plan(free: int | None, monkeypatch: pytest.MonkeyPatch, settings: TrainSettings = SETTINGS) -> MemoryPlan:
+    monkeypatch.setattr(memory, "free_bytes", lambda device: free)
+    with Gradients(Transformer(replace(PRESETS["tiny"], dropout=0.1), 300, 300), settings) as gradients:
+        return plan_memory(gradients, settings, PAIRS)
 
 
-def test_with_enough_memory_the_setting_or_what_is_fast(model: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "free_bytes", lambda device: 64 << 30)
-    assert _choose(model, SETTINGS) == 4096
-    assert _choose(model, replace(SETTINGS, batch_tokens=1000)) == 1000
-    assert _choose(model, replace(SETTINGS, micro_batch_tokens=123)) == 123
-    assert _choose(model, SETTINGS, smallest=9000) == 9000
-    monkeypatch.setattr(memory, "free_bytes", lambda device: None)
-    assert _choose(model, SETTINGS) == 4096
+def test_with_enough_memory_the_setting_or_what_is_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    for free in (64 << 30, None):
+        plan = _plan(free, monkeypatch)
+        assert (plan.micro_batch_tokens, plan.parts) == (4096, 1)
+    assert len(plan.largest.src_lengths) == 4096 // 50
+    assert _plan(64 << 30, monkeypatch, replace(SETTINGS, micro_batch_tokens=123)).micro_batch_tokens == 123
+    assert _plan(64 << 30, monkeypatch, replace(SETTINGS, batch_tokens=1000)).micro_batch_tokens == 1000
 
 
-def test_with_less_memory_less_is_computed_at_once(model: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "free_bytes", lambda device: 200 << 20)
-    fitting = _choose(model, SETTINGS)
-    assert 50 <= fitting < 4096
-    with pytest.raises(ResourceError, match=r"`train\.micro_batch_tokens` is 5000") as error:
-        _choose(model, replace(SETTINGS, micro_batch_tokens=5000))
-    stated = re.search(r"at most (\d+)", str(error.value))
-    assert stated is not None
-    assert _choose(model, replace(SETTINGS, micro_batch_tokens=int(stated[1]))) == int(stated[1])
+def test_with_less_memory_the_same_is_computed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    roomy = _plan(None, monkeypatch)
+    tight = _plan(roomy.need_bytes - 1, monkeypatch)
+    assert tight.micro_batch_tokens == roomy.micro_batch_tokens
+    assert tight.parts == 2
+    assert tight.need_bytes < roomy.need_bytes
 
 
-def test_a_model_too_large_for_one_pair_is_refused(model: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "free_bytes", lambda device: 20 << 20)
-    with pytest.raises(ResourceError, match=r"smaller `model\.preset`"):
-        _choose(model, SETTINGS)
+def test_a_model_too_large_for_one_pair_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ResourceError, match=r"one pair of 50 tokens.*smaller `model\.preset`"):
+        _plan(20 << 20, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -57,13 +51,15 @@ def test_a_model_too_large_for_one_pair_is_refused(model: Transformer, monkeypat
         MemoryError(),
         torch.OutOfMemoryError("CUDA out of memory"),
         RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+        RuntimeError("std::bad_alloc"),
     ],
 )
-def test_a_failed_allocation_names_a_value_to_try(failure: Exception) -> None:
-    with pytest.raises(ResourceError, match=r"`train\.micro_batch_tokens` to 2048"), memory_errors(4096):
+def test_a_failed_allocation_is_recognised_and_says_what_to_set(failure: Exception) -> None:
+    assert is_out_of_memory(failure)
+    with pytest.raises(ResourceError, match="while validating. Lower `x`"), memory_errors("validating", "Lower `x`."):
         raise failure
 
 
 def test_other_errors_stay_what_they_are() -> None:
-    with pytest.raises(RuntimeError, match="shape"), memory_errors(4096):
+    with pytest.raises(RuntimeError, match="shape"), memory_errors("training", ""):
         raise RuntimeError("shape mismatch")
