@@ -61,5 +61,5 @@ def test_a_planted_bug_is_found(run: Path, bug: str) -> None:
 def test_what_cannot_be_verified_says_why(run: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no checkpoint"):
         verify_resume(tmp_path)
-    with pytest.raises(CheckpointError, match="ended early. It said last: no such data"):
+    with pytest.raises(CheckpointError, match=r"ended early\. It said last: no such data"):
         verify_resume(run, command=(sys.executable, "-c", "import sys; sys.exit('no such data')"))

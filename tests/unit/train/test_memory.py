@@ -56,7 +56,7 @@ def test_a_model_too_large_for_one_pair_is_refused(monkeypatch: pytest.MonkeyPat
 )
 def test_a_failed_allocation_is_recognised_and_says_what_to_set(failure: Exception) -> None:
     assert is_out_of_memory(failure)
-    with pytest.raises(ResourceError, match="while validating. Lower `x`"), memory_errors("validating", "Lower `x`."):
+    with pytest.raises(ResourceError, match=r"while validating\. Lower `x`"), memory_errors("validating", "Lower `x`."):
         raise failure
 
 
