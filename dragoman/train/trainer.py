@@ -75,6 +75,7 @@ class Trainer:
         memory, step = self.state.watchdog.halved(), self.state.step
         if self.run.steps():
             self._restore(optimizer)
+            self.log.drop_after(self.state.step)
         self.state.watchdog = memory
         memory.measured = [each for each in memory.measured if each.step <= self.state.step]
         self.log.finding(
