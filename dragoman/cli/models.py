@@ -1,6 +1,7 @@
 """What every verb that uses a model has in common: its flags, loading it, and saying which one it was."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -77,5 +78,7 @@ def _with_ctranslate2(bundles: "Sequence[Bundle]", settings: InferenceSettings) 
 
 
 def say(message: str) -> None:
-    """A note to the user, on stderr."""
+    """A note to the user, on stderr. Of several processes of one run (`torchrun`) only the first speaks."""
+    if os.environ.get("RANK", "0") != "0" and "WORLD_SIZE" in os.environ:
+        return
     sys.stderr.write(f"dragoman: {message}\n")

@@ -13,7 +13,7 @@ from dragoman.config import Config, DataSettings, read_config
 from dragoman.config.recipes import recipe_for
 from dragoman.errors import ConfigError
 from dragoman.text.corpus import Corpora, open_corpora
-from dragoman.train.frozen import freeze_config, frozen_config
+from dragoman.train.frozen import frozen_config
 
 # Short flags of the data -> the settings they stand for.
 _DATA_FLAGS = {
@@ -56,7 +56,6 @@ def train(configs: Sequence[Path], overrides: Mapping[str, str], out: Path | Non
     """The verb behind its flags: settings and data are checked first, and only then is torch loaded."""
     out = out or Path("runs") / _name(configs, overrides)
     config, corpora, given = _settled(configs, overrides, frozen_config(out))
-    freeze_config(out, config)
     from dragoman.cli.training import run_training
 
     return run_training(config, corpora, out, strict_vocabulary="tokenizer.vocab_size" in given)

@@ -23,6 +23,8 @@ from dragoman.model.transformer import Transformer
 from dragoman.text.corpus import Corpora
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.train.checkpoint import RunFolder
+from dragoman.train.distributed import Processes, joined
+from dragoman.train.frozen import freeze_config
 from dragoman.train.run_log import RunLog
 from dragoman.train.signals import Interrupted
 from dragoman.train.trainer import Trainer
@@ -33,15 +35,29 @@ _PACKAGES = ("torch", "tokenizers", "sacrebleu", "safetensors", "numpy")
 
 
 def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary: bool) -> int:
-    """Trains in the folder `out` and prints the final scores. Returns 0, or 130 or 143 where a signal stopped it."""
-    stages = _Stages()
-    data = prepare(config, corpora, out / "data", progress=stages.show, strict_vocabulary=strict_vocabulary)
-    _print_cleaning(data)
-    log = RunLog(out)
-    trainer = _trainer(config, data, out, log)
+    """Trains in the folder `out` and prints the final scores. Returns 0, or 130 or 143 where a signal stopped it.
+
+    As one of several processes it trains along, and leaves all else to the first.
+    """
+    with joined(resolve_device(config.train.device)) as processes:
+        processes.of_first(lambda: freeze_config(out, config))
+        show = _Stages().show if processes.is_first else _show_nothing
+        data = processes.after_first(
+            lambda: prepare(config, corpora, out / "data", progress=show, strict_vocabulary=strict_vocabulary)
+        )
+        if processes.is_first:
+            _print_cleaning(data)
+        return _train(config, data, out, processes)
+
+
+def _train(config: Config, data: PreparedData, out: Path, processes: Processes) -> int:
+    log = RunLog(out, speaks=processes.is_first)
+    trainer = _trainer(config, data, out, log, processes)
     steps_before = trainer.run.steps()[-1:]
     try:
         reason = trainer.fit()
+        if not processes.is_first:
+            return 0
         log.say(f"Stopped: {reason}.")
         if steps_before == [trainer.state.step] and _is_scored(out):
             log.say("Nothing is left to do; raise a limit to train on.")
@@ -78,14 +94,15 @@ class _DecodedScores:
         }
 
 
-def _trainer(config: Config, data: PreparedData, out: Path, log: RunLog) -> Trainer:
+def _trainer(config: Config, data: PreparedData, out: Path, log: RunLog, processes: Processes) -> Trainer:
     torch.manual_seed(config.train.seed)
     tokenizers, dropout = data.tokenizers, config.tokenizer.bpe_dropout
-    device = resolve_device(config.train.device)
+    device = processes.device(resolve_device(config.train.device))
     model = Transformer(config.model, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size).to(device)
     card = _card(config, data, model)
     log.say(
         f"{card.parameters:,} parameters, vocabulary {card.tgt_vocab_size:,}; on {device} in {config.train.precision}"
+        + (f", {processes.count} processes" if processes.count > 1 else "")
     )
     dev = _dev(data)
     sources, references = texts_of(dev, config.validate.max_sentences)
@@ -94,7 +111,8 @@ def _trainer(config: Config, data: PreparedData, out: Path, log: RunLog) -> Trai
         tokenizers, settings, config.data.max_tokens, sources, references, tokenizer_for(config.data.tgt_lang)
     )
     encode = dropout_encode(data.train, tokenizers, dropout, config.train.seed) if dropout else None
-    return Trainer(RunFolder(out), Bundle(model, tokenizers, config, card), data.train, dev, validate, log, encode)
+    bundle = Bundle(model, tokenizers, config, card)
+    return Trainer(RunFolder(out), bundle, data.train, dev, validate, log, encode, processes)
 
 
 def _dev(data: PreparedData) -> PairStore:
@@ -171,6 +189,10 @@ class _Stages:
         elif stage != self._stage:
             say(stage)
         self._stage = stage
+
+
+def _show_nothing(stage: str, pairs: int) -> None:
+    """What is prepared is said by the first process."""
 
 
 def _print_cleaning(data: PreparedData) -> None:

@@ -86,6 +86,11 @@ def _train(config: Config, label: Label) -> Iterator[str]:
             f"{label('validate.every_epochs')} and {label('validate.every_steps')} must not both be 0: "
             f"a run without validation has no best checkpoint. Set one of them."
         )
+    if train.sharding == "full" and train.compile:
+        yield (
+            f"{label('train.compile')} must be false where `train.sharding` is full: layers gathered from other "
+            f"processes are not compiled."
+        )
     if train.average_last > train.keep_checkpoints:
         yield (
             f"{label('train.average_last')} must be at most `train.keep_checkpoints` ({train.keep_checkpoints}), "

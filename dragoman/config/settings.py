@@ -143,6 +143,11 @@ class TrainSettings:
     compile: bool = setting(
         False, "compile encoder and decoder with torch.compile: some minutes at the start, worth it on a GPU"
     )
+    sharding: Literal["none", "full"] = setting(
+        "none",
+        "several processes: each has the whole model, or full: weights, gradients and optimiser are spread over them "
+        "(FSDP2), for models that do not fit into one GPU",
+    )
     max_steps: int = setting(0, "stop after so many optimiser steps in total; 0: no such limit", minimum=0)
     max_epochs: int = setting(0, "stop after so many passes over the data; 0: no such limit", minimum=0)
     max_minutes: float = setting(0.0, "stop after so many minutes of training in total; 0: no such limit", minimum=0.0)

@@ -36,13 +36,15 @@ class StepBatches:
     """The micro-batches of one optimiser step.
 
     `position` is the step's own, `following` the one after it, at which a run that stops here continues.
-    `num_tgt_tokens` counts the labels of the whole step, on all ranks: what its loss is divided by.
+    `num_tgt_tokens` counts the labels of the whole step, on all ranks: what its loss is divided by; `num_sentences`
+    its sentences.
     """
 
     position: Position
     following: Position
     batches: tuple[Batch, ...]
     num_tgt_tokens: int
+    num_sentences: int
 
     @property
     def ends_epoch(self) -> bool:
@@ -177,7 +179,7 @@ class BatchStream(Iterator[StepBatches]):
         )
         if self._pin_memory:
             batches = tuple(batch.pinned() for batch in batches)
-        return StepBatches(position, following, batches, sum(tgt_lengths) + len(rows))
+        return StepBatches(position, following, batches, sum(tgt_lengths) + len(rows), len(rows))
 
     def _rows(self, index: int, epoch: int) -> tuple[Ids, Ids]:
         if self._encode is not None:

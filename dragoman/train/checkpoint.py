@@ -28,7 +28,8 @@ from dragoman.files import (
     written_folder,
 )
 from dragoman.model.transformer import Transformer
-from dragoman.train.optimizer import optimizer_tensors, restore_optimizer
+from dragoman.train.optimizer import restore_optimizer
+from dragoman.train.sharding import spread
 from dragoman.train.state import TrainState
 
 _OPTIMIZER = "optimizer.safetensors"
@@ -85,8 +86,8 @@ class RunFolder:
                 remove_folder(self.step_folder(step))
 
 
-def save_checkpoint(run: RunFolder, bundle: Bundle, optimizer: torch.optim.Optimizer, state: TrainState) -> None:
-    """Writes the checkpoint of `state.step` and moves `last` to it.
+def save_checkpoint(run: RunFolder, bundle: Bundle, moments: dict[str, torch.Tensor], state: TrainState) -> None:
+    """Writes the checkpoint of `state.step`, with the `optimizer_tensors` of its optimiser, and moves `last` to it.
 
     Raises ResourceError, before anything is written, where the disk has no room.
     """
@@ -101,8 +102,7 @@ def save_checkpoint(run: RunFolder, bundle: Bundle, optimizer: torch.optim.Optim
     }
     with written_folder(run.step_folder(state.step), manifest_facts() | facts) as folder:
         write_bundle_files(bundle, folder)
-        tensors = optimizer_tensors(bundle.model, optimizer)
-        write_tensors({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, folder / _OPTIMIZER)
+        write_tensors({name: tensor.cpu().contiguous() for name, tensor in moments.items()}, folder / _OPTIMIZER)
         (folder / _STATE).write_text(state.to_json(), encoding="utf-8")
     run.point("last", state.step)
 
@@ -151,7 +151,7 @@ def set_weights(model: Transformer, weights: dict[str, torch.Tensor]) -> None:
     """Copies named tensors into the model."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(weights[name])
+            parameter.copy_(spread(weights[name], parameter))
 
 
 def card_of(state: TrainState, card: Card) -> Card:

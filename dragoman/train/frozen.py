@@ -20,6 +20,7 @@ _FREE = {
     "train.average_last",
     "train.micro_batch_tokens",
     "train.device",
+    "train.sharding",
     "data.test",
     "data.test_src",
     "data.test_tgt",

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 import torch
 
 from dragoman.data.batch import Batch
+from dragoman.data.batching import smallest_micro_batch
 from dragoman.data.stream import BatchStream, Position, StepBatches
 from dragoman.errors import ConfigError, ResourceError
 from dragoman.train.checkpoint import card_of, save_checkpoint
 from dragoman.train.gradients import Gradients
-from dragoman.train.memory import free_bytes, is_out_of_memory, padding_slack, plan_memory
+from dragoman.train.memory import free_bytes, is_out_of_memory, micro_batch_tokens, padding_slack, plan_memory
+from dragoman.train.optimizer import optimizer_tensors
 from dragoman.train.run_log import perplexity
 from dragoman.train.schedule import learning_rate
+from dragoman.train.sharding import ShardedModel, whole
 from dragoman.train.signals import Interrupted, StopRequest
 from dragoman.train.state import ValidationRecord
 from dragoman.train.validation import guessing_loss
@@ -34,6 +37,7 @@ class Loop:
     def __init__(self, trainer: "Trainer", optimizer: torch.optim.AdamW) -> None:
         self.trainer, self.optimizer = trainer, optimizer
         self.model, self.settings, self.state = trainer.model, trainer.settings, trainer.state
+        self.processes = trainer.processes
         window = (self.state.window_loss, self.state.window_nll)
         self.sums = torch.tensor(window, dtype=torch.float64).to(self.model.device)
         self.guessing_loss = guessing_loss(trainer.dev)
@@ -42,14 +46,18 @@ class Loop:
     def run(self, request: StopRequest) -> str:
         """Trains until there is a reason to stop, and returns it. Raises Interrupted and Diverged."""
         self.model.train()
-        with Gradients(self.model, self.settings) as gradients, self.stream(self.fit_into_memory(gradients)) as stream:
-            while (reason := self.reason_to_stop()) is None:
+        with (
+            self.trainer.sharded or Gradients(self.model, self.settings) as gradients,
+            self.stream(self.fit_into_memory(gradients)) as stream,
+        ):
+            while (reason := self.processes.of_first(self.reason_to_stop)) is None:
                 step = next(stream)
                 self.optimise(step, gradients)
                 self.after_step(step)
-                if request.signal_number is not None:
+                signals = [one for one in self.processes.of_all(request.signal_number) if one is not None]
+                if signals:
                     self.save()
-                    raise Interrupted(request.signal_number)
+                    raise Interrupted(signals[0])
         if not self.state.validations or self.state.validations[-1].step != self.state.step:
             self.validate()
         return reason
@@ -63,12 +71,17 @@ class Loop:
             self.settings.seed,
             Position(self.state.epoch, self.state.step_in_epoch),
             self.trainer.encode,
+            self.processes.rank,
+            self.processes.count,
             padding_slack=padding_slack(self.model.device),
             pin_memory=self.model.device.type == "cuda",
         )
 
-    def fit_into_memory(self, gradients: Gradients) -> int:
+    def fit_into_memory(self, gradients: Gradients | ShardedModel) -> int:
         """Forecasts the need, tries the batch that needs the most, and returns the size of micro-batches."""
+        if isinstance(gradients, ShardedModel):
+            smallest = smallest_micro_batch(self.trainer.train)
+            return self.settings.micro_batch_tokens or micro_batch_tokens(self.settings, smallest, self.model.device)
         plan = plan_memory(gradients, self.settings, self.trainer.train, self.state.parts)
         self.state.parts = plan.parts
         free = free_bytes(self.model.device)
@@ -95,28 +108,32 @@ class Loop:
             return f"no better score in {settings.patience} validations"
         return None
 
-    def optimise(self, step: StepBatches, gradients: Gradients) -> None:
+    def optimise(self, step: StepBatches, gradients: Gradients | ShardedModel) -> None:
         """One update with the gradient of the mean loss over all labels of the step (section 5.3)."""
         state, draws = self.state, (self.settings.seed, self.state.step + 1)
         torch.manual_seed(_draw_seed(*draws))
-        sums = self.gradient_of(step.batches, draws, step.num_tgt_tokens, gradients)
+        others = (self.processes.rank,) if self.processes.rank else ()
+        sums = self.gradient_of(step.batches, (*draws, *others), step.num_tgt_tokens, gradients)
+        sums = self.processes.summed(sums)
+        if self.trainer.sharded is None:
+            self.processes.add_up_gradients(self.model)
         state.step += 1
         state.epoch, state.step_in_epoch = step.following.epoch, step.following.step
-        state.sentences += sum(len(batch.src_lengths) for batch in step.batches)
+        state.sentences += step.num_sentences
         state.tgt_tokens += step.num_tgt_tokens
         if self.update(float(sums[1]) / step.num_tgt_tokens):
             self.sums += sums
             state.window_tokens += step.num_tgt_tokens
 
     def gradient_of(
-        self, batches: Sequence[Batch], draws: Sequence[int], num_tokens: int, gradients: Gradients
+        self, batches: Sequence[Batch], draws: Sequence[int], num_tokens: int, gradients: Gradients | ShardedModel
     ) -> torch.Tensor:
         """As `Gradients.compute`; where memory runs out, in twice as many parts from here on."""
         while True:
             try:
                 return gradients.compute(batches, draws, num_tokens, self.state.parts)
             except (MemoryError, RuntimeError) as error:
-                if not is_out_of_memory(error):
+                if not is_out_of_memory(error) or isinstance(gradients, ShardedModel):
                     raise
             self.halve(batches)
 
@@ -146,7 +163,7 @@ class Loop:
     def update(self, loss: float) -> bool:
         """Clips and applies the gradients, unless the watchdog has this step skipped; says whether it was applied."""
         limit, watchdog = self.settings.clip_norm or float("inf"), self.state.watchdog
-        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
+        norm = float(whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)))
         verdict, finding = watchdog.judge_step(self.state.step, loss, norm)
         if finding is not None:
             self.trainer.log.finding(self.state.step, finding.name, finding.text)
@@ -219,7 +236,8 @@ class Loop:
 
     def validate(self) -> None:
         """Scores the model on dev, saves it, and moves the pointer to the best."""
-        scores = self.trainer.measure()
+        model = self.trainer.gathered()
+        scores = self.processes.of_first(lambda: self.trainer.measure(model))
         self.count_time()
         record = ValidationRecord(self.state.step, self.trainer.score_of(scores))
         self.state.validations.append(record)
@@ -241,8 +259,11 @@ class Loop:
         """Writes a checkpoint of this step and removes those that no longer count."""
         trainer, state = self.trainer, self.state
         self.keep_sums()
-        bundle = replace(trainer.bundle, card=card_of(state, trainer.bundle.card))
-        save_checkpoint(trainer.run, bundle, self.optimizer, state)
+        model, moments = trainer.gathered(), optimizer_tensors(self.model, self.optimizer)
+        if not self.processes.is_first:
+            return
+        bundle = replace(trainer.bundle, model=model, card=card_of(state, trainer.bundle.card))
+        save_checkpoint(trainer.run, bundle, moments, state)
         validated = [record.step for record in state.validations]
         wanted = {*validated[-max(self.settings.keep_checkpoints, self.settings.average_last) :], state.step}
         if state.best is not None:

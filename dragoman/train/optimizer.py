@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import TrainSettings
+from dragoman.train.sharding import spread, whole
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -28,16 +29,16 @@ def build_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Ad
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The state of every parameter by name: its moments and its step count."""
+    """The state of every parameter by name: its moments and its step count, whole."""
     tensors = {}
     for name, parameter in model.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
-            tensors[f"{name}:{key}"] = value
+            tensors[f"{name}:{key}"] = whole(value)
     return tensors
 
 
 def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
     """Puts the tensors of `optimizer_tensors` back. Raises KeyError where one is missing."""
     for name, parameter in model.named_parameters():
-        state = {key: tensors[f"{name}:{key}"].to(parameter.device) for key in _MOMENTS}
+        state = {key: spread(tensors[f"{name}:{key}"], parameter) for key in _MOMENTS}
         optimizer.state[parameter] = {"step": tensors[f"{name}:step"].to(parameter.device), **state}

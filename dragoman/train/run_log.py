@@ -13,15 +13,17 @@ from dragoman.files import disk_errors, write_file
 class RunLog:
     """Appends to RUN/log.jsonl and reports on `stream` (stderr).
 
-    On a terminal the line of progress is written over itself; elsewhere every report is a plain line.
+    On a terminal the line of progress is written over itself; elsewhere every report is a plain line. Of several
+    processes of one run only one `speaks`; the others' logs are silent and write nothing.
     """
 
-    def __init__(self, folder: Path, stream: TextIO | None = None) -> None:
+    def __init__(self, folder: Path, stream: TextIO | None = None, speaks: bool = True) -> None:
+        self._speaks = speaks
         self._path = folder / "log.jsonl"
         self._stream = stream or sys.stderr
         self._live = self._stream.isatty()
         self._pending = False
-        self._board = _tensorboard(folder / "tensorboard")
+        self._board = _tensorboard(folder / "tensorboard") if speaks else None
 
     def drop_after(self, step: int) -> None:
         """Removes what was logged after `step`: those steps are taken again."""
@@ -33,6 +35,8 @@ class RunLog:
 
     def say(self, text: str) -> None:
         """A line for people only."""
+        if not self._speaks:
+            return
         self._end_live_line()
         print(text, file=self._stream, flush=True)
 
@@ -50,7 +54,7 @@ class RunLog:
             f"perplexity {event['perplexity']:8.2f}  rate {event['learning_rate']:.2e}  "
             f"{event['tokens_per_second']:6.0f} tokens/s{left}"
         )
-        if self._live:
+        if self._live and self._speaks:
             print(f"\r\033[K{text}", end="", file=self._stream, flush=True)
             self._pending = True
         else:
@@ -70,6 +74,8 @@ class RunLog:
             self._board.close()
 
     def _append(self, event: dict[str, Any]) -> None:
+        if not self._speaks:
+            return
         with disk_errors(self._path), self._path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(event) + "\n")
         if self._board is not None:

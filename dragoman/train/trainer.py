@@ -14,10 +14,12 @@ from dragoman.model.device import keep_freed_memory
 from dragoman.model.transformer import Transformer
 from dragoman.train.averaging import averaged_weights
 from dragoman.train.checkpoint import RunFolder, card_of, restore_latest, set_weights
+from dragoman.train.distributed import ALONE, Processes
 from dragoman.train.loop import Diverged, Loop
 from dragoman.train.memory import memory_errors
 from dragoman.train.optimizer import build_optimizer
 from dragoman.train.run_log import RunLog, perplexity
+from dragoman.train.sharding import ShardedModel
 from dragoman.train.signals import caught_signals
 from dragoman.train.state import TrainState
 from dragoman.train.validation import dev_loss
@@ -31,7 +33,8 @@ class Trainer:
     """Trains `bundle.model` on `train`, judged on `dev`, in the folder `run`; continues what is there.
 
     `validate` brings the scores of decoded text; the trainer knows no search. `encode` replaces stored ids while
-    training (BPE dropout). The same settings give the same steps: what each draws follows from (seed, step).
+    training (BPE dropout). The same settings give the same steps: what each draws follows from (seed, step), and
+    with several `processes` from the number of the process.
     """
 
     run: RunFolder
@@ -41,7 +44,9 @@ class Trainer:
     validate: Validate
     log: RunLog
     encode: Encode | None = None
+    processes: Processes = ALONE
     state: TrainState = field(default_factory=TrainState)
+    sharded: ShardedModel | None = None
 
     def fit(self) -> str:
         """Trains until a limit or patience ends it and returns why, in words.
@@ -49,18 +54,22 @@ class Trainer:
         Raises Interrupted after saving where SIGINT or SIGTERM came; ConfigError, ResourceError or CheckpointError
         where the run cannot begin or go on.
         """
-        self.run.tidy()
+        self.processes.of_first(self.run.tidy)
+        if self.settings.sharding == "full" and self.processes.count > 1:
+            self.sharded = ShardedModel(self.model, self.settings, self.processes)
         optimizer = build_optimizer(self.model, self.settings)
         self._restore(optimizer)
         if self.state.step:
             self.log.say(f"Continuing after step {self.state.step}.")
-        self.log.drop_after(self.state.step)
+        self.processes.of_first(lambda: self.log.drop_after(self.state.step))
         keep_freed_memory()
         smaller = "Choose a smaller `model.preset`, or lower `data.max_tokens`."
         with caught_signals() as request, memory_errors("training", smaller):
             while True:
                 try:
-                    return Loop(self, optimizer).run(request)
+                    reason = Loop(self, optimizer).run(request)
+                    self.bundle, self.sharded = replace(self.bundle, model=self.gathered()), None
+                    return reason
                 except Diverged:
                     self._go_back(optimizer)
 
@@ -99,7 +108,7 @@ class Trainer:
         if len(steps) < 2 or best is None:
             return ()
         set_weights(self.model, averaged_weights([self.run.step_folder(step) for step in steps], self.model))
-        scores = self.measure()
+        scores = self.measure(self.model)
         score = self.score_of(scores)
         verdict = "kept" if score >= best.score else "not kept: the best single checkpoint scores higher"
         metric = self.bundle.config.validate.metric
@@ -125,19 +134,23 @@ class Trainer:
         """The [train] table."""
         return self.bundle.config.train
 
-    def measure(self) -> dict[str, float]:
+    def gathered(self) -> Transformer:
+        """The model; where it is spread over the processes, all must ask, and the first gets a copy that is whole."""
+        return self.model if self.sharded is None else self.sharded.gathered()
+
+    def measure(self, model: Transformer) -> dict[str, float]:
         """Losses (mean negative log-probability a token, in nats), perplexity and the metrics of `validate`, on dev.
 
         `own_source_loss` and `other_source_loss` are of the same few hundred pairs, the second with wrong sources.
         """
-        self.model.eval()
+        model.eval()
         try:
             with memory_errors("validating", "Lower `inference.batch_tokens`; it does not change the result."):
-                found = dev_loss(self.model, self.dev)
+                found = dev_loss(model, self.dev)
                 probe = {"own_source_loss": found.own, "other_source_loss": found.shuffled}
-                return {"loss": found.loss, "perplexity": perplexity(found.loss), **probe, **self.validate(self.model)}
+                return {"loss": found.loss, "perplexity": perplexity(found.loss), **probe, **self.validate(model)}
         finally:
-            self.model.train()
+            model.train()
 
     def score_of(self, scores: Mapping[str, float]) -> float:
         """What decides: the chosen metric, higher is better; the loss counts negative."""

@@ -213,7 +213,7 @@ def test_the_average_is_the_mean_and_is_kept_only_where_it_helps(corpus: Corpus,
         torch.testing.assert_close(parameter, expected, atol=1e-7, rtol=1e-6)
     best = trainer.state.best
     assert best is not None
-    helped = trainer.score_of(trainer.measure()) >= best.score
+    helped = trainer.score_of(trainer.measure(trainer.model)) >= best.score
     assert (tmp_path / "run" / "averaged").exists() == helped
 
 

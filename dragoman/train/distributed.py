@@ -1,0 +1,149 @@
+"""One run in several processes, on one machine or several, as `torchrun` starts them.
+
+Every process has the whole model and computes its share of each step's micro-batches; the gradients are added up, and
+all take the same update (Li et al. 2020, there with the sum overlapping the backward pass). A model that is too large
+is spread instead (`sharding.py`). The first process alone judges, writes and speaks; the others hear from it what
+decides the way on. The run's folder must be on a disk that all see.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, distributed, nn
+
+from dragoman.errors import ConfigError, ResourceError
+
+_TIMEOUT = timedelta(minutes=60)
+"""Longer than a validation; a process that ends, rather than hangs, is noticed at once."""
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """The processes of a run, seen from one of them; `rank` counts from 0, `local_rank` those of its machine.
+
+    `talk` is the group in which values that are no gradients travel.
+    """
+
+    rank: int = 0
+    count: int = 1
+    local_rank: int = 0
+    talk: Any = None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this one judges, writes and speaks."""
+        return self.rank == 0
+
+    def of_first(self, make: Callable[[], Value]) -> Value:
+        """What `make` gives the first process, which alone calls it."""
+        if self.count == 1:
+            return make()
+        box = [make() if self.is_first else None]
+        with _lost_processes():
+            distributed.broadcast_object_list(box, src=0, group=self.talk)
+        return box[0]  # type: ignore[return-value]
+
+    def of_all(self, value: Value) -> list[Value]:
+        """What each process gives, by rank."""
+        if self.count == 1:
+            return [value]
+        found: list[Any] = [None] * self.count
+        with _lost_processes():
+            distributed.all_gather_object(found, value, group=self.talk)
+        return found
+
+    def after_first(self, work: Callable[[], Value]) -> Value:
+        """What `work` gives, done by the first process before the others do it too."""
+        if self.count == 1:
+            return work()
+        done = work() if self.is_first else None
+        self.of_all(None)
+        return done if self.is_first else work()  # type: ignore[return-value]
+
+    def summed(self, tensor: Tensor) -> Tensor:
+        """The sum of what each process gives."""
+        if self.count == 1:
+            return tensor
+        total = tensor.clone()
+        with _lost_processes():
+            distributed.all_reduce(total)
+        return total
+
+    def add_up_gradients(self, model: nn.Module) -> None:
+        """Puts the sum over all processes into the gradients of `model`.
+
+        A process that had nothing to compute has no gradients; it gets the others'.
+        """
+        if self.count == 1:
+            return
+        parameters = list(model.parameters())
+        flat = self.summed(torch.cat([_gradient(parameter).flatten() for parameter in parameters]))
+        pieces = flat.split([parameter.numel() for parameter in parameters])
+        for parameter, piece in zip(parameters, pieces, strict=True):
+            parameter.grad = piece.view_as(parameter)
+
+    def device(self, device: torch.device) -> torch.device:
+        """The one that this process computes on: with GPUs its own of the machine's."""
+        if device.type != "cuda" or self.count == 1:
+            return device
+        if self.local_rank >= torch.cuda.device_count():
+            raise ConfigError(
+                f"torchrun started a process number {self.local_rank} on this machine, which has "
+                f"{torch.cuda.device_count()} GPUs. Set `--nproc-per-node` to at most that."
+            )
+        return torch.device("cuda", self.local_rank)
+
+
+ALONE = Processes()
+
+
+@contextmanager
+def joined(device: torch.device) -> Iterator[Processes]:
+    """The processes that `torchrun` started, or this one alone.
+
+    Raises ResourceError where they cannot reach each other.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ:
+        yield ALONE
+        return
+    rank, count, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    with _lost_processes():
+        if device.type == "cuda":
+            torch.cuda.set_device(Processes(rank, count, local).device(device))
+        distributed.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=_TIMEOUT)
+        talk = distributed.new_group(backend="gloo", timeout=_TIMEOUT)
+    try:
+        yield Processes(rank, count, local, talk)
+    finally:
+        distributed.destroy_process_group()
+
+
+def _gradient(parameter: Tensor) -> Tensor:
+    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+
+
+@contextmanager
+def _lost_processes() -> Iterator[None]:
+    try:
+        yield
+    except distributed.DistError as error:
+        raise _lost(error) from error
+    except RuntimeError as error:
+        if "gloo" in str(error).lower() or "connection" in str(error).lower():
+            raise _lost(error) from error
+        raise
+
+
+def _lost(error: Exception) -> ResourceError:
+    reason = str(error).strip().split("\n")[0][:200]
+    return ResourceError(
+        f"Another process of this run has ended or cannot be reached ({reason}). What it said comes before this line; "
+        "the same command continues from the last checkpoint."
+    )

@@ -1,0 +1,135 @@
+"""One run in several processes, as torchrun starts them: the same steps, whoever computes them, and nothing lost."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from dragoman.text.phrasebook_file import load_phrasebook
+
+MARK = "DRAGOMAN_TEST_OF_PROCESSES"
+SHAPE = {"d-model": 16, "d-ff": 32, "num-heads": 2, "num-encoder-layers": 1, "num-decoder-layers": 1, "dropout": 0}
+SETTINGS = {
+    **{f"model.{name}": value for name, value in {"preset": "custom", **SHAPE}.items()},
+    "tokenizer.vocab-size": 450,
+    "train.batch-tokens": 1024,
+    "train.precision": "float32",
+    "train.workers": 1,
+    "train.learning-rate": 0.01,
+    "train.warmup-steps": 20,
+    "train.log-every-steps": 1,
+    "train.checkpoint-every-steps": 5,
+    "train.average-last": 0,
+    "validate.every-steps": 15,
+    "validate.every-epochs": 0,
+    "validate.max-sentences": 5,
+}
+STEPS = 30
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: Any) -> Path:
+    path: Path = tmp_path_factory.mktemp("processes") / "phrases.tsv"
+    pairs = load_phrasebook().generate(seed=5, count=700)
+    path.write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in pairs), encoding="utf-8")
+    return path
+
+
+def start(corpus: Path, out: Path, processes: int, **settings: Any) -> "subprocess.Popen[str]":
+    torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--standalone"]
+    flags = [part for name, value in {**SETTINGS, **settings}.items() for part in (f"--{name}", str(value))]
+    command = [sys.executable, *(torchrun if processes > 1 else ()), "-m", "dragoman", "train", "--data", str(corpus)]
+    command += ["--src-lang", "en", "--tgt-lang", "de", "--out", str(out), *flags]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", MARK: str(os.getpid())}
+    return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def trained(corpus: Path, out: Path, processes: int, steps: int = STEPS, **settings: Any) -> Path:
+    process = start(corpus, out, processes, **{"train.max-steps": steps, **settings})
+    _, said = process.communicate(timeout=250)
+    assert process.returncode == 0, said
+    return out
+
+
+def losses(run: Path) -> dict[int, float]:
+    events = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").split("\n") if line]
+    steps = [event["step"] for event in events if event["event"] == "train"]
+    assert steps == sorted(set(steps)), "each step is logged once"
+    return {event["step"]: event["loss"] for event in events if event["event"] == "train"}
+
+
+def farthest(one: Path, other: Path) -> float:
+    ours, theirs = losses(one), losses(other)
+    assert ours.keys() == theirs.keys()
+    return max(abs(ours[step] - theirs[step]) for step in ours)
+
+
+@pytest.fixture(scope="module")
+def alone(corpus: Path) -> Path:
+    return trained(corpus, corpus.parent / "alone", 1)
+
+
+@pytest.fixture(scope="module")
+def two(corpus: Path) -> Path:
+    return trained(corpus, corpus.parent / "two", 2)
+
+
+def test_two_processes_take_the_steps_of_one(alone: Path, two: Path):
+    assert len(losses(two)) == STEPS
+    assert farthest(alone, two) < 1e-5
+    assert losses(alone)[1] - losses(alone)[STEPS] > 0.3, "it learns, so that equal losses say something"
+
+
+def test_a_spread_model_takes_the_same_steps_and_goes_on_whole(corpus: Path, alone: Path):
+    spread = trained(corpus, corpus.parent / "spread", 2, STEPS - 10, **{"train.sharding": "full"})
+    trained(corpus, spread, 1)
+    assert farthest(alone, spread) < 1e-5
+
+
+def test_a_killed_process_ends_the_run_which_then_continues_exactly(corpus: Path, two: Path):
+    killed = corpus.parent / "killed"
+    process = start(corpus, killed, 2, **{"train.max-steps": STEPS})
+    until = time.monotonic() + 200
+    while not any((killed / "checkpoints").glob("step_*[05]")) or not kill_rank(1):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    began = time.monotonic()
+    _, said = process.communicate(timeout=100)
+    assert time.monotonic() - began < 30
+    assert process.returncode != 0
+    assert "dragoman: Another process of this run has ended" in said or "SIGTERM" in said, said
+    trained(corpus, killed, 2)
+    one, other = (load_file(run / "checkpoints" / f"step_{STEPS:07d}" / "model.safetensors") for run in (two, killed))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert losses(two) == losses(killed)
+
+
+def test_the_first_process_says_once_what_is_wrong(tmp_path: Path):
+    broken = tmp_path / "broken.tsv"
+    broken.write_text("only one side\n")
+    process = start(broken, tmp_path / "run", 2)
+    _, said = process.communicate(timeout=100)
+    assert process.returncode != 0
+    assert f"{broken}" in said
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def kill_rank(rank: int) -> bool:
+    """Kills a process of this test's own run."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            environment = (folder / "environ").read_bytes().split(b"\0")
+            if {f"{MARK}={os.getpid()}".encode(), f"RANK={rank}".encode()} <= set(environment):
+                os.kill(int(folder.name), signal.SIGKILL)
+                return True
+    return False
