@@ -22,7 +22,7 @@ from dragoman.model.transformer import Transformer
 from dragoman.train.optimizer import optimizer_tensors, restore_optimizer
 from dragoman.train.state import TrainState
 
-_OPTIMIZER = "optimizer.safetensors"
+OPTIMIZER = "optimizer.safetensors"
 _STATE = "state.json"
 _STEP_FOLDER = re.compile(r"step_([0-9]{7,12})")
 
@@ -76,7 +76,7 @@ def save_checkpoint(run: RunFolder, bundle: Bundle, optimizer: torch.optim.Optim
     with written_folder(run.step_folder(state.step), manifest_facts() | {"step": state.step}) as folder:
         write_bundle_files(bundle, folder)
         tensors = optimizer_tensors(bundle.model, optimizer)
-        save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, folder / _OPTIMIZER)
+        save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, folder / OPTIMIZER)
         (folder / _STATE).write_text(state.to_json(), encoding="utf-8")
     run.point("last", state.step)
 
@@ -90,7 +90,7 @@ def restore_checkpoint(folder: Path, model: Transformer, optimizer: torch.optim.
     weights = load_weights(folder, model)
     try:
         state = TrainState.from_json((folder / _STATE).read_text(encoding="utf-8"))
-        tensors = load_file(folder / _OPTIMIZER)
+        tensors = load_file(folder / OPTIMIZER)
         set_weights(model, weights)
         restore_optimizer(model, optimizer, tensors)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:

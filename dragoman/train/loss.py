@@ -12,6 +12,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from dragoman.model.linear import missing_rows
 
@@ -56,6 +57,29 @@ def projected_cross_entropy(
     task = _Task(labels, epsilon, pad_id, with_gradient=torch.is_grad_enabled())
     loss, nll = _ProjectedCrossEntropy.apply(hidden, weight, bias, task)  # type: ignore[no-untyped-call]
     return loss, nll
+
+
+def projected_divergence(
+    one: Float[Tensor, "M D"],
+    other: Float[Tensor, "M D"],
+    weight: Float[Tensor, "V D"],
+    bias: Float[Tensor, "V"] | None,
+) -> Tensor:
+    """KL(p || q) + KL(q || p), summed over M positions, in nats, of the projections p and q of two states.
+
+    For R-Drop (Liang et al. 2021, equation 2). Logits are computed slice by slice, and again for the gradient.
+    """
+    rows = _ROWS_PER_SLICE.get(one.device.type, _ROWS_PER_SLICE_ELSEWHERE)
+    total = torch.zeros((), device=one.device)
+    for states in zip(one.split(rows), other.split(rows), strict=True):
+        total = total + checkpoint(_divergence, *states, weight, bias, use_reentrant=False, preserve_rng_state=False)
+    return total
+
+
+def _divergence(one: Tensor, other: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    weight, bias = weight.to(one.dtype), None if bias is None else bias.to(one.dtype)
+    p, q = (functional.linear(states, weight, bias).float().log_softmax(-1) for states in (one, other))
+    return ((p.exp() - q.exp()) * (p - q)).sum()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dragoman.data.pairs import Pairs
 from dragoman.data.stream import BatchStream, Encode, Position, StepBatches, load_batch
 from dragoman.model.device import keep_freed_memory, resolve_precision
 from dragoman.model.transformer import Transformer
-from dragoman.train.averaging import averaged_weights
+from dragoman.train.averaging import best_steps, means_of
 from dragoman.train.checkpoint import RunFolder, card_of, restore_latest, save_checkpoint, set_weights
 from dragoman.train.gradients import Gradients, losses, num_workers
 from dragoman.train.memory import choose_micro_batch_tokens, memory_errors, padding_slack
@@ -65,32 +65,33 @@ class Trainer:
             return loop.run(request)
 
     def average(self) -> tuple[int, ...]:
-        """Averages the last validated checkpoints into RUN/averaged where that scores at least as well as the best.
+        """Tries the means of weights that the settings ask for; RUN/averaged becomes the one that scores best.
 
-        Returns the averaged steps; nothing where there was nothing to average or the average is worse.
+        Only where that is at least as well as the best checkpoint. Returns the steps it is the mean of, else nothing.
         """
-        kept = set(self.run.steps())
-        steps = [record.step for record in self.state.validations if record.step in kept]
-        steps = steps[-self.settings.average_last :] if self.settings.average_last else []
-        best = self.state.best
-        if len(steps) < 2 or best is None:
+        best, chosen = self.state.best, None
+        means = means_of(self.run, self.state, self.settings)
+        if best is None or not means:
             return ()
-        set_weights(self.model, averaged_weights([self.run.step_folder(step) for step in steps], self.model))
-        scores = self.measure()
-        score = self.score_of(scores)
-        verdict = "kept" if score >= best.score else "not kept: the best single checkpoint scores higher"
-        metric = self.bundle.config.validate.metric
-        self.log.say(
-            f"Average of {len(steps)} checkpoints: {metric} {abs(score):.2f}, best single {abs(best.score):.2f}; "
-            f"{verdict}."
-        )
-        if score < best.score:
+        score, metric = best.score, self.bundle.config.validate.metric
+        for mean in means:
+            set_weights(self.model, mean.weights(self.run, self.model))
+            found = self.score_of(self.measure())
+            better = "the best single checkpoint" if chosen is None else "the other mean"
+            verdict = "kept" if found >= score else f"not kept: {better} scores higher"
+            self.log.say(f"{mean.name}: {metric} {abs(found):.2f}, best single {abs(best.score):.2f}; {verdict}.")
+            if found >= score:
+                chosen, score = mean, found
+        if chosen is None:
             # An average of an earlier stretch of this run would otherwise be taken for the run's model.
             shutil.rmtree(self.run.path / "averaged", ignore_errors=True)
             return ()
-        card = replace(card_of(self.state, self.bundle.card), averaged_steps=tuple(steps))
+        if chosen is not means[-1]:
+            set_weights(self.model, chosen.weights(self.run, self.model))
+        card = card_of(self.state, self.bundle.card)
+        card = replace(card, averaged_steps=chosen.steps, ema_decay=chosen.ema_decay)
         save_bundle(replace(self.bundle, card=card), self.run.path / "averaged")
-        return tuple(steps)
+        return chosen.steps
 
     @property
     def model(self) -> Transformer:
@@ -130,7 +131,7 @@ class Trainer:
 class _Loop:
     """The state of one call of `Trainer.fit`."""
 
-    def __init__(self, trainer: Trainer, optimizer: torch.optim.AdamW) -> None:
+    def __init__(self, trainer: Trainer, optimizer: torch.optim.Optimizer) -> None:
         self.trainer, self.optimizer = trainer, optimizer
         self.model, self.settings, self.state = trainer.model, trainer.settings, trainer.state
         precision = resolve_precision(self.settings.precision, self.model.device)
@@ -270,6 +271,7 @@ class _Loop:
         save_checkpoint(trainer.run, bundle, self.optimizer, state)
         validated = [record.step for record in state.validations]
         wanted = {*validated[-max(self.settings.keep_checkpoints, self.settings.average_last) :], state.step}
+        wanted.update(best_steps(state.validations, self.settings.average_best))
         if state.best is not None:
             trainer.run.point("best", state.best.step)
             wanted.add(state.best.step)
