@@ -1,6 +1,7 @@
 """What `dragoman train` does once its settings are known: data, model, training, average, scores, card."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -10,10 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from dragoman.bundle import Bundle, Card, load_bundle, replace_card, resolve_model_folder
+from dragoman.cli.fine_tuning import Beginning, beginning_of, compare_with_base
 from dragoman.cli.models import say
 from dragoman.cli.report import judged, texts_of
 from dragoman.config import Config, InferenceSettings
-from dragoman.data.prepare import PreparedData, dropout_encode, prepare
+from dragoman.data.prepare import PreparedData, epoch_encode, prepare
 from dragoman.data.store import PairStore
 from dragoman.errors import DataError, DragomanError
 from dragoman.evaluate.metrics import bleu, chrf, evaluate, tokenizer_for
@@ -22,7 +24,7 @@ from dragoman.model.device import resolve_device
 from dragoman.model.transformer import Transformer
 from dragoman.text.corpus import Corpora
 from dragoman.text.tokenizer import TokenizerPair
-from dragoman.train.checkpoint import RunFolder
+from dragoman.train.checkpoint import RunFolder, set_weights
 from dragoman.train.run_log import RunLog
 from dragoman.train.signals import Interrupted
 from dragoman.train.trainer import Trainer
@@ -35,10 +37,12 @@ _PACKAGES = ("torch", "tokenizers", "sacrebleu", "safetensors", "numpy")
 def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary: bool) -> int:
     """Trains in the folder `out` and prints the final scores. Returns 0, or 130 or 143 where a signal stopped it."""
     stages = _Stages()
-    data = prepare(config, corpora, out / "data", progress=stages.show, strict_vocabulary=strict_vocabulary)
+    begun = beginning_of(config.train.start_from, out) if config.train.start_from else None
+    tokenizers = begun.tokenizers if begun else None
+    data = prepare(config, corpora, out / "data", tokenizers, stages.show, strict_vocabulary)
     _print_cleaning(data)
     log = RunLog(out)
-    trainer = _trainer(config, data, out, log)
+    trainer = make_trainer(config, data, out, log, begun)
     steps_before = trainer.run.steps()[-1:]
     try:
         reason = trainer.fit()
@@ -47,7 +51,7 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
             log.say("Nothing is left to do; raise a limit to train on.")
         else:
             trainer.average()
-            _score(out, data, config.train.device)
+            _score(out, data, config.train.device, corpora)
     except Interrupted as stop:
         log.say(f"Saved after step {trainer.state.step}. The same command continues.")
         return stop.exit_code
@@ -77,22 +81,28 @@ class _DecodedScores:
         }
 
 
-def _trainer(config: Config, data: PreparedData, out: Path, log: RunLog) -> Trainer:
+def make_trainer(config: Config, data: PreparedData, out: Path, log: RunLog, begun: Beginning | None = None) -> Trainer:
+    """What trains in the folder `out`, with fresh weights or those of the model that `begun` brings."""
     torch.manual_seed(config.train.seed)
-    tokenizers, dropout = data.tokenizers, config.tokenizer.bpe_dropout
+    tokenizers = data.tokenizers
     device = resolve_device(config.train.device)
-    model = Transformer(config.model, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size).to(device)
+    model = Transformer(config.model, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size)
+    if begun and begun.bundle:
+        set_weights(model, {name: each.detach() for name, each in begun.bundle.model.named_parameters()})
+    model = model.to(device)
     card = _card(config, data, model)
+    if begun:
+        card = replace(card, lineage=begun.lineage, origin=begun.origin)
     log.say(
         f"{card.parameters:,} parameters, vocabulary {card.tgt_vocab_size:,}; on {device} in {config.train.precision}"
     )
     dev = _dev(data)
     sources, references = texts_of(dev, config.validate.max_sentences)
-    settings = replace(config.inference, beam_size=config.validate.beam_size, n_best=1, sample=False)
+    settings = replace(config.inference, beam_size=config.validate.beam_size, n_best=1, sample=False, mbr_samples=0)
     validate = _DecodedScores(
         tokenizers, settings, config.data.max_tokens, sources, references, tokenizer_for(config.data.tgt_lang)
     )
-    encode = dropout_encode(data.train, tokenizers, dropout, config.train.seed) if dropout else None
+    encode = epoch_encode(data.train, tokenizers, config)
     return Trainer(RunFolder(out), Bundle(model, tokenizers, config, card), data.train, dev, validate, log, encode)
 
 
@@ -125,17 +135,18 @@ def _is_scored(out: Path) -> bool:
     return bool(load_bundle(resolve_model_folder(out), "cpu").card.scores)
 
 
-def _score(out: Path, data: PreparedData, device: str) -> None:
+def _score(out: Path, data: PreparedData, device: str, corpora: Corpora) -> None:
     """Translates validation and test data as `translate` will, prints the scores, keeps them in the card, reports."""
     folder = resolve_model_folder(out)
     bundle = load_bundle(folder, device)
     card, translator = bundle.card, Translator.from_bundles([bundle])
     search = f"beam {bundle.config.inference.beam_size}"
     last: Judged | None = None
+    parts: dict[str, tuple[Sequence[str], Sequence[str]]] = {}
     for part, store in (("validation", data.dev), ("test", data.test)):
         if store is None or not len(store):
             continue
-        sources, references = texts_of(store)
+        sources, references = parts[part] = texts_of(store)
         outputs = translator.translate(sources)
         result = evaluate(outputs, references, tokenizer_for(bundle.config.data.tgt_lang))
         card = card.with_scores(f"{part}, {search}", list(result.scores))
@@ -144,6 +155,9 @@ def _score(out: Path, data: PreparedData, device: str) -> None:
         for score in result.scores:
             print(f"{part} ({result.num_sentences} sentences, {search}): {score}")
         last = judged(part, sources, references, outputs, result.warnings, translator, bundle)
+    if start_from := bundle.config.train.start_from:
+        for name, scores in compare_with_base(start_from, bundle, corpora, parts, device).items():
+            card = card.with_scores(f"{name}, {search}", scores)
     sys.stdout.flush()
     replace_card(folder, card)
     _report(out, last)
