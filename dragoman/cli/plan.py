@@ -148,7 +148,7 @@ def measure(settled: Settled, folder: Path) -> Measured:
     scoring_seconds = _scoring_seconds(config, trainer.bundle, data)  # first, so that the search is compiled
     trainer.fit()
     save_seconds = time.perf_counter() - log.validated_at
-    seconds = log.seconds[min(_WARM_STEPS, len(log.seconds) - 2) :] if len(log.seconds) > 1 else [0.0, *log.seconds]
+    seconds = log.seconds[min(_WARM_STEPS - 1, len(log.seconds) - 2) :] if len(log.seconds) > 1 else [0.0, *log.seconds]
     on_gpu = trainer.model.device.type == "cuda"
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return Measured(
