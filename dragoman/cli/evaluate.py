@@ -5,7 +5,6 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 
 from dragoman.cli.arguments import ArgumentParser, one_of
@@ -30,8 +29,15 @@ def run(arguments: Sequence[str]) -> int:
         hypotheses = model.translator.translate(sources, **model.overrides)
         lang = model.tgt_lang or lang
         if options.checklist:
-            translate = partial(model.translator.translate, **model.overrides)
-            findings = check_phenomena(sources, references, hypotheses, translate, model.src_lang or src_lang, lang)
+            overrides, translator = model.overrides, model.translator
+            findings = check_phenomena(
+                sources,
+                references,
+                hypotheses,
+                lambda texts: translator.translate(texts, **overrides),
+                model.src_lang or src_lang,
+                lang,
+            )
     _print(evaluate(hypotheses, references, options.tokenize or tokenizer_for(lang)), findings, options.json)
     return 0
 

@@ -1,6 +1,6 @@
 """Fine-tuning: what a run takes over from the model it begins with, and what it has made better and worse."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -10,13 +10,14 @@ from rich.table import Table
 from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
 from dragoman.bundle.card import read_card
 from dragoman.bundle.folder import WEIGHTS, read_settings
+from dragoman.cli.models import say
 from dragoman.config import Config
 from dragoman.config.recipes import FREE_IN_FINE_TUNING, fine_tuning_recipe
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.evaluate.metrics import bleu, chrf, tokenizer_for
 from dragoman.files import checked_manifest
 from dragoman.inference.translator import Translator
-from dragoman.records import Score, SentencePair
+from dragoman.records import Score
 from dragoman.text.corpus import Corpora
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.train.checkpoint import RunFolder
@@ -83,51 +84,59 @@ def beginning_of(path: str, out: Path) -> Beginning:
     folder = resolve_model_folder(Path(path))
     bundle = load_bundle(folder, "cpu")
     card = bundle.card
-    name = f"{folder} ({card.src_lang or '?'} to {card.tgt_lang or '?'}, {card.steps:,} steps, {card.train_pairs:,} "
-    name += f"pairs, weights sha256 {checked_manifest(folder)['files'][WEIGHTS]['sha256'][:12]})"
+    weights = checked_manifest(folder)["files"][WEIGHTS]["sha256"][:12]
+    name = f"{Path(path).name} ({card.src_lang or '?'} to {card.tgt_lang or '?'}, {card.steps:,} steps, "
+    name += f"{card.train_pairs:,} pairs, weights sha256 {weights})"
     return Beginning(bundle.tokenizers, (*card.lineage, name), card.origin, bundle)
 
 
-def compare_with_base(
-    path: str, tuned: Bundle, corpora: Corpora, parts: dict[str, tuple[Sequence[str], Sequence[str]]], device: str
-) -> dict[str, list[Score]]:
-    """Prints a table of scores before and after on each part (sources and references) and on the old domain's test.
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """A test and what the new model makes of it."""
 
-    Returns the scores of both by data set; none, with the reason on stderr, where the first model is gone.
+    sources: Sequence[str]
+    references: Sequence[str]
+    outputs: Sequence[str]
+
+
+def compare_with_base(
+    path: str, tuned: Bundle, corpora: Corpora, parts: Mapping[str, Translated], device: str
+) -> dict[str, list[Score]]:
+    """Prints a table of scores before and after on each part and on the old domain's test.
+
+    Returns those that are new, by data set; none, with the reason on stderr, where the first model is gone.
     """
+    after = Translator.from_bundles([tuned])
     if corpora.old_test:
-        parts = {**parts, "old test": _sides(corpora.old_test.pairs())}
-    console = Console(stderr=True)
+        pairs = list(corpora.old_test.pairs())
+        sources = [pair.src for pair in pairs]
+        old_test = Translated(sources, [pair.tgt for pair in pairs], after.translate(sources))
+        parts = {**parts, "old test": old_test}
     try:
         before = Translator.from_bundles([load_bundle(resolve_model_folder(Path(path)), device)])
     except DragomanError as error:
-        console.print(f"No scores from before fine-tuning: {error}", highlight=False, markup=False)
+        say(f"no scores from before fine-tuning: {error}")
         return {}
-    after = Translator.from_bundles([tuned])
-    # Both search as the new model does, so that only the weights differ.
-    before.settings = after.settings
-    table, found = Table("data", "metric", "before", "after", "difference", box=None), {}
-    for name, (sources, references) in parts.items():
-        old, new = (_scores(each.translate(sources), references, tuned) for each in (before, after))
-        found |= {f"{name}, before fine-tuning": old, f"{name}, after fine-tuning": new}
+    before.settings = after.settings  # so that only the weights differ
+    table = Table("data", "metric", "before", "after", "difference", box=None)
+    found: dict[str, list[Score]] = {}
+    for name, part in parts.items():
+        old = _scores(before.translate(part.sources), part.references, tuned)
+        new = _scores(part.outputs, part.references, tuned)
+        found |= {f"{name}, before fine-tuning": old} | ({name: new} if name == "old test" else {})
         for one, other in zip(old, new, strict=True):
             row = (f"{one.value:.2f}", f"{other.value:.2f}", f"{other.value - one.value:+.2f}")
-            table.add_row(f"{name} ({len(sources)} sentences)", one.name, *row)
-    output = Console()
+            table.add_row(f"{name} ({len(part.sources)} sentences)", one.name, *row)
+    output = Console(highlight=False, markup=False, soft_wrap=True)
     output.print(table)
     for score in next(iter(found.values()), []):
-        output.print(f"{score.name}: {score.signature}", highlight=False, markup=False, soft_wrap=True)
+        output.print(f"{score.name}: {score.signature}")
     return found
 
 
 def _scores(outputs: Sequence[str], references: Sequence[str], bundle: Bundle) -> list[Score]:
     tokenize = tokenizer_for(bundle.config.data.tgt_lang)
     return [bleu(outputs, references, tokenize), chrf(outputs, references)]
-
-
-def _sides(pairs: Iterable[SentencePair]) -> tuple[list[str], list[str]]:
-    found = list(pairs)
-    return [pair.src for pair in found], [pair.tgt for pair in found]
 
 
 def _code(language: str) -> str:

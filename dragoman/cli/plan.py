@@ -75,11 +75,9 @@ def run(arguments: Sequence[str]) -> int:
             return stop.exit_code
     forecast = forecast_of(settled.config, measured, row_for(settled.num_pairs).usual_epochs)
     if given.json:
-        row = asdict(row_for(settled.num_pairs))
-        rule = row | {"max_pairs": None if math.isinf(row["max_pairs"]) else row["max_pairs"]}
-        found = {"pairs": settled.num_pairs, "rule": rule, "measured": asdict(measured), "forecast": asdict(forecast)}
-        found["forecast"]["hours_at_most"] = None if math.isinf(forecast.hours_at_most) else forecast.hours_at_most
-        print(json.dumps(found))
+        parts = {"rule": row_for(settled.num_pairs), "measured": measured, "forecast": forecast}
+        found = {name: {key: _finite(value) for key, value in asdict(part).items()} for name, part in parts.items()}
+        print(json.dumps({"pairs": settled.num_pairs, **found}))
     else:
         _print(settled, measured, forecast)
     return 0
@@ -164,6 +162,11 @@ def measure(settled: Settled, folder: Path) -> Measured:
         checkpoint_bytes=_bytes_in(folder / "run" / "checkpoints"),
         data_bytes=_bytes_in(folder / "data") / share,
     )
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: None, where nothing limits a run or a row of the rule."""
+    return None if isinstance(value, float) and math.isinf(value) else value
 
 
 class _Clock(RunLog):

@@ -1,7 +1,6 @@
 """What `dragoman train` does once its settings are known: data, model, training, average, scores, card."""
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -11,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dragoman.bundle import Bundle, Card, load_bundle, replace_card, resolve_model_folder
-from dragoman.cli.fine_tuning import Beginning, beginning_of, compare_with_base
+from dragoman.cli.fine_tuning import Beginning, Translated, beginning_of, compare_with_base
 from dragoman.cli.models import say
 from dragoman.cli.report import judged, texts_of
 from dragoman.config import Config, InferenceSettings
@@ -142,12 +141,13 @@ def _score(out: Path, data: PreparedData, device: str, corpora: Corpora) -> None
     card, translator = bundle.card, Translator.from_bundles([bundle])
     search = f"beam {bundle.config.inference.beam_size}"
     last: Judged | None = None
-    parts: dict[str, tuple[Sequence[str], Sequence[str]]] = {}
+    parts: dict[str, Translated] = {}
     for part, store in (("validation", data.dev), ("test", data.test)):
         if store is None or not len(store):
             continue
-        sources, references = parts[part] = texts_of(store)
+        sources, references = texts_of(store)
         outputs = translator.translate(sources)
+        parts[part] = Translated(sources, references, outputs)
         result = evaluate(outputs, references, tokenizer_for(bundle.config.data.tgt_lang))
         card = card.with_scores(f"{part}, {search}", list(result.scores))
         for warning in result.warnings:

@@ -119,9 +119,12 @@ def open_corpora(settings: DataSettings) -> Corpora:
             "or two aligned files as `data.train_src` and `data.train_tgt` (--src FILE --tgt FILE)."
         )
     languages = train.src_lang, train.tgt_lang
-    parts = ("dev", "test", "old", "old_test")
-    files = ((getattr(settings, f"{part}{side}") for side in ("", "_src", "_tgt")) for part in parts)
-    return Corpora(train, *(_part(part, *named, *languages) for part, named in zip(parts, files, strict=True)))
+
+    def other(part: str) -> Corpus | None:
+        one, src, tgt = (str(getattr(settings, f"{part}{side}")) for side in ("", "_src", "_tgt"))
+        return _part(part, one, src, tgt, *languages)
+
+    return Corpora(train, other("dev"), other("test"), other("old"), other("old_test"))
 
 
 def open_corpus(path: Path | str, *, src_lang: str = "", tgt_lang: str = "") -> Corpus:

@@ -58,7 +58,8 @@ def agreeing_losses(model: Transformer, batch: Batch, epsilon: float, weight: fl
     counted, projection = labels != PAD_ID, model.projection
     states = hidden[counted]
     loss, nll = projected_cross_entropy(states, projection.weight, projection.bias, labels[counted], epsilon, PAD_ID)
-    divergence = projected_divergence(*states.chunk(2), projection.weight, projection.bias)
+    one, other = states.chunk(2)
+    divergence = projected_divergence(one, other, projection.weight, projection.bias)
     return loss / 2 + weight / 4 * divergence, nll / 2
 
 

@@ -71,7 +71,7 @@ def projected_divergence(
     """
     rows = _ROWS_PER_SLICE.get(one.device.type, _ROWS_PER_SLICE_ELSEWHERE)
     total = torch.zeros((), device=one.device)
-    for states in zip(one.split(rows), other.split(rows), strict=True):
+    for states in zip(torch.split(one, rows), torch.split(other, rows), strict=True):
         total = total + checkpoint(_divergence, *states, weight, bias, use_reentrant=False, preserve_rng_state=False)
     return total
 

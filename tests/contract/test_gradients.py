@@ -232,7 +232,9 @@ def test_r_drop_is_half_the_papers_loss_of_two_forward_passes() -> None:
     gold = batch.labels[batch.labels != PAD_ID]
     paper = sum(smoothed_cross_entropy(part, gold, 0.1, PAD_ID)[0] for part in (one, other))
     kl = torch.nn.functional.kl_div
-    paper = paper + 5.0 / 2 * sum(kl(*pair, log_target=True, reduction="sum") for pair in ((one, other), (other, one)))
+    paper = torch.as_tensor(paper) + 5.0 / 2 * sum(
+        kl(*pair, log_target=True, reduction="sum") for pair in ((one, other), (other, one))
+    )
     (paper / 2).backward()
     torch.testing.assert_close(loss, paper / 2, atol=1e-3, rtol=1e-5)
     assert float(nll) == pytest.approx(
