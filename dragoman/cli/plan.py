@@ -19,7 +19,7 @@ from dragoman.cli.arguments import ArgumentParser
 from dragoman.cli.models import say
 from dragoman.cli.train import Settled, add_data_flags, given_overrides, settle
 from dragoman.config import Config, TrainSettings
-from dragoman.config.recipes import row_for
+from dragoman.config.recipes import Recipe, row_for
 from dragoman.records import SentencePair
 from dragoman.text.corpus import Corpora, Corpus, open_aligned
 from dragoman.train.run_log import RunLog, duration
@@ -75,7 +75,11 @@ def run(arguments: Sequence[str]) -> int:
             return stop.exit_code
     forecast = forecast_of(settled.config, measured, row_for(settled.num_pairs).usual_epochs)
     if given.json:
-        parts = {"rule": row_for(settled.num_pairs), "measured": measured, "forecast": forecast}
+        parts: dict[str, Recipe | Measured | Forecast] = {
+            "rule": row_for(settled.num_pairs),
+            "measured": measured,
+            "forecast": forecast,
+        }
         found = {name: {key: _finite(value) for key, value in asdict(part).items()} for name, part in parts.items()}
         print(json.dumps({"pairs": settled.num_pairs, **found}))
     else:
