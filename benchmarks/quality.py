@@ -3,9 +3,9 @@
     export DRAGOMAN_DATA=...                               the folder that holds multi30k/, tatoeba_en_de/ ...
     python benchmarks/quality.py --list
     python benchmarks/quality.py multi30k_en_de            as long as the recipe says
-    python benchmarks/quality.py multi30k_en_de --minutes 3 --name trial -- --train.r-drop 5
+    python benchmarks/quality.py multi30k_en_de --minutes 3 --name trial --train --train.r-drop 5
 
-What stands after -- goes to `dragoman train`. A run that was cut off goes on with the same command. Each row has:
+What stands after --train goes to `dragoman train`. A run that was cut off goes on with the same command. Each row has:
 
 - tokenised lower-cased BLEU, as Wu et al. 2021 count it: Moses tokens, lower case, BLEU of four orders over the corpus,
   which is `sacrebleu --tokenize none -lc` of tokenised text. What was trained on as tokens is scored as it is.
@@ -159,7 +159,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--name", help="of the row and of its folder (default: the recipe's)")
     parser.add_argument("--folder", type=Path, default=HERE.parent / ".bench" / "quality", help="for text and runs")
     parser.add_argument("--results", type=Path, default=HERE / "results" / "quality", help="without ending")
-    parser.add_argument("train", nargs="*", help="after --: more flags for `dragoman train`")
+    parser.add_argument("--train", nargs=argparse.REMAINDER, default=[], help="the rest goes to `dragoman train`")
     return parser.parse_args()
 
 
