@@ -220,8 +220,8 @@ def scored(name: str, metric: Any, outputs: Sequence[str], references: Sequence[
     found = metric.corpus_score(outputs, [references], n_bootstrap=BOOTSTRAP)
     return {
         "metric": name,
-        "value": round(found.score, 2),
-        "interval": round(found._ci, 2),
+        "value": round(float(found.score), 2),
+        "interval": round(float(found._ci), 2),
         "sentences": len(outputs),
         "signature": str(metric.get_signature()),
     }
