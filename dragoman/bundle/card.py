@@ -13,8 +13,9 @@ from dragoman.records import Score
 class Card:
     """Facts about a model; empty where nobody has found them out.
 
-    `origin` says where an imported model comes from. `cleaning` has rows of rule and count. `scores` has rows of data
-    set, metric, value, signature.
+    `origin` says where an imported model comes from, `lineage` which models, oldest first, a fine-tuned one was begun
+    with. With `ema_decay` the weights are the running mean at the step in `averaged_steps`. `cleaning` has rows of rule
+    and count. `scores` has rows of data set, metric, value, signature.
     """
 
     src_lang: str = ""
@@ -33,9 +34,11 @@ class Card:
     device: str = ""
     precision: str = ""
     averaged_steps: tuple[int, ...] = ()
+    ema_decay: float = 0.0
     scores: tuple[tuple[str, str, float, str], ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
     origin: str = ""
+    lineage: tuple[str, ...] = ()
 
     def with_scores(self, data: str, scores: list[Score]) -> "Card":
         """The card with the scores on a data set, in place of earlier ones on it."""
@@ -58,7 +61,11 @@ class Card:
         ]
         lines += ["", f"It comes from {self.origin}; its licence is stated there."] if self.origin else []
         lines += ["", self._training()] if self.steps or not self.origin else []
-        if self.averaged_steps:
+        lines += ["", f"It was fine-tuned from {', then '.join(self.lineage)}."] if self.lineage else []
+        if self.ema_decay:
+            step = f"step {self.averaged_steps[0]:,}" if self.averaged_steps else "the last step"
+            lines += ["", f"The weights are their running mean with decay {self.ema_decay:g} at {step}."]
+        elif self.averaged_steps:
             lines += ["", f"The weights are the mean of those after steps {', '.join(map(str, self.averaged_steps))}."]
         lines += _table("Scores", ("data", "metric", "value", "signature"), self.scores)
         lines += _table("Cleaning of the training data", ("rule", "pairs"), self.cleaning)

@@ -93,7 +93,7 @@ def load_bundle(folder: Path, device: str = "auto") -> Bundle:
     Raises ModelError that names the file which is missing, damaged or does not fit the others.
     """
     checked_manifest(folder)
-    config = _read_config(folder / "config.toml")
+    config = read_settings(folder)
     _check_size(config.model, folder)
     tokenizers = TokenizerPair.load(folder)
     # Shapes are compared on the meta device, so that no memory is taken for a model that does not fit its weights.
@@ -168,7 +168,9 @@ def _followed(pointer: Path) -> Path:
     return target
 
 
-def _read_config(path: Path) -> Config:
+def read_settings(folder: Path) -> Config:
+    """The settings a model folder was made with. Raises ModelError."""
+    path = folder / "config.toml"
     try:
         return config_from_dict(tomllib.loads(path.read_text(encoding="utf-8")), str(path))
     except (OSError, ValueError, RecursionError) as error:

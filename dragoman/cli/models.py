@@ -22,12 +22,13 @@ ENGINES = ("dragoman", "ctranslate2")
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A translator, its settings with the flags applied, what the flags gave, and the target language or ""."""
+    """A translator, its settings with the flags applied, what the flags gave, and the languages or ""."""
 
     translator: "Translator"
     settings: InferenceSettings
     overrides: dict[str, float | str]
     tgt_lang: str
+    src_lang: str = ""
 
 
 def add_model_flags(parser: ArgumentParser, without: Sequence[str] = ()) -> None:
@@ -65,8 +66,9 @@ def load_model(paths: Sequence[str], options: argparse.Namespace, engine: str = 
         translator = Translator.from_bundles(bundles)
         when_compiling(lambda: say("compiling the search for this processor, which is kept; that takes some seconds"))
     names = sorted(key.removeprefix("inference.") for key in loaded.given)
-    tgt_lang = bundles[0].card.tgt_lang or bundles[0].config.data.tgt_lang
-    return LoadedModel(translator, settings, {name: getattr(settings, name) for name in names}, tgt_lang)
+    card, data = bundles[0].card, bundles[0].config.data
+    src_lang, tgt_lang = card.src_lang or data.src_lang, card.tgt_lang or data.tgt_lang
+    return LoadedModel(translator, settings, {name: getattr(settings, name) for name in names}, tgt_lang, src_lang)
 
 
 def _with_ctranslate2(bundles: "Sequence[Bundle]", settings: InferenceSettings) -> "Translator":

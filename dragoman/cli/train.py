@@ -1,9 +1,10 @@
 """``dragoman train``: from parallel text to a model folder; continues a run by itself."""
 
+import argparse
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +18,7 @@ from dragoman.train.frozen import frozen_config
 
 # Short flags of the data -> the settings they stand for.
 _DATA_FLAGS = {
+    "from": "train.start_from",
     "data": "data.train",
     "src": "data.train_src",
     "tgt": "data.train_tgt",
@@ -28,19 +30,29 @@ _DATA_FLAGS = {
 def run(arguments: Sequence[str]) -> int:
     """Trains until a limit or patience ends it; scores on stdout. 130 or 143 where a signal asked it to stop."""
     parser = ArgumentParser("train", "Trains a translator on your parallel text, or continues a run.")
+    add_data_flags(parser)
+    parser.add_argument("--out", metavar="RUN", type=Path, help="the run's folder (default runs/NAME)")
+    given = parser.parse(arguments)
+    return train(given.configs, given_overrides(given), given.out)
+
+
+def add_data_flags(parser: ArgumentParser) -> None:
+    """Configuration files, short flags for data and languages, and every setting as a flag."""
     parser.add_argument("configs", metavar="CONFIG", nargs="*", type=Path, help="TOML files; later ones win")
+    parser.add_argument("--from", metavar="MODEL", help="fine-tune this model folder or run instead of beginning anew")
     parser.add_argument("--data", metavar="FILE", help="one file with both sides: .tsv, .jsonl or .tmx (or .gz)")
     parser.add_argument("--src", metavar="FILE", help="the source side of two aligned files")
     parser.add_argument("--tgt", metavar="FILE", help="the target side of two aligned files")
     parser.add_argument("--src-lang", metavar="CODE", help="source language, where the file names do not tell")
     parser.add_argument("--tgt-lang", metavar="CODE", help="target language, where the file names do not tell")
-    parser.add_argument("--out", metavar="RUN", type=Path, help="the run's folder (default runs/NAME)")
     parser.add_settings("data", "tokenizer", "model", "train", "validate", "inference")
-    given = parser.parse(arguments)
-    overrides = overrides_of(given)
+
+
+def given_overrides(given: argparse.Namespace) -> dict[str, str]:
+    """The settings among the parsed flags of `add_data_flags`, the short ones under their keys. Raises ConfigError."""
     _check_sides(given.src, given.tgt, bool(given.configs))
-    overrides |= {key: getattr(given, flag) for flag, key in _DATA_FLAGS.items() if getattr(given, flag) is not None}
-    return train(given.configs, overrides, given.out)
+    short = {key: getattr(given, flag) for flag, key in _DATA_FLAGS.items() if getattr(given, flag) is not None}
+    return overrides_of(given) | short
 
 
 def _check_sides(src: str | None, tgt: str | None, has_configs: bool) -> None:
@@ -55,16 +67,25 @@ def _check_sides(src: str | None, tgt: str | None, has_configs: bool) -> None:
 def train(configs: Sequence[Path], overrides: Mapping[str, str], out: Path | None) -> int:
     """The verb behind its flags: settings and data are checked first, and only then is torch loaded."""
     out = out or Path("runs") / _name(configs, overrides)
-    config, corpora, given = _settled(configs, overrides, frozen_config(out))
+    settled = settle(configs, overrides, frozen_config(out))
     from dragoman.cli.training import run_training
 
-    return run_training(config, corpora, out, strict_vocabulary="tokenizer.vocab_size" in given)
+    strict = "tokenizer.vocab_size" in settled.given
+    return run_training(settled.config, settled.corpora, out, strict_vocabulary=strict)
 
 
-def _settled(
-    configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config | None
-) -> tuple[Config, Corpora, frozenset[str]]:
-    """All settings, the corpora, and the keys the user gave.
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """All settings, the corpora, the training pairs in the files, and the keys the user gave."""
+
+    config: Config
+    corpora: Corpora
+    num_pairs: int
+    given: frozenset[str]
+
+
+def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config | None = None) -> Settled:
+    """What a run is to be, with the data looked at and no more.
 
     What the user did not give comes from the run where it exists already, or else from the recipe for the corpus' size.
     """
@@ -72,17 +93,40 @@ def _settled(
     corpora = open_corpora(expanded(loaded.config.data))
     say(f"reading {corpora.train}")
     num_pairs = corpora.train.count()
+    languages, start_from = (corpora.train.src_lang, corpora.train.tgt_lang), loaded.config.train.start_from
     if frozen is None:
-        loaded = read_config(configs, overrides, recipe_for(num_pairs, loaded.config.tokenizer))
-    src_lang, tgt_lang = corpora.train.src_lang, corpora.train.tgt_lang
-    config = replace(loaded.config, data=replace(loaded.config.data, src_lang=src_lang, tgt_lang=tgt_lang))
+        recipe = _fine_tuning(start_from, num_pairs) if start_from else recipe_for(num_pairs, loaded.config.tokenizer)
+        loaded = read_config(configs, overrides, recipe)
+    config = with_languages(loaded.config, *languages)
+    if frozen is None and start_from:
+        config = _same_model(config, start_from)
     config = replace(config, train=replace(config.train, precision=_precision(config)))
-    model = config.model
+    model, names = config.model, f"{config.data.src_lang or 'source'} to {config.data.tgt_lang or 'target'}"
     say(
-        f"{num_pairs:,} pairs, {src_lang or 'source'} to {tgt_lang or 'target'}; model {model.preset}: "
+        f"{num_pairs:,} pairs, {names}; model {model.preset}: "
         f"{model.num_encoder_layers}+{model.num_decoder_layers} layers, d_model {model.d_model}"
     )
-    return config, corpora, loaded.given
+    return Settled(config, corpora, num_pairs, loaded.given)
+
+
+def with_languages(config: Config, src_lang: str, tgt_lang: str) -> Config:
+    """The configuration of a model between these languages."""
+    return replace(config, data=replace(config.data, src_lang=src_lang, tgt_lang=tgt_lang))
+
+
+def _fine_tuning(start_from: str, num_pairs: int) -> Config:
+    from dragoman.cli.fine_tuning import settings_for
+
+    return settings_for(start_from, num_pairs)
+
+
+def _same_model(config: Config, start_from: str) -> Config:
+    """The configuration, with the model's languages where the data does not tell; ConfigError where they differ."""
+    from dragoman.cli.fine_tuning import check_same_model, languages_of
+
+    check_same_model(config, start_from)
+    src_lang, tgt_lang = languages_of(start_from)
+    return with_languages(config, config.data.src_lang or src_lang, config.data.tgt_lang or tgt_lang)
 
 
 def expanded(data: DataSettings) -> DataSettings:
@@ -91,7 +135,9 @@ def expanded(data: DataSettings) -> DataSettings:
     Raises ConfigError for a variable that is not set.
     """
     values = {}
-    for name in (f"{part}{side}" for part in ("train", "dev", "test") for side in ("", "_src", "_tgt")):
+    for name in (
+        f"{part}{side}" for part in ("train", "dev", "test", "old", "old_test") for side in ("", "_src", "_tgt")
+    ):
         given = getattr(data, name)
         values[name] = os.path.expandvars(given)
         if (unset := re.search(r"\$\{?(\w+)", values[name])) and not Path(values[name]).exists():

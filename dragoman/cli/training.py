@@ -10,10 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from dragoman.bundle import Bundle, Card, load_bundle, replace_card, resolve_model_folder
+from dragoman.cli.fine_tuning import Beginning, Translated, beginning_of, compare_with_base
 from dragoman.cli.models import say
 from dragoman.cli.report import judged, texts_of
 from dragoman.config import Config, InferenceSettings
-from dragoman.data.prepare import PreparedData, dropout_encode, prepare
+from dragoman.data.prepare import PreparedData, epoch_encode, prepare
 from dragoman.data.store import PairStore
 from dragoman.errors import DataError, DragomanError
 from dragoman.evaluate.metrics import bleu, chrf, evaluate, tokenizer_for
@@ -22,8 +23,8 @@ from dragoman.model.device import resolve_device
 from dragoman.model.transformer import Transformer
 from dragoman.text.corpus import Corpora
 from dragoman.text.tokenizer import TokenizerPair
-from dragoman.train.checkpoint import RunFolder
-from dragoman.train.distributed import Processes, joined
+from dragoman.train.checkpoint import RunFolder, set_weights
+from dragoman.train.distributed import ALONE, Processes, joined
 from dragoman.train.frozen import freeze_config
 from dragoman.train.run_log import RunLog
 from dragoman.train.signals import Interrupted
@@ -42,17 +43,21 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
     with joined(resolve_device(config.train.device)) as processes:
         processes.of_first(lambda: freeze_config(out, config))
         show = _Stages().show if processes.is_first else _show_nothing
+        begun = beginning_of(config.train.start_from, out) if config.train.start_from else None
+        tokenizers = begun.tokenizers if begun else None
         data = processes.after_first(
-            lambda: prepare(config, corpora, out / "data", progress=show, strict_vocabulary=strict_vocabulary)
+            lambda: prepare(config, corpora, out / "data", tokenizers, show, strict_vocabulary)
         )
         if processes.is_first:
             _print_cleaning(data)
-        return _train(config, data, out, processes)
+        return _train(config, data, corpora, out, begun, processes)
 
 
-def _train(config: Config, data: PreparedData, out: Path, processes: Processes) -> int:
+def _train(
+    config: Config, data: PreparedData, corpora: Corpora, out: Path, begun: Beginning | None, processes: Processes
+) -> int:
     log = RunLog(out, speaks=processes.is_first)
-    trainer = _trainer(config, data, out, log, processes)
+    trainer = make_trainer(config, data, out, log, begun, processes)
     steps_before = trainer.run.steps()[-1:]
     try:
         reason = trainer.fit()
@@ -63,7 +68,7 @@ def _train(config: Config, data: PreparedData, out: Path, processes: Processes) 
             log.say("Nothing is left to do; raise a limit to train on.")
         else:
             trainer.average()
-            _score(out, data, config.train.device)
+            _score(out, data, config.train.device, corpora)
     except Interrupted as stop:
         log.say(f"Saved after step {trainer.state.step}. The same command continues.")
         return stop.exit_code
@@ -94,23 +99,36 @@ class _DecodedScores:
         }
 
 
-def _trainer(config: Config, data: PreparedData, out: Path, log: RunLog, processes: Processes) -> Trainer:
+def make_trainer(
+    config: Config,
+    data: PreparedData,
+    out: Path,
+    log: RunLog,
+    begun: Beginning | None = None,
+    processes: Processes = ALONE,
+) -> Trainer:
+    """What trains in the folder `out`, with fresh weights or those of the model that `begun` brings."""
     torch.manual_seed(config.train.seed)
-    tokenizers, dropout = data.tokenizers, config.tokenizer.bpe_dropout
+    tokenizers = data.tokenizers
     device = processes.device(resolve_device(config.train.device))
-    model = Transformer(config.model, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size).to(device)
+    model = Transformer(config.model, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size)
+    if begun and begun.bundle:
+        set_weights(model, {name: each.detach() for name, each in begun.bundle.model.named_parameters()})
+    model = model.to(device)
     card = _card(config, data, model)
+    if begun:
+        card = replace(card, lineage=begun.lineage, origin=begun.origin)
     log.say(
         f"{card.parameters:,} parameters, vocabulary {card.tgt_vocab_size:,}; on {device} in {config.train.precision}"
         + (f", {processes.count} processes" if processes.count > 1 else "")
     )
     dev = _dev(data)
     sources, references = texts_of(dev, config.validate.max_sentences)
-    settings = replace(config.inference, beam_size=config.validate.beam_size, n_best=1, sample=False)
+    settings = replace(config.inference, beam_size=config.validate.beam_size, n_best=1, sample=False, mbr_samples=0)
     validate = _DecodedScores(
         tokenizers, settings, config.data.max_tokens, sources, references, tokenizer_for(config.data.tgt_lang)
     )
-    encode = dropout_encode(data.train, tokenizers, dropout, config.train.seed) if dropout else None
+    encode = epoch_encode(data.train, tokenizers, config)
     bundle = Bundle(model, tokenizers, config, card)
     return Trainer(RunFolder(out), bundle, data.train, dev, validate, log, encode, processes)
 
@@ -144,18 +162,20 @@ def _is_scored(out: Path) -> bool:
     return bool(load_bundle(resolve_model_folder(out), "cpu").card.scores)
 
 
-def _score(out: Path, data: PreparedData, device: str) -> None:
+def _score(out: Path, data: PreparedData, device: str, corpora: Corpora) -> None:
     """Translates validation and test data as `translate` will, prints the scores, keeps them in the card, reports."""
     folder = resolve_model_folder(out)
     bundle = load_bundle(folder, device)
     card, translator = bundle.card, Translator.from_bundles([bundle])
     search = f"beam {bundle.config.inference.beam_size}"
     last: Judged | None = None
+    parts: dict[str, Translated] = {}
     for part, store in (("validation", data.dev), ("test", data.test)):
         if store is None or not len(store):
             continue
         sources, references = texts_of(store)
         outputs = translator.translate(sources)
+        parts[part] = Translated(sources, references, outputs)
         result = evaluate(outputs, references, tokenizer_for(bundle.config.data.tgt_lang))
         card = card.with_scores(f"{part}, {search}", list(result.scores))
         for warning in result.warnings:
@@ -163,6 +183,9 @@ def _score(out: Path, data: PreparedData, device: str) -> None:
         for score in result.scores:
             print(f"{part} ({result.num_sentences} sentences, {search}): {score}")
         last = judged(part, sources, references, outputs, result.warnings, translator, bundle)
+    if start_from := bundle.config.train.start_from:
+        for name, scores in compare_with_base(start_from, bundle, corpora, parts, device).items():
+            card = card.with_scores(f"{name}, {search}", scores)
     sys.stdout.flush()
     replace_card(folder, card)
     _report(out, last)

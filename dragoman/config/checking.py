@@ -55,7 +55,7 @@ def _tokenizer(config: Config, label: Label) -> Iterator[str]:
 
 def _data(config: Config, label: Label) -> Iterator[str]:
     data = config.data
-    for split in ("train", "dev", "test"):
+    for split in ("train", "dev", "test", "old", "old_test"):
         both, src, tgt = (getattr(data, split + ending) for ending in ("", "_src", "_tgt"))
         if both and (src or tgt):
             extra = f"data.{split}_src" if src else f"data.{split}_tgt"
@@ -91,6 +91,28 @@ def _train(config: Config, label: Label) -> Iterator[str]:
             f"{label('train.compile')} must be false where `train.sharding` is full: layers gathered from other "
             f"processes are not compiled."
         )
+    if train.sharding == "full" and (train.optimizer != "adam" or train.ema_decay or train.r_drop):
+        yield (
+            f"{label('train.sharding')} is full, which goes with Adam alone: without `train.optimizer` = muon, "
+            "`train.ema_decay` and `train.r_drop`. Leave these out, or set it to none."
+        )
+    if train.schedule in ("linear", "cosine") and not train.max_steps:
+        yield (
+            f'{label("train.max_steps")} must not be 0 where `train.schedule` is "{train.schedule}": the rate falls '
+            "to 0 at that step. Set it, or use inverse_sqrt."
+        )
+    if train.schedule in ("linear", "cosine") and train.max_steps and train.warmup_steps >= train.max_steps:
+        yield (
+            f"{label('train.warmup_steps')} must be below `train.max_steps` ({train.max_steps}) where `train.schedule` "
+            f'is "{train.schedule}", but is {train.warmup_steps}: the rate would never fall.'
+        )
+    if (config.data.old or config.data.old_src or config.data.old_test or config.data.old_test_src) and not (
+        train.start_from
+    ):
+        yield (
+            f"{label('train.start_from')} must be set where old data is given. Name the model to fine-tune (--from), "
+            "or put all data into `data.train`."
+        )
     if train.average_last > train.keep_checkpoints:
         yield (
             f"{label('train.average_last')} must be at most `train.keep_checkpoints` ({train.keep_checkpoints}), "
@@ -100,15 +122,21 @@ def _train(config: Config, label: Label) -> Iterator[str]:
 
 def _inference(config: Config, label: Label) -> Iterator[str]:
     inference = config.inference
-    if inference.n_best > inference.beam_size and not inference.sample:
+    samples = inference.sample or inference.mbr_samples
+    if inference.mbr_samples and inference.n_best > inference.mbr_samples:
+        yield (
+            f"{label('inference.n_best')} must be at most `inference.mbr_samples` ({inference.mbr_samples}), "
+            f"but is {inference.n_best}."
+        )
+    if inference.n_best > inference.beam_size and not samples:
         yield (
             f"{label('inference.n_best')} must be at most `inference.beam_size` ({inference.beam_size}), "
             f"but is {inference.n_best}."
         )
     for name, neutral in (("temperature", 1.0), ("top_k", 0), ("top_p", 1.0)):
         value = getattr(inference, name)
-        if value != neutral and not inference.sample:
+        if value != neutral and not samples:
             yield (
                 f"{label(f'inference.{name}')} has no effect without sampling, but is {value}. "
-                f"Set `inference.sample` to true, or leave it out."
+                f"Set `inference.sample` to true (or `inference.mbr_samples`), or leave it out."
             )

@@ -46,6 +46,31 @@ class DataSettings:
         minimum=1.0,
     )
     drop_duplicates: bool = setting(True, "exact repetitions of a pair are left out of the training data")
+    augment_case: float = setting(
+        0.0,
+        "share of the pairs shown in another case in an epoch: half of them in capitals on both sides, half with the "
+        "source in lower case",
+        minimum=0.0,
+        maximum=1.0,
+    )
+    augment_punctuation: float = setting(
+        0.0, "share of the pairs shown without their final dot on both sides", minimum=0.0, maximum=1.0
+    )
+    augment_noise: float = setting(
+        0.0,
+        "share of the pairs shown with typing errors in the source, one in some 20 letters",
+        minimum=0.0,
+        maximum=1.0,
+    )
+    old: str = setting("", "fine-tuning: a file of what the model was trained on before, mixed in so that it remembers")
+    old_src: str = setting("", "source side of the old data")
+    old_tgt: str = setting("", "target side of the old data")
+    old_share: float = setting(
+        0.3, "share of the training pairs that are old data, where a file of it is given", above=0.0, maximum=0.95
+    )
+    old_test: str = setting("", "fine-tuning: a test of the old domain, scored with the model before and after")
+    old_test_src: str = setting("", "source side of the old domain's test")
+    old_test_tgt: str = setting("", "target side of the old domain's test")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +150,9 @@ PRESETS: dict[str, ModelSettings] = {
 class TrainSettings:
     """[train]: the optimiser, its schedule, and when to stop."""
 
+    start_from: str = setting(
+        "", "a model folder or a run (--from): training begins with its weights and tokeniser instead of anew"
+    )
     batch_tokens: int = setting(
         4096, "target tokens in one optimiser step, whatever fits into memory at once", minimum=1
     )
@@ -152,20 +180,31 @@ class TrainSettings:
     max_epochs: int = setting(0, "stop after so many passes over the data; 0: no such limit", minimum=0)
     max_minutes: float = setting(0.0, "stop after so many minutes of training in total; 0: no such limit", minimum=0.0)
     patience: int = setting(10, "stop after so many validations without a better score; 0: never", minimum=0)
-    schedule: Literal["noam", "inverse_sqrt", "constant"] = setting(
+    schedule: Literal["noam", "inverse_sqrt", "constant", "linear", "cosine"] = setting(
         "inverse_sqrt",
-        "noam: the paper's (section 5.3); inverse_sqrt: up to learning_rate, then falling with 1/sqrt(step)",
+        "noam: the paper's (section 5.3); inverse_sqrt: up to learning_rate, then falling with 1/sqrt(step); "
+        "linear, cosine: falling to 0 at max_steps",
     )
-    learning_rate: float = setting(
-        0.002, "peak rate of inverse_sqrt and constant; a factor on the paper's rate for noam", above=0.0
-    )
+    learning_rate: float = setting(0.002, "peak rate; for noam a factor on the paper's rate", above=0.0)
     warmup_steps: int = setting(2000, "steps over which the rate rises linearly", minimum=0)
+    optimizer: Literal["adam", "muon"] = setting(
+        "adam",
+        "muon: Muon (Jordan et al. 2024) for the matrices of encoder and decoder, with updates as large as Adam's so "
+        "that learning_rate means the same, and Adam for the rest",
+    )
+    muon_momentum: float = setting(0.95, "momentum of Muon", minimum=0.0, maximum=0.9999)
     adam_beta1: float = setting(0.9, "Adam's first decay", minimum=0.0, maximum=0.9999)
     adam_beta2: float = setting(0.98, "Adam's second decay", minimum=0.0, maximum=0.999999)
     adam_epsilon: float = setting(1e-9, "Adam's epsilon", above=0.0)
     weight_decay: float = setting(0.0, "decoupled weight decay (AdamW)", minimum=0.0)
     label_smoothing: float = setting(
         0.1, "share of the probability mass spread over the vocabulary (section 5.4)", minimum=0.0, maximum=0.9
+    )
+    r_drop: float = setting(
+        0.0,
+        "weight of R-Drop (Liang et al. 2021; 5 there): each pair is computed with two draws of dropout, which shall "
+        "agree. A step takes some 2.5 times as long; 0: off",
+        minimum=0.0,
     )
     clip_norm: float = setting(1.0, "gradients are scaled down to this norm; 0: never", minimum=0.0)
     precision: Literal["auto", "float32", "bfloat16"] = setting(
@@ -182,6 +221,16 @@ class TrainSettings:
     keep_checkpoints: int = setting(5, "the newest so many checkpoints are kept, and the best", minimum=2)
     average_last: int = setting(
         5, "the weights of the last so many validations' checkpoints are averaged at the end; 0: no average", minimum=0
+    )
+    average_best: int = setting(
+        0, "the same with so many validations' checkpoints that scored best; 0: no such average", minimum=0
+    )
+    ema_decay: float = setting(
+        0.0,
+        "a running mean of the weights with this decay a step (0.999) is kept too; of it, the averages and the best "
+        "checkpoint the one that scores best becomes the run's model; 0: none",
+        minimum=0.0,
+        maximum=0.999999,
     )
 
 
@@ -231,6 +280,13 @@ class InferenceSettings:
         1.0, "sampling: only the most probable tokens that together reach this probability", above=0.0, maximum=1.0
     )
     seed: int = setting(1, "sampling: seed of the draws", minimum=0, maximum=2**31 - 1)
+    mbr_samples: int = setting(
+        0,
+        "minimum Bayes risk: draws so many translations and takes the one most like all others by chrF "
+        "(Eikema & Aziz 2020); 0: off",
+        minimum=0,
+        maximum=1024,
+    )
 
 
 @dataclass(frozen=True, slots=True)

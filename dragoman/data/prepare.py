@@ -6,7 +6,7 @@ every part carries a key, a hash of what it is made from. Text is read in passes
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,11 +17,12 @@ from dragoman.data.stream import Encode
 from dragoman.errors import DataError, ModelError
 from dragoman.files import checked_manifest, remove_leftovers, sha256_of, written_folder
 from dragoman.records import SentencePair
+from dragoman.text.augmentation import Augmentation
 from dragoman.text.bpe_dropout import BpeDropout
 from dragoman.text.cleaning import CleanChunk, Cleaner, CleaningReport
 from dragoman.text.corpus import Corpora, Corpus
 from dragoman.text.encoding import BatchEncoderPair, side_by_side
-from dragoman.text.splitting import HeldOut, chunks, hold_out
+from dragoman.text.splitting import HeldOut, chunks, hold_out, source_fingerprints
 from dragoman.text.tokenizer import TokenizerPair, train_tokenizers
 
 VERSION = 1
@@ -31,7 +32,10 @@ Progress: TypeAlias = Callable[[str, int], None]
 """``progress(stage, pairs)``: what is being done and how many pairs it has passed."""
 
 _CHUNK_PAIRS = 10_000
-_PATH_SETTINGS = {f"{part}{side}" for part in ("train", "dev", "test") for side in ("", "_src", "_tgt")}
+_PARTS = ("train", "dev", "test", "old", "old_test")
+# What is said about data without deciding which pairs and ids are kept.
+_OTHER_SETTINGS = {f"{part}{side}" for part in _PARTS for side in ("", "_src", "_tgt")}
+_OTHER_SETTINGS |= {"augment_case", "augment_punctuation", "augment_noise", "old_share"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,28 @@ def prepare(
     return PreparedData(tokenizers, train, dev, test, CleaningReport(**train.notes))
 
 
+def epoch_encode(store: PairStore, tokenizers: TokenizerPair, config: Config) -> Encode | None:
+    """For `BatchStream`: a pair's text anew each epoch, augmented and with BPE dropout; None where nothing changes.
+
+    Text that is longer than `data.max_tokens` when augmented stays as it is.
+    """
+    augmentation, probability, seed = Augmentation.of(config.data), config.tokenizer.bpe_dropout, config.train.seed
+    plain = dropout_encode(store, tokenizers, probability, seed) if probability else None
+    if not augmentation.is_on:
+        return plain
+
+    def encode(index: int, epoch: int) -> tuple[Sequence[int], Sequence[int]]:
+        before = store.src_text(index), store.tgt_text(index)
+        texts = augmentation.changed(*before, seed, epoch, index)
+        if texts != before:
+            ids = tokenizers.src.encode(texts[0]), tokenizers.tgt.encode(texts[1])
+            if ids[0] and ids[1] and max(map(len, ids)) <= config.data.max_tokens:
+                return ids
+        return plain(index, epoch) if plain else (store.src_ids(index).tolist(), store.tgt_ids(index).tolist())
+
+    return encode
+
+
 def dropout_encode(store: PairStore, tokenizers: TokenizerPair, probability: float, seed: int) -> Encode:
     """For `BatchStream`: encodes a pair's text anew each epoch with BPE dropout; `store` must keep the text."""
     src = BpeDropout(tokenizers.src, probability)
@@ -92,8 +118,12 @@ class _Preparation:
         self._held_out: HeldOut | None = None
         self._cleaner: Cleaner | None = None
         self._read: int | None = None
-        settings = {name: value for name, value in asdict(config.data).items() if name not in _PATH_SETTINGS}
+        settings = {name: value for name, value in asdict(config.data).items() if name not in _OTHER_SETTINGS}
         parts = [_identity(corpus) for corpus in (corpora.train, corpora.dev, corpora.test)]
+        if corpora.old:
+            parts += [config.data.old_share, _identity(corpora.old)]
+        if corpora.old_test:
+            parts += [_identity(corpora.old_test)]
         self.key = _hash([VERSION, config.train.seed, settings, parts])
 
     def tokenizers(self, strict: bool) -> TokenizerPair:
@@ -112,12 +142,12 @@ class _Preparation:
         return TokenizerPair.load(folder)
 
     def train_store(self, tokenizers: TokenizerPair, key: str) -> PairStore:
-        keep_text = self._config.tokenizer.bpe_dropout > 0
+        keep_text = self._config.tokenizer.bpe_dropout > 0 or Augmentation.of(self._config.data).is_on
         folder, key = self._folder / "train", _hash([key, "train", keep_text])
         if store := open_if_current(folder, key):
             return store
         cleaner = self.cleaner()
-        pairs = self._counted(self._corpora.train.pairs(), "encoding the training pairs")
+        pairs = self._counted(self._with_old_pairs(), "encoding the training pairs")
         kept = cleaner.clean(pairs, BatchEncoderPair.of(tokenizers))
         return _write(folder, key, kept, tokenizers, keep_text, cleaner.report)
 
@@ -143,7 +173,22 @@ class _Preparation:
                 dev=dev.pairs() if dev else None,
                 test=test.pairs() if test else None,
             )
+            if self._corpora.old_test:  # what shall be remembered is not to be trained on, either
+                for chunk in chunks(self._corpora.old_test.pairs(), _CHUNK_PAIRS):
+                    self._held_out.sources.add(source_fingerprints(chunk, self._config.train.seed))
         return self._held_out
+
+    def _with_old_pairs(self) -> Iterator[SentencePair]:
+        """The training pairs, then as many old ones, evenly spread, as `data.old_share` of all says, if there are."""
+        yield from self._corpora.train.pairs()
+        if old := self._corpora.old:
+            share, total = self._config.data.old_share, old.count()
+            wanted = min(total, round(self._corpora.train.count() * share / (1 - share)))
+            yield from (
+                pair
+                for index, pair in enumerate(old.pairs())
+                if (index + 1) * wanted // total > index * wanted // total
+            )
 
     def cleaner(self) -> Cleaner:
         if self._cleaner is None:

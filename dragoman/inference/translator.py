@@ -11,6 +11,7 @@ from dragoman.config import SETTINGS, Config, InferenceSettings, check_config
 from dragoman.config.fields import Value, did_you_mean
 from dragoman.errors import ConfigError, ModelError
 from dragoman.inference.alignment import Aligner
+from dragoman.inference.minimum_bayes_risk import choose
 from dragoman.inference.products import resolve_inference_precision
 from dragoman.inference.searches import Search, TransformerSearch
 from dragoman.inference.segments import requests_of
@@ -153,7 +154,12 @@ class Translator:
         while window := list(islice(pairs, window_texts)):
             sources, prefixes = [text for text, _ in window], [prefix for _, prefix in window]
             requests = requests_of(sources, prefixes, number, self._max_src_tokens, self._tokenizers)
-            self._search([source for request in requests for source in request.sources], settings)
+            searched = [source for request in requests for source in request.sources]
+            if settings.mbr_samples:
+                self._search(searched, replace(settings, sample=True, n_best=settings.mbr_samples))
+                choose(searched, self._tokenizers.tgt, settings.n_best)
+            else:
+                self._search(searched, settings)
             answers = [request.answer(self._tokenizers.tgt) for request in requests]
             yield from aligner.aligned(requests, answers) if aligner else answers
             number += len(window)

@@ -47,16 +47,16 @@ class Randomness:
             yield
         finally:
             self._rows = None
-            if self._generator is not None and stop < total:
+            if self._generator is not None and before is not None and stop < total:
                 self._generator.state = before
 
     def draw(self, *shape: int) -> Tensor:
-        """Uniform int16 of a shape, whose first dimension are the rows of a batch."""
+        """Uniform int16 of a shape, whose first dimension are the rows of a batch, or those of several copies of it."""
         if self._rows is None:
             return self._draw(math.prod(shape)).view(shape)
         start, stop, total = self._rows
-        whole = torch.Size((total, *shape[1:]))
-        return self._draw(whole.numel()).view(whole)[start:stop]
+        whole = torch.Size((shape[0] // (stop - start), total, *shape[1:]))
+        return self._draw(whole.numel()).view(whole)[:, start:stop].reshape(shape)
 
     def _draw(self, count: int) -> Tensor:
         words = (count + 3) // 4

@@ -98,11 +98,16 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Corpora:
-    """The parts of [data]: training text, and validation and test text where files were given for them."""
+    """The parts of [data]: training text, and all others where files were given for them.
+
+    `old` is what a model to be fine-tuned was trained on before, `old_test` a test of that.
+    """
 
     train: Corpus
     dev: Corpus | None
     test: Corpus | None
+    old: Corpus | None = None
+    old_test: Corpus | None = None
 
 
 def open_corpora(settings: DataSettings) -> Corpora:
@@ -114,8 +119,12 @@ def open_corpora(settings: DataSettings) -> Corpora:
             "or two aligned files as `data.train_src` and `data.train_tgt` (--src FILE --tgt FILE)."
         )
     languages = train.src_lang, train.tgt_lang
-    dev = _part("dev", settings.dev, settings.dev_src, settings.dev_tgt, *languages)
-    return Corpora(train, dev, _part("test", settings.test, settings.test_src, settings.test_tgt, *languages))
+
+    def other(part: str) -> Corpus | None:
+        one, src, tgt = (str(getattr(settings, f"{part}{side}")) for side in ("", "_src", "_tgt"))
+        return _part(part, one, src, tgt, *languages)
+
+    return Corpora(train, other("dev"), other("test"), other("old"), other("old_test"))
 
 
 def open_corpus(path: Path | str, *, src_lang: str = "", tgt_lang: str = "") -> Corpus:

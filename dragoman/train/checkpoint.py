@@ -32,7 +32,7 @@ from dragoman.train.optimizer import restore_optimizer
 from dragoman.train.sharding import spread
 from dragoman.train.state import TrainState
 
-_OPTIMIZER = "optimizer.safetensors"
+OPTIMIZER = "optimizer.safetensors"
 _STATE = "state.json"
 _STEP_FOLDER = re.compile(r"step_([0-9]{7,12})")
 
@@ -102,7 +102,7 @@ def save_checkpoint(run: RunFolder, bundle: Bundle, moments: dict[str, torch.Ten
     }
     with written_folder(run.step_folder(state.step), manifest_facts() | facts) as folder:
         write_bundle_files(bundle, folder)
-        write_tensors({name: tensor.cpu().contiguous() for name, tensor in moments.items()}, folder / _OPTIMIZER)
+        write_tensors({name: tensor.cpu().contiguous() for name, tensor in moments.items()}, folder / OPTIMIZER)
         (folder / _STATE).write_text(state.to_json(), encoding="utf-8")
     run.point("last", state.step)
 
@@ -116,7 +116,7 @@ def restore_checkpoint(folder: Path, model: Transformer, optimizer: torch.optim.
     weights = load_weights(folder, model)
     try:
         state = TrainState.from_json((folder / _STATE).read_text(encoding="utf-8"))
-        tensors = load_file(folder / _OPTIMIZER)
+        tensors = load_file(folder / OPTIMIZER)
         set_weights(model, weights)
         restore_optimizer(model, optimizer, tensors)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:

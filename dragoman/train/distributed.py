@@ -85,7 +85,7 @@ class Processes:
             return
         parameters = list(model.parameters())
         flat = self.summed(torch.cat([_gradient(parameter).flatten() for parameter in parameters]))
-        pieces = flat.split([parameter.numel() for parameter in parameters])
+        pieces = torch.split(flat, [parameter.numel() for parameter in parameters])
         for parameter, piece in zip(parameters, pieces, strict=True):
             parameter.grad = piece.view_as(parameter)
 

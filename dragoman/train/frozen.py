@@ -18,12 +18,16 @@ _FREE = {
     "train.checkpoint_every_steps",
     "train.keep_checkpoints",
     "train.average_last",
+    "train.average_best",
     "train.micro_batch_tokens",
     "train.device",
     "train.sharding",
     "data.test",
     "data.test_src",
     "data.test_tgt",
+    "data.old_test",
+    "data.old_test_src",
+    "data.old_test_tgt",
 }
 
 
@@ -49,7 +53,9 @@ def freeze_config(folder: Path, config: Config) -> None:
         raise CheckpointError(f"{folder} is not empty and holds no run of dragoman. Choose another --out.")
     if before is not None:
         for key, old, new in _differences(before, config):
-            if key not in _FREE and not key.startswith("inference."):
+            # A rate that falls to 0 at the limit is another schedule with another limit.
+            ends = key == "train.max_steps" and before.train.schedule in ("linear", "cosine")
+            if (key not in _FREE or ends) and not key.startswith("inference."):
                 raise CheckpointError(
                     f"{folder} was begun with `{key}` = {old!r}, which is {new!r} now. Use the same settings to "
                     "continue it, or choose another --out."

@@ -10,7 +10,7 @@ instead must wait for each other some thousand times a step: they leave idle wha
 when another program takes one of the processors.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
@@ -25,7 +25,10 @@ from dragoman.model.dropout import Randomness, share_randomness
 from dragoman.model.threads import compute_on_one_thread, own_threads_restored
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenizer import PAD_ID
-from dragoman.train.loss import projected_cross_entropy
+from dragoman.train.loss import projected_cross_entropy, projected_divergence
+
+Losses = Callable[[Transformer, Batch], tuple[Tensor, Tensor]]
+"""The sums over a batch's labels of what is minimised and of the negative log-probability."""
 
 _MOST_WORKERS = 4
 # A share with fewer positions is not worth another thread, nor is a cut that moves fewer from one share to the next.
@@ -40,6 +43,24 @@ def losses(model: Transformer, batch: Batch, epsilon: float) -> tuple[Tensor, Te
     projection = model.projection
     labels = batch.labels[counted]
     return projected_cross_entropy(hidden[counted], projection.weight, projection.bias, labels, epsilon, PAD_ID)
+
+
+def agreeing_losses(model: Transformer, batch: Batch, epsilon: float, weight: float) -> tuple[Tensor, Tensor]:
+    """R-Drop (Liang et al. 2021): each pair with two draws of dropout. Half the paper's loss, to compare with `losses`.
+
+    That is the mean of both losses and weight / 4 times the divergence of both predictions, both ways; and the mean of
+    both negative log-probabilities.
+    """
+    src_ids, src_lengths, decoder_input, labels = (
+        torch.cat((each, each)) for each in (batch.src_ids, batch.src_lengths, batch.decoder_input, batch.labels)
+    )
+    hidden = model.decode(decoder_input, model.encode(src_ids, src_lengths), src_lengths)
+    counted, projection = labels != PAD_ID, model.projection
+    states = hidden[counted]
+    loss, nll = projected_cross_entropy(states, projection.weight, projection.bias, labels[counted], epsilon, PAD_ID)
+    one, other = states.chunk(2)
+    divergence = projected_divergence(one, other, projection.weight, projection.bias)
+    return loss / 2 + weight / 4 * divergence, nll / 2
 
 
 def num_workers(settings: TrainSettings, device: torch.device) -> int:
@@ -104,7 +125,7 @@ class _Replica:
     randomness: Randomness
     sums: dict[str, Tensor]
 
-    def add(self, share: Sequence[Batch], seed: Sequence[int], epsilon: float, num_tokens: int, parts: int) -> Tensor:
+    def add(self, share: Sequence[Batch], seed: Sequence[int], compute: Losses, num_tokens: int, parts: int) -> Tensor:
         """Adds the gradients of loss / num_tokens over a share; returns the sums of loss and nll, (2,) float64."""
         self.randomness.seed(*seed)
         total = torch.zeros(2, dtype=torch.float64, device=self.model.device)
@@ -115,7 +136,7 @@ class _Replica:
                 stop = min(start + size, rows)
                 part = batch if size == rows else _rows(batch, start, stop)
                 with self.randomness.rows(start, stop, rows):
-                    loss, nll = losses(self.model, part, epsilon)
+                    loss, nll = compute(self.model, part)
                 (loss / num_tokens).backward()  # type: ignore[no-untyped-call]
                 total += torch.stack((loss.detach(), nll))
                 self._gather()
@@ -146,7 +167,8 @@ class Gradients:
     """Computes gradients of `model` step by step. Close it, or use it in a `with` block."""
 
     def __init__(self, model: Transformer, settings: TrainSettings) -> None:
-        self.model, self._epsilon = model, settings.label_smoothing
+        self.model, self._losses = model, _losses_of(settings)
+        self._doubles = settings.r_drop > 0
         self.workers = num_workers(settings, model.device)
         self.precision = resolve_precision(settings.precision, model.device)
         self._copies = _working_copies(model, self.precision)
@@ -167,10 +189,12 @@ class Gradients:
         are the same but for rounding (on a GPU dropout draws otherwise). After an error no gradient is left.
         """
         self._refresh()
+        if self._doubles:  # what is computed twice takes no more memory at once
+            batches = [half for batch in batches for half in _halves(batch)]
         dealt = shares([batch.to(self.model.device) for batch in batches], self.workers)
         try:
             if len(dealt) == 1:
-                total = self._replicas[0].add(dealt[0], [*seed, 0], self._epsilon, num_tokens, parts)
+                total = self._replicas[0].add(dealt[0], [*seed, 0], self._losses, num_tokens, parts)
             else:
                 total = self._side_by_side(dealt, seed, num_tokens, parts)
         except BaseException:
@@ -187,7 +211,7 @@ class Gradients:
         with own_threads_restored():
             torch.set_num_threads(1)
             futures = [
-                self._pool.submit(replica.add, share, [*seed, number], self._epsilon, num_tokens, parts)
+                self._pool.submit(replica.add, share, [*seed, number], self._losses, num_tokens, parts)
                 for number, (replica, share) in enumerate(zip(self._replicas, dealt, strict=False))
             ]
             wait(futures)  # also where one has failed: the others still write
@@ -206,7 +230,7 @@ class Gradients:
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-            kept = losses(replica.model, batch.to(self.model.device), self._epsilon)
+            kept = self._losses(replica.model, batch.to(self.model.device))
         total = sum(size for place, size in seen.items() if place not in weights)
         del kept
         return total
@@ -227,6 +251,17 @@ class Gradients:
             for part in parts[1:]:
                 parts[0] += part
             parameter.grad = parts[0] if parts else None
+
+
+def _losses_of(settings: TrainSettings) -> Losses:
+    if settings.r_drop:
+        return lambda model, batch: agreeing_losses(model, batch, settings.label_smoothing, settings.r_drop)
+    return lambda model, batch: losses(model, batch, settings.label_smoothing)
+
+
+def _halves(batch: Batch) -> list[Batch]:
+    rows = len(batch.src_lengths)
+    return [batch] if rows < 2 else [batch.part(0, rows // 2), batch.part(rows // 2, rows)]
 
 
 def _working_copies(model: Transformer, precision: torch.dtype) -> dict[str, Tensor]:

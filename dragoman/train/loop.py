@@ -11,6 +11,7 @@ from dragoman.data.batch import Batch
 from dragoman.data.batching import smallest_micro_batch
 from dragoman.data.stream import BatchStream, Position, StepBatches
 from dragoman.errors import ConfigError, ResourceError
+from dragoman.train.averaging import best_steps
 from dragoman.train.checkpoint import card_of, save_checkpoint
 from dragoman.train.gradients import Gradients
 from dragoman.train.memory import free_bytes, is_out_of_memory, micro_batch_tokens, padding_slack, plan_memory
@@ -34,7 +35,7 @@ class Diverged(Exception):
 class Loop:
     """The state of one stretch, which ends where training does, a signal comes or the run must go back."""
 
-    def __init__(self, trainer: "Trainer", optimizer: torch.optim.AdamW) -> None:
+    def __init__(self, trainer: "Trainer", optimizer: torch.optim.Optimizer) -> None:
         self.trainer, self.optimizer = trainer, optimizer
         self.model, self.settings, self.state = trainer.model, trainer.settings, trainer.state
         self.processes = trainer.processes
@@ -266,6 +267,7 @@ class Loop:
         save_checkpoint(trainer.run, bundle, moments, state)
         validated = [record.step for record in state.validations]
         wanted = {*validated[-max(self.settings.keep_checkpoints, self.settings.average_last) :], state.step}
+        wanted.update(best_steps(state.validations, self.settings.average_best))
         if state.best is not None:
             trainer.run.point("best", state.best.step)
             wanted.add(state.best.step)

@@ -48,7 +48,7 @@ class RunLog:
     def progress(self, event: dict[str, Any], seconds_left: float | None) -> None:
         """A line of training: `event` has step, epoch, loss, perplexity, learning_rate, tokens_per_second."""
         self._append({"event": "train", **event})
-        left = "" if seconds_left is None else f"  {_duration(seconds_left)} left"
+        left = "" if seconds_left is None else f"  {duration(seconds_left)} left"
         text = (
             f"step {event['step']:>6}  epoch {event['epoch'] + 1:>3}  loss {event['loss']:.3f}  "
             f"perplexity {event['perplexity']:8.2f}  rate {event['learning_rate']:.2e}  "
@@ -102,7 +102,8 @@ def _step_of(line: str) -> float:
         return math.inf
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """In words: hours and minutes, or minutes and seconds."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"

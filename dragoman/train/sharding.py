@@ -24,7 +24,7 @@ from dragoman.train.gradients import losses
 
 def whole(tensor: Tensor) -> Tensor:
     """A tensor that may be spread, as one; all processes must ask for it."""
-    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor  # type: ignore[no-any-return]
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 def spread(tensor: Tensor, like: Tensor) -> Tensor:

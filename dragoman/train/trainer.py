@@ -12,7 +12,7 @@ from dragoman.data.pairs import Pairs
 from dragoman.data.stream import Encode
 from dragoman.model.device import keep_freed_memory
 from dragoman.model.transformer import Transformer
-from dragoman.train.averaging import averaged_weights
+from dragoman.train.averaging import means_of
 from dragoman.train.checkpoint import RunFolder, card_of, restore_latest, set_weights
 from dragoman.train.distributed import ALONE, Processes
 from dragoman.train.loop import Diverged, Loop
@@ -73,13 +73,13 @@ class Trainer:
                 except Diverged:
                     self._go_back(optimizer)
 
-    def _restore(self, optimizer: torch.optim.AdamW) -> None:
+    def _restore(self, optimizer: torch.optim.Optimizer) -> None:
         """Takes up the newest checkpoint that is whole; what is wrong with a newer one is said."""
         self.state, notes = restore_latest(self.run, self.model, optimizer)
         for note in notes:
             self.log.say(note)
 
-    def _go_back(self, optimizer: torch.optim.AdamW) -> None:
+    def _go_back(self, optimizer: torch.optim.Optimizer) -> None:
         """To the last checkpoint, or where there is none to the weights as they are, with half the rate."""
         memory, step = self.state.watchdog.halved(), self.state.step
         if self.run.steps():
@@ -95,34 +95,36 @@ class Trainer:
         )
 
     def average(self) -> tuple[int, ...]:
-        """Averages the last validated checkpoints into RUN/averaged where that scores at least as well as the best.
+        """Tries the means of weights that the settings ask for; RUN/averaged becomes the one that scores best.
 
-        Returns the averaged steps; nothing where there was nothing to average or the average is worse.
+        Only where that is at least as well as the best checkpoint. Returns the steps it is the mean of, else nothing.
         """
-        kept = set(self.run.steps())
-        steps = [record.step for record in self.state.validations if record.step in kept]
-        steps, notes = self.run.whole_steps(steps[-self.settings.average_last :] if self.settings.average_last else [])
+        best, chosen = self.state.best, None
+        kept, notes = self.run.whole_steps(self.run.steps())
         for note in notes:
             self.log.say(note)
-        best = self.state.best
-        if len(steps) < 2 or best is None:
+        means = means_of(kept, self.state, self.settings)
+        if best is None or not means:
             return ()
-        set_weights(self.model, averaged_weights([self.run.step_folder(step) for step in steps], self.model))
-        scores = self.measure(self.model)
-        score = self.score_of(scores)
-        verdict = "kept" if score >= best.score else "not kept: the best single checkpoint scores higher"
-        metric = self.bundle.config.validate.metric
-        self.log.say(
-            f"Average of {len(steps)} checkpoints: {metric} {abs(score):.2f}, best single {abs(best.score):.2f}; "
-            f"{verdict}."
-        )
-        if score < best.score:
+        score, metric = best.score, self.bundle.config.validate.metric
+        for mean in means:
+            set_weights(self.model, mean.weights(self.run, self.model))
+            found = self.score_of(self.measure(self.model))
+            better = "the best single checkpoint" if chosen is None else "the other mean"
+            verdict = "kept" if found >= score else f"not kept: {better} scores higher"
+            self.log.say(f"{mean.name}: {metric} {abs(found):.2f}, best single {abs(best.score):.2f}; {verdict}.")
+            if found >= score:
+                chosen, score = mean, found
+        if chosen is None:
             # An average of an earlier stretch of this run would otherwise be taken for the run's model.
             shutil.rmtree(self.run.path / "averaged", ignore_errors=True)
             return ()
-        card = replace(card_of(self.state, self.bundle.card), averaged_steps=tuple(steps))
+        if chosen is not means[-1]:
+            set_weights(self.model, chosen.weights(self.run, self.model))
+        card = card_of(self.state, self.bundle.card)
+        card = replace(card, averaged_steps=chosen.steps, ema_decay=chosen.ema_decay)
         save_bundle(replace(self.bundle, card=card), self.run.path / "averaged")
-        return tuple(steps)
+        return chosen.steps
 
     @property
     def model(self) -> Transformer:

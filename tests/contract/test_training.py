@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dragoman.bundle import Bundle, Card, load_bundle
+from dragoman.bundle import Bundle, Card, load_bundle, resolve_model_folder
 from dragoman.config import PRESETS, Config, TokenizerSettings, TrainSettings, ValidateSettings
 from dragoman.data.batch import Batch
 from dragoman.data.batching import micro_batches
@@ -22,7 +22,8 @@ from dragoman.text.bpe_dropout import BpeDropout
 from dragoman.text.phrasebook_file import load_phrasebook
 from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
 from dragoman.train import gradients
-from dragoman.train.checkpoint import RunFolder
+from dragoman.train.averaging import means_of
+from dragoman.train.checkpoint import RunFolder, set_weights
 from dragoman.train.gradients import Gradients
 from dragoman.train.loop import Loop
 from dragoman.train.run_log import RunLog
@@ -130,6 +131,43 @@ def test_stopped_and_resumed_is_uninterrupted_bit_for_bit(
     assert _log(tmp_path / "resumed") == _log(tmp_path / "straight")
     assert {event["event"] for event in _log(tmp_path / "straight")} == {"train", "validation"}
     assert replace(resumed.state, seconds=0) == replace(straight.state, seconds=0)
+
+
+def test_every_lever_keeps_resuming_exact_and_its_weights_are_candidates(corpus: Corpus, tmp_path: Path) -> None:
+    levers = replace(CONFIG.train, optimizer="muon", ema_decay=0.9, r_drop=1.0, schedule="cosine", max_steps=28)
+    train = replace(levers, average_best=2, average_last=0, keep_checkpoints=2)
+    config = replace(CONFIG, train=train, validate=replace(CONFIG.validate, every_steps=10))
+    straight, stopped = (
+        _trainer(corpus, tmp_path / "straight", config),
+        _trainer(corpus, tmp_path / "resumed", config, 14),
+    )
+    straight.fit()
+    with pytest.raises(Interrupted):
+        stopped.fit()
+    resumed = _trainer(corpus, tmp_path / "resumed", config)
+    resumed.fit()
+    assert all(torch.equal(*pair) for pair in zip(straight.model.parameters(), resumed.model.parameters(), strict=True))
+    means = means_of(resumed.run.steps(), resumed.state, config.train)
+    assert [mean.ema_decay for mean in means] == [0.0, 0.9]
+    scores = sorted(resumed.state.validations, key=lambda record: -record.score)
+    assert set(means[0].steps) == {record.step for record in scores[:2]}
+    for mean in means:
+        ours, theirs = (mean.weights(each.run, each.model) for each in (straight, resumed))
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    running = means[1].weights(resumed.run, resumed.model)
+    assert any(not torch.equal(running[name], parameter) for name, parameter in resumed.model.named_parameters())
+    # What is chosen is the best of all that was measured.
+    best = resumed.state.best
+    assert best is not None
+    measured = [best.score]
+    for mean in means:
+        set_weights(resumed.model, mean.weights(resumed.run, resumed.model))
+        measured.append(resumed.score_of(resumed.measure(resumed.model)))
+    resumed.average()
+    chosen = load_bundle(resolve_model_folder(tmp_path / "resumed"), "cpu")
+    set_weights(resumed.model, dict(chosen.model.named_parameters()))
+    assert resumed.score_of(resumed.measure(resumed.model)) == pytest.approx(max(measured), abs=1e-5)
+    assert chosen.card.ema_decay == (0.9 if measured[2] == max(measured) else 0.0)
 
 
 def test_a_lost_checkpoint_costs_only_the_steps_since_the_one_before(corpus: Corpus, tmp_path: Path) -> None:
@@ -266,7 +304,7 @@ def test_a_step_with_a_loss_that_is_not_finite_never_reaches_a_checkpoint(corpus
         if draws[1] not in left:
             return total
         left.discard(draws[1])
-        trainer.model.projection.weight.grad *= float("nan")
+        trainer.model.projection.weight.grad = torch.full_like(trainer.model.projection.weight, float("nan"))
         return total * float("nan")
 
     with pytest.MonkeyPatch.context() as patched:

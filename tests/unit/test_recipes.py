@@ -1,11 +1,13 @@
 """The recipe for a corpus' size is complete and consistent, whatever the size and the tokenizer."""
 
+import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from dragoman.config import TokenizerSettings, check_config
-from dragoman.config.recipes import recipe_for
+from dragoman.config.recipes import RULE, fine_tuning_recipe, recipe_for
 
 
 @pytest.mark.parametrize("num_pairs", [1, 5_000, 5_001, 29_000, 169_000, 1_000_000, 10_000_000])
@@ -25,3 +27,40 @@ def test_larger_corpora_get_larger_models() -> None:
     assert [recipe.model.preset for recipe in sizes] == ["tiny", "tiny", "small", "base"]
     vocabularies = [recipe.tokenizer.vocab_size for recipe in sizes]
     assert vocabularies == sorted(vocabularies)
+
+
+def test_the_table_in_the_documentation_is_the_rule() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text(encoding="utf-8")
+    lines = text[text.index("<!-- rule -->") : text.index("<!-- end of rule -->")].split("\n")[3:-1]
+    shown = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert shown == [
+        [
+            "more" if math.isinf(row.max_pairs) else f"{row.max_pairs:,}",
+            row.preset,
+            f"{row.vocab_size:,}",
+            f"{row.bpe_dropout:g}",
+            f"{row.dropout:g}",
+            f"{row.batch_tokens:,}",
+            f"{row.learning_rate:g}",
+            f"{row.warmup_steps:,}",
+            f"patience, {row.max_epochs} epochs at most",
+            row.why,
+        ]
+        for row in RULE
+    ]
+
+
+def test_the_documentation_names_every_configuration() -> None:
+    root = Path(__file__).parents[2]
+    text = (root / "docs" / "recipes.md").read_text(encoding="utf-8")
+    assert [path.name for path in (root / "configs").glob("*.toml") if f"(../configs/{path.name})" not in text] == []
+
+
+def test_fine_tuning_keeps_the_model_and_is_gentle_once() -> None:
+    base = recipe_for(100_000, TokenizerSettings())
+    tuned = fine_tuning_recipe(base, 0.004, 3_000)
+    assert (tuned.model, tuned.tokenizer, tuned.inference) == (base.model, base.tokenizer, base.inference)
+    assert tuned.train.learning_rate == pytest.approx(0.0004)
+    assert tuned.train.batch_tokens == 2048
+    again = fine_tuning_recipe(replace(tuned, train=replace(tuned.train, start_from="one")), 0.0004, 3_000)
+    assert again.train.learning_rate == pytest.approx(0.0004)

@@ -101,7 +101,7 @@ def _of_another_shape(folder: Path) -> None:
 
 
 def _no_safetensors(folder: Path) -> None:
-    (folder / "model.safetensors").write_bytes(b"\x80\x04pickle" * 9)
+    (folder / "model.safetensors").write_bytes(b"\x80\x04pickle" * 9000)
 
 
 def _misspelt_setting(folder: Path) -> None:

@@ -76,3 +76,20 @@ def test_scoring_a_file_does_not_import_torch(tmp_path: Path) -> None:
     answer = subprocess.run(command, capture_output=True, check=False, encoding="utf-8")
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout.startswith("BLEU 100.00 (nrefs:1|")
+
+
+@pytest.mark.usefixtures("files")
+def test_the_checklist_counts_what_a_model_stumbles_over(
+    model_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["evaluate", str(model_folder), "--src", "test.en", "--ref", "test.de", "--checklist"]
+    assert main(command) == 0
+    rows = capsys.readouterr().out.split("\n")[3:-1]
+    names = ["numbers", "names", "negation", "questions", "long", "short", "ALL CAPS", "no final dot", "empty"]
+    assert [row[:13].strip() for row in rows] == names
+    assert rows[-1].split() == "empty 1 of 1 nothing comes out of nothing".split()
+    assert main([*command, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["checklist"]
+    assert [finding["name"] for finding in found] == names
+    assert main(["evaluate", "--hyp", "out.de", "--ref", "test.de", "--checklist"]) == 2
+    assert "`--checklist` asks a model" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.config import Config, DataSettings, TokenizerSettings
 from dragoman.data import prepare as prepare_module
-from dragoman.data.prepare import PreparedData, dropout_encode, prepare
+from dragoman.data.prepare import PreparedData, dropout_encode, epoch_encode, prepare
 from dragoman.data.store import PairStore
 from dragoman.data.stream import BatchStream
 from dragoman.errors import DataError
@@ -211,3 +211,40 @@ def test_a_vocabulary_is_learnt_from_a_share_spread_over_the_corpus(
     assert numbers[0] < 10
     assert numbers[-1] >= 90
     assert max(later - earlier for earlier, later in pairwise(numbers)) <= 16
+
+
+def test_old_pairs_are_mixed_in_by_their_share_and_never_those_of_the_old_test(folder: Path) -> None:
+    write_corpus(folder, [(f"an old thing {number}", f"ein altes Ding {number}") for number in range(300)], "old")
+    write_corpus(folder, [(f"an old thing {number}", f"ein altes Ding {number}") for number in range(0, 300, 3)], "ask")
+    old, old_test = (open_aligned(folder / f"{name}.en", folder / f"{name}.de") for name in ("old", "ask"))
+    corpora = replace(corpora_in(folder), old=old, old_test=old_test)
+    tokenizers = train_tokenizers(CONFIG.tokenizer, ["an old thing ein altes Ding the number is here"] * 3, [])
+    config = replace(CONFIG, data=replace(CONFIG.data, old_share=0.4))
+    prepared = prepare(config, corpora, folder / "data", tokenizers)
+    assert prepared.cleaning.read == 100 + 67  # 67 of 167 are 40 %
+    numbers = [int(src.split()[-1]) for src, _ in texts(prepared.train, tokenizers) if src.startswith("an old")]
+    assert 40 < len(numbers) < 50
+    assert all(number % 3 for number in numbers)
+    assert max(numbers) > 290  # of all parts of the file
+    assert prepare(config, corpora, folder / "data", tokenizers).train.key == prepared.train.key
+    other = replace(CONFIG, data=replace(CONFIG.data, old_share=0.5))
+    assert prepare(other, corpora, folder / "data", tokenizers).cleaning.read == 200
+
+
+def test_augmented_pairs_differ_by_epoch_follow_from_the_seed_and_stay_short(folder: Path) -> None:
+    data = replace(CONFIG.data, augment_case=0.5, augment_noise=0.5, max_tokens=24)
+    config = replace(CONFIG, data=data)
+    prepared = prepare(config, corpora_in(folder), folder / "data")
+    encode = epoch_encode(prepared.train, prepared.tokenizers, config)
+    assert encode is not None
+
+    def epoch(number: int) -> list[tuple[list[int], list[int]]]:
+        return [encode(index, number) for index in range(len(prepared.train))]
+
+    assert epoch(0) == epoch(0) != epoch(1)
+    stored = [(prepared.train.src_ids(i).tolist(), prepared.train.tgt_ids(i).tolist()) for i in range(93)]
+    unchanged = sum(one == other for one, other in zip(epoch(0), stored, strict=True))
+    assert 10 < unchanged < 60
+    assert any("THE NUMBER" in prepared.tokenizers.src.detokenize(src) for src, _ in epoch(0))
+    assert all(len(side) <= 24 for pair in epoch(0) for side in pair)
+    assert epoch_encode(prepared.train, prepared.tokenizers, CONFIG) is None

@@ -36,3 +36,11 @@ def test_a_damaged_configuration_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("[train\n")
     with pytest.raises(CheckpointError, match=r"config\.toml cannot be read"):
         freeze_config(tmp_path, Config())
+
+
+def test_the_limit_is_part_of_a_schedule_that_ends_there(tmp_path: Path) -> None:
+    config = Config()
+    config = replace(config, train=replace(config.train, schedule="cosine", max_steps=9000))
+    freeze_config(tmp_path / "run", config)
+    with pytest.raises(CheckpointError, match=r"`train\.max_steps` = 9000, which is 9500 now"):
+        freeze_config(tmp_path / "run", replace(config, train=replace(config.train, max_steps=9500)))

@@ -27,3 +27,14 @@ def test_constant_and_no_warm_up() -> None:
     settings = replace(BASE, schedule="constant", learning_rate=0.001, warmup_steps=0)
     assert learning_rate(1, settings, 128) == learning_rate(10**6, settings, 128) == 0.001
     assert learning_rate(1, replace(settings, schedule="inverse_sqrt"), 128) == 0.001
+
+
+@pytest.mark.parametrize(("schedule", "halfway"), [("linear", 0.0005), ("cosine", 0.0005)])
+def test_schedules_that_end_fall_from_the_peak_to_zero_after_the_last_step(schedule: str, halfway: float) -> None:
+    settings = replace(BASE, schedule=schedule, learning_rate=0.001, warmup_steps=100, max_steps=999)
+    rates = [learning_rate(step, settings, 128) for step in (50, 100, 550, 999, 1000, 5000)]
+    assert rates[:3] == pytest.approx([0.0005, 0.001, halfway])
+    assert 0 < rates[3] < 0.001 / 500
+    assert rates[4:] == pytest.approx([0.0, 0.0])
+    falling = [learning_rate(step, settings, 128) for step in range(100, 1001)]
+    assert falling == sorted(falling, reverse=True)

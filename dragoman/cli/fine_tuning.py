@@ -1,0 +1,143 @@
+"""Fine-tuning: what a run takes over from the model it begins with, and what it has made better and worse."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
+from dragoman.bundle.card import read_card
+from dragoman.bundle.folder import WEIGHTS, read_settings
+from dragoman.cli.models import say
+from dragoman.config import Config
+from dragoman.config.recipes import FREE_IN_FINE_TUNING, fine_tuning_recipe
+from dragoman.errors import ConfigError, DragomanError
+from dragoman.evaluate.metrics import bleu, chrf, tokenizer_for
+from dragoman.files import checked_manifest
+from dragoman.inference.translator import Translator
+from dragoman.records import Score
+from dragoman.text.corpus import Corpora
+from dragoman.text.tokenizer import TokenizerPair
+from dragoman.train.checkpoint import RunFolder
+from dragoman.train.schedule import learning_rate
+
+
+def settings_for(path: str, num_pairs: int) -> Config:
+    """The defaults of fine-tuning the model that `path` (a model folder or a run) means. Raises ModelError."""
+    base = read_settings(resolve_model_folder(Path(path)))
+    peak = learning_rate(max(base.train.warmup_steps, 1), base.train, base.model.d_model)
+    return fine_tuning_recipe(base, peak, num_pairs)
+
+
+def check_same_model(config: Config, path: str) -> None:
+    """Raises ConfigError where settings ask for another model or other languages than those of the model."""
+    folder = resolve_model_folder(Path(path))
+    base = read_settings(folder)
+    for table in ("model", "tokenizer"):
+        asked, has = (asdict(getattr(one, table)) for one in (config, base))
+        for name, value in has.items():
+            key = f"{table}.{name}"
+            if asked[name] != value and key not in FREE_IN_FINE_TUNING | {"model.preset", "tokenizer.bpe_dropout"}:
+                raise ConfigError(
+                    f"`{key}` is {asked[name]}, but {folder}, which training starts from, has {value}. "
+                    "Leave it out, or train without `train.start_from` (--from)."
+                )
+    card = read_card(folder)
+    for side in ("src_lang", "tgt_lang"):
+        given, known = (_code(lang) for lang in (getattr(config.data, side), getattr(card, side)))
+        if given and known and len(given) == len(known) and given != known:
+            raise ConfigError(
+                f"`data.{side}` is {given}, but {folder}, which training starts from, is a model of {known}. "
+                "Name a model of the same languages, in the same direction."
+            )
+
+
+def languages_of(path: str) -> tuple[str, str]:
+    """The languages of the model, "" where it does not say."""
+    card = read_card(resolve_model_folder(Path(path)))
+    return card.src_lang, card.tgt_lang
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a run begins with. `bundle` is None where the run goes on: its weights are in its checkpoint then."""
+
+    tokenizers: TokenizerPair
+    lineage: tuple[str, ...]
+    origin: str
+    bundle: Bundle | None
+
+
+def beginning_of(path: str, out: Path) -> Beginning:
+    """From the run's newest checkpoint, so that it goes on without the model it began with, or from that model."""
+    run = RunFolder(out)
+    for step in reversed(run.steps()):
+        folder = run.step_folder(step)
+        try:
+            checked_manifest(folder)
+            card = read_card(folder)
+            return Beginning(TokenizerPair.load(folder), card.lineage, card.origin, None)
+        except DragomanError:
+            continue  # said by the trainer
+    folder = resolve_model_folder(Path(path))
+    bundle = load_bundle(folder, "cpu")
+    card = bundle.card
+    weights = checked_manifest(folder)["files"][WEIGHTS]["sha256"][:12]
+    name = f"{Path(path).name} ({card.src_lang or '?'} to {card.tgt_lang or '?'}, {card.steps:,} steps, "
+    name += f"{card.train_pairs:,} pairs, weights sha256 {weights})"
+    return Beginning(bundle.tokenizers, (*card.lineage, name), card.origin, bundle)
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """A test and what the new model makes of it."""
+
+    sources: Sequence[str]
+    references: Sequence[str]
+    outputs: Sequence[str]
+
+
+def compare_with_base(
+    path: str, tuned: Bundle, corpora: Corpora, parts: Mapping[str, Translated], device: str
+) -> dict[str, list[Score]]:
+    """Prints a table of scores before and after on each part and on the old domain's test.
+
+    Returns those that are new, by data set; none, with the reason on stderr, where the first model is gone.
+    """
+    after = Translator.from_bundles([tuned])
+    if corpora.old_test:
+        pairs = list(corpora.old_test.pairs())
+        sources = [pair.src for pair in pairs]
+        old_test = Translated(sources, [pair.tgt for pair in pairs], after.translate(sources))
+        parts = {**parts, "old test": old_test}
+    try:
+        before = Translator.from_bundles([load_bundle(resolve_model_folder(Path(path)), device)])
+    except DragomanError as error:
+        say(f"no scores from before fine-tuning: {error}")
+        return {}
+    before.settings = after.settings  # so that only the weights differ
+    table = Table("data", "metric", "before", "after", "difference", box=None)
+    found: dict[str, list[Score]] = {}
+    for name, part in parts.items():
+        old = _scores(before.translate(part.sources), part.references, tuned)
+        new = _scores(part.outputs, part.references, tuned)
+        found |= {f"{name}, before fine-tuning": old} | ({name: new} if name == "old test" else {})
+        for one, other in zip(old, new, strict=True):
+            row = (f"{one.value:.2f}", f"{other.value:.2f}", f"{other.value - one.value:+.2f}")
+            table.add_row(f"{name} ({len(part.sources)} sentences)", one.name, *row)
+    output = Console(highlight=False, markup=False, soft_wrap=True)
+    output.print(table)
+    for score in next(iter(found.values()), []):
+        output.print(f"{score.name}: {score.signature}")
+    return found
+
+
+def _scores(outputs: Sequence[str], references: Sequence[str], bundle: Bundle) -> list[Score]:
+    tokenize = tokenizer_for(bundle.config.data.tgt_lang)
+    return [bleu(outputs, references, tokenize), chrf(outputs, references)]
+
+
+def _code(language: str) -> str:
+    return language.replace("_", "-").split("-")[0].lower()

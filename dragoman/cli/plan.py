@@ -1,0 +1,270 @@
+"""``dragoman plan``: what `train` would take, from some measured steps on this machine. Leaves nothing behind."""
+
+import json
+import math
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from dragoman.cli.arguments import ArgumentParser
+from dragoman.cli.models import say
+from dragoman.cli.train import Settled, add_data_flags, given_overrides, settle
+from dragoman.config import Config, TrainSettings
+from dragoman.config.recipes import Recipe, row_for
+from dragoman.records import SentencePair
+from dragoman.text.corpus import Corpora, Corpus, open_aligned
+from dragoman.train.run_log import RunLog, duration
+from dragoman.train.signals import Interrupted
+
+_MOST_PAIRS = 200_000
+_STEPS, _WARM_STEPS, _MOST_MINUTES = 20, 5, 2.0
+_SCORED_SENTENCES = 200
+_REPORT_SENTENCES = 120  # translated once more for the report
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Seconds and bytes of single things on this machine, those of the whole corpus where a sample was prepared."""
+
+    prepare_seconds: float
+    step_seconds: float
+    steps_measured: int
+    validation_seconds: float
+    save_seconds: float
+    scoring_seconds: float
+    steps_per_epoch: float
+    parameters: int
+    peak_bytes: int
+    checkpoint_bytes: int
+    data_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """A whole run, from reading the corpus to the final scores. `ends_by` is the setting that is taken to end it."""
+
+    steps: int
+    epochs: float
+    validations: int
+    hours: float
+    hours_at_most: float
+    ends_by: str
+    disk_bytes: float
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Prints the plan on stdout; returns the exit code."""
+    parser = ArgumentParser("plan", "Measures some steps and says what training would take. Leaves nothing behind.")
+    add_data_flags(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    given = parser.parse(arguments)
+    settled = settle(given.configs, given_overrides(given))
+    with tempfile.TemporaryDirectory(prefix="dragoman-plan-") as folder:
+        try:
+            measured = measure(settled, Path(folder))
+        except Interrupted as stop:
+            return stop.exit_code
+    forecast = forecast_of(settled.config, measured, row_for(settled.num_pairs).usual_epochs)
+    if given.json:
+        parts: dict[str, Recipe | Measured | Forecast] = {
+            "rule": row_for(settled.num_pairs),
+            "measured": measured,
+            "forecast": forecast,
+        }
+        found = {name: {key: _finite(value) for key, value in asdict(part).items()} for name, part in parts.items()}
+        print(json.dumps({"pairs": settled.num_pairs, **found}))
+    else:
+        _print(settled, measured, forecast)
+    return 0
+
+
+def forecast_of(config: Config, measured: Measured, usual_epochs: int) -> Forecast:
+    """Steps until the first limit, or until patience as it usually ends, and all that comes between and after them."""
+    train, validate = config.train, config.validate
+    by_epoch = measured.steps_per_epoch * validate.every_epochs
+    intervals = [1 / each for each in (by_epoch, validate.every_steps) if each]
+    validation_share = sum(intervals)
+    save_share = validation_share + (1 / train.checkpoint_every_steps if train.checkpoint_every_steps else 0.0)
+    seconds_a_step = (
+        measured.step_seconds + validation_share * measured.validation_seconds + save_share * measured.save_seconds
+    )
+    limits = {
+        "train.max_steps": float(train.max_steps),
+        "train.max_epochs": train.max_epochs * measured.steps_per_epoch,
+        "train.max_minutes": 60 * train.max_minutes / seconds_a_step,
+    }
+    limits = {name: steps for name, steps in limits.items() if steps}
+    most = min(limits.values(), default=math.inf)
+    usual = usual_epochs * measured.steps_per_epoch if train.patience else math.inf
+    ends_by = min(limits, key=lambda name: limits[name]) if most <= usual else "train.patience"
+    steps = max(1, math.ceil(min(most, usual)))
+    rest = measured.prepare_seconds + measured.scoring_seconds + _averaging_seconds(train, measured)
+    validations = max(1, round(steps * validation_share))
+    kept = max(train.keep_checkpoints, train.average_last) + train.average_best + 1
+    return Forecast(
+        steps=steps,
+        epochs=steps / measured.steps_per_epoch,
+        validations=validations,
+        hours=(steps * seconds_a_step + rest) / 3600,
+        hours_at_most=(most * seconds_a_step + rest) / 3600,
+        ends_by=ends_by,
+        disk_bytes=measured.checkpoint_bytes * min(kept, validations + 1)
+        + 4 * measured.parameters
+        + measured.data_bytes,
+    )
+
+
+def _averaging_seconds(train: TrainSettings, measured: Measured) -> float:
+    means = (train.average_last > 1) + (train.average_best > 1) + (train.ema_decay > 0)
+    return means * (measured.validation_seconds + measured.save_seconds)
+
+
+def measure(settled: Settled, folder: Path) -> Measured:
+    """Trains some steps in `folder` as `train` would, with one validation, one checkpoint and a scored sample."""
+    import torch
+
+    from dragoman.cli.fine_tuning import beginning_of
+    from dragoman.cli.training import make_trainer
+    from dragoman.data.batching import epoch_batches
+    from dragoman.data.prepare import prepare
+
+    config, share = settled.config, min(1.0, _MOST_PAIRS / settled.num_pairs)
+    corpora = settled.corpora if share == 1.0 else _sampled(settled.corpora, settled.num_pairs, folder)
+    begun = beginning_of(config.train.start_from, folder) if config.train.start_from else None
+    say("preparing the data" if share == 1.0 else f"preparing {share:.0%} of the data")
+    clock = time.perf_counter()
+    data = prepare(config, corpora, folder / "data", begun.tokenizers if begun else None)
+    prepare_seconds = (time.perf_counter() - clock) / share
+    log = _Clock(folder)
+    trainer = make_trainer(_shortened(config), data, folder / "run", log, begun)
+    say(f"measuring up to {_STEPS} steps, a validation and the scoring")
+    scoring_seconds = _scoring_seconds(config, trainer.bundle, data)  # first, so that the search is compiled
+    trainer.fit()
+    save_seconds = time.perf_counter() - log.validated_at
+    seconds = log.seconds[min(_WARM_STEPS - 1, len(log.seconds) - 2) :] if len(log.seconds) > 1 else [0.0, *log.seconds]
+    on_gpu = trainer.model.device.type == "cuda"
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return Measured(
+        prepare_seconds=prepare_seconds,
+        step_seconds=(seconds[-1] - seconds[0]) / (len(seconds) - 1),
+        steps_measured=len(seconds) - 1,
+        validation_seconds=log.validation_seconds,
+        save_seconds=save_seconds,
+        scoring_seconds=scoring_seconds,
+        steps_per_epoch=len(epoch_batches(data.train, config.train.batch_tokens, config.train.seed, 0)) / share,
+        parameters=trainer.bundle.card.parameters,
+        peak_bytes=torch.cuda.max_memory_allocated() if on_gpu else peak,
+        checkpoint_bytes=_bytes_in(folder / "run" / "checkpoints"),
+        data_bytes=_bytes_in(folder / "data") / share,
+    )
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: None, where nothing limits a run or a row of the rule."""
+    return None if isinstance(value, float) and math.isinf(value) else value
+
+
+class _Clock(RunLog):
+    """Notes the run's seconds after every step, and how long the validation took."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, StringIO())
+        self.seconds: list[float] = []
+        self.validation_seconds = self.validated_at = 0.0
+
+    def progress(self, event: dict[str, Any], seconds_left: float | None) -> None:
+        self.seconds.append(event["seconds"])
+
+    def validation(self, event: dict[str, Any], best: bool) -> None:
+        self.validation_seconds = event["seconds"] - self.seconds[-1]
+        self.validated_at = time.perf_counter()
+
+
+def _shortened(config: Config) -> Config:
+    """A few steps and a validation after them.
+
+    A model that has learnt nothing writes until it is stopped: at the length that translations usually have.
+    """
+    steps = _WARM_STEPS + _STEPS
+    train = replace(config.train, max_steps=steps, max_epochs=0, max_minutes=_MOST_MINUTES, patience=0)
+    train = replace(train, log_every_steps=1, checkpoint_every_steps=0)
+    validate = replace(config.validate, every_epochs=0, every_steps=2 * steps)
+    inference = replace(config.inference, max_extra_tokens=1)
+    return replace(config, train=train, validate=validate, inference=inference)
+
+
+def _scoring_seconds(config: Config, bundle: Any, data: Any) -> float:
+    """What translating and scoring validation and test data at the end takes, from a sample."""
+    from dragoman.cli.report import texts_of
+    from dragoman.evaluate.metrics import evaluate
+    from dragoman.inference.translator import Translator
+
+    translator = Translator.from_bundles([replace(bundle, config=_shortened(config))])
+    sources, references = (texts[:: max(1, len(texts) // _SCORED_SENTENCES)] for texts in texts_of(data.dev))
+    translator.translate(sources[:2])
+    clock = time.perf_counter()
+    evaluate(translator.translate(sources), references)
+    seconds = time.perf_counter() - clock
+    total = len(data.dev) + (len(data.test) if data.test is not None else 0) + _REPORT_SENTENCES
+    return seconds * total / len(sources)
+
+
+def _sampled(corpora: Corpora, num_pairs: int, folder: Path) -> Corpora:
+    """The corpora with `_MOST_PAIRS` training pairs, evenly spread, in files in `folder`."""
+    train, paths = corpora.train, (folder / "sample.src", folder / "sample.tgt")
+    with paths[0].open("w", encoding="utf-8") as src, paths[1].open("w", encoding="utf-8") as tgt:
+        for pair in _spread(train, num_pairs):
+            src.write(pair.src + "\n")
+            tgt.write(pair.tgt + "\n")
+    return replace(corpora, train=open_aligned(*paths, src_lang=train.src_lang, tgt_lang=train.tgt_lang))
+
+
+def _spread(corpus: Corpus, num_pairs: int) -> Iterable[SentencePair]:
+    most = _MOST_PAIRS
+    return (
+        pair for index, pair in enumerate(corpus.pairs()) if (index + 1) * most // num_pairs > index * most // num_pairs
+    )
+
+
+def _bytes_in(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _print(settled: Settled, measured: Measured, forecast: Forecast) -> None:
+    config, row = settled.config, row_for(settled.num_pairs)
+    model, train = config.model, config.train
+    limit = "more pairs" if math.isinf(row.max_pairs) else f"up to {row.max_pairs:,.0f} pairs"
+    per_epoch = measured.steps_per_epoch * measured.step_seconds
+    end = f"`{forecast.ends_by}` ends it"
+    if forecast.ends_by == "train.patience":
+        end = "when patience usually ends it, which is a guess"
+        if math.isfinite(forecast.hours_at_most):
+            end += f"; at most {duration(3600 * forecast.hours_at_most)}"
+    shape = f"{model.num_encoder_layers}+{model.num_decoder_layers} layers, d_model {model.d_model}"
+    rows = [
+        ("suggested size", f"{row.preset}, vocabulary {row.vocab_size:,}: the rule for {limit} ({row.why})"),
+        ("this model", f"{shape}, {measured.parameters:,} parameters; {train.precision}"),
+        ("a step", f"{measured.step_seconds:.3g} s for {train.batch_tokens:,} target tokens "
+                   f"(mean of {measured.steps_measured})"),
+        ("an epoch", f"{measured.steps_per_epoch:,.0f} steps, {duration(per_epoch)}"),
+        ("a validation", f"{duration(measured.validation_seconds)}, and {measured.save_seconds:.1f} s to save"),
+        ("before and after", f"{duration(measured.prepare_seconds)} to prepare, "
+                             f"{duration(measured.scoring_seconds)} to score"),
+        ("the whole run", f"{duration(3600 * forecast.hours)}: {forecast.steps:,} steps, {forecast.epochs:,.1f} "
+                          f"epochs, {forecast.validations:,} validations; {end}"),
+        ("memory", f"{measured.peak_bytes / 1e9:.1f} GB"),
+        ("disk", f"{forecast.disk_bytes / 1e9:.2f} GB"),
+    ]  # fmt: skip
+    table = Table(box=None, show_header=False)
+    for name, value in rows:
+        table.add_row(name, value)
+    Console(highlight=False, markup=False).print(table)

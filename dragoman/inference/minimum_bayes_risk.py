@@ -1,0 +1,83 @@
+"""The translation that is most like all others drawn: minimum Bayes risk over samples (Eikema & Aziz 2020, 2022).
+
+Among the samples that is chosen whose mean utility is highest when each of the samples, itself included, stands for
+the reference in turn. Utility is sentence chrF2 as sacreBLEU computes it (Popović 2015).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from dragoman.inference.segments import Source
+from dragoman.text.tokenizer import Tokenizer
+
+_ORDERS = 6
+_BETA_SQUARED = 4.0
+Matrix = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.int64]
+
+
+def choose(sources: Sequence[Source], tokenizer: Tokenizer, n_best: int) -> None:
+    """Leaves each source the `n_best` of its samples, the one of highest expected chrF2 (its `score`) first.
+
+    Samples of the same text count as often as they were drawn, and one of them is kept.
+    """
+    for source in sources:
+        texts = [tokenizer.detokenize(hypothesis.ids) for hypothesis in source.hypotheses]
+        first = {text: place for place, text in reversed(list(enumerate(texts)))}
+        counts = np.array([texts.count(text) for text in first], np.float64)
+        utilities = pairwise_chrf(list(first)) @ counts / max(1, len(texts))
+        ranked = sorted(zip(utilities.tolist(), first.values(), strict=True), key=lambda pair: (-pair[0], pair[1]))
+        source.hypotheses = [replace(source.hypotheses[place], score=utility) for utility, place in ranked[:n_best]]
+
+
+def pairwise_chrf(texts: Sequence[str]) -> Matrix:
+    """(N, N): chrF2, 0 to 100, of text i as the translation where text j is the reference.
+
+    The k-th occurrence of an n-gram in a text is taken for a thing of its own: then the n-grams two texts share are
+    those both have, and all pairs are counted by one product of matrices.
+    """
+    characters = [np.fromiter(map(ord, "".join(text.split())), np.int64) for text in texts]
+    owners = np.repeat(np.arange(len(texts)), [len(row) for row in characters])
+    symbols = _numbered(np.concatenate(characters)) if texts else np.empty(0, np.int64)
+    size = symbols.max(initial=0) + 1
+    starts, grams = np.arange(len(symbols)), symbols
+    precision, recall, orders = (np.zeros((len(texts), len(texts))) for _ in range(3))
+    for order in range(1, _ORDERS + 1):
+        if order > 1:
+            inside = starts + order <= len(symbols)
+            inside[inside] = owners[starts[inside] + order - 1] == owners[starts[inside]]
+            starts = starts[inside]
+            grams = _numbered(grams[inside] * size + symbols[starts + order - 1])
+        shared, totals = _shared(owners[starts], grams, len(texts))
+        both = np.outer(totals > 0, totals > 0)
+        precision += np.divide(shared, totals[:, None], where=both, out=np.zeros_like(shared))
+        recall += np.divide(shared, totals[None, :], where=both, out=np.zeros_like(shared))
+        orders += both
+    orders = np.maximum(orders, 1)
+    precision, recall = precision / orders, recall / orders
+    weighted = _BETA_SQUARED * precision + recall
+    return np.divide(
+        100 * (1 + _BETA_SQUARED) * precision * recall, weighted, where=weighted > 0, out=np.zeros_like(weighted)
+    )
+
+
+def _shared(owners: Numbers, grams: Numbers, count: int) -> tuple[Matrix, Matrix]:
+    """(N, N) n-grams that two texts have in common, and (N,) how many each has; `owners` says whose each n-gram is."""
+    order = np.lexsort((grams, owners))
+    owners, grams = owners[order], grams[order]
+    places = np.arange(len(grams))
+    begins = np.ones(len(grams), np.bool_)
+    begins[1:] = (grams[1:] != grams[:-1]) | (owners[1:] != owners[:-1])
+    occurrence = places - np.maximum.accumulate(np.where(begins, places, 0))
+    columns = _numbered(grams * (occurrence.max(initial=0) + 1) + occurrence)
+    has = np.zeros((count, columns.max(initial=-1) + 1), np.float32)
+    has[owners, columns] = 1.0
+    return (has @ has.T).astype(np.float64), has.sum(1, dtype=np.float64)
+
+
+def _numbered(values: Numbers) -> Numbers:
+    """Equal values get equal numbers from 0 on, without gaps."""
+    return np.unique(values, return_inverse=True)[1].reshape(-1)

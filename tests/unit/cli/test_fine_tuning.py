@@ -1,0 +1,118 @@
+"""Fine-tuning begins with a model's weights and tokeniser, mixes in old data, and says what it made of both domains."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from dragoman.bundle import load_bundle, resolve_model_folder
+from dragoman.cli.main import main
+from dragoman.files import sha256_of
+
+FLAGS = [
+    "--train.max-steps",
+    "2",
+    "--train.batch-tokens",
+    "200",
+    "--train.device",
+    "cpu",
+    "--train.precision",
+    "float32",
+]
+
+
+def write_pairs(path: Path, words: str, count: int) -> Path:
+    numbers = ("one", "two", "three", "four", "five")
+    rows = [f"{numbers[i % 5]} {numbers[i // 5 % 5]} {words} {i}" for i in range(count)]
+    path.write_text("".join(f"{row}\t{row}.\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> list[str]:
+    new, old = (write_pairs(tmp_path / f"{name}.en-de.tsv", name, count) for name, count in (("new", 60), ("old", 90)))
+    test = write_pairs(tmp_path / "old-test.en-de.tsv", "test", 4)
+    with old.open("a") as file:
+        file.write(test.read_text())  # what is tested must not be trained on
+    files = {"--data": new, "--data.old": old, "--data.old-test": test, "--data.old-share": 0.4}
+    return [str(each) for pair in files.items() for each in pair]
+
+
+def test_a_model_goes_on_with_new_data_and_remembers_where_it_comes_from(
+    model_folder: Path, data: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base_folder = shutil.copytree(model_folder, tmp_path / "base")
+    out = tmp_path / "run"
+    command = ["train", "--from", str(base_folder), *data, "--out", str(out), *FLAGS]
+    assert main(command) == 0
+    answer = capsys.readouterr()
+    base, tuned = (load_bundle(resolve_model_folder(folder), "cpu") for folder in (base_folder, out))
+    assert tuned.tokenizers.src.library.to_str() == base.tokenizers.src.library.to_str()
+    assert tuned.config.model == base.config.model
+    moved = [(a - b).abs().max() for a, b in zip(base.model.parameters(), tuned.model.parameters(), strict=True)]
+    assert 0 < max(moved) < 0.01  # two gentle steps away from where it began
+    assert len(tuned.card.lineage) == 1
+    assert tuned.card.lineage[0].startswith("base (")
+    assert sha256_of(base_folder / "model.safetensors")[:12] in tuned.card.lineage[0]
+    assert "fine-tuned from" in tuned.card.to_markdown()
+    assert "read 100 100.0%" in " ".join(answer.err.split())  # 60 new pairs and 40 old ones
+    for name in ("validation (1 sentences)", "old test (4 sentences)"):
+        assert name in answer.out
+    assert "before" in answer.out
+    assert "version:" in answer.out
+    assert {row[0] for row in tuned.card.scores} >= {
+        f"{part}, beam 2"
+        for part in ("validation", "old test", "validation, before fine-tuning", "old test, before fine-tuning")
+    }
+    # It goes on without the model it began with, and keeps the lineage.
+    shutil.rmtree(base_folder)
+    command[command.index("--train.max-steps") + 1] = "3"
+    assert main(command) == 0
+    assert "no scores from before fine-tuning" in capsys.readouterr().err
+    again = load_bundle(resolve_model_folder(out), "cpu")
+    assert again.card.lineage == tuned.card.lineage
+    assert again.card.steps == 3
+    assert torch.equal(again.model.src_embedding.weight, again.model.tgt_embedding.weight)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--model.d-model", "64"], "`model.d_model` is 64, but "),
+        (["--tokenizer.vocab-size", "500"], "`tokenizer.vocab_size` is 500, but "),
+        (["--from", "nowhere"], "nowhere does not exist"),
+        (["--src-lang", "fr"], "`data.src_lang` is fr, but "),
+        (["--data.old", "missing.tsv"], "missing.tsv"),
+    ],
+)
+def test_what_contradicts_the_model_is_refused_before_anything_is_written(
+    model_folder: Path,
+    data: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    flags: list[str],
+    message: str,
+) -> None:
+    base = shutil.copytree(model_folder, tmp_path / "base")
+    if "--src-lang" in flags:
+        _state_languages(base)
+    assert main(["train", "--from", str(base), *data, "--out", str(tmp_path / "run"), *FLAGS, *flags]) == 2
+    error = capsys.readouterr().err
+    assert message in error.split("\n")[-2]
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_old_data_without_a_model_is_refused(
+    data: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *data, "--out", str(tmp_path / "run"), *FLAGS]) == 2
+    assert "`train.start_from` must be set where old data is given" in capsys.readouterr().err
+
+
+def _state_languages(folder: Path) -> None:
+    from dataclasses import replace
+
+    from dragoman.bundle import replace_card
+
+    replace_card(folder, replace(load_bundle(folder, "cpu").card, src_lang="en", tgt_lang="de"))
