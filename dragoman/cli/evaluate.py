@@ -20,13 +20,14 @@ def run(arguments: Sequence[str]) -> int:
     _check(options)
     check_search_flags(options)
     if options.hyp:
-        hypotheses, references, lang = _read_pairs(options.hyp, options.ref)
+        hypotheses, references, lang = read_pairs(options.hyp, options.ref)
     else:
-        sources, references, lang = _read_pairs(options.src, options.ref)
+        sources, references, lang = read_pairs(options.src, options.ref)
         model = load_model([options.model], options)
         hypotheses = model.translator.translate(sources, **model.overrides)
         lang = model.tgt_lang or lang
-    _print(evaluate(hypotheses, references, options.tokenize or tokenizer_for(lang)), options.json)
+    tokenize = options.tokenize or tokenizer_for(lang)
+    _print(evaluate(hypotheses, references, tokenize, intervals=True), options.json)
     return 0
 
 
@@ -37,14 +38,19 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--ref", metavar="F", required=True, help="the test's target side, a sentence a line")
     parser.add_argument("--hyp", metavar="F", help="translations to score instead of a model's")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
+    add_tokenize_flag(parser)
+    add_model_flags(parser)
+    return parser
+
+
+def add_tokenize_flag(parser: ArgumentParser) -> None:
+    """``--tokenize``, for BLEU."""
     parser.add_argument(
         "--tokenize",
         type=one_of("13a", "intl", "zh", "char", "none"),
         metavar="13a|intl|zh|char|none",
         help="sacreBLEU's tokenizer for BLEU (default: by the target language)",
     )
-    add_model_flags(parser)
-    return parser
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -60,7 +66,8 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError("`--src` is missing. `dragoman evaluate --help` says what goes where.")
 
 
-def _read_pairs(first: str, second: str) -> tuple[list[str], list[str], str]:
+def read_pairs(first: str, second: str) -> tuple[list[str], list[str], str]:
+    """Both sides of two aligned files, and the target language as the second's name says it, or ""."""
     corpus = open_aligned(Path(first), Path(second))
     pairs = list(corpus.pairs())
     return [pair.src for pair in pairs], [pair.tgt for pair in pairs], corpus.tgt_lang
