@@ -10,6 +10,7 @@ from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
 from dragoman.config import SETTINGS, Config, InferenceSettings, check_config
 from dragoman.config.fields import Value, did_you_mean
 from dragoman.errors import ConfigError, ModelError
+from dragoman.evaluate.flags import flags_of
 from dragoman.inference.alignment import Aligner
 from dragoman.inference.products import resolve_inference_precision
 from dragoman.inference.searches import Search, TransformerSearch
@@ -154,9 +155,12 @@ class Translator:
             sources, prefixes = [text for text, _ in window], [prefix for _, prefix in window]
             requests = requests_of(sources, prefixes, number, self._max_src_tokens, self._tokenizers)
             self._search([source for request in requests for source in request.sources], settings)
-            answers = [request.answer(self._tokenizers.tgt) for request in requests]
+            answers = [self._flagged(request.answer(self._tokenizers.tgt)) for request in requests]
             yield from aligner.aligned(requests, answers) if aligner else answers
             number += len(window)
+
+    def _flagged(self, translation: Translation) -> Translation:
+        return replace(translation, flags=flags_of(translation, self._tokenizers.src.has_new_characters))
 
 
 def changed(settings: InferenceSettings, overrides: dict[str, Value]) -> InferenceSettings:
