@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
 from dragoman.cli.arguments import ArgumentParser
@@ -18,7 +19,12 @@ from dragoman.inference.verification import LOG_PROB_TOLERANCE, TIE, Check, veri
 from dragoman.text.lines import read_lines
 from dragoman.visualize.run_facts import open_part
 
+if TYPE_CHECKING:
+    from dragoman.train.verification import ResumeReport
+
 SENTENCES = 200
+STEPS = 20
+CHECKPOINTS = "checkpoints"
 _SHOWN = 5
 _LONGEST_INVENTED = 30
 _DIFFERENT = 2
@@ -27,8 +33,9 @@ _DIFFERENT = 2
 def run(arguments: Sequence[str]) -> int:
     """Prints what was checked; exit code 2 where anything differs."""
     options = _parser().parse(arguments)
-    if options.sentences < 1:
-        raise ConfigError(f"`--sentences` must be at least 1, but is {options.sentences}.")
+    for flag, value, least in (("--sentences", options.sentences, 1), ("--steps", options.steps, 0)):
+        if value < least:
+            raise ConfigError(f"`{flag}` must be at least {least}, but is {value}.")
     folder = resolve_model_folder(options.model)
     bundle = load_bundle(folder, options.device)
     texts, origin = _texts(options, bundle)
@@ -36,13 +43,17 @@ def run(arguments: Sequence[str]) -> int:
     when_compiling(lambda: say("compiling the search for this processor, which is kept; that takes some seconds"))
     say(f"the model is {folder}; translating {len(texts):,} texts ({origin}) in many ways")
     checks = list(_reported(verify_translations(bundle, texts, beam_sizes), options.json))
-    holds = not any(check.differences for check in checks)
+    if not options.json:
+        sys.stdout.writelines(f"{line}\n" for line in _verdict(checks, len(texts)))
+    resume = _resume(options)
+    holds = not any(check.differences for check in checks) and (resume is None or resume.exact)
     if options.json:
         facts = {"model": str(folder), "texts": len(texts), "from": origin, "holds": holds}
-        json.dump({**facts, "checks": [asdict(check) for check in checks]}, sys.stdout, ensure_ascii=False)
+        facts |= {"checks": [asdict(check) for check in checks], "resume": asdict(resume) if resume else None}
+        json.dump(facts, sys.stdout, ensure_ascii=False)
         sys.stdout.write("\n")
-    else:
-        sys.stdout.writelines(f"{line}\n" for line in _verdict(checks, len(texts)))
+    elif resume:
+        sys.stdout.writelines(f"{line}\n" for line in _resume_verdict(resume))
     return 0 if holds else _DIFFERENT
 
 
@@ -54,6 +65,13 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument(
         "--sentences", metavar="N", type=int, default=SENTENCES, help=f"how many at most (default {SENTENCES})"
+    )
+    parser.add_argument(
+        "--steps",
+        metavar="N",
+        type=int,
+        default=STEPS,
+        help=f"of a run: training steps to resume in the midst of, 0 for none (default {STEPS})",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     parser.add_argument("--device", default="auto", metavar="NAME", help="auto (cuda, mps, cpu) or a device by name")
@@ -74,6 +92,23 @@ def _texts(options: argparse.Namespace, bundle: Bundle) -> tuple[list[str], str]
     lengths = (rng.randint(1, min(_LONGEST_INVENTED, bundle.config.data.max_tokens)) for _ in range(most))
     rows = [[rng.randrange(4, tokenizer.vocab_size) for _ in range(length)] for length in lengths]
     return [tokenizer.detokenize(row) for row in rows], "made from its vocabulary"
+
+
+def _resume(options: argparse.Namespace) -> "ResumeReport | None":
+    """Whether the run goes on exactly after a kill; None for a model folder, which nothing continues."""
+    if not options.steps or not (options.model / CHECKPOINTS).is_dir():
+        return None
+    from dragoman.train.verification import verify_resume
+
+    say(f"training copies of {options.model} for {options.steps} steps, once straight on and once with a kill")
+    return verify_resume(options.model, options.steps)
+
+
+def _resume_verdict(resume: "ResumeReport") -> Iterator[str]:
+    yield from ("", *resume.differences[:_SHOWN])
+    steps = f"steps {resume.first_step + 1:,} to {resume.last_step:,}, with a kill after {resume.killed_after:,}"
+    yield f"{'ok' if resume.exact else 'DIFFERENT'}: resuming, {steps}: {len(resume.differences):,} differences in"
+    yield f"{resume.tensors:,} tensors, the state and {resume.log_lines:,} lines of the log, compared bit for bit."
 
 
 def _reported(checks: Iterator[Check], as_json: bool) -> Iterator[Check]:

@@ -1,21 +1,23 @@
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from dragoman.cli.main import main
 from dragoman.inference.step_model import SingleModel
+from dragoman.train.verification import ResumeReport
 
 
 def test_a_model_without_texts_of_its_own_gets_invented_ones(
     model_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["verify", str(model_folder), "--sentences", "12"]) == 0
+    assert main(["verify", str(model_folder), "--sentences", "6"]) == 0
     answer = capsys.readouterr()
     rows = answer.out.split("\n")[1:15]
     assert [row.split()[-5] for row in rows] == ["1"] * 7 + ["2"] * 7
-    assert "ok: 0 of 168 translations differ from the judge's.\n" in answer.out
-    assert "12 texts (made from its vocabulary)" in answer.err
+    assert "ok: 0 of 84 translations differ from the judge's.\n" in answer.out
+    assert "6 texts (made from its vocabulary)" in answer.err
 
 
 def test_a_bug_is_shown_with_both_outputs(
@@ -60,3 +62,29 @@ def test_bad_input_is_one_line(
     answer = capsys.readouterr()
     assert (answer.out, answer.err.count("\n")) == ("", 1)
     assert answer.err.startswith(f"dragoman: {complaint}")
+
+
+def test_a_run_is_resumed_too_and_its_differences_fail(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    shutil.copytree(model_folder, tmp_path / "checkpoints" / "step_0000007")
+    (tmp_path / "best").write_text("checkpoints/step_0000007\n")
+    asked: list[tuple[Path, int]] = []
+
+    def verify_resume(run: Path, steps: int) -> ResumeReport:
+        asked.append((run, steps))
+        return ResumeReport(7, 9, 11, 30, 2, ("state.json: seed",) if steps == 5 else ())
+
+    monkeypatch.setattr("dragoman.train.verification.verify_resume", verify_resume)
+    command = ["verify", str(tmp_path), "--sentences", "2", "--steps"]
+    assert main([*command, "4"]) == 0
+    assert "ok: resuming, steps 8 to 11, with a kill after 9: 0 differences in\n30 tensors" in capsys.readouterr().out
+    assert main([*command, "5"]) == 2
+    assert "\nstate.json: seed\nDIFFERENT: resuming" in capsys.readouterr().out
+    assert main([*command, "5", "--json"]) == 2
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["holds"], answer["resume"]["differences"]) == (False, ["state.json: seed"])
+    assert asked == [(tmp_path, 4), (tmp_path, 5), (tmp_path, 5)]
+    assert main([*command, "0"]) == 0
+    assert "resuming" not in capsys.readouterr().out
