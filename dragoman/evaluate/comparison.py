@@ -84,9 +84,9 @@ class Comparison:
     def verdict(self) -> str:
         """One sentence, which calls a system better only where that is significant."""
         better = {name: [one.a.name for one in self.metrics if one.better == name] for name in ("A", "B")}
-        found = [f"{name} is better by {' and '.join(names)}" for name, names in better.items() if names]
-        rest = " and ".join(one.a.name for one in self.metrics if not one.better)
-        return "; ".join(found + ([f"by {rest} no difference is shown"] if rest else [])) + "."
+        found = [f"{name} is better by {_listed(names)}" for name, names in better.items() if names]
+        rest = [one.a.name for one in self.metrics if not one.better]
+        return "; ".join(found + ([f"by {_listed(rest)} no difference is shown"] if rest else [])) + "."
 
 
 def compare(
@@ -165,6 +165,10 @@ def _by_rarity(
             counts[group] += (count, *(min(count, one[word]) for one in there))
     spans = zip((0, *(most + 1 for most in _MOST_SEEN)), (*_MOST_SEEN, None), strict=True)
     return tuple(RarityGroup(*span, *row.tolist()) for span, row in zip(spans, counts, strict=True) if row[0])
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
 
 
 def _words_by(tokenizer: Callable[[str], str]) -> Callable[[str], list[str]]:

@@ -26,7 +26,7 @@ def test_the_scores_are_those_of_evaluate() -> None:
 def test_the_better_one_is_named_whichever_comes_first() -> None:
     for outputs, name, wins in (((WORSE, REFERENCES), "B", 120), ((REFERENCES, WORSE), "A", 0)):
         found = compare(SOURCES, REFERENCES, *outputs)
-        assert found.verdict == f"{name} is better by BLEU and chrF2 and TER."
+        assert found.verdict == f"{name} is better by BLEU, chrF2 and TER."
         assert (found.b_wins, found.b_losses, found.ties) == (wins, 120 - wins, 0)
 
 
@@ -35,7 +35,7 @@ def test_without_significance_nothing_is_called_better() -> None:
     other = [line.replace("old", "big") if n % 60 == 1 else line for n, line in enumerate(REFERENCES)]
     for a, b in ((changed, other), (REFERENCES, REFERENCES)):
         found = compare(SOURCES, REFERENCES, a, b)
-        assert found.verdict == "by BLEU and chrF2 and TER no difference is shown."
+        assert found.verdict == "by BLEU, chrF2 and TER no difference is shown."
         assert not any(one.better for one in found.metrics)
 
 
