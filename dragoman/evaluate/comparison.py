@@ -107,7 +107,7 @@ def compare(
     compared, warnings = [], []
     for metric in metrics:
         counts = [counts_of(metric, outputs, references) for outputs in (a, b)]
-        compared.append(_compared(metric, trials, *counts))
+        compared.append(_compared(metric, trials, counts[0], counts[1]))
         if metric is metrics[0]:
             warnings = [warnings_about(bleu, outputs, references) for bleu, outputs in zip(counts, (a, b), strict=True)]
     chrf = np.array([sentence_chrf(a, references), sentence_chrf(b, references)])
@@ -117,7 +117,9 @@ def compare(
     return Comparison(
         len(references),
         tuple(compared),
-        *(int((gains == sign).sum()) for sign in (1, -1, 0)),
+        int((gains > 0).sum()),
+        int((gains < 0).sum()),
+        int((gains == 0).sum()),
         _by_length(sources, chrf, gains),
         _by_rarity(references, a, b, words, seen),
         _changes(sources, references, a, b, chrf),
@@ -125,12 +127,12 @@ def compare(
     )
 
 
-def _compared(metric: Metric, trials: int, *counts: Statistics) -> MetricComparison:
-    resampled = resampled_scores(metric, *counts)
-    found = significance(metric, *counts, resampled, trials)
-    scores = [score_with(metric, *both) for both in zip(counts, resampled, strict=True)]
+def _compared(metric: Metric, trials: int, a: Statistics, b: Statistics) -> MetricComparison:
+    resampled = resampled_scores(metric, a, b)
+    found = significance(metric, a, b, resampled, trials)
     rises = found.difference < 0 if isinstance(metric, TER) else found.difference > 0
-    return MetricComparison(*scores, found, ("B" if rises else "A") if found.is_significant else "")
+    better = ("B" if rises else "A") if found.is_significant else ""
+    return MetricComparison(score_with(metric, a, resampled[0]), score_with(metric, b, resampled[1]), found, better)
 
 
 def _by_length(
@@ -143,10 +145,10 @@ def _by_length(
     found = []
     for group in np.unique(groups):
         rows = groups == group
-        means = (float(one[rows].mean()) for one in chrf)
-        wins, losses = (int((gains[rows] == sign).sum()) for sign in (1, -1))
-        span = int(lengths[rows].min()), int(lengths[rows].max())
-        found.append(LengthGroup(*span, int(rows.sum()), *means, wins, losses))
+        a_chrf, b_chrf = (float(one[rows].mean()) for one in chrf)
+        wins, losses = int((gains[rows] > 0).sum()), int((gains[rows] < 0).sum())
+        shortest, longest = int(lengths[rows].min()), int(lengths[rows].max())
+        found.append(LengthGroup(shortest, longest, int(rows.sum()), a_chrf, b_chrf, wins, losses))
     return tuple(found)
 
 
@@ -163,8 +165,9 @@ def _by_rarity(
         for word, count in Counter(words(reference)).items():
             group = int(np.searchsorted(_MOST_SEEN, seen.get(word, 0)))
             counts[group] += (count, *(min(count, one[word]) for one in there))
-    spans = zip((0, *(most + 1 for most in _MOST_SEEN)), (*_MOST_SEEN, None), strict=True)
-    return tuple(RarityGroup(*span, *row.tolist()) for span, row in zip(spans, counts, strict=True) if row[0])
+    least, most = (0, *(seen + 1 for seen in _MOST_SEEN)), (*_MOST_SEEN, None)
+    rows = zip(least, most, counts.tolist(), strict=True)
+    return tuple(RarityGroup(at_least, at_most, *row) for at_least, at_most, row in rows if row[0])
 
 
 def _listed(names: Sequence[str]) -> str:

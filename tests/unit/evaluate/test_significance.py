@@ -34,7 +34,7 @@ def test_p_values_and_intervals_are_sacrebleus(
     named = [("a", a), ("b", b)]
     counts = [statistics_of(metric, outputs, references) for outputs in (a, b)]
     resampled = resampled_scores(metric, *counts)
-    found = significance(metric, *counts, resampled, trials=700)
+    found = significance(metric, counts[0], counts[1], resampled, trials=700)
     for kind, samples, p_value in (("bs", 1000, found.p_bootstrap), ("ar", 700, found.p_randomisation)):
         _, scores = PairedTest(named, {"metric": metric}, [references], kind, n_samples=samples)()
         theirs = next(results for name, results in scores.items() if name != "System")
@@ -49,7 +49,7 @@ def test_p_values_and_intervals_are_sacrebleus(
 def test_a_large_difference_is_significant_and_lies_in_its_interval() -> None:
     (a, b), references = outputs_and_references(60, 0.4, 0.1)
     counts = [statistics_of(CHRF(), outputs, references) for outputs in (a, b)]
-    found = significance(CHRF(), *counts, resampled_scores(CHRF(), *counts), trials=500)
+    found = significance(CHRF(), counts[0], counts[1], resampled_scores(CHRF(), *counts), trials=500)
     assert found.is_significant
     assert 0 < found.interval[0] < found.difference < found.interval[1]
 
@@ -68,5 +68,5 @@ def test_equal_systems_are_seldom_called_different() -> None:
         (a, b), references = outputs_and_references(60, 0.2, 0.2, seed=seed)
         counts = [statistics_of(metric, outputs, references) for outputs in (a, b)]
         resampled = resampled_scores(metric, *counts, resamples=100)
-        called += significance(metric, *counts, resampled, trials=100).is_significant
+        called += significance(metric, counts[0], counts[1], resampled, trials=100).is_significant
     assert called <= 8, "of 60 tests of equals about 3 may look different at 0.05"
