@@ -117,7 +117,7 @@ def main() -> int:
     pairs = load_phrasebook().generate(seed=4, count=2000)
     tokenizers = {"the model's": load_bundle(resolve_model_folder(Path(given.model)), "cpu").tokenizers.src}
     for name, settings in (("byte fallback", {"byte_fallback": True}), ("unigram", {"kind": "unigram"})):
-        chosen = TokenizerSettings(vocab_size=2000, **settings)  # type: ignore[arg-type]
+        chosen = TokenizerSettings(vocab_size=2000, **settings)
         tokenizers[name] = train_tokenizer(chosen, (pair.src for pair in pairs))
     wrong = []
     for name, tokenizer in tokenizers.items():

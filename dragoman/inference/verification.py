@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int64
@@ -110,11 +111,10 @@ class FullPasses(OfTransformer):
 def verify_translations(bundle: Bundle, texts: Sequence[str], beam_sizes: Sequence[int]) -> Iterator[Check]:
     """One check after the other, in float32. The texts are what a user would give, empty and long ones included."""
     for beam_size in beam_sizes:
-        settings = {"beam_size": beam_size, "n_best": 1, "sample": False}
 
-        def way(search: Search, settings: dict[str, int | bool] = settings) -> Way:
+        def way(search: Search, beam_size: int = beam_size) -> Way:
             translator = Translator.from_bundles([bundle], "float32", search)
-            return lambda texts: translator.translate_detailed(texts, **settings)
+            return lambda texts: translator.translate_detailed(texts, beam_size=beam_size, n_best=1, sample=False)
 
         judge = way(_Grouped(FullPasses(bundle.model), _of_one_length))
         noisy = [way(_Grouped(FullPasses(bundle.model, TIE, seed), _of_one_length)) for seed in range(_TIE_TRIALS)]
@@ -179,7 +179,7 @@ class _Grouped:
 
     def __init__(
         self,
-        model: StepModel[object],
+        model: StepModel[Any],
         groups: Callable[[Sequence[Source]], Iterable[Sequence[Source]]],
         padding: int = 0,
     ) -> None:

@@ -15,6 +15,7 @@ from dragoman.inference.step_model import SingleModel
 from dragoman.inference.verification import Check, FullPasses, verify_translations
 from dragoman.model import transformer
 from dragoman.model.cache import DecoderCache
+from dragoman.model.masks import padding_mask
 from dragoman.text.tokenizer import EOS_ID
 
 WORD = 270
@@ -60,8 +61,10 @@ def test_padding_that_is_looked_at_fails(small_bundle: Bundle, monkeypatch: pyte
 
 @pytest.mark.parametrize("off_by", [-1, 1])
 def test_a_wrong_mask_fails(small_bundle: Bundle, monkeypatch: pytest.MonkeyPatch, off_by: int) -> None:
-    right = transformer.padding_mask
-    monkeypatch.setattr(transformer, "padding_mask", lambda lengths, size: right((lengths + off_by).clamp(min=1), size))
+    def shifted(lengths: Tensor, size: int) -> Tensor:
+        return padding_mask((lengths + off_by).clamp(min=1), size)
+
+    monkeypatch.setattr(transformer, "padding_mask", shifted)
     assert failed(small_bundle)
 
 
@@ -84,7 +87,11 @@ def test_a_cache_reordered_wrongly_fails(small_bundle: Bundle, monkeypatch: pyte
     assert failed(small_bundle) == {"plain model, its cache"}
     monkeypatch.undo()
     kept = FastModel.reorder
-    monkeypatch.setattr(FastModel, "reorder", lambda *a: kept(*a[:2], a[2].flip(0), a[3]))
+
+    def backwards(self: FastModel, state: Any, rows: Tensor, sentences: Tensor) -> None:
+        kept(self, state, rows.flip(0), sentences)
+
+    monkeypatch.setattr(FastModel, "reorder", backwards)
     assert {"tensors, packed", "tensors, padded"} <= failed(small_bundle)
 
 
