@@ -60,7 +60,8 @@ class Translation:
 
     `segments` is the number of pieces the input was split into (0 for an empty line, 1 normally);
     `cut` says that some output reached the length limit without ending by itself. `alignment`, where it was asked for,
-    links words of `src` to words of the best candidate, both counted from 0 as `str.split` finds them.
+    links words of `src` to words of the best candidate, both counted from 0 as `str.split` finds them. `flags` name
+    what looks wrong (`dragoman.evaluate.flags.FLAGS`).
     """
 
     src: str
@@ -68,6 +69,7 @@ class Translation:
     segments: int
     cut: bool
     alignment: tuple[tuple[int, int], ...] | None = None
+    flags: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -77,11 +79,16 @@ class Translation:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A metric's value, never without the signature that says how it was computed."""
+    """A metric's value, never without the signature that says how it was computed.
+
+    In `interval` lie 95 % of its values on resampled tests, where that was asked for.
+    """
 
     name: str
     value: float
     signature: str
+    interval: tuple[float, float] | None = None
 
     def __str__(self) -> str:
-        return f"{self.name} {self.value:.2f} ({self.signature})"
+        span = f" [{self.interval[0]:.2f}, {self.interval[1]:.2f}]" if self.interval else ""
+        return f"{self.name} {self.value:.2f}{span} ({self.signature})"

@@ -22,9 +22,9 @@ def run(arguments: Sequence[str]) -> int:
     check_search_flags(options)
     findings: list[Finding] = []
     if options.hyp:
-        hypotheses, references, _, lang = _read_pairs(options.hyp, options.ref)
+        hypotheses, references, _, lang = read_pairs(options.hyp, options.ref)
     else:
-        sources, references, src_lang, lang = _read_pairs(options.src, options.ref)
+        sources, references, src_lang, lang = read_pairs(options.src, options.ref)
         model = load_model([options.model], options)
         hypotheses = model.translator.translate(sources, **model.overrides)
         lang = model.tgt_lang or lang
@@ -38,7 +38,8 @@ def run(arguments: Sequence[str]) -> int:
                 model.src_lang or src_lang,
                 lang,
             )
-    _print(evaluate(hypotheses, references, options.tokenize or tokenizer_for(lang)), findings, options.json)
+    tokenize = options.tokenize or tokenizer_for(lang)
+    _print(evaluate(hypotheses, references, tokenize, intervals=True), findings, options.json)
     return 0
 
 
@@ -54,14 +55,19 @@ def _parser() -> ArgumentParser:
         help="also counts what the model stumbles over: numbers, names, negation, capitals, a missing dot ...",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
+    add_tokenize_flag(parser)
+    add_model_flags(parser)
+    return parser
+
+
+def add_tokenize_flag(parser: ArgumentParser) -> None:
+    """``--tokenize``, for BLEU."""
     parser.add_argument(
         "--tokenize",
         type=one_of("13a", "intl", "zh", "char", "none"),
         metavar="13a|intl|zh|char|none",
         help="sacreBLEU's tokenizer for BLEU (default: by the target language)",
     )
-    add_model_flags(parser)
-    return parser
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -79,8 +85,8 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError("`--src` is missing. `dragoman evaluate --help` says what goes where.")
 
 
-def _read_pairs(first: str, second: str) -> tuple[list[str], list[str], str, str]:
-    """The lines of both files, and their languages as the file names tell them."""
+def read_pairs(first: str, second: str) -> tuple[list[str], list[str], str, str]:
+    """The lines of both files, and their languages as the file names tell them, or ""."""
     corpus = open_aligned(Path(first), Path(second))
     pairs = list(corpus.pairs())
     return [pair.src for pair in pairs], [pair.tgt for pair in pairs], corpus.src_lang, corpus.tgt_lang

@@ -22,6 +22,8 @@ VERBS: dict[str, str] = {
     "translate": "translates text, line for line, from stdin or a file",
     "inspect": "shows what a model looks at while it translates a text: a page, a picture, data",
     "evaluate": "scores translations: BLEU, chrF and TER with signatures",
+    "compare": "compares two models or two files of translations on one test: what is chance and what is not",
+    "verify": "proves that translations do not depend on batches, padding or caches, and that resuming is exact",
     "import": "makes a model folder of a Marian (OPUS-MT) model, from a folder or by its name on the hub",
     "export": "writes a model for CTranslate2, or in Marian's Hugging Face form",
 }

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -17,6 +18,7 @@ from dragoman.cli.arguments import ArgumentParser, one_of, whole_number
 from dragoman.cli.models import ENGINES, LoadedModel, add_model_flags, check_search_flags, load_model, say
 from dragoman.cli.windows import arriving_lines
 from dragoman.errors import ConfigError, DataError
+from dragoman.evaluate.flags import FLAGS
 from dragoman.files import check_target
 from dragoman.records import Translation
 from dragoman.text.lines import open_bytes, read_lines
@@ -41,15 +43,21 @@ def run(arguments: Sequence[str]) -> int:
     with ExitStack() as files:
         source = _open_source(options, files)
         model = load_model(options.model, options, options.engine)
-        write = json_line if options.format == "jsonl" else text_line
+        write = json_line if options.format == "jsonl" else flagged_line if options.flags else text_line
         wanted = {"with_alignment": True} if options.alignment else {}
         if options.cluster:
             _on_cluster(options, {**wanted, **model.overrides}, write)
             return 0
         output = files.enter_context(open(options.output, "wb")) if options.output else sys.stdout.buffer
+        flagged: Counter[str] = Counter()
         for window in translated_windows(source, model, wanted):
             output.writelines(write(translation).encode() + b"\n" for translation in window)
             output.flush()
+            flagged.update(flag for translation in window for flag in translation.flags)
+        if options.flags:
+            say(
+                f"lines flagged: {', '.join(f'{flag} {flagged[flag]:,}' for flag in FLAGS if flagged[flag]) or 'none'}."
+            )
     return 0
 
 
@@ -117,6 +125,11 @@ def text_line(translation: Translation) -> str:
     return f"{text} ||| {' '.join(f'{src}-{tgt}' for src, tgt in translation.alignment)}"
 
 
+def flagged_line(translation: Translation) -> str:
+    """`text_line`, a tab, and the flags with commas between them; it is the last tab, whatever the model wrote."""
+    return f"{text_line(translation)}\t{','.join(translation.flags)}"
+
+
 def json_line(translation: Translation) -> str:
     """The translation with all that is known about it, as one JSON object on one line.
 
@@ -125,7 +138,8 @@ def json_line(translation: Translation) -> str:
     """
     candidates = [_candidate(asdict(candidate)) for candidate in translation.candidates]
     best = candidates[0] if candidates else {"translation": ""}
-    rest: dict[str, Any] = {"segments": translation.segments, "cut": translation.cut, "candidates": candidates}
+    rest: dict[str, Any] = {"segments": translation.segments, "cut": translation.cut, "flags": translation.flags}
+    rest["candidates"] = candidates
     if translation.alignment is not None:
         rest["alignment"] = translation.alignment
     return json.dumps({"src": translation.src, **best, **rest}, ensure_ascii=False)
@@ -154,6 +168,11 @@ def _parser() -> ArgumentParser:
         "--alignment",
         action="store_true",
         help="adds which word comes from which: ` ||| 0-0 1-2` (source-target, counted from 0, split at white space)",
+    )
+    parser.add_argument(
+        "--flags",
+        action="store_true",
+        help="adds a tab and what looks wrong with a translation, such as `number,long`; always there with jsonl",
     )
     parser.add_argument("--prefix", metavar="F", help="a file with what each translation must begin with, line by line")
     parser.add_argument(

@@ -7,12 +7,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.base import Score as MetricScore
-from sacrebleu.metrics.bleu import BLEU, BLEUScore
+from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from dragoman.errors import DataError
+from dragoman.evaluate.significance import (
+    RESAMPLES,
+    SEED,
+    Statistics,
+    interval_of,
+    resampled_scores,
+    score_of,
+    statistics_of,
+)
 from dragoman.records import Score
 
 FEW_SENTENCES = 100
@@ -30,29 +38,61 @@ class Evaluation:
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Score:
     """BLEU, 0 to 100, higher is better. `tokenize` is sacreBLEU's: 13a, zh, ja-mecab, ko-mecab, char, flores200 ..."""
-    return _score(_bleu_metric(tokenize), hypotheses, references)[0]
+    return _score(metrics_of(tokenize)[0], hypotheses, references)
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """chrF2, 0 to 100, higher is better (Popović 2015)."""
-    return _score(CHRF(), hypotheses, references)[0]
+    return _score(CHRF(), hypotheses, references)
 
 
 def ter(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """Translation edit rate in percent, lower is better, may exceed 100 (Snover et al. 2006)."""
-    return _score(TER(), hypotheses, references)[0]
+    return _score(TER(), hypotheses, references)
 
 
-def evaluate(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Evaluation:
-    """All metrics of one test, with warnings in plain words.
+def evaluate(
+    hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a", *, intervals: bool = False
+) -> Evaluation:
+    """All metrics of one test, with their 95 % intervals where asked for, and with warnings in plain words.
 
     Raises DataError where the counts differ or there is nothing to score. `tokenize` is for BLEU alone.
     """
-    bleu_score, matches = _score(_bleu_metric(tokenize), hypotheses, references)
-    assert isinstance(matches, BLEUScore)
-    scores = (bleu_score, chrf(hypotheses, references), ter(hypotheses, references))
-    warnings = (*_size_warnings(len(hypotheses), matches), *_text_warnings(hypotheses, references))
-    return Evaluation(scores, warnings, len(hypotheses))
+    scores, counted = [], []
+    for metric in metrics_of(tokenize):
+        statistics = counts_of(metric, hypotheses, references)
+        resampled = resampled_scores(metric, statistics)[0] if intervals else None
+        scores.append(score_with(metric, statistics, resampled))
+        counted.append(statistics)
+    return Evaluation(tuple(scores), warnings_about(counted[0], hypotheses, references), len(hypotheses))
+
+
+def metrics_of(tokenize: str) -> tuple[BLEU, CHRF, TER]:
+    """The metrics in their order. sacreBLEU's warning about tokenised text is off: there is one of ours."""
+    return BLEU(tokenize=tokenize, force=True), CHRF(), TER()
+
+
+def counts_of(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
+    """What `metric` counts in each sentence. Raises DataError where there is nothing to score, or no pairs."""
+    if len(hypotheses) != len(references):
+        raise DataError(
+            f"there are {len(hypotheses)} translations but {len(references)} references. "
+            f"Give one reference a line, in the order of the translations."
+        )
+    if not hypotheses:
+        raise DataError("there are no translations to score. Give at least one line and its reference.")
+    return statistics_of(metric, hypotheses, references)
+
+
+def score_with(metric: Metric, statistics: Statistics, resampled: Statistics | None = None) -> Score:
+    """The score of counted sentences; `resampled` scores give it an interval, which the signature names too."""
+    value, signature = score_of(metric, statistics.sum(0)), metric.get_signature()
+    name = type(metric).__name__ if not isinstance(metric, CHRF) else f"chrF{metric.beta}"
+    if resampled is None:
+        return Score(name, value, str(signature))
+    signature.update("bs", RESAMPLES)
+    signature.update("seed", SEED)
+    return Score(name, value, str(signature), interval_of(resampled))
 
 
 def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
@@ -69,28 +109,22 @@ def tokenizer_for(lang: str) -> str:
     )
 
 
-def _bleu_metric(tokenize: str) -> Metric:
-    return BLEU(tokenize=tokenize, force=True)  # the warning about tokenised text is ours
+def warnings_about(bleu_counts: Statistics, hypotheses: Sequence[str], references: Sequence[str]) -> tuple[str, ...]:
+    """What to know before believing the scores; `bleu_counts` are what BLEU counts."""
+    return (*_size_warnings(bleu_counts), *_text_warnings(hypotheses, references))
 
 
-def _score(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> tuple[Score, MetricScore]:
-    if len(hypotheses) != len(references):
-        raise DataError(
-            f"there are {len(hypotheses)} translations but {len(references)} references. "
-            f"Give one reference a line, in the order of the translations."
-        )
-    if not hypotheses:
-        raise DataError("there are no translations to score. Give at least one line and its reference.")
-    result = metric.corpus_score(list(hypotheses), [list(references)])
-    return Score(str(result.name), float(result.score), str(metric.get_signature())), result
+def _score(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    return score_with(metric, counts_of(metric, hypotheses, references))
 
 
-def _size_warnings(num_sentences: int, matches: BLEUScore) -> Iterator[str]:
-    if num_sentences < FEW_SENTENCES:
-        yield f"the test has only {num_sentences} sentences: scores of fewer than {FEW_SENTENCES} say little."
-    if matches.totals[-1] == 0:
+def _size_warnings(bleu_counts: Statistics) -> Iterator[str]:
+    if len(bleu_counts) < FEW_SENTENCES:
+        yield f"the test has only {len(bleu_counts)} sentences: scores of fewer than {FEW_SENTENCES} say little."
+    sums = bleu_counts.sum(0)  # lengths of both sides, n-grams that match, n-grams
+    if sums[-1] == 0:
         yield "no translation has four words: BLEU is not defined here, look at chrF."
-    elif matches.counts[-1] == 0:
+    elif sums[5] == 0:
         yield "no four words in a row are right anywhere: BLEU is only its smoothing here, look at chrF."
 
 

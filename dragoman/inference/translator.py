@@ -10,6 +10,7 @@ from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
 from dragoman.config import SETTINGS, Config, InferenceSettings, check_config
 from dragoman.config.fields import Value, did_you_mean
 from dragoman.errors import ConfigError, ModelError
+from dragoman.evaluate.flags import flags_of
 from dragoman.inference.alignment import Aligner
 from dragoman.inference.minimum_bayes_risk import choose
 from dragoman.inference.products import resolve_inference_precision
@@ -160,9 +161,12 @@ class Translator:
                 choose(searched, self._tokenizers.tgt, settings.n_best)
             else:
                 self._search(searched, settings)
-            answers = [request.answer(self._tokenizers.tgt) for request in requests]
+            answers = [self._flagged(request.answer(self._tokenizers.tgt)) for request in requests]
             yield from aligner.aligned(requests, answers) if aligner else answers
             number += len(window)
+
+    def _flagged(self, translation: Translation) -> Translation:
+        return replace(translation, flags=flags_of(translation, self._tokenizers.src.has_new_characters))
 
 
 def changed(settings: InferenceSettings, overrides: dict[str, Value]) -> InferenceSettings:

@@ -84,6 +84,20 @@ class Tokenizer:
         names = self._names
         return [names[index] for index in ids]
 
+    def has_new_characters(self, text: str) -> bool:
+        """Whether no token spells some character (kind word: some word), because training has hardly or never seen it.
+
+        Printable ASCII always has tokens where every byte has one.
+        """
+        if self.kind in ("word", "sentencepiece"):
+            return UNK_ID in self.encode(text)
+        return not self._characters.issuperset(text)
+
+    @cached_property
+    def _characters(self) -> frozenset[str]:
+        whole = (name for name in self._names[_NUM_CONTROLS:] if not name.startswith("<0x"))
+        return frozenset(char for name in whole for char in name if char >= " " and char != "\x7f") | {" "}
+
     @cached_property
     def _names(self) -> list[str]:
         names = [str(self.library.id_to_token(index)) for index in range(self.vocab_size)]

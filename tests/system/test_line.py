@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from dragoman import Translator
+from dragoman.cli.report import texts_of
+from dragoman.evaluate.metrics import bleu, chrf
 from dragoman.text.phrasebook_file import load_phrasebook
+from dragoman.visualize.run_facts import open_part
 
 SMALL = [
     "--model.preset", "tiny", "--model.num-encoder-layers", "2", "--model.num-decoder-layers", "2",
@@ -180,3 +183,15 @@ def test_a_killed_process_leaves_something_to_continue(tmp_path: Path) -> None:
     process.wait()
     assert "Continuing after step" in dragoman(*command).stderr
     assert not list(tmp_path.rglob(".writing-*"))
+    assert_scores_of_training_are_those_of_the_model(tmp_path / "run")
+
+
+def assert_scores_of_training_are_those_of_the_model(run: Path) -> None:
+    """The last validation's, to the last digit; greedy search, as `validate.beam_size` has it."""
+    sources, references = texts_of(open_part(run, "dev"))
+    model = run / (run / "last").read_text().strip()
+    outputs = Translator.load(model, "cpu").translate(sources, beam_size=1)
+    events = [json.loads(line) for line in (run / "log.jsonl").read_text().split("\n") if line]
+    logged = [event for event in events if event["event"] == "validation"][-1]
+    assert (logged["bleu"], logged["chrf"]) == (bleu(outputs, references).value, chrf(outputs, references).value)
+    assert 0 < logged["chrf"] < 100

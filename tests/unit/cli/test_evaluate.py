@@ -22,7 +22,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_scores_of_a_file_go_to_stdout_and_warnings_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", "--hyp", "out.de", "--ref", "test.de"]) == 0
     answer = capsys.readouterr()
-    expected = evaluate(["eins zwei drei vier", "fünfe"], ["eins zwei drei vier", "fünf"])
+    expected = evaluate(["eins zwei drei vier", "fünfe"], ["eins zwei drei vier", "fünf"], intervals=True)
     assert answer.out == "".join(f"{score}\n" for score in expected.scores)
     assert answer.err == "".join(f"dragoman: warning: {warning}\n" for warning in expected.warnings)
     assert "only 2 sentences" in answer.err
@@ -75,7 +75,7 @@ def test_scoring_a_file_does_not_import_torch(tmp_path: Path) -> None:
     command = [sys.executable, "-c", program, "evaluate", "--hyp", str(output), "--ref", str(reference)]
     answer = subprocess.run(command, capture_output=True, check=False, encoding="utf-8")
     assert answer.returncode == 0, answer.stderr
-    assert answer.stdout.startswith("BLEU 100.00 (nrefs:1|")
+    assert answer.stdout.startswith("BLEU 100.00 [100.00, 100.00] (nrefs:1|")
 
 
 @pytest.mark.usefixtures("files")

@@ -56,10 +56,31 @@ def test_files_flags_and_notes(model_folder: Path, tmp_path: Path, capfd: pytest
     assert lines[0]["score"] == pytest.approx(expected[0].candidates[0].score)
     assert lines[0]["log_prob"] == pytest.approx(expected[0].candidates[0].log_prob)
     assert lines[0]["tokens"] == list(expected[0].candidates[0].tokens)
-    assert lines[1] == {"src": "", "translation": "", "segments": 0, "cut": False, "candidates": []}
+    assert lines[1] == {"src": "", "translation": "", "segments": 0, "cut": False, "flags": [], "candidates": []}
     answer = capfd.readouterr()
     assert answer.out == ""
     assert f"line 3 is long and was translated in {expected[2].segments} pieces." in answer.err
+
+
+def test_flags_stand_after_the_last_tab(model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    lines = ["one two three 417", "", "one Ω"]
+    expected = Translator.load(model_folder).translate_detailed(lines)
+    assert ["number" in one.flags for one in expected] == [True, False, False]
+    assert ["characters" in one.flags for one in expected] == [False, False, True]
+    text = "".join(f"{line}\n" for line in lines).encode()
+    type_in(text)
+    assert main(["translate", str(model_folder), "--flags"]) == 0
+    answer = capfd.readouterr()
+    columns = [line.rpartition("\t") for line in answer.out.split("\n")[:-1]]
+    assert [flags for _, _, flags in columns] == [",".join(one.flags) for one in expected]
+    assert [text_line(one) for one in expected] == [text for text, _, _ in columns]
+    assert "dragoman: lines flagged: " in answer.err
+    assert "number 1, characters 1" in answer.err
+    type_in(text)
+    assert main(["translate", str(model_folder), "--format", "jsonl"]) == 0
+    answer = capfd.readouterr()
+    assert [json.loads(line)["flags"] for line in answer.out.split("\n")[:-1]] == [[*one.flags] for one in expected]
+    assert "flagged" not in answer.err
 
 
 def test_alignments_stand_after_the_translation(

@@ -42,6 +42,35 @@ def _signature(text: str) -> dict[str, str]:
     return dict(part.split(":", 1) for part in text.split("|"))
 
 
+def test_intervals_are_those_of_sacrebleus_own_command(tmp_path: Path) -> None:
+    hypotheses, references = _noisy_test(120)
+    for name, lines in (("hyp", hypotheses), ("ref", references)):
+        (tmp_path / name).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    command = [
+        sys.executable,
+        "-m",
+        "sacrebleu",
+        "ref",
+        "-i",
+        "hyp",
+        "-m",
+        "bleu",
+        "chrf",
+        "ter",
+        "-w",
+        "6",
+        "--confidence",
+    ]
+    answer = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True, encoding="utf-8")
+    plain, found = evaluate(hypotheses, references), evaluate(hypotheses, references, intervals=True)
+    for score, bare, entry in zip(found.scores, plain.scores, json.loads(answer.stdout), strict=True):
+        assert score.interval is not None
+        assert (score.interval[1] - score.interval[0]) / 2 == pytest.approx(entry["confidence_var"], abs=1e-3)
+        assert _signature(score.signature) == _signature(entry["signature"])
+        assert (score.value, None) == (bare.value, bare.interval)
+        assert f"{score.value:.2f} [{score.interval[0]:.2f}, " in str(score)
+
+
 def test_single_metrics_are_those_of_the_evaluation() -> None:
     hypotheses, references = _noisy_test(20)
     scores = evaluate(hypotheses, references).scores

@@ -358,3 +358,14 @@ class TestSentencePiece:
         with pytest.raises(ModelError, match=match) as caught:
             Tokenizer.load(path)
         assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("settings", [{}, {"byte_fallback": True}, {"kind": "unigram"}, {"kind": "word"}])
+def test_characters_that_training_never_saw_are_new(settings: dict[str, object]) -> None:
+    text = "The naïve Müller family saw 東京 and 12 trains, twice."
+    tokenizer = train_tokenizer(TokenizerSettings(vocab_size=600, **settings), [text] * 30)
+    assert not tokenizer.has_new_characters(text)
+    assert not tokenizer.has_new_characters("naïve Müller saw 東京")
+    assert not tokenizer.has_new_characters("")
+    for new in ("Ωmega", "naïve Mülleř", "東亰", "😀"):
+        assert tokenizer.has_new_characters(new), new

@@ -1,0 +1,131 @@
+"""``dragoman compare``: two models, or two files of translations, on one test, with what is chance and what is not."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from dragoman.cli.arguments import ArgumentParser
+from dragoman.cli.evaluate import add_tokenize_flag, read_pairs
+from dragoman.cli.models import add_model_flags, check_search_flags, load_model, say
+from dragoman.errors import DataError
+from dragoman.evaluate.comparison import Comparison, MetricComparison, RarityGroup, compare
+from dragoman.evaluate.metrics import tokenizer_for
+from dragoman.evaluate.significance import RESAMPLES, SEED, TRIALS
+from dragoman.text.lines import read_lines
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Prints the comparison; returns the exit code."""
+    options = _parser().parse(arguments)
+    check_search_flags(options)
+    sources, references, lang = read_pairs(options.src, options.ref)
+    training_text = read_lines(Path(options.train)) if options.train else None
+    if options.train:
+        next(read_lines(Path(options.train)), None)  # a file that is not there is said before anything is translated
+    a, b = (_outputs(path, sources, options) for path in (options.a, options.b))
+    comparison = compare(sources, references, a, b, options.tokenize or tokenizer_for(lang), training_text)
+    for warning in comparison.warnings:
+        say(f"warning: {warning}")
+    if options.json:
+        names = {"a": options.a, "b": options.b, "verdict": comparison.verdict}
+        json.dump({**names, **asdict(comparison)}, sys.stdout, ensure_ascii=False)
+        sys.stdout.write("\n")
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in _page(comparison, options))
+    return 0
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser("compare", "Compares two models, or two files of translations, on one test.")
+    for name in ("a", "b"):
+        parser.add_argument(
+            name, metavar=name.upper(), help="a model folder, a run, or a file with a translation a line"
+        )
+    parser.add_argument("--src", metavar="F", required=True, help="the test's source side, a sentence a line")
+    parser.add_argument("--ref", metavar="F", required=True, help="the test's target side, a sentence a line")
+    parser.add_argument("--train", metavar="F", help="training text of the target side: which words are rare")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    add_tokenize_flag(parser)
+    add_model_flags(parser)
+    return parser
+
+
+def _outputs(path: str, sources: Sequence[str], options: argparse.Namespace) -> list[str]:
+    if not Path(path).is_file():
+        model = load_model([path], options)
+        return model.translator.translate(sources, **model.overrides)
+    outputs = list(read_lines(Path(path)))
+    if len(outputs) != len(sources):
+        raise DataError(
+            f"{path} has {len(outputs)} lines, but {options.src} has {len(sources)}. Give a translation a line, or "
+            "name a model's folder."
+        )
+    return outputs
+
+
+def _page(found: Comparison, options: argparse.Namespace) -> Iterator[str]:
+    yield f"A  {options.a}"
+    yield f"B  {options.b}"
+    yield f"{found.num_sentences:,} sentences; in brackets 95 % of {RESAMPLES:,} resampled tests (seed {SEED})"
+    yield ""
+    yield from _table(
+        ("", "A", "B", "B - A", "p bootstrap", f"p of {TRIALS:,} shuffles", ""), map(_metric_row, found.metrics)
+    )
+    yield ""
+    yield found.verdict
+    yield f"By sentence (chrF2) B wins {found.b_wins:,}, loses {found.b_losses:,}; {found.ties:,} are equal."
+    yield ""
+    yield from _table(
+        ("source characters", "sentences", "A chrF2", "B chrF2", "B wins", "B loses"),
+        (
+            (f"{one.shortest} to {one.longest}", f"{one.sentences:,}", f"{one.a_chrf:.1f}", f"{one.b_chrf:.1f}",
+             f"{one.b_wins:,}", f"{one.b_losses:,}")
+            for one in found.by_length
+        ),
+    )  # fmt: skip
+    yield ""
+    yield from _table(
+        (f"words seen in {options.train or 'the references'}", "words", "A has", "B has"),
+        (
+            (_times(one), f"{one.words:,}", f"{one.a_found / one.words:.1%}", f"{one.b_found / one.words:.1%}")
+            for one in found.by_rarity
+        ),
+    )
+    for change in found.changes:
+        yield from ("", f"line {change.line}, source     {change.src}", f"  reference  {change.reference}")
+        yield f"  A {change.a_chrf:5.1f}    {change.a}"
+        yield f"  B {change.b_chrf:5.1f}    {change.b}"
+    yield ""
+    yield from (f"{metric.a.name}: {metric.a.signature}" for metric in found.metrics)
+
+
+def _metric_row(metric: MetricComparison) -> tuple[str, ...]:
+    scores = [
+        f"{one.value:.2f} [{one.interval[0]:.2f}, {one.interval[1]:.2f}]"
+        for one in (metric.a, metric.b)
+        if one.interval
+    ]
+    found = metric.significance
+    difference = f"{found.difference:+.2f} [{found.interval[0]:+.2f}, {found.interval[1]:+.2f}]"
+    verdict = f"{metric.better} is better" if metric.better else "no difference shown"
+    return metric.a.name, *scores, difference, f"{found.p_bootstrap:.3f}", f"{found.p_randomisation:.4f}", verdict
+
+
+def _times(group: RarityGroup) -> str:
+    if group.at_most is None:
+        return f"more than {group.at_least - 1} times"
+    if group.at_most <= 1:
+        return ("never", "once")[group.at_most]
+    return f"{group.at_least} to {group.at_most} times"
+
+
+def _table(head: Sequence[str], rows: Iterator[tuple[str, ...]]) -> Iterator[str]:
+    """Columns as wide as they need, the first to the left."""
+    lines = [head, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for first, *others in lines:
+        cells = (f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
+        yield "  ".join((f"{first:<{widths[0]}}", *cells)).rstrip()

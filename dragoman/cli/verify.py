@@ -1,0 +1,137 @@
+"""``dragoman verify``: the same translation for any batch, order, padding and cache; and that resuming is exact."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
+from dragoman.cli.arguments import ArgumentParser
+from dragoman.cli.models import say
+from dragoman.cli.report import texts_of
+from dragoman.errors import ConfigError, DataError
+from dragoman.inference.searches import when_compiling
+from dragoman.inference.verification import LOG_PROB_TOLERANCE, TIE, Check, verify_translations
+from dragoman.text.lines import read_lines
+from dragoman.visualize.run_facts import open_part
+
+if TYPE_CHECKING:
+    from dragoman.train.verification import ResumeReport
+
+SENTENCES = 200
+STEPS = 20
+CHECKPOINTS = "checkpoints"
+_SHOWN = 5
+_LONGEST_INVENTED = 30
+_DIFFERENT = 2
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Prints what was checked; exit code 2 where anything differs."""
+    options = _parser().parse(arguments)
+    for flag, value, least in (("--sentences", options.sentences, 1), ("--steps", options.steps, 0)):
+        if value < least:
+            raise ConfigError(f"`{flag}` must be at least {least}, but is {value}.")
+    folder = resolve_model_folder(options.model)
+    bundle = load_bundle(folder, options.device)
+    texts, origin = _texts(options, bundle)
+    beam_sizes = sorted({1, max(2, bundle.config.inference.beam_size)})
+    when_compiling(lambda: say("compiling the search for this processor, which is kept; that takes some seconds"))
+    say(f"the model is {folder}; translating {len(texts):,} texts ({origin}) in many ways")
+    checks = list(_reported(verify_translations(bundle, texts, beam_sizes), options.json))
+    if not options.json:
+        sys.stdout.writelines(f"{line}\n" for line in _verdict(checks, len(texts)))
+    resume = _resume(options)
+    holds = not any(check.differences for check in checks) and (resume is None or resume.exact)
+    if options.json:
+        facts = {"model": str(folder), "texts": len(texts), "from": origin, "holds": holds}
+        facts |= {"checks": [asdict(check) for check in checks], "resume": asdict(resume) if resume else None}
+        json.dump(facts, sys.stdout, ensure_ascii=False)
+        sys.stdout.write("\n")
+    elif resume:
+        sys.stdout.writelines(f"{line}\n" for line in _resume_verdict(resume))
+    return 0 if holds else _DIFFERENT
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser("verify", "Proves that translations do not depend on batches, order, padding or caches.")
+    parser.add_argument("model", metavar="MODEL", type=Path, help="a model folder or a run")
+    parser.add_argument(
+        "--src", metavar="F", type=Path, help="texts to translate, one a line (default: the model's own)"
+    )
+    parser.add_argument(
+        "--sentences", metavar="N", type=int, default=SENTENCES, help=f"how many at most (default {SENTENCES})"
+    )
+    parser.add_argument(
+        "--steps",
+        metavar="N",
+        type=int,
+        default=STEPS,
+        help=f"of a run: training steps to resume in the midst of, 0 for none (default {STEPS})",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    parser.add_argument("--device", default="auto", metavar="NAME", help="auto (cuda, mps, cpu) or a device by name")
+    return parser
+
+
+def _texts(options: argparse.Namespace, bundle: Bundle) -> tuple[list[str], str]:
+    """The texts, and where they are from: the file, the run's validation data, or the model's vocabulary."""
+    most = options.sentences
+    if options.src:
+        texts = [text for text, _ in zip(read_lines(options.src), range(most), strict=False)]
+        if not texts:
+            raise DataError(f"{options.src} is empty. Give at least one line to translate.")
+        return texts, str(options.src)
+    if store := open_part(options.model, "dev"):
+        return list(texts_of(store, most)[0]), "the run's validation data"
+    rng, tokenizer = Random(most), bundle.tokenizers.src
+    lengths = (rng.randint(1, min(_LONGEST_INVENTED, bundle.config.data.max_tokens)) for _ in range(most))
+    rows = [[rng.randrange(4, tokenizer.vocab_size) for _ in range(length)] for length in lengths]
+    return [tokenizer.detokenize(row) for row in rows], "made from its vocabulary"
+
+
+def _resume(options: argparse.Namespace) -> "ResumeReport | None":
+    """Whether the run goes on exactly after a kill; None for a model folder, which nothing continues."""
+    if not options.steps or not (options.model / CHECKPOINTS).is_dir():
+        return None
+    from dragoman.train.verification import verify_resume
+
+    say(f"training copies of {options.model} for {options.steps} steps, once straight on and once with a kill")
+    return verify_resume(options.model, options.steps)
+
+
+def _resume_verdict(resume: "ResumeReport") -> Iterator[str]:
+    yield from ("", *resume.differences[:_SHOWN])
+    steps = f"steps {resume.first_step + 1:,} to {resume.last_step:,}, with a kill after {resume.killed_after:,}"
+    yield f"{'ok' if resume.exact else 'DIFFERENT'}: resuming, {steps}: {len(resume.differences):,} differences in"
+    yield f"{resume.tensors:,} tensors, the state and {resume.log_lines:,} lines of the log, compared bit for bit."
+
+
+def _reported(checks: Iterator[Check], as_json: bool) -> Iterator[Check]:
+    """The checks, each printed as a row as soon as it is done."""
+    if not as_json:
+        print(f"{'translated':<24}{'beam':>5}{'same':>9}{'ties':>7}{'different':>11}{'log_prob':>11}")
+    for check in checks:
+        if not as_json:
+            counts = f"{check.beam_size:>5}{check.same:>9,}{check.ties:>7,}{len(check.differences):>11,}"
+            print(f"{check.way:<24}{counts}{check.largest_log_prob_difference:>11.1e}", flush=True)
+        yield check
+
+
+def _verdict(checks: Sequence[Check], num_texts: int) -> Iterator[str]:
+    different = sum(len(check.differences) for check in checks)
+    for check in checks:
+        for one in check.differences[:_SHOWN]:
+            yield ""
+            yield f"{check.way}, beam {check.beam_size}, text {one.number}: {one.src}"
+            yield f"  expected  {one.expected}"
+            yield f"  found     {one.found}  (log_prob differs by {one.log_prob_difference:.1e})"
+    yield ""
+    yield "The judge computes every step anew, without padding and cache, in float32. The same is the same text with a"
+    yield f"log_prob at most {LOG_PROB_TOLERANCE:g} away; a tie is what the judge may give, moved by {TIE:g} a token."
+    total = num_texts * len(checks)
+    yield f"{'DIFFERENT' if different else 'ok'}: {different:,} of {total:,} translations differ from the judge's."

@@ -1,0 +1,190 @@
+"""Two systems on one test: their scores, whether the difference is more than chance, and where it comes from."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.ter import TER
+
+from dragoman.evaluate.metrics import counts_of, metrics_of, score_with, sentence_chrf, warnings_about
+from dragoman.evaluate.significance import TRIALS, Significance, Statistics, resampled_scores, significance
+from dragoman.records import Score
+
+MOST_CHANGED = 5
+_LENGTH_GROUPS = 4
+_MOST_SEEN = (0, 1, 5, 20, 100)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricComparison:
+    """One metric of both systems. `better` is "A" or "B" where that is significant, else ""."""
+
+    a: Score
+    b: Score
+    significance: Significance
+    better: str
+
+
+@dataclass(frozen=True, slots=True)
+class LengthGroup:
+    """Sentences whose sources have `shortest` to `longest` characters: mean sentence chrF2, and B's wins and losses."""
+
+    shortest: int
+    longest: int
+    sentences: int
+    a_chrf: float
+    b_chrf: float
+    b_wins: int
+    b_losses: int
+
+
+@dataclass(frozen=True, slots=True)
+class RarityGroup:
+    """Words of the references that were seen `at_least` to `at_most` times: how many, and in how many outputs."""
+
+    at_least: int
+    at_most: int | None
+    words: int
+    a_found: int
+    b_found: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A sentence (`line` from 1) that the systems translate differently, with the chrF2 of both."""
+
+    line: int
+    src: str
+    reference: str
+    a: str
+    b: str
+    a_chrf: float
+    b_chrf: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All that is known about two systems on one test. A sentence is won by the system with the higher chrF2."""
+
+    num_sentences: int
+    metrics: tuple[MetricComparison, ...]
+    b_wins: int
+    b_losses: int
+    ties: int
+    by_length: tuple[LengthGroup, ...]
+    by_rarity: tuple[RarityGroup, ...]
+    changes: tuple[Change, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        """One sentence, which calls a system better only where that is significant."""
+        better = {name: [one.a.name for one in self.metrics if one.better == name] for name in ("A", "B")}
+        found = [f"{name} is better by {_listed(names)}" for name, names in better.items() if names]
+        rest = [one.a.name for one in self.metrics if not one.better]
+        return "; ".join(found + ([f"by {_listed(rest)} no difference is shown"] if rest else [])) + "."
+
+
+def compare(
+    sources: Sequence[str],
+    references: Sequence[str],
+    a: Sequence[str],
+    b: Sequence[str],
+    tokenize: str = "13a",
+    training_text: Iterable[str] | None = None,
+    trials: int = TRIALS,
+) -> Comparison:
+    """Outputs `a` and `b` for the same sources. Words are rare by `training_text`, or without it by the references.
+
+    Raises DataError where there is nothing to compare. `tokenize` is sacreBLEU's, for BLEU and for words; `trials`
+    are those of approximate randomisation.
+    """
+    metrics = metrics_of(tokenize)
+    compared, warnings = [], []
+    for metric in metrics:
+        counts = [counts_of(metric, outputs, references) for outputs in (a, b)]
+        compared.append(_compared(metric, trials, counts[0], counts[1]))
+        if metric is metrics[0]:
+            warnings = [warnings_about(bleu, outputs, references) for bleu, outputs in zip(counts, (a, b), strict=True)]
+    chrf = np.array([sentence_chrf(a, references), sentence_chrf(b, references)])
+    gains = np.sign(np.round(chrf[1] - chrf[0], 9))
+    words = _words_by(metrics[0].tokenizer)
+    seen = Counter(word for text in training_text or references for word in words(text))
+    return Comparison(
+        len(references),
+        tuple(compared),
+        int((gains > 0).sum()),
+        int((gains < 0).sum()),
+        int((gains == 0).sum()),
+        _by_length(sources, chrf, gains),
+        _by_rarity(references, a, b, words, seen),
+        _changes(sources, references, a, b, chrf),
+        tuple(dict.fromkeys(chain(*warnings))),
+    )
+
+
+def _compared(metric: Metric, trials: int, a: Statistics, b: Statistics) -> MetricComparison:
+    resampled = resampled_scores(metric, a, b)
+    found = significance(metric, a, b, resampled, trials)
+    rises = found.difference < 0 if isinstance(metric, TER) else found.difference > 0
+    better = ("B" if rises else "A") if found.is_significant else ""
+    return MetricComparison(score_with(metric, a, resampled[0]), score_with(metric, b, resampled[1]), found, better)
+
+
+def _by_length(
+    sources: Sequence[str], chrf: NDArray[np.float64], gains: NDArray[np.float64]
+) -> tuple[LengthGroup, ...]:
+    """As many sentences in each group as can be, those of one length together."""
+    lengths = np.array([len(source) for source in sources])
+    edges = np.unique(np.quantile(lengths, np.linspace(0, 1, _LENGTH_GROUPS + 1)[1:-1], method="lower"))
+    groups = np.searchsorted(edges, lengths)
+    found = []
+    for group in np.unique(groups):
+        rows = groups == group
+        a_chrf, b_chrf = (float(one[rows].mean()) for one in chrf)
+        wins, losses = int((gains[rows] > 0).sum()), int((gains[rows] < 0).sum())
+        shortest, longest = int(lengths[rows].min()), int(lengths[rows].max())
+        found.append(LengthGroup(shortest, longest, int(rows.sum()), a_chrf, b_chrf, wins, losses))
+    return tuple(found)
+
+
+def _by_rarity(
+    references: Sequence[str],
+    a: Sequence[str],
+    b: Sequence[str],
+    words: Callable[[str], list[str]],
+    seen: Mapping[str, int],
+) -> tuple[RarityGroup, ...]:
+    counts = np.zeros((len(_MOST_SEEN) + 1, 3), dtype=np.int64)
+    for reference, *outputs in zip(references, a, b, strict=True):
+        there = [Counter(words(output)) for output in outputs]
+        for word, count in Counter(words(reference)).items():
+            group = int(np.searchsorted(_MOST_SEEN, seen.get(word, 0)))
+            counts[group] += (count, *(min(count, one[word]) for one in there))
+    least, most = (0, *(seen + 1 for seen in _MOST_SEEN)), (*_MOST_SEEN, None)
+    rows = zip(least, most, counts.tolist(), strict=True)
+    return tuple(RarityGroup(at_least, at_most, *row) for at_least, at_most, row in rows if row[0])
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
+
+
+def _words_by(tokenizer: Callable[[str], str]) -> Callable[[str], list[str]]:
+    """What sacreBLEU counts as words, without punctuation."""
+    return lambda text: [word for word in tokenizer(text).split() if any(map(str.isalnum, word))]
+
+
+def _changes(
+    sources: Sequence[str], references: Sequence[str], a: Sequence[str], b: Sequence[str], chrf: NDArray[np.float64]
+) -> tuple[Change, ...]:
+    order = np.argsort(-np.abs(chrf[1] - chrf[0]), kind="stable")[:MOST_CHANGED].tolist()
+    return tuple(
+        Change(row + 1, sources[row], references[row], a[row], b[row], float(chrf[0, row]), float(chrf[1, row]))
+        for row in order
+        if a[row] != b[row]
+    )

@@ -1,0 +1,146 @@
+"""What looks wrong with a translation, found without a reference and without the model: strings and numbers only.
+
+A flag says "look here", not "this is wrong". Every rule takes time linear in the texts.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from dragoman.records import Translation
+
+FLAGS = {
+    "loop": "the same words or letters come again and again, and in the source they do not",
+    "copied": "most of the source stands untranslated in the output",
+    "cut": "the output reached the limit on its length",
+    "short": "much shorter than the source, or nothing at all",
+    "long": "much longer than the source",
+    "number": "a number is missing, or another one stands in its place",
+    "url": "a web or mail address is not the source's",
+    "tag": "a tag, placeholder or character entity is not the source's",
+    "characters": "the source has characters that the model's vocabulary has no token for",
+    "unsure": "the model gave its own words little probability",
+}
+"""Flag -> what it says; a translation's flags are in this order."""
+
+_LONGEST_PERIOD = 8
+_PERIOD_TIMES = (3, 3, 3, 2)
+_WORDS_OF_LOOP = 8
+_LETTERS_AGAIN = re.compile(r"([^\W\d_]{1,8}?)\1{4,}")
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_MARKS = r"!-/:-@\[-`{-~«»¿¡‚‘’“”„‹›…‐-―।،؟。，、！？；：「」（）"
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}{_MARKS}]+")
+_COPIED_WORDS = 3
+_COPIED_SHARE = 0.75
+_THOUSANDS = re.compile(r"(?<!\d)\d{1,3}(?:[.,'’\u00a0\u202f ]\d{3})+(?!\d)")
+_DIGITS = re.compile(r"\d+")
+_MOSTLY_WRITTEN_OUT = 12
+_HOURS = 12
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>|\{[\w.]*\}|%(?:\d+\$)?[sd]\b|&(?:#\d+|[A-Za-z]+);")
+_ADDRESS_EDGES = ".,;:!?()[]{}<>\"'“”„’»«。，"
+_SHORT, _LONG, _SLACK = 0.5, 2.0, 12
+_UNSURE_LOG_PROB = math.log(0.4)
+_SYLLABLE = re.compile("[\u3040-\u30ff\uac00-\ud7af]")
+_IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+
+
+def flags_of(translation: Translation, has_new_characters: Callable[[str], bool]) -> tuple[str, ...]:
+    """The flags of a translation; `has_new_characters` says whether a source has such. A blank source has none."""
+    if not translation.src.strip():
+        return ()
+    found = set(text_flags(translation.src, translation.text))
+    if translation.cut:
+        found.add("cut")
+    if has_new_characters(translation.src):
+        found.add("characters")
+    if translation.candidates and _is_unsure(translation.candidates[0].token_log_probs):
+        found.add("unsure")
+    return tuple(flag for flag in FLAGS if flag in found)
+
+
+def text_flags(src: str, tgt: str) -> tuple[str, ...]:
+    """The flags that need no more than both texts."""
+    src_words, tgt_words = (_WORD.findall(text.casefold()) for text in (src, tgt))
+    checks = {
+        "loop": _loops(tgt_words, tgt) and not _loops(src_words, src),
+        "copied": _is_copied(src_words, tgt_words),
+        "short": _length(tgt) < _SHORT * (_length(src) - _SLACK) or not tgt.strip(),
+        "long": _length(tgt) > _LONG * _length(src) + _SLACK,
+        "number": _numbers_differ(src, tgt),
+        "url": _addresses(src) != _addresses(tgt),
+        "tag": Counter(_TAG.findall(src)) != Counter(_TAG.findall(tgt)),
+    }
+    return tuple(flag for flag, is_so in checks.items() if is_so)
+
+
+def _loops(words: Sequence[str], text: str) -> bool:
+    """Whether some words come several times in a row, or letters inside a word.
+
+    One to three words three times, longer phrases twice.
+    """
+    for period in range(1, _LONGEST_PERIOD + 1):
+        times = _PERIOD_TIMES[min(period, len(_PERIOD_TIMES)) - 1]
+        again = 0
+        for first, second in zip(words, words[period:], strict=False):
+            again = again + 1 if first == second else 0
+            if again >= period * (times - 1):
+                return True
+    return bool(_LETTERS_AGAIN.search(text))
+
+
+def _is_copied(src: Sequence[str], tgt: Sequence[str]) -> bool:
+    """Whether pairs of neighbouring words are mostly the source's: single words may well be the same."""
+    if min(len(src), len(tgt)) < _COPIED_WORDS:
+        return False
+    there, copied = Counter(pairwise(src)), Counter(pairwise(tgt))
+    return (there & copied).total() >= _COPIED_SHARE * max(there.total(), copied.total())
+
+
+def _length(text: str) -> int:
+    """Characters as an alphabet's would be: an ideograph says as much as three letters, a syllable as two."""
+    text = text.strip()
+    return len(text) + (0 if text.isascii() else len(_SYLLABLE.findall(text)) + 2 * len(_IDEOGRAPH.findall(text)))
+
+
+def _numbers_differ(src: str, tgt: str) -> bool:
+    """Small numbers may be written out on one side, so they count only where another number stands instead."""
+    there, found = _numbers(src), _numbers(tgt)
+    missing, added = there - found, found - there
+    for one, other in ((missing, added), (added, missing)):
+        for hour in range(1, _HOURS):  # 8 pm is 20 Uhr
+            both = min(one[hour], other[hour + _HOURS])
+            one[hour] -= both
+            other[hour + _HOURS] -= both
+    missing, added = +missing, +added
+    large = any(number > _MOSTLY_WRITTEN_OUT for number in (*missing, *added))
+    return large or bool(missing and added)
+
+
+def _numbers(text: str) -> Counter[int]:
+    """Digits between other characters; those of 1,000 and 1.000 and 1 000 are one number."""
+    if not any(map(str.isdecimal, text)):
+        return Counter()
+    joined = _THOUSANDS.sub(lambda match: re.sub(r"\D", "", match[0]), text)
+    return Counter(_number(digits) for digits in _DIGITS.findall(joined))
+
+
+def _number(digits: str) -> int:
+    """Whatever the script; of absurdly long ones the end, because `int` takes time that is not linear."""
+    return int(digits[-1000:])
+
+
+def _addresses(text: str) -> Counter[str]:
+    if "." not in text:
+        return Counter()
+    words = (word.strip(_ADDRESS_EDGES) for word in text.split())
+    return Counter(word for word in words if "." in word and _is_address(word))
+
+
+def _is_address(word: str) -> bool:
+    return "://" in word or word.startswith("www.") or "@" in word[1:-1]
+
+
+def _is_unsure(token_log_probs: Sequence[float]) -> bool:
+    return bool(token_log_probs) and sum(token_log_probs) / len(token_log_probs) < _UNSURE_LOG_PROB

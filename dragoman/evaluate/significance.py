@@ -1,0 +1,122 @@
+"""How much of a score is chance: what it would be on other tests, made from the sentences of this one.
+
+Bootstrap and paired bootstrap: Koehn 2004. Approximate randomisation: Riezler and Maxwell 2005. Statistics, draws and
+p-values are those of sacreBLEU's paired tests with its seed. These come in blocks, whose memory does not grow with the
+test, and give the interval of the difference too.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sacrebleu.metrics.base import Metric
+
+SEED = 12345
+RESAMPLES = 1000
+TRIALS = 10_000
+_DRAWS_AT_ONCE = 2_000_000
+_BITS_OF_A_DRAW = 32
+
+Statistics = NDArray[np.float64]
+"""One row a sentence; a metric's score is a function of their sum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Significance:
+    """The difference of two scores, second minus first.
+
+    95 % of the resampled differences lie in `interval`. The p-values are two-sided.
+    """
+
+    difference: float
+    interval: tuple[float, float]
+    p_bootstrap: float
+    p_randomisation: float
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether both tests say so at 0.05, and the interval too."""
+        low, high = self.interval
+        return max(self.p_bootstrap, self.p_randomisation) < 0.05 and not low <= 0 <= high
+
+
+def statistics_of(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
+    """What `metric` counts in each sentence."""
+    return np.array(metric._extract_corpus_statistics(list(hypotheses), [list(references)]), dtype=np.float64)
+
+
+def score_of(metric: Metric, sums: Statistics) -> float:
+    """The score of sentences whose statistics have these sums."""
+    return float(metric._compute_score_from_stats(sums.tolist()).score)
+
+
+def resampled_scores(metric: Metric, *systems: Statistics, resamples: int = RESAMPLES, seed: int = SEED) -> Statistics:
+    """The scores of each system on `resamples` tests drawn with replacement, the same ones for all."""
+    size = len(systems[0])
+    sums: list[list[Statistics]] = [[] for _ in systems]
+    rng = np.random.default_rng(seed)
+    for rows in _blocks(resamples, size):
+        drawn = rng.choice(size, size=(rows, size), replace=True)
+        times = np.stack([np.bincount(one, minlength=size) for one in drawn]).astype(np.float64)
+        for own, statistics in zip(sums, systems, strict=True):
+            own.append(times @ statistics)
+    return np.array([[score_of(metric, row) for block in own for row in block] for own in sums])
+
+
+def interval_of(scores: Statistics) -> tuple[float, float]:
+    """The middle 95 % of the scores."""
+    ordered = np.sort(scores)
+    outside = len(ordered) // 40
+    return float(ordered[outside]), float(ordered[len(ordered) - outside - 1])
+
+
+def significance(
+    metric: Metric,
+    first: Statistics,
+    second: Statistics,
+    resampled: Statistics,
+    trials: int = TRIALS,
+    seed: int = SEED,
+) -> Significance:
+    """How sure the difference of two systems on one test is; `resampled` are the scores of both.
+
+    Two systems with one score have p-values of 1, where sacreBLEU's have the smallest that is possible.
+    """
+    difference = score_of(metric, second.sum(0)) - score_of(metric, first.sum(0))
+    differences = resampled[1] - resampled[0]
+    sizes = np.abs(differences)
+    shuffled = _shuffled_differences(metric, first, second, trials, seed) if difference else np.zeros(trials)
+    return Significance(
+        difference,
+        interval_of(differences),
+        _p_value(sizes - sizes.mean(), difference),
+        _p_value(shuffled, difference),
+    )
+
+
+def _shuffled_differences(
+    metric: Metric, first: Statistics, second: Statistics, trials: int, seed: int
+) -> NDArray[np.float64]:
+    """How far two systems are apart that share out the sentences of the two by lot."""
+    rng = np.random.default_rng(seed)
+    both = first.sum(0) + second.sum(0)
+    found: list[float] = []
+    for rows in _blocks(trials, len(first)):
+        chosen = rng.integers(2, size=(rows, len(first)), dtype=bool).astype(np.float64)
+        ones = second.sum(0) + chosen @ (first - second)
+        found += [abs(score_of(metric, one) - score_of(metric, both - one)) for one in ones]
+    return np.array(found)
+
+
+def _p_value(chance: NDArray[np.float64], difference: float) -> float:
+    """The share of differences by chance that are larger (Noreen 1989: the one that was found counts as well)."""
+    return float((np.sum(chance > abs(difference)) + 1) / (len(chance) + 1)) if difference else 1.0
+
+
+def _blocks(rows: int, size: int) -> Iterator[int]:
+    """`rows` in parts; all but the last are multiples of 32, so that drawing in parts is drawing at once."""
+    most = max(1, _DRAWS_AT_ONCE // size // _BITS_OF_A_DRAW) * _BITS_OF_A_DRAW
+    while rows > 0:
+        yield min(rows, most)
+        rows -= most

@@ -1,0 +1,221 @@
+"""Whether a model's translations depend on what they must not: batches, order, padding, caches, the search's form.
+
+The judge is slow and plain: sentences of one length together, so that there is no padding, and every step a full pass
+over all that is written, so that there is no cache. What every other way of translating finds is compared with that.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+from torch.nn import functional
+
+from dragoman.bundle import Bundle
+from dragoman.config import InferenceSettings
+from dragoman.data.batch import pad_rows
+from dragoman.inference.beam import beam_search
+from dragoman.inference.fast_model import FastModel
+from dragoman.inference.searches import Search, TransformerSearch
+from dragoman.inference.segments import Source
+from dragoman.inference.step_model import OfTransformer, SingleModel, StepModel
+from dragoman.inference.translator import Translator
+from dragoman.model.transformer import Transformer
+from dragoman.records import Translation
+from dragoman.text.tokenizer import EOS_ID, PAD_ID
+
+TIE = 1e-5
+"""Natural log: what float32 may add to the log-probability of a token or take from it."""
+
+LOG_PROB_TOLERANCE = 1e-3
+"""Natural log: how far the log-probability of a whole translation may be from the judge's."""
+
+_SENTENCES_AT_ONCE = 16
+_MORE_PADDING = 7
+_TIE_TRIALS = 16
+_MANY = 5
+_MANY_SHARE = 0.05
+_SEED = 1
+Way = Callable[[Sequence[str]], Sequence[Translation]]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A text that one way translates differently from the judge; `number` counts texts from 1."""
+
+    number: int
+    src: str
+    expected: str
+    found: str
+    log_prob_difference: float
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One way of translating with one beam: how many texts came out the same, tied, or differently.
+
+    A tie is what the judge gives as well when its log-probabilities move by no more than `TIE`.
+    """
+
+    way: str
+    beam_size: int
+    same: int
+    ties: int
+    differences: tuple[Difference, ...]
+    largest_log_prob_difference: float
+
+
+class FullPasses(OfTransformer):
+    """A StepModel without a cache: each step computes all positions again. `noise` moves every log-probability."""
+
+    @dataclass(slots=True)
+    class State:
+        """What was read and written, a row for each sentence and each hypothesis."""
+
+        memory: Float[Tensor, "B S D"]
+        src_lengths: Int64[Tensor, "B"]
+        written: Int64[Tensor, "N T"]
+
+    def __init__(self, model: Transformer, noise: float = 0.0, seed: int = _SEED) -> None:
+        super().__init__(model)
+        self._noise = noise
+        self._generator = torch.Generator(model.device).manual_seed(seed)
+
+    def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"]) -> State:
+        """Encodes the sources."""
+        nothing = src_lengths.new_empty(src_lengths.numel(), 0)
+        return self.State(self._model.encode(src_ids, src_lengths), src_lengths, nothing)
+
+    def step(self, ids: Int64[Tensor, "N"], state: State) -> Float[Tensor, "N V"]:
+        """The decoder's last log_probs."""
+        state.written = torch.cat((state.written, ids[:, None]), dim=1)
+        width = ids.numel() // state.src_lengths.numel()
+        memory, lengths = (one.repeat_interleave(width, dim=0) for one in (state.memory, state.src_lengths))
+        hidden = self._model.decode(state.written, memory, lengths)[:, -1]
+        log_probs = functional.log_softmax(self._model.project(hidden).float(), dim=-1)
+        if self._noise:
+            draws = torch.rand(log_probs.shape, generator=self._generator, device=log_probs.device)
+            log_probs += self._noise * (2 * draws - 1)
+        return log_probs
+
+    def reorder(self, state: State, rows: Int64[Tensor, "N2"], sentences: Int64[Tensor, "B2"]) -> None:
+        """Moves what was written."""
+        state.written, state.memory = state.written[rows], state.memory[sentences]
+        state.src_lengths = state.src_lengths[sentences]
+
+
+def verify_translations(bundle: Bundle, texts: Sequence[str], beam_sizes: Sequence[int]) -> Iterator[Check]:
+    """One check after the other, in float32. The texts are what a user would give, empty and long ones included."""
+    for beam_size in beam_sizes:
+
+        def way(search: Search, beam_size: int = beam_size) -> Way:
+            translator = Translator.from_bundles([bundle], "float32", search)
+            return lambda texts: translator.translate_detailed(texts, beam_size=beam_size, n_best=1, sample=False)
+
+        judge = way(_Grouped(FullPasses(bundle.model), _of_one_length))
+        noisy = [way(_Grouped(FullPasses(bundle.model, TIE, seed), _of_one_length)) for seed in range(_TIE_TRIALS)]
+        expected = judge(texts)
+        for name, translate in _ways(bundle.model, way):
+            yield _checked(name, beam_size, texts, expected, translate(texts), noisy)
+
+
+def _ways(model: Transformer, way: Callable[[Search], Way]) -> Iterator[tuple[str, Way]]:
+    """The ways of translating: as `dragoman translate` does, by compiled code where that can be, then by the others."""
+    own = TransformerSearch([model])
+    together = way(own)
+    yield "all together", together
+    yield "in another order", lambda texts: _reordered(together, texts)
+    yield "one by one", lambda texts: [together([text])[0] for text in texts]
+    yield "a few at a time", lambda texts: [one for few in _few(texts) for one in together(few)]
+    yield "tensors, packed", way(_Grouped(FastModel(model), _as_they_come))
+    yield "tensors, padded", way(_Grouped(FastModel(model), _as_they_come, _MORE_PADDING))
+    yield "plain model, its cache", way(_Grouped(SingleModel(model), _as_they_come, _MORE_PADDING))
+
+
+def _checked(
+    name: str,
+    beam_size: int,
+    texts: Sequence[str],
+    expected: Sequence[Translation],
+    found: Sequence[Translation],
+    noisy: Sequence[Way],
+) -> Check:
+    apart = [abs(_log_prob(one) - _log_prob(other)) for one, other in zip(expected, found, strict=True)]
+    others = [index for index, one in enumerate(expected) if _tokens(one) != _tokens(found[index])]
+    ties = _ties(texts, others, found, noisy)
+    # "not <=" also where a log-probability is no number.
+    wrong = [i for i in range(len(texts)) if i not in ties and (i in others or not apart[i] <= LOG_PROB_TOLERANCE)]
+    same = set(range(len(texts))) - ties - set(wrong)
+    differences = (Difference(i + 1, texts[i], expected[i].text, found[i].text, apart[i]) for i in wrong)
+    return Check(name, beam_size, len(same), len(ties), tuple(differences), max((apart[i] for i in same), default=0.0))
+
+
+def _ties(texts: Sequence[str], others: Sequence[int], found: Sequence[Translation], noisy: Sequence[Way]) -> set[int]:
+    """Those of the `others` that some noisy judge translates as was found; none where there are many: ties are few."""
+    ties: set[int] = set()
+    if len(others) > max(_MANY, _MANY_SHARE * len(texts)):
+        return ties
+    for translate in noisy:
+        if left := [index for index in others if index not in ties]:
+            answers = translate([texts[index] for index in left])
+            ties |= {i for i, answer in zip(left, answers, strict=True) if _tokens(answer) == _tokens(found[i])}
+    return ties
+
+
+def _tokens(translation: Translation) -> tuple[str, ...]:
+    return translation.candidates[0].tokens if translation.candidates else ()
+
+
+def _log_prob(translation: Translation) -> float:
+    return translation.candidates[0].log_prob if translation.candidates else 0.0
+
+
+class _Grouped:
+    """Beam search in given groups of sentences, with so many columns of padding more than they need."""
+
+    def __init__(
+        self,
+        model: StepModel[Any],
+        groups: Callable[[Sequence[Source]], Iterable[Sequence[Source]]],
+        padding: int = 0,
+    ) -> None:
+        self._model, self._groups, self._padding = model, groups, padding
+
+    def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> None:
+        for group in self._groups([source for source in sources if source.ids]):
+            ids, lengths = pad_rows([[*source.ids, EOS_ID] for source in group], PAD_ID)
+            padded = functional.pad(ids, (0, self._padding), value=PAD_ID).to(self._model.device)
+            hypotheses = beam_search(self._model, padded, lengths.to(self._model.device), settings)
+            for source, found in zip(group, hypotheses, strict=True):
+                source.hypotheses = found
+
+
+def _of_one_length(sources: Sequence[Source]) -> Iterator[Sequence[Source]]:
+    by_length = defaultdict(list)
+    for source in sources:
+        by_length[source.length].append(source)
+    for group in by_length.values():
+        yield from _as_they_come(group)
+
+
+def _as_they_come(sources: Sequence[Source]) -> Iterator[Sequence[Source]]:
+    return (sources[start : start + _SENTENCES_AT_ONCE] for start in range(0, len(sources), _SENTENCES_AT_ONCE))
+
+
+def _few(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Runs of 2 to 9 texts, by lot."""
+    rng, start = Random(_SEED), 0
+    while start < len(texts):
+        stop = start + rng.randint(2, 9)
+        yield texts[start:stop]
+        start = stop
+
+
+def _reordered(translate: Way, texts: Sequence[str]) -> list[Translation]:
+    order = Random(_SEED).sample(range(len(texts)), len(texts))
+    found = dict(zip(order, translate([texts[index] for index in order]), strict=True))
+    return [found[index] for index in range(len(texts))]

@@ -1,0 +1,66 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli.main import main
+from dragoman.evaluate.metrics import evaluate
+from dragoman.inference.translator import Translator
+
+SOURCES = ["one two three four", "five", "three. four five", "two one"]
+REFERENCES = ["eins zwei drei vier", "fünf", "drei. vier fünf", "zwei eins"]
+OUTPUTS = ["eins zwei drei", "fünf", "drei vier fünf", "zwei eins"]
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, lines in (("test.en", SOURCES), ("test.de", REFERENCES), ("out.de", OUTPUTS), ("short.de", OUTPUTS[:3])):
+        Path(name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def test_a_model_and_a_file_are_compared(model_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--src", "test.en", "--ref", "test.de", "--json", "--inference.beam-size", "1"]
+    assert main(["compare", str(model_folder), "out.de", *flags]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    outputs = Translator.load(model_folder).translate(SOURCES, beam_size=1)
+    for name, texts in (("a", outputs), ("b", OUTPUTS)):
+        expected = evaluate(texts, REFERENCES, intervals=True).scores
+        assert [metric[name]["value"] for metric in answer["metrics"]] == [score.value for score in expected]
+    assert answer["b_wins"] + answer["b_losses"] + answer["ties"] == 4
+    assert {change["a"] for change in answer["changes"]} <= set(outputs)
+
+
+def test_the_page_names_both_and_says_what_is_chance(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("other.de").write_text("".join(f"{line}\n" for line in REFERENCES), encoding="utf-8")
+    command = ["compare", "out.de", "other.de", "--src", "test.en", "--ref", "test.de", "--train", "test.de"]
+    assert main(command) == 0
+    answer = capsys.readouterr()
+    assert answer.out.startswith("A  out.de\nB  other.de\n4 sentences")
+    assert "words seen in test.de" in answer.out
+    assert "no difference is shown" in answer.out
+    assert "is better" not in answer.out
+    assert "line 1, source     one two three four" in answer.out
+    assert "BLEU: nrefs:1|bs:1000|seed:12345|" in answer.out
+    assert "warning: the test has only 4 sentences" in answer.err
+    main(command)
+    assert capsys.readouterr() == answer
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["out.de", "--src", "test.en", "--ref", "test.de"], "B is missing."),
+        (["out.de", "short.de", "--src", "test.en", "--ref", "test.de"], "short.de has 3 lines, but test.en has 4."),
+        (["out.de", "gone.de", "--src", "test.en", "--ref", "test.de"], "gone.de does not exist."),
+        (["out.de", "out.de", "--src", "test.en", "--ref", "short.de"], "test.en has 4 lines, but short.de has 3;"),
+        (["out.de", "out.de", "--src", "test.en", "--ref", "test.de", "--train", "no.de"], "no.de does not exist."),
+        (["out.de", "out.de", "--ref", "test.de"], "`--src` is missing."),
+    ],
+)
+def test_bad_input_is_one_line(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", *arguments]) == 2
+    answer = capsys.readouterr()
+    assert answer.out == ""
+    assert answer.err.startswith(f"dragoman: {complaint}")
+    assert answer.err.count("\n") == 1

@@ -1,0 +1,90 @@
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli.main import main
+from dragoman.inference.step_model import SingleModel
+from dragoman.train.verification import ResumeReport
+
+
+def test_a_model_without_texts_of_its_own_gets_invented_ones(
+    model_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", str(model_folder), "--sentences", "6"]) == 0
+    answer = capsys.readouterr()
+    rows = answer.out.split("\n")[1:15]
+    assert [row.split()[-5] for row in rows] == ["1"] * 7 + ["2"] * 7
+    assert "ok: 0 of 84 translations differ from the judge's.\n" in answer.out
+    assert "6 texts (made from its vocabulary)" in answer.err
+
+
+def test_a_bug_is_shown_with_both_outputs(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in.txt").write_text("one two three\n\nfour five. one\nfive\nnever read\n", encoding="utf-8")
+    right = SingleModel.step
+    monkeypatch.setattr(SingleModel, "step", lambda self, ids, state: -right(self, ids, state))
+    command = ["verify", str(model_folder), "--src", str(tmp_path / "in.txt"), "--sentences", "4"]
+    assert main([*command, "--json"]) == 2
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["holds"], answer["texts"], len(answer["checks"])) == (False, 4, 14)
+    (check,) = [one for one in answer["checks"] if one["differences"] and one["beam_size"] == 1]
+    assert check["way"] == "plain model, its cache"
+    assert {one["src"] for one in check["differences"]} <= {"one two three", "four five. one", "five"}
+    assert main(command) == 2
+    page = capsys.readouterr().out
+    one = check["differences"][0]
+    assert f"plain model, its cache, beam 1, text {one['number']}: {one['src']}\n  expected  {one['expected']}" in page
+    assert "\nDIFFERENT: " in page
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--sentences", "0"], "`--sentences` must be at least 1, but is 0."),
+        (["--src", "gone.txt"], "gone.txt does not exist."),
+        (["--src", "empty.txt"], "empty.txt is empty."),
+    ],
+)
+def test_bad_input_is_one_line(
+    model_folder: Path,
+    tmp_path: Path,
+    flags: list[str],
+    complaint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty.txt").write_text("")
+    assert main(["verify", str(model_folder), *flags]) == 2
+    answer = capsys.readouterr()
+    assert (answer.out, answer.err.count("\n")) == ("", 1)
+    assert answer.err.startswith(f"dragoman: {complaint}")
+
+
+def test_a_run_is_resumed_too_and_its_differences_fail(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    shutil.copytree(model_folder, tmp_path / "checkpoints" / "step_0000007")
+    (tmp_path / "best").write_text("checkpoints/step_0000007\n")
+    asked: list[tuple[Path, int]] = []
+
+    def verify_resume(run: Path, steps: int) -> ResumeReport:
+        asked.append((run, steps))
+        return ResumeReport(7, 9, 11, 30, 2, ("state.json: seed",) if steps == 5 else ())
+
+    monkeypatch.setattr("dragoman.train.verification.verify_resume", verify_resume)
+    command = ["verify", str(tmp_path), "--sentences", "2", "--steps"]
+    assert main([*command, "4"]) == 0
+    assert "ok: resuming, steps 8 to 11, with a kill after 9: 0 differences in\n30 tensors" in capsys.readouterr().out
+    assert main([*command, "5"]) == 2
+    assert "\nstate.json: seed\nDIFFERENT: resuming" in capsys.readouterr().out
+    assert main([*command, "5", "--json"]) == 2
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["holds"], answer["resume"]["differences"]) == (False, ["state.json: seed"])
+    assert asked == [(tmp_path, 4), (tmp_path, 5), (tmp_path, 5)]
+    assert main([*command, "0"]) == 0
+    assert "resuming" not in capsys.readouterr().out

@@ -1,0 +1,67 @@
+"""The cases are those of benchmarks/reliability_flags.py, which also looks at the references of larger tests."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.evaluate.flags import FLAGS, flags_of, text_flags
+from dragoman.records import Candidate, Translation
+from dragoman.text.phrasebook_file import load_phrasebook
+
+SCRIPT = Path(__file__).parents[3] / "benchmarks" / "reliability_flags.py"
+
+
+@pytest.fixture(scope="module")
+def cases() -> Any:
+    spec = importlib.util.spec_from_file_location("reliability_flags", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_made_cases_are_flagged(cases: Any, flag: str) -> None:
+    made = cases.made_cases()[flag]
+    missed = [case for case in made if flag not in flags_of(case, cases.has_new_characters)]
+    assert len(made) == 20
+    assert len(missed) <= 1, missed
+
+
+def test_translations_by_people_are_hardly_flagged(cases: Any) -> None:
+    assert [(pair, text_flags(*pair)) for pair in cases.GOOD if text_flags(*pair)] == []
+    pairs = load_phrasebook().generate(seed=11, count=500)
+    assert sum(bool(text_flags(pair.src, pair.tgt)) for pair in pairs) <= 10
+
+
+@pytest.mark.data
+def test_the_references_of_real_tests_are_hardly_flagged(cases: Any) -> None:
+    for name, pairs in cases.references():
+        flagged = sum(bool(text_flags(*pair)) for pair in pairs[:1500])
+        assert flagged <= 0.02 * len(pairs[:1500]), name
+
+
+def translation(src: str, tgt: str, log_prob: float = -0.1, cut: bool = False) -> Translation:
+    return Translation(src, (Candidate(tgt, (tgt,), (log_prob,), log_prob, log_prob),), 1, cut)
+
+
+def test_flags_come_in_their_order_and_a_blank_source_has_none() -> None:
+    found = flags_of(translation("See page 14.", "a a a a", -3.0, cut=True), lambda _: True)
+    assert found == ("loop", "cut", "number", "characters", "unsure")
+    assert flags_of(Translation(" ", (), 0, False), lambda _: True) == ()
+    assert flags_of(translation("A long sentence to be translated.", ""), lambda _: False) == ("short",)
+
+
+def test_what_the_source_has_may_be_in_the_output() -> None:
+    assert text_flags("Row, row, row, row the boat!", "Rudert, rudert, rudert, rudert das Boot!") == ()
+    assert text_flags("Mail a@example.org about <b>14</b> items", "<b>14</b> Stück: Mail an a@example.org.") == ()
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+@settings(deadline=None)
+def test_any_text_has_flags_that_are_known(src: str, tgt: str) -> None:
+    assert set(text_flags(src, tgt)) <= FLAGS.keys()
+    assert not {"number", "url", "tag", "loop"} & set(text_flags(src, src))

@@ -1,0 +1,139 @@
+"""`verify` passes a sound model and fails each planted bug: of masks, of padding and of caches."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from dragoman.bundle import Bundle
+from dragoman.inference import fast_model, verification
+from dragoman.inference.fast_model import FastModel
+from dragoman.inference.searches import TransformerSearch
+from dragoman.inference.step_model import SingleModel
+from dragoman.inference.verification import Check, FullPasses, verify_translations
+from dragoman.model import transformer
+from dragoman.model.cache import DecoderCache
+from dragoman.model.masks import padding_mask
+from dragoman.text.tokenizer import EOS_ID
+
+WORD = 270
+WORDS = "one two three four five Bahnhof".split()
+TEXTS = ["", *(" ".join(WORDS[(n * k) % 6] for k in range(1, 2 + n % 5)) for n in range(1, 8)), "one two. " * 5]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def checked(bundle: Bundle, *beam_sizes: int) -> dict[tuple[str, int], Check]:
+    return {(check.way, check.beam_size): check for check in verify_translations(bundle, TEXTS, beam_sizes or (1, 3))}
+
+
+def failed(bundle: Bundle) -> set[str]:
+    return {way for (way, _), check in checked(bundle, 3).items() if check.differences}
+
+
+def test_a_sound_model_passes_every_check(small_bundle: Bundle) -> None:
+    found = checked(small_bundle)
+    assert len(found) == 14
+    for check in found.values():
+        assert (check.same + check.ties, check.differences) == (len(TEXTS), ())
+        assert check.ties <= 2
+        assert 0 < check.largest_log_prob_difference < 1e-4
+
+
+def test_padding_that_is_looked_at_fails(small_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    def leaking(lengths: Tensor, size: int) -> Tensor:
+        return torch.ones(lengths.numel(), 1, 1, size, dtype=torch.bool)
+
+    monkeypatch.setattr(fast_model, "padding_mask", leaking)
+    assert {"tensors, packed", "tensors, padded"} <= failed(small_bundle)
+    monkeypatch.undo()
+    monkeypatch.setattr(transformer, "padding_mask", leaking)
+    assert failed(small_bundle) == {"plain model, its cache"}
+
+
+@pytest.mark.parametrize("off_by", [-1, 1])
+def test_a_wrong_mask_fails(small_bundle: Bundle, monkeypatch: pytest.MonkeyPatch, off_by: int) -> None:
+    def shifted(lengths: Tensor, size: int) -> Tensor:
+        return padding_mask((lengths + off_by).clamp(min=1), size)
+
+    monkeypatch.setattr(transformer, "padding_mask", shifted)
+    assert failed(small_bundle)
+
+
+def test_a_judge_that_sees_the_future_fails(small_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    def causal_mask(size: int, device: torch.device) -> Tensor:
+        return torch.ones(size, size, dtype=torch.bool, device=device).tril(1)
+
+    monkeypatch.setattr(transformer, "causal_mask", causal_mask)
+    assert len(failed(small_bundle)) == 7
+
+
+def test_a_cache_reordered_wrongly_fails(small_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = DecoderCache.reorder
+
+    def first_rows(self: DecoderCache, rows: Tensor, sentences: Tensor) -> None:
+        width = rows.numel() // sentences.numel()
+        right(self, rows.view(-1, width)[:, :1].expand(-1, width).flatten(), sentences)
+
+    monkeypatch.setattr(DecoderCache, "reorder", first_rows)
+    assert failed(small_bundle) == {"plain model, its cache"}
+    monkeypatch.undo()
+    kept = FastModel.reorder
+
+    def backwards(self: FastModel, state: Any, rows: Tensor, sentences: Tensor) -> None:
+        kept(self, state, rows.flip(0), sentences)
+
+    monkeypatch.setattr(FastModel, "reorder", backwards)
+    assert {"tensors, packed", "tensors, padded"} <= failed(small_bundle)
+
+
+def test_a_search_that_depends_on_its_batch_fails(small_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = TransformerSearch.__call__
+
+    def greedier_in_large_batches(self: TransformerSearch, sources: Any, settings: Any) -> None:
+        right(self, sources, replace(settings, beam_size=1) if len(sources) > 9 else settings)
+
+    monkeypatch.setattr(TransformerSearch, "__call__", greedier_in_large_batches)
+    ways = failed(small_bundle)
+    assert {"all together", "in another order"} <= ways
+    assert not ways & {"one by one", "plain model, its cache"}
+
+
+def test_a_difference_shows_both_outputs(small_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SingleModel, "step", lambda self, ids, state: -self._model.step(ids, state).float())
+    check = checked(small_bundle, 1)["plain model, its cache", 1]
+    assert check.same + len(check.differences) + check.ties == len(TEXTS)
+    one = check.differences[0]
+    assert one.src == TEXTS[one.number - 1]
+    assert one.expected != one.found
+
+
+def test_what_rounding_decides_is_a_tie(small_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plain model slightly prefers ending after two tokens; the judge does not, but moved by 1e-5 it may."""
+
+    def nearly_equal(preferred: int) -> Any:
+        def step(self: Any, ids: Tensor, state: Any) -> Tensor:
+            log_probs = torch.full((ids.numel(), self.vocab_size), -9.0)
+            log_probs[:, [EOS_ID, WORD]] = -0.7
+            log_probs[:, preferred] += 1e-6
+            if getattr(self, "_noise", 0):
+                log_probs += verification.TIE * (2 * torch.rand(log_probs.shape, generator=self._generator) - 1)
+            return log_probs
+
+        return step
+
+    monkeypatch.setattr(verification, "_MANY", len(TEXTS))
+    monkeypatch.setattr(verification, "_TIE_TRIALS", 8)
+    monkeypatch.setattr(FullPasses, "step", nearly_equal(WORD))
+    monkeypatch.setattr(SingleModel, "step", nearly_equal(EOS_ID))
+    check = checked(small_bundle, 1)["plain model, its cache", 1]
+    assert check.ties == len(TEXTS) - 1
+    assert check.same == 1, "the empty text"
