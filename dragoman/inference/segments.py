@@ -67,16 +67,20 @@ class Request:
 
 
 def requests_of(
-    texts: Sequence[str], prefixes: Sequence[str], first_number: int, max_src_tokens: int, tokenizers: TokenizerPair
+    texts: Sequence[str],
+    prefixes: Sequence[str],
+    numbers: Sequence[int],
+    max_src_tokens: int,
+    tokenizers: TokenizerPair,
 ) -> list[Request]:
-    """The texts, numbered from `first_number`, each cut where it has more than `max_src_tokens`.
+    """The texts, each with its number, cut where it has more than `max_src_tokens`.
 
     What a translation must begin with belongs to the first segment that is not blank; the name of the target language
     that a text begins with, for models that know several, to all.
     """
     requests = []
     all_ids = tokenizers.src.encode_batch([text.strip() for text in texts])
-    for number, (text, prefix, ids) in enumerate(zip(texts, prefixes, all_ids, strict=True), start=first_number):
+    for number, text, prefix, ids in zip(numbers, texts, prefixes, all_ids, strict=True):
         segments, rows = _segments(text, ids, max_src_tokens, tokenizers.src)
         sources = [Source(f"{number}.{index}", row) for index, row in enumerate(rows)]
         first = next((source for source in sources if source.ids), None)
