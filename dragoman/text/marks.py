@@ -74,7 +74,18 @@ def with_marks(
             begin = offset + start if known is None or known[0] == known[1] else known[0]
             ranges[mark] = begin, offset + stop if stop > start or known is None else known[1]
         offset += len(part.tgt_spans)
-    return _rendered(source.marks, [one or (offset, offset) for one in ranges], translation, tgt_spans, escape)
+    return _rendered(source.marks, _nested(source.marks, ranges, offset), translation, tgt_spans, escape)
+
+
+def _nested(marks: Sequence[Mark], ranges: Sequence[Range | None], num_words: int) -> list[Range]:
+    """Each range inside that of its mark's parent; what is in no part goes to the end of it."""
+    nested: list[Range] = []
+    for mark, own in zip(marks, ranges, strict=True):
+        first, last = nested[mark.parent] if mark.parent >= 0 else (0, num_words)
+        start, stop = own or (last, last)
+        start = min(max(start, first), last)
+        nested.append((start, min(max(stop, start), last)))
+    return nested
 
 
 def run_of(source: str, translation: str, part: AlignedPart, span: Range, first_free: int) -> Range:
@@ -266,5 +277,5 @@ class _Page:
     def point(self, mark: Mark) -> None:
         if (mark.spaced[0] or self._wants_space) and not self._ends_in_space:
             self.write(" ")
-        self.write(mark.head)
+        self.write(mark.head + mark.tail)
         self._wants_space = mark.spaced[1]

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from dragoman.text.marks import Mark, MarkedText
+from dragoman.text.holes import Hole, without_holes
+from dragoman.text.marks import MarkedText
 
 _UNITS = (
     "km/h|m/s|kWh|mph|kHz|MHz|GHz|kbps|Mbps|hPa|kPa|rpm|km|cm|mm|µm|nm|kg|mg|µg|ml|cl|dl|kB|KB|MB|GB|TB|PB|kW|MW|GW|Wh|"
@@ -90,27 +91,20 @@ def _written(piece: Piece) -> str:
 
 
 def without_pieces(source: MarkedText, escape: Callable[[str], str] = str) -> MarkedText:
-    """The text without its pieces, which become points among the marks. Pieces that a mark begins or ends in, stay.
+    """The text without its pieces, which become points among the marks.
 
-    With a piece go the brackets or quotes around it, and the colon or dash after one that begins the text; and the
-    white space that would be doubled or stand before punctuation.
+    With a piece go the brackets or quotes around it, and the colon or dash after one that begins the text.
     """
-    text, kept = source.text, _Kept(source.text)
     edges = sorted({edge for mark in source.marks for edge in (mark.start, mark.stop)})
-    points: list[tuple[int, int, Mark]] = []
-    for piece in find_pieces(text):
-        start, stop = _with_surroundings(text, piece.start, piece.stop)
-        if _between(edges, start, stop):
-            start, stop = piece.start, piece.stop
-        if not _between(edges, start, stop) and start >= kept.read:
-            spaced = text[start - 1 : start].isspace(), text[stop : stop + 1].isspace()
-            point = kept.leave_out(start, stop)
-            points.append((start, stop, Mark(point, point, escape(text[start:stop]), spaced=spaced)))
-    kept.read_to(len(text))
-    return MarkedText("".join(kept.parts), _merged(source.marks, points, kept))
+    holes: list[Hole] = []
+    for piece in find_pieces(source.text):
+        wide = _with_surroundings(source.text, piece.start, piece.stop)
+        start, stop = (piece.start, piece.stop) if _has_between(edges, *wide) else wide
+        holes.append(Hole(start, stop, escape(source.text[start:stop])))
+    return without_holes(source, holes)
 
 
-def _between(edges: Sequence[int], start: int, stop: int) -> bool:
+def _has_between(edges: Sequence[int], start: int, stop: int) -> bool:
     place = bisect_right(edges, start)
     return place < len(edges) and edges[place] < stop
 
@@ -121,70 +115,3 @@ def _with_surroundings(text: str, start: int, stop: int) -> tuple[int, int]:
     if not text[:start].strip() and (following := _BEGINNING.match(text, stop)):
         stop = following.end()
     return start, stop
-
-
-class _Kept:
-    """A text that parts are left out of, and where the others were."""
-
-    def __init__(self, text: str) -> None:
-        self.parts: list[str] = []
-        self.read = 0
-        self._text, self._length = text, 0
-        self._starts, self._new_starts = [0], [0]
-
-    def read_to(self, stop: int) -> None:
-        self.parts.append(self._text[self.read : stop])
-        self._length += stop - self.read
-        self.read = stop
-
-    def leave_out(self, start: int, stop: int) -> int:
-        """Where the part was, in the new text."""
-        self.read_to(start)
-        while self.parts and not self.parts[-1]:
-            self.parts.pop()
-        following = self._text[stop : stop + 1]
-        if not self.parts or self.parts[-1][-1].isspace():
-            if following.isspace():
-                stop += 1
-            elif self.parts and not following.isalnum():
-                self.parts[-1] = self.parts[-1][:-1]
-                self._length -= 1
-        self.read = stop
-        self._starts.append(stop)
-        self._new_starts.append(self._length)
-        return self._length
-
-    def place(self, old: int) -> int:
-        """Where a character of the old text is in the new."""
-        chunk = bisect_right(self._starts, old) - 1
-        end = self._new_starts[chunk + 1] if chunk + 1 < len(self._starts) else self._length
-        return min(self._new_starts[chunk] + old - self._starts[chunk], end)
-
-
-def _merged(marks: Sequence[Mark], points: Sequence[tuple[int, int, Mark]], kept: _Kept) -> tuple[Mark, ...]:
-    """All marks in the order of the text, each point inside the innermost mark around it."""
-    if not marks:
-        return tuple(point for _, _, point in points)
-    merged: list[Mark] = []
-    numbers = {-1: -1}
-    waiting, open_marks = list(reversed(points)), [-1]
-
-    def add_points(until: int) -> None:
-        while waiting and waiting[-1][0] < until:
-            _, stop, point = waiting.pop()
-            while open_marks[-1] >= 0 and marks[open_marks[-1]].stop < stop:
-                open_marks.pop()
-            merged.append(point._replace(parent=numbers[open_marks[-1]]))
-
-    for number, mark in enumerate(marks):
-        add_points(mark.start)
-        while open_marks[-1] != mark.parent:
-            open_marks.pop()
-        numbers[number] = len(merged)
-        start = kept.place(mark.start)
-        stop = start if mark.start == mark.stop else max(start, kept.place(mark.stop))
-        merged.append(mark._replace(start=start, stop=stop, parent=numbers[mark.parent]))
-        if mark.stop > mark.start:
-            open_marks.append(number)
-    add_points(len(kept._text) + 1)
-    return tuple(merged)
