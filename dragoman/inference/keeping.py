@@ -33,10 +33,14 @@ _FAR = 64
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What shall come through: pieces, and terms. `escape` is how text is written between marks."""
+    """What shall come through: pieces, and terms. `escape` is how text is written between marks.
+
+    `by_sentence`: every sentence of a text is translated by itself.
+    """
 
     protect: bool = False
     terms: Terms | None = None
+    by_sentence: bool = False
     escape: Escape = str
 
 

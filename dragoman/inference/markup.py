@@ -10,7 +10,13 @@ from dragoman.text.terms import Terms
 
 
 def translate_html(
-    translator: Translator, html: str, *, protect: bool = True, terms: Terms | None = None, **settings: Value
+    translator: Translator,
+    html: str,
+    *,
+    protect: bool = True,
+    terms: Terms | None = None,
+    by_sentence: bool = True,
+    **settings: Value,
 ) -> str:
     """The page in the other language.
 
@@ -18,7 +24,9 @@ def translate_html(
     like, and elements with ``translate="no"`` or class ``notranslate``. What was escaped stays escaped. `settings` are
     those of `Translator.translate`.
     """
-    return translate_markup(translator, [html], MarkupRules(), protect=protect, terms=terms, **settings)[0]
+    return translate_markup(
+        translator, [html], MarkupRules(), protect=protect, terms=terms, by_sentence=by_sentence, **settings
+    )[0]
 
 
 def translate_xml(
@@ -29,6 +37,7 @@ def translate_xml(
     splitting_tags: Collection[str] = (),
     protect: bool = True,
     terms: Terms | None = None,
+    by_sentence: bool = True,
     **settings: Value,
 ) -> str:
     """The same for XML, or text with any tags in it: they are inline but for the `splitting_tags`.
@@ -36,7 +45,9 @@ def translate_xml(
     What is inside `ignore_tags` stays as it is.
     """
     rules = MarkupRules(True, *({tag.lower() for tag in tags} for tags in (ignore_tags, splitting_tags)))
-    return translate_markup(translator, [xml], rules, protect=protect, terms=terms, **settings)[0]
+    return translate_markup(
+        translator, [xml], rules, protect=protect, terms=terms, by_sentence=by_sentence, **settings
+    )[0]
 
 
 def translate_markup(
@@ -46,10 +57,11 @@ def translate_markup(
     *,
     protect: bool = True,
     terms: Terms | None = None,
+    by_sentence: bool = True,
     **settings: Value,
 ) -> list[str]:
-    """Several pages at once, which is faster than one by one."""
+    """Several pages at once, which is faster than one by one. `by_sentence` is that of `Translator.translate`."""
     marked = [read_markup(page, rules) for page in pages]
     texts = [text for page in marked for text in page.texts]
-    answers = iter(translator.translate_marked(texts, Kept(protect, terms, escaped), **settings))
+    answers = iter(translator.translate_marked(texts, Kept(protect, terms, by_sentence, escaped), **settings))
     return [page.with_translations([next(answers).text for _ in page.texts]) for page in marked]

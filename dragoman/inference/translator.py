@@ -105,14 +105,21 @@ class Translator:
         return cls(TransformerSearch([model]), tokenizers, settings, longest, Aligner([model], tokenizers))
 
     def translate(
-        self, texts: Sequence[str], *, protect: bool = False, terms: Terms | None = None, **overrides: Value
+        self,
+        texts: Sequence[str],
+        *,
+        protect: bool = False,
+        terms: Terms | None = None,
+        by_sentence: bool = False,
+        **overrides: Value,
     ) -> list[str]:
         """One translation a text, in the same order. An empty or blank text gives an empty one.
 
         With `protect`, URLs, placeholders, tags and the like (`text/protection.py`) come through as they are. `terms`
-        say what certain words must become. Raises ConfigError for either where there is no aligner.
+        say what certain words must become. Raises ConfigError for either where there is no aligner. `by_sentence`
+        translates every sentence of a text by itself, as for models that were trained on single sentences.
         """
-        kept = Kept(protect, terms)
+        kept = Kept(protect, terms, by_sentence)
         translations = self._translated(_unmarked(texts), changed(self.settings, overrides), WINDOW_TEXTS, kept=kept)
         return [translation.text for translation in translations]
 
@@ -131,6 +138,7 @@ class Translator:
         with_alignment: bool = False,
         protect: bool = False,
         terms: Terms | None = None,
+        by_sentence: bool = False,
         **overrides: Value,
     ) -> list[Translation]:
         """`translate` with candidates, tokens and scores. `prefixes`: what each translation must begin with, or "".
@@ -147,7 +155,9 @@ class Translator:
             (MarkedText(text, ()), prefix) for text, prefix in zip(texts, prefixes or [""] * len(texts), strict=True)
         )
         aligner = self._aligner if with_alignment else None
-        return list(self._translated(pairs, settings, WINDOW_TEXTS, first_number, aligner, Kept(protect, terms)))
+        return list(
+            self._translated(pairs, settings, WINDOW_TEXTS, first_number, aligner, Kept(protect, terms, by_sentence))
+        )
 
     def translate_stream(
         self, texts: Iterable[str], window_texts: int = WINDOW_TEXTS, **overrides: Value
@@ -172,7 +182,7 @@ class Translator:
         kept: Kept = NOTHING_KEPT,
     ) -> Iterator[Translation]:
         keeper = Keeper(
-            lambda texts, prefixes, numbers: self._searched(texts, prefixes, numbers, settings),
+            lambda *of: self._searched(*of, settings, kept.by_sentence),
             lambda sources: self._search(sources, settings),
             self._aligner,
             self._tokenizers,
@@ -187,10 +197,15 @@ class Translator:
             number += len(window)
 
     def _searched(
-        self, texts: Sequence[str], prefixes: Sequence[str], numbers: Sequence[int], settings: InferenceSettings
+        self,
+        texts: Sequence[str],
+        prefixes: Sequence[str],
+        numbers: Sequence[int],
+        settings: InferenceSettings,
+        by_sentence: bool,
     ) -> list[Request]:
         """The texts with their hypotheses."""
-        requests = requests_of(texts, prefixes, numbers, self._max_src_tokens, self._tokenizers)
+        requests = requests_of(texts, prefixes, numbers, self._max_src_tokens, self._tokenizers, by_sentence)
         self._search([source for request in requests for source in request.sources], settings)
         return requests
 

@@ -26,8 +26,8 @@ _BLOCK = frozenset(
     "address article aside blockquote body br button caption center col colgroup dd details dialog dir div dl dt "
     "embed fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html legend "
     "li link main map menu meta nav ol optgroup option p param picture search section select source summary table "
-    "tbody td tfoot th thead title tr track ul area base script style pre textarea svg math template noscript iframe object "
-    "canvas audio video slot datalist output progress meter ruby rt rp".split()
+    "tbody td tfoot th thead title tr track ul area base script style pre textarea svg math template noscript iframe "
+    "object canvas audio video slot datalist output progress meter ruby rt rp".split()
 )
 _SPACE = re.compile(r"[ \t\n\r\f]+")
 _HOLE = "\ufffc"
