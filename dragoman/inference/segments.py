@@ -72,8 +72,9 @@ def requests_of(
     numbers: Sequence[int],
     max_src_tokens: int,
     tokenizers: TokenizerPair,
+    by_sentence: bool = False,
 ) -> list[Request]:
-    """The texts, each with its number, cut where it has more than `max_src_tokens`.
+    """The texts, each with its number, cut where it has more than `max_src_tokens`, or `by_sentence`.
 
     What a translation must begin with belongs to the first segment that is not blank; the name of the target language
     that a text begins with, for models that know several, to all.
