@@ -6,6 +6,7 @@ from dragoman.config.fields import Value
 from dragoman.inference.keeping import Kept
 from dragoman.inference.translator import Translator
 from dragoman.text.markup import MarkupRules, escaped, read_markup
+from dragoman.text.subtitles import Cue, read_subtitles, with_translations
 from dragoman.text.terms import Terms
 
 
@@ -65,3 +66,16 @@ def translate_markup(
     texts = [text for page in marked for text in page.texts]
     answers = iter(translator.translate_marked(texts, Kept(protect, terms, by_sentence, escaped), **settings))
     return [page.with_translations([next(answers).text for _ in page.texts]) for page in marked]
+
+
+def translate_srt(
+    translator: Translator, srt: str, *, protect: bool = True, terms: Terms | None = None, **settings: Value
+) -> str:
+    """Subtitles with numbers, times and tags kept; a cue has as many lines as before."""
+    parts = read_subtitles(srt)
+    pages = [read_markup(part.text, MarkupRules(xml=True)) for part in parts if isinstance(part, Cue)]
+    texts = [text for page in pages for text in page.texts]
+    answers = iter(translator.translate_marked(texts, Kept(protect, terms), **settings))
+    return with_translations(
+        parts, [page.with_translations([next(answers).text for _ in page.texts]) for page in pages]
+    )

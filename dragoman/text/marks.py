@@ -205,9 +205,23 @@ class _Part:
             start += 1
         return start, stop
 
+    def _edge(self, word: int, within: Range) -> int | None:
+        """The place of a point that begins its text, or ends it but for punctuation; None for another."""
+        if word == 0:
+            return within[0]
+        if any(self._src_letters[word:]):
+            return None
+        place = within[1]
+        while place > max(within[0], within[1] - len(self._src_letters) + word) and not self._tgt_letters[place - 1]:
+            place -= 1
+        return place
+
     def _gap(self, word: int, within: Range, gaps: NDArray[np.bool_]) -> int:
         """Before which target word a point belongs that stands before source word number `word`."""
         num_src, first, last = len(self._starts), *within
+        edge = self._edge(word, within)
+        if edge is not None and gaps[edge]:
+            return edge
         left = self._weights[:, word - 1] if word else np.zeros(len(self._weights))
         right = self._weights[:, word] if word < num_src else np.zeros(len(self._weights))
         looked = self._before[:, word]
