@@ -282,7 +282,7 @@ def judge_pages(translator: Translator, count: int) -> None:
 
 
 def judge_time() -> None:
-    """Seconds for 20,000 and 80,000 characters of what is hard to read; in linear time the second is 4 times the first."""
+    """Seconds for 20,000 and 80,000 characters of what is hard to read; linear is 4 times as long."""
     families = (
         "a",
         "<a ",
@@ -327,7 +327,8 @@ def main() -> None:
     score = CHRF().corpus_score(plain, [[case.reference for case in cases]]).score
     print(f"{len(cases)} texts ({dict(Counter(case.where for case in cases))}); chrF without any piece {score:.1f}\n")
     print(
-        "| way | once | in place, of those judged | once and not out of place | chrF |\n| --- | ---: | ---: | ---: | ---: |"
+        "| way | once | in place, of those judged | once and not out of place | chrF |\n"
+        "| --- | ---: | ---: | ---: | ---: |"
     )
     ways: dict[str, Callable[[], list[str]]] = {
         "model": lambda: translator.translate([case.text for case in cases]),

@@ -1,7 +1,7 @@
 """What terms cost, and what they do to a translation, on Multi30k's test set (English to German).
 
 A sentence's term is a word of it and what the reference has for that, by IBM model 1 (benchmarks/survival.py): seldom
-what the model writes by itself. *Written* counts the sentences whose term is in the output as a whole word. chrF against
+what the model writes by itself. *Written* counts the sentences whose term is in the output as a whole word. chrF to
 the references rises with terms that fit where they are put. Times are those of one thread, in alternating rounds.
 
     python benchmarks/terms.py runs/multi30k
@@ -10,7 +10,7 @@ the references rises with terms that fit where they are put. Times are those of 
 import argparse
 import random
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
@@ -25,23 +25,19 @@ from dragoman.text.terms import Term, Terms, occurrences
 class OwnTerms(Terms):
     """Each sentence has its own."""
 
-    own: tuple[tuple[str, tuple[Term, ...]], ...] = ()
+    own: dict[str, list[Term]] = field(default_factory=dict)
 
     def found_in(self, text: str) -> list[Term]:
-        return list(dict(self.own).get(text, ())) if len(self.own) < 2 else list(self._table().get(text, ()))
-
-    def _table(self) -> dict[str, tuple[Term, ...]]:
-        if "_known" not in self.__dict__:
-            self.__dict__["_known"] = dict(self.own)
-        table: dict[str, tuple[Term, ...]] = self.__dict__["_known"]
-        return table
+        return self.own.get(text, [])
 
 
 def made_terms(split: str, likely: float) -> tuple[list[str], list[str], OwnTerms]:
     """Sentences, references and terms: words that the reference translates in a way of at most so much probability."""
     known = dictionary(read("train.en"), read("train.de"))
     rng = random.Random(SEED)
-    sentences, references, own = [], [], []
+    sentences: list[str] = []
+    references: list[str] = []
+    own: dict[str, list[Term]] = {}
     for src, ref in zip(read(f"{split}.en"), read(f"{split}.de"), strict=True):
         choices = []
         theirs = {word.lower(): word for word in WORD.findall(ref) if len(word) > 3}
@@ -49,11 +45,11 @@ def made_terms(split: str, likely: float) -> tuple[list[str], list[str], OwnTerm
             for word, probability in known.get(match.group().lower(), {}).items():
                 if word in theirs and probability <= likely and len(match.group()) > 3:
                     choices.append(Term(match.start(), match.end(), theirs[word]))
-        if choices:
+        if choices and src not in own:
             sentences.append(src)
             references.append(ref)
-            own.append((src, (rng.choice(choices),)))
-    return sentences, references, OwnTerms((), tuple(own))
+            own[src] = [rng.choice(choices)]
+    return sentences, references, OwnTerms((), own)
 
 
 def main() -> None:
@@ -63,9 +59,8 @@ def main() -> None:
     parser.add_argument("--split", default="test_2016_flickr")
     options = parser.parse_args()
     translator = Translator.load(options.model, "cpu")
-    print(
-        "| terms | sentences | way | written | chrF | BLEU | seconds | times |\n| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |"
-    )
+    print("| terms | sentences | way | written | chrF | BLEU | seconds | times |")
+    print("| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |")
     for name, likely in (("likely ones", 1.0), ("unlikely ones", 0.4)):
         sentences, references, terms = made_terms(options.split, likely)
         translator.translate(sentences[:20], terms=terms)
@@ -77,8 +72,8 @@ def main() -> None:
                 seconds[way].append(time.perf_counter() - start)
                 if len(seconds[way]) == options.rounds:
                     written = sum(
-                        bool(occurrences(own[0].target, output))
-                        for (_, own), output in zip(terms.own, outputs, strict=True)
+                        bool(occurrences(terms.own[text][0].target, output))
+                        for text, output in zip(sentences, outputs, strict=True)
                     )
                     chrf = CHRF().corpus_score(outputs, [references]).score
                     bleu = BLEU().corpus_score(outputs, [references]).score

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dragoman.errors import ConfigError
 from dragoman.inference.alignment import Aligner
 from dragoman.inference.segments import Request, Source
-from dragoman.records import Translation
+from dragoman.records import Candidate, Translation
 from dragoman.text.marks import AlignedPart, MarkedText, Range, run_of, with_marks
 from dragoman.text.protection import find_pieces, lost_pieces, without_pieces
 from dragoman.text.sentences import separators
@@ -238,7 +238,8 @@ def _best(source: Source) -> tuple[int, ...]:
 
 
 def _with_text(answer: Translation, text: str) -> Translation:
-    return replace(answer, candidates=tuple(replace(one, text=text) for one in answer.candidates[:1]))
+    best = answer.candidates[0] if answer.candidates else Candidate("", (), (), 0.0, 0.0)
+    return replace(answer, candidates=(replace(best, text=text),) if text else ())
 
 
 def _spans(words: Sequence[Word], text: str) -> list[Range]:

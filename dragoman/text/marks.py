@@ -20,6 +20,7 @@ Range = tuple[int, int]
 _SAME_WORD = 0.5
 """What a word that is written alike on both sides adds to its attention: names, numbers, punctuation."""
 _TAKEN = -1e6
+_CLOSING = ".,;:!?…)]}»”’%。、，！？"
 _ORDER = 1.0
 """How much the order of the words counts beside the two neighbours of a point."""
 
@@ -89,10 +90,13 @@ def _nested(marks: Sequence[Mark], ranges: Sequence[Range | None], num_words: in
 
 
 def run_of(source: str, translation: str, part: AlignedPart, span: Range, first_free: int) -> Range:
-    """The run of the part's target words, from number `first_free` on, that the source's characters became."""
+    """The run of the part's target words, from number `first_free` on, that the source's characters became.
+
+    At most as many as the words of the source: articles and prepositions look at the noun, too.
+    """
     mark = Mark(*span, "", "")
     places = _Part(MarkedText(source, (mark,)), translation, part, (-1, len(source) + 1))
-    return places.within((first_free, len(part.tgt_spans)))
+    return places.closest(mark, (first_free, len(part.tgt_spans)))
 
 
 def _bounds(parts: Sequence[AlignedPart], number: int, length: int) -> Range:
@@ -138,9 +142,17 @@ class _Part:
         del found[-1]
         return found
 
-    def within(self, words: Range) -> Range:
-        """The place of the first mark among so many target words."""
-        return self._placed([0], words)[0]
+    def closest(self, mark: Mark, within: Range) -> Range:
+        """The place of the only mark among so many target words, no longer than its source."""
+        start, stop = self._placed([0], within)[0]
+        first, last = self._words(mark)
+        gain = self._before[:, last] - self._before[:, first]
+        while stop - start > max(last - first, 1):
+            if gain[start] < gain[stop - 1]:
+                start += 1
+            else:
+                stop -= 1
+        return start, stop
 
     def _placed(self, numbers: Sequence[int], within: Range) -> dict[int, Range]:
         """Neighbours inside one mark: those that go on beyond the part, the longest, ..., and points at last."""
@@ -278,7 +290,7 @@ class _Page:
     def text_to(self, place: int) -> None:
         if place > self._place:
             text = self._text[self._place : place]
-            if self._wants_space and text[0].isalnum():
+            if self._wants_space and not text[0].isspace() and text[0] not in _CLOSING:
                 self.write(" ")
             self.write(self._escape(text))
             self._place = place

@@ -23,7 +23,7 @@ class Cue:
         longest = -(-len(" ".join(words)) // len(self.breaks))
         lines: list[list[str]] = [[]]
         for word in words:
-            full = lines[-1] and len(" ".join(lines[-1])) + len(word) // 2 >= longest
+            full = lines[-1] and len(" ".join(lines[-1])) + (len(word) + 1) / 2 >= longest
             if full and len(lines) < len(self.breaks):
                 lines.append([])
             lines[-1].append(word)
