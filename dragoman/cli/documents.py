@@ -21,5 +21,5 @@ def translate_document(
         text = stream.read().decode()
     except UnicodeDecodeError as error:
         raise DataError(f"{name} is not UTF-8: byte {error.start} is none of it. Convert it first.") from None
-    translate = {"html": translate_html, "srt": translate_srt}[kind]
+    translate = translate_html if kind == "html" else translate_srt
     return translate(model.translator, text, protect=protect, terms=terms, **model.overrides).encode()

@@ -182,7 +182,7 @@ class Translator:
         kept: Kept = NOTHING_KEPT,
     ) -> Iterator[Translation]:
         keeper = Keeper(
-            lambda *of: self._searched(*of, settings, kept.by_sentence),
+            lambda texts, prefixes, numbers: self._searched(texts, prefixes, numbers, settings, kept.by_sentence),
             lambda sources: self._search(sources, settings),
             self._aligner,
             self._tokenizers,

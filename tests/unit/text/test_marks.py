@@ -55,7 +55,7 @@ def trees(draw):
     """Nested spans and points over a text of words."""
     words = draw(st.integers(1, 8))
     text = " ".join("w" * (1 + n % 3) + str(n) for n in range(words))
-    marks = []
+    marks: list[Mark] = []
 
     def grow(start, stop, parent, depth):
         place = start
