@@ -319,6 +319,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("--show", type=int, default=0, help="so many outputs that are not in place")
+    parser.add_argument("--ways", nargs="*", help="only these of the ways")
     options = parser.parse_args()
     translator = Translator.load(options.model, "cpu")
     known = dictionary(read("train.en"), read("train.de"))
@@ -338,6 +339,8 @@ def main() -> None:
         "protect": lambda: translator.translate([case.text for case in cases], protect=True),
     }
     for name, way in ways.items():
+        if options.ways and name not in options.ways:
+            continue
         outputs = way()
         judged(name, cases, outputs, known)
     for case, output in [

@@ -2,7 +2,8 @@
 
 A sentence's term is a word of it and what the reference has for that, by IBM model 1 (benchmarks/survival.py): seldom
 what the model writes by itself. *Written* counts the sentences whose term is in the output as a whole word. chrF to
-the references rises with terms that fit where they are put. Times are those of one thread, in alternating rounds.
+the references rises with terms that fit where they are put. Times are the processor's, of one thread, in alternating
+rounds.
 
     python benchmarks/terms.py runs/multi30k
 """
@@ -67,9 +68,9 @@ def main() -> None:
         seconds: dict[str, list[float]] = {"without": [], "with": []}
         for _ in range(options.rounds):
             for way, given in (("without", None), ("with", terms)):
-                start = time.perf_counter()
+                start = time.process_time()
                 outputs = translator.translate(sentences, terms=given)
-                seconds[way].append(time.perf_counter() - start)
+                seconds[way].append(time.process_time() - start)
                 if len(seconds[way]) == options.rounds:
                     written = sum(
                         bool(occurrences(terms.own[text][0].target, output))
