@@ -70,10 +70,14 @@ class Job:
             "version": __version__,
             "source": sha256_of(self.source),
             "models": [{name: facts["sha256"] for name, facts in files.items()} for files in manifests],
-            "options": dict(self.options),
+            "options": {name: _as_json(value) for name, value in self.options.items()},
             "lines": self.write.__name__,
             "lines_a_piece": self.lines_a_piece,
         }
+
+
+def _as_json(value: Any) -> Any:
+    return value if value is None or isinstance(value, str | int | float) else repr(value)
 
 
 def translate_file(job: Job, cluster: Cluster) -> None:

@@ -21,7 +21,7 @@ def run(arguments: Sequence[str]) -> int:
     """Prints the comparison; returns the exit code."""
     options = _parser().parse(arguments)
     check_search_flags(options)
-    sources, references, lang = read_pairs(options.src, options.ref)
+    sources, references, _, lang = read_pairs(options.src, options.ref)
     training_text = read_lines(Path(options.train)) if options.train else None
     if options.train:
         next(read_lines(Path(options.train)), None)  # a file that is not there is said before anything is translated

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of
 from dragoman.config import Config, InferenceSettings, load_config, read_config
@@ -26,7 +26,7 @@ class LoadedModel:
 
     translator: "Translator"
     settings: InferenceSettings
-    overrides: dict[str, float | str]
+    overrides: dict[str, Any]
     tgt_lang: str
     src_lang: str = ""
 

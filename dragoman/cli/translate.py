@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO
 
 from dragoman.cli.arguments import ArgumentParser, one_of, whole_number
+from dragoman.cli.documents import DOCUMENTS, translate_document
 from dragoman.cli.models import ENGINES, LoadedModel, add_model_flags, check_search_flags, load_model, say
 from dragoman.cli.windows import arriving_lines
 from dragoman.errors import ConfigError, DataError
@@ -22,6 +23,7 @@ from dragoman.evaluate.flags import FLAGS
 from dragoman.files import check_target
 from dragoman.records import Translation
 from dragoman.text.lines import open_bytes, read_lines
+from dragoman.text.terms import Terms
 
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
 
@@ -42,13 +44,18 @@ def run(arguments: Sequence[str]) -> int:
     _check_cluster(options)
     with ExitStack() as files:
         source = _open_source(options, files)
+        terms = Terms.load(options.terms) if options.terms else None
         model = load_model(options.model, options, options.engine)
         write = json_line if options.format == "jsonl" else flagged_line if options.flags else text_line
-        wanted = {"with_alignment": True} if options.alignment else {}
+        wanted = {"with_alignment": options.alignment, "protect": options.protect, "terms": terms}
         if options.cluster:
             _on_cluster(options, {**wanted, **model.overrides}, write)
             return 0
         output = files.enter_context(open(options.output, "wb")) if options.output else sys.stdout.buffer
+        if options.format in DOCUMENTS:
+            kept = options.protect, terms
+            output.write(translate_document(source.stream, source.name, options.format, model, *kept))
+            return 0
         flagged: Counter[str] = Counter()
         for window in translated_windows(source, model, wanted):
             output.writelines(write(translation).encode() + b"\n" for translation in window)
@@ -88,17 +95,19 @@ def _check_cluster(options: argparse.Namespace) -> None:
         raise ConfigError(f"`--cluster` needs files to read and to write, but `{missing}` is not given.")
     if options.prefix:
         raise ConfigError("`--cluster` and `--prefix` do not go together. Leave one out.")
+    if options.format in DOCUMENTS:
+        raise ConfigError(f"`--cluster` and `--format {options.format}` do not go together. Leave one out.")
     if options.engine != ENGINES[0]:
         raise ConfigError(f"`--cluster` and `--engine {options.engine}` do not go together. Leave one out.")
     check_target(Path(options.output), "--output", "translations.txt")
 
 
 def translated_windows(
-    source: Source, model: LoadedModel, wanted: Mapping[str, bool] = MappingProxyType({})
+    source: Source, model: LoadedModel, wanted: Mapping[str, Any] = MappingProxyType({})
 ) -> Iterator[list[Translation]]:
     """The translations of the lines, as the lines arrive; notes about single lines go to stderr.
 
-    `wanted` is what a translation shall have besides: ``with_alignment``.
+    `wanted` is what a translation shall have besides: ``with_alignment``, ``protect``, ``terms``.
     Raises DataError where the file of prefixes has more or fewer lines than the input.
     """
     number = 0
@@ -134,7 +143,8 @@ def json_line(translation: Translation) -> str:
     """The translation with all that is known about it, as one JSON object on one line.
 
     ``translation``, ``score``, ``log_prob``, ``tokens`` and ``token_log_probs`` are those of the first of
-    ``candidates``, and missing for an empty line. ``alignment``, where asked for, has pairs of source and target word.
+    ``candidates``, and missing for an empty line. ``alignment``, where asked for, has pairs of source and target word;
+    ``lost``, where there are any, the protected pieces and terms that are not in it as often as they should.
     """
     candidates = [_candidate(asdict(candidate)) for candidate in translation.candidates]
     best = candidates[0] if candidates else {"translation": ""}
@@ -142,6 +152,8 @@ def json_line(translation: Translation) -> str:
     rest["candidates"] = candidates
     if translation.alignment is not None:
         rest["alignment"] = translation.alignment
+    if translation.lost:
+        rest["lost"] = translation.lost
     return json.dumps({"src": translation.src, **best, **rest}, ensure_ascii=False)
 
 
@@ -159,10 +171,19 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--output", metavar="F", help="where translations go (default: stdout)")
     parser.add_argument(
         "--format",
-        type=one_of("text", "jsonl"),
+        type=one_of("text", "jsonl", *DOCUMENTS),
         default="text",
-        metavar="text|jsonl",
-        help="a line of text, or of JSON with scores, tokens and n-best (default text)",
+        metavar="text|jsonl|html|srt",
+        help="a line of text, or of JSON with scores, tokens and n-best; html and srt are whole files, in and out "
+        "(default text)",
+    )
+    parser.add_argument("--terms", metavar="F", help="what certain words must become: lines of source<TAB>translation")
+    parser.add_argument(
+        "--no-protect",
+        dest="protect",
+        action="store_false",
+        help="URLs, e-mail addresses, placeholders, tags and measures are left to the model; else they come through as "
+        "they are",
     )
     parser.add_argument(
         "--alignment",
@@ -210,7 +231,10 @@ def _open_source(options: argparse.Namespace, files: ExitStack) -> Source:
     prefix_file = Path(options.prefix) if options.prefix else None
     if prefix_file:
         next(read_lines(prefix_file), None)
-    for flag, path in (("--input", options.input), ("--prefix", options.prefix)):
+    if options.format in DOCUMENTS and (options.prefix or options.alignment):
+        flag = "--prefix" if options.prefix else "--alignment"
+        raise ConfigError(f"`{flag}` is for lines, but `--format` is {options.format}. Leave out one of the two.")
+    for flag, path in (("--input", options.input), ("--prefix", options.prefix), ("--terms", options.terms)):
         if path and options.output and os.path.exists(options.output) and os.path.samefile(path, options.output):
             raise ConfigError(f"`{flag}` and `--output` must not be the same file, but both are {path}.")
     if not options.input:
@@ -227,6 +251,8 @@ def _report(line: int, translation: Translation) -> None:
         say(f"line {line} is long and was translated in {translation.segments} pieces.")
     if translation.cut:
         say(f"the translation of line {line} was cut at the limit. Raise `--inference.max-extra-tokens`.")
+    if translation.lost:
+        say(f"the translation of line {line} lacks, or repeats, {', '.join(map(repr, translation.lost))}.")
 
 
 def _too_few(source: Source, count: int) -> DataError:

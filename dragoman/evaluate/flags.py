@@ -20,6 +20,7 @@ FLAGS = {
     "number": "a number is missing, or another one stands in its place",
     "url": "a web or mail address is not the source's",
     "tag": "a tag, placeholder or character entity is not the source's",
+    "lost": "a protected piece, or the target of a term, is not there as often as it should be",
     "characters": "the source has characters that the model's vocabulary has no token for",
     "unsure": "the model gave its own words little probability",
 }
@@ -53,6 +54,8 @@ def flags_of(translation: Translation, has_new_characters: Callable[[str], bool]
     found = set(text_flags(translation.src, translation.text))
     if translation.cut:
         found.add("cut")
+    if translation.lost:
+        found.add("lost")
     if has_new_characters(translation.src):
         found.add("characters")
     if translation.candidates and _is_unsure(translation.candidates[0].token_log_probs):

@@ -61,18 +61,22 @@ class Aligner:
     ) -> None:
         self._models, self._tokenizers, self._reading, self._layer = tuple(models), tokenizers, reading, layer
 
-    @torch.inference_mode()
     def links(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Links]:
         """For every pair of source and target ids (without control ids) the source token of each target token."""
-        found: list[Links] = [()] * len(pairs)
+        return [
+            tuple((src, tgt) for tgt, src in enumerate(weights.argmax(1).tolist())) if all(pair) else ()
+            for pair, weights in zip(pairs, self.weights(pairs), strict=True)
+        ]
+
+    @torch.inference_mode()
+    def weights(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Float[Tensor, "T S"]]:
+        """For every pair how much each target token looked at each source token; zeros where one side has none."""
+        sums = [torch.zeros(len(tgt), len(src)) for src, tgt in pairs]
         for batch in _batches(pairs):
-            sums = [torch.zeros(len(pairs[place][1]), len(pairs[place][0])) for place in batch]
             for model in self._models:
-                for total, weights in zip(sums, self._weights(model, [pairs[place] for place in batch]), strict=True):
-                    total += weights.float().cpu()
-            for place, total in zip(batch, sums, strict=True):
-                found[place] = tuple((src, tgt) for tgt, src in enumerate(total.argmax(1).tolist()))
-        return found
+                for place, own in zip(batch, self._weights(model, [pairs[one] for one in batch]), strict=True):
+                    sums[place] += own.float().cpu()
+        return sums
 
     def word_links(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Links]:
         """The same between words as `str.split` counts them."""
@@ -81,13 +85,21 @@ class Aligner:
             for (src, tgt), links in zip(pairs, self.links(pairs), strict=True)
         ]
 
-    def aligned(self, requests: Sequence[Request], answers: Sequence[Translation]) -> list[Translation]:
-        """The answers with the alignment of their best candidates, words counted over the whole text."""
-        sources = [source for request in requests for source in request.sources if _is_answered(source)]
+    def aligned(self, requests: Sequence[Request | None], answers: Sequence[Translation]) -> list[Translation]:
+        """The answers with the alignment of their best candidates, words counted over the whole text.
+
+        An empty one where the answer is not that of a request.
+        """
+        sources = [source for request in requests if request for source in request.sources if _is_answered(source)]
         links = iter(self.word_links([(source.ids, source.hypotheses[0].ids) for source in sources]))
         by_source = {id(source): next(links) for source in sources}
         return [
-            replace(answer, alignment=self._joined(request, [by_source.get(id(one), ()) for one in request.sources]))
+            replace(
+                answer,
+                alignment=self._joined(request, [by_source.get(id(one), ()) for one in request.sources])
+                if request
+                else (),
+            )
             for request, answer in zip(requests, answers, strict=True)
         ]
 

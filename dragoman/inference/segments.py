@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dragoman.records import Candidate, Hypothesis, Translation
-from dragoman.text.sentences import Segment, join_segments, split_to_fit
+from dragoman.text.sentences import Segment, join_segments, split_sentences, split_to_fit
 from dragoman.text.tokenizer import Tokenizer, TokenizerPair
 
 _MIN_SHARE_TOKENS = 512
@@ -67,17 +67,22 @@ class Request:
 
 
 def requests_of(
-    texts: Sequence[str], prefixes: Sequence[str], first_number: int, max_src_tokens: int, tokenizers: TokenizerPair
+    texts: Sequence[str],
+    prefixes: Sequence[str],
+    numbers: Sequence[int],
+    max_src_tokens: int,
+    tokenizers: TokenizerPair,
+    by_sentence: bool = False,
 ) -> list[Request]:
-    """The texts, numbered from `first_number`, each cut where it has more than `max_src_tokens`.
+    """The texts, each with its number, cut where it has more than `max_src_tokens`, or `by_sentence`.
 
     What a translation must begin with belongs to the first segment that is not blank; the name of the target language
     that a text begins with, for models that know several, to all.
     """
     requests = []
     all_ids = tokenizers.src.encode_batch([text.strip() for text in texts])
-    for number, (text, prefix, ids) in enumerate(zip(texts, prefixes, all_ids, strict=True), start=first_number):
-        segments, rows = _segments(text, ids, max_src_tokens, tokenizers.src)
+    for number, text, prefix, ids in zip(numbers, texts, prefixes, all_ids, strict=True):
+        segments, rows = _segments(text, ids, max_src_tokens, tokenizers.src, by_sentence)
         sources = [Source(f"{number}.{index}", row) for index, row in enumerate(rows)]
         first = next((source for source in sources if source.ids), None)
         if first is not None and prefix:
@@ -108,13 +113,18 @@ def token_batches(
 
 
 def _segments(
-    text: str, ids: list[int], max_src_tokens: int, tokenizer: Tokenizer
+    text: str, ids: list[int], max_src_tokens: int, tokenizer: Tokenizer, by_sentence: bool
 ) -> tuple[list[Segment], list[list[int]]]:
     """One segment where the ids are few enough, else as many as it takes; and the ids of each."""
-    if len(ids) <= max_src_tokens:
+    sentences = split_sentences(text.strip()) if by_sentence else [text.strip()]
+    if len(ids) <= max_src_tokens and len(sentences) <= 1:
         return [Segment(text.strip(), "")], [ids]
     mark = tokenizer.language_mark(ids)
     limit = max(1, max_src_tokens - len(mark))
-    segments = split_to_fit(text.strip(), lambda piece: len(tokenizer.encode(piece)), limit)
+    segments = [
+        segment
+        for sentence in sentences
+        for segment in split_to_fit(sentence, lambda piece: len(tokenizer.encode(piece)), limit)
+    ]
     first, *others = tokenizer.encode_batch([one.text for one in segments])
     return segments, [first, *([*mark, *row] if row else row for row in others)]

@@ -12,12 +12,15 @@ from dragoman.config.fields import Value, did_you_mean
 from dragoman.errors import ConfigError, ModelError
 from dragoman.evaluate.flags import flags_of
 from dragoman.inference.alignment import Aligner
+from dragoman.inference.keeping import NOTHING_KEPT, Keeper, Kept
 from dragoman.inference.minimum_bayes_risk import choose
 from dragoman.inference.products import resolve_inference_precision
 from dragoman.inference.searches import Search, TransformerSearch
-from dragoman.inference.segments import requests_of
+from dragoman.inference.segments import Request, Source, requests_of
 from dragoman.model.transformer import Transformer
 from dragoman.records import Translation
+from dragoman.text.marks import MarkedText
+from dragoman.text.terms import Terms
 from dragoman.text.tokenizer import Tokenizer, TokenizerPair
 
 WINDOW_TEXTS = 4096
@@ -103,11 +106,31 @@ class Translator:
         longest = _max_src_tokens(model, max_src_tokens)
         return cls(TransformerSearch([model]), tokenizers, settings, longest, Aligner([model], tokenizers))
 
-    def translate(self, texts: Sequence[str], **overrides: Value) -> list[str]:
-        """One translation a text, in the same order. An empty or blank text gives an empty one."""
-        settings = changed(self.settings, overrides)
-        translations = self._translated(((text, "") for text in texts), settings, WINDOW_TEXTS)
+    def translate(
+        self,
+        texts: Sequence[str],
+        *,
+        protect: bool = False,
+        terms: Terms | None = None,
+        by_sentence: bool = False,
+        **overrides: Value,
+    ) -> list[str]:
+        """One translation a text, in the same order. An empty or blank text gives an empty one.
+
+        With `protect`, URLs, placeholders, tags and the like (`text/protection.py`) come through as they are. `terms`
+        say what certain words must become. Raises ConfigError for either where there is no aligner. `by_sentence`
+        translates every sentence of a text by itself, as for models that were trained on single sentences.
+        """
+        kept = Kept(protect, terms, by_sentence)
+        translations = self._translated(_unmarked(texts), changed(self.settings, overrides), WINDOW_TEXTS, kept=kept)
         return [translation.text for translation in translations]
+
+    def translate_marked(
+        self, sources: Sequence[MarkedText], kept: Kept = NOTHING_KEPT, **overrides: Value
+    ) -> list[Translation]:
+        """The same for texts with marks in them, which come back at the words they belong to."""
+        settings = changed(self.settings, overrides)
+        return list(self._translated(((one, "") for one in sources), settings, WINDOW_TEXTS, kept=kept))
 
     def translate_detailed(
         self,
@@ -115,20 +138,28 @@ class Translator:
         prefixes: Sequence[str] | None = None,
         first_number: int = 0,
         with_alignment: bool = False,
+        protect: bool = False,
+        terms: Terms | None = None,
+        by_sentence: bool = False,
         **overrides: Value,
     ) -> list[Translation]:
-        """The same with candidates, tokens and scores. `prefixes`: what each translation must begin with, or "".
+        """`translate` with candidates, tokens and scores. `prefixes`: what each translation must begin with, or "".
 
         What sampling draws for a text follows from the seed and the text's number; the first one's is `first_number`.
-        `with_alignment` adds word alignments, which take another pass through the model.
+        `with_alignment` adds word alignments, which take another pass through the model; a text that was put together
+        from its translation and its pieces has an empty one, and one candidate.
         Raises ConfigError unless there are as many prefixes as texts.
         """
         if prefixes is not None and len(prefixes) != len(texts):
             raise ConfigError(f"`prefixes` must be as many as the texts ({len(texts)}), but are {len(prefixes)}.")
         settings = changed(self.settings, overrides)
-        pairs = zip(texts, prefixes or [""] * len(texts), strict=True)
+        pairs = (
+            (MarkedText(text, ()), prefix) for text, prefix in zip(texts, prefixes or [""] * len(texts), strict=True)
+        )
         aligner = self._aligner if with_alignment else None
-        return list(self._translated(pairs, settings, WINDOW_TEXTS, first_number, aligner))
+        return list(
+            self._translated(pairs, settings, WINDOW_TEXTS, first_number, aligner, Kept(protect, terms, by_sentence))
+        )
 
     def translate_stream(
         self, texts: Iterable[str], window_texts: int = WINDOW_TEXTS, **overrides: Value
@@ -141,32 +172,60 @@ class Translator:
         if window_texts < 1:
             raise ConfigError(f"`window_texts` must be at least 1, but is {window_texts}.")
         settings = changed(self.settings, overrides)
-        return self._translated(((text, "") for text in texts), settings, window_texts)
+        return self._translated(_unmarked(texts), settings, window_texts)
 
     def _translated(
         self,
-        texts: Iterable[tuple[str, str]],
+        texts: Iterable[tuple[MarkedText, str]],
         settings: InferenceSettings,
         window_texts: int,
         first_number: int = 0,
         aligner: Aligner | None = None,
+        kept: Kept = NOTHING_KEPT,
     ) -> Iterator[Translation]:
+        keeper = Keeper(
+            lambda texts, prefixes, numbers: self._searched(texts, prefixes, numbers, settings, kept.by_sentence),
+            lambda sources: self._find(sources, settings),
+            self._aligner,
+            self._tokenizers,
+        )
         pairs, number = iter(texts), first_number
         while window := list(islice(pairs, window_texts)):
-            sources, prefixes = [text for text, _ in window], [prefix for _, prefix in window]
-            requests = requests_of(sources, prefixes, number, self._max_src_tokens, self._tokenizers)
-            searched = [source for request in requests for source in request.sources]
-            if settings.mbr_samples:
-                self._search(searched, replace(settings, sample=True, n_best=settings.mbr_samples))
-                choose(searched, self._tokenizers.tgt, settings.n_best)
-            else:
-                self._search(searched, settings)
-            answers = [self._flagged(request.answer(self._tokenizers.tgt)) for request in requests]
+            numbers = range(number, number + len(window))
+            requests, answers = keeper.answers(
+                [one for one, _ in window], [prefix for _, prefix in window], numbers, kept
+            )
+            answers = [self._flagged(answer) for answer in answers]
             yield from aligner.aligned(requests, answers) if aligner else answers
             number += len(window)
 
+    def _searched(
+        self,
+        texts: Sequence[str],
+        prefixes: Sequence[str],
+        numbers: Sequence[int],
+        settings: InferenceSettings,
+        by_sentence: bool,
+    ) -> list[Request]:
+        """The texts with their hypotheses."""
+        requests = requests_of(texts, prefixes, numbers, self._max_src_tokens, self._tokenizers, by_sentence)
+        self._find([source for request in requests for source in request.sources], settings)
+        return requests
+
+    def _find(self, sources: Sequence[Source], settings: InferenceSettings) -> None:
+        """Gives the sources their hypotheses: the search's, or of samples those with the least risk."""
+        if settings.mbr_samples:
+            self._search(sources, replace(settings, sample=True, n_best=settings.mbr_samples))
+            choose(sources, self._tokenizers.tgt, settings.n_best)
+        else:
+            self._search(sources, settings)
+
     def _flagged(self, translation: Translation) -> Translation:
         return replace(translation, flags=flags_of(translation, self._tokenizers.src.has_new_characters))
+
+
+def _unmarked(texts: Iterable[str]) -> Iterator[tuple[MarkedText, str]]:
+    return ((MarkedText(text, ()), "") for text in texts)
 
 
 def changed(settings: InferenceSettings, overrides: dict[str, Value]) -> InferenceSettings:

@@ -47,16 +47,22 @@ def split_to_fit(text: str, length: Callable[[str], int], limit: int) -> list[Se
 
 
 def join_segments(segments: Sequence[Segment], translations: Sequence[str]) -> str:
-    """Translations of the segments' texts as one text, with the separators of the source.
+    """Translations of the segments' texts as one text, with the separators of the source (`separators`)."""
+    between = separators(segments, translations)
+    return "".join(part for pair in zip(translations, between, strict=True) for part in pair)
+
+
+def separators(segments: Sequence[Segment], translations: Sequence[str]) -> list[str]:
+    """What follows the translation of each segment: what followed the segment.
 
     Sentences that followed each other without a space (。) get one where their translation is in a script with spaces.
     """
-    parts: list[str] = []
+    found: list[str] = []
     for segment, translation in zip(segments, translations, strict=True):
         wide = segment.text[-1:] in _WIDE_ENDS and translation[-1:] not in _WIDE_ENDS
         glued = wide and not segment.separator and segment is not segments[-1]
-        parts += [translation, " " if glued else segment.separator]
-    return "".join(parts)
+        found.append(" " if glued else segment.separator)
+    return found
 
 
 def split_sentences(text: str) -> list[str]:

@@ -1,5 +1,6 @@
 import io
 import json
+import re
 import subprocess
 import sys
 from dataclasses import dataclass, field, replace
@@ -218,3 +219,49 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(model_folder: Path) ->
     assert shell.stdout.count(b"\n") == 1
     assert b"Traceback" not in shell.stderr
     assert b"Broken" not in shell.stderr
+
+
+def test_pieces_and_terms_come_through(
+    model_folder: Path, tmp_path: Path, type_in: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "terms.tsv").write_text("two\tZwei\n", encoding="utf-8")
+    type_in(b"one {a} two\none two\n")
+    flags = ["--terms", str(tmp_path / "terms.tsv"), "--format", "jsonl"]
+    assert main(["translate", str(model_folder), *flags]) == 0
+    first, second = (json.loads(line) for line in capfd.readouterr().out.splitlines())
+    assert first["translation"].count("{a}") == 1
+    assert "Zwei" in first["translation"]
+    assert "Zwei" in second["translation"]
+    assert "lost" not in first
+    type_in(b"one {a} two\n")
+    assert main(["translate", str(model_folder), "--no-protect"]) == 0
+    assert "{a}" not in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "kept"),
+    [
+        (
+            "html",
+            "<p class='a'>one <b>two</b></p>\n<pre>one</pre>\n",
+            r"<p class='a'>.*<b>.*</b>.*</p>\n<pre>one</pre>\n",
+        ),
+        ("srt", "1\n00:00:01,000 --> 00:00:02,000\none\n", r"1\n00:00:01,000 --> 00:00:02,000\n.*\n"),
+    ],
+)
+def test_whole_files(
+    model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str], kind: str, content: str, kept: str
+) -> None:
+    type_in(content.encode())
+    assert main(["translate", str(model_folder), "--format", kind]) == 0
+    assert re.fullmatch(kept, capfd.readouterr().out)
+
+
+def test_what_whole_files_cannot_have(model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    type_in(b"<p>\xff</p>")
+    assert main(["translate", str(model_folder), "--format", "html"]) == 2
+    assert main(["translate", str(model_folder), "--format", "srt", "--alignment"]) == 2
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert "standard input is not UTF-8: byte 3 is none of it. Convert it first." in said.err
+    assert "`--alignment` is for lines, but `--format` is srt. Leave out one of the two." in said.err

@@ -1,0 +1,81 @@
+"""Translating HTML and XML: the mark-up stays, and inline tags go to the words they belong to."""
+
+from collections.abc import Collection, Sequence
+
+from dragoman.config.fields import Value
+from dragoman.inference.keeping import Kept
+from dragoman.inference.translator import Translator
+from dragoman.text.markup import MarkupRules, escaped, read_markup
+from dragoman.text.subtitles import Cue, read_subtitles, with_translations
+from dragoman.text.terms import Terms
+
+
+def translate_html(
+    translator: Translator,
+    html: str,
+    *,
+    protect: bool = True,
+    terms: Terms | None = None,
+    by_sentence: bool = True,
+    **settings: Value,
+) -> str:
+    """The page in the other language.
+
+    Tags, attributes, comments, and all that is no text stay to the byte, and so do script, style, pre, code and the
+    like, and elements with ``translate="no"`` or class ``notranslate``. What was escaped stays escaped. `settings` are
+    those of `Translator.translate`.
+    """
+    return translate_markup(
+        translator, [html], MarkupRules(), protect=protect, terms=terms, by_sentence=by_sentence, **settings
+    )[0]
+
+
+def translate_xml(
+    translator: Translator,
+    xml: str,
+    *,
+    ignore_tags: Collection[str] = (),
+    splitting_tags: Collection[str] = (),
+    protect: bool = True,
+    terms: Terms | None = None,
+    by_sentence: bool = True,
+    **settings: Value,
+) -> str:
+    """The same for XML, or text with any tags in it: they are inline but for the `splitting_tags`.
+
+    What is inside `ignore_tags` stays as it is.
+    """
+    rules = MarkupRules(True, *({tag.lower() for tag in tags} for tags in (ignore_tags, splitting_tags)))
+    return translate_markup(
+        translator, [xml], rules, protect=protect, terms=terms, by_sentence=by_sentence, **settings
+    )[0]
+
+
+def translate_markup(
+    translator: Translator,
+    pages: Sequence[str],
+    rules: MarkupRules,
+    *,
+    protect: bool = True,
+    terms: Terms | None = None,
+    by_sentence: bool = True,
+    **settings: Value,
+) -> list[str]:
+    """Several pages at once, which is faster than one by one. `by_sentence` is that of `Translator.translate`."""
+    marked = [read_markup(page, rules) for page in pages]
+    texts = [text for page in marked for text in page.texts]
+    answers = iter(translator.translate_marked(texts, Kept(protect, terms, by_sentence, escaped), **settings))
+    return [page.with_translations([next(answers).text for _ in page.texts]) for page in marked]
+
+
+def translate_srt(
+    translator: Translator, srt: str, *, protect: bool = True, terms: Terms | None = None, **settings: Value
+) -> str:
+    """Subtitles with numbers, times and tags kept; a cue has as many lines as before."""
+    parts = read_subtitles(srt)
+    pages = [read_markup(part.text, MarkupRules(xml=True)) for part in parts if isinstance(part, Cue)]
+    texts = [text for page in pages for text in page.texts]
+    answers = iter(translator.translate_marked(texts, Kept(protect, terms), **settings))
+    return with_translations(
+        parts, [page.with_translations([next(answers).text for _ in page.texts]) for page in pages]
+    )

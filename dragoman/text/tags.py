@@ -1,0 +1,123 @@
+"""Where the tags of a page are: as browsers find them, for all that is left of it where one is never closed.
+
+Python's html.parser takes time that grows with the square of the text for some of it (``<a <a <a``: 27 s for 40,000
+characters in 3.11), raises AssertionError for some, and differs between versions of Python. This reads each character
+once. Source: the HTML standard, section 13.2.5, tokenization.
+"""
+
+import re
+from collections.abc import Iterator
+from html.entities import html5
+from typing import Literal, NamedTuple
+
+Kind = Literal["text", "start", "end", "empty", "other"]
+
+_LETTER = re.compile(r"[a-zA-Z]")
+_NAME = re.compile(r"[^ \t\n\f\r/>]*")
+_BETWEEN = re.compile(r"[ \t\n\f\r/]*")
+_ATTRIBUTE_NAME = re.compile(r"=?[^ \t\n\f\r/>=]*")
+_EQUALS = re.compile(r"[ \t\n\f\r]*=[ \t\n\f\r]*")
+_UNQUOTED = re.compile(r"[^ \t\n\f\r>]*")
+_COMMENT_END = re.compile(r"--!?>")
+_ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9]{0,40});")
+_RAW_TEXT = frozenset("script style xmp iframe noembed noframes textarea title".split())
+
+
+class Tag(NamedTuple):
+    """A stretch of a page. `empty` is a tag without an end tag, or what stands for itself; `other` is no text."""
+
+    kind: Kind
+    raw: str
+    name: str = ""
+    attributes: tuple[tuple[str, str], ...] = ()
+
+
+def tags_of(page: str, xml: bool = False) -> Iterator[Tag]:
+    """The page in stretches, which together are the page. Names are in small letters.
+
+    In `xml` no element has a content of its own kind. Entities that HTML does not know are `empty`.
+    """
+    place = start = 0
+    while (place := page.find("<", place)) >= 0:
+        found = _tag_at(page, place, xml)
+        if found is None:
+            place += 1
+            continue
+        yield from _texts(page[start:place])
+        yield found
+        start = place = place + len(found.raw)
+        if found.kind == "start" and not xml and found.name in _RAW_TEXT:
+            closing = re.compile(f"</{re.escape(found.name)}(?=[ \\t\\n\\f\\r/>])", re.IGNORECASE).search(page, place)
+            place = closing.start() if closing else len(page)
+            kind: Kind = "text" if found.name == "title" and closing else "other"
+            yield Tag(kind, page[start:place])
+            start = place
+    yield from _texts(page[start:])
+
+
+def _texts(text: str) -> Iterator[Tag]:
+    start = 0
+    for entity in _ENTITY.finditer(text):
+        if f"{entity[1]};" not in html5:
+            yield from (Tag("text", text[start : entity.start()]), Tag("empty", entity.group()))
+            start = entity.end()
+    yield Tag("text", text[start:])
+
+
+def _tag_at(page: str, place: int, xml: bool) -> Tag | None:
+    """What begins with the ``<`` at a place; None if that is text."""
+    following = page[place + 1 : place + 2]
+    if _LETTER.match(following):
+        return _element_tag(page, place, place + 1, "start")
+    if following == "/" and _LETTER.match(page, place + 2):
+        return _element_tag(page, place, place + 2, "end")
+    if following not in ("!", "?", "/") or not following or place + 2 >= len(page):
+        return None
+    if page.startswith("<!--", place):
+        end = _COMMENT_END.search(page, place + 2)
+        return Tag("other", page[place : end.end() if end else len(page)])
+    closing = ">"
+    if xml and page.startswith("<![CDATA[", place):
+        closing = "]]>"
+    elif xml and following == "?":
+        closing = "?>"
+    stop = page.find(closing, place + 2)
+    if xml and following == "!" and closing == ">" and page.find("[", place, stop) >= 0:
+        stop = page.find(">", page.find("]", place) + 1 or len(page))
+    return Tag("other", page[place : len(page) if stop < 0 else stop + len(closing)])
+
+
+def _element_tag(page: str, place: int, start: int, kind: Kind) -> Tag:
+    name = _matched(_NAME, page, start)
+    stop = start + len(name)
+    attributes: list[tuple[str, str]] = []
+    while True:
+        between = _matched(_BETWEEN, page, stop)
+        stop += len(between)
+        if stop >= len(page):
+            return Tag("other", page[place:])
+        if page[stop] == ">":
+            empty = kind == "start" and between[-1:] == "/"
+            return Tag("empty" if empty else kind, page[place : stop + 1], name.lower(), tuple(attributes))
+        key = _matched(_ATTRIBUTE_NAME, page, stop)
+        stop += len(key)
+        equals = _EQUALS.match(page, stop)
+        value = ""
+        if equals:
+            stop = equals.end()
+            quote = page[stop : stop + 1]
+            if quote in ('"', "'") and quote:
+                end = page.find(quote, stop + 1)
+                if end < 0:
+                    return Tag("other", page[place:])
+                value, stop = page[stop + 1 : end], end + 1
+            else:
+                value = _matched(_UNQUOTED, page, stop)
+                stop += len(value)
+        attributes.append((key.lower(), value))
+
+
+def _matched(pattern: re.Pattern[str], text: str, place: int) -> str:
+    """What a pattern that matches the empty string, too, matches there."""
+    match = pattern.match(text, place)
+    return match.group() if match else ""

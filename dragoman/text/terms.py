@@ -1,0 +1,115 @@
+"""A user's own terminology: what certain words of the source must become, from a file of two columns."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from dragoman.errors import DataError
+from dragoman.text.lines import read_lines
+
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+class Term(NamedTuple):
+    """A term as it stands at `start` to `stop` of a source, and what it must become."""
+
+    start: int
+    stop: int
+    target: str
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Source terms and their translations.
+
+    A term is found as whole words, whatever white space is between them. One written in small letters is found with a
+    capital in front too, as at the start of a sentence; any other letter must be as it stands. Where terms overlap, the
+    one that begins first is taken, and of those the longest.
+    """
+
+    pairs: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Terms":
+        """Reads ``source<TAB>target`` lines; blank lines and those that begin with ``#`` are left out.
+
+        Raises DataError, with the line's number, for a line of another form and for a term with two translations.
+        """
+        pairs: dict[str, tuple[str, int]] = {}
+        for number, line in enumerate(read_lines(Path(path)), start=1):
+            if not line.strip() or line.lstrip().startswith("#"):
+                continue
+            columns = [column.strip() for column in line.split("\t")]
+            if len(columns) != 2 or not all(columns):
+                raise DataError(f"{path}, line {number}: a term is `source<TAB>target`, but this is {line!r}. Mend it.")
+            source, target = columns
+            known, before = pairs.setdefault(source, (target, number))
+            if known != target:
+                raise DataError(
+                    f"{path}, line {number}: `{source}` is {target!r} here and {known!r} in line {before}. Keep one."
+                )
+        return cls(tuple((source, target) for source, (target, _) in pairs.items()))
+
+    def found_in(self, text: str) -> list[Term]:
+        """The terms in a text from left to right, none inside another."""
+        spans = [match.span() for match in _WORD.finditer(text)]
+        words = [text[start:stop] for start, stop in spans]
+        found: list[Term] = []
+        place = 0
+        while place < len(words):
+            match = self._longest(words, place)
+            if match is None:
+                place += 1
+                continue
+            count, target = match
+            found.append(Term(spans[place][0], spans[place + count - 1][1], target))
+            place += count
+        return found
+
+    def _longest(self, words: Sequence[str], place: int) -> tuple[int, str] | None:
+        """The longest term that begins at a word: its number of words, and its translation."""
+        for first in dict.fromkeys((words[place], _uncapitalised(words[place]))):
+            for term, target in self._by_first_word.get(first, ()):
+                may_be = first == words[place] or first.islower()
+                if may_be and [first, *words[place + 1 : place + len(term)]] == term:
+                    return len(term), target
+        return None
+
+    @cached_property
+    def _by_first_word(self) -> dict[str, list[tuple[list[str], str]]]:
+        table: dict[str, list[tuple[list[str], str]]] = {}
+        for source, target in self.pairs:
+            words = _WORD.findall(source)
+            table.setdefault(words[0], []).append((words, target))
+        for entries in table.values():
+            entries.sort(key=lambda entry: -len(entry[0]))
+        return table
+
+
+def occurrences(target: str, text: str) -> list[tuple[int, int]]:
+    """Where a term's translation stands in a text, as whole words; its first letter may be a capital."""
+    return [match.span() for match in _written(target).finditer(text)]
+
+
+def missing_terms(terms: Iterable[Term], translation: str) -> list[str]:
+    """The translations of terms that are in the text less often than they should."""
+    wanted: dict[str, int] = {}
+    for term in terms:
+        wanted[term.target] = wanted.get(term.target, 0) + 1
+    return [target for target, count in wanted.items() if len(occurrences(target, translation)) < count]
+
+
+def _written(target: str) -> re.Pattern[str]:
+    first, rest = re.escape(target[0]), re.escape(target[1:])
+    if target[0].islower():
+        first = f"[{re.escape(target[0].upper())}{first}]" if len(target[0].upper()) == 1 else first
+    before = r"(?<!\w)" if target[0].isalnum() else ""
+    after = r"(?!\w)" if target[-1].isalnum() else ""
+    return re.compile(before + first + rest + after)
+
+
+def _uncapitalised(word: str) -> str:
+    return word[:1].lower() + word[1:]

@@ -1,0 +1,97 @@
+"""What comes through, with models that have learnt nothing: none of it may depend on the model."""
+
+import re
+
+import pytest
+
+from dragoman.bundle import Bundle
+from dragoman.errors import ConfigError
+from dragoman.inference.markup import translate_html, translate_srt, translate_xml
+from dragoman.inference.translator import Translator
+from dragoman.text.terms import Terms
+
+TEXTS = ["one {a} two three.", "%s: four", "see https://a.b/c?d=e (five) {a}", "two 3.5 km", "{b}", "one two", ""]
+PIECES = [["{a}"], ["%s"], ["https://a.b/c?d=e", "{a}"], ["3.5 km"], ["{b}"], [], []]
+
+
+@pytest.fixture(scope="module")
+def translator(small_bundle: Bundle) -> Translator:
+    return Translator.from_bundles([small_bundle])
+
+
+def test_pieces_come_back_once(translator: Translator) -> None:
+    answers = translator.translate_detailed(TEXTS, protect=True, with_alignment=True)
+    for text, answer, pieces in zip(TEXTS, answers, PIECES, strict=True):
+        assert answer.src == text
+        assert [answer.text.count(piece) for piece in pieces] == [1] * len(pieces)
+        assert answer.lost == ()
+    plain = translator.translate_detailed(TEXTS, with_alignment=True)
+    assert answers[-2:] == plain[-2:]
+    assert all(answer.alignment == () for answer in answers[:4])
+    assert [answer.text for answer in answers] == translator.translate(TEXTS, protect=True)
+
+
+def test_what_is_lost_beside_a_prefix_is_said(translator: Translator) -> None:
+    (answer,) = translator.translate_detailed(["one {a} two"], ["four"], protect=True)
+    assert answer.text.startswith("four")
+    assert answer.lost == ("{a}",)
+
+
+def test_terms_are_written(translator: Translator) -> None:
+    terms = Terms((("one", "Eins"), ("two three", "Zweidrei"), ("five", "fünf")))
+    texts = ["one two three.", "Five and one, one", "four", "", "one two three. " * 12]
+    answers = translator.translate_detailed(texts, terms=terms, n_best=2)
+    words = re.compile(r"\w+")
+    written = [[words.findall(answer.text).count(word) for word in ("Eins", "Zweidrei")] for answer in answers]
+    assert all(answer.lost == () for answer in answers)
+    assert written[0] >= [1, 1]
+    assert written[1][0] >= 2
+    assert re.search(r"\b[Ff]ünf\b", answers[1].text)
+    assert written[4][0] >= 12
+    assert written[4][1] >= 12
+    assert answers[2:4] == translator.translate_detailed(texts, n_best=2)[2:4]
+    assert answers[0].text == translator.translate(texts[:1], terms=terms)[0]
+
+
+def test_terms_and_pieces_together(translator: Translator) -> None:
+    (answer,) = translator.translate_detailed(["one {a} two"], protect=True, terms=Terms((("two", "Zwei"),)))
+    assert answer.text.count("{a}") == 1
+    assert "Zwei" in answer.text
+    assert answer.lost == ()
+
+
+def test_sentence_by_sentence(translator: Translator) -> None:
+    texts = ["One two. Three.", "One two."]
+    together, alone = translator.translate_detailed(texts, by_sentence=True)
+    assert (together.segments, alone.segments) == (2, 1)
+    assert together.text.startswith(alone.text)
+
+
+def test_without_attention_there_is_one_clear_error(translator: Translator, small_bundle: Bundle) -> None:
+    bare = Translator(translator._search, small_bundle.tokenizers, translator.settings, 24)
+    with pytest.raises(ConfigError, match="no attention"):
+        bare.translate(["one {a}"], protect=True)
+    assert bare.translate(["one"], protect=True) == translator.translate(["one"])
+
+
+def test_a_page_keeps_its_tree(translator: Translator) -> None:
+    page = (
+        '<div class="a">\n <p>one <b>two <i>three</i></b> four. five &lt;b&gt; {a}</p>\n'
+        "<pre>one</pre><p><em>one</em><br><span translate='no'>two</span> three <img alt='x>y'></p></div>"
+    )
+    written = translate_html(translator, page, beam_size=1)
+    tags = r"<[^<>]*>|<img alt='x>y'>"
+    assert sorted(re.findall(tags, written)) == sorted(re.findall(tags, page))
+    assert written.count("{a}") == 1
+    assert "<pre>one</pre>" in written
+    assert "<span translate='no'>two</span>" in written
+    assert translate_html(translator, "<p>12</p> \n") == "<p>12</p> \n"
+
+
+def test_xml_and_subtitles(translator: Translator) -> None:
+    written = translate_xml(translator, 'one <x id="5"></x> two <X>three</X>', ignore_tags=["X"])
+    assert '<x id="5"></x>' in written
+    assert "<X>three</X>" in written
+    srt = "1\n00:00:01,000 --> 00:00:02,000\n<i>one two</i>\n\n"
+    written = translate_srt(translator, srt)
+    assert re.fullmatch(r"1\n00:00:01,000 --> 00:00:02,000\n<i>.*</i>\n\n", written)
