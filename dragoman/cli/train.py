@@ -13,6 +13,7 @@ from dragoman.config import Config, DataSettings, read_config
 from dragoman.config.recipes import recipe_for
 from dragoman.errors import ConfigError
 from dragoman.text.corpus import Corpora, open_corpora
+from dragoman.text.doctor.examine import checked_count
 from dragoman.train.frozen import frozen_config
 
 # Short flags of the data -> the settings they stand for.
@@ -71,7 +72,7 @@ def _settled(
     loaded = read_config(configs, overrides, frozen or Config())
     corpora = open_corpora(expanded(loaded.config.data))
     say(f"reading {corpora.train}")
-    num_pairs = corpora.train.count()
+    num_pairs = checked_count(corpora.train) if frozen is None else corpora.train.count()
     if frozen is None:
         loaded = read_config(configs, overrides, recipe_for(num_pairs, loaded.config.tokenizer))
     src_lang, tgt_lang = corpora.train.src_lang, corpora.train.tgt_lang
