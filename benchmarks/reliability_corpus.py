@@ -1,4 +1,4 @@
-"""What the corpus doctor finds, one row an item: planted slides and leaks, hostile text, TMX attacks, bad training data.
+"""What the corpus doctor finds, one row an item: planted slides and leaks, hostile text, TMX attacks, bad data.
 
     DRAGOMAN_DATA=... python benchmarks/reliability_corpus.py [slides leaks hostile tmx training million] [--trials 50]
 
@@ -24,6 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=list(PARTS), metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--trials", type=int, default=50, help="planted slides a corpus (default 50)")
+    parser.add_argument("--corpora", nargs="+", default=["multi30k", "tatoeba"], help="for slides (default both)")
     options = parser.parse_args()
     for part in options.parts:
         for row in PARTS[part](options):
@@ -42,24 +43,24 @@ def corpus(name: str) -> Sides:
 
 
 def slides(options: argparse.Namespace) -> Iterator[Sequence[object]]:
-    """A line dropped or doubled on one side, as it is and with the longer file cut at its end; intact parts."""
-    for name in ("multi30k", "tatoeba"):
+    """A line dropped or doubled on one side, every other time with the longer file cut at its end; intact parts."""
+    for name in options.corpora:
         sides, numbers = corpus(name), random.Random(1)
-        found, found_cut, seconds = 0, 0, time.perf_counter()
-        for _ in range(options.trials):
+        found, seconds = [0, 0], time.perf_counter()
+        for trial in range(options.trials):
             place, damaged = numbers.randrange(len(sides[0])), (list(sides[0]), list(sides[1]))
             side = damaged[numbers.randrange(2)]
             if numbers.randrange(2):
                 del side[place]
             else:
                 side.insert(place, side[place])
-            shorter = min(map(len, damaged))
-            found += _is_near(_slides(*damaged), place)
-            found_cut += _is_near(_slides(damaged[0][:shorter], damaged[1][:shorter]), place)
-        seconds = (time.perf_counter() - seconds) / max(2 * options.trials, 1)
-        within = f"of {options.trials} within {NEAR_LINES} lines"
-        yield f"slides, {name}, lengths differ", f"{found} {within}", f"{seconds:.1f} s each"
-        yield f"slides, {name}, lengths equal", f"{found_cut} {within}", ""
+            shortest = min(map(len, damaged))
+            cut = trial % 2
+            found[cut] += _is_near(_slides(*(texts[: shortest if cut else None] for texts in damaged)), place, cut)
+        seconds = (time.perf_counter() - seconds) / max(options.trials, 1)
+        text = f"{sum(found)} of {options.trials} within {NEAR_LINES} lines"
+        text += f" ({found[1]} of the {options.trials // 2} of which both files were cut to one length)"
+        yield f"slides, {name}", text, f"{seconds:.1f} s each"
         alarms = 0
         for _ in range(20):
             length = len(sides[0]) // 2
@@ -72,9 +73,9 @@ def _slides(src: list[str], tgt: list[str]) -> list[int]:
     return [slide.line for slide in find_slides(lambda: src, lambda: tgt, len(src), len(tgt))]
 
 
-def _is_near(lines: list[int], place: int) -> bool:
-    """Whether the only line named is near enough to the damaged one (counted from 0)."""
-    return len(lines) == 1 and abs(lines[0] - (place + 1)) <= NEAR_LINES
+def _is_near(lines: list[int], place: int, cut: int) -> bool:
+    """Whether the damaged line (counted from 0) was named, and none besides but the end where that was cut."""
+    return 1 <= len(lines) <= 1 + cut and abs(lines[0] - (place + 1)) <= NEAR_LINES
 
 
 Part = Callable[[argparse.Namespace], Iterator[Sequence[object]]]

@@ -43,8 +43,8 @@ def run(arguments: Sequence[str]) -> int:
         raise DataError(f"All {len(sources)} test sources are in the training text. Take another test.")
     without = evaluate([hypotheses[place] for place in rest], [references[place] for place in rest], tokenize)
     say(
-        f"{len(leaked):,} of {len(sources):,} test sources ({len(leaked) / len(sources):.1%}) are in the training text, "
-        f"{sum(leaked.values()):,} exactly and the others but for a word, case or punctuation"
+        f"{len(leaked):,} of {len(sources):,} test sources ({len(leaked) / len(sources):.1%}) are in the training "
+        f"text, {sum(leaked.values()):,} exactly and the others but for a word, case or punctuation"
     )
     _print([("", evaluation), ("without leaks ", without)], options.json)
     return 0
