@@ -24,7 +24,7 @@ from dragoman.text.lines import one_line, open_bytes
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _NATIVE_CODE = {"bpt", "ept", "it", "ph", "ut"}
 _UNITS_LOOKED_AT = 1000
-_MAX_DEPTH = 100
+_MAX_UNIT_ELEMENTS = 10_000
 _MAX_UNIT_BYTES = 1 << 20
 
 
@@ -90,16 +90,13 @@ def _units(path: Path, header: dict[str, str] | None = None) -> Iterator[dict[st
         stream = _Rationed(file, path)
         try:
             body: Element | None = None
-            depth = 0
+            elements = 0
             for event, element in iterparse(stream, events=("start", "end"), forbid_external=True):
                 tag = _local(element)
-                depth += 1 if event == "start" else -1
-                if depth > _MAX_DEPTH:
-                    raise DataError(
-                        f"{path} nests elements more than {_MAX_DEPTH} deep after unit {number}, which no translation "
-                        "memory does. Export the memory again."
-                    )
                 if event == "start":
+                    elements += 1
+                    if elements > _MAX_UNIT_ELEMENTS:
+                        raise _overloaded(path, f"{_MAX_UNIT_ELEMENTS:,} elements")
                     if tag == "body":
                         body = element
                     elif tag == "header" and header is not None:
@@ -108,7 +105,7 @@ def _units(path: Path, header: dict[str, str] | None = None) -> Iterator[dict[st
                     number += 1
                     yield _segments(element)
                     element.clear()
-                    stream.left = _MAX_UNIT_BYTES
+                    stream.left, elements = _MAX_UNIT_BYTES, 0
                     if body is not None:
                         body.clear()
         except ParseError as error:
@@ -135,13 +132,17 @@ class _Rationed:
     def read(self, size: int = -1) -> bytes:
         """The next bytes; raises DataError where the ration is used up."""
         if self.left <= 0:
-            raise DataError(
-                f"{self._path} has more than {_MAX_UNIT_BYTES:,} bytes without the end of a unit (</tu>), as no "
-                "translation memory does. Export the memory again."
-            )
+            raise _overloaded(self._path, f"{_MAX_UNIT_BYTES:,} bytes")
         data = self._file.read(size)
         self.left -= len(data)
         return data
+
+
+def _overloaded(path: Path, limit: str) -> DataError:
+    return DataError(
+        f"{path} has more than {limit} without the end of a unit (</tu>), as no translation memory does. "
+        "Export the memory again."
+    )
 
 
 def _segments(unit: Element) -> dict[str, str]:

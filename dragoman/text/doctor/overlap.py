@@ -35,7 +35,9 @@ class Overlap:
             for word in _words(sentence):
                 self._words.setdefault(word, len(self._words))
         self._numbers = np.random.default_rng(0).integers(1, 1 << 63, len(self._words) + 1, np.uint64)
-        self._exact = _Places(fingerprints(map(normalised, sentences)), np.arange(len(sentences)), len(sentences))
+        filled = np.array([place for place, sentence in enumerate(sentences) if sentence.strip()], np.int64)
+        texts = (normalised(sentences[place]) for place in filled.tolist())
+        self._exact = _Places(fingerprints(texts), filled, len(sentences))
         self._near = _Places(*self._hashes(sentences), len(sentences))
         self._read = 0
 

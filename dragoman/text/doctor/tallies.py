@@ -22,6 +22,7 @@ MISREAD, LOST, CONTROL, MARKUP = "wrong encoding", "lost characters", "control c
 _PATTERNS = {
     MISREAD: re.compile(
         f"[ÂÃÐÑØÙ][{_TRAIL}]|â[€\u0080-\u00bf][{_TRAIL}]|ã[\u0080-\u0083€‚ƒ][{_TRAIL}]|à[¤-»][{_TRAIL}]"
+        f"|[à-ï](?:[\u0080-\u009f][{_TRAIL}]|[{_TRAIL}][\u0080-\u009f])"
     ),
     LOST: re.compile("\ufffd"),
     CONTROL: re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]"),
@@ -33,7 +34,7 @@ _SAID = {
     RATIO: ("have sides of very different lengths", "Look at the examples; training leaves out the worst."),
     MISREAD: (
         "look like UTF-8 that was read as Windows-1252 (Ã¼ for ü)",
-        "Convert the file back: iconv -f UTF-8 -t WINDOWS-1252, which gives the UTF-8 it was.",
+        "Convert the file back: iconv -f UTF-8 -t WINDOWS-1252 (or LATIN1) gives the UTF-8 it was.",
     ),
     LOST: ("hold U+FFFD, the mark of a character that was lost", "Convert the original again, with its own encoding."),
     CONTROL: ("hold control or invisible characters", "Remove them; translations will copy some."),
@@ -62,30 +63,29 @@ class Tallies:
             self._same[side] = self._same[side] and sides[side].count(first) == len(chunk)
         joined = "\n".join(map("\n".join, sides))
         suspects = [(self.kinds[kind], found) for kind, found in _PATTERNS.items() if found.search(joined)]
+        self.src_characters += sum(map(len, sides[0]))
+        self.tgt_characters += sum(map(len, sides[1]))
+        # Characters of one language say more than another's: the mean so far tells how much.
+        scale = self.tgt_characters / max(self.src_characters, 1)
         for line, (src, tgt) in enumerate(zip(*sides, strict=True), start=self.pairs + 1):
-            self._add(line, src, tgt)
+            self._add(line, src, tgt, scale)
             for tally, pattern in suspects:
                 if pattern.search(src) or pattern.search(tgt):
                     tally.add(line)
         self.pairs += len(chunk)
 
-    def _add(self, line: int, src: str, tgt: str) -> None:
-        src_size, tgt_size = len(src), len(tgt)
-        self.src_characters += src_size
-        self.tgt_characters += tgt_size
-        if src == tgt:
-            self.kinds[IDENTICAL].add(line)
+    def _add(self, line: int, src: str, tgt: str, scale: float) -> None:
         if not src or not tgt or src.isspace() or tgt.isspace():
             self.kinds[EMPTY].add(line)
             return
-        # Characters of one language say more than another's: the mean so far tells how much.
-        scale = self.tgt_characters / self.src_characters if self.pairs else 1.0
-        src_scaled = src_size * scale
-        if max(src_scaled, tgt_size) > _RATIO * min(src_scaled, tgt_size) + _RATIO_SLACK:
+        if src == tgt:
+            self.kinds[IDENTICAL].add(line)
+        sizes = len(src) * scale, len(tgt)
+        if max(sizes) > _RATIO * min(sizes) + _RATIO_SLACK:
             self.kinds[RATIO].add(line)
-        if max(src_size, tgt_size) > MAX_CHARACTERS:
+        if len(src) > MAX_CHARACTERS or len(tgt) > MAX_CHARACTERS:
             self.kinds[LONG].add(line)
-            self.longest = max(self.longest, src_size, tgt_size)
+            self.longest = max(self.longest, len(src), len(tgt))
 
     def findings(self) -> Iterator[Finding]:
         """What is worth saying."""
