@@ -97,7 +97,10 @@ def checked_count(corpus: Corpus) -> int:
     for finding in findings:
         if finding.serious and finding.kind not in _TRAINABLE:
             counted = "" if finding.kind in _WHOLE else f"{finding.count:,} of {pairs:,} "
-            raise DataError(f"{corpus}: {counted}{finding.message}. {finding.advice} `dragoman check` shows more.")
+            first = "" if finding.kind in _WHOLE else f" (first: {finding.lines[0]:,})"
+            raise DataError(
+                f"{corpus}: {counted}{finding.message}{first}. {finding.advice} `dragoman check` shows more."
+            )
     return pairs
 
 
