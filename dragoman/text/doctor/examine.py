@@ -110,19 +110,19 @@ class _Pass:
     def __init__(self, held_out: Mapping[str, Corpus]) -> None:
         self.tallies = Tallies()
         self.sample: list[tuple[int, SentencePair]] = []
-        self._pairs, self._sources = FingerprintSet(), FingerprintSet()
         self._repeated, self._ambiguous = Tally(), Tally()
         self._sources_of = {name: [pair.src for pair in other.pairs()] for name, other in held_out.items()}
         self._overlaps = {name: Overlap(sources) for name, sources in self._sources_of.items()}
 
     def read(self, pairs: Iterable[SentencePair], total: int) -> None:
         every = max(total // _SAMPLE_PAIRS, 1)
+        seen, seen_sources = FingerprintSet(), FingerprintSet()
         for chunk in chunks(pairs, _CHUNK_PAIRS):
             before = self.tallies.pairs
             self.tallies.add(chunk)
             sources = [pair.src for pair in chunk]
-            new_pair = self._pairs.add(fingerprints(f"{len(pair.src)} {pair.src}{pair.tgt}" for pair in chunk))
-            new_source = self._sources.add(fingerprints(sources))
+            new_pair = seen.add(fingerprints(f"{len(pair.src)} {pair.src}{pair.tgt}" for pair in chunk))
+            new_source = seen_sources.add(fingerprints(sources))
             for place in (~new_pair).nonzero()[0].tolist():
                 self._repeated.add(before + place + 1)
             for place in (new_pair & ~new_source).nonzero()[0].tolist():

@@ -58,7 +58,7 @@ def find_slides(src: Lines, tgt: Lines, num_src: int, num_tgt: int, *, thorough:
 
     Files of different lengths slide at least at the end of the shorter. Unless `thorough`, only `SAMPLE_LINES`,
     evenly spread, are compared where there are more, and lines are right to the distance between two samples.
-    Memory: about a dozen bytes a line, and at most some 150 MB.
+    Memory: at most 32 bytes a line besides what a sample and its lexicon take.
     """
     if not (num_src and num_tgt):
         return ()
@@ -150,11 +150,11 @@ class _Comparison:
         for window in windows:
             yield window.start, self.codes(self.src_words.evidence(window.src), self.tgt_words.evidence(window.tgt))
 
-    def scores(self, coded: Iterable[_Coded]) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+    def scores(self, coded: Iterable[_Coded]) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
         """Numbers of the lines compared, and their (lines, shifts) log-likelihood ratios in steps of 1/20 nat."""
         lines, scores = [], []
         for start, codes in coded:
-            lines.append(start + np.arange(codes.shape[1]))
+            lines.append(np.arange(start, start + codes.shape[1], dtype=np.int32))
             found = np.rint(_scores(codes, self.odds) * _STEPS_A_NAT).astype(np.int8)
             partners = lines[-1][:, None] + np.array(self.shifts)
             found[(partners < 0) | (partners >= self.num_tgt)] = 0
@@ -234,7 +234,7 @@ def _best_path(sums: NDArray[np.float64], shifts: Sequence[int], ending: int = 0
 
 
 def _slides(
-    lines: NDArray[np.int64], scores: NDArray[np.int8], shifts: Sequence[int], ending: int, num_src: int
+    lines: NDArray[np.int32], scores: NDArray[np.int8], shifts: Sequence[int], ending: int, num_src: int
 ) -> Iterator[Slide]:
     path = _best_path(_block_sums(scores) / _STEPS_A_NAT, shifts, ending)
     at = 0
@@ -251,4 +251,4 @@ def _best_cut(scores: NDArray[np.int8], near: int, before: int, after: int) -> i
     """The line where to change from one shift to another, at most two blocks from where the blocks change."""
     start, stop = max(near - 2 * _BLOCK_LINES, 0), min(near + 2 * _BLOCK_LINES, len(scores))
     gains = scores[start:stop, before].astype(np.int64) - scores[start:stop, after]
-    return start + int(np.concatenate([[0], np.cumsum(gains)]).argmax())
+    return min(start + int(np.concatenate([[0], np.cumsum(gains)]).argmax()), len(scores) - 1)
