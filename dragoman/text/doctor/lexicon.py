@@ -83,8 +83,8 @@ def line_vectors(evidence: Evidence, words: Floats) -> Floats:
     starts = np.cumsum(evidence.counts) - evidence.counts
     if len(known):
         vectors[known] = np.add.reduceat(words[evidence.words], starts[known], axis=0)
-    norms: Floats = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.maximum(norms, np.float32(1e-9))
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+    return vectors
 
 
 def similarities(src: Floats, tgt: Floats, first: int, shifts: Sequence[int]) -> Floats:

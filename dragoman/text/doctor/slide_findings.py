@@ -22,7 +22,7 @@ def slide_findings(
         if slide.line > min(num_src, num_tgt - slide.before):
             message = f"{shorter} ends {lines} before {longer}, with line {slide.line - 1:,} of the source"
             advice = "Find the missing end, or cut the other side there."
-            count, preview = abs(jump), ()
+            count, preview = abs(jump), tuple[str, ...]()
         else:
             partner = f"n{slide.after:+d}" if slide.after else "n again"
             message = (

@@ -127,8 +127,12 @@ class _Comparison:
         Also what it found in these windows, so that they need not be read again.
         """
         words = WordTable(), WordTable()
-        read = [(window.start, words[0].evidence(window.src), words[1].evidence(window.tgt)) for window in windows]
-        sides = [words[side].settle([evidence[1 + side] for evidence in read]) for side in (0, 1)]
+        starts, read = list[int](), (list[Evidence](), list[Evidence]())
+        for window in windows:
+            starts.append(window.start)
+            for side, texts in enumerate((window.src, window.tgt)):
+                read[side].append(words[side].evidence(texts))
+        sides = [words[side].settle(read[side]) for side in (0, 1)]
         table = CooccurrenceTable(*(max(len(side), 1) for side in words))
         for src, tgt in zip(*sides, strict=True):
             lines = np.arange(len(src.counts))
@@ -137,7 +141,7 @@ class _Comparison:
         lengths = [np.concatenate([evidence.lengths for evidence in side]) for side in sides]
         bias = float(np.median(lengths[0]) - np.median(lengths[1][lengths[1] > 0])) if lengths[1].any() else 0.0
         learnt = _Comparison(*words, table.lexicon(), bias, _FIRST_ODDS, shifts, margin, num_tgt)
-        coded = [(start, learnt.codes(*pair)) for (start, *_), *pair in zip(read, *sides, strict=True)]
+        coded = [(start, learnt.codes(src, tgt)) for start, src, tgt in zip(starts, *sides, strict=True)]
         odds = _FIRST_ODDS
         for _ in range(2):
             scores = np.concatenate([_scores(codes, odds) for _, codes in coded])
@@ -183,10 +187,11 @@ def _surface_codes(src: Evidence, tgt: Evidence, first: int, bias: float) -> tup
 
 def _bits(values: NDArray[np.uint32]) -> NDArray[np.uint8]:
     """How many bits are set in each value."""
-    return _BITS[values & 0xFFFF] + _BITS[values >> 16]
+    counts: NDArray[np.uint8] = _BITS[values & 0xFFFF] + _BITS[values >> 16]
+    return counts
 
 
-_FIRST_ODDS = (
+_FIRST_ODDS: tuple[Floats, ...] = (
     np.linspace(-4, 4, _COSINE_BINS, dtype=np.float32),
     (np.array([[-1], [0], [1]]) + np.linspace(0, 1, _SHARED_BINS)).ravel().astype(np.float32),
     np.linspace(0, -1, _LENGTH_BINS, dtype=np.float32),
@@ -195,7 +200,9 @@ _FIRST_ODDS = (
 
 def _scores(codes: Codes, odds: Sequence[Floats]) -> Floats:
     """The sum of what each kind of evidence says, (lines, shifts)."""
-    total: Floats = sum((values[kind] for values, kind in zip(odds, codes, strict=True)), np.float32(0))
+    total = np.zeros(codes.shape[1:], np.float32)
+    for values, kind in zip(odds, codes, strict=True):
+        total += values[kind]
     return np.clip(total, -_MOST_NATS, _MOST_NATS)
 
 
