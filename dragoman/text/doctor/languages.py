@@ -55,6 +55,11 @@ def languages_of(lines: Sequence[str], expected: Sequence[str]) -> list[str]:
     return [identifier.classify(line[:1000])[0] if told else "" for line, told in zip(lines, enough, strict=True)]
 
 
+def knows(language: str) -> bool:
+    """Whether lines in this language can be told."""
+    return can_tell_languages() and code_of(language) in _loaded()[1]
+
+
 def script_of(text: str) -> str:
     """The script of most letters (latin, cyrillic, cjk ...), "" where there is none."""
     counts: Counter[str] = Counter()
@@ -86,7 +91,9 @@ def language_findings(
     """Language and script of either side, "" where unknown, and what does not fit; the sample has numbers and pairs."""
     numbers = [number for number, _ in sample]
     sides = [pair.src for _, pair in sample], [pair.tgt for _, pair in sample]
-    told = [languages_of(lines, declared) for lines in sides]
+    # What is said to be in a language that nobody here knows cannot be judged.
+    judged = [not code or knows(code) for code in declared]
+    told = [languages_of(lines, declared) if judged[side] else [""] * len(lines) for side, lines in enumerate(sides)]
     scripts = [[script_of(line) for line in lines] for lines in sides]
     main = [_most(languages) for languages in told]
     findings = []

@@ -37,6 +37,10 @@ def test_lines_in_another_language_and_script():
     assert (found["other script"].count, found["other script"].lines) == (1, (60,))
 
 
+def test_an_unknown_language_is_not_judged():
+    assert looked_at(ENGLISH, GERMAN, ("en", "yy")) == (("en", ""), ("latin", "latin"), [])
+
+
 def test_few_or_short_lines_say_nothing():
     assert looked_at(ENGLISH[:5], ENGLISH[:5]) == (("", ""), ("", ""), [])
     assert looked_at(["ok"] * 50, ["ok"] * 50)[0] == ("", "")
