@@ -29,6 +29,7 @@ _LEXICON_SHIFTS = range(-2, 3)
 _MAX_SHIFT = 512
 _BLOCK_LINES = 16
 _COST_OF_CHANGE = 30.0  # nats
+_LEAST_NATS_A_LINE = 0.3
 _MOST_NATS = 6.0
 _STEPS_A_NAT = 20.0
 _COSINE_BINS, _SHARED_BINS, _LENGTH_BINS = 25, 5, 9
@@ -245,6 +246,9 @@ def _slides(
 ) -> Iterator[Slide]:
     path = _best_path(_block_sums(scores) / _STEPS_A_NAT, shifts, ending)
     at = 0
+    on_path = _block_sums(scores)[np.arange(len(path)), path].sum() / len(scores) / _STEPS_A_NAT
+    if on_path - scores.mean(dtype=np.float64) / _STEPS_A_NAT < _LEAST_NATS_A_LINE:
+        path[:] = shifts.index(0)  # unrelated sides: whatever path there is follows chance
     for block in np.flatnonzero(np.diff(path, prepend=shifts.index(0))).tolist():
         shift = shifts[path[block]]
         place = _best_cut(scores, block * _BLOCK_LINES, shifts.index(at), int(path[block])) if block else 0

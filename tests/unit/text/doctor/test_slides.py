@@ -75,6 +75,15 @@ def test_no_alarm_where_nothing_can_be_known(src, tgt):
     assert found(src, tgt) == ()
 
 
+def test_no_alarm_where_the_sides_are_unrelated(monkeypatch):
+    monkeypatch.setattr(slides, "_COST_OF_CHANGE", 1.0)
+    rng = random.Random(5)
+    src, tgt = (
+        [" ".join(rng.choices(words, k=rng.randrange(2, 9))) for _ in range(3000)] for words in ("abcdef", "uvwxyz")
+    )
+    assert found(src, tgt) == ()
+
+
 def test_a_file_that_ends_too_early_slides_at_its_end():
     src, tgt = similar_lines(1000)
     assert found(src, tgt[:900]) == (Slide(901, 0, -100),)
