@@ -133,6 +133,7 @@ def made_cases() -> dict[str, list[Translation]]:
         "url": URLS,
         "tag": TAGS,
         "cut": pairs,
+        "lost": pairs,
         "characters": [(f"{src[:9]}{char}{src[9:]}", tgt) for (src, tgt), char in zip(pairs, FOREIGN, strict=True)],
         "unsure": pairs,
     }
@@ -158,7 +159,7 @@ def _looping(text: str, case: int) -> str:
 def _translation(flag: str, case: int, src: str, tgt: str) -> Translation:
     log_prob = -0.95 - case / 10 if flag == "unsure" else -0.2
     candidate = Candidate(tgt, tuple(tgt.split()), (log_prob,) * max(1, len(tgt.split())), log_prob, log_prob)
-    return Translation(src, (candidate,), 1, cut=flag == "cut")
+    return Translation(src, (candidate,), 1, cut=flag == "cut", lost=("{name}",) if flag == "lost" else ())
 
 
 def has_new_characters(text: str) -> bool:

@@ -9,10 +9,15 @@ from pathlib import Path
 
 from dragoman.cli.arguments import ArgumentParser, one_of
 from dragoman.cli.models import add_model_flags, check_search_flags, load_model, say
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, DataError
 from dragoman.evaluate.checklists import Finding, check_phenomena
 from dragoman.evaluate.metrics import Evaluation, evaluate, tokenizer_for
-from dragoman.text.corpus import open_aligned
+from dragoman.text.corpus import has_both_sides, open_aligned, open_corpus
+from dragoman.text.doctor.overlap import Overlap
+from dragoman.text.lines import read_lines
+from dragoman.text.splitting import chunks
+
+_CHUNK_LINES = 1 << 13
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -23,6 +28,7 @@ def run(arguments: Sequence[str]) -> int:
     findings: list[Finding] = []
     if options.hyp:
         hypotheses, references, _, lang = read_pairs(options.hyp, options.ref)
+        sources = _sources(options.src, len(hypotheses)) if options.src else []
     else:
         sources, references, src_lang, lang = read_pairs(options.src, options.ref)
         model = load_model([options.model], options)
@@ -39,7 +45,12 @@ def run(arguments: Sequence[str]) -> int:
                 lang,
             )
     tokenize = options.tokenize or tokenizer_for(lang)
-    _print(evaluate(hypotheses, references, tokenize, intervals=True), findings, options.json)
+    evaluations = [("", evaluate(hypotheses, references, tokenize, intervals=True))]
+    if options.train:
+        rest = _without_leaks(sources, options.train)
+        kept = [hypotheses[place] for place in rest], [references[place] for place in rest]
+        evaluations.append(("without leaks ", evaluate(*kept, tokenize, intervals=True)))
+    _print(evaluations, findings, options.json)
     return 0
 
 
@@ -48,6 +59,12 @@ def _parser() -> ArgumentParser:
     parser.add_argument("model", nargs="?", metavar="MODEL", help="a model folder or a run")
     parser.add_argument("--src", metavar="F", help="the test's source side, a sentence a line")
     parser.add_argument("--ref", metavar="F", required=True, help="the test's target side, a sentence a line")
+    parser.add_argument(
+        "--train",
+        metavar="FILE",
+        nargs="+",
+        help="training text, one file with both sides or the source side: scores also without what it has of the test",
+    )
     parser.add_argument("--hyp", metavar="F", help="translations to score instead of a model's")
     parser.add_argument(
         "--checklist",
@@ -72,7 +89,11 @@ def add_tokenize_flag(parser: ArgumentParser) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     if options.hyp:
-        for name, given in (("MODEL", options.model), ("`--src`", options.src)):
+        if options.train and not options.src:
+            raise ConfigError(
+                "`--train` is given, but `--src` is not: leaks are found in the test's sources. Give both."
+            )
+        for name, given in (("MODEL", options.model), ("`--src`", options.src and not options.train)):
             if given:
                 raise ConfigError(f"{name} and `--hyp` must not both be given. Leave one out.")
         if options.checklist:
@@ -92,15 +113,53 @@ def read_pairs(first: str, second: str) -> tuple[list[str], list[str], str, str]
     return [pair.src for pair in pairs], [pair.tgt for pair in pairs], corpus.src_lang, corpus.tgt_lang
 
 
-def _print(evaluation: Evaluation, findings: Sequence[Finding], as_json: bool) -> None:
-    for warning in evaluation.warnings:
-        say(f"warning: {warning}")
+def _sources(path: str, wanted: int) -> list[str]:
+    sources = list(read_lines(Path(path)))
+    if len(sources) != wanted:
+        raise DataError(
+            f"{path} has {len(sources)} lines, but there are {wanted} translations. Give the test's source."
+        )
+    return sources
+
+
+def _without_leaks(sources: Sequence[str], training: Sequence[str]) -> list[int]:
+    """The places of the sources that training text does not have; says how many it has. DataError where it has all."""
+    leaked = _leaked(sources, training)
+    if len(leaked) == len(sources):
+        raise DataError(f"All {len(sources)} test sources are in the training text. Take another test.")
+    say(
+        f"{len(leaked):,} of {len(sources):,} test sources ({len(leaked) / len(sources):.1%}) are in the training "
+        f"text, {sum(leaked.values()):,} exactly and the others but for a word, case or punctuation"
+    )
+    return [place for place in range(len(sources)) if place not in leaked]
+
+
+def _leaked(sources: Sequence[str], training: Sequence[str]) -> dict[int, bool]:
+    """The sources that training text has too: place -> whether exactly."""
+    overlap = Overlap(sources)
+    for name in training:
+        path = Path(name)
+        texts = open_corpus(path).sides()[0]() if has_both_sides(path) else read_lines(path)
+        for chunk in chunks(texts, _CHUNK_LINES):
+            overlap.add(chunk)
+    near, exact = overlap.near(), overlap.exact()
+    return {int(place): bool(exact[place]) for place in near.nonzero()[0]}
+
+
+def _print(evaluations: Sequence[tuple[str, Evaluation]], findings: Sequence[Finding], as_json: bool) -> None:
+    """The evaluation, and those after it under their names: in JSON with ``_`` for spaces, as keys of the first."""
+    for name, evaluation in evaluations:
+        for warning in evaluation.warnings:
+            say(f"warning: {name}{': ' if name else ''}{warning}".replace(" : ", ": "))
     if as_json:
-        content = asdict(evaluation) | ({"checklist": [asdict(each) for each in findings]} if findings else {})
+        (_, first), *others = evaluations
+        content = asdict(first) | {name.strip().replace(" ", "_"): asdict(other) for name, other in others}
+        content |= {"checklist": [asdict(each) for each in findings]} if findings else {}
         json.dump(content, sys.stdout, ensure_ascii=False)
         sys.stdout.write("\n")
-    else:
-        sys.stdout.writelines(f"{score}\n" for score in evaluation.scores)
-        for one in findings:
-            result = f"{one.passed:>5} of {one.asked:<5}" if one.asked else f"{'none':>5}{'':9}"
-            print(f"{one.name:<13}{result} {one.note or one.check}")
+        return
+    for name, evaluation in evaluations:
+        sys.stdout.writelines(f"{name}{score}\n" for score in evaluation.scores)
+    for one in findings:
+        result = f"{one.passed:>5} of {one.asked:<5}" if one.asked else f"{'none':>5}{'':9}"
+        print(f"{one.name:<13}{result} {one.note or one.check}")

@@ -14,6 +14,7 @@ from dragoman.version import __version__
 
 VERBS: dict[str, str] = {
     "demo": "trains on the embedded phrasebook, scores it, translates: a few minutes, nothing to prepare",
+    "check": "looks a corpus over before training: slides, repeats, encodings, languages, leaks into the test",
     "plan": "measures some steps and says what training would take: hours, memory, disk, and the size to choose",
     "train": "trains a translator on your parallel text, or continues a run",
     "report": "writes the report of a run again: what it learnt from, its curves, scores, sentences and checks",

@@ -14,6 +14,7 @@ from dragoman.config import Config, DataSettings, read_config
 from dragoman.config.recipes import recipe_for
 from dragoman.errors import ConfigError
 from dragoman.text.corpus import Corpora, open_corpora
+from dragoman.text.doctor.examine import checked_count
 from dragoman.train.frozen import frozen_config
 
 # Short flags of the data -> the settings they stand for.
@@ -92,7 +93,7 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
     loaded = read_config(configs, overrides, frozen or Config())
     corpora = open_corpora(expanded(loaded.config.data))
     say(f"reading {corpora.train}")
-    num_pairs = corpora.train.count()
+    num_pairs = checked_count(corpora.train) if frozen is None else corpora.train.count()
     languages, start_from = (corpora.train.src_lang, corpora.train.tgt_lang), loaded.config.train.start_from
     if frozen is None:
         recipe = _fine_tuning(start_from, num_pairs) if start_from else recipe_for(num_pairs, loaded.config.tokenizer)

@@ -16,8 +16,8 @@ from typing import Literal
 from dragoman.config import DataSettings
 from dragoman.errors import ConfigError, DataError
 from dragoman.records import SentencePair
-from dragoman.text.alignment import find_slide
-from dragoman.text.lines import read_lines
+from dragoman.text.doctor.slides import Lines, find_slides
+from dragoman.text.lines import one_line, read_lines
 from dragoman.text.surrogates import well_formed
 from dragoman.text.tmx import ReadReport, matches, read_tmx, tmx_languages
 
@@ -25,7 +25,6 @@ Format = Literal["aligned", "tsv", "jsonl", "tmx"]
 _FORMATS: dict[str, Format] = {".tsv": "tsv", ".txt": "tsv", ".jsonl": "jsonl", ".json": "jsonl", ".tmx": "tmx"}
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
 _LANGUAGE_PAIR = re.compile(r"(?:^|[._-])([a-z]{2,3})[-_]([a-z]{2,3})$")
-_LINE_BREAK = re.compile(r"[ \t]*[\r\n][ \t\r\n]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +50,16 @@ class Corpus:
     def count(self) -> int:
         """How many pairs there are; reads everything once and so checks alignment and encoding too."""
         return sum(1 for _ in self.pairs())
+
+    def sides(self) -> tuple[Lines, Lines]:
+        """The texts of either side by itself; of aligned files also where one is longer."""
+        if self.format == "aligned":
+            return lambda: read_lines(self.paths[0]), lambda: read_lines(self.paths[1])
+        return lambda: (pair.src for pair in self.pairs()), lambda: (pair.tgt for pair in self.pairs())
+
+    def side_names(self) -> tuple[str, str]:
+        """What to call the sides: their files, or what they are."""
+        return (str(self.paths[0]), str(self.paths[1])) if self.format == "aligned" else ("the source", "the target")
 
     def __str__(self) -> str:
         return " and ".join(map(str, self.paths))
@@ -145,6 +154,11 @@ def open_corpus(path: Path | str, *, src_lang: str = "", tgt_lang: str = "") -> 
     return Corpus((path,), format_, src_lang, tgt_lang)
 
 
+def has_both_sides(path: Path) -> bool:
+    """Whether a file's name says that it holds both sides of a corpus."""
+    return _without_gz(path).suffix.lower() in _FORMATS
+
+
 def open_aligned(src: Path | str, tgt: Path | str, *, src_lang: str = "", tgt_lang: str = "") -> Corpus:
     """Two files, line for line; languages from extensions such as train.en and train.de.gz where not given.
 
@@ -230,7 +244,7 @@ def _json_side(translation: dict[str, object], language: str, path: Path, number
             f'{path}, line {number} has no text for the language "{language}"; it has {held or "none"}. '
             "Mend the line, or set `data.src_lang` and `data.tgt_lang`."
         )
-    return _LINE_BREAK.sub(" ", well_formed(text))
+    return one_line(well_formed(text))
 
 
 def _shortened(line: str) -> str:
@@ -241,8 +255,8 @@ def _misaligned(paths: tuple[Path, ...], src_lines: int, tgt_lines: int) -> Data
     src, tgt = paths
     if not (src_lines and tgt_lines):
         return DataError(f"{tgt if src_lines else src} is empty. Check that it is the right file.")
-    near = find_slide(read_lines(src), read_lines(tgt))
+    slides = find_slides(lambda: read_lines(src), lambda: read_lines(tgt), src_lines, tgt_lines)
     return DataError(
-        f"{src} has {src_lines} lines, but {tgt} has {tgt_lines}; the sides seem to slide near line {near}. "
-        "Compare the files there, add or remove the odd line, and try again."
+        f"{src} has {src_lines} lines, but {tgt} has {tgt_lines}; the sides seem to slide near line {slides[0].line}. "
+        "Compare the files there (`dragoman check` shows the pairs), add or remove the odd line, and try again."
     )

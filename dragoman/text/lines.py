@@ -6,6 +6,7 @@ A line ends at ``\\n``, and a ``\\r`` before it belongs to the end. Nothing else
 
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,14 @@ from dragoman.errors import DataError
 _BUFFER_BYTES = 1 << 18
 _BOM = b"\xef\xbb\xbf"
 _GZIP_MAGIC = b"\x1f\x8b"
+_SPACE = re.compile(r"[ \t\r\n]+")
+
+
+def one_line(text: str) -> str:
+    """The text with each stretch of white space that holds a line break made one space."""
+    if "\n" not in text and "\r" not in text:
+        return text
+    return _SPACE.sub(lambda space: " " if "\n" in space[0] or "\r" in space[0] else space[0], text)
 
 
 @contextmanager

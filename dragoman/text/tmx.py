@@ -6,13 +6,12 @@ the text inside `hi` and `sub` stays. A `sub` inside a native code is left out w
 line break becomes one space.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from xml.etree.ElementTree import Element, ParseError
 
 from defusedxml import DefusedXmlException
@@ -20,12 +19,13 @@ from defusedxml.ElementTree import iterparse
 
 from dragoman.errors import DataError
 from dragoman.records import SentencePair
-from dragoman.text.lines import open_bytes
+from dragoman.text.lines import one_line, open_bytes
 
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _NATIVE_CODE = {"bpt", "ept", "it", "ph", "ut"}
-_LINE_BREAK = re.compile(r"[ \t]*[\r\n][ \t\r\n]*")
 _UNITS_LOOKED_AT = 1000
+_MAX_UNIT_ELEMENTS = 10_000
+_MAX_UNIT_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
@@ -86,12 +86,17 @@ def _variant(segments: dict[str, str], wanted: str) -> str | None:
 def _units(path: Path, header: dict[str, str] | None = None) -> Iterator[dict[str, str]]:
     """Language -> text of each translation unit."""
     number = 0
-    with open_bytes(path) as stream:
+    with open_bytes(path) as file:
+        stream = _Rationed(file, path)
         try:
             body: Element | None = None
+            elements = 0
             for event, element in iterparse(stream, events=("start", "end"), forbid_external=True):
                 tag = _local(element)
                 if event == "start":
+                    elements += 1
+                    if elements > _MAX_UNIT_ELEMENTS:
+                        raise _overloaded(path, f"{_MAX_UNIT_ELEMENTS:,} elements")
                     if tag == "body":
                         body = element
                     elif tag == "header" and header is not None:
@@ -100,6 +105,7 @@ def _units(path: Path, header: dict[str, str] | None = None) -> Iterator[dict[st
                     number += 1
                     yield _segments(element)
                     element.clear()
+                    stream.left, elements = _MAX_UNIT_BYTES, 0
                     if body is not None:
                         body.clear()
         except ParseError as error:
@@ -116,6 +122,29 @@ def _units(path: Path, header: dict[str, str] | None = None) -> Iterator[dict[st
         raise DataError(f"{path} holds no translation units (<tu>). Check that it is a TMX file.")
 
 
+class _Rationed:
+    """A file that gives only so many bytes from one unit to the next, so that nothing hostile can pile up in memory."""
+
+    def __init__(self, file: BinaryIO, path: Path) -> None:
+        self.left = _MAX_UNIT_BYTES
+        self._file, self._path = file, path
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes; raises DataError where the ration is used up."""
+        if self.left <= 0:
+            raise _overloaded(self._path, f"{_MAX_UNIT_BYTES:,} bytes")
+        data = self._file.read(size)
+        self.left -= len(data)
+        return data
+
+
+def _overloaded(path: Path, limit: str) -> DataError:
+    return DataError(
+        f"{path} has more than {limit} without the end of a unit (</tu>), as no translation memory does. "
+        "Export the memory again."
+    )
+
+
 def _segments(unit: Element) -> dict[str, str]:
     segments: dict[str, str] = {}
     for variant in unit:
@@ -124,7 +153,7 @@ def _segments(unit: Element) -> dict[str, str]:
         language = variant.get(_XML_LANG) or variant.get("lang") or ""
         segment = next((child for child in variant if _local(child) == "seg"), None)
         if segment is not None and language not in segments:
-            segments[language] = _LINE_BREAK.sub(" ", "".join(_texts(segment)))
+            segments[language] = one_line("".join(_texts(segment)))
     return segments
 
 

@@ -15,9 +15,12 @@ from dragoman.text.segmentation import SPACE_MARK
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 _INSIDE_WORDS = "-'’.,:"
 _JOINER = "\u200d"
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
+"""Characters of scripts without spaces between words, for a class in a regular expression."""
+
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,8 @@ def good(tmp_path: Path) -> Path:
         ("half.en-de.tsv.gz", b"\x1f\x8b\x08\x00\x00", ["half.en-de.tsv.gz"]),
         ("bad.en-de.jsonl", b'{"translation": {"en": "a", "de": "b"}}\n{', ["bad.en-de.jsonl", "line 2"]),
         ("one.en-de.tsv", b"a\tb\n", ["different source sentences"]),
+        ("same.en-de.tsv", b"a\tb\n" * 50, ["same.en-de.tsv", "every source is the same line"]),
+        ("huge.en-de.tsv", GOOD.encode() + b"a " * 500_000 + b"\tb\n", ["huge.en-de.tsv", "1,000,000", "first: 61"]),
     ],
 )
 def test_bad_corpora(tmp_path: Path, name: str, content: bytes | None, words: list[str]) -> None:

@@ -93,3 +93,51 @@ def test_the_checklist_counts_what_a_model_stumbles_over(
     assert [finding["name"] for finding in found] == names
     assert main(["evaluate", "--hyp", "out.de", "--ref", "test.de", "--checklist"]) == 2
     assert "`--checklist` asks a model" in capsys.readouterr().err
+
+
+@pytest.fixture
+def leaked(files: None) -> None:
+    Path("test.en").write_text("one two three four\nfive six seven eight nine\nten\n", encoding="utf-8")
+    Path("test.de").write_text("eins zwei drei vier\nfünf sechs sieben acht neun\nzehn\n", encoding="utf-8")
+    Path("out.de").write_text("eins zwei drei fünf\nfünf sechs sieben acht neun\nzehn\n", encoding="utf-8")
+    Path("train.en").write_text("nothing\nFive six  seven eight nine\n", encoding="utf-8")
+    Path("train.en-de.tsv").write_text("five six hundred eight nine\tx\nTen!\tzehn\n", encoding="utf-8")
+
+
+@pytest.mark.usefixtures("leaked")
+@pytest.mark.parametrize(
+    ("training", "kept", "exactly"),
+    [(["train.en"], [0, 2], 1), (["train.en-de.tsv"], [0], 0), (["train.en", "train.en-de.tsv"], [0], 1)],
+)
+def test_scores_without_what_training_had(
+    training: list[str], kept: list[int], exactly: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["evaluate", "--hyp", "out.de", "--ref", "test.de", "--src", "test.en", "--train", *training]
+    assert main([*given, "--json"]) == 0
+    answer = capsys.readouterr()
+    scores = json.loads(answer.out)
+    hypotheses, references = (Path(name).read_text(encoding="utf-8").split("\n") for name in ("out.de", "test.de"))
+    expected = evaluate([hypotheses[place] for place in kept], [references[place] for place in kept], intervals=True)
+    assert scores["num_sentences"] == 3
+    assert scores["without_leaks"]["num_sentences"] == len(kept)
+    assert [score["value"] for score in scores["without_leaks"]["scores"]] == [score.value for score in expected.scores]
+    assert f"{3 - len(kept)} of 3 test sources" in answer.err
+    assert f"{exactly} exactly" in answer.err
+    assert main(given) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[3:] == [f"without leaks {score}" for score in expected.scores]
+
+
+@pytest.mark.usefixtures("leaked")
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        (["--hyp", "out.de", "--train", "train.en"], "`--src` is not"),
+        (["--hyp", "out.de", "--src", "train.en", "--train", "train.en"], "train.en has 2 lines, but there are 3"),
+        (["--hyp", "out.de", "--src", "test.en", "--train", "test.en"], "All 3 test sources are in the training text"),
+        (["--hyp", "out.de", "--src", "test.en", "--train", "missing"], "missing does not exist"),
+    ],
+)
+def test_mistakes_about_leaks(arguments: list[str], match: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", "--ref", "test.de", *arguments]) == 2
+    assert match in capsys.readouterr().err

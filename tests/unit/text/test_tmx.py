@@ -98,8 +98,29 @@ def test_malformed(tmp_path, text):
 
 
 def test_deep_nesting(tmp_path):
-    text = "<hi>" * 20_000 + "x" + "</hi>" * 20_000
+    text = "<hi>" * 9000 + "x" + "</hi>" * 9000
     assert next(memory(tmp_path, unit(en=text, de="b"), src_lang="en", tgt_lang="de").pairs()).src == "x"
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("<hi>" * 100_000 + "x" + "</hi>" * 100_000, "10,000 elements"),
+        ("<hi>" * 100_000, "10,000 elements"),
+        ("<hi/>" * 11_000, "10,000 elements"),
+        ("x" * 3_000_000, "1,048,576 bytes"),
+        (f'<hi x="{"x" * 3_000_000}"/>', "1,048,576 bytes"),
+        (f"<!--{'x' * 3_000_000}-->", "1,048,576 bytes"),
+    ],
+)
+def test_what_piles_up_is_refused(tmp_path, text, match):
+    with pytest.raises(DataError, match=match):
+        list(memory(tmp_path, unit(en=text, de="b"), src_lang="en", tgt_lang="de").pairs())
+
+
+def test_many_large_units_are_read(tmp_path):
+    corpus = memory(tmp_path, *(unit(en="x" * 400_000, de="<hi>b</hi>" * 500) for _ in range(30)))
+    assert sum(1 for _ in corpus.pairs()) == 30
 
 
 def test_no_units(tmp_path):

@@ -1,0 +1,93 @@
+"""``dragoman check``: the corpus doctor, before any training."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from dragoman.cli.arguments import ArgumentParser
+from dragoman.cli.models import say
+from dragoman.errors import ConfigError
+from dragoman.text.corpus import Corpus, open_aligned, open_corpus
+from dragoman.text.doctor.examine import examine
+from dragoman.text.doctor.findings import Examination, Finding
+from dragoman.text.doctor.languages import can_tell_languages
+
+_WRONG = 2
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Prints what was found. Exit code 2 where the corpus cannot be right, else 0."""
+    parser = ArgumentParser("check", "Looks a parallel corpus over before you train on it: the corpus doctor.")
+    parser.add_argument("files", nargs="*", metavar="SRC TGT", help="the two sides, line for line")
+    parser.add_argument("--data", metavar="FILE", help="one file with both sides: .tsv, .jsonl or .tmx (or .gz)")
+    for part in ("dev", "test"):
+        text = f"the {part} set, as one file with both sides or as two: is it in the training text?"
+        parser.add_argument(f"--{part}", nargs="+", metavar="FILE", help=text)
+    parser.add_argument("--src-lang", default="", metavar="CODE", help="source language, where the names do not tell")
+    parser.add_argument("--tgt-lang", default="", metavar="CODE", help="target language, where the names do not tell")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of a report")
+    options = parser.parse(arguments)
+    if bool(options.files) == bool(options.data):
+        raise ConfigError("Give either SRC and TGT, or one file with both sides as `--data`.")
+    languages = options.src_lang, options.tgt_lang
+    corpus = _opened("SRC TGT", options.files or [options.data], *languages)
+    languages = corpus.src_lang, corpus.tgt_lang
+    held_out = {
+        part: _opened(f"`--{part}`", getattr(options, part), *languages)
+        for part in ("dev", "test")
+        if getattr(options, part)
+    }
+    examination = examine(corpus, held_out, say if sys.stderr.isatty() else lambda stage: None)
+    if options.json:
+        json.dump(asdict(examination), sys.stdout, ensure_ascii=False)
+        sys.stdout.write("\n")
+    else:
+        sys.stdout.write(report(examination))
+    return _WRONG if examination.serious else 0
+
+
+def _opened(name: str, files: Sequence[str], src_lang: str, tgt_lang: str) -> Corpus:
+    if len(files) > 2:
+        raise ConfigError(f"{name} is {len(files)} files. Give one file with both sides, or two aligned files.")
+    if len(files) == 2:
+        return open_aligned(Path(files[0]), Path(files[1]), src_lang=src_lang, tgt_lang=tgt_lang)
+    return open_corpus(Path(files[0]), src_lang=src_lang, tgt_lang=tgt_lang)
+
+
+def report(examination: Examination) -> str:
+    """The examination for people: what is wrong first, each finding with what to do."""
+    blocks = [f"{examination.name}\n{_size(examination)}"]
+    blocks += map(_block, examination.findings)
+    if examination.serious:
+        blocks.append("This corpus cannot be right as it is: mend what is marked WRONG.")
+    else:
+        blocks.append("Nothing here forbids training on this corpus.")
+    return "\n\n".join(blocks) + "\n"
+
+
+def _size(examination: Examination) -> str:
+    parts = [f"{examination.pairs:,} pairs"]
+    if all(examination.characters):
+        means = [characters / examination.pairs for characters in examination.characters]
+        parts.append(f"{means[0]:.0f} and {means[1]:.0f} characters on average")
+        parts += _told("languages", examination.languages)
+        parts += _told("scripts", examination.scripts)
+        if not can_tell_languages():
+            parts.append("languages not looked at (pip install 'dragoman[check]')")
+    return "; ".join(parts)
+
+
+def _told(name: str, sides: tuple[str, str]) -> list[str]:
+    return [f"{name} {sides[0] or '?'} and {sides[1] or '?'}"] if any(sides) else []
+
+
+def _block(finding: Finding) -> str:
+    mark = "WRONG" if finding.serious else "note "
+    share = f"{finding.share:.1%}" if finding.share >= 0.0005 else "<0.1%"
+    lines = [f"{mark}  {finding.kind}: {finding.count:,} ({share})  {finding.message}"]
+    lines += [f"         {row}" for row in finding.preview]
+    if finding.lines and not finding.preview:
+        lines.append(f"       at {', '.join(f'{line:,}' for line in finding.lines)}")
+    return "\n".join([*lines, f"       {finding.advice}"])

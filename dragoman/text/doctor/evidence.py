@@ -1,0 +1,113 @@
+"""What a line says about its translation: its words, its length, its numbers, and what stays as it is in any language.
+
+Words are known by their first letters, so that inflected forms count together; in scripts without spaces every
+character is a word.
+"""
+
+import re
+import unicodedata
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dragoman.text.words import UNSPACED
+
+MAX_WORDS = 4096
+_STEM_LETTERS = 6
+_MIN_COUNT = 3
+_MAX_WORDS_A_LINE = 100
+_MAX_CHARACTERS = 1000
+_MAX_FORMS = 1 << 17
+_WORD = re.compile(f"[{UNSPACED}]|\\w+|[^\\w\\s]")
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """That of some lines of one side: word ids one line after the other and how many each has, and the rest by line.
+
+    `numbers` is 0 where there is none; `marks` has a bit set for each name, word with digits and last punctuation mark.
+    """
+
+    words: NDArray[np.int32]
+    counts: NDArray[np.int64]
+    lengths: NDArray[np.float32]
+    numbers: NDArray[np.uint32]
+    marks: NDArray[np.uint32]
+
+    def with_ids(self, ids: NDArray[np.int32]) -> "Evidence":
+        """The words numbered anew, those whose new number is negative left out."""
+        words = ids[self.words]
+        line = np.repeat(np.arange(len(self.counts)), self.counts)[words >= 0]
+        counts = np.bincount(line, minlength=len(self.counts))
+        return Evidence(words[words >= 0], counts, self.lengths, self.numbers, self.marks)
+
+
+class WordTable:
+    """The words of one side: first all of them, then, once `settled`, the frequent ones."""
+
+    def __init__(self) -> None:
+        self._stems: dict[str, int] = {}
+        self._settled = False
+        self._forget()
+
+    def __len__(self) -> int:
+        return len(self._stems)
+
+    def _forget(self) -> None:
+        self._forms: dict[str, int] = {}
+        self._facts = np.zeros((0, 3), np.int64)  # of each form: its stem, its number, its mark
+
+    def evidence(self, lines: Sequence[str]) -> Evidence:
+        """What each line says; only its first thousand characters are looked at."""
+        if len(self._forms) > _MAX_FORMS:
+            self._forget()
+        found = [_WORD.findall(line, 0, _MAX_CHARACTERS)[:_MAX_WORDS_A_LINE] for line in lines]
+        counts = np.fromiter(map(len, found), np.int64, len(found))
+        total = int(counts.sum())
+        forms = np.fromiter(map(self._forms.get, chain.from_iterable(found), repeat(-1)), np.int64, total)
+        if (forms < 0).any():
+            new = {form: None for form in chain.from_iterable(found) if form not in self._forms}
+            self._forms.update(zip(new, range(len(self._forms), len(self._forms) + len(new)), strict=True))
+            self._facts = np.concatenate([self._facts, np.array(list(map(self._facts_of, new)), np.int64)])
+            forms = np.fromiter(map(self._forms.__getitem__, chain.from_iterable(found)), np.int64, total)
+        stems, numbers, marks = self._facts[forms].T
+        starts = (np.cumsum(counts) - counts)[counts > 0]
+        marks[starts] = np.where(numbers[starts] > 0, marks[starts], 0)  # a sentence begins with a capital anyway
+        per_line = np.zeros((2, len(lines)), np.uint32)
+        if total:
+            per_line[0, counts > 0] = np.add.reduceat(numbers, starts)
+            per_line[1, counts > 0] = np.bitwise_or.reduceat(marks, starts)
+        per_line[1] |= np.fromiter(map(_last_mark, lines), np.uint32, len(lines))
+        lengths = np.log1p(np.fromiter(map(len, lines), np.float32, len(lines)))
+        evidence = Evidence(np.maximum(stems, 0).astype(np.int32), counts, lengths, *per_line)
+        return evidence.with_ids(np.arange(-1, len(self._stems), dtype=np.int32)) if self._settled else evidence
+
+    def settle(self, sample: Sequence[Evidence]) -> list[Evidence]:
+        """Keeps the most frequent words only, at most `MAX_WORDS`; the same evidence with their numbers."""
+        counts = sum(np.bincount(evidence.words, minlength=len(self._stems)) for evidence in sample)
+        chosen = np.argsort(-np.asarray(counts), kind="stable")[:MAX_WORDS]
+        chosen = chosen[np.asarray(counts)[chosen] >= _MIN_COUNT]
+        ids = np.full(max(len(self._stems), 1), -1, np.int32)
+        ids[chosen] = np.arange(len(chosen))
+        self._stems = {stem: int(ids[index]) + 1 for stem, index in self._stems.items() if ids[index] >= 0}
+        self._settled = True
+        self._forget()
+        return [evidence.with_ids(ids) for evidence in sample]
+
+    def _facts_of(self, form: str) -> tuple[int, int, int]:
+        stem = form[:_STEM_LETTERS].lower()
+        index = self._stems.get(stem, 0) if self._settled else self._stems.setdefault(stem, len(self._stems))
+        code = zlib.crc32(form.encode("utf-8", "surrogatepass"))
+        digits = any(map(str.isdecimal, form))
+        stays = digits or form[0].isupper()
+        return index, code >> 8 if digits else 0, 1 << code % 32 if stays else 0
+
+
+def _last_mark(line: str) -> int:
+    """A bit for the last character where it is punctuation, in its compatibility form: a full-width ？ is a ?."""
+    last = unicodedata.normalize("NFKC", line[-32:].rstrip()[-1:])
+    return 1 << zlib.crc32(last.encode("utf-8", "surrogatepass")) % 32 if last and not last[-1].isalnum() else 0

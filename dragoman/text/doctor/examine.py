@@ -1,0 +1,210 @@
+"""The corpus doctor: everything that can be known of parallel text before training on it.
+
+Texts are read in passes and never held: one over the lines of each file, one over the pairs, one to compare the sides.
+Memory grows by at most 32 bytes a pair, for the fingerprints of pairs and sources.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from dragoman.errors import DataError
+from dragoman.records import SentencePair
+from dragoman.text.corpus import Corpus
+from dragoman.text.doctor.findings import MOST_EXAMPLES, Examination, Finding, Tally, shortened
+from dragoman.text.doctor.languages import code_of, language_findings
+from dragoman.text.doctor.overlap import Overlap
+from dragoman.text.doctor.slide_findings import SLIDE, slide_findings
+from dragoman.text.doctor.slides import find_slides
+from dragoman.text.doctor.tallies import IDENTICAL, SAME_LINE, Tallies
+from dragoman.text.fingerprints import FingerprintSet, fingerprints
+from dragoman.text.lines import open_bytes, read_lines
+from dragoman.text.splitting import chunks
+
+Progress = Callable[[str], None]
+LENGTHS, ENCODING, LEAK, NEAR_LEAK = "different lengths", "wrong encoding", "leak", "near leak"
+REPEATED, AMBIGUOUS = "repeated pair", "repeated source"
+
+_CHUNK_PAIRS = 1 << 13
+_SAMPLE_PAIRS = 5000
+_TRAINABLE = {IDENTICAL}
+_WHOLE = {SLIDE, SAME_LINE}
+_LEGACY = {
+    "ja": "SHIFT_JIS",
+    "zh": "GB18030",
+    "ko": "CP949",
+    "el": "WINDOWS-1253",
+    "tr": "WINDOWS-1254",
+    "he": "WINDOWS-1255",
+    "ar": "WINDOWS-1256",
+    **dict.fromkeys(("ru", "uk", "bg", "sr", "mk", "be"), "WINDOWS-1251"),
+    **dict.fromkeys(("pl", "cs", "sk", "hu", "sl", "hr", "ro"), "WINDOWS-1250"),
+}
+
+
+def examine(
+    corpus: Corpus, held_out: Mapping[str, Corpus] | None = None, progress: Progress = lambda stage: None
+) -> Examination:
+    """Everything about a training corpus and its overlap with `held_out` (name -> corpus). Raises DataError.
+
+    Where the files are not UTF-8, or of different lengths, that alone is told: all else would be wrong.
+    """
+    progress("reading the files")
+    counts, unreadable = _files(corpus)
+    if unreadable:
+        return Examination(str(corpus), min(counts), (0, 0), ("", ""), ("", ""), tuple(unreadable))
+    sides = corpus.sides()
+    if len(set(counts)) > 1:
+        if not min(counts):
+            raise DataError(f"{corpus.paths[counts.index(0)]} is empty. Check that it is the right file.")
+        progress("looking where the sides slide")
+        slides = find_slides(*sides, counts[0], counts[-1])
+        findings = [_lengths(corpus, counts), *slide_findings(sides, corpus.side_names(), slides, *counts)]
+        return Examination(str(corpus), min(counts), (0, 0), ("", ""), ("", ""), tuple(findings))
+    progress("reading the pairs")
+    pass_ = _Pass(held_out or {})
+    pass_.read(corpus.pairs(), counts[0] if len(counts) > 1 else 0)
+    pairs = pass_.tallies.pairs
+    progress("comparing the sides line by line")
+    slides = find_slides(*sides, pairs, pairs)
+    findings = [*slide_findings(sides, corpus.side_names(), slides, pairs, pairs), *pass_.tallies.findings()]
+    findings += [*pass_.repeats(), *pass_.leaks()]
+    progress("telling languages")
+    languages, scripts, found = language_findings(pass_.sample, (corpus.src_lang, corpus.tgt_lang))
+    return Examination(
+        str(corpus),
+        pairs,
+        (pass_.tallies.src_characters, pass_.tallies.tgt_characters),
+        languages,
+        scripts,
+        tuple(sorted([*findings, *found], key=lambda finding: (not finding.serious, -finding.share))),
+    )
+
+
+def checked_count(corpus: Corpus) -> int:
+    """The number of pairs, for who is about to train on them: reads all once and compares a sample of the sides.
+
+    Raises DataError, naming the first thing with which the corpus cannot be right.
+    """
+    tallies = Tallies()
+    for chunk in chunks(corpus.pairs(), _CHUNK_PAIRS):
+        tallies.add(chunk)
+    pairs = tallies.pairs
+    sides = corpus.sides()
+    slides = find_slides(*sides, pairs, pairs, thorough=False)
+    if slides and slides[0].line > 1:  # a sample's lines are only right to the distance between its parts
+        slides = find_slides(*sides, pairs, pairs) or slides
+    findings = (*slide_findings(sides, corpus.side_names(), slides, pairs, pairs), *tallies.findings())
+    for finding in findings:
+        if finding.serious and finding.kind not in _TRAINABLE:
+            counted = "" if finding.kind in _WHOLE else f"{finding.count:,} of {pairs:,} "
+            first = "" if finding.kind in _WHOLE else f" (first: {finding.lines[0]:,})"
+            raise DataError(
+                f"{corpus}: {counted}{finding.message}{first}. {finding.advice} `dragoman check` shows more."
+            )
+    return pairs
+
+
+class _Pass:
+    """What one pass over the pairs collects."""
+
+    def __init__(self, held_out: Mapping[str, Corpus]) -> None:
+        self.tallies = Tallies()
+        self.sample: list[tuple[int, SentencePair]] = []
+        self._repeated, self._ambiguous = Tally(), Tally()
+        self._sources_of = {name: [pair.src for pair in other.pairs()] for name, other in held_out.items()}
+        self._overlaps = {name: Overlap(sources) for name, sources in self._sources_of.items()}
+
+    def read(self, pairs: Iterable[SentencePair], total: int) -> None:
+        every = max(total // _SAMPLE_PAIRS, 1)
+        seen, seen_sources = FingerprintSet(), FingerprintSet()
+        for chunk in chunks(pairs, _CHUNK_PAIRS):
+            before = self.tallies.pairs
+            self.tallies.add(chunk)
+            sources = [pair.src for pair in chunk]
+            new_pair = seen.add(fingerprints(f"{len(pair.src)} {pair.src}{pair.tgt}" for pair in chunk))
+            new_source = seen_sources.add(fingerprints(sources))
+            for place in (~new_pair).nonzero()[0].tolist():
+                self._repeated.add(before + place + 1)
+            for place in (new_pair & ~new_source).nonzero()[0].tolist():
+                self._ambiguous.add(before + place + 1)
+            for overlap in self._overlaps.values():
+                overlap.add(sources)
+            self.sample += [(before + place + 1, chunk[place]) for place in range(-before % every, len(chunk), every)]
+            if len(self.sample) > 2 * _SAMPLE_PAIRS:  # the length was not known
+                self.sample, every = self.sample[::2], 2 * every
+
+    def repeats(self) -> Iterator[Finding]:
+        for kind, tally, message, advice in (
+            (REPEATED, self._repeated, "pairs repeat an earlier one", "Training leaves them out."),
+            (
+                AMBIGUOUS,
+                self._ambiguous,
+                "pairs have the source of an earlier one, but another target",
+                "Several translations are welcome; a different one each time (names, numbers) is not.",
+            ),
+        ):
+            if tally.count:
+                share = tally.count / self.tallies.pairs
+                yield Finding(kind, message, advice, tally.count, share, tuple(tally.lines))
+
+    def leaks(self) -> Iterator[Finding]:
+        for name, overlap in self._overlaps.items():
+            exact, near = overlap.exact(), overlap.near()
+            sources = self._sources_of[name]
+            for kind, found, message, advice in (
+                (LEAK, exact, f"sources of the {name} set are in the training text", "Training leaves them out."),
+                (
+                    NEAR_LEAK,
+                    near * (exact == 0),
+                    f"sources of the {name} set differ from one in the training text by a word, case or punctuation",
+                    "Remove those of the training text; `dragoman evaluate --train` scores without them.",
+                ),
+            ):
+                rows = found.nonzero()[0].tolist()
+                if rows:
+                    shown = tuple(
+                        f"{name} {row + 1}, training {found[row]}: {shortened(sources[row])}" for row in rows[:3]
+                    )
+                    lines = tuple(row + 1 for row in rows[:MOST_EXAMPLES])
+                    yield Finding(kind, message, advice, len(rows), len(rows) / len(sources), lines, preview=shown)
+
+
+def _files(corpus: Corpus) -> tuple[list[int], list[Finding]]:
+    """How many lines each file has, and what is not UTF-8."""
+    counts, findings = [], []
+    languages = (corpus.src_lang, corpus.tgt_lang)
+    for side, path in enumerate(corpus.paths):
+        if corpus.format == "tmx":  # an XML file says itself what it is in
+            return [0], []
+        bad = Tally()
+        count = sum(1 for _ in read_lines(path, on_invalid="replace", report_invalid=bad.add))
+        counts.append(count)
+        if bad.count:
+            guess = _encoding(path, languages[side:] if len(corpus.paths) > 1 else languages)
+            findings.append(
+                Finding(
+                    ENCODING,
+                    f"lines of {path} are not UTF-8; it may be {guess}",
+                    f"Convert it: iconv -f {guess} -t UTF-8 {path} > NEW; or remove the lines.",
+                    bad.count,
+                    bad.count / count,
+                    tuple(bad.lines),
+                    serious=True,
+                )
+            )
+    return counts, findings
+
+
+def _encoding(path: Path, languages: Sequence[str]) -> str:
+    """A guess at what a file that is not UTF-8 is in."""
+    with open_bytes(path) as stream:
+        start = stream.read(1 << 16)
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")) or start.count(b"\0") > len(start) // 5:
+        return "UTF-16"
+    return next((_LEGACY[code_of(code)] for code in languages if code_of(code) in _LEGACY), "WINDOWS-1252")
+
+
+def _lengths(corpus: Corpus, counts: Sequence[int]) -> Finding:
+    (src, tgt), difference = corpus.paths, abs(counts[0] - counts[1])
+    message = f"{src} has {counts[0]:,} lines, but {tgt} has {counts[1]:,}"
+    return Finding(LENGTHS, message, "Mend the places below.", difference, difference / max(counts), serious=True)

@@ -1,0 +1,45 @@
+"""Slides in words, with the pairs around them."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from dragoman.text.doctor.findings import Finding, shortened
+from dragoman.text.doctor.slides import Lines, Slide
+
+SLIDE = "slide"
+_PREVIEW_PAIRS = 2
+
+
+def slide_findings(
+    sides: tuple[Lines, Lines], names: tuple[str, str], slides: Sequence[Slide], num_src: int, num_tgt: int
+) -> Iterator[Finding]:
+    """A finding for each slide, which concerns the lines up to the next."""
+    ends = [*(slide.line for slide in slides[1:]), num_src + 1]
+    for slide, end in zip(slides, ends, strict=False):
+        jump = slide.after - slide.before
+        longer, shorter = names[::-1] if jump > 0 else names
+        lines = f"{abs(jump):,} line{'s' if abs(jump) > 1 else ''}"
+        if slide.line > min(num_src, num_tgt - slide.before):
+            message = f"{shorter} ends {lines} before {longer}, with line {slide.line - 1:,} of the source"
+            advice = "Find the missing end, or cut the other side there."
+            count, preview = abs(jump), tuple[str, ...]()
+        else:
+            partner = f"n{slide.after:+d}" if slide.after else "n again"
+            message = (
+                f"near line {slide.line:,} the sides slide: from there source line n belongs to target line {partner}"
+            )
+            advice = f"Look there: {longer} has {lines} too many, or {shorter} has {lines} too few."
+            count, preview = end - slide.line, _preview(sides, slide)
+        yield Finding(SLIDE, message, advice, count, count / num_src, (slide.line,), serious=True, preview=preview)
+
+
+def _preview(sides: tuple[Lines, Lines], slide: Slide) -> tuple[str, ...]:
+    """Source lines around a slide, and the target lines that they would belong to without it."""
+    start = max(slide.line - 1 - _PREVIEW_PAIRS, -slide.before, 0)
+    stop = slide.line + _PREVIEW_PAIRS
+    src, tgt = (islice(side(), start + by, stop + by) for side, by in zip(sides, (0, slide.before), strict=True))
+    rows = []
+    for number, texts in enumerate(zip(src, tgt, strict=False), start=start + 1):
+        mark = ">" if number == slide.line else " "
+        rows.append(f"{mark} {number} | {number + slide.before}  {' | '.join(map(shortened, texts))}")
+    return tuple(rows)

@@ -1,0 +1,265 @@
+"""Where two files that should be parallel line by line begin to slide against each other.
+
+For each source line and each of a few shifts the evidence that the target line so far away translates it is compared
+with what lines that do and lines that do not translate each other look like in this very text, as a log-likelihood
+ratio. The most likely path through the shifts, each change of which must pay for itself, shows where lines are missing
+or too many (compare Gale & Church 1993, who do this with lengths alone).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice, repeat
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dragoman.text.doctor.evidence import Evidence, WordTable
+from dragoman.text.doctor.lexicon import CooccurrenceTable, Floats, Lexicon, line_vectors, similarities
+
+Lines = Callable[[], Iterable[str]]
+"""Gives the lines of one side from the beginning, as often as it is called."""
+
+Codes = NDArray[np.uint8]
+_Coded = tuple[int, Codes]  # first line, codes
+
+SAMPLE_LINES = 1 << 15
+_WINDOW_LINES = 1024
+_NEAR_SHIFTS = range(-4, 5)
+_LEXICON_SHIFTS = range(-2, 3)
+_MAX_SHIFT = 512
+_BLOCK_LINES = 16
+_COST_OF_CHANGE = 30.0  # nats
+_LEAST_NATS_A_LINE = 0.3
+_MOST_NATS = 6.0
+_STEPS_A_NAT = 20.0
+_COSINE_BINS, _SHARED_BINS, _LENGTH_BINS = 25, 5, 9
+_BITS = np.array([bin(value).count("1") for value in range(1 << 16)], np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class Slide:
+    """From source line `line` (from 1) on, line n belongs to target line n + `after`, and to n + `before` above it."""
+
+    line: int
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Source lines from number `start` (from 0) on, and the target lines from `margin` before to `margin` after."""
+
+    start: int
+    src: list[str]
+    tgt: list[str]
+
+
+def find_slides(src: Lines, tgt: Lines, num_src: int, num_tgt: int, *, thorough: bool = True) -> tuple[Slide, ...]:
+    """All places where the sides slide, in order; none where they stay parallel to the end.
+
+    Files of different lengths slide at least at the end of the shorter. Unless `thorough`, only `SAMPLE_LINES`,
+    evenly spread, are compared where there are more, and lines are right to the distance between two samples.
+    Memory: at most 32 bytes a line besides what a sample and its lexicon take.
+    """
+    if not (num_src and num_tgt):
+        return ()
+    ending = num_tgt - num_src
+    shifts = _shifts(ending)
+    margin = max(map(abs, shifts))
+    sample = _spread(num_src)
+    comparison, coded = _Comparison.learnt(_windows(src, tgt, sample, margin), shifts, margin, num_tgt)
+    starts = range(0, num_src, _WINDOW_LINES)
+    if thorough and len(sample) < len(starts):
+        lines, scores = comparison.scores(comparison.coded(_windows(src, tgt, starts, margin)))
+    else:
+        lines, scores = comparison.scores(coded)
+    return tuple(_slides(lines, scores, shifts, ending, num_src))
+
+
+def _shifts(ending: int) -> tuple[int, ...]:
+    """The shifts considered: near ones, and those around the difference of the files' lengths."""
+    far = range(ending - 1, ending + 2) if abs(ending) <= _MAX_SHIFT else ()
+    between = range(min(ending, 0), max(ending, 0)) if abs(ending) <= 2 * max(_NEAR_SHIFTS) else ()
+    return tuple(sorted({*_NEAR_SHIFTS, *far, *between}))
+
+
+def _spread(num_lines: int) -> Sequence[int]:
+    """The first lines of the windows that make the sample, the last one included."""
+    starts = range(0, num_lines, _WINDOW_LINES)
+    most = SAMPLE_LINES // _WINDOW_LINES
+    if len(starts) <= most:
+        return starts
+    return [starts[number * (len(starts) - 1) // (most - 1)] for number in range(most)]
+
+
+def _windows(src: Lines, tgt: Lines, starts: Iterable[int], margin: int) -> Iterator[_Window]:
+    left = iter(src())
+    right = chain(repeat("", margin), tgt(), repeat(""))
+    read, kept = 0, list[str]()  # `kept` are the target lines from `read` (counted with the margin) on
+    for start in starts:
+        gap = start - read
+        next(islice(left, gap, gap), None)
+        next(islice(right, max(gap - len(kept), 0), max(gap - len(kept), 0)), None)
+        lines, kept = list(islice(left, _WINDOW_LINES)), kept[gap:]
+        kept += islice(right, len(lines) + 2 * margin - len(kept))
+        yield _Window(start, lines, kept)
+        read, kept = start + len(lines), kept[len(lines) :]
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """What was learnt of the text: its words, which of them belong together, and the odds that evidence gives."""
+
+    src_words: WordTable
+    tgt_words: WordTable
+    lexicon: Lexicon
+    length_bias: float
+    odds: tuple[Floats, ...]
+    shifts: tuple[int, ...]
+    margin: int
+    num_tgt: int
+
+    @staticmethod
+    def learnt(
+        windows: Iterable[_Window], shifts: tuple[int, ...], margin: int, num_tgt: int
+    ) -> tuple["_Comparison", list[_Coded]]:
+        """From windows whose own slides are not known: the lexicon over all near shifts, the odds in two rounds.
+
+        Also what it found in these windows, so that they need not be read again.
+        """
+        words = WordTable(), WordTable()
+        starts, read = list[int](), (list[Evidence](), list[Evidence]())
+        for window in windows:
+            starts.append(window.start)
+            for side, texts in enumerate((window.src, window.tgt)):
+                read[side].append(words[side].evidence(texts))
+        sides = [words[side].settle(read[side]) for side in (0, 1)]
+        table = CooccurrenceTable(*(max(len(side), 1) for side in words))
+        for src, tgt in zip(*sides, strict=True):
+            lines = np.arange(len(src.counts))
+            for shift in _LEXICON_SHIFTS:
+                table.add(src, tgt, lines, lines + margin + shift)
+        lengths = [np.concatenate([evidence.lengths for evidence in side]) for side in sides]
+        bias = float(np.median(lengths[0]) - np.median(lengths[1][lengths[1] > 0])) if lengths[1].any() else 0.0
+        learnt = _Comparison(*words, table.lexicon(), bias, _FIRST_ODDS, shifts, margin, num_tgt)
+        coded = [(start, learnt.codes(src, tgt)) for start, src, tgt in zip(starts, *sides, strict=True)]
+        odds = _FIRST_ODDS
+        for _ in range(2):
+            scores = np.concatenate([_scores(codes, odds) for _, codes in coded])
+            path = np.repeat(_best_path(_block_sums(scores), shifts), _BLOCK_LINES)[: len(scores)]
+            odds = _odds(np.concatenate([codes for _, codes in coded], axis=1), path)
+        return replace(learnt, odds=odds), coded
+
+    def coded(self, windows: Iterable[_Window]) -> Iterator[_Coded]:
+        """The evidence in windows of text."""
+        for window in windows:
+            yield window.start, self.codes(self.src_words.evidence(window.src), self.tgt_words.evidence(window.tgt))
+
+    def scores(self, coded: Iterable[_Coded]) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
+        """Numbers of the lines compared, and their (lines, shifts) log-likelihood ratios in steps of 1/20 nat."""
+        lines, scores = [], []
+        for start, codes in coded:
+            lines.append(np.arange(start, start + codes.shape[1], dtype=np.int32))
+            found = np.rint(_scores(codes, self.odds) * _STEPS_A_NAT).astype(np.int8)
+            partners = lines[-1][:, None] + np.array(self.shifts)
+            found[(partners < 0) | (partners >= self.num_tgt)] = 0
+            scores.append(found)
+        return np.concatenate(lines), np.concatenate(scores)
+
+    def codes(self, src: Evidence, tgt: Evidence) -> Codes:
+        """Three kinds of evidence, (3, lines, shifts): similarity of words, what is shared as it is, lengths."""
+        vectors = line_vectors(src, self.lexicon.src), line_vectors(tgt, self.lexicon.tgt)
+        cosines = similarities(*vectors, self.margin, self.shifts)
+        rows = [_surface_codes(src, tgt, self.margin + shift, self.length_bias) for shift in self.shifts]
+        shared, lengths = (np.stack(kind, axis=1) for kind in zip(*rows, strict=True))
+        return np.stack([np.rint((cosines + 1) * (_COSINE_BINS // 2)).astype(np.uint8), shared, lengths])
+
+
+def _surface_codes(src: Evidence, tgt: Evidence, first: int, bias: float) -> tuple[Codes, Codes]:
+    part = slice(first, first + len(src.lengths))
+    distance = np.minimum(np.abs(src.lengths - tgt.lengths[part] - bias), 1.0)
+    numbers, other = src.numbers, tgt.numbers[part]
+    same_numbers = np.where(numbers == other, np.where(numbers > 0, 2, 1), 0)
+    marks = tgt.marks[part]
+    shared = _bits(src.marks & marks) / np.maximum(_bits(src.marks | marks), 1)
+    codes = same_numbers * _SHARED_BINS + np.rint(shared * (_SHARED_BINS - 1)).astype(np.int64)
+    return codes.astype(np.uint8), np.rint(distance * (_LENGTH_BINS - 1)).astype(np.uint8)
+
+
+def _bits(values: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    """How many bits are set in each value."""
+    counts: NDArray[np.uint8] = _BITS[values & 0xFFFF] + _BITS[values >> 16]
+    return counts
+
+
+_FIRST_ODDS: tuple[Floats, ...] = (
+    np.linspace(-4, 4, _COSINE_BINS, dtype=np.float32),
+    (np.array([[-1], [0], [1]]) + np.linspace(0, 1, _SHARED_BINS)).ravel().astype(np.float32),
+    np.linspace(0, -1, _LENGTH_BINS, dtype=np.float32),
+)
+
+
+def _scores(codes: Codes, odds: Sequence[Floats]) -> Floats:
+    """The sum of what each kind of evidence says, (lines, shifts)."""
+    total = np.zeros(codes.shape[1:], np.float32)
+    for values, kind in zip(odds, codes, strict=True):
+        total += values[kind]
+    return np.clip(total, -_MOST_NATS, _MOST_NATS)
+
+
+def _odds(codes: Codes, path: NDArray[np.intp]) -> tuple[Floats, ...]:
+    """Log-likelihood ratios of each code: how often it is met on the path against how often beside it."""
+    on_path = np.arange(codes.shape[2]) == path[:, None]
+    odds = []
+    for kind, first in zip(codes, _FIRST_ODDS, strict=True):
+        on = np.bincount(kind[on_path], minlength=len(first)) + 1.0
+        beside = np.bincount(kind[~on_path], minlength=len(first)) + 1.0
+        odds.append(np.log(on / on.sum() * beside.sum() / beside).astype(np.float32))
+    return tuple(odds)
+
+
+def _block_sums(scores: NDArray[np.floating | np.int8]) -> NDArray[np.float64]:
+    """Sums over blocks of lines, (blocks, shifts)."""
+    return np.add.reduceat(scores, range(0, len(scores), _BLOCK_LINES), axis=0, dtype=np.float64)
+
+
+def _best_path(sums: NDArray[np.float64], shifts: Sequence[int], ending: int = 0) -> NDArray[np.intp]:
+    """The index of each block's shift. To begin elsewhere than at 0, or end elsewhere than at `ending`, costs."""
+    best = np.where(np.array(shifts) == 0, 0.0, -_COST_OF_CHANGE)
+    came_from = np.empty(sums.shape, np.uint16)
+    stay = np.arange(len(shifts))
+    for block, own in enumerate(sums):
+        top = int(best.argmax())
+        changes = best[top] - _COST_OF_CHANGE > best
+        came_from[block] = np.where(changes, top, stay)
+        best = np.maximum(best, best[top] - _COST_OF_CHANGE) + own
+    at = int((best - np.where(np.array(shifts) == ending, 0.0, _COST_OF_CHANGE)).argmax())
+    path = np.empty(len(sums), np.intp)
+    for block in range(len(sums) - 1, -1, -1):
+        path[block] = at
+        at = int(came_from[block, at])
+    return path
+
+
+def _slides(
+    lines: NDArray[np.int32], scores: NDArray[np.int8], shifts: Sequence[int], ending: int, num_src: int
+) -> Iterator[Slide]:
+    path = _best_path(_block_sums(scores) / _STEPS_A_NAT, shifts, ending)
+    at = 0
+    on_path = _block_sums(scores)[np.arange(len(path)), path].sum() / len(scores) / _STEPS_A_NAT
+    if on_path - scores.mean(dtype=np.float64) / _STEPS_A_NAT < _LEAST_NATS_A_LINE:
+        path[:] = shifts.index(0)  # unrelated sides: whatever path there is follows chance
+    for block in np.flatnonzero(np.diff(path, prepend=shifts.index(0))).tolist():
+        shift = shifts[path[block]]
+        place = _best_cut(scores, block * _BLOCK_LINES, shifts.index(at), int(path[block])) if block else 0
+        yield Slide(int(lines[place]) + 1, at, shift)
+        at = shift
+    if at != ending:
+        yield Slide(min(num_src, num_src + ending - at) + 1, at, ending)
+
+
+def _best_cut(scores: NDArray[np.int8], near: int, before: int, after: int) -> int:
+    """The line where to change from one shift to another, at most two blocks from where the blocks change."""
+    start, stop = max(near - 2 * _BLOCK_LINES, 0), min(near + 2 * _BLOCK_LINES, len(scores))
+    gains = scores[start:stop, before].astype(np.int64) - scores[start:stop, after]
+    return min(start + int(np.concatenate([[0], np.cumsum(gains)]).argmax()), len(scores) - 1)

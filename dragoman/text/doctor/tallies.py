@@ -1,0 +1,114 @@
+"""What one pass over the pairs counts, in constant memory: sizes, empty or identical sides, odd characters."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from dragoman.records import SentencePair
+from dragoman.text.doctor.findings import Finding, Tally
+
+MAX_CHARACTERS = 100_000
+"""A line with more is no sentence: line ends were lost, or the file is something else."""
+
+MISREAD_SHARE = 0.02
+_IDENTICAL_SHARE = 0.9
+_RATIO, _RATIO_SLACK = 4.0, 20
+_TRAIL = "\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"  # how the later bytes of a character look in windows-1252
+
+EMPTY, SAME_LINE, IDENTICAL, LONG, RATIO = "empty side", "all the same", "identical sides", "huge line", "length ratio"
+MISREAD, LOST, CONTROL, MARKUP = "wrong encoding", "lost characters", "control characters", "markup"
+
+_PATTERNS = {
+    MISREAD: re.compile(
+        f"[ÂÃÐÑØÙ][{_TRAIL}]|â[€\u0080-\u00bf][{_TRAIL}]|ã[\u0080-\u0083€‚ƒ][{_TRAIL}]|à[¤-»][{_TRAIL}]"
+        f"|[à-ï](?:[\u0080-\u009f][{_TRAIL}]|[{_TRAIL}][\u0080-\u009f])"
+    ),
+    LOST: re.compile("\ufffd"),
+    CONTROL: re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]"),
+    MARKUP: re.compile(r"</?[A-Za-z][^<>]{0,200}>|&(?:amp|lt|gt|quot|nbsp|apos|#\d{1,6}|#x[\da-fA-F]{1,6});"),
+}
+_SAID = {
+    EMPTY: ("have an empty side", "Training leaves them out."),
+    IDENTICAL: ("have two identical sides", "Remove what was never translated, or the model learns to copy."),
+    RATIO: ("have sides of very different lengths", "Look at the examples; training leaves out the worst."),
+    MISREAD: (
+        "look like UTF-8 that was read as Windows-1252 (Ã¼ for ü)",
+        "Convert the file back: iconv -f UTF-8 -t WINDOWS-1252 (or LATIN1) gives the UTF-8 it was.",
+    ),
+    LOST: ("hold U+FFFD, the mark of a character that was lost", "Convert the original again, with its own encoding."),
+    CONTROL: ("hold control or invisible characters", "Remove them; translations will copy some."),
+    MARKUP: ("hold markup or entities (<b>, &amp;)", "Replace them by plain text, unless they are to be translated."),
+}
+
+
+@dataclass(slots=True)
+class Tallies:
+    """The counts of one corpus."""
+
+    pairs: int = 0
+    src_characters: int = 0
+    tgt_characters: int = 0
+    kinds: dict[str, Tally] = field(default_factory=lambda: {kind: Tally() for kind in (*_SAID, LONG)})
+    longest: int = 0
+    _ratios: Counter[int] = field(default_factory=Counter)
+    _first: SentencePair | None = None
+    _same: list[bool] = field(default_factory=lambda: [True, True])
+
+    def add(self, chunk: Sequence[SentencePair]) -> None:
+        """Counts some pairs more."""
+        self._first = self._first or chunk[0]
+        sides = [[pair.src for pair in chunk], [pair.tgt for pair in chunk]]
+        for side, first in enumerate((self._first.src, self._first.tgt)):
+            self._same[side] = self._same[side] and sides[side].count(first) == len(chunk)
+        joined = "\n".join(map("\n".join, sides))
+        suspects = [(self.kinds[kind], found) for kind, found in _PATTERNS.items() if found.search(joined)]
+        self.src_characters += sum(map(len, sides[0]))
+        self.tgt_characters += sum(map(len, sides[1]))
+        # Characters of one language say more than another's: the mean so far tells how much.
+        scale = self.tgt_characters / max(self.src_characters, 1)
+        for line, (src, tgt) in enumerate(zip(*sides, strict=True), start=self.pairs + 1):
+            self._add(line, src, tgt, scale)
+            for tally, pattern in suspects:
+                if pattern.search(src) or pattern.search(tgt):
+                    tally.add(line)
+        self.pairs += len(chunk)
+
+    def _add(self, line: int, src: str, tgt: str, scale: float) -> None:
+        if not src or not tgt or src.isspace() or tgt.isspace():
+            self.kinds[EMPTY].add(line)
+            return
+        if src == tgt:
+            self.kinds[IDENTICAL].add(line)
+        sizes = len(src) * scale, len(tgt)
+        if max(sizes) > _RATIO * min(sizes) + _RATIO_SLACK:
+            self.kinds[RATIO].add(line)
+        if len(src) > MAX_CHARACTERS or len(tgt) > MAX_CHARACTERS:
+            self.kinds[LONG].add(line)
+            self.longest = max(self.longest, len(src), len(tgt))
+
+    def findings(self) -> Iterator[Finding]:
+        """What is worth saying."""
+        for side, same in zip(("source", "target"), self._same, strict=True):
+            if same and self.pairs > 1:
+                message = f"every {side} is the same line"
+                yield Finding(SAME_LINE, message, "Check how the file was made.", self.pairs, 1.0, (1, 2), serious=True)
+        if (huge := self.kinds[LONG]).count:
+            yield self._finding(
+                LONG,
+                huge,
+                f"are longer than {MAX_CHARACTERS:,} characters, as no sentence is; the longest has {self.longest:,}",
+                "Look for lost line ends there, split or remove the line.",
+                serious=True,
+            )
+        for kind, (message, advice) in _SAID.items():
+            tally = self.kinds[kind]
+            share = tally.count / max(self.pairs, 1)
+            serious = (kind == EMPTY and tally.count == self.pairs) or (kind == MISREAD and share > MISREAD_SHARE)
+            serious |= kind == IDENTICAL and share > _IDENTICAL_SHARE
+            if tally.count:
+                yield self._finding(kind, tally, message, advice, serious=serious)
+
+    def _finding(self, kind: str, tally: Tally, message: str, advice: str, *, serious: bool) -> Finding:
+        share = tally.count / self.pairs
+        return Finding(kind, f"pairs {message}", advice, tally.count, share, tuple(tally.lines), serious)

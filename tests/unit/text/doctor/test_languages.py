@@ -1,0 +1,59 @@
+import pytest
+
+from dragoman.records import SentencePair
+from dragoman.text.doctor import languages
+from dragoman.text.doctor.languages import language_findings, script_of
+
+ENGLISH = [f"This is the old house near the river, number {n}, and it is empty." for n in range(60)]
+GERMAN = [f"Das ist das alte Haus in der Nähe des Flusses, Nummer {n}, und es ist leer." for n in range(60)]
+GREEK = ["Αυτό είναι το παλιό σπίτι κοντά στο ποτάμι και είναι άδειο."]
+
+
+def looked_at(src, tgt, declared=("en", "de")):
+    sample = [(number, SentencePair(*pair)) for number, pair in enumerate(zip(src, tgt, strict=True), start=1)]
+    return language_findings(sample, declared)
+
+
+def test_what_is_as_declared_gives_no_findings():
+    assert looked_at(ENGLISH, GERMAN) == (("en", "de"), ("latin", "latin"), [])
+    assert looked_at(ENGLISH, GERMAN, ("", ""))[0] == ("en", "de")
+    assert looked_at(ENGLISH, GERMAN, ("eng", "de-AT"))[2] == []
+
+
+def test_swapped_sides_cannot_be_right():
+    (finding,) = looked_at(GERMAN, ENGLISH)[2]
+    assert (finding.kind, finding.serious) == ("swapped languages", True)
+
+
+def test_a_side_that_was_never_translated():
+    (finding,) = looked_at(ENGLISH, ENGLISH)[2]
+    assert (finding.kind, finding.serious) == ("other language", True)
+    assert finding.message == "the target looks like en, not like de"
+
+
+def test_lines_in_another_language_and_script():
+    found = {finding.kind: finding for finding in looked_at(ENGLISH, [*GERMAN[:55], *ENGLISH[:4], *GREEK])[2]}
+    assert (found["other language"].count, found["other language"].lines) == (5, (56, 57, 58))
+    assert (found["other script"].count, found["other script"].lines) == (1, (60,))
+
+
+def test_an_unknown_language_is_not_judged():
+    assert looked_at(ENGLISH, GERMAN, ("en", "yy")) == (("en", ""), ("latin", "latin"), [])
+
+
+def test_few_or_short_lines_say_nothing():
+    assert looked_at(ENGLISH[:5], ENGLISH[:5]) == (("", ""), ("", ""), [])
+    assert looked_at(["ok"] * 50, ["ok"] * 50)[0] == ("", "")
+
+
+def test_without_the_package_scripts_are_told(monkeypatch):
+    monkeypatch.setattr(languages, "find_spec", lambda name: None)
+    assert looked_at(ENGLISH, ENGLISH)[:2] == (("", ""), ("latin", "latin"))
+
+
+@pytest.mark.parametrize(
+    ("text", "script"),
+    [("abc где", "latin"), ("где a", "cyrillic"), ("これは家だ", "cjk"), ("ＡＢＣ", "latin"), ("12 !", ""), ("", "")],
+)
+def test_scripts(text, script):
+    assert script_of(text) == script
