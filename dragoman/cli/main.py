@@ -19,6 +19,7 @@ VERBS: dict[str, str] = {
     "average": "averages the last checkpoints of a run into a model",
     "summary": "counts every parameter tensor of a configuration or model",
     "translate": "translates text, line for line, from stdin or a file",
+    "serve": "serves models over HTTP, for programs that speak to LibreTranslate or DeepL, and for browsers",
     "inspect": "shows what a model looks at while it translates a text: a page, a picture, data",
     "evaluate": "scores translations: BLEU, chrF and TER with signatures",
     "import": "makes a model folder of a Marian (OPUS-MT) model, from a folder or by its name on the hub",
