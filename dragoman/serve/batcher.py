@@ -171,7 +171,10 @@ class Batcher:
     def _dispatch(self) -> None:
         while self._free and (ring := self._ring()) is not None:
             batch = self._next(ring)
-            task = asyncio.create_task(self._run(self._free.pop(), batch, ring is self._large))
+            lane = self._free.pop()
+            self._large_lanes += ring is self._large
+            self.pace.begin(lane, sum(job.costs[number] for job, number in batch))
+            task = asyncio.create_task(self._run(lane, batch, ring is self._large))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -212,12 +215,10 @@ class Batcher:
         batch.append((job, number))
 
     async def _run(self, lane: int, batch: Batch, is_large: bool) -> None:
-        cost = sum(job.costs[number] for job, number in batch)
-        self._large_lanes += is_large
-        self.pace.begin(lane, cost)
         kind = batch[0][0].kind
         answers = await self._answers(kind, [job.texts[number] for job, number in batch])
-        self._observer.batch(len(batch), cost, self.pace.end(lane))
+        cost, seconds = self.pace.end(lane)
+        self._observer.batch(len(batch), cost, seconds)
         if any(not isinstance(answer, Refused) for answer in answers):
             self.last_done = time.monotonic()
         for (job, number), answer in zip(batch, answers, strict=True):

@@ -126,6 +126,8 @@ async def fields_of(scope: Scope, body: bytes, most_file_bytes: int) -> Fields:
     Raises Refused for what cannot be read.
     """
     kind = Headers(scope=scope).get("content-type", "").partition(";")[0].strip().lower()
+    if scope["method"] == "GET":
+        kind = ""
     if kind == "application/json" or kind.endswith("+json"):
         return Fields(_json_object(body), is_json=True)
     pairs: list[tuple[str, Any]] = _pairs(scope.get("query_string", b""))

@@ -66,6 +66,8 @@ class Endpoint:
             return
         except Refused as refused:
             response = error_response(scope, refused)
+            if refused.status == 503:
+                await asyncio.sleep(self._service.refusals.pause())
             if refused.closes:
                 await _sent_before_lingering(response, scope, receive, send)
                 return

@@ -37,12 +37,12 @@ class Pace:
         """A batch begins."""
         self.running[lane] = Running(cost, time.monotonic())
 
-    def end(self, lane: int) -> float:
-        """It is done; its seconds."""
+    def end(self, lane: int) -> tuple[int, float]:
+        """It is done; its cost and seconds."""
         batch = self.running.pop(lane)
         seconds = max(time.monotonic() - batch.begun, 1e-6)
         self.learn(batch.cost, seconds)
-        return seconds
+        return batch.cost, seconds
 
     def learn(self, cost: int, seconds: float) -> None:
         """A batch of this cost took so long."""

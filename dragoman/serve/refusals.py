@@ -1,6 +1,9 @@
 """What a client can act on: every request that is not answered gets one of these, as JSON with its status."""
 
 import math
+import time
+
+_AT_ONCE, _PAUSE_SECONDS = 100, 0.7
 
 
 class Refused(Exception):
@@ -19,6 +22,23 @@ class Refused(Exception):
         """Those that go with it."""
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
         return headers | ({"Connection": "close"} if self.closes else {})
+
+
+class Refusals:
+    """Slows down clients that ask again as soon as they are refused: refusing thousands would leave no time to work.
+
+    So many a second are refused at once; others hear it a moment later.
+    """
+
+    def __init__(self) -> None:
+        self._second, self._count = 0, 0
+
+    def pause(self) -> float:
+        """Seconds to wait before this refusal is sent."""
+        second = int(time.monotonic())
+        self._count = self._count + 1 if second == self._second else 1
+        self._second = second
+        return 0.0 if self._count <= _AT_ONCE else _PAUSE_SECONDS
 
 
 def busy(seconds: float) -> Refused:

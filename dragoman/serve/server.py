@@ -5,6 +5,7 @@ import contextlib
 import logging
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -17,14 +18,16 @@ from dragoman.errors import ConfigError
 from dragoman.serve.service import Service
 
 _KEEP_ALIVE_SECONDS = 20
-_BACKLOG = 2048
+_BACKLOG, _ACCEPTED_AT_ONCE = 2048, 64
+# A lane's thread may hold the interpreter for so long while the event loop waits for it, at every system call again.
+_SWITCH_SECONDS = 0.0005
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
     """A socket at the address, on which nobody listens yet. Raises ConfigError where it cannot be had."""
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, kind)
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, kind, protocol)  # with its protocol, or asyncio leaves Nagle's delay on
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
     except (OSError, OverflowError) as error:
@@ -43,6 +46,7 @@ def address_of(found: socket.socket) -> str:
 
 def run_server(app: ASGIApp, service: Service, found: socket.socket, when_ready: Callable[[], None]) -> None:
     """Serves until a signal says to stop; what has begun by then is finished, as far as the time for it lasts."""
+    sys.setswitchinterval(_SWITCH_SECONDS)
     Server(app, service, when_ready).run(sockets=[found])
 
 
@@ -65,7 +69,7 @@ class Server(uvicorn.Server):
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            backlog=_BACKLOG,
+            backlog=_ACCEPTED_AT_ONCE,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
         )
@@ -76,6 +80,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts, and says so."""
         await super().startup(sockets)
+        for one in sockets or ():  # asyncio accepts as many in one go as may wait, which is too long
+            one.listen(_BACKLOG)
         if self.started:
             self._when_ready()
 

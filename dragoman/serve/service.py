@@ -19,7 +19,7 @@ from dragoman.serve.languages import name_of
 from dragoman.serve.metrics import Metrics
 from dragoman.serve.models import Models, ServedModel
 from dragoman.serve.pace import cost_of
-from dragoman.serve.refusals import Refused
+from dragoman.serve.refusals import Refusals, Refused
 from dragoman.serve.settings import ServeSettings
 
 AUTO = "auto"
@@ -75,6 +75,7 @@ class Service:
         self._executor = ThreadPoolExecutor(lanes, "translate", compute_on_one_thread)
         self.batcher = Batcher(_translate_batch, settings, self._executor, lanes, self.metrics)
         self._apart = ThreadPoolExecutor(1, "inspect", compute_on_one_thread)
+        self.refusals = Refusals()
         self.characters = self.inspections = 0
 
     async def start(self) -> None:
