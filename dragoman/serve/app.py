@@ -126,8 +126,9 @@ def _pages(service: Service, with_page: bool) -> list[Route]:
         "/docs": lambda _, fields: docs_page(),
         "/openapi.json": lambda _, fields: openapi(),
     }
-    for path, answer in page_files().items() if with_page else ():
-        answers[path] = lambda _, fields, answer=answer: answer
+    for path, answer in page_files().items():
+        if with_page or path == "/docs.css":
+            answers[path] = lambda _, fields, answer=answer: answer
     return [Route(path, Endpoint(handler, service, _FORM_BYTES), methods=["GET"]) for path, handler in answers.items()]
 
 

@@ -107,7 +107,7 @@ class Batcher:
         self._executor, self._lanes, self._free = executor, lanes, list(range(lanes))
         self._small: deque[Job] = deque()
         self._large: deque[Job] = deque()
-        self._large_lanes = 0
+        self._large_lanes, self._last_was_large = 0, False
         self._jobs: set[Job] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.last_done = -math.inf
@@ -172,9 +172,10 @@ class Batcher:
         while self._free and (ring := self._ring()) is not None:
             batch = self._next(ring)
             lane = self._free.pop()
-            self._large_lanes += ring is self._large
+            self._last_was_large = ring is self._large
+            self._large_lanes += self._last_was_large
             self.pace.begin(lane, sum(job.costs[number] for job, number in batch))
-            task = asyncio.create_task(self._run(lane, batch, ring is self._large))
+            task = asyncio.create_task(self._run(lane, batch, self._last_was_large))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -185,8 +186,10 @@ class Batcher:
                 ring.popleft()
         recently = time.monotonic() - self._last_small < _SMALL_MEMORY_SECONDS
         lanes = self._lanes - 1 if recently and self._lanes > 1 else self._lanes
-        if self._large and self._large_lanes < lanes and not (self._small and self._large_lanes):
-            return self._large
+        if self._large and self._large_lanes < lanes:
+            its_turn = not self._large_lanes and not self._last_was_large
+            if its_turn or not self._small:
+                return self._large
         return self._small or None
 
     def _next(self, ring: deque[Job]) -> Batch:

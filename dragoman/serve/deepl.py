@@ -3,6 +3,7 @@
 What asks for another style (formality, context, model_type ...) is accepted and changes nothing.
 """
 
+import re
 from functools import partial
 from typing import Any
 
@@ -13,13 +14,14 @@ from dragoman.serve.libretranslate import checked_texts
 from dragoman.serve.refusals import Refused
 from dragoman.serve.service import AUTO, Service, Wanted
 
-_SPLITS: dict[str, Split] = {"0": "none", "1": "sentences", "nonewlines": "none"}
+_SPLITS: dict[str, Split] = {"0": "none", "1": "sentences", "nonewlines": "sentences"}
+_LINE_BREAK = re.compile(r"\s*[\r\n]\s*")
 _NO_LIMIT = 10**12
 
 
 async def translate(service: Service, fields: Fields) -> dict[str, Any]:
     """POST /v2/translate."""
-    texts = checked_texts(service, fields.texts("text"))
+    texts = given = checked_texts(service, fields.texts("text"))
     if not texts:
         raise Refused(400, "Parameter 'text' not specified.")
     target = _language(service, fields.text("target_lang"), "target_lang")
@@ -32,6 +34,8 @@ async def translate(service: Service, fields: Fields) -> dict[str, Any]:
         raise Refused(400, "Value for 'split_sentences' not supported.")
     ignored = [name for value in fields.texts("ignore_tags") for name in value.replace(" ", "").split(",") if name]
     split = _SPLITS[chosen]
+    if chosen == "nonewlines":
+        texts = [_LINE_BREAK.sub(" ", text) for text in texts]
     document = partial(markup, split=split, ignored=ignored) if handling else partial(plain, split=split)
     wanted = Wanted(target, source, document=document, deadline=service.settings.deadline_seconds)
     answers = await service.translate(texts, wanted)
@@ -43,7 +47,7 @@ async def translate(service: Service, fields: Fields) -> dict[str, Any]:
                 "billed_characters": len(text),
                 "model_type_used": "latency_optimized",
             }
-            for text, answer in zip(texts, answers, strict=True)
+            for text, answer in zip(given, answers, strict=True)
         ]
     }
 

@@ -3,7 +3,9 @@
 import importlib.util
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from copy import copy
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 _SURE_CHARS = 20
 """About so many letters tell one language from another; shorter texts count as less sure."""
@@ -27,9 +29,7 @@ class Detector:
         self._known: set[str] = set()
         self.is_able = importlib.util.find_spec("py3langid") is not None
         if self.is_able:
-            from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-            self._identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
+            self._identifier = copy(_identifier())
             self._known = set(self._identifier.labels) & set(map(_base, self._languages))
             self._identifier.set_languages(sorted(self._known))
 
@@ -53,6 +53,13 @@ class Detector:
         scale = math.sqrt(len(text.encode("utf-8", "surrogatepass")))
         ranked = self._identifier.rank(text)
         return {language: math.exp((score - ranked[0][1]) / scale) for language, score in ranked}
+
+
+@lru_cache(maxsize=1)
+def _identifier() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE)
 
 
 def _base(code: str) -> str:

@@ -46,6 +46,8 @@ class Keys:
         found = _AUTHORIZATION.match(Headers(scope=scope).get("authorization", ""))
         key = found[1] if found else fields.text("api_key")
         who = _hash(key) if key and self._known is not None else _hash((scope.get("client") or ("",))[0])
+        if self._known is not None and not key and scope["path"].startswith("/v2/"):
+            raise Refused(403, "Authorization failure, check auth_key")
         if self._known is not None and not key:
             raise Refused(400, "Please contact the server operator to get an API key")
         if self._known is not None and who not in self._known:

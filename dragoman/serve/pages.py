@@ -44,4 +44,6 @@ def openapi() -> dict[str, Any]:
 def docs_page() -> Response:
     """The same for people."""
     template = Environment(autoescape=True).from_string(_HERE.joinpath("docs.html").read_text(encoding="utf-8"))
-    return Response(template.render(api=openapi()), media_type="text/html", headers=_HEADERS)
+    return Response(
+        template.render(api=openapi(), base="http://127.0.0.1:5000"), media_type="text/html", headers=_HEADERS
+    )

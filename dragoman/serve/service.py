@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 # Splitting and detecting more characters than this would keep other requests waiting.
 _MANY_CHARS = 20_000
 _QUIET_SECONDS, _PROBE_SECONDS = 5.0, 2.0
-_WARM_UP = ("Where is the station?", "It is late.", "The train to the city leaves at ten o'clock every morning.") * 16
+_WARM_UP = ("Where is the station?", "It is late.", "The train to the city leaves at ten o'clock every morning.") * 8
 
 
 class Kind(NamedTuple):

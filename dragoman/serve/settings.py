@@ -18,7 +18,7 @@ class ServeSettings:
     )
     max_requests: int = setting(256, "requests that wait or are translated; more are refused (503)", minimum=1)
     max_wait_seconds: float = setting(
-        2.0, "a request that would wait longer for the work before it is refused (503)", above=0.0
+        1.5, "a request that would wait longer for the work before it is refused (503)", above=0.0
     )
     deadline_seconds: float = setting(
         9.0, "what is not translated by then is refused (503): many clients give up after 10", above=0.0

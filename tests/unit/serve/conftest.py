@@ -1,6 +1,5 @@
 """A server whose models say which language they were asked for, and one with a real, small model."""
 
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -81,8 +80,14 @@ def client(make_service: Callable[..., Service]) -> Iterator[TestClient]:
         yield opened
 
 
+@pytest.fixture(scope="session")
+def serving() -> Callable[..., Any]:
+    """Runs a service in a real server; gives its address."""
+    return _running
+
+
 @contextmanager
-def running(service: Service, keys: Keys | None = None) -> Iterator[str]:
+def _running(service: Service, keys: Keys | None = None) -> Iterator[str]:
     """A real server in a thread of its own; its address."""
     ready = threading.Event()
     found = bound_socket("127.0.0.1", 0)

@@ -1,4 +1,4 @@
-"""Requests as LibreTranslate takes them, with the answers that it gave to them; where ours differ, a comment says why."""
+"""Requests as LibreTranslate takes them, with the answers that it gave; where ours differ, a comment says why."""
 
 import json
 from typing import Any
@@ -218,7 +218,8 @@ def test_browsers_of_other_sites_may_ask(client: TestClient) -> None:
         (
             "x.srt",
             "1\n00:00:01,000 --> 00:00:02,000\nHello you\nthere\n\n2\n00:00:03,000 --> 00:00:04,000\n<i>Bye</i>\n",
-            "1\n00:00:01,000 --> 00:00:02,000\nHello you\nthere [de]\n\n2\n00:00:03,000 --> 00:00:04,000\n<i>Bye [de]</i>\n",
+            "1\n00:00:01,000 --> 00:00:02,000\nHello you\nthere [de]\n\n2\n00:00:03,000 --> 00:00:04,000\n"
+            "<i>Bye [de]</i>\n",
         ),
     ],
 )
