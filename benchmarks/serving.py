@@ -95,7 +95,7 @@ class Running:
         return psutil.Process(self.process.pid)
 
     def megabytes(self) -> float:
-        return self.facts.memory_info().rss / 1e6
+        return float(self.facts.memory_info().rss) / 1e6
 
     async def stop(self) -> int:
         """Its exit code."""
@@ -261,7 +261,7 @@ async def soak(options: argparse.Namespace) -> Row:
             await asyncio.sleep(0.5)
             marks.append((running.megabytes(), running.facts.num_fds(), running.facts.num_threads()))
     growth = (marks[-1][0] - marks[1][0]) / (2 * rounds) * 10_000
-    seen = f"{4 * rounds} requests, {bad} failed; {growth:+.1f} MB per 10,000; handles, threads {marks[1][1:]}, {marks[-1][1:]}"
+    seen = f"{4 * rounds} requests, {bad} failed; {growth:+.1f} MB per 10,000; handles, threads {marks[1][1:]}"
     good = not bad and growth <= 1 and marks[1][1:] == marks[-1][1:]
     return "soak", seen, "none failed; 1 MB; constant", good
 
@@ -413,8 +413,8 @@ async def slow(options: argparse.Namespace) -> Row:
         loaded = p([one.seconds for one in beside], 0.95)
         many = (await Client(running.port).ask("/translate", question(["a"] * 1001))).status
     seen = (
-        f"100 half-sent requests closed after {max(closed):.1f} s; 50 MB: {status} after {sent / 1e6:.1f} MB; 1,001 texts: "
-        f"{many}; p95 of others {1000 * usual:.0f} ms before, {1000 * loaded:.0f} ms beside"
+        f"100 half-sent requests closed after {max(closed):.1f} s; 50 MB: {status} after {sent / 1e6:.1f} MB; 1,001 "
+        f"texts: {many}; p95 of others {1000 * usual:.0f} ms before, {1000 * loaded:.0f} ms beside"
     )
     good = max(closed) <= 15 and status == 413 and many == 400 and loaded <= 2 * usual
     return "slow and huge requests", seen, "15 s; 413; 400; twice", good

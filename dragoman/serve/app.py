@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -128,8 +129,12 @@ def _pages(service: Service, with_page: bool) -> list[Route]:
     }
     for path, answer in page_files().items():
         if with_page or path == "/docs.css":
-            answers[path] = lambda _, fields, answer=answer: answer
+            answers[path] = partial(_as_it_is, answer)
     return [Route(path, Endpoint(handler, service, _FORM_BYTES), methods=["GET"]) for path, handler in answers.items()]
+
+
+def _as_it_is(answer: Response, request: Request, fields: Fields) -> Response:
+    return answer
 
 
 def _no_suggestions(request: Request, fields: Fields) -> Any:

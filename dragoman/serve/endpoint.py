@@ -115,7 +115,7 @@ async def _sent_before_lingering(response: Response, scope: Scope, receive: Rece
     """Sends the answer, but ends the exchange only a moment later: what the client still sends would reset it."""
 
     async def send_unfinished(message: Message) -> None:
-        await send(message | ({"more_body": True} if message["type"] == "http.response.body" else {}))
+        await send({**message, "more_body": True} if message["type"] == "http.response.body" else message)
 
     await response(scope, receive, send_unfinished)
     await linger(receive)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dragoman.bundle import Bundle
 from dragoman.errors import ConfigError
@@ -35,7 +36,7 @@ class ServedModel:
 
     def translate(self, texts: Sequence[str], n_best: int, with_alignment: bool) -> list[Translation]:
         """As the translator does; the beam is as wide as the candidates asked for."""
-        overrides = dict(self.overrides)
+        overrides: dict[str, Any] = dict(self.overrides)
         if n_best > 1:
             beam_size = int(overrides.get("beam_size", self.translator.settings.beam_size))
             overrides |= {"n_best": n_best, "beam_size": max(beam_size, n_best)}

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from dragoman.errors import DataError
 from dragoman.records import Candidate
@@ -29,7 +29,7 @@ async def translate(service: Service, fields: Fields) -> dict[str, Any]:
         raise Refused(400, "Invalid request: missing text parameter")
     with_alignment = fields.flag("alignment")
     form = fields.text("format", "text")
-    split = fields.text("split", "none" if with_alignment else "sentences")
+    split = cast(Split, fields.text("split", "none" if with_alignment else "sentences"))
     if form not in ("text", "html"):
         raise Refused(400, f"Invalid request: format must be text or html, but is {form}")
     if split not in get_args(Split):

@@ -86,7 +86,7 @@ class Server(uvicorn.Server):
             self._when_ready()
 
     @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:  # type: ignore[override]
+    def capture_signals(self) -> Iterator[None]:
         """While serving, signals go to `handle_exit`."""
         try:
             before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -122,7 +122,8 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
             self.loop.call_later(seconds, self._close_if_silent)
 
         def _close_if_silent(self) -> None:
-            if self.cycle is None and not self.transport.is_closing():
+            begun: object = self.cycle  # None before the first request, whatever its type says
+            if begun is None and not self.transport.is_closing():
                 self.transport.close()
 
     return Protocol

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.__main__ import main
+from dragoman.cli.main import main
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,8 @@ def make_service(small_bundle: Bundle, served_folder: Callable[[str], Path]) -> 
     def made(*pairs: str, model_class: type[ServedModel] = Echo, pivot: str = "", **settings: Any) -> Service:
         folder = served_folder("en-de")
         models = [
-            model_class(*pair.split("-"), small_bundle, translator, {}, folder) for pair in pairs or ("en-de", "de-en")
+            model_class(source, target, small_bundle, translator, {}, folder)
+            for source, target in (pair.split("-") for pair in pairs or ("en-de", "de-en"))
         ]
         return Service(Models(models, pivot), ServeSettings(**{"lanes": 2, **settings}))
 
