@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.cli.arguments import ArgumentParser, overrides_of
 from dragoman.cli.models import add_model_flags, check_search_flags, say
 from dragoman.config import Config, Setting, read_config
-from dragoman.config.fields import Value
+from dragoman.config.fields import Value, shown
 from dragoman.errors import ConfigError
 from dragoman.serve.settings import SERVE_SETTINGS, ServeSettings
 
@@ -55,8 +55,15 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument("--host", default="127.0.0.1", metavar="NAME", help="where to serve (default 127.0.0.1)")
     parser.add_argument("--port", default=5000, type=_port, metavar="N", help="(default 5000; 0: any that is free)")
-    parser.add_argument("--pivot", default="", metavar="LANG", help="goes through it where no model does")
-    parser.add_argument("--api-keys", type=Path, metavar="FILE", help="only for these keys, one a line")
+    parser.add_argument(
+        "--pivot",
+        default="",
+        metavar="LANG",
+        help="goes through this language where no model leads from one to another",
+    )
+    parser.add_argument(
+        "--api-keys", type=Path, metavar="FILE", help="a file of keys, one a line; without it everybody may ask"
+    )
     parser.add_argument("--no-page", action="store_true", help="no page at /, only the APIs and /docs")
     group = parser.add_argument_group("limits")
     for name, one in SERVE_SETTINGS.items():
@@ -65,7 +72,7 @@ def _parser() -> ArgumentParser:
             type=_parsed(one),
             default=one.default,
             metavar="X" if one.kind is float else "N",
-            help=f"{one.help} (default {one.default:g})",
+            help=f"{one.help} (default {shown(one.default)})",
         )
     add_model_flags(parser, without=_IGNORED)
     return parser

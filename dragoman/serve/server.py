@@ -45,9 +45,15 @@ def address_of(found: socket.socket) -> str:
 
 
 def run_server(app: ASGIApp, service: Service, found: socket.socket, when_ready: Callable[[], None]) -> None:
-    """Serves until a signal says to stop; what has begun by then is finished, as far as the time for it lasts."""
+    """Serves until a signal says to stop; what has begun by then is finished, as far as the time for it lasts.
+
+    Raises KeyboardInterrupt after SIGINT.
+    """
     sys.setswitchinterval(_SWITCH_SECONDS)
-    Server(app, service, when_ready).run(sockets=[found])
+    server = Server(app, service, when_ready)
+    server.run(sockets=[found])
+    if server.was_interrupted:
+        raise KeyboardInterrupt
 
 
 class Server(uvicorn.Server):
@@ -76,6 +82,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it reports each signal
         self._service, self._when_ready = service, when_ready
+        self.was_interrupted = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts, and says so."""
@@ -104,6 +111,7 @@ class Server(uvicorn.Server):
             self.should_exit = self.force_exit = True
             return
         self._service.state = "draining"
+        self.was_interrupted = sig == signal.SIGINT
         if sig == signal.SIGINT or not self._service.settings.drain_delay_seconds:
             self.should_exit = True
             return
