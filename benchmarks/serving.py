@@ -245,7 +245,7 @@ async def soak(options: argparse.Namespace) -> Row:
     rounds = int(2000 * options.scale)
     marks: list[tuple[float, int, int]] = []
     bad = 0
-    async with server(options) as running:
+    async with server(options, "--max-wait-seconds", "30", "--deadline-seconds", "60") as running:
         for part in range(4):
 
             async def batch(number: int, part: int = part) -> int:
