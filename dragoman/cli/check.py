@@ -75,7 +75,7 @@ def _size(examination: Examination) -> str:
         parts += _told("languages", examination.languages)
         parts += _told("scripts", examination.scripts)
         if not can_tell_languages():
-            parts.append("languages not looked at (pip install 'dragoman[check]')")
+            parts.append("languages not looked at (pip install 'dragoman[detect]')")
     return "; ".join(parts)
 
 

@@ -21,6 +21,7 @@ VERBS: dict[str, str] = {
     "average": "averages the last checkpoints of a run into a model",
     "summary": "counts every parameter tensor of a configuration or model",
     "translate": "translates text, line for line, from stdin or a file",
+    "serve": "serves models over HTTP, for programs that speak to LibreTranslate or DeepL, and for browsers",
     "inspect": "shows what a model looks at while it translates a text: a page, a picture, data",
     "evaluate": "scores translations: BLEU, chrF and TER with signatures",
     "compare": "compares two models or two files of translations on one test: what is chance and what is not",

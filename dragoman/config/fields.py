@@ -109,7 +109,8 @@ def settings_of(table: str) -> list[Setting]:
     return [setting for setting in SETTINGS.values() if setting.table == table]
 
 
-def _describe(config_class: type) -> dict[str, Setting]:
+def describe(config_class: type) -> dict[str, Setting]:
+    """The settings of a class whose fields are tables, by their keys."""
     described = {}
     for table, table_class in get_type_hints(config_class).items():
         assert is_dataclass(table_class)
@@ -129,5 +130,5 @@ def _describe(config_class: type) -> dict[str, Setting]:
     return described
 
 
-SETTINGS: dict[str, Setting] = _describe(Config)
+SETTINGS: dict[str, Setting] = describe(Config)
 TABLES: tuple[str, ...] = tuple(dict.fromkeys(setting.table for setting in SETTINGS.values()))

@@ -1,0 +1,122 @@
+"""``dragoman serve``: models as a service, until somebody stops it."""
+
+import argparse
+import importlib.util
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragoman.cli.arguments import ArgumentParser, overrides_of
+from dragoman.cli.models import add_model_flags, check_search_flags, say
+from dragoman.config import Config, Setting, read_config
+from dragoman.config.fields import Value, shown
+from dragoman.errors import ConfigError
+from dragoman.serve.settings import SERVE_SETTINGS, ServeSettings
+
+if TYPE_CHECKING:
+    from dragoman.serve.models import ServedModel
+
+_NEEDED = ("starlette", "uvicorn", "multipart", "prometheus_client")
+# What a request asks for itself, and what would make answers differ from time to time.
+_IGNORED = tuple(f"inference.{name}" for name in ("n_best", "sample", "temperature", "top_k", "top_p", "seed"))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Loads the models and serves them; returns the exit code when it was told to stop."""
+    options = _parser().parse(arguments)
+    check_search_flags(options)
+    if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
+        raise ConfigError(f"serving needs {', '.join(missing)}: pip install 'dragoman[serve]'.")
+    from dragoman.serve.app import make_app
+    from dragoman.serve.keys import Keys
+    from dragoman.serve.models import Models
+    from dragoman.serve.server import address_of, bound_socket, run_server
+    from dragoman.serve.service import Service
+
+    settings = ServeSettings(**{name: getattr(options, name) for name in SERVE_SETTINGS})
+    keys = Keys(options.api_keys, settings.requests_per_minute)
+    logging.basicConfig(format="dragoman: %(message)s", level=logging.WARNING)
+    with bound_socket(options.host, options.port) as found:
+        models = Models(_loaded(options), options.pivot)
+        service = Service(models, settings)
+        address, pairs = address_of(found), ", ".join(models.pairs)
+        app = make_app(service, keys, with_page=not options.no_page)
+        run_server(app, service, found, lambda: say(f"{address} translates {pairs}; {address}/docs says how to ask"))
+    return 0
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        "serve", "Serves models over HTTP: LibreTranslate's API, a part of DeepL's, our own, and a page."
+    )
+    parser.add_argument(
+        "model", nargs="+", metavar="MODEL", help="a model folder or a run; en-de=FOLDER where it does not say its pair"
+    )
+    parser.add_argument("--host", default="127.0.0.1", metavar="NAME", help="where to serve (default 127.0.0.1)")
+    parser.add_argument("--port", default=5000, type=_port, metavar="N", help="(default 5000; 0: any that is free)")
+    parser.add_argument(
+        "--pivot",
+        default="",
+        metavar="LANG",
+        help="goes through this language where no model leads from one to another",
+    )
+    parser.add_argument(
+        "--api-keys", type=Path, metavar="FILE", help="a file of keys, one a line; without it everybody may ask"
+    )
+    parser.add_argument("--no-page", action="store_true", help="no page at /, only the APIs and /docs")
+    group = parser.add_argument_group("limits")
+    for name, one in SERVE_SETTINGS.items():
+        group.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=_parsed(one),
+            default=one.default,
+            metavar="X" if one.kind is float else "N",
+            help=f"{one.help} (default {shown(one.default)})",
+        )
+    add_model_flags(parser, without=_IGNORED)
+    return parser
+
+
+def _loaded(options: argparse.Namespace) -> "list[ServedModel]":
+    """Raises ModelError, and ConfigError for settings that do not fit a model."""
+    from dragoman.bundle import load_bundle, resolve_model_folder
+    from dragoman.inference.products import resolve_inference_precision
+    from dragoman.inference.searches import when_compiling
+    from dragoman.inference.translator import Translator
+    from dragoman.model.device import keep_freed_memory
+    from dragoman.serve.models import served_model
+
+    keep_freed_memory()
+    when_compiling(lambda: say("compiling the search for this processor, which is kept; that takes some seconds"))
+    models = []
+    for name in options.model:
+        path = Path(name.partition("=")[2] if "=" in name and not Path(name).exists() else name)
+        folder = resolve_model_folder(path)
+        bundle = load_bundle(folder, options.device)
+        loaded = read_config([], overrides_of(options), Config(inference=bundle.config.inference))
+        given = sorted(key.removeprefix("inference.") for key in loaded.given)
+        overrides: dict[str, Any] = {one: getattr(loaded.config.inference, one) for one in given}
+        precision = resolve_inference_precision(loaded.config.inference.precision, bundle.model.device)
+        if precision == "bfloat16" and "precision" not in overrides:
+            say(f"{folder} is served in float32: in bfloat16 an answer would depend on what is translated beside it")
+            overrides["precision"] = "float32"
+        overrides |= {"sample": False}
+        models.append(served_model(name, bundle, Translator.from_bundles([bundle]), overrides, folder))
+    return models
+
+
+def _parsed(setting: Setting) -> Callable[[str], Value]:
+    def parse(text: str) -> Value:
+        try:
+            return setting.parse(text, "")
+        except ConfigError as error:
+            raise argparse.ArgumentTypeError(str(error).strip()) from None
+
+    return parse
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"must be from 0 to 65535, but is {text}.")
+    return int(text)

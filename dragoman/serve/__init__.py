@@ -1,0 +1,1 @@
+"""One or more translators as a service that existing clients can use at once."""

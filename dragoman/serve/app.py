@@ -1,0 +1,153 @@
+"""The ASGI application: which address is answered by what."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from dragoman.serve import deepl, libretranslate, own
+from dragoman.serve.bodies import Fields
+from dragoman.serve.endpoint import Endpoint, Frame, Handler, Json, error_response
+from dragoman.serve.files import FILE_KINDS, Files
+from dragoman.serve.keys import Keys
+from dragoman.serve.pages import docs_page, openapi, page_files
+from dragoman.serve.refusals import Refused
+from dragoman.serve.service import Service
+
+_log = logging.getLogger("dragoman.serve")
+_FORM_BYTES = 1 << 16
+"""What a form around a file may take."""
+
+
+def make_app(service: Service, keys: Keys, with_page: bool = True) -> ASGIApp:
+    """The application for a service, which it starts and closes."""
+    files = Files(service)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        try:
+            await service.start()
+        except Exception:
+            _log.exception("the models cannot translate")
+            raise
+        yield
+        files.close()
+        await service.close()
+
+    routes = [*_work(service, files, keys), *_facts(service, files, keys), *_pages(service, with_page)]
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _unknown})
+    return Frame(app, service, frozenset(route.path for route in routes))
+
+
+def _work(service: Service, files: Files, keys: Keys) -> list[Route]:
+    """Routes that translate, for whoever has a key."""
+
+    def base_url(request: Request) -> str:
+        return str(request.base_url).rstrip("/")
+
+    texts: dict[str, Handler] = {
+        "/translate": lambda _, fields: libretranslate.translate(service, fields),
+        "/detect": lambda _, fields: libretranslate.detect(service, fields),
+        "/v1/translate": lambda _, fields: own.translate(service, fields),
+        "/v2/translate": lambda _, fields: deepl.translate(service, fields),
+        "/inspect": lambda _, fields: own.inspect(service, fields),
+    }
+    uploads: dict[str, Handler] = {
+        "/translate_file": lambda request, fields: libretranslate.translate_file(
+            service, files, fields, base_url(request)
+        ),
+        "/v1/files": lambda _, fields: own.begin_file(service, files, fields),
+    }
+    limits = service.settings
+    sized = [(texts, limits.max_body_bytes), (uploads, limits.max_file_bytes + _FORM_BYTES)]
+    return [
+        Route(path, Endpoint(handler, service, most_bytes, keys, is_work=path != "/detect"), methods=["POST"])
+        for handlers, most_bytes in sized
+        for path, handler in handlers.items()
+    ]
+
+
+def _facts(service: Service, files: Files, keys: Keys) -> list[Route]:
+    """Routes that only tell something, to anybody; but for those of DeepL's API, whose clients expect to be refused."""
+
+    async def health(request: Request, fields: Fields) -> Response:
+        status = await service.probed_status()
+        return Json({"status": status}, 200 if status == "ok" else 503, {} if status == "ok" else {"Retry-After": "5"})
+
+    def metrics(request: Request, fields: Fields) -> Response:
+        service.metrics.waiting.set(service.batcher.num_requests)
+        return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+    def download(request: Request, fields: Fields) -> Response:
+        job = files.find(request.path_params["name"])
+        if job.status != "done":
+            raise Refused(503, f"The file is not ready: {job.done} of {job.total} sentences are translated.", 5)
+        return FileResponse(job.path, media_type=FILE_KINDS[job.kind][1], filename=job.name)
+
+    open_to_all: dict[str, Handler] = {
+        "/languages": lambda _, fields: libretranslate.languages(service),
+        "/frontend/settings": lambda _, fields: libretranslate.settings(service, keys.are_needed),
+        "/health": health,
+        "/readyz": health,
+        "/livez": lambda _, fields: {"status": "ok"},
+        "/metrics": metrics,
+        "/v1/models": lambda _, fields: own.models(service),
+        "/v1/files/{name}": lambda request, fields: files.find(request.path_params["name"]).progress(),
+        "/download_file/{name}": download,
+    }
+    with_key: dict[str, Handler] = {
+        "/v2/languages": lambda _, fields: deepl.languages(service, fields),
+        "/v2/usage": lambda _, fields: deepl.usage(service),
+    }
+    suggest = Endpoint(_no_suggestions, service, service.settings.max_body_bytes)
+    return [
+        *(
+            Route(path, Endpoint(handler, service, _FORM_BYTES), methods=["GET"])
+            for path, handler in open_to_all.items()
+        ),
+        *(
+            Route(path, Endpoint(handler, service, _FORM_BYTES, keys), methods=["GET", "POST"])
+            for path, handler in with_key.items()
+        ),
+        Route("/suggest", suggest, methods=["POST"]),
+    ]
+
+
+def _pages(service: Service, with_page: bool) -> list[Route]:
+    answers: dict[str, Handler] = {
+        "/docs": lambda _, fields: docs_page(),
+        "/openapi.json": lambda _, fields: openapi(),
+    }
+    for path, answer in page_files().items():
+        if with_page or path == "/docs.css":
+            answers[path] = partial(_as_it_is, answer)
+    return [Route(path, Endpoint(handler, service, _FORM_BYTES), methods=["GET"]) for path, handler in answers.items()]
+
+
+def _as_it_is(answer: Response, request: Request, fields: Fields) -> Response:
+    return answer
+
+
+def _no_suggestions(request: Request, fields: Fields) -> Any:
+    raise Refused(403, "Suggestions are disabled on this server.")
+
+
+async def _unknown(request: Request, error: Exception) -> Response:
+    """What the router refuses: an unknown address, or a known one asked in another way."""
+    assert isinstance(error, HTTPException)
+    words = {
+        404: "There is nothing at this address. /docs lists what there is.",
+        405: f"This address is not for {request.method}. /docs says what it is for.",
+    }
+    response = error_response(request.scope, Refused(error.status_code, words.get(error.status_code, error.detail)))
+    response.headers.update(error.headers or {})
+    return response

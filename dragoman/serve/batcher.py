@@ -1,0 +1,245 @@
+"""Requests of many clients translated together, in turns that are fair to each of them.
+
+A lane is a thread that translates one batch at a time; there is one a processor. A request waits in one of two rings,
+for small requests and for large ones, and a batch takes one sentence from each request of a ring in turn. While small
+requests keep coming, large ones leave one lane free for them, so that a word does not wait for a book.
+
+Everything but `translate_batch` happens in the event loop's thread.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from dragoman.records import Translation
+from dragoman.serve.pace import Pace, cost_of
+from dragoman.serve.refusals import Refused, broken, busy
+from dragoman.serve.settings import ServeSettings
+
+_SMALL_COST, _SMALL_SENTENCES = 160, 4
+_SMALL_MEMORY_SECONDS = 2.0
+# A lane left free takes so few sentences of a share that a second one would gain nothing.
+_LEAST_SHARE = 4
+
+TranslateBatch = Callable[[Hashable, list[str]], Sequence[Translation]]
+"""What a batch of one kind (a model and what is asked of it) becomes; called in a lane's thread."""
+
+_log = logging.getLogger("dragoman.serve")
+
+
+class Observer(Protocol):
+    """Is told what happens, for metrics."""
+
+    def batch(self, sentences: int, cost: int, seconds: float) -> None:
+        """A batch is done."""
+
+    def waited(self, seconds: float) -> None:
+        """A request's first sentence is translated now, after so many seconds."""
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """The sentences of one request that are of one kind; `waiting` has the numbers of those not begun."""
+
+    kind: Hashable
+    texts: Sequence[str]
+    done: asyncio.Future[list[Translation]]
+    costs: list[int]
+    waiting: deque[int]
+    cost_left: int
+    answers: list[Translation | None]
+    missing: int
+    asked: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def of(cls, kind: Hashable, texts: Sequence[str]) -> "Job":
+        """A job of which nothing is done."""
+        costs = [cost_of(text) for text in texts]
+        done = asyncio.get_running_loop().create_future()
+        size = len(texts)
+        return cls(kind, texts, done, costs, deque(range(size)), sum(costs), [None] * size, size)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it takes hardly any time."""
+        return len(self.texts) <= _SMALL_SENTENCES and sum(self.costs) <= _SMALL_COST
+
+    def drop(self) -> None:
+        """Nobody waits for it any more."""
+        self.waiting.clear()
+        self.cost_left = 0
+
+    def take(self, answer: Translation | Refused, number: int) -> None:
+        """A sentence is translated, or cannot be: then the request fails, and the rest of it is left."""
+        if self.done.done():
+            return
+        if isinstance(answer, Refused):
+            self.drop()
+            self.done.set_exception(answer)
+            return
+        self.answers[number] = answer
+        self.missing -= 1
+        if not self.missing:
+            self.done.set_result([answer for answer in self.answers if answer is not None])
+
+
+Batch = list[tuple[Job, int]]
+
+
+class Batcher:
+    """The queue before the translators. `lanes` are the threads of `executor`."""
+
+    def __init__(
+        self,
+        translate_batch: TranslateBatch,
+        settings: ServeSettings,
+        executor: Executor,
+        lanes: int,
+        observer: Observer,
+    ) -> None:
+        self._translate_batch, self._settings, self._observer = translate_batch, settings, observer
+        self._executor, self._lanes, self._free = executor, lanes, list(range(lanes))
+        self._small: deque[Job] = deque()
+        self._large: deque[Job] = deque()
+        self._large_lanes, self._last_was_large = 0, False
+        self._jobs: set[Job] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.last_done = -math.inf
+        self._last_small = -_SMALL_MEMORY_SECONDS
+        self.pace = Pace(lanes, min(settings.batch_tokens, 16 * settings.batch_sentences))
+
+    @property
+    def num_requests(self) -> int:
+        """Requests that wait or are translated."""
+        return len(self._jobs)
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether every lane has been busy with its batch for much longer than it should take."""
+        return self.pace.overdue() > self._settings.max_wait_seconds
+
+    def check_room(self, cost: int = 1, deadline: float | None = None) -> None:
+        """Raises Refused where a request of this cost would come too late: 503, or 413 where it always would."""
+        settings = self._settings
+        if self.is_stalled or self.num_requests >= settings.max_requests:
+            raise busy(self.pace.wait(cost, (job.cost_left for job in self._jobs)))
+        own = self.pace.seconds(cost)
+        if deadline is not None and own > deadline:
+            raise Refused(
+                413, f"The text takes about {own:.0f} seconds, more than {deadline:g}. Send it in parts, or as a file."
+            )
+        wait = self.pace.wait(cost, (job.cost_left for job in self._jobs))
+        if wait > settings.max_wait_seconds or (deadline is not None and wait + own > deadline):
+            raise busy(wait)
+
+    async def translate(self, kind: Hashable, texts: Sequence[str], deadline: float | None = None) -> list[Translation]:
+        """The translations, in order; `deadline` is in seconds from now, None for one who can wait.
+
+        Raises Refused: 503 where they would come too late or did not come in time, 500 where a text cannot be
+        translated. Cancelling drops what is not begun.
+        """
+        if not texts:
+            return []
+        job = Job.of(kind, texts)
+        if deadline is not None:
+            self.check_room(job.cost_left, deadline)
+        self._jobs.add(job)
+        if job.is_small:
+            self._last_small = job.asked
+        (self._small if job.is_small else self._large).append(job)
+        self._dispatch()
+        try:
+            async with asyncio.timeout(deadline):
+                return await job.done
+        except TimeoutError:
+            raise busy(self.pace.wait(job.cost_left, ())) from None
+        finally:
+            job.drop()
+            job.done.cancel()
+            self._jobs.discard(job)
+
+    async def close(self) -> None:
+        """Waits for the batches in translation."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _dispatch(self) -> None:
+        while self._free and (ring := self._ring()) is not None:
+            batch = self._next(ring)
+            lane = self._free.pop()
+            self._last_was_large = ring is self._large
+            self._large_lanes += self._last_was_large
+            self.pace.begin(lane, sum(job.costs[number] for job, number in batch))
+            task = asyncio.create_task(self._run(lane, batch, self._last_was_large))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _ring(self) -> deque[Job] | None:
+        """The one whose turn it is; None where nothing waits that may begin."""
+        for ring in (self._small, self._large):
+            while ring and not ring[0].waiting:
+                ring.popleft()
+        recently = time.monotonic() - self._last_small < _SMALL_MEMORY_SECONDS
+        lanes = self._lanes - 1 if recently and self._lanes > 1 else self._lanes
+        if self._large and self._large_lanes < lanes:
+            its_turn = not self._large_lanes and not self._last_was_large
+            if its_turn or not self._small:
+                return self._large
+        return self._small or None
+
+    def _next(self, ring: deque[Job]) -> Batch:
+        """One sentence of each request in turn, of the same kind as the first."""
+        settings, kind = self._settings, ring[0].kind
+        jobs = [job for job in ring if job.kind == kind and job.waiting]
+        share = -(-sum(len(job.waiting) for job in jobs) // len(self._free))
+        most = min(settings.batch_sentences, max(share, _LEAST_SHARE))
+        batch: Batch = []
+        cost = 0
+        while jobs and len(batch) < most and cost < settings.batch_tokens:
+            for job in jobs:
+                cost += job.costs[job.waiting[0]]
+                if batch and (len(batch) >= most or cost > settings.batch_tokens):
+                    break
+                self._begin(job, batch)
+            jobs = [job for job in jobs if job.waiting]
+        ring.rotate(-1)
+        return batch
+
+    def _begin(self, job: Job, batch: Batch) -> None:
+        if len(job.waiting) == len(job.texts):
+            self._observer.waited(time.monotonic() - job.asked)
+        number = job.waiting.popleft()
+        job.cost_left -= job.costs[number]
+        batch.append((job, number))
+
+    async def _run(self, lane: int, batch: Batch, is_large: bool) -> None:
+        kind = batch[0][0].kind
+        answers = await self._answers(kind, [job.texts[number] for job, number in batch])
+        cost, seconds = self.pace.end(lane)
+        self._observer.batch(len(batch), cost, seconds)
+        if any(not isinstance(answer, Refused) for answer in answers):
+            self.last_done = time.monotonic()
+        for (job, number), answer in zip(batch, answers, strict=True):
+            job.take(answer, number)
+        self._large_lanes -= is_large
+        if self._settings.batch_wait_ms and len({id(job) for job, _ in batch}) > 1:
+            await asyncio.sleep(self._settings.batch_wait_ms / 1000)
+        self._free.append(lane)
+        self._dispatch()
+
+    async def _answers(self, kind: Hashable, texts: list[str]) -> list[Translation | Refused]:
+        """Where a batch fails, its halves are tried, so that only the text that is to blame fails."""
+        loop = asyncio.get_running_loop()
+        try:
+            return list(await loop.run_in_executor(self._executor, self._translate_batch, kind, texts))
+        except Exception:
+            if len(texts) == 1:
+                _log.exception("a text of %d characters could not be translated", len(texts[0]))
+                return [broken()]
+        half = len(texts) // 2
+        return [*await self._answers(kind, texts[:half]), *await self._answers(kind, texts[half:])]

@@ -1,0 +1,205 @@
+"""Reading a request: so many bytes in so much time, and the fields in it, however the client wrote them."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.datastructures import Headers, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Message, Receive, Scope
+
+from dragoman.serve.refusals import Refused
+from dragoman.text.surrogates import well_formed
+
+MALFORMED = "The browser (or proxy) sent a request that this server could not understand."
+_MAX_FIELDS = 2000
+_LINGER_SECONDS, _LINGER_BYTES = 0.5, 1 << 16
+
+
+async def read_body(scope: Scope, receive: Receive, most_bytes: int, seconds: float) -> bytes:
+    """The whole body. Raises Refused where it is larger (413) or slower (408), ClientDisconnect where it breaks off."""
+    announced = Headers(scope=scope).get("content-length", "")
+    if announced.isdecimal() and int(announced) > most_bytes:
+        raise _too_large(most_bytes)
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(seconds):
+            more = True
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                chunks.append(message.get("body", b""))
+                size += len(chunks[-1])
+                more = message.get("more_body", False)
+                if size > most_bytes:
+                    raise _too_large(most_bytes)
+    except TimeoutError:
+        raise Refused(408, f"The request did not arrive within {seconds:g} seconds.", closes=True) from None
+    return b"".join(chunks)
+
+
+async def linger(receive: Receive) -> None:
+    """Reads on for a moment after a refusal, so that a client that is still sending gets to see it."""
+    size = 0
+    try:
+        async with asyncio.timeout(_LINGER_SECONDS):
+            while size < _LINGER_BYTES:
+                message = await receive()
+                if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                    return
+                size += len(message.get("body", b""))
+    except TimeoutError:
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file in a form."""
+
+    name: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """What a request says, by name: of JSON any value, of a form or query a text, a list of texts or an Upload."""
+
+    values: Mapping[str, Any]
+    is_json: bool = False
+
+    def text(self, name: str, default: str = "") -> str:
+        """A text, or a number as text; `default` where it is missing or null. Raises Refused for anything else."""
+        value = self.values.get(name)
+        if isinstance(value, list) and value and not self.is_json:
+            value = value[0]
+        if value is None:
+            return default
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            return str(value)
+        raise Refused(400, f"Invalid request: {name} must be a text")
+
+    def texts(self, name: str) -> list[str]:
+        """A list of texts, or a text alone. Raises Refused for anything else; empty where it is missing or null."""
+        value = self.values.get(name)
+        if value is None:
+            return []
+        found = value if isinstance(value, list) else [value]
+        if not all(isinstance(text, str) for text in found):
+            raise Refused(400, f"Invalid request: {name} must be a text or a list of texts")
+        return found
+
+    def number(self, name: str, most: int, least: int = 0) -> int:
+        """A whole number; `least` where it is missing, null or below. Raises Refused above `most`."""
+        value = self.values.get(name)
+        value = value[0] if isinstance(value, list) and value and not self.is_json else value
+        if value is None or value == "":
+            return least
+        if isinstance(value, str) and value.lstrip("-").isdecimal() and len(value) < 20:
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise Refused(400, f"Invalid request: {name} parameter is not a number")
+        if value > most:
+            raise Refused(400, f"Invalid request: {name} parameter must be <= {most}")
+        return max(value, least)
+
+    def flag(self, name: str) -> bool:
+        """True or false, as JSON or in words; false where it is missing or null."""
+        value = self.values.get(name)
+        value = value[0] if isinstance(value, list) and value and not self.is_json else value
+        known = {"": False, "0": False, "false": False, "1": True, "true": True}
+        if value is None or isinstance(value, bool):
+            return bool(value)
+        if str(value).lower() not in known:
+            raise Refused(400, f"Invalid request: {name} must be true or false")
+        return known[str(value).lower()]
+
+
+async def fields_of(scope: Scope, body: bytes, most_file_bytes: int) -> Fields:
+    """The fields of a JSON object, a form of either kind, and where it is no JSON of the query too.
+
+    Raises Refused for what cannot be read.
+    """
+    kind = Headers(scope=scope).get("content-type", "").partition(";")[0].strip().lower()
+    if scope["method"] == "GET":
+        kind = ""
+    if kind == "application/json" or kind.endswith("+json"):
+        return Fields(_json_object(body), is_json=True)
+    pairs: list[tuple[str, Any]] = _pairs(scope.get("query_string", b""))
+    if kind == "application/x-www-form-urlencoded":
+        pairs += _pairs(body)
+    elif kind == "multipart/form-data":
+        pairs += await _parts(scope, body, most_file_bytes)
+    return Fields(_gathered(pairs))
+
+
+def _json_object(body: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(body.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        raise Refused(400, MALFORMED) from None
+    if not isinstance(value, dict):
+        raise Refused(400, "Invalid JSON format")
+    return {key: _mended(one) for key, one in value.items()}
+
+
+def _mended(value: Any) -> Any:
+    """Halves of surrogate pairs, which JSON can write and UTF-8 cannot, become U+FFFD."""
+    if isinstance(value, list):
+        return [well_formed(one) if isinstance(one, str) else one for one in value]
+    return well_formed(value) if isinstance(value, str) else value
+
+
+def _pairs(encoded: bytes) -> list[tuple[str, Any]]:
+    try:
+        found = parse_qsl(encoded.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
+    except ValueError:
+        raise Refused(400, f"Invalid request: more than {_MAX_FIELDS} fields") from None
+    return [(name, _with_line_feeds(value)) for name, value in found]
+
+
+async def _parts(scope: Scope, body: bytes, most_file_bytes: int) -> list[tuple[str, Any]]:
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    try:
+        form = await Request(scope, receive).form(
+            max_files=1, max_fields=_MAX_FIELDS, max_part_size=max(most_file_bytes, len(body))
+        )
+    except HTTPException as error:
+        raise Refused(400, f"Invalid request: {error.detail}") from None
+    except Exception:  # the parser raises its own and others for what is no form
+        raise Refused(400, MALFORMED) from None
+    pairs: list[tuple[str, Any]] = []
+    for name, value in form.multi_items():
+        if isinstance(value, UploadFile):
+            pairs.append((name, Upload(value.filename or "", await value.read())))
+        else:
+            pairs.append((name, _with_line_feeds(well_formed(value))))
+    await form.close()
+    return pairs
+
+
+def _gathered(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """A name that comes once has its value, one that comes again a list of them."""
+    gathered: dict[str, Any] = {}
+    for name, value in pairs:
+        gathered[name] = [*_listed(gathered[name]), value] if name in gathered else value
+    return gathered
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _with_line_feeds(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _too_large(most_bytes: int) -> Refused:
+    return Refused(413, f"The request has more than {most_bytes} bytes. Send it in parts.", closes=True)

@@ -1,0 +1,79 @@
+"""The part of DeepL's v2 API that clients use to translate texts, in words that its official client can read.
+
+What asks for another style (formality, context, model_type ...) is accepted and changes nothing.
+"""
+
+import re
+from functools import partial
+from typing import Any
+
+from dragoman.serve.bodies import Fields
+from dragoman.serve.documents import Split, markup, plain
+from dragoman.serve.languages import name_of
+from dragoman.serve.libretranslate import checked_texts
+from dragoman.serve.refusals import Refused
+from dragoman.serve.service import AUTO, Service, Wanted
+
+_SPLITS: dict[str, Split] = {"0": "none", "1": "sentences", "nonewlines": "sentences"}
+_LINE_BREAK = re.compile(r"\s*[\r\n]\s*")
+_NO_LIMIT = 10**12
+
+
+async def translate(service: Service, fields: Fields) -> dict[str, Any]:
+    """POST /v2/translate."""
+    texts = given = checked_texts(service, fields.texts("text"))
+    if not texts:
+        raise Refused(400, "Parameter 'text' not specified.")
+    target = _language(service, fields.text("target_lang"), "target_lang")
+    source = _language(service, fields.text("source_lang"), "source_lang") if fields.text("source_lang") else AUTO
+    handling = fields.text("tag_handling")
+    if handling not in ("", "xml", "html"):
+        raise Refused(400, "Value for 'tag_handling' not supported.")
+    chosen = fields.text("split_sentences") or ("nonewlines" if handling == "html" else "1")
+    if chosen not in _SPLITS:
+        raise Refused(400, "Value for 'split_sentences' not supported.")
+    ignored = [name for value in fields.texts("ignore_tags") for name in value.replace(" ", "").split(",") if name]
+    split = _SPLITS[chosen]
+    if chosen == "nonewlines":
+        texts = [_LINE_BREAK.sub(" ", text) for text in texts]
+    document = partial(markup, split=split, ignored=ignored) if handling else partial(plain, split=split)
+    wanted = Wanted(target, source, document=document, deadline=service.settings.deadline_seconds)
+    answers = await service.translate(texts, wanted)
+    return {
+        "translations": [
+            {
+                "detected_source_language": answer.source.upper(),
+                "text": answer.text,
+                "billed_characters": len(text),
+                "model_type_used": "latency_optimized",
+            }
+            for text, answer in zip(given, answers, strict=True)
+        ]
+    }
+
+
+def languages(service: Service, fields: Fields) -> list[dict[str, Any]]:
+    """GET /v2/languages?type=source|target."""
+    side = fields.text("type", "source")
+    if side not in ("source", "target"):
+        raise Refused(400, "Value for 'type' not supported.")
+    models = service.models
+    codes = models.sources
+    if side == "target":
+        codes = list(dict.fromkeys(code for source in codes for code in models.targets(source)))
+    return [{"language": code.upper(), "name": name_of(code), "supports_formality": False} for code in codes]
+
+
+def usage(service: Service) -> dict[str, Any]:
+    """GET /v2/usage: characters since the server was started; there is no limit."""
+    return {"character_count": service.characters, "character_limit": _NO_LIMIT}
+
+
+def _language(service: Service, code: str, name: str) -> str:
+    """The served code; EN-GB is served by en where there is no other English. Raises Refused."""
+    if not code:
+        raise Refused(400, f"Parameter '{name}' not specified.")
+    found = service.models.find(code) or service.models.find(code.partition("-")[0])
+    if found is None:
+        raise Refused(400, f"Value for '{name}' not supported.")
+    return found

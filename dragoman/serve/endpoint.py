@@ -1,0 +1,162 @@
+"""From a request to its answer: what is read first, who may ask, and what becomes of clients that leave."""
+
+import asyncio
+import inspect
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dragoman.serve.bodies import Fields, fields_of, linger, read_body
+from dragoman.serve.keys import Keys
+from dragoman.serve.refusals import Refused, broken
+from dragoman.serve.service import Service
+
+Handler = Callable[[Request, Fields], Awaitable[Any] | Any]
+
+_log = logging.getLogger("dragoman.serve")
+_ON_ALL_ANSWERS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type",
+    "Access-Control-Allow-Methods": "GET, POST",
+    "Access-Control-Expose-Headers": "Retry-After",
+    "Access-Control-Max-Age": "1728000",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Json(JSONResponse):
+    """JSON as LibreTranslate writes it: sorted keys, a line feed at the end; U+FFFD for what UTF-8 cannot say."""
+
+    def render(self, content: Any) -> bytes:
+        """The bytes of it."""
+        text = json.dumps(content, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+        return (text + "\n").encode("utf-8", "replace")
+
+
+def error_response(scope: Scope, refused: Refused) -> Response:
+    """Every error's body: ``{"error": ...}``, and for DeepL's clients ``{"message": ..., "detail": ...}``."""
+    is_deepl = scope["path"].startswith("/v2/")
+    content = {"message": refused.message, "detail": ""} if is_deepl else {"error": refused.message}
+    return Json(content, refused.status, refused.headers)
+
+
+class Endpoint:
+    """One route's answers. `keys` are asked for where they are given, `is_work` has room in the queue checked first."""
+
+    def __init__(
+        self, handler: Handler, service: Service, most_bytes: int, keys: Keys | None = None, is_work: bool = False
+    ) -> None:
+        self._handler, self._service, self._most_bytes = handler, service, most_bytes
+        self._keys, self._is_work = keys, is_work
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI. Nothing is answered to a client that has left, and its work is dropped."""
+        try:
+            response = await self._response(scope, receive)
+        except ClientDisconnect:
+            self._service.metrics.gone.inc()
+            return
+        except Refused as refused:
+            response = error_response(scope, refused)
+            if refused.status == 503:
+                await asyncio.sleep(self._service.refusals.pause())
+            if refused.closes:
+                await _sent_before_lingering(response, scope, receive, send)
+                return
+        except HTTPException as error:
+            response = error_response(scope, Refused(error.status_code, error.detail))
+        except Exception:
+            _log.exception("%s %s failed", scope["method"], scope["path"])
+            response = error_response(scope, broken())
+        await response(scope, receive, send)
+
+    async def _response(self, scope: Scope, receive: Receive) -> Response:
+        settings = self._service.settings
+        body = await read_body(scope, receive, self._most_bytes, settings.body_seconds)
+        if self._is_work:
+            self._service.batcher.check_room()
+        fields = await fields_of(scope, body, self._most_bytes)
+        if self._keys is not None:
+            self._keys.check(scope, fields)
+        answer = self._handler(Request(scope), fields)
+        if inspect.isawaitable(answer):
+            answer = await _unless_gone(answer, receive)
+        return answer if isinstance(answer, Response) else Json(answer)
+
+
+async def _unless_gone(answer: Awaitable[Any], receive: Receive) -> Any:
+    """The answer; raises ClientDisconnect, and leaves the work, if the client goes before it is there."""
+    work = asyncio.ensure_future(answer)
+    leaving = asyncio.ensure_future(_disconnected(receive))
+    try:
+        await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            raise ClientDisconnect
+        return work.result()
+    finally:
+        leaving.cancel()
+        work.cancel()
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _sent_before_lingering(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    """Sends the answer, but ends the exchange only a moment later: what the client still sends would reset it."""
+
+    async def send_unfinished(message: Message) -> None:
+        await send({**message, "more_body": True} if message["type"] == "http.response.body" else message)
+
+    await response(scope, receive, send_unfinished)
+    await linger(receive)
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class Frame:
+    """Around all routes: what every answer has besides, the answer to a browser's question before, and the counts."""
+
+    def __init__(self, app: ASGIApp, service: Service, routes: frozenset[str]) -> None:
+        self._app, self._metrics, self._routes = app, service.metrics, routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun, status = time.monotonic(), 0
+
+        async def send_more(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in _ON_ALL_ANSWERS.items():
+                    headers[name] = value
+            await send(message)
+
+        self._metrics.in_flight.inc()
+        try:
+            if scope["method"] == "OPTIONS":
+                await Response()(scope, receive, send_more)
+            else:
+                await self._app(scope, receive, send_more)
+        finally:
+            self._metrics.in_flight.dec()
+            if status:
+                self._metrics.answered(self._route(scope["path"]), status, begun)
+
+    def _route(self, path: str) -> str:
+        """One of few names, whatever clients ask for."""
+        if path in self._routes:
+            return path
+        return next((one for one in ("/download_file", "/v1/files") if path.startswith(one + "/")), "other")

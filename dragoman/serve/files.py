@@ -1,0 +1,150 @@
+"""Files translated in the background, sentence by sentence among everybody's requests, and kept for their download."""
+
+import asyncio
+import logging
+import re
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from dragoman.serve.bodies import Upload
+from dragoman.serve.documents import Document, markup, plain, subtitles
+from dragoman.serve.refusals import Refused, broken, busy
+from dragoman.serve.service import AUTO, Service, Wanted
+from dragoman.text.surrogates import well_formed
+
+FILE_KINDS: dict[str, tuple[Callable[[str], Document], str]] = {
+    "txt": (plain, "text/plain"),
+    "html": (markup, "text/html"),
+    "srt": (subtitles, "application/x-subrip"),
+}
+"""Ending of the name -> how the file's text is found, and its type for the download."""
+
+_log = logging.getLogger("dragoman.serve")
+_KEPT_SECONDS = 1800.0
+_MAX_AT_ONCE = 4
+_SENTENCES_A_TURN = 256
+
+
+@dataclass(eq=False, slots=True)
+class FileJob:
+    """A file in translation, or translated; `done` of `total` sentences are."""
+
+    id: str
+    name: str
+    kind: str
+    wanted: Wanted
+    path: Path
+    status: Literal["translating", "done", "error"] = "translating"
+    done: int = 0
+    total: int = 0
+    error: str = ""
+    begun: float = field(default_factory=time.monotonic)
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def download_name(self) -> str:
+        """As LibreTranslate names it, with what nobody can guess in front."""
+        return f"{self.id}.{self.name}"
+
+    def progress(self) -> dict[str, Any]:
+        """For its owner."""
+        url = f"/download_file/{self.download_name}" if self.status == "done" else None
+        facts = {"id": self.id, "status": self.status, "sentences": self.total, "translated": self.done}
+        return facts | ({"url": url} if url else {}) | ({"error": self.error} if self.error else {})
+
+
+class Files:
+    """The files of one server, in a folder of its own that goes when the server does."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._folder = Path(tempfile.mkdtemp(prefix="dragoman-files-"))
+        self._jobs: dict[str, FileJob] = {}
+
+    def begin(self, upload: Upload, wanted: Wanted) -> FileJob:
+        """Begins to translate a file. Raises Refused for a kind or content that is not read, and where there are too
+        many.
+        """
+        stem, dot, ending = upload.name.rpartition(".")
+        kind = ending.lower()
+        if not dot or kind not in FILE_KINDS:
+            raise Refused(400, "Invalid request: file format not supported")
+        try:
+            text = upload.content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise Refused(400, "Invalid request: the file is not UTF-8") from None
+        if wanted.source != AUTO and self._service.models.path(wanted.source, wanted.target) is None:
+            raise Refused(400, f"{wanted.target} is not available as a target language from {wanted.source}")
+        self._forget_old()
+        running = sum(job.status == "translating" for job in self._jobs.values())
+        if running >= _MAX_AT_ONCE or len(self._jobs) >= self._service.settings.max_files:
+            raise busy(30)
+        name = re.sub(r"[^\w-]+", "_", stem)[:80] or "file"
+        number = str(uuid.uuid4())
+        job = FileJob(number, f"{name}_{wanted.target}.{kind}", kind, wanted, self._folder / number)
+        self._jobs[number] = job
+        job.task = asyncio.create_task(self._translate(job, well_formed(text)))
+        return job
+
+    async def finished(self, job: FileJob) -> None:
+        """Waits until it is. Raises Refused where it could not be translated."""
+        assert job.task is not None
+        await asyncio.shield(job.task)
+        if job.status == "error":
+            raise Refused(500, job.error)
+
+    def find(self, name: str) -> FileJob:
+        """By its id or the name for the download. Raises Refused where there is none."""
+        job = self._jobs.get(name) or self._jobs.get(name.partition(".")[0])
+        if job is None or name not in (job.id, job.download_name):
+            raise Refused(404, "There is no such file here. Files are kept for half an hour.")
+        return job
+
+    def drop(self, job: FileJob) -> None:
+        """Nobody wants it any more."""
+        if job.task is not None:
+            job.task.cancel()
+        job.path.unlink(missing_ok=True)
+        self._jobs.pop(job.id, None)
+
+    def close(self) -> None:
+        """Drops all of them."""
+        for job in list(self._jobs.values()):
+            self.drop(job)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _forget_old(self) -> None:
+        for job in list(self._jobs.values()):
+            if job.status != "translating" and time.monotonic() - job.begun > _KEPT_SECONDS:
+                self.drop(job)
+
+    async def _translate(self, job: FileJob, text: str) -> None:
+        try:
+            document = await asyncio.to_thread(FILE_KINDS[job.kind][0], text)
+            texts = document.texts
+            job.total = len(texts)
+            wanted = replace(job.wanted, deadline=None)
+            if wanted.source == AUTO:
+                found = self._service.detect_for(" ".join(texts[:100]), wanted.target)
+                wanted = replace(wanted, source=found.language)
+            answers: list[str] = []
+            if wanted.source == wanted.target:
+                answers = texts
+            while len(answers) < len(texts):
+                turn = texts[len(answers) : len(answers) + _SENTENCES_A_TURN]
+                answers += [one.text for one in await self._service.translate_sentences(turn, wanted)]
+                job.done = len(answers)
+            result = await asyncio.to_thread(document.with_translations, answers)
+            await asyncio.to_thread(job.path.write_bytes, result.encode())
+            job.done, job.status = job.total, "done"
+        except Refused as refused:
+            job.status, job.error = "error", refused.message
+        except Exception:
+            _log.exception("a file could not be translated")
+            job.status, job.error = "error", broken().message

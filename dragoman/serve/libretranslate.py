@@ -1,0 +1,131 @@
+"""LibreTranslate's HTTP API, as its clients know it: fields, statuses and words for errors.
+
+Where that server is wrong ours differs: text that came escaped goes back escaped, every text's language is found out on
+its own, wrong types are 400, every error is JSON, and refusals say when to try again.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from dragoman.serve.bodies import MALFORMED, Fields, Upload
+from dragoman.serve.detection import Detection
+from dragoman.serve.documents import Document, markup, plain
+from dragoman.serve.files import FILE_KINDS, Files
+from dragoman.serve.languages import name_of
+from dragoman.serve.refusals import Refused
+from dragoman.serve.service import AUTO, Answer, Service, Wanted
+
+FORMATS: dict[str, Callable[[str], Document]] = {"text": plain, "html": markup}
+
+
+def wanted_of(service: Service, source: str, target: str) -> Wanted:
+    """The languages of a request. Raises Refused where they are missing or not served."""
+    for name, value in (("source", source), ("target", target)):
+        if not value:
+            raise Refused(400, f"Invalid request: missing {name} parameter")
+    return Wanted(
+        source=AUTO if source == AUTO else _served(service, source),
+        target=_served(service, target),
+        deadline=service.settings.deadline_seconds,
+    )
+
+
+def _served(service: Service, code: str) -> str:
+    found = service.models.find(code)
+    if found is None:
+        raise Refused(400, f"{code} is not supported")
+    return found
+
+
+def checked_texts(service: Service, texts: list[str]) -> list[str]:
+    """Raises Refused for more texts, or longer ones, than the server takes."""
+    settings = service.settings
+    longest = max(map(len, texts), default=0)
+    for size, most in ((len(texts), settings.max_texts), (longest, settings.max_chars)):
+        if size > most:
+            raise Refused(400, f"Invalid request: request ({size}) exceeds text limit ({most})")
+    return texts
+
+
+async def translate(service: Service, fields: Fields) -> dict[str, Any]:
+    """POST /translate."""
+    texts = fields.texts("q")
+    is_list = isinstance(fields.values.get("q"), list)
+    if not texts or (texts == [""] and not is_list):
+        raise Refused(400, "Invalid request: missing q parameter")
+    source, target = fields.text("source").lower(), fields.text("target").lower()
+    alternatives = fields.number("alternatives", service.settings.max_alternatives)
+    wanted = wanted_of(service, source, target)
+    checked_texts(service, texts)
+    form = fields.text("format", "text")
+    if form not in FORMATS:
+        raise Refused(400, f"{form} format is not supported")
+    candidates = alternatives if form == "text" else 0
+    wanted = replace(wanted, alternatives=candidates, document=FORMATS[form])
+    answers = await service.translate(texts, wanted)
+    return _response(answers, is_list, alternatives > 0)
+
+
+def _response(answers: list[Answer], is_list: bool, with_alternatives: bool) -> dict[str, Any]:
+    columns: dict[str, list[Any]] = {}
+    if with_alternatives:
+        columns["alternatives"] = [answer.alternatives for answer in answers]
+    detections = [_detection(answer.detection) for answer in answers if answer.detection is not None]
+    if detections:
+        columns["detectedLanguage"] = detections
+    columns["translatedText"] = [answer.text for answer in answers]
+    return {name: column if is_list else column[0] for name, column in columns.items()}
+
+
+def _detection(detection: Detection) -> dict[str, Any]:
+    return {"confidence": detection.confidence, "language": detection.language}
+
+
+async def detect(service: Service, fields: Fields) -> list[dict[str, Any]]:
+    """POST /detect: the served languages that the text may be in, the most likely first."""
+    texts = checked_texts(service, fields.texts("q"))
+    if not any(texts):
+        raise Refused(400, "Invalid request: missing q parameter")
+    best, *others = service.detect("\n".join(texts))
+    return [_detection(one) for one in (best, *(other for other in others if other.confidence >= 1.0))]
+
+
+def languages(service: Service) -> list[dict[str, Any]]:
+    """GET /languages."""
+    models = service.models
+    return [{"code": code, "name": name_of(code), "targets": models.targets(code)} for code in models.codes]
+
+
+def settings(service: Service, needs_keys: bool) -> dict[str, Any]:
+    """GET /frontend/settings."""
+    first = service.models.all[0]
+    return {
+        "apiKeys": needs_keys,
+        "charLimit": service.settings.max_chars,
+        "filesTranslation": True,
+        "frontendTimeout": 500,
+        "keyRequired": needs_keys,
+        "language": {
+            "source": {"code": AUTO, "name": "Auto Detect"},
+            "target": {"code": first.target, "name": name_of(first.target)},
+        },
+        "suggestions": False,
+        "supportedFilesFormat": [f".{kind}" for kind in FILE_KINDS],
+    }
+
+
+async def translate_file(service: Service, files: Files, fields: Fields, base_url: str) -> dict[str, Any]:
+    """POST /translate_file: answers when the file is translated."""
+    upload = fields.values.get("file")
+    if not isinstance(upload, Upload):
+        raise Refused(400, MALFORMED)
+    wanted = wanted_of(service, fields.text("source").lower(), fields.text("target").lower())
+    job = files.begin(upload, wanted)
+    try:
+        await files.finished(job)
+    except asyncio.CancelledError:
+        files.drop(job)
+        raise
+    return {"translatedFileUrl": f"{base_url}/download_file/{job.download_name}"}

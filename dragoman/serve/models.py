@@ -1,0 +1,109 @@
+"""The models that are served, and which of them lead from one language to another."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dragoman.bundle import Bundle
+from dragoman.errors import ConfigError
+from dragoman.files import MANIFEST, sha256_of
+from dragoman.inference.translator import Translator
+from dragoman.records import Translation
+from dragoman.serve.languages import canonical, found_in
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ServedModel:
+    """A model in memory. `overrides` are settings of the search, `folder` where it comes from."""
+
+    source: str
+    target: str
+    bundle: Bundle
+    translator: Translator
+    overrides: dict[str, float | str]
+    folder: Path
+
+    @property
+    def pair(self) -> str:
+        """As in en-de."""
+        return f"{self.source}-{self.target}"
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all its files: the beginning of the manifest's hash."""
+        return sha256_of(self.folder / MANIFEST)[:12]
+
+    def translate(self, texts: Sequence[str], n_best: int, with_alignment: bool) -> list[Translation]:
+        """As the translator does; the beam is as wide as the candidates asked for."""
+        overrides: dict[str, Any] = dict(self.overrides)
+        if n_best > 1:
+            beam_size = int(overrides.get("beam_size", self.translator.settings.beam_size))
+            overrides |= {"n_best": n_best, "beam_size": max(beam_size, n_best)}
+        return self.translator.translate_detailed(list(texts), with_alignment=with_alignment, **overrides)
+
+
+class Models:
+    """The served models by their pairs. With `pivot`, two models lead where none does alone.
+
+    Raises ConfigError where two are for the same pair, or where no model has the pivot's language.
+    """
+
+    def __init__(self, models: Sequence[ServedModel], pivot: str = "") -> None:
+        self._by_pair: dict[tuple[str, str], ServedModel] = {}
+        for model in models:
+            other = self._by_pair.setdefault((model.source, model.target), model)
+            if other is not model:
+                raise ConfigError(f"{other.folder} and {model.folder} are both for {model.pair}. Serve one of them.")
+        self.all = list(models)
+        self.codes = list(dict.fromkeys(code for pair in self._by_pair for code in pair))
+        self._pivot = canonical(pivot) if pivot else ""
+        if self._pivot and self._pivot not in self.codes:
+            raise ConfigError(f"`--pivot` is {pivot}, which no model translates from or to: {', '.join(self.codes)}.")
+
+    def find(self, code: str) -> str | None:
+        """The served code that a client means, or None."""
+        return found_in(code, self.codes)
+
+    def path(self, source: str, target: str) -> list[ServedModel] | None:
+        """The models to go through one after the other; none where both are the same, None where there is no way."""
+        if source == target:
+            return []
+        if direct := self._by_pair.get((source, target)):
+            return [direct]
+        steps = [self._by_pair.get((source, self._pivot)), self._by_pair.get((self._pivot, target))]
+        found = [step for step in steps if step is not None]
+        return found if len(found) == 2 else None
+
+    def targets(self, source: str) -> list[str]:
+        """What a language can be translated to, itself included, in alphabetical order."""
+        return sorted(target for target in self.codes if self.path(source, target) is not None)
+
+    @property
+    def sources(self) -> list[str]:
+        """The languages that can be translated from."""
+        return [code for code in self.codes if len(self.targets(code)) > 1]
+
+    @property
+    def pairs(self) -> list[str]:
+        """All that can be translated, as in en-de."""
+        return [f"{source}-{target}" for source in self.sources for target in self.targets(source) if source != target]
+
+
+def served_model(
+    name: str, bundle: Bundle, translator: Translator, overrides: dict[str, float | str], folder: Path
+) -> ServedModel:
+    """A loaded model under the pair that `name` gives it (``en-de=runs/demo``), or its own.
+
+    Raises ConfigError where neither says the languages.
+    """
+    pair = name.partition("=")[0] if "=" in name else ""
+    source, dash, target = pair.partition("-")
+    if pair and not (source and dash and target):
+        raise ConfigError(f"the languages of {name} must be as in en-de=FOLDER, but are {pair}.")
+    data = bundle.config.data
+    source = source or bundle.card.src_lang or data.src_lang
+    target = target or bundle.card.tgt_lang or data.tgt_lang
+    if not source or not target:
+        raise ConfigError(f"{name} does not say its languages. Name them in front, as in en-de={name}.")
+    return ServedModel(canonical(source), canonical(target), bundle, translator, overrides, folder)

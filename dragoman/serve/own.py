@@ -1,0 +1,136 @@
+"""Our own API, /v1: translations with candidates, scores, tokens, word alignment and flags, files with progress, and
+what a model looked at. ``openapi.json`` describes it.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast, get_args
+
+from dragoman.errors import DataError
+from dragoman.records import Candidate
+from dragoman.serve.bodies import Fields, Upload
+from dragoman.serve.documents import Split, markup, plain
+from dragoman.serve.files import Files
+from dragoman.serve.libretranslate import checked_texts, wanted_of
+from dragoman.serve.refusals import Refused, busy
+from dragoman.serve.service import AUTO, Answer, Service, joined
+from dragoman.version import __version__
+
+_MAX_INSPECTIONS = 4
+
+
+async def translate(service: Service, fields: Fields) -> dict[str, Any]:
+    """POST /v1/translate."""
+    texts = checked_texts(service, fields.texts("text"))
+    if not texts:
+        raise Refused(400, "Invalid request: missing text parameter")
+    with_alignment = fields.flag("alignment")
+    form = fields.text("format", "text")
+    split = cast(Split, fields.text("split", "none" if with_alignment else "sentences"))
+    if form not in ("text", "html"):
+        raise Refused(400, f"Invalid request: format must be text or html, but is {form}")
+    if split not in get_args(Split):
+        raise Refused(400, f"Invalid request: split must be one of {', '.join(get_args(Split))}, but is {split}")
+    if with_alignment and (form, split) != ("text", "none"):
+        raise Refused(400, "Invalid request: alignment is for format text and split none")
+    n_best = fields.number("n_best", service.settings.max_alternatives + 1, least=1)
+    wanted = replace(
+        wanted_of(service, fields.text("source", AUTO).lower(), fields.text("target").lower()),
+        alternatives=n_best - 1 if form == "text" else 0,
+        with_alignment=with_alignment,
+        document=partial(plain if form == "text" else markup, split=split),
+    )
+    return {"translations": [_described(one, wanted.alternatives) for one in await service.translate(texts, wanted)]}
+
+
+def _described(answer: Answer, alternatives: int) -> dict[str, Any]:
+    candidates = [joined(answer, rank) for rank in range(1 + alternatives)]
+    texts = [answer.text, *answer.alternatives]
+    facts: dict[str, Any] = {"text": answer.text, "source": answer.source}
+    if answer.detection is not None:
+        facts["confidence"] = answer.detection.confidence
+    facts |= {
+        "flags": _flags(answer),
+        "candidates": [
+            _candidate(text, candidate) for text, candidate in zip(texts, candidates, strict=False) if candidate
+        ],
+    }
+    if len(answer.parts) == 1 and answer.parts[0].alignment is not None:
+        facts["alignment"] = [list(link) for link in answer.parts[0].alignment]
+    return facts
+
+
+def _candidate(text: str, candidate: Candidate) -> dict[str, Any]:
+    return {
+        "text": text,
+        "score": round(candidate.score, 4),
+        "log_prob": round(candidate.log_prob, 4),
+        "tokens": list(candidate.tokens),
+        "token_log_probs": [round(value, 4) for value in candidate.token_log_probs],
+    }
+
+
+def _flags(answer: Answer) -> list[str]:
+    """``cut``: a translation reached the limit of its length. ``split``: a sentence was too long for the model.
+    ``copied``: the translation is the source.
+    """
+    found = {
+        "cut": any(part.cut for part in answer.parts),
+        "split": any(part.segments > 1 for part in answer.parts),
+        "copied": bool(answer.parts) and all(part.text == part.src for part in answer.parts),
+    }
+    return [name for name, holds in found.items() if holds]
+
+
+def models(service: Service) -> dict[str, Any]:
+    """GET /v1/models."""
+    described = [
+        {
+            "pair": model.pair,
+            "source": model.source,
+            "target": model.target,
+            "fingerprint": model.fingerprint,
+            "parameters": model.bundle.card.parameters,
+            "precision": str(model.overrides.get("precision", model.translator.settings.precision)),
+            "scores": [list(row) for row in model.bundle.card.scores],
+        }
+        for model in service.models.all
+    ]
+    return {"version": __version__, "models": described, "pairs": service.models.pairs}
+
+
+async def inspect(service: Service, fields: Fields) -> Mapping[str, Any]:
+    """POST /inspect: the data of the inspection page, of a text and one model."""
+    from dragoman.visualize.inspector import inspect_text
+
+    text = checked_texts(service, [fields.text("text") or fields.text("q")])[0]
+    wanted = wanted_of(service, fields.text("source", AUTO).lower(), fields.text("target").lower())
+    source = service.detect_for(text, wanted.target).language if wanted.source == AUTO else wanted.source
+    path = service.models.path(source, wanted.target)
+    if path is None or len(path) != 1:
+        raise Refused(400, f"There is no single model from {source} to {wanted.target} to look into")
+    if service.inspections >= _MAX_INSPECTIONS:
+        raise busy(5)
+    service.inspections += 1
+    try:
+        work = partial(inspect_text, path[0].bundle, text, name=path[0].pair, reference=fields.text("reference"))
+        async with asyncio.timeout(wanted.deadline):
+            return json.loads((await service.apart(work)).to_json())  # type: ignore[no-any-return]
+    except DataError as error:
+        raise Refused(400, f"Invalid request: {error}") from None
+    except TimeoutError:
+        raise busy(5) from None
+    finally:
+        service.inspections -= 1
+
+
+def begin_file(service: Service, files: Files, fields: Fields) -> dict[str, Any]:
+    """POST /v1/files: answers at once; ask for the progress by the file's id."""
+    upload = fields.values.get("file")
+    if not isinstance(upload, Upload):
+        raise Refused(400, "Invalid request: missing file parameter")
+    wanted = wanted_of(service, fields.text("source", AUTO).lower(), fields.text("target").lower())
+    return files.begin(upload, wanted).progress()

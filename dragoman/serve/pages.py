@@ -1,0 +1,49 @@
+"""What a browser is shown: the page, its parts, and the documentation of the API. Nothing is loaded from elsewhere."""
+
+import json
+import mimetypes
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment
+from starlette.responses import Response
+
+from dragoman.version import __version__
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""A page runs its own script, takes its own style and asks its own server."""
+_HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
+_HERE = files("dragoman.serve")
+
+
+@lru_cache(maxsize=1)
+def page_files() -> dict[str, Response]:
+    """Path -> answer, for every file of ``page/``; index.html is ``/``."""
+    answers = {}
+    for file in _HERE.joinpath("page").iterdir():
+        kind = mimetypes.guess_type(file.name)[0]
+        if kind is not None and file.is_file():
+            path = "/" if file.name == "index.html" else f"/{file.name}"
+            answers[path] = Response(file.read_bytes(), media_type=kind, headers=_HEADERS)
+    return answers
+
+
+@lru_cache(maxsize=1)
+def openapi() -> dict[str, Any]:
+    """The OpenAPI document."""
+    document: dict[str, Any] = json.loads(_HERE.joinpath("openapi.json").read_text(encoding="utf-8"))
+    document["info"]["version"] = __version__
+    return document
+
+
+@lru_cache(maxsize=1)
+def docs_page() -> Response:
+    """The same for people."""
+    template = Environment(autoescape=True).from_string(_HERE.joinpath("docs.html").read_text(encoding="utf-8"))
+    return Response(
+        template.render(api=openapi(), base="http://127.0.0.1:5000"), media_type="text/html", headers=_HEADERS
+    )

@@ -1,0 +1,137 @@
+"""The process around the application: its socket, its signals, and connections on which nothing comes."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from dragoman.errors import ConfigError
+from dragoman.serve.service import Service
+
+_KEEP_ALIVE_SECONDS = 20
+_BACKLOG, _ACCEPTED_AT_ONCE = 2048, 64
+# A lane's thread may hold the interpreter for so long while the event loop waits for it, at every system call again.
+_SWITCH_SECONDS = 0.0005
+
+
+def bound_socket(host: str, port: int) -> socket.socket:
+    """A socket at the address, on which nobody listens yet. Raises ConfigError where it cannot be had."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, kind, protocol)  # with its protocol, or asyncio leaves Nagle's delay on
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+    except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise ConfigError(
+            f"{host}:{port} cannot be served at: {reason}. Choose another `--host` or `--port`."
+        ) from None
+    return found
+
+
+def address_of(found: socket.socket) -> str:
+    """As a link."""
+    host, port = found.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def run_server(app: ASGIApp, service: Service, found: socket.socket, when_ready: Callable[[], None]) -> None:
+    """Serves until a signal says to stop; what has begun by then is finished, as far as the time for it lasts.
+
+    Raises KeyboardInterrupt after SIGINT.
+    """
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    server = Server(app, service, when_ready)
+    server.run(sockets=[found])
+    if server.was_interrupted:
+        raise KeyboardInterrupt
+
+
+class Server(uvicorn.Server):
+    """uvicorn's, which tells the service of signals and ends without passing them on.
+
+    SIGTERM: not ready at once, and no new connections a moment later, when load balancers have seen that. SIGINT: no
+    new connections at once. A second signal leaves what has begun.
+    """
+
+    def __init__(self, app: ASGIApp, service: Service, when_ready: Callable[[], None] = lambda: None) -> None:
+        settings = service.settings
+        config = uvicorn.Config(
+            app,
+            http=_protocol(settings.body_seconds),
+            ws="none",
+            loop="asyncio",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            backlog=_ACCEPTED_AT_ONCE,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
+        )
+        super().__init__(config)
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it reports each signal
+        self._service, self._when_ready = service, when_ready
+        self.was_interrupted = False
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Starts, and says so."""
+        await super().startup(sockets)
+        for one in sockets or ():  # asyncio accepts as many in one go as may wait, which is too long
+            one.listen(_BACKLOG)
+        if self.started:
+            self._when_ready()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """While serving, signals go to `handle_exit`."""
+        try:
+            before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        except ValueError:  # not the main thread, where a test runs it
+            before = {}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begins to leave; the second time leaves."""
+        if self._service.state == "draining":
+            self.should_exit = self.force_exit = True
+            return
+        self._service.state = "draining"
+        self.was_interrupted = sig == signal.SIGINT
+        if sig == signal.SIGINT or not self._service.settings.drain_delay_seconds:
+            self.should_exit = True
+            return
+        asyncio.get_running_loop().call_later(self._service.settings.drain_delay_seconds, self._leave)
+
+    def _leave(self) -> None:
+        self.should_exit = True
+
+
+def _protocol(seconds: float) -> type[asyncio.Protocol]:
+    class Protocol(H11Protocol):
+        """HTTP/1.1 that closes a connection on which no whole request head has come in time."""
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self.loop.call_later(seconds, self._close_if_silent)
+
+        def _close_if_silent(self) -> None:
+            begun: object = self.cycle  # None before the first request, whatever its type says
+            if begun is None and not self.transport.is_closing():
+                self.transport.close()
+
+    return Protocol

@@ -1,0 +1,226 @@
+"""What every interface of the server asks for: texts translated, from a language that may have to be found out."""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from dragoman.inference.workers import num_workers
+from dragoman.model.threads import compute_on_one_thread
+from dragoman.records import Candidate, Translation
+from dragoman.serve.batcher import Batcher
+from dragoman.serve.detection import Detection, Detector
+from dragoman.serve.documents import Document, plain
+from dragoman.serve.languages import name_of
+from dragoman.serve.metrics import Metrics
+from dragoman.serve.models import Models, ServedModel
+from dragoman.serve.pace import cost_of
+from dragoman.serve.refusals import Refusals, Refused
+from dragoman.serve.settings import ServeSettings
+
+AUTO = "auto"
+Result = TypeVar("Result")
+# Splitting and detecting more characters than this would keep other requests waiting.
+_MANY_CHARS = 20_000
+_QUIET_SECONDS, _PROBE_SECONDS = 5.0, 2.0
+_WARM_UP = ("Where is the station?", "It is late.", "The train to the city leaves at ten o'clock every morning.") * 8
+
+
+class Kind(NamedTuple):
+    """What can be in one batch: the same model is asked for the same."""
+
+    model: ServedModel
+    n_best: int
+    with_alignment: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How texts are to be translated.
+
+    `document` makes the parts of a text. `deadline` is in seconds; None waits as long as it takes.
+    """
+
+    target: str
+    source: str = AUTO
+    alternatives: int = 0
+    with_alignment: bool = False
+    document: Callable[[str], Document] = plain
+    deadline: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A translated text. `parts` are the translations of its sentences; none where nothing was to be translated."""
+
+    text: str
+    alternatives: list[str]
+    source: str
+    detection: Detection | None
+    parts: list[Translation]
+
+
+class Service:
+    """Served models, the batcher before them, and how both are doing."""
+
+    def __init__(self, models: Models, settings: ServeSettings) -> None:
+        self.models, self.settings, self.metrics = models, settings, Metrics()
+        self.state: Literal["starting", "ok", "draining"] = "starting"
+        self.detector: Detector | None = None
+        lanes = settings.lanes or num_workers(models.all[0].bundle.model.device)
+        self._executor = ThreadPoolExecutor(lanes, "translate", compute_on_one_thread)
+        self.batcher = Batcher(_translate_batch, settings, self._executor, lanes, self.metrics)
+        self._apart = ThreadPoolExecutor(1, "inspect", compute_on_one_thread)
+        self.refusals = Refusals()
+        self.characters = self.inspections = 0
+
+    async def start(self) -> None:
+        """Translates some sentences with every model, so that the first client finds all compiled and measured."""
+        loop = asyncio.get_running_loop()
+        self.detector = await asyncio.to_thread(Detector, self.models.codes)
+        for model in self.models.all:
+            kind, texts = Kind(model, 1, False), list(_WARM_UP)
+            await loop.run_in_executor(self._executor, _translate_batch, kind, texts)
+            begun = loop.time()
+            await loop.run_in_executor(self._executor, _translate_batch, kind, texts)
+            self.batcher.pace.learn(sum(map(cost_of, texts)), loop.time() - begun)
+        self.state = "ok"
+
+    async def close(self) -> None:
+        """What is in translation is finished."""
+        await self.batcher.close()
+        for executor in (self._executor, self._apart):
+            executor.shutdown(wait=False, cancel_futures=True)
+
+    async def apart(self, work: Callable[[], Result]) -> Result:
+        """Done in a thread of its own, one after the other, beside the lanes."""
+        return await asyncio.get_running_loop().run_in_executor(self._apart, work)
+
+    @property
+    def status(self) -> str:
+        """``ok``, or why no new work should be sent: ``starting``, ``draining``, ``stalled``."""
+        return "stalled" if self.state == "ok" and self.batcher.is_stalled else self.state
+
+    async def probed_status(self) -> str:
+        """The same; where nothing has been translated for a while, a word is, to see whether it still can be."""
+        quiet = time.monotonic() - self.batcher.last_done > _QUIET_SECONDS
+        if self.status == "ok" and quiet:
+            try:
+                await self.batcher.translate(Kind(self.models.all[0], 1, False), ["ok"], _PROBE_SECONDS)
+            except Refused:
+                return "stalled"
+        return self.status
+
+    async def translate(self, texts: Sequence[str], wanted: Wanted) -> list[Answer]:
+        """The texts in order. Raises Refused: 400 for a pair that is not served, and as the batcher does."""
+        if self.state == "starting":
+            raise Refused(503, "The server is starting.", 5)
+        many = sum(map(len, texts)) > _MANY_CHARS
+        prepared = await asyncio.to_thread(self._prepared, texts, wanted) if many else self._prepared(texts, wanted)
+        self.characters += sum(map(len, texts))
+        groups: dict[str, list[int]] = defaultdict(list)
+        for place, one in enumerate(prepared):
+            groups[one.source].append(place)
+        loop = asyncio.get_running_loop()
+        until = None if wanted.deadline is None else loop.time() + wanted.deadline
+        found: dict[int, list[Translation]] = {}
+        for source, places in groups.items():
+            rows = [prepared[place].document.texts for place in places]
+            left = None if until is None else until - loop.time()
+            parts = await self.translate_sentences(
+                [text for row in rows for text in row], replace(wanted, source=source, deadline=left)
+            )
+            answers = iter(parts)
+            found |= {place: list(islice(answers, len(row))) for place, row in zip(places, rows, strict=True)}
+        return [_answer(one, found[place], wanted) for place, one in enumerate(prepared)]
+
+    async def translate_sentences(self, texts: list[str], wanted: Wanted) -> list[Translation]:
+        """The texts as they are, by the models one after the other; the last one's translations, with candidates.
+
+        None where source and target are the same. Raises Refused as `translate` does.
+        """
+        path = self._path(wanted.source, wanted.target)
+        loop = asyncio.get_running_loop()
+        until = None if wanted.deadline is None else loop.time() + wanted.deadline
+        translations: list[Translation] = []
+        for model in path:
+            is_last = model is path[-1]
+            kind = Kind(model, 1 + wanted.alternatives * is_last, wanted.with_alignment and is_last)
+            left = None if until is None else max(0.0, until - loop.time())
+            translations = await self.batcher.translate(kind, texts, left)
+            texts = [translation.text for translation in translations]
+        return translations
+
+    def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detection]:
+        """Among the served languages, or some of them; the likeliest first. Raises Refused where we cannot tell."""
+        if self.detector is None or not self.detector.is_able:
+            raise Refused(400, "This server cannot detect languages (extra `detect`). Name the source language.")
+        return self.detector.detect(text, among)
+
+    def detect_for(self, text: str, target: str) -> Detection:
+        """The likeliest of the languages that can be translated to `target`, itself included."""
+        return self.detect(text, [code for code in self.models.codes if self.models.path(code, target) is not None])[0]
+
+    def _prepared(self, texts: Sequence[str], wanted: Wanted) -> "list[_Prepared]":
+        return [self._prepare(text, wanted) for text in texts]
+
+    def _prepare(self, text: str, wanted: Wanted) -> "_Prepared":
+        document = wanted.document(text)
+        if wanted.source != AUTO:
+            return _Prepared(text, document, wanted.source, None)
+        detection = self.detect_for(" ".join(document.texts), wanted.target)
+        return _Prepared(text, document, detection.language, detection)
+
+    def _path(self, source: str, target: str) -> list[ServedModel]:
+        path = self.models.path(source, target)
+        if path is None:
+            raise Refused(
+                400,
+                f"{name_of(target)} ({target}) is not available as a target language from {name_of(source)} ({source})",
+            )
+        return path
+
+
+class _Prepared(NamedTuple):
+    text: str
+    document: Document
+    source: str
+    detection: Detection | None
+
+
+def _answer(prepared: _Prepared, parts: list[Translation], wanted: Wanted) -> Answer:
+    """The k-th candidate of a text has the k-th of each sentence, or a sentence's last where it has fewer."""
+    if not parts:
+        return Answer(prepared.text, [], prepared.source, prepared.detection, [])
+    document = prepared.document
+    ranks = range(max((len(part.candidates) for part in parts), default=1))
+    chosen = [[_at(part, rank) for part in parts] for rank in ranks]
+    best, *others = dict.fromkeys(document.with_translations(texts) for texts in chosen)
+    return Answer(best, others[: wanted.alternatives], prepared.source, prepared.detection, parts)
+
+
+def _at(part: Translation, rank: int) -> str:
+    return part.candidates[: rank + 1][-1].text if part.candidates else ""
+
+
+def _translate_batch(kind: Any, texts: list[str]) -> Sequence[Translation]:
+    return kind.model.translate(texts, kind.n_best, kind.with_alignment)  # type: ignore[no-any-return]
+
+
+def joined(answer: Answer, rank: int = 0) -> Candidate | None:
+    """The tokens and scores of a text: those of its sentences, put together; None where nothing was translated."""
+    found = [part.candidates[: rank + 1][-1] for part in answer.parts if part.candidates]
+    if not found:
+        return None
+    return replace(
+        found[0],
+        text=answer.text,
+        tokens=tuple(token for one in found for token in one.tokens),
+        token_log_probs=tuple(log_prob for one in found for log_prob in one.token_log_probs),
+        log_prob=sum(one.log_prob for one in found),
+        score=sum(one.score for one in found),
+    )

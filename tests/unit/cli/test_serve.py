@@ -1,0 +1,42 @@
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli.main import main
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "nowhere does not exist. Name a model folder, or a run of `dragoman train`."),
+        (["MODEL"], "MODEL does not say its languages. Name them in front, as in en-de=MODEL."),
+        (["en=MODEL"], "the languages of en=MODEL must be as in en-de=FOLDER, but are en."),
+        (["en-de=MODEL", "EN-de=MODEL"], "MODEL and MODEL are both for en-de. Serve one of them."),
+        (["en-de=MODEL", "--pivot", "fr"], "`--pivot` is fr, which no model translates from or to: en, de."),
+        (["en-de=MODEL", "--api-keys", "nowhere"], "nowhere cannot be read: "),
+        (["MODEL", "--port", "70000"], "`--port` must be from 0 to 65535, but is 70000."),
+        (["MODEL", "--max-wait", "1"], "`--max-wait` is not a flag of `dragoman serve`. Did you mean"),
+        (["MODEL", "--max-texts", "0"], "`--max-texts` must be at least 1, but is 0."),
+        (["MODEL", "--inference.n-best", "2"], "`--inference.n-best` is not a flag of `dragoman serve`."),
+        (["MODEL", "--host", "nowhere.invalid"], "nowhere.invalid:5000 cannot be served at: "),
+        ([], "MODEL is missing."),
+    ],
+)
+def test_mistakes_are_one_line(
+    arguments: list[str], message: str, model_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("uvicorn")
+    known = [one.replace("MODEL", str(model_folder)) for one in arguments]
+    assert main([*["serve", *known], *([] if "--host" in known or "--port" in known else ["--port", "0"])]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    expected = message if message == "MODEL is missing." else message.replace("MODEL", str(model_folder))
+    assert said.startswith(f"dragoman: {expected}"), said
+
+
+def test_help_has_every_limit_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "(default 5000; 0: any that is free)" in said
+    assert "--max-requests N requests that wait or are translated; more are refused (503) (default 256)" in said
+    assert "--deadline-seconds X" in said

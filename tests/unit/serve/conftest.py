@@ -1,0 +1,104 @@
+"""A server whose models say which language they were asked for, and one with a real, small model."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from dragoman.bundle import Bundle, save_bundle
+from dragoman.inference.translator import Translator
+from dragoman.records import Candidate, Translation
+from dragoman.serve.app import make_app
+from dragoman.serve.keys import Keys
+from dragoman.serve.models import Models, ServedModel
+from dragoman.serve.server import Server, address_of, bound_socket
+from dragoman.serve.service import Service
+from dragoman.serve.settings import ServeSettings
+
+
+class Echo(ServedModel):
+    """Adds the target language to a text; a text with BOOM in it cannot be translated, one with SLOW takes a while."""
+
+    def translate(self, texts: Sequence[str], n_best: int, with_alignment: bool) -> list[Translation]:
+        if any("BOOM" in text for text in texts):
+            raise RuntimeError("boom")
+        if any("SLOW" in text for text in texts):
+            time.sleep(0.3)
+        return [self._echo(text, n_best, with_alignment) for text in texts]
+
+    def _echo(self, text: str, n_best: int, with_alignment: bool) -> Translation:
+        names = [self.target, *(f"{self.target}{rank}" for rank in range(1, n_best))]
+        candidates = tuple(Candidate(f"{text} [{name}]", (text, "!"), (-0.5, -0.25), -0.75, -0.5) for name in names)
+        return Translation(text, candidates, 1, False, ((0, 0),) if with_alignment else None)
+
+
+@pytest.fixture(scope="session")
+def served_folder(small_bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Folder of a small model that says it is for these languages, such as en-de."""
+    folders: dict[str, Path] = {}
+
+    def saved(pair: str) -> Path:
+        if pair not in folders:
+            source, target = pair.split("-")
+            config = replace(
+                small_bundle.config, data=replace(small_bundle.config.data, src_lang=source, tgt_lang=target)
+            )
+            folders[pair] = tmp_path_factory.mktemp("served") / pair
+            save_bundle(replace(small_bundle, config=config), folders[pair])
+        return folders[pair]
+
+    return saved
+
+
+@pytest.fixture(scope="session")
+def make_service(small_bundle: Bundle, served_folder: Callable[[str], Path]) -> Callable[..., Service]:
+    """A service of `model_class` for pairs such as en-de; keywords are its settings."""
+    translator = Translator.from_bundles([small_bundle])
+
+    def made(*pairs: str, model_class: type[ServedModel] = Echo, pivot: str = "", **settings: Any) -> Service:
+        folder = served_folder("en-de")
+        models = [
+            model_class(source, target, small_bundle, translator, {}, folder)
+            for source, target in (pair.split("-") for pair in pairs or ("en-de", "de-en"))
+        ]
+        return Service(Models(models, pivot), ServeSettings(**{"lanes": 2, **settings}))
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def client(make_service: Callable[..., Service]) -> Iterator[TestClient]:
+    """Of a server for some pairs, with the limits that LibreTranslate's answers were recorded with."""
+    pairs = ("en-de", "de-en", "en-zh", "fr-en")
+    service = make_service(*pairs, max_chars=50, max_texts=3, max_alternatives=2)
+    with TestClient(make_app(service, Keys(None, 0))) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def serving() -> Callable[..., Any]:
+    """Runs a service in a real server; gives its address."""
+    return _running
+
+
+@contextmanager
+def _running(service: Service, keys: Keys | None = None) -> Iterator[str]:
+    """A real server in a thread of its own; its address."""
+    ready = threading.Event()
+    found = bound_socket("127.0.0.1", 0)
+    server = Server(make_app(service, keys or Keys(None, 0)), service, ready.set)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [found]})
+    thread.start()
+    assert ready.wait(60)
+    try:
+        yield address_of(found)
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        assert not thread.is_alive()

@@ -1,0 +1,189 @@
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from dragoman.records import Candidate, Translation
+from dragoman.serve.batcher import Batcher
+from dragoman.serve.refusals import Refused
+from dragoman.serve.settings import ServeSettings
+
+
+class Recorded:
+    """Translates in upper case, notes what it was asked for together, and waits for `gate` where there is one."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.gate: Callable[[], Any] = lambda: None
+
+    def __call__(self, kind: Hashable, texts: list[str]) -> list[Translation]:
+        self.batches.append(texts)
+        self.gate()
+        if any("BOOM" in text for text in texts):
+            raise RuntimeError("boom")
+        return [Translation(text, (Candidate(text.upper(), (), (), 0.0, 0.0),), 1, False) for text in texts]
+
+
+class Silent:
+    def batch(self, sentences: int, cost: int, seconds: float) -> None: ...
+
+    def waited(self, seconds: float) -> None: ...
+
+
+@pytest.fixture
+def executor() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(4) as threads:
+        yield threads
+
+
+def run(work: Callable[[], Awaitable[Any]]) -> Any:
+    async def limited() -> Any:
+        async with asyncio.timeout(20):
+            return await work()
+
+    return asyncio.run(limited())
+
+
+def texts_of(answers: list[Translation]) -> list[str]:
+    return [answer.text for answer in answers]
+
+
+def test_requests_that_wait_are_translated_together(executor: ThreadPoolExecutor) -> None:
+    translate = Recorded()
+    translate.gate = lambda: time.sleep(0.05)
+
+    async def work() -> None:
+        batcher = Batcher(translate, ServeSettings(batch_sentences=3), executor, 1, Silent())
+        asked = [[f"a{number}", f"b{number}"] for number in range(4)]
+        answers = await asyncio.gather(*(batcher.translate("kind", texts) for texts in asked))
+        assert [texts_of(one) for one in answers] == [[text.upper() for text in texts] for texts in asked]
+        assert batcher.num_requests == 0
+
+    run(work)
+    assert translate.batches[0] == ["a0", "b0"], "nothing to wait for"
+    assert translate.batches[1] == ["a1", "a2", "a3"], "one of each in turn"
+    assert max(map(len, translate.batches)) == 3
+
+
+def test_a_batch_is_of_one_kind_and_of_so_many_tokens(executor: ThreadPoolExecutor) -> None:
+    translate = Recorded()
+    translate.gate = lambda: time.sleep(0.02)
+
+    async def work() -> None:
+        batcher = Batcher(translate, ServeSettings(batch_tokens=20), executor, 1, Silent())
+        await asyncio.gather(*(batcher.translate(number % 2, [f"{number % 2} {number}"]) for number in range(12)))
+
+    run(work)
+    assert all(len({text[0] for text in batch}) == 1 for batch in translate.batches)
+    assert max(map(len, translate.batches)) == 5, "four tokens each"
+
+
+def test_only_what_is_to_blame_fails(executor: ThreadPoolExecutor) -> None:
+    translate = Recorded()
+    translate.gate = lambda: time.sleep(0.02)
+
+    async def work() -> list[Any]:
+        batcher = Batcher(translate, ServeSettings(), executor, 1, Silent())
+        texts = [["first"], *([f"text {number}"] for number in range(30)), ["fine", "BOOM", "fine"]]
+        return await asyncio.gather(*(batcher.translate("kind", one) for one in texts), return_exceptions=True)
+
+    *good, bad = run(work)
+    assert [texts_of(one) for one in good[1:]] == [[f"TEXT {number}"] for number in range(30)]
+    assert isinstance(bad, Refused)
+    assert bad.status == 500
+
+
+def test_a_word_does_not_wait_for_a_book(executor: ThreadPoolExecutor) -> None:
+    """While words keep coming a lane is free for them; with one lane they come next."""
+    translate = Recorded()
+    translate.gate = lambda: time.sleep(0.03)
+
+    async def work(lanes: int) -> list[int]:
+        batcher = Batcher(translate, ServeSettings(batch_sentences=10), executor, lanes, Silent())
+        await batcher.translate("kind", ["word"])
+        book = asyncio.create_task(batcher.translate("kind", [f"sentence {number}" for number in range(200)]))
+        await asyncio.sleep(0)
+        waited = []
+        for _ in range(4):
+            before = len(translate.batches)
+            await batcher.translate("kind", ["word"])
+            waited.append(len(translate.batches) - before)
+        assert not book.done()
+        assert len(await book) == 200
+        return waited
+
+    assert max(run(lambda: work(2))) <= 3
+    assert max(run(lambda: work(1))) <= 4
+
+
+def test_who_has_left_is_not_worked_for(executor: ThreadPoolExecutor) -> None:
+    translate = Recorded()
+    translate.gate = lambda: time.sleep(0.1)
+
+    async def work() -> None:
+        batcher = Batcher(translate, ServeSettings(batch_sentences=4), executor, 1, Silent())
+        asked = [asyncio.create_task(batcher.translate("kind", ["text"] * 50)) for _ in range(10)]
+        await asyncio.sleep(0.02)
+        for one in asked:
+            one.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+        assert batcher.num_requests == 0
+        await batcher.close()
+        assert texts_of(await batcher.translate("kind", ["next"])) == ["NEXT"]
+
+    run(work)
+    assert sum(map(len, translate.batches)) <= 9
+
+
+def test_refusals(executor: ThreadPoolExecutor) -> None:
+    translate = Recorded()
+
+    async def refusal(batcher: Batcher, texts: list[str], deadline: float) -> Refused:
+        with pytest.raises(Refused) as refused:
+            await batcher.translate("kind", texts, deadline)
+        return refused.value
+
+    async def work() -> None:
+        batcher = Batcher(translate, ServeSettings(max_requests=2, max_wait_seconds=1.0), executor, 1, Silent())
+        batcher.pace.learn(1000, 1.0)
+        own = await refusal(batcher, ["x" * 400] * 100, 5.0)
+        assert own.status == 413
+        assert "as a file" in own.message
+        translate.gate = lambda: time.sleep(0.5)
+        asked = [asyncio.create_task(batcher.translate("kind", ["x" * 400] * 15)) for _ in range(2)]
+        await asyncio.sleep(0.01)
+        full = await refusal(batcher, ["x"], 5.0)
+        assert (full.status, full.retry_after) == (503, 2)
+        asked[0].cancel()
+        await asyncio.sleep(0)
+        late = await refusal(batcher, ["x" * 400] * 15, 5.0)
+        assert late.status == 503, "it would wait for more than a second"
+        timed_out = await refusal(batcher, ["x"], 0.1)
+        assert timed_out.status == 503
+        assert timed_out.retry_after is not None
+        assert len(await asked[1]) == 15
+
+    run(work)
+
+
+def test_a_model_that_does_not_answer_is_noticed(executor: ThreadPoolExecutor) -> None:
+    translate = Recorded()
+    translate.gate = lambda: time.sleep(0.6)
+
+    async def work() -> None:
+        batcher = Batcher(translate, ServeSettings(max_wait_seconds=0.2), executor, 1, Silent())
+        batcher.pace.learn(1000, 0.1)
+        asked = asyncio.create_task(batcher.translate("kind", ["text"], 5.0))
+        await asyncio.sleep(0.4)
+        assert batcher.is_stalled
+        begun = time.monotonic()
+        with pytest.raises(Refused):
+            await batcher.translate("kind", ["text"], 5.0)
+        assert time.monotonic() - begun < 0.2
+        await asked
+        assert not batcher.is_stalled
+
+    run(work)

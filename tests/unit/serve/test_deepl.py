@@ -1,0 +1,79 @@
+import json
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+
+def ask(client: TestClient, **fields: Any) -> Any:
+    answer = client.post("/v2/translate", json={"target_lang": "DE", "source_lang": "EN", **fields})
+    assert answer.status_code == 200, answer.text
+    return answer.json()["translations"]
+
+
+def test_translate(client: TestClient) -> None:
+    same = {"detected_source_language": "EN", "model_type_used": "latency_optimized"}
+    assert ask(client, text=["Hello", "Bye."]) == [
+        same | {"billed_characters": 5, "text": "Hello [de]"},
+        same | {"billed_characters": 4, "text": "Bye. [de]"},
+    ]
+    form = client.post("/v2/translate", data={"text": ["a", "b"], "target_lang": "DE", "source_lang": "en"}).json()
+    assert [one["text"] for one in form["translations"]] == ["a [de]", "b [de]"]
+    assert ask(client, text="Hi", target_lang="DE-AT")[0]["text"] == "Hi [de]"
+
+
+def test_what_is_asked_for_and_changes_nothing(client: TestClient) -> None:
+    extra = {"formality": "more", "context": "c", "model_type": "quality_optimized", "show_billed_characters": True}
+    assert ask(client, text=["Hello"], **extra)[0]["text"] == "Hello [de]"
+
+
+@pytest.mark.parametrize(
+    ("split", "expected"),
+    [
+        ("1", "One. [de] Two. [de]\nThree. [de]"),
+        ("0", "One. Two.\nThree. [de]"),
+        ("nonewlines", "One. [de] Two. [de] Three. [de]"),
+    ],
+)
+def test_split_sentences(client: TestClient, split: str, expected: str) -> None:
+    assert ask(client, text=["One. Two.\nThree."], split_sentences=split)[0]["text"] == expected
+
+
+def test_tags(client: TestClient) -> None:
+    sent = 'Go <x id="5"></x> or <x>keep</x> now &lt;b&gt;'
+    text = ask(client, text=[sent], tag_handling="xml", ignore_tags=["x"])[0]["text"]
+    assert text == 'Go [de] <x id="5"></x> or [de] <x>keep</x> now &lt;b&gt; [de]'
+    assert ask(client, text=["<p>a</p>"], tag_handling="html")[0]["text"] == "<p>a [de]</p>"
+
+
+def test_what_it_says_about_itself(client: TestClient) -> None:
+    sources = client.get("/v2/languages", params={"type": "source"}).json()
+    assert {"language": "EN", "name": "English", "supports_formality": False} in sources
+    assert "ZH" in [one["language"] for one in client.get("/v2/languages?type=target").json()]
+    before = client.get("/v2/usage").json()["character_count"]
+    ask(client, text=["12345"])
+    assert client.get("/v2/usage").json()["character_count"] == before + 5
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "Parameter 'text' not specified."),
+        ({"text": []}, "Parameter 'text' not specified."),
+        ({"text": ["a"], "target_lang": ""}, "Parameter 'target_lang' not specified."),
+        ({"text": ["a"], "target_lang": "XX"}, "Value for 'target_lang' not supported."),
+        ({"text": ["a"], "tag_handling": "md"}, "Value for 'tag_handling' not supported."),
+        ({"text": ["a"], "split_sentences": "2"}, "Value for 'split_sentences' not supported."),
+        ({"text": [5]}, "Invalid request: text must be a text or a list of texts"),
+        ({"text": ["a"] * 4}, "Invalid request: request (4) exceeds text limit (3)"),
+    ],
+)
+def test_errors_are_two_texts(client: TestClient, fields: dict[str, Any], message: str) -> None:
+    answer = client.post("/v2/translate", json={"target_lang": "DE", "source_lang": "EN", **fields})
+    assert (answer.status_code, answer.json()) == (400, {"message": message, "detail": ""})
+
+
+def test_what_is_not_there(client: TestClient) -> None:
+    answer = client.get("/v2/glossaries")
+    assert answer.status_code == 404
+    assert set(json.loads(answer.text)) == {"message", "detail"}

@@ -1,0 +1,243 @@
+"""Requests as LibreTranslate takes them, with the answers that it gave; where ours differ, a comment says why."""
+
+import json
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+EN = {"source": "en", "target": "de"}
+LONG = "This is a long english sentence"
+
+ANSWERED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "single": ({"q": "Hello", **EN}, {"translatedText": "Hello [de]"}),
+    "alternatives": (
+        {"q": "Hello", **EN, "alternatives": 2},
+        {"alternatives": ["Hello [de1]", "Hello [de2]"], "translatedText": "Hello [de]"},
+    ),
+    "list": ({"q": ["Hello", "Bye."], **EN}, {"translatedText": ["Hello [de]", "Bye. [de]"]}),
+    "list, alternatives": (
+        {"q": ["Hello", "Bye."], **EN, "alternatives": 1},
+        {"alternatives": [["Hello [de1]"], ["Bye. [de1]"]], "translatedText": ["Hello [de]", "Bye. [de]"]},
+    ),
+    "html": (
+        # & stays written as it was.
+        {"q": '<p class="x">Hello &amp; <b>bye</b></p>', **EN, "format": "html"},
+        {"translatedText": '<p class="x">Hello &amp; [de] <b>bye [de]</b></p>'},
+    ),
+    "html, alternatives": (
+        {"q": "<p>Hello</p>", **EN, "format": "html", "alternatives": 2},
+        {"alternatives": [], "translatedText": "<p>Hello [de]</p>"},
+    ),
+    "html list, alternatives": (
+        {"q": ["<p>Hello</p>"], **EN, "format": "html", "alternatives": 2},
+        {"alternatives": [[]], "translatedText": ["<p>Hello [de]</p>"]},
+    ),
+    "an empty text in a list": ({"q": [""], **EN}, {"translatedText": [""]}),
+    "white space": ({"q": " ", **EN}, {"translatedText": " "}),
+    "too few alternatives": ({"q": "a", **EN, "alternatives": -5}, {"translatedText": "a [de]"}),
+    "capital codes": ({"q": "a", "source": "EN", "target": "De"}, {"translatedText": "a [de]"}),
+    "Chinese by its other name": ({"q": "a", "source": "en", "target": "zh-Hans"}, {"translatedText": "a [zh]"}),
+    "both the same": ({"q": "Hello", "source": "en", "target": "en"}, {"translatedText": "Hello"}),
+    "NUL": ({"q": "a\0b", **EN}, {"translatedText": "a\0b [de]"}),
+    "several lines": ({"q": "one\n\ntwo\r\nthree", **EN}, {"translatedText": "one [de]\n\ntwo [de]\r\nthree [de]"}),
+    "a key where none is needed": ({"q": "a", **EN, "api_key": "x"}, {"translatedText": "a [de]"}),
+    "fields that nobody knows": ({"q": "a", **EN, "more": {}}, {"translatedText": "a [de]"}),
+    # LibreTranslate: 500.
+    "half a character": ({"q": "\ud800", **EN, "format": "text"}, {"translatedText": "\ufffd"}),
+    "no alternatives": ({"q": "a", **EN, "alternatives": None}, {"translatedText": "a [de]"}),
+}
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no q": (EN, "Invalid request: missing q parameter"),
+    "empty q": ({"q": "", **EN}, "Invalid request: missing q parameter"),
+    "empty list": ({"q": [], **EN}, "Invalid request: missing q parameter"),
+    "no source": ({"q": "a", "target": "de"}, "Invalid request: missing source parameter"),
+    "no target": ({"q": "a", "source": "en"}, "Invalid request: missing target parameter"),
+    "source": ({"q": "a", "source": "xx", "target": "de"}, "xx is not supported"),
+    "target": ({"q": "a", "source": "en", "target": "ZZ"}, "zz is not supported"),
+    "a region": ({"q": "a", "source": "en-US", "target": "de"}, "en-us is not supported"),
+    "a number for a source": ({"q": "a", "source": 5, "target": "de"}, "5 is not supported"),
+    "pair": (
+        {"q": "a", "source": "fr", "target": "de"},
+        "German (de) is not available as a target language from French (fr)",
+    ),
+    "format": ({"q": "a", **EN, "format": "xml"}, "xml format is not supported"),
+    "too many alternatives": (
+        {"q": "a", **EN, "alternatives": 3},
+        "Invalid request: alternatives parameter must be <= 2",
+    ),
+    "too long": ({"q": "a" * 51, **EN}, "Invalid request: request (51) exceeds text limit (50)"),
+    "too many": ({"q": ["a"] * 4, **EN}, "Invalid request: request (4) exceeds text limit (3)"),
+    # LibreTranslate: 500.
+    "alternatives in words": (
+        {"q": "a", **EN, "alternatives": "abc"},
+        "Invalid request: alternatives parameter is not a number",
+    ),
+    "a number": ({"q": 5, **EN}, "Invalid request: q must be a text or a list of texts"),
+    "numbers": ({"q": [5], **EN}, "Invalid request: q must be a text or a list of texts"),
+    "an object": ({"q": {}, **EN}, "Invalid request: q must be a text or a list of texts"),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+def test_what_is_answered(client: TestClient, name: str) -> None:
+    sent, expected = ANSWERED[name]
+    answer = client.post("/translate", content=json.dumps(sent), headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()) == (200, expected)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(client: TestClient, name: str) -> None:
+    sent, expected = REFUSED[name]
+    answer = client.post("/translate", json=sent)
+    assert (answer.status_code, answer.json()) == (400, {"error": expected})
+
+
+def test_every_kind_of_body(client: TestClient) -> None:
+    fields = {"q": "Hello", **EN}
+    sent: list[dict[str, Any]] = [
+        {"json": fields},
+        {"data": fields},
+        {"files": {name: (None, value) for name, value in fields.items()}},
+        {"params": fields},
+    ]
+    for one in sent:
+        assert client.post("/translate", **one).text == '{"translatedText":"Hello [de]"}\n'
+    lines = client.post("/translate", data=fields | {"q": "one\r\ntwo"}).json()
+    assert lines == {"translatedText": "one [de]\ntwo [de]"}, "line ends of forms are line feeds"
+    assert client.post("/translate", data=fields | {"q": ["a", "b"]}).json() == {"translatedText": ["a [de]", "b [de]"]}
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "message"),
+    [
+        (b"[]", "application/json", "Invalid JSON format"),
+        (b"{", "application/json", "The browser (or proxy) sent a request that this server could not understand."),
+        (b"", "application/json", "The browser (or proxy) sent a request that this server could not understand."),
+        (
+            b'{"q":"\xff"}',
+            "application/json",
+            "The browser (or proxy) sent a request that this server could not understand.",
+        ),
+        (
+            b"[" * 100_000,
+            "application/json",
+            "The browser (or proxy) sent a request that this server could not understand.",
+        ),
+        (b"q=a", "text/plain", "Invalid request: missing q parameter"),
+        (
+            b"no form",
+            "multipart/form-data; boundary=x",
+            "The browser (or proxy) sent a request that this server could not understand.",
+        ),
+        (b"&".join([b"q=a"] * 10_000), "application/x-www-form-urlencoded", "Invalid request: more than 2000 fields"),
+    ],
+)
+def test_bodies_that_cannot_be_read(client: TestClient, content: bytes, kind: str, message: str) -> None:
+    answer = client.post("/translate", content=content, headers={"Content-Type": kind})
+    assert answer.status_code == 400
+    assert answer.json()["error"] == message or kind.startswith("multipart")
+
+
+def test_each_text_has_its_own_language(client: TestClient) -> None:
+    pytest.importorskip("py3langid")
+    texts = [LONG, "Das ist ein deutscher Satz"]
+    answer = client.post("/translate", json={"q": texts, "source": "auto", "target": "de"}).json()
+    assert [one["language"] for one in answer["detectedLanguage"]] == ["en", "de"]
+    assert answer["translatedText"] == [f"{LONG} [de]", texts[1]], "what is German already stays"
+    single = client.post("/translate", json={"q": LONG, "source": "auto", "target": "de"}).json()
+    assert single["detectedLanguage"]["confidence"] > 90
+    smile = client.post("/translate", json={"q": "😀😀", "source": "auto", "target": "de"}).json()
+    assert smile["detectedLanguage"]["confidence"] == 0
+    assert smile["translatedText"] == "😀😀"
+
+
+def test_detect(client: TestClient) -> None:
+    pytest.importorskip("py3langid")
+    best = client.post("/detect", json={"q": "Das ist ein deutscher Satz"}).json()[0]
+    assert best["language"] == "de"
+    assert best["confidence"] > 90
+    assert client.post("/detect", data={"q": "123"}).json()[0]["confidence"] == 0
+    assert client.post("/detect", json={}).json() == {"error": "Invalid request: missing q parameter"}
+
+
+def test_escaped_text_stays_escaped(client: TestClient) -> None:
+    sent = "<p>&lt;script&gt;a&lt;/script&gt;</p>"
+    answer = client.post("/translate", json={"q": sent, **EN, "format": "html"}).json()
+    assert answer["translatedText"] == "<p>&lt;script&gt;a&lt;/script&gt; [de]</p>"
+    assert client.post("/translate", json={"q": "a &lt;b&gt;", **EN}).json()["translatedText"] == "a &lt;b&gt; [de]"
+
+
+def test_lists_and_texts_are_not_confused(client: TestClient) -> None:
+    assert client.post("/translate", json={"q": ["a", "b"], **EN}).json()["translatedText"] == ["a [de]", "b [de]"]
+    assert client.post("/translate", json={"q": ["a|b"], **EN}).json()["translatedText"] == ["a|b [de]"]
+    assert client.post("/translate", json={"q": "a|b", **EN}).json()["translatedText"] == "a|b [de]"
+
+
+def test_what_the_server_says_about_itself(client: TestClient) -> None:
+    listed = {one["code"]: one for one in client.get("/languages").json()}
+    assert listed["en"] == {"code": "en", "name": "English", "targets": ["de", "en", "zh"]}
+    assert client.get("/health").json() == {"status": "ok"}
+    settings = client.get("/frontend/settings").json()
+    assert settings["charLimit"] == 50
+    assert settings["language"]["target"] == {"code": "de", "name": "German"}
+    assert settings["supportedFilesFormat"] == [".txt", ".html", ".srt"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/translate", 405),
+        ("DELETE", "/languages", 405),
+        ("GET", "/nothing", 404),
+        ("GET", "/download_file/../../etc/passwd", 404),
+        ("GET", "/download_file/nothing", 404),
+        ("POST", "/suggest", 403),
+        ("POST", "/translate_file", 400),
+    ],
+)
+def test_every_error_is_json(client: TestClient, method: str, path: str, status: int) -> None:
+    answer = client.request(method, path)
+    assert answer.status_code == status
+    assert list(answer.json()) == ["error"]
+    assert answer.headers["access-control-allow-origin"] == "*"
+
+
+def test_browsers_of_other_sites_may_ask(client: TestClient) -> None:
+    answer = client.options("/translate")
+    assert (answer.status_code, answer.text) == (200, "")
+    assert answer.headers["access-control-allow-headers"] == "Authorization, Content-Type"
+    assert answer.headers["access-control-max-age"] == "1728000"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("x.txt", "Hello\n\nBye.\n", "Hello [de]\n\nBye. [de]\n"),
+        ("x.html", "<p>Hello</p>", "<p>Hello [de]</p>"),
+        (
+            "x.srt",
+            "1\n00:00:01,000 --> 00:00:02,000\nHello you\nthere\n\n2\n00:00:03,000 --> 00:00:04,000\n<i>Bye</i>\n",
+            "1\n00:00:01,000 --> 00:00:02,000\nHello you\nthere [de]\n\n2\n00:00:03,000 --> 00:00:04,000\n"
+            "<i>Bye [de]</i>\n",
+        ),
+    ],
+)
+def test_files(client: TestClient, name: str, content: str, expected: str) -> None:
+    answer = client.post("/translate_file", data=EN, files={"file": (name, content)})
+    url = answer.json()["translatedFileUrl"]
+    assert url.startswith("http://testserver/download_file/")
+    download = client.get(url)
+    assert download.text == expected
+    ending = name.rpartition(".")[2]
+    assert download.headers["content-disposition"] == f'attachment; filename="x_de.{ending}"'
+
+
+def test_files_that_are_refused(client: TestClient) -> None:
+    for name, content, fields, message in [
+        ("x.exe", b"a", EN, "Invalid request: file format not supported"),
+        ("x.txt", b"\xff", EN, "Invalid request: the file is not UTF-8"),
+        ("x.txt", b"a", {"source": "fr", "target": "de"}, "de is not available as a target language from fr"),
+    ]:
+        answer = client.post("/translate_file", data=fields, files={"file": (name, content)})
+        assert (answer.status_code, answer.json()) == (400, {"error": message})

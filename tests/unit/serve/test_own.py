@@ -1,0 +1,163 @@
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from dragoman.bundle import load_bundle
+from dragoman.inference.translator import Translator
+from dragoman.serve.app import make_app
+from dragoman.serve.keys import Keys
+from dragoman.serve.models import Models, served_model
+from dragoman.serve.service import Service
+from dragoman.serve.settings import ServeSettings
+
+TEXT = "one two three. four Bahnhof"
+
+
+@pytest.fixture(scope="module")
+def real(served_folder: Callable[[str], Path]) -> Iterator[TestClient]:
+    """A server with a small model that has learnt nothing."""
+    bundle = load_bundle(served_folder("en-de"))
+    model = served_model("model", bundle, Translator.from_bundles([bundle]), {}, served_folder("en-de"))
+    service = Service(Models([model]), ServeSettings(lanes=2))
+    with TestClient(make_app(service, Keys(None, 0))) as opened:
+        yield opened
+
+
+def test_translations_are_the_translators_with_all_that_is_known(
+    real: TestClient, served_folder: Callable[[str], Path]
+) -> None:
+    translator = Translator.load(served_folder("en-de"))
+    expected = translator.translate_detailed([TEXT], with_alignment=True, n_best=2)[0]
+    sent = {"text": TEXT, "source": "en", "target": "de", "n_best": 2, "alignment": True}
+    got = real.post("/v1/translate", json=sent).json()["translations"][0]
+    best = expected.candidates[0]
+    assert got["text"] == expected.text
+    assert [one["text"] for one in got["candidates"]] == [one.text for one in expected.candidates]
+    assert got["candidates"][0]["tokens"] == list(best.tokens)
+    assert got["candidates"][0]["score"] == pytest.approx(best.score, abs=1e-3)
+    assert got["candidates"][0]["token_log_probs"] == pytest.approx(best.token_log_probs, abs=1e-3)
+    assert got["alignment"] == [list(link) for link in expected.alignment]
+    sentences = ["one two three.", "Four Bahnhof"]
+    sent = {"text": "  ".join(sentences), "source": "en", "target": "de"}
+    by_sentence = real.post("/v1/translate", json=sent).json()["translations"][0]
+    assert by_sentence["text"] == "  ".join(translator.translate(sentences))
+
+
+def test_flags(real: TestClient) -> None:
+    long = "one two three four " * 20
+    asked = {"text": [long], "source": "en", "target": "de"}
+    flags = real.post("/v1/translate", json=asked).json()["translations"][0]["flags"]
+    assert "split" in flags
+    assert "cut" in flags, "the model never ends by itself"
+
+
+def test_inspect(real: TestClient) -> None:
+    data = real.post("/inspect", json={"text": TEXT, "source": "en", "target": "de", "reference": "eins"}).json()
+    assert data["src"]["text"] == TEXT
+    assert data["reference"] == "eins"
+    assert data["steps"]
+    assert {"cross", "encoder_self", "decoder_self"} == {one["kind"] for one in data["weights"]}
+    refused = real.post("/inspect", json={"text": "", "source": "en", "target": "de"})
+    assert refused.status_code == 400
+    assert "text" in refused.json()["error"]
+
+
+def test_models(real: TestClient) -> None:
+    said = real.get("/v1/models").json()
+    assert said["pairs"] == ["en-de"]
+    assert said["models"][0]["pair"] == "en-de"
+    assert len(said["models"][0]["fingerprint"]) == 12
+
+
+def test_through_a_third_language(make_service: Callable[..., Service]) -> None:
+    sent = {"q": "Hi", "source": "fr", "target": "de"}
+    with TestClient(make_app(make_service("fr-en", "en-de", pivot="en"), Keys(None, 0))) as client:
+        assert client.post("/translate", json=sent).json() == {"translatedText": "Hi [en] [de]"}
+        answer = client.post("/translate", json=sent | {"alternatives": 1}).json()
+        assert answer["alternatives"] == ["Hi [en] [de1]"]
+    with TestClient(make_app(make_service("fr-en", "en-de"), Keys(None, 0))) as client:
+        assert client.post("/translate", json=sent).status_code == 400
+
+
+def test_files_tell_how_far_they_are(client: TestClient) -> None:
+    fields = {"source": "en", "target": "de"}
+    said = client.post("/v1/files", data=fields, files={"file": ("a b.txt", "Hello\n" * 600)}).json()
+    assert said["status"] in ("translating", "done")
+    while said["status"] == "translating":
+        said = client.get(f"/v1/files/{said['id']}").json()
+    assert (said["status"], said["translated"], said["sentences"]) == ("done", 600, 600)
+    assert client.get(said["url"]).text == "Hello [de]\n" * 600
+    assert client.get("/v1/files/other").status_code == 404
+
+
+def test_keys_and_rates(make_service: Callable[..., Service], tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    path.write_text("secret # mine\n\nother\n")
+    sent = {"q": "a", "source": "en", "target": "de"}
+    with TestClient(make_app(make_service(), Keys(path, 2))) as client:
+        none = client.post("/translate", json=sent)
+        assert (none.status_code, none.json()["error"]) == (400, "Please contact the server operator to get an API key")
+        wrong = client.post("/translate", json=sent | {"api_key": "x"})
+        assert (wrong.status_code, wrong.json()["error"]) == (403, "Invalid API key")
+        assert client.get("/v2/usage").status_code == 403, "DeepL's client knows no other status for it"
+        assert client.get("/v2/usage", headers={"Authorization": "DeepL-Auth-Key other"}).status_code == 200
+        codes = [client.post("/translate", json=sent | {"api_key": "secret"}).status_code for _ in range(3)]
+        assert codes == [200, 200, 429]
+        slow = client.post("/translate", headers={"Authorization": "Bearer secret"}, json=sent)
+        assert slow.json()["error"] == "Slowdown: 2 per 1 minute"
+        assert 1 <= int(slow.headers["retry-after"]) <= 30
+        assert client.get("/frontend/settings").json()["keyRequired"] is True
+        assert "secret" not in client.get("/metrics").text
+
+
+def test_metrics_and_probes(client: TestClient) -> None:
+    client.post("/translate", json={"q": "confidential", "source": "en", "target": "de"})
+    client.get("/some/secret/path")
+    text = client.get("/metrics").text
+    assert 'dragoman_requests_total{code="200",route="/translate"}' in text
+    assert 'route="other"' in text
+    assert "confidential" not in text
+    assert "secret" not in text
+    assert "testclient" not in text
+    assert client.get("/livez").json() == client.get("/readyz").json() == {"status": "ok"}
+
+
+def test_the_page_and_the_documentation_load_nothing_from_elsewhere(client: TestClient) -> None:
+    for path in ("/", "/docs"):
+        page = client.get(path)
+        assert page.headers["content-type"].startswith("text/html")
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+        assert "unsafe" not in page.headers["content-security-policy"]
+        assert "//" not in page.text.replace("http://127.0.0.1", "").replace("https://127.0.0.1", "")
+
+
+def test_the_document_describes_what_there_is(client: TestClient) -> None:
+    document = client.get("/openapi.json").json()
+    for path, methods in document["paths"].items():
+        for method in methods:
+            assert client.request(method, path.replace("{name}", "x")).status_code != 405, path
+    for path in ("/translate", "/detect", "/languages", "/v1/translate", "/v2/translate", "/inspect", "/metrics"):
+        assert path in document["paths"]
+    page = client.get("/docs").text
+    assert all(path.replace("{name}", "") in page for path in document["paths"])
+
+
+def test_without_the_page(make_service: Callable[..., Service]) -> None:
+    with TestClient(make_app(make_service(), Keys(None, 0), with_page=False)) as client:
+        assert client.get("/").status_code == 404
+        assert client.get("/docs").status_code == 200
+
+
+def test_every_example_of_the_document_is_answered(client: TestClient) -> None:
+    examples: list[tuple[str, Any]] = []
+    for path, methods in client.get("/openapi.json").json()["paths"].items():
+        content = methods.get("post", {}).get("requestBody", {}).get("content", {}).get("application/json", {})
+        examples += [(path, content["example"])] if "example" in content else []
+    assert len(examples) >= 5
+    for path, example in examples:
+        if path != "/inspect":  # needs a model
+            answer = client.post(path, json=example)
+            assert answer.status_code == 200, (path, answer.text)

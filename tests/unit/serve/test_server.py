@@ -1,0 +1,214 @@
+"""The manners of a real server: clients as they are, many at once, slow, huge, leaving, and a signal to stop."""
+
+import importlib.util
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+
+import pytest
+
+from dragoman.errors import ConfigError
+from dragoman.serve.server import bound_socket
+from dragoman.serve.service import Service
+
+
+@pytest.fixture(scope="module")
+def address(make_service: Callable[..., Service], serving: Any) -> Iterator[str]:
+    service = make_service("en-de", "de-en", max_body_bytes=100_000, body_seconds=1.0)
+    with serving(service) as found:
+        yield found
+
+
+def asked(address: str, path: str, fields: dict[str, Any]) -> tuple[int, Any]:
+    request = urllib.request.Request(address + path, json.dumps(fields).encode(), {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, json.loads(answer.read())
+    except HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+def test_libretranslatepy(address: str) -> None:
+    library = pytest.importorskip("libretranslatepy")
+    api = library.LibreTranslateAPI(address)
+    assert api.translate("Hello", "en", "de") == "Hello [de]"
+    assert {"code": "en", "name": "English", "targets": ["de", "en"]} in api.languages()
+    if importlib.util.find_spec("py3langid"):
+        assert api.detect("Das ist ein deutscher Satz")[0]["language"] == "de"
+
+
+def test_deep_translator(address: str) -> None:
+    library = pytest.importorskip("deep_translator")
+    translator = library.LibreTranslator(source="en", target="de", api_key="x", custom_url=f"{address}/")
+    assert translator.translate("Hello & more") == "Hello & more [de]"
+
+
+def test_the_official_deepl_client(address: str) -> None:
+    deepl = pytest.importorskip("deepl")
+    client = deepl.DeepLClient("key", server_url=address)
+    answers = client.translate_text(["Hello", "Bye."], source_lang="EN", target_lang="DE")
+    assert [(one.text, one.billed_characters) for one in answers] == [("Hello [de]", 5), ("Bye. [de]", 4)]
+    tagged = client.translate_text("<p>Hello</p>", source_lang="EN", target_lang="DE", tag_handling="html")
+    assert tagged.text == "<p>Hello [de]</p>"
+    assert {one.code for one in client.get_target_languages()} == {"DE", "EN"}
+    assert client.get_usage().character.count > 0
+    with pytest.raises(deepl.DeepLException, match="'target_lang' not supported"):
+        client.translate_text("Hello", target_lang="FR")
+
+
+def test_mastodon_weblate_and_discourse(address: str) -> None:
+    """Their requests; Mastodon wants lists in the answer, Weblate as many texts as it sent, Discourse forms."""
+    mastodon = {"q": ["<p>Hello</p>", "More"], "source": "en", "target": "de", "format": "html", "api_key": None}
+    assert asked(address, "/translate", mastodon) == (200, {"translatedText": ["<p>Hello [de]</p>", "More [de]"]})
+    weblate = {"q": ["Hello", ""], "source": "en", "target": "de", "api_key": ""}
+    assert asked(address, "/translate", weblate)[1]["translatedText"] == ["Hello [de]", ""]
+    form = urllib.request.Request(f"{address}/translate", b"q=Hello&source=en&target=de&format=html")
+    with urllib.request.urlopen(form) as answer:
+        assert json.loads(answer.read()) == {"translatedText": "Hello [de]"}
+
+
+def test_answers_to_many_are_the_answers_to_one(address: str) -> None:
+    texts = [f"text number {number}" for number in range(200)]
+    with ThreadPoolExecutor(32) as clients:
+        answers = list(
+            clients.map(lambda text: asked(address, "/translate", {"q": text, "source": "en", "target": "de"}), texts)
+        )
+    assert answers == [(200, {"translatedText": f"{text} [de]"}) for text in texts]
+
+
+def test_one_bad_text_fails_alone(address: str) -> None:
+    texts = [f"text {number}" + " BOOM" * (number == 5) for number in range(16)]
+    with ThreadPoolExecutor(16) as clients:
+        answers = list(
+            clients.map(lambda text: asked(address, "/translate", {"q": text, "source": "en", "target": "de"}), texts)
+        )
+    assert [status for status, _ in answers] == [500 if number == 5 else 200 for number in range(16)]
+    assert "log" in answers[5][1]["error"]
+
+
+def opened(address: str) -> socket.socket:
+    parts = urlsplit(address)
+    return socket.create_connection((parts.hostname, parts.port), timeout=20)
+
+
+def received(connection: socket.socket) -> bytes:
+    """All until the server closes."""
+    content = b""
+    while piece := connection.recv(65536):
+        content += piece
+    return content
+
+
+def test_what_is_too_large_is_refused_before_it_is_read(address: str) -> None:
+    head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    with opened(address) as announced:
+        announced.sendall(head + b"Content-Length: 50000000\r\n\r\n")
+        answer = received(announced)
+    assert answer.startswith(b"HTTP/1.1 413")
+    assert b'"error"' in answer
+    with opened(address) as unannounced:
+        unannounced.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n" + (b"1000\r\n" + b"x" * 4096 + b"\r\n") * 30)
+        assert received(unannounced).startswith(b"HTTP/1.1 413")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{",
+        b"POST /translate HTTP/1.1\r\nHo",
+        b"",
+    ],
+)
+def test_what_does_not_come_is_not_waited_for(address: str, sent: bytes) -> None:
+    with opened(address) as connection:
+        begun = time.monotonic()
+        connection.sendall(sent)
+        answer = received(connection)
+        assert time.monotonic() - begun < 6
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 408")
+    assert (answer == b"") == (b"Content-Length" not in sent)
+
+
+def test_a_full_server_says_so_and_when_to_come_again(make_service: Callable[..., Service], serving: Any) -> None:
+    with serving(make_service(max_requests=2, lanes=1)) as address:
+        with ThreadPoolExecutor(12) as clients:
+            sent = {"q": "SLOW", "source": "en", "target": "de"}
+            answers = list(clients.map(lambda _: asked(address, "/translate", sent), range(12)))
+        statuses = [status for status, _ in answers]
+        assert set(statuses) == {200, 503}
+        request = urllib.request.Request(f"{address}/v2/translate", b"text=SLOW&target_lang=DE&source_lang=EN")
+        busy = [threading.Thread(target=asked, args=(address, "/translate", sent)) for _ in range(2)]
+        for thread in busy:
+            thread.start()
+        time.sleep(0.1)
+        with pytest.raises(HTTPError) as refused:
+            urllib.request.urlopen(request)
+        for thread in busy:
+            thread.join()
+        assert refused.value.code == 503
+        assert int(refused.value.headers["Retry-After"]) >= 1
+        assert set(json.loads(refused.value.read())) == {"message", "detail"}
+
+
+def test_work_of_a_client_that_left_is_dropped(make_service: Callable[..., Service], serving: Any) -> None:
+    service = make_service(lanes=1, batch_sentences=1)
+    with serving(service) as address:
+        body = json.dumps({"q": ["SLOW"] * 50, "source": "en", "target": "de"}).encode()
+        with opened(address) as connection:
+            head = (
+                f"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+            )
+            connection.sendall(head.encode() + b"\r\n\r\n" + body)
+            until = time.monotonic() + 10
+            while not service.batcher.num_requests and time.monotonic() < until:
+                time.sleep(0.01)
+        begun = time.monotonic()
+        while service.batcher.num_requests and time.monotonic() < begun + 10:
+            time.sleep(0.01)
+        assert time.monotonic() - begun < 3
+        assert asked(address, "/translate", {"q": "next", "source": "en", "target": "de"})[0] == 200
+
+
+def test_a_signal_lets_what_has_begun_finish(served_folder: Callable[[str], Path]) -> None:
+    command = [sys.executable, "-m", "dragoman", "serve", str(served_folder("en-de")), "--port", "0"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        [*command, "--drain-delay-seconds", "0.3"], stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        assert "translates en-de" in said
+        address = said.split()[1]
+        with ThreadPoolExecutor(8) as clients:
+            sent = {"q": "one two three four " * 10, "source": "en", "target": "de"}
+            answers = [clients.submit(asked, address, "/translate", sent) for _ in range(8)]
+            time.sleep(0.1)
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.1)
+            with pytest.raises(HTTPError) as not_ready:
+                urllib.request.urlopen(f"{address}/readyz")
+            assert (not_ready.value.code, json.loads(not_ready.value.read())) == (503, {"status": "draining"})
+            assert [answer.result()[0] for answer in answers] == [200] * 8
+        assert process.wait(20) == 0
+        assert process.stderr.read() == ""
+
+
+def test_a_port_in_use(address: str) -> None:
+    port = urlsplit(address).port
+    assert port is not None
+    with pytest.raises(ConfigError, match=f":{port} cannot be served at: Address already in use"):
+        bound_socket("127.0.0.1", port)
+    with pytest.raises(ConfigError, match="nowhere"):
+        bound_socket("nowhere.invalid", 5000)
