@@ -69,10 +69,14 @@ def _work(service: Service, files: Files, keys: Keys) -> list[Route]:
     }
     limits = service.settings
     sized = [(texts, limits.max_body_bytes), (uploads, limits.max_file_bytes + _FORM_BYTES)]
+    look = Endpoint(lambda _, fields: own.look(service, fields), service, _FORM_BYTES, keys, is_work=True)
     return [
-        Route(path, Endpoint(handler, service, most_bytes, keys, is_work=path != "/detect"), methods=["POST"])
-        for handlers, most_bytes in sized
-        for path, handler in handlers.items()
+        Route("/look", look, methods=["GET"]),
+        *(
+            Route(path, Endpoint(handler, service, most_bytes, keys, is_work=path != "/detect"), methods=["POST"])
+            for handlers, most_bytes in sized
+            for path, handler in handlers.items()
+        ),
     ]
 
 

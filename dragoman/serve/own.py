@@ -4,20 +4,29 @@ what a model looked at. ``openapi.json`` describes it.
 
 import asyncio
 import json
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
+from urllib.parse import urlencode
+
+from starlette.responses import Response
 
 from dragoman.errors import DataError
-from dragoman.records import Candidate
+from dragoman.records import Candidate, Translation
 from dragoman.serve.bodies import Fields, Upload
 from dragoman.serve.documents import Split, markup, plain
 from dragoman.serve.files import Files
 from dragoman.serve.libretranslate import checked_texts, wanted_of
 from dragoman.serve.refusals import Refused, busy
 from dragoman.serve.service import AUTO, Answer, Service, joined
+from dragoman.text.words import spaced_words
 from dragoman.version import __version__
+
+if TYPE_CHECKING:
+    from dragoman.visualize.inspection import Inspection
 
 _MAX_INSPECTIONS = 4
 
@@ -29,13 +38,13 @@ async def translate(service: Service, fields: Fields) -> dict[str, Any]:
         raise Refused(400, "Invalid request: missing text parameter")
     with_alignment = fields.flag("alignment")
     form = fields.text("format", "text")
-    split = cast(Split, fields.text("split", "none" if with_alignment else "sentences"))
+    split = cast(Split, fields.text("split", "sentences"))
     if form not in ("text", "html"):
         raise Refused(400, f"Invalid request: format must be text or html, but is {form}")
     if split not in get_args(Split):
         raise Refused(400, f"Invalid request: split must be one of {', '.join(get_args(Split))}, but is {split}")
-    if with_alignment and (form, split) != ("text", "none"):
-        raise Refused(400, "Invalid request: alignment is for format text and split none")
+    if with_alignment and form != "text":
+        raise Refused(400, "Invalid request: alignment is for format text")
     n_best = fields.number("n_best", service.settings.max_alternatives + 1, least=1)
     wanted = replace(
         wanted_of(service, fields.text("source", AUTO).lower(), fields.text("target").lower()),
@@ -58,9 +67,29 @@ def _described(answer: Answer, alternatives: int) -> dict[str, Any]:
             _candidate(text, candidate) for text, candidate in zip(texts, candidates, strict=False) if candidate
         ],
     }
-    if len(answer.parts) == 1 and answer.parts[0].alignment is not None:
-        facts["alignment"] = [list(link) for link in answer.parts[0].alignment]
+    if any(part.alignment is not None for part in answer.parts):
+        facts["sentences"] = [_sentence(part) for part in answer.parts]
     return facts
+
+
+def _sentence(part: Translation) -> dict[str, Any]:
+    """A sentence with its alignment between words, and how sure the model was of each word: a probability, or null."""
+    words: list[float | None] = [None] * len(part.text.split())
+    if part.candidates:
+        best = part.candidates[0]
+        touched = spaced_words(best.tokens)
+        if max((word for words in touched for word in words), default=-1) + 1 == len(words):
+            sums = [0.0] * len(words)
+            for numbers, log_prob in zip(touched, best.token_log_probs, strict=False):
+                for number in numbers:
+                    sums[number] += log_prob
+            words = [round(math.exp(total), 4) for total in sums]
+    return {
+        "source": part.src,
+        "text": part.text,
+        "words": words,
+        "alignment": [list(one) for one in part.alignment or ()],
+    }
 
 
 def _candidate(text: str, candidate: Candidate) -> dict[str, Any]:
@@ -104,6 +133,25 @@ def models(service: Service) -> dict[str, Any]:
 
 async def inspect(service: Service, fields: Fields) -> Mapping[str, Any]:
     """POST /inspect: the data of the inspection page, of a text and one model."""
+    return json.loads((await _inspection(service, fields)).to_json())  # type: ignore[no-any-return]
+
+
+async def look(service: Service, fields: Fields) -> Response:
+    """GET /look: the inspection page, on which another token can be chosen at any place.
+
+    ``prefix``: the ids of the tokens that the translation begins with, with commas between.
+    """
+    from dragoman.visualize.inspection_page import inspection_page
+
+    inspection = await _inspection(service, fields)
+    question = {"source": inspection.src_lang, "target": inspection.tgt_lang, "text": inspection.src.text}
+    question |= {name: key for name in ("api_key",) if (key := fields.text(name))}
+    page = await service.apart(partial(inspection_page, inspection, f"?{urlencode(question)}"))
+    headers = {"Content-Security-Policy": "frame-ancestors 'none'", "Referrer-Policy": "no-referrer"}
+    return Response(page, media_type="text/html", headers=headers)
+
+
+async def _inspection(service: Service, fields: Fields) -> "Inspection":
     from dragoman.visualize.inspector import inspect_text
 
     text = checked_texts(service, [fields.text("text") or fields.text("q")])[0]
@@ -116,15 +164,29 @@ async def inspect(service: Service, fields: Fields) -> Mapping[str, Any]:
         raise busy(5)
     service.inspections += 1
     try:
-        work = partial(inspect_text, path[0].bundle, text, name=path[0].pair, reference=fields.text("reference"))
+        work = partial(
+            inspect_text,
+            path[0].bundle,
+            text,
+            name=path[0].pair,
+            reference=fields.text("reference"),
+            prefix_ids=_ids(fields.text("prefix")),
+        )
         async with asyncio.timeout(wanted.deadline):
-            return json.loads((await service.apart(work)).to_json())  # type: ignore[no-any-return]
+            found = await service.apart(work)
+        return replace(found, src_lang=path[0].source, tgt_lang=path[0].target)
     except DataError as error:
         raise Refused(400, f"Invalid request: {error}") from None
     except TimeoutError:
         raise busy(5) from None
     finally:
         service.inspections -= 1
+
+
+def _ids(text: str) -> list[int]:
+    if not re.fullmatch(r"(\d{1,9}(,\d{1,9})*)?", text):
+        raise Refused(400, "Invalid request: prefix must be ids of tokens with commas between")
+    return [int(one) for one in text.split(",") if one]
 
 
 def begin_file(service: Service, files: Files, fields: Fields) -> dict[str, Any]:

@@ -21,16 +21,21 @@ from dragoman.visualize.inspection import Node
 
 
 def traced_search(
-    model: StepModel[Any], src_ids: Sequence[int], settings: InferenceSettings, tokenizer: Tokenizer
+    model: StepModel[Any],
+    src_ids: Sequence[int],
+    settings: InferenceSettings,
+    tokenizer: Tokenizer,
+    prefix_ids: Sequence[int] = (),
 ) -> tuple[list[Hypothesis], tuple[Node, ...]]:
     """The hypotheses of `beam_search` for one source (without eos), and all that it considered.
 
-    At each step these are the continuations that may have been taken: twice as many as the beam has places.
+    At each step these are the continuations that may have been taken: twice as many as the beam has places. Where
+    `prefix_ids` say which is taken, they are those that would have been.
     """
-    trace = _Trace(model, settings)
+    trace = _Trace(model, settings, len(prefix_ids))
     ids = torch.tensor([[*src_ids, EOS_ID]], device=model.device)
     lengths = torch.tensor([len(src_ids) + 1], device=model.device)
-    hypotheses = beam_search(trace, ids, lengths, settings)[0]
+    hypotheses = beam_search(trace, ids, lengths, settings, [prefix_ids])[0]
     trace.close()
     return hypotheses, _nodes(trace.considered, hypotheses, tokenizer)
 
@@ -47,8 +52,8 @@ class _Considered:
 class _Trace:
     """A StepModel of one sentence that takes notes. It has no verb `best`, so the search hands it every step."""
 
-    def __init__(self, model: StepModel[Any], settings: InferenceSettings) -> None:
-        self._model, self._settings = model, settings
+    def __init__(self, model: StepModel[Any], settings: InferenceSettings, num_forced: int = 0) -> None:
+        self._model, self._settings, self._num_forced = model, settings, num_forced
         self.vocab_size, self.max_length, self.device = model.vocab_size, model.max_length, model.device
         self.considered: list[_Considered] = []
         self._position = -1
@@ -92,7 +97,8 @@ class _Trace:
             total = float(totals[row * last.size(1) + token_id])
             if total == float("-inf"):
                 continue
-            ended = token_id == EOS_ID and rank < self._settings.beam_size
+            may_end = self._position >= self._num_forced
+            ended = token_id == EOS_ID and rank < self._settings.beam_size and may_end
             state = "ended" if ended else "open" if (row, token_id) in alive else "pruned"
             if (row, token_id) in kept:
                 state = "kept"

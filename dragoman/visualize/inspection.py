@@ -21,6 +21,7 @@ class Side:
     text: str
     tokens: tuple[str, ...]
     words: tuple[Word, ...]
+    ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Alternative:
     probability: float
     continuation: str | None = None
     score: float | None = None
+    id: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,8 @@ class Inspection:
     """Everything about one translation.
 
     `links` (target tokens, source tokens, bytes in base64) is the attention that alignments are read from, `reading`
-    and `layer` (from 0) say where. `reference` is "" where there is none.
+    and `layer` (from 0) say where. `reference` is "" where there is none. The first `forced` tokens of the translation
+    were given.
     """
 
     model: str
@@ -148,6 +151,7 @@ class Inspection:
     weights: tuple[Weights, ...]
     opinions: Opinions | None
     notes: tuple[Note, ...]
+    forced: int = 0
 
     def of_kind(self, kind: Kind) -> Weights:
         """The weights of one kind."""

@@ -7,6 +7,7 @@ text as text only. So whatever a sentence holds, it stays a sentence.
 
 import base64
 import hashlib
+import json
 from importlib.resources import files
 
 from dragoman.visualize.inspection import Inspection
@@ -15,8 +16,12 @@ _SCRIPTS = ("data.js", "sentence.js", "matrix.js", "decoding.js", "main.js")
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
-def inspection_page(inspection: Inspection) -> str:
-    """The HTML of an inspection."""
+def inspection_page(inspection: Inspection, explore: str = "") -> str:
+    """The HTML of an inspection.
+
+    At the address `explore`, with ``&prefix=`` and ids of tokens, a server shows the same for a translation that begins
+    with these: then alternatives are links. It must have a query.
+    """
     parts = files("dragoman.visualize").joinpath("page")
     template, style = (parts.joinpath(name).read_text(encoding="utf-8") for name in ("page.html", "page.css"))
     scripts = "\n".join(parts.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS)
@@ -25,7 +30,7 @@ def inspection_page(inspection: Inspection) -> str:
         "policy": _policy(script, style),
         "style": style,
         "script": script,
-        "data": embedded(inspection.to_json()),
+        "data": embedded(json.dumps({**json.loads(inspection.to_json()), "explore": explore}, ensure_ascii=False)),
     }
     pieces = template.split("@")
     return "".join(piece if index % 2 == 0 else filled[piece] for index, piece in enumerate(pieces))

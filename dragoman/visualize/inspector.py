@@ -38,20 +38,28 @@ NUM_ALTERNATIVES, NUM_UNCERTAIN = 5, 5
 
 
 def inspect_text(
-    bundle: Bundle, text: str, settings: InferenceSettings | None = None, *, name: str = "", reference: str = ""
+    bundle: Bundle,
+    text: str,
+    settings: InferenceSettings | None = None,
+    *,
+    name: str = "",
+    reference: str = "",
+    prefix_ids: Sequence[int] = (),
 ) -> Inspection:
     """Translates a text by beam search and collects everything there is to see.
 
-    `settings` replace the model's own; `name` and `reference` (a translation to compare with) are shown. Raises
-    DataError for a text without tokens, or with more than `MOST_TOKENS` or than the model has positions for.
+    `settings` replace the model's own; `name` and `reference` (a translation to compare with) are shown. The
+    translation begins with the tokens `prefix_ids`. Raises DataError for a text without tokens, or with more than
+    `MOST_TOKENS` or than the model has positions for, and for a prefix that cannot be written.
     """
     model, tokenizers = bundle.model, bundle.tokenizers
     text = well_formed(text).strip()
     src_ids = tokenizers.src.encode(text)
     _check_length(src_ids, model)
+    _check_prefix(prefix_ids, model)
     settings = settings or bundle.config.inference
     settings = replace(settings, sample=False, n_best=settings.beam_size)
-    hypotheses, beam = traced_search(SingleModel(model), src_ids, settings, tokenizers.tgt)
+    hypotheses, beam = traced_search(SingleModel(model), src_ids, settings, tokenizers.tgt, prefix_ids)
     best = hypotheses[0]
     src = _side(text, src_ids, tokenizers.src)
     tgt = _side(tokenizers.tgt.detokenize(best.ids), best.ids, tokenizers.tgt)
@@ -76,6 +84,7 @@ def inspect_text(
         weights=weights_of(seen.attention, src.tokens, tgt.tokens),
         opinions=_opinions(model, src_ids, best.ids, src, tgt, seen),
         notes=_notes(bundle, src, tgt, seen, best),
+        forced=len(prefix_ids),
     )
 
 
@@ -117,9 +126,17 @@ def _check_length(src_ids: Sequence[int], model: Transformer) -> None:
         )
 
 
+def _check_prefix(prefix_ids: Sequence[int], model: Transformer) -> None:
+    most = MOST_TOKENS if model.max_positions is None else min(MOST_TOKENS, model.max_positions - 1)
+    *before_last, _ = prefix_ids or [0]
+    written = all(0 <= one < model.tgt_vocab_size and one not in NEVER_WRITTEN for one in prefix_ids)
+    if len(prefix_ids) > most or not written or EOS_ID in before_last:
+        raise DataError("the translation cannot begin with these tokens. Choose them among the alternatives shown.")
+
+
 def _side(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> Side:
     tokens = tuple(tokenizer.tokens(ids))
-    return Side(text, tokens, words_of(tokens))
+    return Side(text, tokens, words_of(tokens), tuple(ids))
 
 
 def _steps(seen: _Seen, best: Hypothesis, min_tokens: int, tokenizer: Tokenizer) -> tuple[Step, ...]:
@@ -139,7 +156,7 @@ def _steps(seen: _Seen, best: Hypothesis, min_tokens: int, tokenizer: Tokenizer)
                 round(max(0.0, entropy), 4),
                 round(total, 4),
                 tuple(
-                    Alternative(name, round(float(probabilities[other]), 5))
+                    Alternative(name, round(float(probabilities[other]), 5), id=other)
                     for name, other in zip(names[1:], others, strict=True)
                 ),
             )

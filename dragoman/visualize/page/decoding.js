@@ -7,7 +7,7 @@ function drawSteps() {
   const head = element("tr");
   for (const name of ["token", "probability", "entropy, bits", "log-probability so far", "alternatives"]) head.append(element("th", name));
   table.append(head);
-  for (const step of data.steps) {
+  for (const [place, step] of data.steps.entries()) {
     const row = element("tr", "", step.probability < 0.5 ? "doubtful" : "");
     const probability = element("td");
     const gauge = element("span", "", "gauge");
@@ -18,16 +18,42 @@ function drawSteps() {
     const token = element("td");
     token.append(element("bdi", shown(step.token), "token"));
     row.append(token, probability, element("td", step.entropy_bits.toFixed(2)), element("td", step.running_log_prob.toFixed(2)));
-    row.append(alternativesOf(step));
+    if (place < data.forced) row.classList.add("forced");
+    row.append(alternativesOf(step, place));
     table.append(row);
   }
 }
 
-function alternativesOf(step) {
+// Where a server explores, the address of the page on which the translation goes on from another token.
+function exploring(ids) {
+  return `${data.explore}&prefix=${ids.join(",")}`;
+}
+
+function namedAlternative(one, place) {
+  if (!data.explore) return element("span", shown(one.token));
+  const link = element("a", shown(one.token));
+  link.href = exploring([...data.tgt.ids.slice(0, place), one.id]);
+  link.title = "Write this instead, and go on from here";
+  const item = element("span");
+  item.append(link);
+  return item;
+}
+
+function drawForced() {
+  byId("explore-help").hidden = !data.explore;
+  if (!data.forced) return;
+  const ids = data.tgt.ids.slice(0, data.forced);
+  byId("forced").hidden = false;
+  byId("forced-text").textContent = shown(data.tgt.tokens.slice(0, ids.length).join("").replaceAll("▁", " ").trim());
+  if (data.explore) byId("unforced").href = data.explore;
+  byId("unforced").hidden = !data.explore;
+}
+
+function alternativesOf(step, place) {
   const cell = element("td");
   const list = element("div", "", "alternatives");
   for (const one of step.alternatives) {
-    const item = element("span", shown(one.token));
+    const item = namedAlternative(one, place);
     item.append(" ", element("em", percent(one.probability)));
     list.append(item);
   }

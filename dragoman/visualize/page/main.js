@@ -58,6 +58,7 @@ view.layer = data.layer;
 addKinds();
 goByCell(byId("matrix"));
 drawNotes();
+drawForced();
 drawSteps();
 drawBest();
 drawBeam();

@@ -1,0 +1,118 @@
+// A translation word by word: how sure the model was of each, and which words of the source it comes from.
+// Text reaches the page through text nodes only.
+
+const byId = (id) => document.getElementById(id);
+const nodes = { source: new Map(), target: new Map() };
+let shown = [];
+
+// The pieces of a text: its words, and what stands between them.
+const pieces = (text) => text.split(/(\s+)/u).filter(Boolean);
+const isSpace = (piece) => /^\s+$/u.test(piece);
+const name = (sentence, word) => `${sentence}:${word}`;
+
+function append(parent, text, sentence, side, decorate) {
+  let number = 0;
+  for (const piece of pieces(text)) {
+    if (isSpace(piece)) {
+      parent.append(piece);
+      continue;
+    }
+    const node = document.createElement("span");
+    node.textContent = piece;
+    node.dataset.word = name(sentence, number);
+    decorate?.(node, number);
+    nodes[side].set(node.dataset.word, node);
+    parent.append(node);
+    number += 1;
+  }
+}
+
+// Draws `text` into `parent` with the sentences found in it, one after the other; what lies between stays as it is.
+function drawText(parent, text, sentences, field, side, decorate) {
+  parent.replaceChildren();
+  nodes[side].clear();
+  let place = 0;
+  for (const [number, sentence] of sentences.entries()) {
+    const start = text.indexOf(sentence[field], place);
+    if (start < 0) continue;
+    parent.append(text.slice(place, start));
+    append(parent, sentence[field], number, side, (node, word) => decorate?.(node, sentence, word));
+    place = start + sentence[field].length;
+  }
+  parent.append(text.slice(place));
+}
+
+export function draw(source, text, sentences) {
+  shown = sentences;
+  drawText(byId("mirror"), source, sentences, "source", "source");
+  drawText(byId("output"), text, sentences, "text", "target", (node, sentence, word) => {
+    const probability = sentence.words[word];
+    node.className = "word";
+    node.tabIndex = -1;
+    if (probability === null || probability === undefined) return;
+    node.style.setProperty("--doubt", `${Math.round(60 * Math.max(0, 1 - probability / 0.9))}%`);
+    node.classList.toggle("unsure", probability < 0.4);
+    node.dataset.probability = probability;
+  });
+  const first = nodes.target.values().next().value;
+  if (first) first.tabIndex = 0;
+  point(null);
+}
+
+// The source was edited: what is under it no longer fits.
+export function forget() {
+  byId("mirror").replaceChildren();
+  nodes.source.clear();
+}
+
+export function sentenceOf(node) {
+  return node && shown[Number(node.dataset.word.split(":")[0])];
+}
+
+function linked(side, word) {
+  const [sentence, number] = word.split(":").map(Number);
+  const [from, to] = side === "source" ? [0, 1] : [1, 0];
+  return shown[sentence].alignment.filter((link) => link[from] === number).map((link) => name(sentence, link[to]));
+}
+
+// Marks a word of either side (null: none) and those it is linked with.
+export function point(node, side) {
+  for (const one of document.querySelectorAll(".linked, .here")) one.classList.remove("linked", "here");
+  byId("word").textContent = "";
+  if (!node) return;
+  const others = linked(side, node.dataset.word);
+  node.classList.add(side === "target" ? "here" : "linked");
+  const other = side === "source" ? "target" : "source";
+  const found = others.map((word) => nodes[other].get(word)).filter(Boolean);
+  for (const one of found) one.classList.add("linked");
+  byId("word").textContent = described(node, side, found);
+}
+
+function described(node, side, found) {
+  const words = found.map((one) => `\u2068${one.textContent}\u2069`).join(" ");
+  const [one, arrow] = [`\u2068${node.textContent}\u2069`, side === "source" ? "→" : "←"];
+  const sure = side === "target" ? node : found[0];
+  const probability = sure?.dataset.probability;
+  const percent = probability === undefined ? "" : ` · ${Math.round(100 * probability)} % sure`;
+  return `${one} ${arrow} ${words || "?"}${percent}`;
+}
+
+export const wordAt = (event, side) => {
+  if (side === "target") return event.target.closest?.("[data-word]") || null;
+  const under = document.elementsFromPoint(event.clientX, event.clientY);
+  return under.find((one) => one.dataset?.word && byId("mirror").contains(one)) || null;
+};
+
+// The translation is one stop of the Tab key; arrows go from word to word.
+export function goToWord(event) {
+  const step = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[event.key];
+  const all = [...nodes.target.values()];
+  const here = all.indexOf(document.activeElement);
+  if (step === undefined || here < 0 || event.altKey || event.ctrlKey || event.metaKey) return;
+  event.preventDefault();
+  const forward = getComputedStyle(byId("output")).direction === "rtl" && Number.isFinite(step) ? -step : step;
+  const next = all[Math.max(0, Math.min(all.length - 1, here + forward))];
+  document.activeElement.tabIndex = -1;
+  next.tabIndex = 0;
+  next.focus();
+}
