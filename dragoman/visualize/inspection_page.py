@@ -30,7 +30,7 @@ def inspection_page(inspection: Inspection, explore: str = "") -> str:
         "policy": _policy(script, style),
         "style": style,
         "script": script,
-        "data": embedded(json.dumps({**json.loads(inspection.to_json()), "explore": explore}, ensure_ascii=False)),
+        "data": embedded(_with(inspection.to_json(), explore)),
     }
     pieces = template.split("@")
     return "".join(piece if index % 2 == 0 else filled[piece] for index, piece in enumerate(pieces))
@@ -39,6 +39,10 @@ def inspection_page(inspection: Inspection, explore: str = "") -> str:
 def embedded(document: str) -> str:
     """JSON that can stand in a script element: the same value, without a character that HTML or a script minds."""
     return document.translate(_ESCAPES)
+
+
+def _with(document: str, explore: str) -> str:
+    return f'{document[:-1]},"explore":{json.dumps(explore)}}}' if explore else document
 
 
 def _policy(script: str, style: str) -> str:
