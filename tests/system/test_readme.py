@@ -10,6 +10,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -53,6 +54,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, small_marian: Path) -> Path:
     return folder
 
 
+@pytest.mark.timeout(900)
 def test_every_command_of_the_readme_runs(place: Path) -> None:
     commands = readme_commands()
     verbs = {word for line in commands for word in shlex.split(line) if word in dragoman_verbs()}
@@ -65,10 +67,25 @@ def test_every_command_of_the_readme_runs(place: Path) -> None:
         if "configs/" in quick:
             quick += " --tokenizer.vocab-size 300"
         quick = quick.replace("dragoman ", f"{shlex.quote(sys.executable)} -m dragoman ")
+        if "dragoman serve" in line:
+            assert_serves(shlex.split(quick.replace("--port 5000", "--port 0")), place, environment)
+            continue
         done = subprocess.run(
             quick, shell=True, cwd=place, env=environment, capture_output=True, text=True, timeout=280
         )
         assert done.returncode == 0, f"{line}\n{done.stderr}"
+
+
+def assert_serves(command: list[str], place: Path, environment: dict[str, str]) -> None:
+    """It says where, answers there, and leaves when asked to."""
+    with subprocess.Popen(command, cwd=place, env=environment, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            address = next(found[0] for line in server.stderr if (found := re.search(r"http://\S+", line)))
+            with urlopen(f"{address}/livez", timeout=10) as answer:
+                assert answer.status == 200
+        finally:
+            server.terminate()
+        assert server.wait(timeout=60) == 0
 
 
 def test_the_python_of_the_readme_runs(place: Path) -> None:
