@@ -58,8 +58,11 @@ class CompiledSearch:
     """
 
     def __init__(self, model: Transformer, precision: str, max_length: int | None = None) -> None:
+        from dragoman.inference.compiled import jit
         from dragoman.inference.compiled.weights import CompiledWeights
 
+        while _waiting_to_tell:
+            jit.when_compiling(_waiting_to_tell.pop())
         self._model = model
         self._max_length = model.max_positions if max_length is None else max_length
         self._weights: Converted[CompiledWeights] = Converted(model, lambda: CompiledWeights(model, precision))
@@ -95,7 +98,8 @@ class TransformerSearch:
         self._searches[kind](sources, settings)
 
     def _compiles(self, precision: str, settings: InferenceSettings) -> bool:
-        if settings.sample or len(self._models) > 1 or not can_compile():
+        is_other = settings.sample or len(self._models) > 1 or self._models[0].device.type != "cpu"
+        if is_other or not can_compile():
             return False
         from dragoman.inference.compiled.weights import fits
 
@@ -125,7 +129,7 @@ def can_compile() -> bool:
 
 def when_compiling(tell: Callable[[], None]) -> None:
     """Calls `tell` once if a search has to be compiled in this process, which takes some seconds."""
-    if can_compile():
-        from dragoman.inference.compiled import jit
+    _waiting_to_tell.append(tell)
 
-        jit.when_compiling(tell)
+
+_waiting_to_tell: list[Callable[[], None]] = []

@@ -12,14 +12,23 @@ import numpy as np
 from dragoman.inference.compiled.instructions import larger, multiply
 from dragoman.inference.compiled.jit import COLUMNS, ROWS, compiled
 from dragoman.inference.compiled.layers import decode, exp2
-from dragoman.inference.compiled.layout import DecoderWeights, Floats, Integers, Linear, Rows, Rules, Search, Shape
+from dragoman.inference.compiled.layout import (
+    FREE,
+    DecoderWeights,
+    Floats,
+    Integers,
+    Linear,
+    Rows,
+    Rules,
+    Search,
+    Shape,
+)
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 _ZERO = np.float32(0)
 _NONE = np.float32(-np.inf)
 _LEAST = np.float32(-3e38)
 _LN2 = np.float32(math.log(2.0))
-_FREE = -1
 
 
 @compiled
@@ -152,7 +161,7 @@ def _inserted(values: Floats, size: int, value: Any) -> int:
 def best_continuations(slot: int, linear: Linear, rules: Rules, rows: Rows, search: Search) -> int:
     """Fills the candidates with the best continuations of a sentence, best first; returns how many there are."""
     position, first_row, live = search.position[slot], search.first_row[slot], search.live[slot]
-    if position < search.prefixes.shape[1] and search.prefixes[slot, position] != _FREE:
+    if position < search.prefixes.shape[1] and search.prefixes[slot, position] != FREE:
         found = 0
         for hypothesis in range(live):
             token = search.prefixes[slot, position]
@@ -177,7 +186,7 @@ def best_continuations(slot: int, linear: Linear, rules: Rules, rows: Rows, sear
         for panel in range(linear.panels.shape[1]):
             bound = before + (rows.best_of_panel[row, panel] - normaliser) * _LN2
             if bound >= threshold:
-                found = _looked_through(slot, hypothesis, panel, _FREE, found, linear, rules, rows, search)
+                found = _looked_through(slot, hypothesis, panel, FREE, found, linear, rules, rows, search)
     return found
 
 
@@ -204,7 +213,7 @@ def _looked_through(
         token = panel * COLUMNS + c
         log_prob = (line[c] - rows.normalisers[row]) * _LN2
         total = before + log_prob
-        if only != _FREE:
+        if only != FREE:
             if token != only:
                 continue
         elif (

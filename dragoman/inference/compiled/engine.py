@@ -16,7 +16,7 @@ from dragoman.config import InferenceSettings
 from dragoman.inference.compiled.beams import decode_step, finished_path
 from dragoman.inference.compiled.jit import NUMBERS_AT_ONCE, ROWS
 from dragoman.inference.compiled.layers import encode
-from dragoman.inference.compiled.layout import Rules, Search
+from dragoman.inference.compiled.layout import FREE, Rules, Search
 from dragoman.inference.compiled.memory import penalties, room_for_rows, room_for_search, with_longer_outputs
 from dragoman.inference.compiled.weights import CompiledWeights
 from dragoman.inference.constraints import Constraints
@@ -29,7 +29,6 @@ _REFILL_SHARE = 8
 _MIN_LENGTH = 12
 # There is room for so many tokens of output at first, then for twice as many, and so on.
 _FIRST_LENGTH = 32
-_FREE = -1
 
 
 class Next(NamedTuple):
@@ -169,7 +168,7 @@ class _Batch:
         search.limit[slot], search.position[slot], search.live[slot] = limit, 0, 1
         search.limit_penalties[slot] = penalties(self._settings, limit)
         search.ids[slot, 0], search.log_probs[slot, 0] = BOS_ID, 0.0
-        search.prefixes[slot] = _FREE
+        search.prefixes[slot] = FREE
         search.prefixes[slot, : len(source.prefix)] = source.prefix
         search.finished[slot] = 0
         search.finished_scores[slot] = -np.inf

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
 
+FREE = -1
+"""What stands in `Search.prefixes` where the prefix does not say which token comes."""
+
 
 class Linear(NamedTuple):
     """The same product of L layers: inputs times `panels`, less `correction`, times `scale`, plus `bias`."""

@@ -8,11 +8,9 @@ import torch
 from dragoman.config import InferenceSettings
 from dragoman.inference.compiled.jit import BYTES_AT_ONCE, COLUMNS, ROWS
 from dragoman.inference.compiled.layers import BLOCK
-from dragoman.inference.compiled.layout import Floats, Rows, Search
+from dragoman.inference.compiled.layout import FREE, Floats, Rows, Search
 from dragoman.inference.compiled.weights import CompiledWeights
 from dragoman.inference.length_penalty import length_penalty
-
-_FREE = -1
 
 
 def room_for_rows(weights: CompiledWeights, count: int, src_length: int, positions: int) -> Rows:
@@ -73,7 +71,7 @@ def room_for_search(
         path_ids=np.empty((slots, length, beam_size), np.int32),
         path_parents=np.empty((slots, length, beam_size), np.int16),
         path_log_probs=np.empty((slots, length, beam_size), np.float32),
-        prefixes=np.full((slots, max_prefix), _FREE, np.int64),
+        prefixes=np.full((slots, max_prefix), FREE, np.int64),
         finished=np.zeros(per_slot, np.int64),
         finished_scores=np.zeros(per_beam, np.float32),
         finished_lengths=np.zeros(per_beam, np.int64),
