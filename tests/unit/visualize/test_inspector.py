@@ -223,6 +223,6 @@ def test_no_more_tokens_are_forced_than_there_are_positions(bundle: Bundle) -> N
     settings: ModelSettings = replace(bundle.config.model, positions="learned", max_positions=8)
     size = bundle.tokenizers.src.vocab_size
     short = replace(bundle, model=Transformer(settings, size, size).eval())
-    assert inspect_text(short, "one two", prefix_ids=[9] * 7).tgt.ids[:7] == (9,) * 7
+    assert inspect_text(short, "one two", prefix_ids=[9] * 5).tgt.ids[:5] == (9,) * 5
     with pytest.raises(DataError, match="cannot begin with these tokens"):
         inspect_text(short, "one two", prefix_ids=[9] * 8)
