@@ -71,7 +71,10 @@ class Opened:
 def running(bundle: Bundle, folder: Path, *pairs: str, keys: Path | None = None, **settings: Any) -> Iterator[str]:
     """A real server in a thread of its own; its address."""
     translator = Translator.from_bundles([bundle])
-    models = [ServedModel(*pair.split("-"), bundle, translator, {}, folder) for pair in pairs or ("en-de", "de-en")]
+    models = [
+        ServedModel(source, target, bundle, translator, {}, folder)
+        for source, target in (pair.split("-") for pair in pairs or ("en-de", "de-en"))
+    ]
     service = Service(Models(models), ServeSettings(lanes=1, **settings))
     ready = threading.Event()
     found = bound_socket("127.0.0.1", 0)
