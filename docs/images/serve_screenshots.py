@@ -7,7 +7,7 @@ import sys
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-TEXT = "Where is the train station?\nThe train to Hamburg leaves at ten o'clock."
+TEXT = "Where is the train station?\nThe express train to Milan leaves from platform 18."
 HEIGHT = 620
 CONTEXTS = (
     {"viewport": {"width": 860, "height": HEIGHT}, "color_scheme": "light"},

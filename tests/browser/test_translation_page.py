@@ -134,11 +134,12 @@ def open_page(browser: Any, address: str) -> Iterator[Callable[..., Opened]]:
 Open = Callable[..., Opened]
 
 
-def answering(*sentences: dict[str, Any], others: tuple[str, ...] = ()) -> Callable[[Any], None]:
+def answering(*sentences: dict[str, Any], others: tuple[str, ...] = (), **more: Any) -> Callable[[Any], None]:
     """Answers every request with these sentences, one space between them."""
     text = " ".join(sentence["text"] for sentence in sentences)
     candidates = [{"text": one} for one in (text, *others)]
     made = {"text": text, "source": "en", "flags": [], "candidates": candidates, "sentences": sentences}
+    made |= more
     return lambda route: route.fulfill(json={"translations": [made]})
 
 
@@ -457,6 +458,15 @@ def test_a_phone_needs_no_scrolling_sideways(open_page: Open, width: int) -> Non
     page.locator("#jobs .wrong").wait_for()
     page.evaluate("document.querySelector('#key-form').hidden = false")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_what_may_be_wrong_is_said(open_page: Open) -> None:
+    opened = open_page(answer=answering(TRAIN, flags=["cut", "split", "number", "new"], lost=["{0}"]))
+    opened.type("The train waits.")
+    assert opened.page.get_by_role("status").inner_text() == (
+        "Check the translation: it reached the limit of its length and was cut; a number is missing or is another; "
+        "it lacks \u2068{0}\u2069."
+    )
 
 
 def test_a_slow_answer_does_not_overwrite_a_newer_one(open_page: Open) -> None:
