@@ -1,4 +1,4 @@
-"""Makes serve.png: the page of `dragoman serve` in light, in dark and on a phone, side by side, few colours."""
+"""Makes serve.png: the page of `dragoman serve` in light, in dark and on a phone, side by side."""
 
 import io
 import shutil
@@ -7,7 +7,11 @@ import sys
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-TEXT = "Where is the train station?\nThe express train to Milan leaves from platform 18."
+TEXT = (
+    "Where is the train station?\n"
+    "The express train to Milan leaves from platform 18.\n"
+    "I would like a coffee with milk, please."
+)
 HEIGHT = 620
 CONTEXTS = (
     {"viewport": {"width": 860, "height": HEIGHT}, "color_scheme": "light"},
@@ -33,8 +37,10 @@ def main(address: str, picture: str) -> None:
     for shot in shots:
         together.paste(shot, (left, 0))
         left += shot.width
-    size = (together.width * 3 // 4, together.height * 3 // 4)
-    together.resize(size, Image.Resampling.LANCZOS).quantize(160).save(picture, optimize=True)
+    size = (together.width * 2 // 3, together.height * 2 // 3)
+    together.resize(size, Image.Resampling.LANCZOS).quantize(250, Image.Quantize.MAXCOVERAGE, kmeans=1).save(
+        picture, optimize=True
+    )
 
 
 if __name__ == "__main__":

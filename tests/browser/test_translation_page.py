@@ -162,7 +162,10 @@ def test_it_translates_as_one_pauses_and_the_translation_is_the_servers(open_pag
     opened = open_page()
     page = opened.page
     with page.expect_request("**/v1/translate") as asked:
-        page.locator("#text").press_sequentially("one two", delay=20)
+        page.locator("#text").evaluate("""node => { for (const char of "one two") {
+            node.value += char;
+            node.dispatchEvent(new Event("input", { bubbles: true }));
+        } }""")
         opened.settled()
     assert asked.value.post_data_json["text"] == "one two"
     assert sum(url.endswith("/v1/translate") for url in opened.requests) == 1, (
@@ -370,18 +373,17 @@ def test_a_file_is_translated_and_downloaded(open_page: Open, name: str, content
 def test_a_file_shows_how_far_it_is_and_why_it_failed(open_page: Open) -> None:
     opened = open_page()
     page = opened.page
-    told = iter(
-        [
-            {"id": "x", "status": "translating", "sentences": 4000, "translated": 1000},
-            {"id": "x", "status": "error", "sentences": 4000, "translated": 1000, "error": "It is broken."},
-        ]
-    )
-    page.route("**/v1/files", lambda route: route.fulfill(json={"id": "x", "status": "translating", "sentences": 0}))
-    page.route("**/v1/files/x", lambda route: route.fulfill(json=next(told)))
+    job = {"id": "x", "status": "translating", "sentences": 4000, "translated": 1000}
+    asked: list[Any] = []
+    page.route("**/v1/files", lambda route: route.fulfill(json=job))
+    page.route("**/v1/files/x", lambda route: asked.append(route))
     page.locator("#file").set_input_files({"name": HOSTILE, "mimeType": "text/plain", "buffer": b"one"})
     page.get_by_text("1,000 of 4,000 sentences").wait_for()
     assert page.get_by_role("progressbar").evaluate("node => node.value") == 0.25
     assert page.get_by_role("progressbar").get_attribute("aria-label").startswith("Progress of ")
+    while not asked:
+        page.wait_for_timeout(50)
+    asked[0].fulfill(json=job | {"status": "error", "error": "It is broken."})
     page.locator("#jobs .wrong").wait_for()
     assert page.locator("#jobs .wrong").inner_text() == "It is broken."
     assert page.get_by_role("progressbar").count() == 0

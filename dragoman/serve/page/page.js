@@ -2,25 +2,13 @@
 
 import { translateFile } from "./files.js";
 import { ask, key } from "./server.js";
+import { warnings } from "./warnings.js";
 import * as words from "./words.js";
 
 const PAUSE_SECONDS = 0.35;
 const SLOW_SECONDS = 0.4;
 const MOST_IN_ADDRESS = 4000;
 const MOST_PAIRS_NAMED = 6;
-// What the server says of a translation that may be wrong.
-const FLAGS = {
-  loop: "it repeats itself",
-  copied: "much of the text stands in it untranslated",
-  cut: "it reached the limit of its length and was cut",
-  short: "it is much shorter than the text",
-  long: "it is much longer than the text",
-  number: "a number is missing or is another",
-  url: "an address is missing or is another",
-  tag: "a tag or placeholder is missing or is another",
-  characters: "the model does not know some characters of the text",
-  unsure: "the model was not sure of it",
-};
 const byId = (id) => document.getElementById(id);
 const [source, target, text] = ["source", "target", "text"].map(byId);
 const state = { languages: [], pairs: new Set(), timer: 0, running: null, asked: "", answer: null, detected: "", limit: -1, candidates: 3 };
@@ -128,12 +116,6 @@ function show(asked, answer) {
   offerSwap();
   showAlternatives(answer);
   offerLook();
-}
-
-function warnings(answer) {
-  const found = (answer?.flags || []).map((flag) => FLAGS[flag]).filter(Boolean);
-  if (answer?.lost?.length) found.push(`it lacks ${answer.lost.map((piece) => `\u2068${piece}\u2069`).join(", ")}`);
-  return found.length ? `Check the translation: ${found.join("; ")}.` : "";
 }
 
 function showAlternatives(answer) {
