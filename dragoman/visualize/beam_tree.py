@@ -32,7 +32,7 @@ def traced_search(
     At each step these are the continuations that may have been taken: twice as many as the beam has places. Where
     `prefix_ids` say which is taken, they are those that would have been.
     """
-    trace = _Trace(model, settings, len(prefix_ids))
+    trace = _Trace(model, settings, prefix_ids)
     ids = torch.tensor([[*src_ids, EOS_ID]], device=model.device)
     lengths = torch.tensor([len(src_ids) + 1], device=model.device)
     hypotheses = beam_search(trace, ids, lengths, settings, [prefix_ids])[0]
@@ -52,8 +52,8 @@ class _Considered:
 class _Trace:
     """A StepModel of one sentence that takes notes. It has no verb `best`, so the search hands it every step."""
 
-    def __init__(self, model: StepModel[Any], settings: InferenceSettings, num_forced: int = 0) -> None:
-        self._model, self._settings, self._num_forced = model, settings, num_forced
+    def __init__(self, model: StepModel[Any], settings: InferenceSettings, prefix_ids: Sequence[int]) -> None:
+        self._model, self._settings, self._prefix_ids = model, settings, prefix_ids
         self.vocab_size, self.max_length, self.device = model.vocab_size, model.max_length, model.device
         self.considered: list[_Considered] = []
         self._position = -1
@@ -86,19 +86,24 @@ class _Trace:
         """Writes down the best continuations of the last step; `kept` are the (row, token) that went on."""
         assert self._last is not None
         last = self._last.clone()  # a tensor that may be written to outside inference mode
-        hide(last, (*NEVER_WRITTEN, *((EOS_ID,) if self._position < self._settings.min_tokens else ())))
+        is_forced = self._position < len(self._prefix_ids)
+        is_end = is_forced and self._prefix_ids[self._position] == EOS_ID
+        too_early = self._position < self._settings.min_tokens and not is_end
+        hide(last, (*NEVER_WRITTEN, *((EOS_ID,) if too_early else ())))
         totals = (self._log_probs[:, None] + last).flatten()
         best = totals.topk(min(2 * self._settings.beam_size, totals.numel())).indices.tolist()
         found = [(place // last.size(1), place % last.size(1)) for place in best]
-        alive = [pair for pair in found if pair[1] != EOS_ID][: self._settings.beam_size] if stopped else []
+        alive = (
+            [pair for pair in found if pair[1] != EOS_ID][: self._settings.beam_size] if stopped and not is_end else []
+        )
         places = {}
-        for rank, (row, token_id) in enumerate(dict.fromkeys([*kept, *found])):
+        ending = [(0, EOS_ID)] if is_end else []  # the one hypothesis there is
+        for rank, (row, token_id) in enumerate(dict.fromkeys([*kept, *ending, *found])):
             rank = found.index((row, token_id)) if (row, token_id) in found else rank
             total = float(totals[row * last.size(1) + token_id])
             if total == float("-inf"):
                 continue
-            may_end = self._position >= self._num_forced
-            ended = token_id == EOS_ID and rank < self._settings.beam_size and may_end
+            ended = token_id == EOS_ID and (is_end or (rank < self._settings.beam_size and not is_forced))
             state = "ended" if ended else "open" if (row, token_id) in alive else "pruned"
             if (row, token_id) in kept:
                 state = "kept"

@@ -5,37 +5,48 @@ import { ask, upload } from "./server.js";
 const EVERY_SECONDS = 0.5;
 
 export async function translateFile(file, source, target, list) {
-  const item = document.createElement("li");
-  const [label, bar, note] = ["span", "progress", "span"].map((tag) => document.createElement(tag));
+  const [item, label, bar, note] = ["li", "bdi", "progress", "span"].map((tag) => document.createElement(tag));
   label.textContent = file.name;
   bar.setAttribute("aria-label", `Progress of ${file.name}`);
   note.className = "quiet";
+  note.setAttribute("aria-live", "off"); // the list says aloud what is new in it: the end, not every step
   item.append(label, bar, note);
   list.prepend(item);
   try {
-    const form = new FormData();
-    form.set("file", file);
-    form.set("source", source);
-    form.set("target", target);
-    let job = await upload("v1/files", form);
-    while (job.status === "translating") {
-      if (job.sentences) {
-        [bar.max, bar.value] = [job.sentences, job.translated];
-        note.textContent = `${job.translated} of ${job.sentences} sentences`;
-      }
-      await new Promise((resolve) => setTimeout(resolve, 1000 * EVERY_SECONDS));
-      job = await ask(`v1/files/${job.id}`);
-    }
-    if (job.status === "error") throw new Error(job.error);
-    bar.remove();
+    const job = await translated(file, source, target, (words, share) => {
+      note.textContent = words;
+      if (share) bar.value = share;
+    });
     const link = document.createElement("a");
     link.href = job.url.replace(/^\//, "");
     link.download = "";
-    link.textContent = "Download";
-    note.textContent = `${job.sentences} sentences`;
-    item.append(link);
+    link.textContent = `Download ${job.url.split(".").slice(1).join(".")}`;
+    finish(item, `${counted(job.sentences)} translated`, "quiet").after(link);
   } catch (error) {
-    bar.remove();
-    note.textContent = error.message;
+    finish(item, error.message, "wrong");
   }
+}
+
+const counted = (count) => `${count.toLocaleString("en")} sentence${count === 1 ? "" : "s"}`;
+
+async function translated(file, source, target, tell) {
+  const form = new FormData();
+  for (const [name, value] of Object.entries({ file, source, target })) form.set(name, value);
+  let job = await upload("v1/files", form, tell);
+  while (job.status === "translating") {
+    if (job.sentences) tell(`${job.translated.toLocaleString("en")} of ${counted(job.sentences)}`, job.translated / job.sentences);
+    await new Promise((resolve) => setTimeout(resolve, 1000 * EVERY_SECONDS));
+    job = await ask(`v1/files/${job.id}`);
+  }
+  if (job.status === "error") throw new Error(job.error);
+  return job;
+}
+
+// What is left of a line once the file is done.
+function finish(item, words, name) {
+  const end = document.createElement("span");
+  end.className = name;
+  end.textContent = words;
+  item.replaceChildren(item.firstChild, end);
+  return end;
 }

@@ -2,14 +2,16 @@
 
 import { translateFile } from "./files.js";
 import { ask, key } from "./server.js";
+import { warnings } from "./warnings.js";
 import * as words from "./words.js";
 
 const PAUSE_SECONDS = 0.35;
-const MOST_IN_ADDRESS = 1500;
-const ALTERNATIVES = 3;
+const SLOW_SECONDS = 0.4;
+const MOST_IN_ADDRESS = 4000;
+const MOST_PAIRS_NAMED = 6;
 const byId = (id) => document.getElementById(id);
 const [source, target, text] = ["source", "target", "text"].map(byId);
-const state = { languages: [], timer: 0, running: null, answer: null, detected: "", limit: -1 };
+const state = { languages: [], pairs: new Set(), timer: 0, running: null, asked: "", answer: null, detected: "", limit: -1, candidates: 3 };
 
 const nameOf = (code) => state.languages.find((one) => one.code === code)?.name || code;
 
@@ -37,14 +39,23 @@ function chooseLanguages(from, to) {
   fill(target, targetsOf(source.value), to);
   text.lang = source.value === "auto" ? "" : source.value;
   byId("output").lang = target.value;
-  const from_ = source.value === "auto" ? state.detected : source.value;
-  byId("swap").disabled = !sources().some((one) => one.code === target.value && (!from_ || one.targets.includes(from_)));
+  offerSwap();
 }
 
+const sourceNow = () => (source.value === "auto" ? state.detected : source.value);
+
+function offerSwap() {
+  const back = state.languages.find((one) => one.code === target.value)?.targets || [];
+  byId("swap").disabled = !back.some((code) => code !== target.value && (!sourceNow() || code === sourceNow()));
+}
+
+// The address says it all, but for a text that is too long for one: the browser keeps that for when the page is loaded again.
 function remember() {
   const query = new URLSearchParams({ source: source.value, target: target.value });
-  if (text.value && text.value.length <= MOST_IN_ADDRESS) query.set("q", text.value);
-  history.replaceState(null, "", `?${query}`);
+  const whole = new URLSearchParams(query);
+  if (text.value) whole.set("q", text.value);
+  const address = String(whole).length <= MOST_IN_ADDRESS ? whole : query;
+  history.replaceState({ text: text.value }, "", `?${address}`);
 }
 
 function changed(seconds = PAUSE_SECONDS) {
@@ -52,38 +63,57 @@ function changed(seconds = PAUSE_SECONDS) {
   state.running?.abort();
   words.forget();
   const size = [...text.value].length;
-  byId("count").textContent = state.limit > 0 ? `${size.toLocaleString()} of ${state.limit.toLocaleString()} characters` : `${size.toLocaleString()} characters`;
+  const most = state.limit > 0 ? ` of ${state.limit.toLocaleString("en")}` : "";
+  byId("count").textContent = `${size.toLocaleString("en")}${most} characters`;
+  byId("count").classList.toggle("wrong", state.limit > 0 && size > state.limit);
   byId("output").classList.add("stale");
-  remember();
   state.timer = setTimeout(translate, 1000 * seconds);
 }
 
 async function translate() {
   const asked = text.value;
+  remember();
   if (!asked.trim()) return show(asked, null);
   state.running = new AbortController();
   const { signal } = state.running;
-  const fields = { text: asked, source: source.value, target: target.value, n_best: ALTERNATIVES, alignment: true };
+  const fields = { text: asked, source: source.value, target: target.value, n_best: state.candidates, alignment: true };
+  const begun = performance.now();
+  const slow = setTimeout(() => say("Translating…"), 1000 * SLOW_SECONDS);
+  const onWait = (words) => {
+    clearTimeout(slow);
+    say(words);
+  };
   try {
-    const onWait = (seconds) => say(`The server is busy; trying again in ${seconds} seconds.`);
     const answer = await ask("v1/translate", fields, { signal, onWait });
-    if (!signal.aborted) show(asked, answer.translations[0]);
-  } catch (error) {
     if (signal.aborted) return;
-    say(error.message, true);
-    if (/api key/i.test(error.message)) byId("key-form").hidden = false;
+    show(asked, answer.translations[0]);
+    if (!byId("status").textContent) say(`Translated in ${((performance.now() - begun) / 1000).toFixed(2)} seconds.`);
+  } catch (error) {
+    if (!signal.aborted) failed(error.message);
+  } finally {
+    clearTimeout(slow);
   }
 }
 
+function failed(message) {
+  const most = /n_best parameter must be <= ([1-9]\d*)$/.exec(message)?.[1];
+  if (most && Number(most) < state.candidates) { // this server gives fewer
+    state.candidates = Number(most);
+    return translate();
+  }
+  say(message, true);
+  if (/api key/i.test(message)) byId("key-form").hidden = false;
+}
+
 function show(asked, answer) {
-  state.answer = answer;
+  [state.asked, state.answer] = [asked, answer];
   byId("output").classList.remove("stale");
   words.draw(asked, answer ? answer.text : "", answer?.sentences || []);
   byId("copy").disabled = !answer?.text;
   state.detected = answer?.confidence === undefined ? "" : answer.source;
-  byId("detected").textContent = state.detected ? `${nameOf(state.detected)}, ${Math.round(answer.confidence)} % sure` : "";
-  say(answer?.flags.includes("cut") ? "The translation reached the limit of its length and was cut." : "");
-  chooseLanguages(source.value, target.value);
+  byId("detected").textContent = state.detected ? `${nameOf(state.detected)}, ${Math.round(answer.confidence)}% sure` : "";
+  say(warnings(answer));
+  offerSwap();
   showAlternatives(answer);
   offerLook();
 }
@@ -114,45 +144,72 @@ function take(other) {
   state.answer = { ...answer, first, text: other, sentences, candidates };
   words.draw(text.value, other, sentences);
   showAlternatives(state.answer);
+  byId("alternatives").querySelector("button").focus();
   offerLook();
   say(sentences.length ? "" : "Shades and links belong to the first translation.");
 }
 
-// The page about one sentence: of the word that has the focus, or else the first.
+// The page about one sentence: of the word that has the focus, or else the first. One model must have made it.
 function offerLook() {
   const sentence = words.sentenceOf(document.activeElement.closest?.("#output [data-word]")) || state.answer?.sentences?.[0];
-  byId("look").hidden = !sentence;
-  if (!sentence) return;
+  const offered = sentence && state.pairs.has(`${state.answer.source}-${target.value}`);
+  byId("look").hidden = !offered;
+  if (!offered) return;
   const query = new URLSearchParams({ source: state.answer.source, target: target.value, text: sentence.source });
   if (key.get()) query.set("api_key", key.get());
   byId("look").href = `look?${query}`;
+  byId("look").title = sentence.source;
 }
 
+// The translation becomes the text, unless it is of another text than the one that stands there now.
 function swap() {
   if (byId("swap").disabled) return;
-  const from = source.value === "auto" ? state.detected : source.value;
-  const to = target.value;
-  if (state.answer?.text) text.value = state.answer.text;
+  const [from, to] = [sourceNow(), target.value];
+  if (state.answer?.text && state.asked === text.value) text.value = state.answer.text;
+  state.detected = "";
   chooseLanguages(to, from);
   changed(0);
 }
 
-function setTheme(theme) {
-  document.documentElement.dataset.theme = theme;
-  byId("theme").textContent = theme === "dark" ? "Light" : "Dark";
-  byId("theme").setAttribute("aria-pressed", theme === "dark");
+async function copy() {
+  try {
+    await navigator.clipboard.writeText(state.answer.text);
+  } catch { // only pages from this machine or over HTTPS have a clipboard
+    getSelection().selectAllChildren(byId("output"));
+    if (!document.execCommand("copy")) return say("The browser does not allow copying here. The translation is selected.", true);
+  }
+  say("Copied.");
 }
 
+// The theme that was chosen, or else the system's.
+function applyTheme() {
+  const chosen = localStorage.getItem("dragoman-theme");
+  const dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  if (chosen) document.documentElement.dataset.theme = chosen;
+  byId("theme").textContent = dark ? "Light theme" : "Dark theme";
+  byId("theme").value = dark ? "light" : "dark";
+}
+
+// Where Alt writes a character (AltGr, or a Mac's Option key) it is no shortcut: the key is another then.
 function onKey(event) {
+  const alt = event.altKey && !event.ctrlKey && !event.metaKey && event.key.toLowerCase();
   if ((event.ctrlKey || event.metaKey) && event.key === "Enter") changed(0);
-  else if (event.altKey && event.code === "KeyS") swap();
-  else if (event.altKey && event.code === "KeyL" && !byId("look").hidden) byId("look").click();
+  else if (alt === "s") swap();
+  else if (alt === "l" && !byId("look").hidden) byId("look").click();
   else return;
   event.preventDefault();
 }
 
 function send(files) {
   for (const file of files) translateFile(file, source.value, target.value, byId("jobs"));
+}
+
+// A file may be dropped anywhere: beside a field the browser would leave the page for it.
+function onDrag(event) {
+  if (!event.dataTransfer?.types.includes("Files")) return;
+  event.preventDefault();
+  byId("files").classList.toggle("over", event.type === "dragover");
+  if (event.type === "drop") send(event.dataTransfer.files);
 }
 
 function listen() {
@@ -167,7 +224,8 @@ function listen() {
       if (kind !== "mouseover") offerLook();
     });
   }
-  output.addEventListener("mouseleave", () => words.point(null));
+  output.addEventListener("focusin", (event) => words.stopAt(words.wordAt(event, "target")));
+  output.addEventListener("mouseleave", () => words.point(document.activeElement.closest("#output [data-word]"), "target"));
   output.addEventListener("focusout", () => words.point(null));
   output.addEventListener("keydown", words.goToWord);
   for (const select of [source, target]) {
@@ -182,14 +240,12 @@ function listen() {
     changed(0);
     text.focus();
   });
-  byId("copy").addEventListener("click", async () => {
-    await navigator.clipboard.writeText(state.answer.text).then(() => say("Copied."), () => say("The browser does not allow copying here.", true));
-  });
+  byId("copy").addEventListener("click", copy);
   byId("theme").addEventListener("click", () => {
-    const theme = byId("theme").getAttribute("aria-pressed") === "true" ? "light" : "dark";
-    localStorage.setItem("dragoman-theme", theme);
-    setTheme(theme);
+    localStorage.setItem("dragoman-theme", byId("theme").value);
+    applyTheme();
   });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", applyTheme);
   byId("key-form").addEventListener("submit", (event) => {
     event.preventDefault();
     key.set(byId("key").value);
@@ -200,31 +256,26 @@ function listen() {
     send(event.target.files);
     event.target.value = "";
   });
-  const drop = document.querySelector("section:last-of-type");
-  for (const kind of ["dragover", "dragleave", "drop"]) {
-    drop.addEventListener(kind, (event) => {
-      event.preventDefault();
-      drop.classList.toggle("over", kind === "dragover");
-      if (kind === "drop") send(event.dataTransfer.files);
-    });
-  }
+  for (const kind of ["dragover", "dragleave", "drop"]) addEventListener(kind, onDrag);
   addEventListener("keydown", onKey);
 }
 
 async function begin() {
-  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  setTheme(localStorage.getItem("dragoman-theme") || (dark ? "dark" : "light"));
+  applyTheme();
   listen();
   try {
     const [languages, settings, models] = await Promise.all([ask("languages"), ask("frontend/settings"), ask("v1/models")]);
     state.languages = languages;
     state.limit = settings.charLimit;
+    state.pairs = new Set(models.models.map((model) => model.pair));
     byId("key-form").hidden = !settings.keyRequired || Boolean(key.get());
-    byId("about").textContent = models.pairs.join(", ");
+    const named = models.models.map((model) => `${nameOf(model.source)} → ${nameOf(model.target)}`);
+    const more = named.length > MOST_PAIRS_NAMED ? `, and ${named.length - MOST_PAIRS_NAMED} more` : "";
+    byId("about").textContent = named.slice(0, MOST_PAIRS_NAMED).join(", ") + more;
     const query = new URLSearchParams(location.search);
     const asked = query.get("source") || (sources().length > 1 ? "auto" : sources()[0]?.code);
     chooseLanguages(asked, query.get("target") || settings.language.target.code);
-    text.value = query.get("q") || text.value;
+    text.value = text.value || query.get("q") || history.state?.text || "";
     changed(0);
   } catch (error) {
     say(error.message, true);

@@ -1,6 +1,9 @@
-// Asking the server: JSON, one error with the server's own words, and one more try where it says to wait.
+// Asking the server: JSON, one error with the server's own words, and more tries where it says to wait.
 
 const KEY = "dragoman-key";
+const MOST_TRIES = 6;
+const LONGEST_WAIT_SECONDS = 60;
+
 export const key = {
   get: () => sessionStorage.getItem(KEY) || "",
   set: (value) => sessionStorage.setItem(KEY, value),
@@ -16,35 +19,39 @@ const wait = (seconds, signal) =>
   });
 
 async function answered(path, options) {
-  let response;
   try {
-    response = await fetch(path, options);
+    const response = await fetch(path, options);
+    const body = await response.json().catch((error) => {
+      if (response.ok || error.name === "AbortError") throw error;
+      return {};
+    });
+    return { response, body };
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Error("The server does not answer. Is it still running?");
   }
-  const body = await response.json().catch(() => ({}));
-  return { response, body };
 }
 
-export async function ask(path, fields = null, { signal, onWait } = {}) {
-  const body = fields && JSON.stringify(key.get() ? { ...fields, api_key: key.get() } : fields);
-  const options = fields ? { method: "POST", headers: { "Content-Type": "application/json" }, body, signal } : { signal };
-  for (let attempt = 0; ; attempt++) {
-    const { response, body: answer } = await answered(path, options);
-    if (response.ok) return answer;
+// Asks until there is an answer; `onWait` is told for how many seconds it waits.
+async function persist(path, options, onWait) {
+  for (let attempt = 1; ; attempt++) {
+    const { response, body } = await answered(path, options);
+    if (response.ok) return body;
     const seconds = Number(response.headers.get("Retry-After"));
-    if ((response.status !== 503 && response.status !== 429) || attempt > 4 || !(seconds > 0)) {
-      throw new Error(answer.error || `The server answered ${response.status}.`);
-    }
-    onWait?.(seconds);
-    await wait(Math.min(seconds, 20), signal);
+    const later = [429, 503].includes(response.status) && seconds > 0 && seconds <= LONGEST_WAIT_SECONDS;
+    if (!later || attempt === MOST_TRIES) throw new Error(body.error || `The server answered ${response.status}.`);
+    onWait?.(`The server is busy; trying again in ${seconds} second${seconds === 1 ? "" : "s"}.`);
+    await wait(seconds, options.signal);
   }
 }
 
-export async function upload(path, form) {
+export function ask(path, fields = null, { signal, onWait } = {}) {
+  if (!fields) return persist(path, { signal }, onWait);
+  const body = JSON.stringify(key.get() ? { ...fields, api_key: key.get() } : fields);
+  return persist(path, { method: "POST", headers: { "Content-Type": "application/json" }, body, signal }, onWait);
+}
+
+export function upload(path, form, onWait) {
   if (key.get()) form.set("api_key", key.get());
-  const { response, body } = await answered(path, { method: "POST", body: form });
-  if (!response.ok) throw new Error(body.error || `The server answered ${response.status}.`);
-  return body;
+  return persist(path, { method: "POST", body: form }, onWait);
 }

@@ -4,10 +4,12 @@
 const byId = (id) => document.getElementById(id);
 const nodes = { source: new Map(), target: new Map() };
 let shown = [];
+let pointed = null;
 
-// The pieces of a text: its words, and what stands between them.
-const pieces = (text) => text.split(/(\s+)/u).filter(Boolean);
-const isSpace = (piece) => /^\s+$/u.test(piece);
+// The pieces of a text: its words, and what stands between them. White space is what the server takes for it.
+const SPACE = /([\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+)/u;
+const pieces = (text) => text.split(SPACE).filter(Boolean);
+const isSpace = (piece) => SPACE.test(piece);
 const name = (sentence, word) => `${sentence}:${word}`;
 
 function append(parent, text, sentence, side, decorate) {
@@ -54,13 +56,14 @@ export function draw(source, text, sentences) {
     node.classList.toggle("unsure", probability < 0.4);
     node.dataset.probability = probability;
   });
-  const first = nodes.target.values().next().value;
-  if (first) first.tabIndex = 0;
+  stopAt(nodes.target.values().next().value);
+  byId("mirror").scrollTop = byId("text").scrollTop;
   point(null);
 }
 
 // The source was edited: what is under it no longer fits.
 export function forget() {
+  point(null);
   byId("mirror").replaceChildren();
   nodes.source.clear();
 }
@@ -77,6 +80,8 @@ function linked(side, word) {
 
 // Marks a word of either side (null: none) and those it is linked with.
 export function point(node, side) {
+  if (node === pointed) return;
+  pointed = node;
   for (const one of document.querySelectorAll(".linked, .here")) one.classList.remove("linked", "here");
   byId("word").textContent = "";
   if (!node) return;
@@ -89,12 +94,11 @@ export function point(node, side) {
 }
 
 function described(node, side, found) {
-  const words = found.map((one) => `\u2068${one.textContent}\u2069`).join(" ");
-  const [one, arrow] = [`\u2068${node.textContent}\u2069`, side === "source" ? "→" : "←"];
-  const sure = side === "target" ? node : found[0];
-  const probability = sure?.dataset.probability;
-  const percent = probability === undefined ? "" : ` · ${Math.round(100 * probability)} % sure`;
-  return `${one} ${arrow} ${words || "?"}${percent}`;
+  const isolated = (one) => `\u2068${one.textContent}\u2069`;
+  const arrow = side === "source" ? "→" : "←";
+  const probability = (side === "target" ? node : found[0])?.dataset.probability;
+  const sure = probability === undefined ? "" : ` · ${Math.round(100 * probability)}% sure`;
+  return [isolated(node), ...(found.length ? [arrow, ...found.map(isolated)] : [])].join(" ") + sure;
 }
 
 export const wordAt = (event, side) => {
@@ -103,7 +107,12 @@ export const wordAt = (event, side) => {
   return under.find((one) => one.dataset?.word && byId("mirror").contains(one)) || null;
 };
 
-// The translation is one stop of the Tab key; arrows go from word to word.
+// The translation is one stop of the Tab key, at the word that last had the focus; arrows go from word to word.
+export function stopAt(node) {
+  for (const one of byId("output").querySelectorAll("[tabindex='0']")) one.tabIndex = -1;
+  if (node) node.tabIndex = 0;
+}
+
 export function goToWord(event) {
   const step = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[event.key];
   const all = [...nodes.target.values()];
@@ -112,7 +121,5 @@ export function goToWord(event) {
   event.preventDefault();
   const forward = getComputedStyle(byId("output")).direction === "rtl" && Number.isFinite(step) ? -step : step;
   const next = all[Math.max(0, Math.min(all.length - 1, here + forward))];
-  document.activeElement.tabIndex = -1;
-  next.tabIndex = 0;
   next.focus();
 }

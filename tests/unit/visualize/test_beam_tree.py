@@ -66,3 +66,25 @@ def test_a_beam_of_one_keeps_one(bundle: Bundle) -> None:
     settings = replace(bundle.config.inference, beam_size=1, n_best=1)
     _, nodes = traced_search(SingleModel(bundle.model), [5, 6], settings, bundle.tokenizers.tgt)
     assert all(node.best for node in nodes if node.state == "kept")
+
+
+@pytest.mark.parametrize("prefix", [[9], [9, 30, 12], [9, 30, EOS_ID]])
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_forced_tokens_are_in_the_tree_beside_those_that_would_have_been_taken(
+    bundle: Bundle, prefix: list[int], beam_size: int
+) -> None:
+    settings = InferenceSettings(beam_size=beam_size, n_best=beam_size, max_extra_tokens=4)
+    model, tokenizer = SingleModel(bundle.model), bundle.tokenizers.tgt
+    hypotheses, nodes = traced_search(model, SOURCES[0], settings, tokenizer, prefix)
+    ids = torch.tensor([[*SOURCES[0], EOS_ID]])
+    assert hypotheses == beam_search(model, ids, torch.tensor([ids.size(1)]), settings, [prefix])[0]
+    _, free = traced_search(model, SOURCES[0], settings, tokenizer)
+    best = [node for node in nodes if node.best]
+    expected = [*hypotheses[0].ids, *([EOS_ID] if hypotheses[0].finished else [])]
+    assert [node.token for node in best] == tokenizer.tokens(expected)
+    assert best[-1].log_prob == pytest.approx(hypotheses[0].log_prob, abs=1e-3)
+    for position in range(len(prefix)):
+        level = [node for node in nodes if node.position == position]
+        assert [node.token for node in level if node.state in ("kept", "ended")] == tokenizer.tokens([prefix[position]])
+    first = {node.token: node.log_prob for node in nodes if node.position == 0}
+    assert {node.token: node.log_prob for node in free if node.position == 0}.items() <= first.items()

@@ -7,13 +7,15 @@ import torch
 from torch.distributions import Categorical
 
 from dragoman.bundle import Bundle
-from dragoman.config import ModelSettings
+from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.data.batch import pad_rows
 from dragoman.errors import DataError
 from dragoman.inference.beam import beam_search
+from dragoman.inference.constraints import NEVER_WRITTEN
 from dragoman.inference.step_model import SingleModel
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
+from dragoman.records import Hypothesis
 from dragoman.text.tokenizer import BOS_ID, EOS_ID
 from dragoman.visualize.inspection import Inspection
 from dragoman.visualize.inspector import MOST_TOKENS, NUM_UNCERTAIN, inspect_text
@@ -163,3 +165,64 @@ def test_an_empty_translation_can_be_looked_at(bundle: Bundle) -> None:
     assert inspection.tgt.text == ""
     assert [step.token for step in inspection.steps] == ["</s>"]
     assert inspection.opinions is None
+
+
+def _searched(bundle: Bundle, prefix: list[int], settings: InferenceSettings) -> list[Hypothesis]:
+    """What the search finds that begins with these."""
+    src, lengths = pad_rows([[*bundle.tokenizers.src.encode(TEXT), EOS_ID]], 0)
+    return beam_search(SingleModel(bundle.model), src, lengths, replace(settings, n_best=settings.beam_size), [prefix])[
+        0
+    ]
+
+
+@pytest.mark.parametrize("place", [0, 1, 4])
+@pytest.mark.parametrize("rank", [0, 4])
+def test_another_token_is_written_and_the_search_goes_on_from_it(
+    bundle: Bundle, inspection: Inspection, place: int, rank: int
+) -> None:
+    other = inspection.steps[place].alternatives[rank]
+    prefix = [*inspection.tgt.ids[:place], other.id]
+    forced = inspect_text(bundle, TEXT, prefix_ids=prefix)
+    expected = _searched(bundle, prefix, bundle.config.inference)
+    assert list(forced.tgt.ids[: place + 1]) == prefix
+    assert forced.tgt.ids == expected[0].ids
+    assert [one.score for one in forced.n_best] == pytest.approx([one.score for one in expected], abs=1e-3)
+    assert (inspection.forced, forced.forced) == (0, place + 1)
+    assert [step.token for step in forced.steps[:place]] == [step.token for step in inspection.steps[:place]]
+    assert (forced.steps[place].token, forced.steps[place].probability) == (other.token, other.probability)
+    assert inspection.steps[place].token in [one.token for one in forced.steps[place].alternatives], "the way back"
+    assert forced.tgt.text == inspection.steps[place].alternatives[rank].continuation or other.continuation is None
+
+
+@pytest.mark.parametrize("min_tokens", [0, 6])
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_translation_can_be_made_to_end(bundle: Bundle, inspection: Inspection, before: int, min_tokens: int) -> None:
+    settings = replace(bundle.config.inference, min_tokens=min_tokens)
+    ended = inspect_text(bundle, TEXT, settings, prefix_ids=[*inspection.tgt.ids[:before], EOS_ID])
+    assert ended.tgt.ids == inspection.tgt.ids[:before]
+    assert [step.token for step in ended.steps] == [*inspection.tgt.tokens[:before], "</s>"]
+    assert ended.forced == before + 1
+    best = [node for node in ended.beam if node.best]
+    assert [node.token for node in best] == [step.token for step in ended.steps]
+    assert best[-1].state == "ended"
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [[0], [1], [3], [-1], [9, -5], [10**6], [9, EOS_ID, 9], [9] * (MOST_TOKENS + 1)],
+    ids=["pad", "bos or unk", "unk or bos", "negative", "negative later", "no token", "goes on after the end", "long"],
+)
+def test_tokens_that_cannot_be_written_are_an_error_of_one_line(bundle: Bundle, prefix: list[int]) -> None:
+    assert {0, 1, 3} == set(NEVER_WRITTEN)
+    with pytest.raises(DataError, match="cannot begin with these tokens") as caught:
+        inspect_text(bundle, TEXT, prefix_ids=prefix)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_more_tokens_are_forced_than_there_are_positions(bundle: Bundle) -> None:
+    settings: ModelSettings = replace(bundle.config.model, positions="learned", max_positions=8)
+    size = bundle.tokenizers.src.vocab_size
+    short = replace(bundle, model=Transformer(settings, size, size).eval())
+    assert inspect_text(short, "one two", prefix_ids=[9] * 5).tgt.ids[:5] == (9,) * 5
+    with pytest.raises(DataError, match="cannot begin with these tokens"):
+        inspect_text(short, "one two", prefix_ids=[9] * 8)

@@ -1,0 +1,665 @@
+"""The page of `dragoman serve` in a browser, with a real server behind it; some answers are made up, to be hard."""
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.bundle import Bundle, save_bundle
+from dragoman.inference.translator import Translator
+from dragoman.serve.app import make_app
+from dragoman.serve.keys import Keys
+from dragoman.serve.models import Models, ServedModel
+from dragoman.serve.server import Server, address_of, bound_socket
+from dragoman.serve.service import Service
+from dragoman.serve.settings import ServeSettings
+
+TEXT = "one two three. Four five"
+HOSTILE = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=2> \u202eone\u202c \u2066two"
+MARKS = "a" + "\u0301" * 5000
+
+
+@dataclass
+class Opened:
+    """A page, all that it asked for and all that went wrong."""
+
+    page: Any
+    address: str
+    requests: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def dismiss(self, dialog: Any) -> None:
+        """No page of ours opens one."""
+        self.problems.append(dialog.message)
+        dialog.dismiss()
+
+    def watch(self, page: Any) -> Any:
+        """Notes what a page asks for and complains of; a refused request is no mistake of the page's."""
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.on("console", lambda message: None if "Failed to load" in message.text else self.dismayed(message))
+        page.on("dialog", self.dismiss)
+        return page
+
+    def dismayed(self, message: Any) -> None:
+        """What the console says, such as a content that the policy forbids."""
+        self.problems.append(message.text)
+
+    def type(self, text: str) -> None:
+        """Writes a text and waits for its translation."""
+        self.page.locator("#text").fill(text)
+        self.settled()
+
+    def settled(self) -> None:
+        """The translation of the text that stands there is shown."""
+        self.page.wait_for_function("() => !document.querySelector('#output').classList.contains('stale')")
+
+    @property
+    def output(self) -> str:
+        """The translation."""
+        return str(self.page.locator("#output").text_content())
+
+
+@contextmanager
+def running(bundle: Bundle, folder: Path, *pairs: str, keys: Path | None = None, **settings: Any) -> Iterator[str]:
+    """A real server in a thread of its own; its address."""
+    translator = Translator.from_bundles([bundle])
+    models = [
+        ServedModel(source, target, bundle, translator, {}, folder)
+        for source, target in (pair.split("-") for pair in pairs or ("en-de", "de-en"))
+    ]
+    service = Service(Models(models), ServeSettings(lanes=1, **settings))
+    ready = threading.Event()
+    found = bound_socket("127.0.0.1", 0)
+    server = Server(make_app(service, Keys(keys, 0)), service, ready.set)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [found]})
+    thread.start()
+    assert ready.wait(60)
+    try:
+        yield address_of(found)
+    finally:
+        server.should_exit = True
+        thread.join(30)
+
+
+@pytest.fixture(scope="module")
+def folder(small_bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the model."""
+    path = tmp_path_factory.mktemp("served") / "model"
+    save_bundle(small_bundle, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def address(small_bundle: Bundle, folder: Path) -> Iterator[str]:
+    """Of a server for both ways."""
+    with running(small_bundle, folder) as found:
+        yield found
+
+
+@pytest.fixture
+def open_page(browser: Any, address: str) -> Iterator[Callable[..., Opened]]:
+    """Opens the page at a query; keywords are Playwright's for a browser context. Afterwards nothing had gone wrong."""
+    contexts: list[Any] = []
+    all_opened: list[Opened] = []
+
+    def opening(query: str = "?source=en&target=de", at: str = address, answer: Any = None, **context: Any) -> Opened:
+        contexts.append(browser.new_context(**{"viewport": {"width": 1100, "height": 900}} | context))
+        page = contexts[-1].new_page()
+        opened = Opened(page, at)
+        all_opened.append(opened)
+        opened.watch(page)
+        if answer is not None:
+            page.route("**/v1/translate", answer)
+        page.goto(f"{at}/{query}")
+        page.wait_for_function("() => document.querySelector('#target').value")
+        opened.settled()
+        return opened
+
+    yield opening
+    for context in contexts:
+        context.close()
+    for opened in all_opened:
+        assert opened.problems == []
+        assert [url for url in opened.requests if not url.startswith((opened.address, "data:,"))] == []
+
+
+Open = Callable[..., Opened]
+
+
+def answering(*sentences: dict[str, Any], others: tuple[str, ...] = (), **more: Any) -> Callable[[Any], None]:
+    """Answers every request with these sentences, one space between them."""
+    text = " ".join(sentence["text"] for sentence in sentences)
+    candidates = [{"text": one} for one in (text, *others)]
+    made = {"text": text, "source": "en", "flags": [], "candidates": candidates, "sentences": sentences}
+    made |= more
+    return lambda route: route.fulfill(json={"translations": [made]})
+
+
+TRAIN = {
+    "source": "The train waits.",
+    "text": "Der Zug wartet .",
+    "words": [0.99, 0.35, 0.8, None],
+    "alignment": [[0, 0], [1, 1], [2, 2], [2, 3]],
+}
+AGAIN = {"source": "Why?", "text": "Warum?", "words": [0.5], "alignment": [[0, 0]]}
+
+
+def marked(page: Any, side: str) -> list[str]:
+    """The words that are marked on a side."""
+    place = {"source": "#mirror", "target": "#output"}[side]
+    return [str(text) for text in page.locator(f"{place} .linked, {place} .here").all_inner_texts()]
+
+
+def test_it_translates_as_one_pauses_and_the_translation_is_the_servers(open_page: Open) -> None:
+    opened = open_page()
+    page = opened.page
+    with page.expect_request("**/v1/translate") as asked:
+        page.locator("#text").evaluate("""node => { for (const char of "one two") {
+            node.value += char;
+            node.dispatchEvent(new Event("input", { bubbles: true }));
+        } }""")
+        opened.settled()
+    assert asked.value.post_data_json["text"] == "one two"
+    assert sum(url.endswith("/v1/translate") for url in opened.requests) == 1, (
+        "once for all that was typed at a stretch"
+    )
+    sent = {"q": "one two", "source": "en", "target": "de"}
+    assert opened.output == page.request.post(f"{opened.address}/translate", data=sent).json()["translatedText"] != ""
+    assert page.locator("#status").inner_text() != ""
+    assert page.locator("#count").inner_text() == "7 of 5,000 characters"
+    page.get_by_role("button", name="Clear").click()
+    opened.settled()
+    assert (opened.output, page.locator("#count").inner_text()) == ("", "0 of 5,000 characters")
+    assert page.locator("#text").evaluate("node => node === document.activeElement")
+    assert page.get_by_role("button", name="Copy").is_disabled()
+
+
+def test_ctrl_enter_does_not_wait_for_a_pause(open_page: Open) -> None:
+    opened = open_page()
+    opened.page.evaluate("""() => { const set = window.setTimeout;
+        window.setTimeout = (work, wait) => set(work, wait > 300 && wait < 360 ? 100000 : wait) }""")
+    opened.page.locator("#text").fill("one")
+    opened.page.wait_for_timeout(500)
+    assert opened.output == ""
+    opened.page.keyboard.press("Control+Enter")
+    opened.settled()
+    assert opened.output
+    assert opened.page.locator("#text").input_value() == "one"
+
+
+def test_swapping(open_page: Open) -> None:
+    opened = open_page(answer=answering(TRAIN))
+    page = opened.page
+    opened.type("The train waits.")
+    page.keyboard.press("Alt+s")
+    assert (page.locator("#source").input_value(), page.locator("#target").input_value()) == ("de", "en")
+    assert page.locator("#text").input_value() == TRAIN["text"]
+    opened.settled()
+    page.locator("#text").fill("not yet translated")
+    page.get_by_role("button", name="Swap languages").click()
+    assert page.locator("#text").input_value() == "not yet translated", "what was typed is not lost"
+    page.locator("#text").press("Control+Alt+s")
+    assert page.locator("#source").input_value() == "en", "AltGr writes a letter"
+
+
+def test_swapping_what_was_detected(open_page: Open) -> None:
+    opened = open_page("?source=auto&target=de")
+    page = opened.page
+    assert page.locator("#source").input_value() == "auto"
+    opened.type("Where is the train station, and when does the next train to the city leave?")
+    assert re.fullmatch(r"English, \d+% sure", page.locator("#detected").inner_text())
+    page.get_by_role("button", name="Swap languages").click()
+    assert (page.locator("#source").input_value(), page.locator("#target").input_value()) == ("de", "en")
+
+
+def test_one_way_cannot_be_swapped_and_few_candidates_are_enough(
+    open_page: Open, small_bundle: Bundle, folder: Path
+) -> None:
+    with running(small_bundle, folder, "en-de", max_alternatives=0, max_chars=20) as at:
+        opened = open_page("?q=one+two", at=at)
+        assert opened.output
+        assert opened.page.get_by_role("button", name="Swap languages").is_disabled()
+        assert opened.page.locator("#source option").all_inner_texts() == ["English"]
+        assert not opened.page.locator("#others").is_visible()
+        opened.page.locator("#text").fill("one " * 6)
+        opened.page.locator("#status.wrong").wait_for()
+        assert "exceeds text limit (20)" in opened.page.locator("#status").inner_text()
+        assert "wrong" in opened.page.locator("#count").get_attribute("class")
+
+
+def test_another_translation_is_chosen_and_back(open_page: Open) -> None:
+    opened = open_page()
+    page = opened.page
+    opened.type(TEXT)
+    first, others = opened.output, page.locator("#alternatives button")
+    offered = others.all_inner_texts()
+    assert len(set(offered)) == len(offered) >= 1
+    assert first not in offered
+    words = page.locator("#output .word").count()
+    others.last.click()
+    assert opened.output == offered[-1]
+    assert first in others.all_inner_texts()
+    assert page.locator("#look").is_hidden(), "there is nothing to see inside it"
+    assert others.first.evaluate("node => node === document.activeElement"), "the keyboard goes on where it was"
+    others.filter(has_text=re.compile(f"^{re.escape(first)}$")).click()
+    assert (opened.output, page.locator("#output .word").count()) == (first, words)
+    assert page.locator("#look").is_visible()
+
+
+def test_pointing_at_a_word_marks_what_it_is_linked_with(open_page: Open) -> None:
+    opened = open_page(answer=answering(TRAIN, AGAIN))
+    page = opened.page
+    opened.type("The train waits.\nWhy?")
+    page.locator("#output .word").nth(1).hover()
+    assert marked(page, "source") == ["train"]
+    assert page.locator("#word").inner_text() == "\u2068Zug\u2069 ← \u2068train\u2069 · 35% sure"
+    page.locator("#output .word").nth(3).hover()
+    assert page.locator("#word").inner_text() == "\u2068.\u2069 ← \u2068waits.\u2069"
+    box = page.locator("#mirror [data-word]").nth(2).bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    assert (marked(page, "source"), marked(page, "target")) == (["waits."], ["wartet", "."])
+    assert "80% sure" in page.locator("#word").inner_text()
+    box = page.locator("#mirror [data-word]").last.bounding_box()
+    page.mouse.move(box["x"] + 4, box["y"] + box["height"] / 2)
+    assert marked(page, "target") == ["Warum?"], "of the second sentence"
+    page.mouse.move(3, 3)
+    assert marked(page, "source") == marked(page, "target") == []
+    doubts = [one.evaluate("node => node.style.getPropertyValue('--doubt')") for one in page.locator(".word").all()]
+    assert doubts == ["0%", "37%", "7%", "", "27%"]
+    assert page.locator(".word.unsure").all_inner_texts() == ["Zug"]
+
+
+def test_the_words_lie_under_those_of_the_text(open_page: Open) -> None:
+    long = "\n".join(f"sentence {number} is one of quite a few that wrap and scroll" for number in range(60))
+    sentence = {"source": long, "text": "x", "words": [None], "alignment": [[60, 0]]}
+    opened = open_page(answer=answering(sentence))
+    opened.page.locator("#text").fill(long)
+    opened.page.locator("#text").evaluate("node => { node.scrollTop = 500 }")
+    opened.settled()
+    heights = [opened.page.locator(one).evaluate("node => node.scrollHeight") for one in ("#text", "#mirror")]
+    assert heights[0] == heights[1] > 900
+    assert opened.page.locator("#mirror").evaluate("node => node.scrollTop") == 500
+    opened.page.locator("#text").evaluate("node => { node.scrollTop = 300 }")
+    opened.page.wait_for_function("() => document.querySelector('#mirror').scrollTop === 300")
+
+
+def test_the_words_are_one_stop_of_the_tab_key(open_page: Open) -> None:
+    opened = open_page(answer=answering(TRAIN, AGAIN))
+    page = opened.page
+    opened.type("The train waits. Why?")
+    stops = page.locator("#output [tabindex='0']")
+    page.locator("#clear").focus()
+    page.keyboard.press("Tab")
+    for key, word in (
+        ("", "Der"), ("ArrowRight", "Zug"), ("End", "Warum?"), ("ArrowRight", "Warum?"), ("ArrowLeft", "."),
+        ("Home", "Der"), ("ArrowLeft", "Der"),
+    ):  # fmt: skip
+        if key:
+            page.keyboard.press(key)
+        assert page.evaluate("document.activeElement.textContent") == word
+        assert page.locator("#output .here").inner_text() == word
+        assert stops.all_inner_texts() == [word]
+    page.locator("#output .word").nth(2).click()
+    page.keyboard.press("ArrowRight")
+    assert stops.all_inner_texts() == ["."]
+    page.keyboard.press("End")
+    assert "Why%3F" in page.locator("#look").get_attribute("href")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "look"
+    assert page.locator("#look").get_attribute("title") == "Why?", "the sentence of the word that had the focus"
+    assert marked(page, "source") == []
+
+
+def test_looking_inside_and_writing_another_word(open_page: Open) -> None:
+    opened = open_page()
+    opened.type(TEXT)
+    with opened.page.expect_popup() as popup:
+        opened.page.keyboard.press("Alt+l")
+    look = opened.watch(popup.value)
+    look.wait_for_selector("#steps tr")
+
+    def data() -> Any:
+        return json.loads(look.locator("#data").text_content())
+
+    before = data()
+    assert (before["src"]["text"], before["forced"]) == ("one two three.", 0)
+    assert look.locator("#forced").is_hidden()
+    place = len(before["tgt"]["ids"]) // 2
+    other = before["steps"][place]["alternatives"][1]
+    link = look.locator("#steps tr").nth(place + 1).locator(".alternatives a").nth(1)
+    link.click()
+    look.wait_for_selector("#forced:not([hidden])")
+    after = data()
+    assert after["forced"] == place + 1
+    assert after["tgt"]["ids"][: place + 1] == [*before["tgt"]["ids"][:place], other["id"]]
+    assert look.locator("#steps tr.forced").count() == place + 1
+    assert (
+        look.locator("#forced-text").inner_text().split()
+        == "".join(after["tgt"]["tokens"][: place + 1]).replace("▁", " ").split()
+    )
+    look.get_by_role("link", name="Leave it to the model").click()
+    look.wait_for_selector("#forced", state="hidden")
+    assert data()["tgt"] == before["tgt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.txt", "one two.\nthree\n"),
+        ("a.html", "<p>one <b>two</b></p>"),
+        ("a.srt", "1\n00:00:01,000 --> 00:00:02,000\none two\n"),
+    ],
+)
+def test_a_file_is_translated_and_downloaded(open_page: Open, name: str, content: str) -> None:
+    page = open_page().page
+    file = {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
+    page.get_by_label("File to translate").set_input_files(file)
+    link = page.get_by_role("link", name=re.compile(r"Download a_de\."))
+    with page.expect_download() as download:
+        link.click()
+    assert download.value.suggested_filename == name.replace(".", "_de.")
+    assert Path(download.value.path()).read_text(encoding="utf-8") not in ("", content)
+    assert "translated" in page.locator("#jobs").inner_text()
+
+
+def test_a_file_shows_how_far_it_is_and_why_it_failed(open_page: Open) -> None:
+    opened = open_page()
+    page = opened.page
+    job = {"id": "x", "status": "translating", "sentences": 4000, "translated": 1000}
+    asked: list[Any] = []
+    page.route("**/v1/files", lambda route: route.fulfill(json=job))
+    page.route("**/v1/files/x", lambda route: asked.append(route))
+    page.locator("#file").set_input_files({"name": HOSTILE, "mimeType": "text/plain", "buffer": b"one"})
+    page.get_by_text("1,000 of 4,000 sentences").wait_for()
+    assert page.get_by_role("progressbar").evaluate("node => node.value") == 0.25
+    assert page.get_by_role("progressbar").get_attribute("aria-label").startswith("Progress of ")
+    while not asked:
+        page.wait_for_timeout(50)
+    asked[0].fulfill(json=job | {"status": "error", "error": "It is broken."})
+    page.locator("#jobs .wrong").wait_for()
+    assert page.locator("#jobs .wrong").inner_text() == "It is broken."
+    assert page.get_by_role("progressbar").count() == 0
+    assert page.evaluate("window.hacked === undefined")
+
+
+def test_files_are_dropped_anywhere_and_others_are_refused(open_page: Open) -> None:
+    page = open_page().page
+    drop = """kind => {
+        const data = new DataTransfer();
+        data.items.add(new File(["one two"], "a.txt"));
+        data.items.add(new File(["one two"], "b.pdf"));
+        const event = new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true });
+        document.querySelector("#text").dispatchEvent(event);
+        return event.defaultPrevented;
+    }"""
+    assert page.evaluate(drop, "dragover"), "the browser does not leave the page for the file"
+    assert page.locator("#files.over").count() == 1
+    assert page.evaluate(drop, "drop")
+    assert page.locator("#files.over").count() == 0
+    page.get_by_role("link", name="Download a_de.txt").wait_for()
+    page.locator("#jobs .wrong").wait_for()
+    assert "file format not supported" in page.locator("#jobs .wrong").inner_text()
+
+
+def test_the_address_keeps_languages_and_text(open_page: Open) -> None:
+    opened = open_page()
+    page = opened.page
+    page.locator("#source").select_option("de")
+    assert page.locator("#target").input_value() == "en"
+    opened.type("one & two?\nthree")
+    assert page.url.endswith("?source=de&target=en&q=one+%26+two%3F%0Athree")
+    shown = opened.output
+    again = open_page(page.url.removeprefix(opened.address + "/"))
+    assert (again.page.locator("#text").input_value(), again.output) == ("one & two?\nthree", shown)
+    long = "two words " * 450
+    opened.type(long)
+    assert page.url.endswith("?source=de&target=en"), "too long for an address"
+    page.reload()
+    page.wait_for_function("() => document.querySelector('#target').value")
+    assert page.locator("#text").input_value() == long
+
+
+def test_light_and_dark(open_page: Open) -> None:
+    page = open_page(color_scheme="dark").page
+    back = "getComputedStyle(document.body).backgroundColor"
+    dark = page.evaluate(back)
+    page.emulate_media(color_scheme="light")
+    light = page.evaluate(back)
+    assert dark != light
+    page.get_by_role("button", name="Dark theme").click()
+    assert page.evaluate(back) == dark
+    page.reload()
+    page.get_by_role("button", name="Light theme").wait_for()
+    assert page.evaluate(back) == dark, "what was chosen stays"
+    page.get_by_role("button", name="Light theme").click()
+    assert page.evaluate(back) == light
+
+
+@pytest.mark.parametrize("width", [320, 390])
+def test_a_phone_needs_no_scrolling_sideways(open_page: Open, width: int) -> None:
+    long = {"source": "x" * 90, "text": "ß" * 120, "words": [0.2], "alignment": [[0, 0]]}
+    opened = open_page(
+        answer=answering(long, TRAIN, others=("y" * 200,)),
+        viewport={"width": width, "height": 800},
+        is_mobile=True,
+        has_touch=True,
+    )
+    page = opened.page
+    opened.type("x" * 90 + " The train waits.")
+    page.locator("#output .word").first.tap()
+    assert marked(page, "source") == ["x" * 90]
+    page.locator("#file").set_input_files({"name": "z" * 100 + ".pdf", "mimeType": "text/plain", "buffer": b"one"})
+    page.locator("#jobs .wrong").wait_for()
+    page.evaluate("document.querySelector('#key-form').hidden = false")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_what_may_be_wrong_is_said(open_page: Open) -> None:
+    opened = open_page(answer=answering(TRAIN, flags=["cut", "split", "number", "new"], lost=["{0}"]))
+    opened.type("The train waits.")
+    assert opened.page.get_by_role("status").inner_text() == (
+        "Check the translation: it reached the limit of its length and was cut; a number is missing or is another; "
+        "it lacks \u2068{0}\u2069."
+    )
+
+
+def test_a_slow_answer_does_not_overwrite_a_newer_one(open_page: Open) -> None:
+    held: list[Any] = []
+
+    def answer(route: Any) -> None:
+        if route.request.post_data_json["text"] == "old":
+            held.append(route)
+        else:
+            answering(TRAIN)(route)
+
+    opened = open_page(answer=answer)
+    opened.page.locator("#text").fill("old")
+    opened.page.get_by_text("Translating…").wait_for()
+    opened.type("new")
+    assert opened.output == TRAIN["text"]
+    answering(AGAIN)(held[0])
+    opened.page.wait_for_timeout(100)
+    assert opened.output == TRAIN["text"]
+
+
+def test_a_busy_server_is_asked_again_when_it_says(open_page: Open) -> None:
+    answers = iter([503, 429, 200])
+
+    def answer(route: Any) -> None:
+        if (status := next(answers)) == 200:
+            answering(TRAIN)(route)
+        else:
+            route.fulfill(status=status, headers={"Retry-After": "1"}, json={"error": "The server is busy."})
+
+    opened = open_page(answer=answer)
+    opened.page.locator("#text").fill("one")
+    opened.page.get_by_text("The server is busy; trying again in 1 second.").wait_for()
+    opened.settled()
+    assert opened.output == TRAIN["text"]
+    assert "busy" not in opened.page.locator("#status").inner_text()
+
+
+def test_errors_are_said_in_the_servers_words(open_page: Open) -> None:
+    opened = open_page()
+    page, status = opened.page, opened.page.locator("#status.wrong")
+    for answer, words in (
+        (lambda route: route.fulfill(status=500, json={"error": "Its log says why."}), "Its log says why."),
+        (lambda route: route.fulfill(status=502, body="<html>"), "The server answered 502."),
+        (lambda route: route.fulfill(status=200, body='{"transl'), "The server does not answer. Is it still running?"),
+        (lambda route: route.abort(), "The server does not answer. Is it still running?"),
+    ):
+        page.unroute_all()
+        page.route("**/v1/translate", answer)
+        page.locator("#text").fill(f"{words} one")
+        status.get_by_text(words).wait_for()
+        page.locator("#text").fill("")
+        page.locator("#status:not(.wrong)").wait_for()
+    page.unroute_all()
+    opened.type("one")
+    assert opened.output
+    assert status.count() == 0
+
+
+def test_a_key_is_asked_for_kept_and_used(open_page: Open, small_bundle: Bundle, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("secret\n")
+    with running(small_bundle, folder, keys=tmp_path / "keys") as at:
+        opened = open_page(at=at)
+        page, key = opened.page, opened.page.get_by_label("Key for this server")
+        for wrong, words in (("", "API key"), ("guess", "Invalid API key")):
+            if wrong:
+                key.fill(wrong)
+                key.press("Enter")
+            page.locator("#text").fill(f"one {wrong}")
+            page.locator("#status.wrong").get_by_text(words).wait_for()
+            assert key.is_visible()
+        key.fill("secret")
+        page.get_by_role("button", name="Use").click()
+        opened.settled()
+        assert opened.output
+        assert key.is_hidden()
+        page.locator("#file").set_input_files({"name": "a.txt", "mimeType": "text/plain", "buffer": b"one"})
+        page.get_by_role("link", name=re.compile("Download")).wait_for()
+        with page.expect_popup() as popup:
+            page.get_by_role("link", name="Look inside").click()
+        popup.value.wait_for_selector("#steps tr")
+        page.reload()
+        opened.settled()
+        assert key.is_hidden()
+        assert "secret" not in page.url
+
+
+def test_a_hostile_text_stays_a_text(open_page: Open) -> None:
+    opened = open_page(f"?q={HOSTILE}")
+    page = opened.page
+    assert page.locator("#text").input_value() == HOSTILE
+    assert page.locator("#mirror").text_content() == HOSTILE
+    sentence = {"source": HOSTILE, "text": HOSTILE, "words": [0.1], "alignment": [[0, 0], [99, 99]]}
+    piled = {"source": MARKS, "text": MARKS, "words": [0.1], "alignment": [[0, 0]]}
+    for one in (piled, sentence):
+        page.unroute_all()
+        page.route("**/v1/translate", answering(one, others=(HOSTILE + "!",)))
+        opened.type(str(one["source"]))
+        assert opened.output == one["text"]
+        for word in page.locator("#output .word").all():
+            word.hover()
+        assert page.evaluate("document.documentElement.scrollHeight") < 1400
+    page.locator("#alternatives button").click()
+    assert opened.output == HOSTILE + "!"
+    page.wait_for_timeout(100)
+    assert page.evaluate("window.hacked === undefined")
+    assert (page.locator("img").count(), page.locator("script").count()) == (0, 1)
+
+
+def test_scripts_put_in_later_are_stopped_by_the_policy(open_page: Open) -> None:
+    opened = open_page()
+    opened.page.evaluate("""() => {
+        const script = document.createElement("script");
+        script.textContent = "window.hacked = 1";
+        document.body.append(script);
+    }""")
+    opened.page.wait_for_timeout(100)
+    assert opened.page.evaluate("window.hacked === undefined")
+    assert len(opened.problems) == 1
+    assert "Content Security Policy" in opened.problems.pop()
+
+
+def test_right_to_left_text_runs_right_to_left(open_page: Open) -> None:
+    sentence = {"source": "one two", "text": "שלום עולם", "words": [0.9, 0.9], "alignment": [[0, 0], [1, 1]]}
+    opened = open_page(answer=answering(sentence))
+    page = opened.page
+    opened.type("one two")
+    first, second = (page.locator("#output .word").nth(index).bounding_box()["x"] for index in (0, 1))
+    assert first > second
+    page.locator("#output .word").first.focus()
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("document.activeElement.textContent") == "עולם", "the word on the left"
+    page.keyboard.press("Alt+s")
+    page.unroute_all()
+    page.route("**/v1/translate", answering(sentence | {"source": sentence["text"], "text": "one two"}))
+    opened.type(str(sentence["text"]))
+    room = page.locator("#text").bounding_box()
+    words = [page.locator("#mirror [data-word]").nth(index).bounding_box() for index in (0, 1)]
+    assert words[0]["x"] > words[1]["x"] > room["x"] + room["width"] / 2, "under the text, which begins on the right"
+
+
+def test_every_control_has_a_name_and_the_focus_is_seen(open_page: Open) -> None:
+    opened = open_page(answer=answering(TRAIN, others=("Der Zug hält .",)))
+    page = opened.page
+    opened.type("The train waits.")
+    page.locator("#file").set_input_files({"name": "a.pdf", "mimeType": "text/plain", "buffer": b"one"})
+    tree = page.locator("body").aria_snapshot()
+    for line in (
+        'textbox "Text to translate"', 'combobox "Translate from"', 'combobox "Translate to"',
+        'button "Swap languages"', 'button "Clear"', 'button "Copy"', 'button "Dark theme"', 'link "Look inside"',
+        'group "Translation"', 'button "File to translate"', 'button "Der Zug hält ."', 'heading "Files"', "status",
+        'heading "Dragoman" [level=1]', 'region "Translate text"', 'link "The API"',
+    ):  # fmt: skip
+        assert f"- {line}" in tree, line
+    assert not re.search(r"- (button|link|textbox|combobox|progressbar)( \[[^\"]*)?:?$", tree, re.MULTILINE), "no name"
+    page.locator("body").click(position={"x": 2, "y": 2})
+    seen = []
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        node, outline = page.evaluate("""() => {
+            const style = getComputedStyle(document.activeElement);
+            return [document.activeElement.id || document.activeElement.className || document.activeElement.tagName,
+                    style.outlineStyle === "none" ? 0 : parseFloat(style.outlineWidth)];
+        }""")
+        if node == "BODY":
+            break
+        seen.append(node)
+        assert outline >= 2, node
+    assert {"theme", "source", "swap", "target", "text", "clear", "look", "copy", "file"} <= set(seen)
+    assert sum("word" in node for node in seen) == 1
+
+
+def luminance(channels: tuple[float, ...]) -> float:
+    """Of a colour, as WCAG 2 defines it."""
+    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
+    return sum(weight * value for weight, value in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_text_has_enough_contrast(theme: int) -> None:
+    style = files("dragoman.serve").joinpath("page", "page.css").read_text(encoding="utf-8")
+    pairs = re.findall(r"--(\w+): light-dark\(#([0-9a-f]{6}), #([0-9a-f]{6})\)", style)
+    colours = {name: tuple(int(both[theme][at : at + 2], 16) / 255 for at in (0, 2, 4)) for name, *both in pairs}
+    (most,) = re.findall(r"var\(--unsure\) (\d+)%, transparent\)\)", style)
+    share = int(most) / 100
+    shaded = tuple(share * one + (1 - share) * two for one, two in zip(colours["unsure"], colours["back"], strict=True))
+    grounds = colours | {"shaded": shaded}
+    for ink, ground in (
+        *((ink, ground) for ink in ("ink", "quiet", "accent", "wrong") for ground in ("back", "panel")),
+        ("ink", "shaded"),
+        ("ink", "linked"),
+    ):
+        light, dark = sorted((luminance(colours[ink]), luminance(grounds[ground])), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, ground)

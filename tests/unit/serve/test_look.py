@@ -1,0 +1,144 @@
+"""What the page asks `own` for: sentences with their words, and the look inside one of them."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from dragoman.bundle import Bundle
+from dragoman.inference.translator import Translator
+from dragoman.records import Candidate, Translation
+from dragoman.serve.app import make_app
+from dragoman.serve.keys import Keys
+from dragoman.serve.models import ServedModel
+from dragoman.serve.own import _sentence
+from dragoman.serve.service import Service
+from dragoman.text.words import spaced_words
+
+ASKED = {"source": "en", "target": "de", "text": "one two three"}
+
+
+@pytest.fixture(scope="module")
+def real(make_service: Callable[..., Service]) -> Iterator[TestClient]:
+    """A server with a small model that has learnt nothing, and a third language by way of the second."""
+    service = make_service("en-de", "de-fr", model_class=ServedModel, pivot="de")
+    with TestClient(make_app(service, Keys(None, 0))) as opened:
+        yield opened
+
+
+def data_of(page: str) -> Any:
+    """What the page shows."""
+    (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    return json.loads(found)
+
+
+def translated(client: TestClient, text: str, **more: Any) -> Any:
+    sent = {"text": text, "source": "en", "target": "de", "alignment": True} | more
+    return client.post("/v1/translate", json=sent).json()["translations"][0]
+
+
+def test_sentences_come_in_order_with_their_words_and_links(real: TestClient, small_bundle: Bundle) -> None:
+    translator = Translator.from_bundles([small_bundle])
+    sources = ["one two three.", "Four five?", "two"]
+    answer = translated(real, f"  {sources[0]} {sources[1]}\n\n - \n{sources[2]}")
+    assert [one["source"] for one in answer["sentences"]] == sources, "without what has nothing to translate"
+    place = 0
+    for source, one in zip(sources, answer["sentences"], strict=True):
+        expected = translator.translate_detailed([source], with_alignment=True)[0]
+        assert one["text"] == expected.text
+        assert one["alignment"] == [list(link) for link in expected.alignment or ()]
+        place = answer["text"].index(one["text"], place) + len(one["text"])
+
+
+def test_a_words_probability_is_the_product_of_its_tokens(real: TestClient, small_bundle: Bundle) -> None:
+    answer = translated(real, "one two three five")
+    best = Translator.from_bundles([small_bundle]).translate_detailed(["one two three five"])[0].candidates[0]
+    words = answer["sentences"][0]["words"]
+    expected = [1.0] * len(answer["text"].split())
+    for touched, log_prob in zip(spaced_words(best.tokens), best.token_log_probs, strict=False):
+        for word in touched:
+            expected[word] *= math.exp(log_prob)
+    assert len(best.tokens) > len(words) > 1, "words of several tokens"
+    assert words == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens", "log_probs", "words"),
+    [
+        ("ab c", ("▁a", "b", "▁c"), (-0.5, -0.25, -1.0, -9.0), [0.4724, 0.3679]),
+        ("a", ("▁", "▁a"), (-3.0, -0.5), [0.6065]),
+        ("ü", ("▁", "<0xC3>", "<0xBC>"), (0.0, -0.5, -0.5), [0.3679]),
+        ("", (), (-0.5,), []),
+        ("two words", ("▁one",), (-0.5,), [None, None]),
+    ],
+    ids=["eos apart", "space apart", "bytes", "nothing", "other words"],
+)
+def test_words_of_made_up_tokens(
+    text: str, tokens: tuple[str, ...], log_probs: tuple[float, ...], words: list[float | None]
+) -> None:
+    candidate = Candidate(text, tokens, log_probs, sum(log_probs), 0.0)
+    sentence = _sentence(Translation("source", (candidate,), 1, False, ((0, 0),)))
+    assert sentence == {"source": "source", "text": text, "words": words, "alignment": [[0, 0]]}
+
+
+def test_no_sentences_where_they_were_not_asked_for(real: TestClient) -> None:
+    assert "sentences" not in translated(real, "one", alignment=False)
+    assert "sentences" not in translated(real, "one", target="en"), "nothing was translated"
+
+
+def test_looking_inside_leads_to_other_words_and_back(real: TestClient) -> None:
+    answer = real.get("/look", params=ASKED)
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+    before = data_of(answer.text)
+    assert (before["src"]["text"], before["src_lang"], before["tgt_lang"]) == ("one two three", "en", "de")
+    assert (before["explore"], before["forced"]) == ("?source=en&target=de&text=one+two+three", 0)
+    assert before["tgt"]["text"] == translated(real, "one two three")["text"]
+    prefix = [*before["tgt"]["ids"][:2], before["steps"][2]["alternatives"][0]["id"]]
+    after = data_of(real.get(f"/look{before['explore']}&prefix={','.join(map(str, prefix))}").text)
+    assert after["tgt"]["ids"][:3] == prefix
+    assert (after["forced"], after["explore"]) == (3, before["explore"])
+
+
+def test_what_was_detected_and_the_key_go_along(make_service: Callable[..., Service], tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("a&b\n")
+    text = "</script><b>Where is the train station?"
+    asked = ASKED | {"text": text, "source": "auto"}
+    with TestClient(make_app(make_service(model_class=ServedModel), Keys(tmp_path / "keys", 0))) as client:
+        assert client.get("/look", params=asked).status_code == 400
+        page = client.get("/look", params=asked | {"api_key": "a&b"}).text
+    assert text not in page
+    assert data_of(page)["src"]["text"] == text
+    assert data_of(page)["explore"].startswith("?source=en&target=de&text=")
+    assert data_of(page)["explore"].endswith("&api_key=a%26b")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"text": ""}, "the text is empty"),
+        ({"text": "one " * 600}, "at most 500 can be looked at"),
+        ({"text": "x" * 6000}, "exceeds text limit"),
+        ({"target": "fr"}, "There is no single model from en to fr to look into"),
+        ({"target": "en"}, "There is no single model from en to en to look into"),
+        ({"target": "xx"}, "xx is not supported"),
+        ({"target": ""}, "missing target"),
+        ({"prefix": "1,x"}, "prefix must be ids of tokens"),
+        ({"prefix": "7,"}, "prefix must be ids of tokens"),
+        ({"prefix": "-1"}, "prefix must be ids of tokens"),
+        ({"prefix": "99999999999"}, "prefix must be ids of tokens"),
+        ({"prefix": "999999999"}, "cannot begin with these tokens"),
+        ({"prefix": "0"}, "cannot begin with these tokens"),
+        ({"prefix": ",".join(["7"] * 501)}, "cannot begin with these tokens"),
+    ],
+)
+def test_what_cannot_be_looked_at_is_said_in_one_line(real: TestClient, wrong: dict[str, str], words: str) -> None:
+    answer = real.get("/look", params=ASKED | wrong)
+    assert answer.status_code == 400
+    assert words in answer.json()["error"]
+    assert "\n" not in answer.json()["error"]
