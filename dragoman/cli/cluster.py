@@ -7,6 +7,7 @@ stopped. A translation does not depend on the texts beside it, so the lines are 
 
 import contextlib
 import os
+import socket
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from dragoman.version import __version__
 
 _PIECES_WAITING = 2
 _RETRIES = 3
+_ANSWER_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +177,15 @@ def _ray() -> Any:
 @contextlib.contextmanager
 def _connection(ray: Any, address: str) -> Iterator[None]:
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    host, colon, port = address.rpartition(":")
     try:
+        if colon and "/" not in address:  # Ray itself would go on asking for minutes
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_SECONDS).close()
         if address == "local":
             ray.init(include_dashboard=False, **quiet)
         else:
             ray.init(address=address, **quiet)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, OverflowError, RuntimeError) as error:
         reason = str(error).strip().split("\n")[0]
         raise ConfigError(
             f"`--cluster` is {address}, where no Ray cluster answers: {reason}. Start one (ray start --head), or give "

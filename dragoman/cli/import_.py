@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 
 from dragoman.bundle import save_bundle
 from dragoman.cli.arguments import ArgumentParser
@@ -28,7 +29,7 @@ def run(arguments: Sequence[str]) -> int:
         say(note)
     card = imported.bundle.card
     languages = f"{card.src_lang or '?'} to {card.tgt_lang or '?'}"
-    say(f"{languages}, {card.parameters:,} parameters; `dragoman translate {out}` uses it")
+    say(f"{languages}, {card.parameters:,} parameters; `dragoman translate {quote(str(out))}` uses it")
     print(out)
     return 0
 

@@ -4,6 +4,7 @@ import sys
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from shlex import quote
 
 import torch
 from rich.console import Console
@@ -74,7 +75,7 @@ def _train(
         return stop.exit_code
     finally:
         log.close()
-    say(f"the model is {resolve_model_folder(out)}; `dragoman translate {out}` uses it")
+    say(f"the model is {resolve_model_folder(out)}; `dragoman translate {quote(str(out))}` uses it")
     return 0
 
 

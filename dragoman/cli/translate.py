@@ -20,7 +20,7 @@ from dragoman.cli.models import ENGINES, LoadedModel, add_model_flags, check_sea
 from dragoman.cli.windows import arriving_lines
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluate.flags import FLAGS
-from dragoman.files import check_target
+from dragoman.files import check_target, write_file
 from dragoman.records import Translation
 from dragoman.text.lines import open_bytes, read_lines
 from dragoman.text.terms import Terms
@@ -51,11 +51,15 @@ def run(arguments: Sequence[str]) -> int:
         if options.cluster:
             _on_cluster(options, {**wanted, **model.overrides}, write)
             return 0
-        output = files.enter_context(open(options.output, "wb")) if options.output else sys.stdout.buffer
         if options.format in DOCUMENTS:
             kept = options.protect, terms
-            output.write(translate_document(source.stream, source.name, options.format, model, *kept))
+            document = translate_document(source.stream, source.name, options.format, model, *kept)
+            if options.output:
+                write_file(Path(options.output), document)
+            else:
+                sys.stdout.buffer.write(document)
             return 0
+        output = files.enter_context(open(options.output, "wb")) if options.output else sys.stdout.buffer
         flagged: Counter[str] = Counter()
         for window in translated_windows(source, model, wanted):
             output.writelines(write(translation).encode() + b"\n" for translation in window)
@@ -99,7 +103,6 @@ def _check_cluster(options: argparse.Namespace) -> None:
         raise ConfigError(f"`--cluster` and `--format {options.format}` do not go together. Leave one out.")
     if options.engine != ENGINES[0]:
         raise ConfigError(f"`--cluster` and `--engine {options.engine}` do not go together. Leave one out.")
-    check_target(Path(options.output), "--output", "translations.txt")
 
 
 def translated_windows(
@@ -231,12 +234,14 @@ def _open_source(options: argparse.Namespace, files: ExitStack) -> Source:
     prefix_file = Path(options.prefix) if options.prefix else None
     if prefix_file:
         next(read_lines(prefix_file), None)
-    if options.format in DOCUMENTS and (options.prefix or options.alignment):
-        flag = "--prefix" if options.prefix else "--alignment"
+    if options.format in DOCUMENTS and (options.prefix or options.alignment or options.flags):
+        flag = "--prefix" if options.prefix else "--alignment" if options.alignment else "--flags"
         raise ConfigError(f"`{flag}` is for lines, but `--format` is {options.format}. Leave out one of the two.")
     for flag, path in (("--input", options.input), ("--prefix", options.prefix), ("--terms", options.terms)):
         if path and options.output and os.path.exists(options.output) and os.path.samefile(path, options.output):
             raise ConfigError(f"`{flag}` and `--output` must not be the same file, but both are {path}.")
+    if options.output:
+        check_target(Path(options.output), "--output", "translations.txt")
     if not options.input:
         return Source(sys.stdin.buffer, "standard input", prefix_file)
     return Source(files.enter_context(open_bytes(Path(options.input))), options.input, prefix_file)

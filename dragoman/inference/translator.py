@@ -121,6 +121,7 @@ class Translator:
         say what certain words must become. Raises ConfigError for either where there is no aligner. `by_sentence`
         translates every sentence of a text by itself, as for models that were trained on single sentences.
         """
+        _check_texts(texts)
         kept = Kept(protect, terms, by_sentence)
         translations = self._translated(_unmarked(texts), changed(self.settings, overrides), WINDOW_TEXTS, kept=kept)
         return [translation.text for translation in translations]
@@ -150,6 +151,7 @@ class Translator:
         from its translation and its pieces has an empty one, and one candidate.
         Raises ConfigError unless there are as many prefixes as texts.
         """
+        _check_texts(texts)
         if prefixes is not None and len(prefixes) != len(texts):
             raise ConfigError(f"`prefixes` must be as many as the texts ({len(texts)}), but are {len(prefixes)}.")
         settings = changed(self.settings, overrides)
@@ -222,6 +224,12 @@ class Translator:
 
     def _flagged(self, translation: Translation) -> Translation:
         return replace(translation, flags=flags_of(translation, self._tokenizers.src.has_new_characters))
+
+
+def _check_texts(texts: Sequence[str]) -> None:
+    """Raises ConfigError for what is no list of texts; a single text would be taken for its letters."""
+    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+        raise ConfigError("`texts` must be a list of texts. For one text, give a list with it: [text].")
 
 
 def _unmarked(texts: Iterable[str]) -> Iterator[tuple[MarkedText, str]]:

@@ -31,23 +31,40 @@ def one_line(text: str) -> str:
 @contextmanager
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
     """A file's bytes, unpacked where its content (whatever its name) is gzip. Raises DataError."""
+    with _opened(path) as raw:
+        if not _begins_as_gzip(raw, path):
+            yield raw
+            return
+        try:
+            with gzip.GzipFile(fileobj=raw) as packed, io.BufferedReader(packed, _BUFFER_BYTES) as unpacked:
+                yield unpacked
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            problem = f"{path} is a damaged or truncated gzip file ({error}). Copy or download it again."
+            raise DataError(problem) from None
+
+
+def _opened(path: Path) -> io.BufferedReader:
     if path.is_dir():
         raise DataError(f"{path} is a directory, but a file is wanted. Name a file inside it.")
     try:
-        with io.BufferedReader(io.FileIO(path), _BUFFER_BYTES) as raw:
-            if raw.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)] != _GZIP_MAGIC:
-                yield raw
-            else:
-                with gzip.GzipFile(fileobj=raw) as packed, io.BufferedReader(packed, _BUFFER_BYTES) as unpacked:
-                    yield unpacked
+        return io.BufferedReader(io.FileIO(path), _BUFFER_BYTES)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist. Check the name and the working directory.") from None
     except PermissionError:
         raise DataError(f"{path} may not be read by this user. Change its permissions.") from None
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path} is a damaged or truncated gzip file ({error}). Copy or download it again.") from None
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}. Check the file and its disk.") from None
+        raise _unreadable(path, error) from None
+
+
+def _begins_as_gzip(raw: io.BufferedReader, path: Path) -> bool:
+    try:
+        return raw.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)] == _GZIP_MAGIC
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    return DataError(f"{path} cannot be read: {error.strerror or error}. Check the file and its disk.")
 
 
 def read_lines(

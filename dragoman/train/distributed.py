@@ -108,11 +108,17 @@ ALONE = Processes()
 def joined(device: torch.device) -> Iterator[Processes]:
     """The processes that `torchrun` started, or this one alone.
 
-    Raises ResourceError where they cannot reach each other.
+    Raises ConfigError where the environment says only a part of it, ResourceError where they cannot reach each other.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ:
         yield ALONE
         return
+    for name in ("LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        if name not in os.environ:
+            raise ConfigError(
+                f"RANK and WORLD_SIZE are set, but the environment variable {name} is not. Start the processes with "
+                "torchrun (torchrun --nproc-per-node 2 -m dragoman train ...), or unset RANK and WORLD_SIZE."
+            )
     rank, count, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     with _lost_processes():
         if device.type == "cuda":

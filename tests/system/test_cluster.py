@@ -110,3 +110,11 @@ def _kill_one_worker() -> bool:
                 os.kill(int(folder.name), signal.SIGKILL)
                 return True
     return False
+
+
+def test_a_cluster_that_does_not_answer_is_one_line(model: Path, tmp_path: Path, capsys: Any):
+    pytest.importorskip("ray", reason="ray is not installed: pip install 'dragoman[cluster]'")
+    (tmp_path / "in.txt").write_text("a\n")
+    files = ["--input", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out.txt")]
+    assert main(["translate", str(model), *files, "--cluster", "127.0.0.1:9"]) == 2
+    assert "`--cluster` is 127.0.0.1:9, where no Ray cluster answers" in capsys.readouterr().err

@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -256,3 +257,11 @@ def test_what_a_line_draws_does_not_depend_on_the_window_it_comes_in() -> None:
     assert len({together[0], together[1], together[3]}) > 1
     apart = [translator.translate_detailed(texts[:1]), translator.translate_detailed(texts[1:], first_number=1)]
     assert [translation.text for part in apart for translation in part] == together
+
+
+@pytest.mark.parametrize("texts", ["just a string", [1], [None]])
+def test_what_is_no_list_of_texts_is_refused(small_bundle: Any, texts: Any) -> None:
+    translator = Translator.from_bundles([small_bundle])
+    for translate in (translator.translate, translator.translate_detailed):
+        with pytest.raises(ConfigError, match="`texts` must be a list of texts"):
+            translate(texts)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import DataError
-from dragoman.text.lines import read_lines
+from dragoman.text.lines import open_bytes, read_lines
 
 
 def test_only_newlines_end_lines():
@@ -76,3 +76,11 @@ def test_invalid_utf8_is_replaced_and_reported_where_asked():
     assert lines == ["good", "b\ufffdd", "", "\ufffd"]
     assert seen == [2, 4]
     assert list(read_lines(io.BytesIO(b"\xff\xfea"), on_invalid="replace")) == ["\ufffd\ufffda"]
+
+
+def test_errors_of_whoever_reads_are_not_the_files(tmp_path: Path) -> None:
+    (tmp_path / "text").write_bytes(b"one\n")
+    with pytest.raises(FileNotFoundError, match="elsewhere"), open_bytes(tmp_path / "text"):
+        (tmp_path / "elsewhere" / "out").read_bytes()
+    with pytest.raises(BrokenPipeError), open_bytes(tmp_path / "text"):
+        raise BrokenPipeError
