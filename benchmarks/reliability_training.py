@@ -105,7 +105,7 @@ class Quiet(RunLog):
     """A log whose lines for people are kept."""
 
     def __init__(self, folder: Path) -> None:
-        with mock.patch.object(run_log, "_tensorboard", return_value=None):
+        with mock.patch.object(run_log.Board, "is_installed", return_value=False):
             super().__init__(folder)
         self.said: list[str] = []
 
