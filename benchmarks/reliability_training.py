@@ -8,15 +8,17 @@
     python benchmarks/reliability_training.py losses        losses that are not finite, gradient spikes
     python benchmarks/reliability_training.py same          the same seed twice; scores in and after training
     python benchmarks/reliability_training.py watchdog      six faults and a good run
+    python benchmarks/reliability_training.py good          two good runs of some minutes
     python benchmarks/reliability_training.py allocations   allocations that fail, and a limit on the address space
     python benchmarks/reliability_training.py forecast      the memory forecast beside the peak
 
-Models are tiny and children are forked, so that all but `forecast` and `watchdog` take seconds to two minutes.
+Models are tiny and children are forked, so that all but `forecast`, `watchdog` and `good` take seconds to two minutes.
 `--count` makes a subcommand smaller. A row is: what was planted, how often, how often it went as promised, and notes.
 """
 
 import argparse
 import errno
+import faulthandler
 import json
 import math
 import os
@@ -63,6 +65,7 @@ from dragoman.train.run_log import RunLog
 from dragoman.train.state import TrainState
 from dragoman.train.trainer import Trainer
 from dragoman.train.verification import _compared, _log_lines
+from dragoman.train.watchdog import WatchdogState
 
 CONFIG = Config(
     model=replace(PRESETS["tiny"], d_model=32, d_ff=48, num_encoder_layers=1, num_decoder_layers=1, dropout=0.2),
@@ -144,6 +147,7 @@ def forked(work: Callable[[], None]) -> int:
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
         code = 1
         try:
             work()
@@ -769,6 +773,49 @@ def watchdog(count: int) -> int:
     return failed
 
 
+def good(minutes: int) -> int:
+    """On runs that go well the watchdog is silent; how large the largest gradient is beside the median before it."""
+    configs = Path(__file__).parent.parent / "configs"
+    runs = {"demo": ["demo", f"--minutes={minutes}"]}
+    if "DRAGOMAN_DATA" in os.environ:
+        multi30k = str(configs / "multi30k_en_de.toml")
+        runs["Multi30k"] = ["train", multi30k, f"--train.max-minutes={minutes}", "--validate.max-sentences=100"]
+    failed = 0
+    with place() as folder:
+        for name, command in runs.items():
+            arguments = [sys.executable, __file__, "_good_child", "--case"]
+            arguments += [json.dumps([*command, f"--out={folder / name}", "--train.patience=0"])]
+            output = subprocess.run(arguments, check=True, capture_output=True, text=True).stdout
+            norms = json.loads(output.split("\n")[-2])
+            lines = (folder / name / "log.jsonl").read_text().split("\n")
+            found = [event["name"] for event in map(json.loads, filter(None, lines)) if event["event"] == "watchdog"]
+            validated = sum('"validation"' in line for line in lines)
+            notes = (
+                f"{len(norms)} steps, {validated} validations; said: {found}; largest gradient {max(norms):.1f} times"
+            )
+            failed += row(f"watchdog: {name}, {minutes} minutes", 1, int(not found), f"{notes} the median before it")
+            print(name, [round(norm, 1) for norm in sorted(norms)[-10:]], file=sys.stderr)
+    return failed
+
+
+def good_child(command: list[str]) -> int:
+    from statistics import median
+
+    from dragoman.cli.main import main as dragoman
+
+    original, times = WatchdogState.judge_step, []
+
+    def judge_step(self: WatchdogState, step: int, loss: float, norm: float) -> Any:
+        if len(self.norms) >= 16:
+            times.append(norm / median(self.norms))
+        return original(self, step, loss, norm)
+
+    with mock.patch.object(WatchdogState, "judge_step", judge_step):
+        code = dragoman(command)
+    print(json.dumps(times))
+    return code
+
+
 def _distinct(texts: Texts) -> Callable[[Transformer], Mapping[str, float]]:
     from dragoman.config import InferenceSettings
     from dragoman.inference.translator import Translator
@@ -913,6 +960,7 @@ _SIZES: dict[str, tuple[Callable[[int], int], int]] = {
     "losses": (losses, 10),
     "same": (same, 200),
     "watchdog": (watchdog, 480),
+    "good": (good, 4),
     "allocations": (allocations, 350),
     "forecast": (forecast, 6),
 }
@@ -920,12 +968,14 @@ _SIZES: dict[str, tuple[Callable[[int], int], int]] = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=[*_SIZES, "_forecast_child"])
+    parser.add_argument("what", choices=[*_SIZES, "_forecast_child", "_good_child"])
     parser.add_argument("--count", type=int)
     parser.add_argument("--case", default="")
     given = parser.parse_args()
     if given.what == "_forecast_child":
         return forecast_child(given.count, json.loads(given.case))
+    if given.what == "_good_child":
+        return good_child(json.loads(given.case))
     work, size = _SIZES[given.what]
     began = time.perf_counter()
     failed = work(given.count or size)

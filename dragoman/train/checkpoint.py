@@ -137,7 +137,9 @@ def restore_latest(
 ) -> tuple[TrainState, list[str]]:
     """The newest checkpoint that is whole, and a line about every newer one that is not.
 
-    A validation whose checkpoint is lost is no longer the best of the state's. Raises CheckpointError where checkpoints exist and none is whole.
+    A validation whose checkpoint is lost is no longer the best of the state's.
+
+    Raises CheckpointError where checkpoints exist and none is whole.
     """
     notes: list[str] = []
     for step in reversed(run.steps()):

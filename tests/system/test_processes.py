@@ -1,9 +1,14 @@
-"""One run in several processes, as torchrun starts them: the same steps, whoever computes them, and nothing lost."""
+"""One run in several processes, as torchrun starts them: the same steps, whoever computes them, and nothing lost.
+
+torchrun itself starts the run that others are compared with, and the one of which a process is killed. The others are
+forked with what torchrun tells a process: they need no start.
+"""
 
 import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +19,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from dragoman.cli.main import main
 from dragoman.text.phrasebook_file import load_phrasebook
 
 MARK = "DRAGOMAN_TEST_OF_PROCESSES"
@@ -44,19 +50,48 @@ def corpus(tmp_path_factory: Any) -> Path:
     return path
 
 
-def start(corpus: Path, out: Path, processes: int, **settings: Any) -> "subprocess.Popen[str]":
-    torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--standalone"]
-    flags = [part for name, value in {**SETTINGS, **settings}.items() for part in (f"--{name}", str(value))]
-    command = [sys.executable, *(torchrun if processes > 1 else ()), "-m", "dragoman", "train", "--data", str(corpus)]
-    command += ["--src-lang", "en", "--tgt-lang", "de", "--out", str(out), *flags]
+def arguments(corpus: Path, out: Path, steps: int, settings: dict[str, Any]) -> list[str]:
+    given = {**SETTINGS, "train.max-steps": steps, **settings}
+    flags = [part for name, value in given.items() for part in (f"--{name}", str(value))]
+    return ["train", "--data", str(corpus), "--src-lang", "en", "--tgt-lang", "de", "--out", str(out), *flags]
+
+
+def torchrun(corpus: Path, out: Path) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "-m", "dragoman"]
+    command += arguments(corpus, out, STEPS, {})
     environment = {**os.environ, "OMP_NUM_THREADS": "1", MARK: str(os.getpid())}
     return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+def forked(corpus: Path, out: Path, processes: int, steps: int = STEPS, **settings: Any) -> tuple[list[int], str]:
+    """The exit codes of a run's processes, and what they said."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    said = corpus.parent / "said"
+    said.write_text("")
+    children = []
+    for rank in range(processes):
+        if not (child := os.fork()):
+            code = 1
+            try:
+                place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "MASTER_PORT": port}
+                os.environ |= {name: str(value) for name, value in place.items()} | {"MASTER_ADDR": "127.0.0.1"}
+                stream = os.open(said, os.O_WRONLY | os.O_APPEND)
+                os.dup2(stream, 1)
+                os.dup2(stream, 2)
+                sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+                code = main(arguments(corpus, out, steps, settings))
+                sys.stderr.flush()
+            finally:
+                os._exit(code)
+        children.append(child)
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children], said.read_text()
+
+
 def trained(corpus: Path, out: Path, processes: int, steps: int = STEPS, **settings: Any) -> Path:
-    process = start(corpus, out, processes, **{"train.max-steps": steps, **settings})
-    _, said = process.communicate(timeout=250)
-    assert process.returncode == 0, said
+    codes, said = forked(corpus, out, processes, steps, **settings)
+    assert not any(codes), said
     return out
 
 
@@ -80,7 +115,10 @@ def alone(corpus: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def two(corpus: Path) -> Path:
-    return trained(corpus, corpus.parent / "two", 2)
+    process = torchrun(corpus, corpus.parent / "two")
+    _, said = process.communicate(timeout=250)
+    assert process.returncode == 0, said
+    return corpus.parent / "two"
 
 
 def test_two_processes_take_the_steps_of_one(alone: Path, two: Path):
@@ -97,7 +135,7 @@ def test_a_spread_model_takes_the_same_steps_and_goes_on_whole(corpus: Path, alo
 
 def test_a_killed_process_ends_the_run_which_then_continues_exactly(corpus: Path, two: Path):
     killed = corpus.parent / "killed"
-    process = start(corpus, killed, 2, **{"train.max-steps": STEPS})
+    process = torchrun(corpus, killed)
     until = time.monotonic() + 200
     while not any((killed / "checkpoints").glob("step_*[05]")) or not kill_rank(1):
         assert process.poll() is None, process.communicate()
@@ -117,10 +155,9 @@ def test_a_killed_process_ends_the_run_which_then_continues_exactly(corpus: Path
 def test_the_first_process_says_once_what_is_wrong(tmp_path: Path):
     broken = tmp_path / "broken.tsv"
     broken.write_text("only one side\n")
-    process = start(broken, tmp_path / "run", 2)
-    _, said = process.communicate(timeout=100)
-    assert process.returncode != 0
-    assert f"{broken}" in said
+    codes, said = forked(broken, tmp_path / "run", 2)
+    assert all(codes)
+    assert said.count(f"dragoman: {broken}") == 1
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
