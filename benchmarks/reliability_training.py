@@ -961,7 +961,7 @@ _SIZES: dict[str, tuple[Callable[[int], int], int]] = {
     "same": (same, 200),
     "watchdog": (watchdog, 480),
     "good": (good, 4),
-    "allocations": (allocations, 350),
+    "allocations": (allocations, 180),
     "forecast": (forecast, 6),
 }
 

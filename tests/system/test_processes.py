@@ -19,6 +19,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from dragoman.cli import training
 from dragoman.cli.main import main
 from dragoman.text.phrasebook_file import load_phrasebook
 
@@ -47,6 +48,7 @@ def corpus(tmp_path_factory: Any) -> Path:
     path: Path = tmp_path_factory.mktemp("processes") / "phrases.tsv"
     pairs = load_phrasebook().generate(seed=5, count=700)
     path.write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in pairs), encoding="utf-8")
+    torch.optim.AdamW([torch.zeros(1)])  # what it imports is imported once, before processes are forked
     return path
 
 
@@ -80,6 +82,7 @@ def forked(corpus: Path, out: Path, processes: int, steps: int = STEPS, **settin
                 stream = os.open(said, os.O_WRONLY | os.O_APPEND)
                 os.dup2(stream, 1)
                 os.dup2(stream, 2)
+                training.write_report = lambda run, judged: run  # type: ignore[assignment]
                 sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
                 code = main(arguments(corpus, out, steps, settings))
                 sys.stderr.flush()
