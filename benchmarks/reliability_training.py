@@ -718,8 +718,8 @@ def _scores_agree(folder: Path) -> tuple[int, str]:
 # The watchdog
 
 
-def watchdog(count: int) -> int:
-    """Each fault is named; a good run hears nothing."""
+def watchdog(count: int, only: str = "") -> int:
+    """Each fault is named, and with `only` that one; a good run hears nothing."""
     texts, failed = Texts.of(3000), 0
     few = replace(texts, src=texts.src[:200], tgt=texts.tgt[:200])
     mixed = random.Random(6).sample(texts.tgt, len(texts.tgt))
@@ -751,6 +751,8 @@ def watchdog(count: int) -> int:
     }
     with place() as folder:
         for name, (data, settings, factor) in cases.items():
+            if only not in ("", name):
+                continue
             trainer = trainer_in(folder / (name or "good"), data, settings)
             trainer.validate = _distinct(data)
             with _planted(trainer, set() if factor == 1.0 else {40}, factor):
@@ -951,7 +953,7 @@ def _status(key: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
 
 
-_SIZES: dict[str, tuple[Callable[[int], int], int]] = {
+_SIZES: dict[str, tuple[Callable[..., int], int]] = {
     "damage": (damage, 1000),
     "hostile": (hostile, 1),
     "kills": (kills, 7),
@@ -970,7 +972,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=[*_SIZES, "_forecast_child", "_good_child"])
     parser.add_argument("--count", type=int)
-    parser.add_argument("--case", default="")
+    parser.add_argument("--case", default="", help="of `watchdog`: one fault alone")
     given = parser.parse_args()
     if given.what == "_forecast_child":
         return forecast_child(given.count, json.loads(given.case))
@@ -978,7 +980,8 @@ def main() -> int:
         return good_child(json.loads(given.case))
     work, size = _SIZES[given.what]
     began = time.perf_counter()
-    failed = work(given.count or size)
+    options = (given.case,) if given.what == "watchdog" else ()
+    failed = work(given.count or size, *options)
     print(f"{given.what}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
     return failed
 

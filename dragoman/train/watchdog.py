@@ -108,10 +108,10 @@ class WatchdogState:
         if len(since) < _VALIDATIONS:
             return []
         latest = since[-_VALIDATIONS:]
+        rate_too_high = _rate_too_high(self.measured, latest, guessing_loss)
         found = [
-            _ignores_source(latest),
+            rate_too_high or _ignores_source(latest),  # what knows nothing yet needs no other reason
             _same_output(latest),
-            _rate_too_high(self.measured, latest, guessing_loss),
             _over_fitting(self.measured, latest),
         ]
         new = [finding for finding in found if finding is not None and finding.name not in self.said]
