@@ -57,10 +57,10 @@ from dragoman.text.phrasebook_file import load_phrasebook
 from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
 from dragoman.train import gradients as gradients_module
 from dragoman.train import memory as memory_module
-from dragoman.train import run_log
+from dragoman.train.board import Board
 from dragoman.train.checkpoint import RunFolder, save_checkpoint
 from dragoman.train.memory import plan_memory
-from dragoman.train.optimizer import build_optimizer
+from dragoman.train.optimizer import build_optimizer, optimizer_tensors
 from dragoman.train.run_log import RunLog
 from dragoman.train.state import TrainState
 from dragoman.train.trainer import Trainer
@@ -108,7 +108,7 @@ class Quiet(RunLog):
     """A log whose lines for people are kept."""
 
     def __init__(self, folder: Path) -> None:
-        with mock.patch.object(run_log.Board, "is_installed", return_value=False):
+        with mock.patch.object(Board, "is_installed", return_value=False):
             super().__init__(folder)
         self.said: list[str] = []
 
@@ -359,8 +359,8 @@ def _hostile_changes(executed: Path) -> dict[str, Callable[[Path], object]]:
             f"header: {name}": (lambda folder, content=content: (folder / "model.safetensors").write_bytes(content))  # type: ignore[misc]
             for name, content in _headers().items()
         },
-        "NaN weights": weights(lambda tensors: tensors["decoder.norm.bias"].fill_(math.nan)),  # type: ignore[arg-type, func-returns-value]
-        "one infinite weight": weights(lambda tensors: tensors["decoder.norm.bias"][3:4].fill_(math.inf)),  # type: ignore[arg-type, func-returns-value]
+        "NaN weights": weights(lambda tensors: tensors["decoder.norm.bias"].fill_(math.nan)),  # type: ignore[arg-type]
+        "one infinite weight": weights(lambda tensors: tensors["decoder.norm.bias"][3:4].fill_(math.inf)),  # type: ignore[arg-type]
         "d_model of 10^12": config(r"d_model = \d+", "d_model = 1000000000000"),
         "d_ff of 10^12": config(r"d_ff = \d+", "d_ff = 1000000000000"),
         "10^9 layers": config(r"num_encoder_layers = \d+", "num_encoder_layers = 1000000000"),
@@ -416,7 +416,7 @@ def kills(count: int) -> int:
 
         def train(name: str, until: int = 70) -> Callable[[], None]:
             config = with_train(CONFIG, max_steps=until)
-            return lambda: trainer_in(folder / name, texts, config).fit() and None
+            return lambda: print(trainer_in(folder / name, texts, config).fit(), file=sys.stderr)
 
         os.waitpid(forked(train("straight")), 0)
         for part in (40, 70):
@@ -528,7 +528,8 @@ def disk(count: int) -> int:
                 | {"step": step},
                 None,
             )
-            save_checkpoint(trainer.run, trainer.bundle, optimizer, TrainState(step=step))
+            moments = optimizer_tensors(trainer.model, optimizer)
+            save_checkpoint(trainer.run, trainer.bundle, moments, TrainState(step=step))
             trainer.run.point("best", step)
 
         sites: list[str] = []
@@ -576,7 +577,7 @@ def disk(count: int) -> int:
 @contextmanager
 def _failing(before: Callable[[str], object]) -> Iterator[None]:
     """Calls `before` with a name ahead of every call that changes the disk while a checkpoint is written."""
-    library = bundle_folder.save_file
+    library = save_file
 
     def told(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
@@ -877,7 +878,7 @@ def _limited_run(folder: Path, texts: Texts, megabytes: int) -> tuple[int, str]:
             if limit:
                 pages = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
                 resource.setrlimit(resource.RLIMIT_AS, (pages + limit, resource.RLIM_INFINITY))
-                memory_module.free_bytes = lambda device: None  # type: ignore[assignment]  # only the failure itself tells
+                memory_module.free_bytes = lambda device: None  # only the failure itself tells
             trainer.fit()
             (folder / name / "parts").write_text(str(trainer.state.parts))
 

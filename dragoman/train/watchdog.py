@@ -11,7 +11,8 @@ from typing import Any
 
 _NORMS = 64  # the running median is over so many steps,
 _LEAST_NORMS = 16  # and says nothing before so many.
-_SPIKE = 20.0  # times the median: no step of the runs that went well came near
+# Times the median. The largest of the demo's 181 steps was 1.9, of 300 steps of 512 tokens on Multi30k 1.7.
+_SPIKE = 20.0
 _IN_A_ROW = 5
 _VALIDATIONS = 3  # so many in a row must agree before a run is said to be wrong
 _SMOOTHING = 0.95

@@ -111,7 +111,8 @@ def read_log(path: Path) -> TrainingLog:
         if kind == "watchdog" and step is not None:
             findings.append((int(step), str(event.get("text", ""))))
     by_kind = [{name: tuple(sorted(points.items())) for name, points in curves[kind].items()} for kind in curves]
-    return TrainingLog(*by_kind, tuple(findings))
+    train, validation = by_kind
+    return TrainingLog(train, validation, tuple(findings))
 
 
 def _event(line: str) -> dict[str, Any]:

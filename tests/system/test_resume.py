@@ -17,7 +17,6 @@ from dragoman.cli.main import main
 from dragoman.errors import CheckpointError
 from dragoman.model.dropout import Randomness
 from dragoman.text.phrasebook_file import load_phrasebook
-from dragoman.train import verification
 from dragoman.train.state import TrainState
 from dragoman.train.verification import verify_resume
 
@@ -99,7 +98,7 @@ def test_a_planted_bug_is_found(
     run: Path, monkeypatch: pytest.MonkeyPatch, bug: Callable[[pytest.MonkeyPatch], None] | None
 ) -> None:
     """Without one, the same forked children give an exact run."""
-    monkeypatch.setattr(verification.subprocess, "Popen", Forked)
+    monkeypatch.setattr("dragoman.train.verification.subprocess.Popen", Forked)
     if bug is not None:
         bug(monkeypatch)
     report = verify_resume(run, steps=6)

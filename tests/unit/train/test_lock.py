@@ -1,5 +1,6 @@
 """One training at a time in a run's folder, whatever became of those before."""
 
+import fcntl
 import os
 import signal
 from pathlib import Path
@@ -48,9 +49,7 @@ def test_other_folders_are_free(tmp_path: Path) -> None:
 def test_a_lock_removed_between_opening_and_holding_is_taken_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dragoman.train import lock
-
-    original, calls = lock.fcntl.flock, []
+    original, calls = fcntl.flock, []
 
     def flock(stream: object, how: int) -> None:
         calls.append(how)
@@ -58,18 +57,16 @@ def test_a_lock_removed_between_opening_and_holding_is_taken_anew(
             (tmp_path / LOCK).unlink()
         original(stream, how)
 
-    monkeypatch.setattr(lock.fcntl, "flock", flock)
+    monkeypatch.setattr(fcntl, "flock", flock)
     with locked(tmp_path):
         assert len(calls) == 2
         assert (tmp_path / LOCK).read_text() == str(os.getpid())
 
 
 def test_a_disk_without_locks_lets_everybody_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dragoman.train import lock
-
     def flock(stream: object, how: int) -> None:
         raise OSError(38, "Function not implemented")
 
-    monkeypatch.setattr(lock.fcntl, "flock", flock)
+    monkeypatch.setattr(fcntl, "flock", flock)
     with locked(tmp_path), locked(tmp_path):
         pass
