@@ -964,7 +964,7 @@ _SIZES: dict[str, tuple[Callable[..., int], int]] = {
     "same": (same, 200),
     "watchdog": (watchdog, 480),
     "good": (good, 4),
-    "allocations": (allocations, 180),
+    "allocations": (allocations, 80),
     "forecast": (forecast, 6),
 }
 

@@ -82,7 +82,7 @@ def forked(corpus: Path, out: Path, processes: int, steps: int = STEPS, **settin
                 stream = os.open(said, os.O_WRONLY | os.O_APPEND)
                 os.dup2(stream, 1)
                 os.dup2(stream, 2)
-                training._report = lambda run, judged: None
+                training._report = lambda out, last: None
                 sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
                 code = main(arguments(corpus, out, steps, settings))
                 sys.stderr.flush()
