@@ -1,7 +1,7 @@
 """The curves for TensorBoard: an events file, in the format of its own library.
 
-It is written at once. torch's SummaryWriter has a thread of its own write, and whoever waits for a thread that a full
-disk has ended waits for ever.
+It is written at once, so that a full disk is an error of the call that wrote. torch's SummaryWriter has a thread of its
+own write, which then ends with a traceback; its error comes with some later call, and again on closing.
 """
 
 import os
