@@ -2,6 +2,7 @@
 # make test   all tests
 # make check  everything a change must pass: format, lint, import rules, types, tests
 # make bench  Dragoman and its peers side by side: hours; BENCH='--parts training --sizes tiny' for less
+# make soak   faults planted in everything, at full size: an hour or more; RUN=a trained run for the part about text
 # make guide  the annotated guide as pages, build/guide/index.html: every cell runs
 # make wheel  dist/dragoman-*.whl
 
@@ -9,7 +10,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: venv demo test lint check bench guide wheel clean
+.PHONY: venv demo test lint check bench soak guide wheel clean
 
 venv: $(STAMP)
 
@@ -39,6 +40,17 @@ check: lint test
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/run.py $(BENCH)
+
+FAULTS := damage hostile kills saving disk losses same watchdog good allocations forecast
+
+# Each prints rows of a table; benchmarks/results/reliability.md keeps them. All run, and what failed is said at the end.
+soak: $(STAMP)
+	failed=; for fault in $(FAULTS); do \
+	  $(BIN)/python benchmarks/reliability_training.py $$fault || failed="$$failed $$fault"; done; \
+	$(BIN)/python benchmarks/reliability_corpus.py || failed="$$failed corpus"; \
+	$(BIN)/python benchmarks/reliability_flags.py || failed="$$failed flags"; \
+	if [ -n "$(RUN)" ]; then $(BIN)/python benchmarks/reliability_text.py $(RUN) || failed="$$failed text"; fi; \
+	[ -z "$$failed" ] || { echo "not as promised:$$failed" >&2; exit 1; }
 
 guide: $(STAMP)
 	$(BIN)/python docs/guide/build.py --out build/guide

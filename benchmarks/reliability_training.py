@@ -8,15 +8,17 @@
     python benchmarks/reliability_training.py losses        losses that are not finite, gradient spikes
     python benchmarks/reliability_training.py same          the same seed twice; scores in and after training
     python benchmarks/reliability_training.py watchdog      six faults and a good run
+    python benchmarks/reliability_training.py good          two good runs of some minutes
     python benchmarks/reliability_training.py allocations   allocations that fail, and a limit on the address space
     python benchmarks/reliability_training.py forecast      the memory forecast beside the peak
 
-Models are tiny and children are forked, so that all but `forecast` and `watchdog` take seconds to two minutes.
+Models are tiny and children are forked, so that all but `forecast`, `watchdog` and `good` take seconds to two minutes.
 `--count` makes a subcommand smaller. A row is: what was planted, how often, how often it went as promised, and notes.
 """
 
 import argparse
 import errno
+import faulthandler
 import json
 import math
 import os
@@ -55,14 +57,15 @@ from dragoman.text.phrasebook_file import load_phrasebook
 from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
 from dragoman.train import gradients as gradients_module
 from dragoman.train import memory as memory_module
-from dragoman.train import run_log
+from dragoman.train.board import Board
 from dragoman.train.checkpoint import RunFolder, save_checkpoint
 from dragoman.train.memory import plan_memory
-from dragoman.train.optimizer import build_optimizer
+from dragoman.train.optimizer import build_optimizer, optimizer_tensors
 from dragoman.train.run_log import RunLog
 from dragoman.train.state import TrainState
 from dragoman.train.trainer import Trainer
 from dragoman.train.verification import _compared, _log_lines
+from dragoman.train.watchdog import WatchdogState
 
 CONFIG = Config(
     model=replace(PRESETS["tiny"], d_model=32, d_ff=48, num_encoder_layers=1, num_decoder_layers=1, dropout=0.2),
@@ -105,7 +108,7 @@ class Quiet(RunLog):
     """A log whose lines for people are kept."""
 
     def __init__(self, folder: Path) -> None:
-        with mock.patch.object(run_log, "_tensorboard", return_value=None):
+        with mock.patch.object(Board, "is_installed", return_value=False):
             super().__init__(folder)
         self.said: list[str] = []
 
@@ -144,6 +147,7 @@ def forked(work: Callable[[], None]) -> int:
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
         code = 1
         try:
             work()
@@ -355,8 +359,8 @@ def _hostile_changes(executed: Path) -> dict[str, Callable[[Path], object]]:
             f"header: {name}": (lambda folder, content=content: (folder / "model.safetensors").write_bytes(content))  # type: ignore[misc]
             for name, content in _headers().items()
         },
-        "NaN weights": weights(lambda tensors: tensors["decoder.norm.bias"].fill_(math.nan)),  # type: ignore[arg-type, func-returns-value]
-        "one infinite weight": weights(lambda tensors: tensors["decoder.norm.bias"][3:4].fill_(math.inf)),  # type: ignore[arg-type, func-returns-value]
+        "NaN weights": weights(lambda tensors: tensors["decoder.norm.bias"].fill_(math.nan)),  # type: ignore[arg-type]
+        "one infinite weight": weights(lambda tensors: tensors["decoder.norm.bias"][3:4].fill_(math.inf)),  # type: ignore[arg-type]
         "d_model of 10^12": config(r"d_model = \d+", "d_model = 1000000000000"),
         "d_ff of 10^12": config(r"d_ff = \d+", "d_ff = 1000000000000"),
         "10^9 layers": config(r"num_encoder_layers = \d+", "num_encoder_layers = 1000000000"),
@@ -412,7 +416,7 @@ def kills(count: int) -> int:
 
         def train(name: str, until: int = 70) -> Callable[[], None]:
             config = with_train(CONFIG, max_steps=until)
-            return lambda: trainer_in(folder / name, texts, config).fit() and None
+            return lambda: print(trainer_in(folder / name, texts, config).fit(), file=sys.stderr)
 
         os.waitpid(forked(train("straight")), 0)
         for part in (40, 70):
@@ -524,7 +528,8 @@ def disk(count: int) -> int:
                 | {"step": step},
                 None,
             )
-            save_checkpoint(trainer.run, trainer.bundle, optimizer, TrainState(step=step))
+            moments = optimizer_tensors(trainer.model, optimizer)
+            save_checkpoint(trainer.run, trainer.bundle, moments, TrainState(step=step))
             trainer.run.point("best", step)
 
         sites: list[str] = []
@@ -572,7 +577,7 @@ def disk(count: int) -> int:
 @contextmanager
 def _failing(before: Callable[[str], object]) -> Iterator[None]:
     """Calls `before` with a name ahead of every call that changes the disk while a checkpoint is written."""
-    library = bundle_folder.save_file
+    library = save_file
 
     def told(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
@@ -714,8 +719,8 @@ def _scores_agree(folder: Path) -> tuple[int, str]:
 # The watchdog
 
 
-def watchdog(count: int) -> int:
-    """Each fault is named; a good run hears nothing."""
+def watchdog(count: int, only: str = "") -> int:
+    """Each fault is named, and with `only` that one; a good run hears nothing."""
     texts, failed = Texts.of(3000), 0
     few = replace(texts, src=texts.src[:200], tgt=texts.tgt[:200])
     mixed = random.Random(6).sample(texts.tgt, len(texts.tgt))
@@ -747,6 +752,8 @@ def watchdog(count: int) -> int:
     }
     with place() as folder:
         for name, (data, settings, factor) in cases.items():
+            if only not in ("", name):
+                continue
             trainer = trainer_in(folder / (name or "good"), data, settings)
             trainer.validate = _distinct(data)
             with _planted(trainer, set() if factor == 1.0 else {40}, factor):
@@ -767,6 +774,49 @@ def watchdog(count: int) -> int:
                 file=sys.stderr,
             )
     return failed
+
+
+def good(minutes: int) -> int:
+    """On runs that go well the watchdog is silent; how large the largest gradient is beside the median before it."""
+    configs = Path(__file__).parent.parent / "configs"
+    runs = {"demo": ["demo", f"--minutes={minutes}"]}
+    if "DRAGOMAN_DATA" in os.environ:
+        multi30k = str(configs / "multi30k_en_de.toml")
+        runs["Multi30k"] = ["train", multi30k, f"--train.max-minutes={minutes}", "--validate.max-sentences=100"]
+    failed = 0
+    with place() as folder:
+        for name, command in runs.items():
+            arguments = [sys.executable, __file__, "_good_child", "--case"]
+            arguments += [json.dumps([*command, f"--out={folder / name}", "--train.patience=0"])]
+            output = subprocess.run(arguments, check=True, capture_output=True, text=True).stdout
+            norms = json.loads(output.split("\n")[-2])
+            lines = (folder / name / "log.jsonl").read_text().split("\n")
+            found = [event["name"] for event in map(json.loads, filter(None, lines)) if event["event"] == "watchdog"]
+            validated = sum('"validation"' in line for line in lines)
+            notes = (
+                f"{len(norms)} steps, {validated} validations; said: {found}; largest gradient {max(norms):.1f} times"
+            )
+            failed += row(f"watchdog: {name}, {minutes} minutes", 1, int(not found), f"{notes} the median before it")
+            print(name, [round(norm, 1) for norm in sorted(norms)[-10:]], file=sys.stderr)
+    return failed
+
+
+def good_child(command: list[str]) -> int:
+    from statistics import median
+
+    from dragoman.cli.main import main as dragoman
+
+    original, times = WatchdogState.judge_step, []
+
+    def judge_step(self: WatchdogState, step: int, loss: float, norm: float) -> Any:
+        if len(self.norms) >= 16:
+            times.append(norm / median(self.norms))
+        return original(self, step, loss, norm)
+
+    with mock.patch.object(WatchdogState, "judge_step", judge_step):
+        code = dragoman(command)
+    print(json.dumps(times))
+    return code
 
 
 def _distinct(texts: Texts) -> Callable[[Transformer], Mapping[str, float]]:
@@ -828,7 +878,7 @@ def _limited_run(folder: Path, texts: Texts, megabytes: int) -> tuple[int, str]:
             if limit:
                 pages = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
                 resource.setrlimit(resource.RLIMIT_AS, (pages + limit, resource.RLIM_INFINITY))
-                memory_module.free_bytes = lambda device: None  # type: ignore[assignment]  # only the failure itself tells
+                memory_module.free_bytes = lambda device: None  # only the failure itself tells
             trainer.fit()
             (folder / name / "parts").write_text(str(trainer.state.parts))
 
@@ -904,7 +954,7 @@ def _status(key: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
 
 
-_SIZES: dict[str, tuple[Callable[[int], int], int]] = {
+_SIZES: dict[str, tuple[Callable[..., int], int]] = {
     "damage": (damage, 1000),
     "hostile": (hostile, 1),
     "kills": (kills, 7),
@@ -913,22 +963,26 @@ _SIZES: dict[str, tuple[Callable[[int], int], int]] = {
     "losses": (losses, 10),
     "same": (same, 200),
     "watchdog": (watchdog, 480),
-    "allocations": (allocations, 350),
+    "good": (good, 4),
+    "allocations": (allocations, 80),
     "forecast": (forecast, 6),
 }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=[*_SIZES, "_forecast_child"])
+    parser.add_argument("what", choices=[*_SIZES, "_forecast_child", "_good_child"])
     parser.add_argument("--count", type=int)
-    parser.add_argument("--case", default="")
+    parser.add_argument("--case", default="", help="of `watchdog`: one fault alone")
     given = parser.parse_args()
     if given.what == "_forecast_child":
         return forecast_child(given.count, json.loads(given.case))
+    if given.what == "_good_child":
+        return good_child(json.loads(given.case))
     work, size = _SIZES[given.what]
     began = time.perf_counter()
-    failed = work(given.count or size)
+    options = (given.case,) if given.what == "watchdog" else ()
+    failed = work(given.count or size, *options)
     print(f"{given.what}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
     return failed
 

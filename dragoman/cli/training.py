@@ -1,6 +1,7 @@
 """What `dragoman train` does once its settings are known: data, model, training, average, scores, card."""
 
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -27,6 +28,7 @@ from dragoman.text.tokenizer import TokenizerPair
 from dragoman.train.checkpoint import RunFolder, set_weights
 from dragoman.train.distributed import ALONE, Processes, joined
 from dragoman.train.frozen import freeze_config
+from dragoman.train.lock import locked
 from dragoman.train.run_log import RunLog
 from dragoman.train.signals import Interrupted
 from dragoman.train.trainer import Trainer
@@ -39,9 +41,13 @@ _PACKAGES = ("torch", "tokenizers", "sacrebleu", "safetensors", "numpy")
 def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary: bool) -> int:
     """Trains in the folder `out` and prints the final scores. Returns 0, or 130 or 143 where a signal stopped it.
 
-    As one of several processes it trains along, and leaves all else to the first.
+    As one of several processes it trains along, and leaves all else to the first. Raises CheckpointError where another
+    command trains in `out`.
     """
-    with joined(resolve_device(config.train.device)) as processes:
+    with (
+        joined(resolve_device(config.train.device)) as processes,
+        locked(out) if processes.is_first else nullcontext(),
+    ):
         processes.of_first(lambda: freeze_config(out, config))
         show = _Stages().show if processes.is_first else _show_nothing
         begun = beginning_of(config.train.start_from, out) if config.train.start_from else None

@@ -63,6 +63,14 @@ class RunFolder:
         """Makes the pointer `name` (best or last) lead to a step's checkpoint."""
         write_file(self.path / name, f"checkpoints/{self.step_folder(step).name}\n")
 
+    def point_to(self, state: TrainState) -> None:
+        """Makes both pointers lead where `state` says: of what it does not know, there may be a damaged checkpoint."""
+        self.point("last", state.step)
+        if state.best is not None:
+            self.point("best", state.best.step)
+        else:
+            (self.path / "best").unlink(missing_ok=True)
+
     def tidy(self) -> None:
         """Removes what a killed process left half written."""
         for folder in (self.path, self.checkpoints):
@@ -129,17 +137,33 @@ def restore_latest(
 ) -> tuple[TrainState, list[str]]:
     """The newest checkpoint that is whole, and a line about every newer one that is not.
 
+    A validation whose checkpoint is lost is no longer the best of the state's.
+
     Raises CheckpointError where checkpoints exist and none is whole.
     """
     notes: list[str] = []
     for step in reversed(run.steps()):
         try:
-            return restore_checkpoint(run.step_folder(step), model, optimizer), notes
+            state = restore_checkpoint(run.step_folder(step), model, optimizer)
         except ModelError as error:
             notes.append(f"Checkpoint {run.step_folder(step).name} is not used: {error}")
+            continue
+        return state, notes + _without_lost_best(run, state)
     if notes:
         raise CheckpointError(f"{run.path} has no checkpoint that can be continued. {notes[0]}")
     return TrainState(), notes
+
+
+def _without_lost_best(run: RunFolder, state: TrainState) -> list[str]:
+    notes: list[str] = []
+    while (best := state.best) is not None:
+        try:
+            checked_manifest(run.step_folder(best.step))
+            break
+        except ModelError as error:
+            notes = notes or [f"Checkpoint {run.step_folder(best.step).name} was the best and is lost: {error}"]
+            state.validations.remove(best)
+    return notes
 
 
 def load_weights(folder: Path, model: Transformer) -> dict[str, torch.Tensor]:

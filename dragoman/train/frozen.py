@@ -7,6 +7,7 @@ from pathlib import Path
 from dragoman.config import Config, config_from_dict, dump_config
 from dragoman.errors import CheckpointError, ConfigError
 from dragoman.files import write_file
+from dragoman.train.lock import LOCK
 
 # What may differ when a run goes on: limits, bookkeeping, where and how much at once, and how its model is used later.
 _FREE = {
@@ -49,7 +50,7 @@ def freeze_config(folder: Path, config: Config) -> None:
     folder that holds something else.
     """
     before = frozen_config(folder)
-    if before is None and folder.is_dir() and any(folder.iterdir()):
+    if before is None and folder.is_dir() and any(path.name != LOCK for path in folder.iterdir()):
         raise CheckpointError(f"{folder} is not empty and holds no run of dragoman. Choose another --out.")
     if before is not None:
         for key, old, new in _differences(before, config):

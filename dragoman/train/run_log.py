@@ -3,11 +3,13 @@
 import json
 import math
 import sys
-from importlib.util import find_spec
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
 from dragoman.files import disk_errors, write_file
+from dragoman.train.board import Board
 
 
 class RunLog:
@@ -23,7 +25,10 @@ class RunLog:
         self._stream = stream or sys.stderr
         self._live = self._stream.isatty()
         self._pending = False
-        self._board = _tensorboard(folder / "tensorboard") if speaks else None
+        self._board: Board | None = None
+        if speaks and Board.is_installed():
+            with self._without_board_if_it_fails():
+                self._board = Board(folder / "tensorboard")
 
     def drop_after(self, step: int) -> None:
         """Removes what was logged after `step`: those steps are taken again."""
@@ -68,7 +73,7 @@ class RunLog:
         self.say("  ".join([*parts, "best so far"] if best else parts))
 
     def close(self) -> None:
-        """Ends the live line and flushes TensorBoard."""
+        """Ends the live line."""
         self._end_live_line()
         if self._board is not None:
             self._board.close()
@@ -79,9 +84,19 @@ class RunLog:
         with disk_errors(self._path), self._path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(event) + "\n")
         if self._board is not None:
-            for name, value in event.items():
-                if isinstance(value, int | float) and name not in ("step", "epoch"):
-                    self._board.add_scalar(f"{event['event']}/{name}", value, event["step"])
+            numbers = {name: value for name, value in event.items() if isinstance(value, int | float)}
+            named = {f"{event['event']}/{name}": numbers[name] for name in numbers if name not in ("step", "epoch")}
+            with self._without_board_if_it_fails():
+                self._board.add(event["step"], named)
+
+    @contextmanager
+    def _without_board_if_it_fails(self) -> Iterator[None]:
+        """The log goes on: the curves are all there in log.jsonl."""
+        try:
+            yield
+        except OSError as error:
+            self._board = None
+            self.say(f"TensorBoard's file could not be written, and gets nothing more: {error.strerror}.")
 
     def _end_live_line(self) -> None:
         if self._pending:
@@ -107,11 +122,3 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
-
-
-def _tensorboard(folder: Path) -> Any:
-    if find_spec("tensorboard") is None:
-        return None
-    from torch.utils.tensorboard import SummaryWriter
-
-    return SummaryWriter(str(folder))

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM ask a run to save and leave; a second one leaves at once."""
+"""SIGINT and SIGTERM ask a run to save and leave; a second one leaves at once. What is temporary goes first."""
 
 import contextlib
 import signal
@@ -21,6 +21,26 @@ class Interrupted(Exception):
     def exit_code(self) -> int:
         """130 for SIGINT, 143 for SIGTERM, as shells report them."""
         return 128 + self.signal_number
+
+
+@contextlib.contextmanager
+def cleaned_up_on_sigterm() -> Iterator[None]:
+    """While it lasts, SIGTERM is an exit like another, which undoes what `with` and `finally` began.
+
+    Does nothing outside the main thread, and where somebody else handles the signal.
+    """
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @dataclass(slots=True)

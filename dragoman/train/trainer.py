@@ -78,6 +78,8 @@ class Trainer:
         self.state, notes = restore_latest(self.run, self.model, optimizer)
         for note in notes:
             self.log.say(note)
+        if self.state.step:
+            self.processes.of_first(lambda: self.run.point_to(self.state))
 
     def _go_back(self, optimizer: torch.optim.Optimizer) -> None:
         """To the last checkpoint, or where there is none to the weights as they are, with half the rate."""

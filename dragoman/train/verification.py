@@ -1,6 +1,7 @@
 """Proof that a run continues exactly: some steps straight, and the same steps with a kill in the middle, compared."""
 
 import json
+import math
 import random
 import shutil
 import subprocess
@@ -18,9 +19,14 @@ from safetensors.torch import load_file
 from dragoman.errors import CheckpointError, ModelError
 from dragoman.files import MANIFEST, checked_manifest
 from dragoman.train.checkpoint import RunFolder
+from dragoman.train.frozen import frozen_config
+from dragoman.train.signals import cleaned_up_on_sigterm
 
 _CLOCKS = {"seconds", "window_seconds", "tokens_per_second"}
-_POLL_SECONDS = 0.02
+_POLL_SECONDS = 0.005
+_MOST_SECONDS_BEFORE_KILL = 0.5
+_TRIES = 5
+_MORE_STEPS = 1000  # than are compared: so a child never ends by itself, and one that is left alone does in the end
 _COMMAND = (sys.executable, "-m", "dragoman")
 
 
@@ -56,15 +62,17 @@ def verify_resume(
     Raises CheckpointError where there is no whole checkpoint, or the training fails or takes longer than
     `timeout_seconds` between two checkpoints.
     """
-    first = _newest_whole(RunFolder(run))
+    limit = _limit_of_schedule(run)
+    first = _newest_whole(RunFolder(run), limit - max(2, steps) if limit else math.inf)
     middle, last = first + max(1, steps // 2), first + max(2, steps)
-    with tempfile.TemporaryDirectory(prefix=".verify-", dir=run.resolve().parent) as name:
-        children = _Children(Path(name), run, first, command, timeout_seconds)
+    with (
+        cleaned_up_on_sigterm(),
+        tempfile.TemporaryDirectory(prefix=".verify-", dir=run.resolve().parent) as name,
+    ):
+        children = _Children(Path(name), run, first, not limit, command, timeout_seconds)
         straight = children.copied("straight")
         children.train_until(straight, last)
-        resumed = children.copied("resumed")
-        children.train_until(resumed, middle, more_seconds=random.Random(seed).uniform(0, 0.5))
-        killed_after = max(_newest_whole(RunFolder(resumed)), middle)
+        resumed, killed_after = children.killed_between(middle, last, random.Random(seed))
         children.train_until(resumed, last)
         tensors, differences = _compared(RunFolder(straight).step_folder(last), RunFolder(resumed).step_folder(last))
         lines = [_log_lines(folder / "log.jsonl", first, last) for folder in (straight, resumed)]
@@ -79,6 +87,7 @@ class _Children:
     place: Path
     run: Path
     first: int
+    endless: bool
     command: Sequence[str]
     timeout_seconds: float
 
@@ -93,9 +102,25 @@ class _Children:
             (target.path / "data").symlink_to((self.run / "data").resolve(), target_is_directory=True)
         return target.path
 
+    def killed_between(self, middle: int, last: int, rng: random.Random) -> tuple[Path, int]:
+        """A copy whose training was killed after step `middle` and before a checkpoint of step `last`; its newest."""
+        more_seconds = _MOST_SECONDS_BEFORE_KILL
+        for _ in range(_TRIES):
+            copy = self.copied("resumed")
+            self.train_until(copy, middle, rng.uniform(0, more_seconds))
+            if (newest := _newest_whole(RunFolder(copy))) < last:
+                return copy, newest
+            shutil.rmtree(copy)
+            more_seconds /= 8
+        raise CheckpointError(
+            f"{last - middle} steps of {self.run} pass too quickly to be interrupted. Give more steps."
+        )
+
     def train_until(self, copy: Path, step: int, more_seconds: float = 0.0) -> None:
         """Trains on until the checkpoint of `step` is there and so many seconds have passed, then SIGKILL."""
-        limits = {"max-steps": step + 1_000_000, "max-epochs": 0, "max-minutes": 0, "patience": 0}
+        limits = {"max-epochs": 0, "max-minutes": 0, "patience": 0}
+        if self.endless:
+            limits["max-steps"] = step + _MORE_STEPS
         often = {"checkpoint-every-steps": step, "log-every-steps": 1}
         flags = [f"--train.{name}={value}" for name, value in (limits | often).items()]
         said = self.place / "stderr"
@@ -119,9 +144,17 @@ class _Children:
             time.sleep(_POLL_SECONDS)
 
 
-def _newest_whole(run: RunFolder) -> int:
+def _limit_of_schedule(run: Path) -> int:
+    """The step at which the run's schedule ends, beyond which it cannot be trained; 0 where it has no end."""
+    config = frozen_config(run)
+    return config.train.max_steps if config and config.train.schedule in ("linear", "cosine") else 0
+
+
+def _newest_whole(run: RunFolder, below: float = math.inf) -> int:
     problem = "it has no checkpoint. Train it for a while first."
-    for step in reversed(run.steps()):
+    if run.steps() and below < math.inf:
+        problem = f"it has no checkpoint before step {below:.0f}, so many steps before its schedule ends."
+    for step in reversed([step for step in run.steps() if step < below]):
         try:
             checked_manifest(run.step_folder(step))
             return step

@@ -11,7 +11,8 @@ from typing import Any
 
 _NORMS = 64  # the running median is over so many steps,
 _LEAST_NORMS = 16  # and says nothing before so many.
-_SPIKE = 20.0  # times the median: no step of the runs that went well came near
+# Times the median. The largest of the demo's 181 steps was 1.9, of 300 steps of 512 tokens on Multi30k 1.7.
+_SPIKE = 20.0
 _IN_A_ROW = 5
 _VALIDATIONS = 3  # so many in a row must agree before a run is said to be wrong
 _SMOOTHING = 0.95
@@ -108,10 +109,10 @@ class WatchdogState:
         if len(since) < _VALIDATIONS:
             return []
         latest = since[-_VALIDATIONS:]
+        rate_too_high = _rate_too_high(self.measured, latest, guessing_loss)
         found = [
-            _ignores_source(latest),
+            rate_too_high or _ignores_source(latest),  # what knows nothing yet needs no other reason
             _same_output(latest),
-            _rate_too_high(self.measured, latest, guessing_loss),
             _over_fitting(self.measured, latest),
         ]
         new = [finding for finding in found if finding is not None and finding.name not in self.said]

@@ -24,10 +24,14 @@ Points = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class TrainingLog:
-    """The curves of log.jsonl: (step, value) by name, as `RunLog` names them; only finite values."""
+    """The curves of log.jsonl: (step, value) by name, as `RunLog` names them; only finite values.
+
+    `findings` are the watchdog's: (step, what it says), in order.
+    """
 
     train: Mapping[str, Points] = field(default_factory=dict)
     validation: Mapping[str, Points] = field(default_factory=dict)
+    findings: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,7 @@ def open_part(run: Path, part: str) -> PairStore | None:
 def read_log(path: Path) -> TrainingLog:
     """The curves of a log; lines that a kill cut off, and values that are no finite numbers, are left out."""
     curves: dict[str, dict[str, dict[float, float]]] = {"train": {}, "validation": {}}
+    findings = []
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError:
@@ -103,8 +108,11 @@ def read_log(path: Path) -> TrainingLog:
         if isinstance(kind, str) and kind in curves and step is not None:
             for name, value in numbers.items():
                 curves[kind].setdefault(name, {})[step] = value
+        if kind == "watchdog" and step is not None:
+            findings.append((int(step), str(event.get("text", ""))))
     by_kind = [{name: tuple(sorted(points.items())) for name, points in curves[kind].items()} for kind in curves]
-    return TrainingLog(*by_kind)
+    train, validation = by_kind
+    return TrainingLog(train, validation, tuple(findings))
 
 
 def _event(line: str) -> dict[str, Any]:

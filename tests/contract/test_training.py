@@ -16,6 +16,7 @@ from dragoman.data.batch import Batch
 from dragoman.data.batching import micro_batches
 from dragoman.data.pairs import InMemoryPairs
 from dragoman.data.stream import Encode, load_batch
+from dragoman.errors import CheckpointError
 from dragoman.model.transformer import Transformer
 from dragoman.records import SentencePair
 from dragoman.text.bpe_dropout import BpeDropout
@@ -26,6 +27,7 @@ from dragoman.train.averaging import means_of
 from dragoman.train.checkpoint import RunFolder, set_weights
 from dragoman.train.gradients import Gradients
 from dragoman.train.loop import Loop
+from dragoman.train.optimizer import build_optimizer
 from dragoman.train.run_log import RunLog
 from dragoman.train.signals import Interrupted
 from dragoman.train.trainer import Trainer
@@ -186,6 +188,42 @@ def test_a_lost_checkpoint_costs_only_the_steps_since_the_one_before(corpus: Cor
     for mine, theirs in zip(repaired.model.parameters(), straight.model.parameters(), strict=True):
         assert torch.equal(mine, theirs)
     assert _log(tmp_path / "damaged") == _log(tmp_path / "straight")
+
+
+def test_the_pointers_lead_to_what_is_whole(corpus: Corpus, tmp_path: Path) -> None:
+    """Also where the best is damaged, be it the newest or not."""
+    config = replace(CONFIG, train=replace(CONFIG.train, max_steps=30), validate=ValidateSettings(0, 10, "loss"))
+    trainer = _trainer(corpus, tmp_path, config)
+    trainer.fit()
+    assert trainer.run.steps() == [10, 20, 30]
+    for damaged, last, best in ((30, 20, 20), (10, 20, 20), (20, None, None)):
+        (trainer.run.step_folder(damaged) / "model.safetensors").write_bytes(b"damaged")
+        resumed = _trainer(corpus, tmp_path, config)
+        optimizer = build_optimizer(resumed.model, config.train)
+        if last is None:
+            with pytest.raises(CheckpointError, match="step_0000030"):
+                resumed._restore(optimizer)
+            break
+        resumed._restore(optimizer)
+        assert resumed.state.step == last
+        assert (tmp_path / "last").read_text() == f"checkpoints/step_{last:07d}\n"
+        assert (tmp_path / "best").read_text() == f"checkpoints/step_{best:07d}\n"
+        load_bundle(resolve_model_folder(tmp_path), "cpu")
+
+
+def test_a_lost_best_is_no_longer_the_best(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = replace(CONFIG, train=replace(CONFIG.train, max_steps=30), validate=ValidateSettings(0, 10, "loss"))
+    trainer = _trainer(corpus, tmp_path, config)
+    scores = iter((-3.0, -1.0, -2.0))
+    monkeypatch.setattr(Trainer, "score_of", lambda self, _: next(scores))
+    trainer.fit()
+    assert (tmp_path / "best").read_text() == "checkpoints/step_0000020\n"
+    (trainer.run.step_folder(20) / "model.safetensors").write_bytes(b"damaged")
+    resumed = _trainer(corpus, tmp_path, config)
+    resumed._restore(build_optimizer(resumed.model, config.train))
+    assert resumed.state.step == 30
+    assert [record.step for record in resumed.state.validations] == [10, 30]
+    assert (tmp_path / "best").read_text() == "checkpoints/step_0000030\n"
 
 
 def test_accumulated_gradient_is_that_of_the_whole_batch(corpus: Corpus, tmp_path: Path) -> None:

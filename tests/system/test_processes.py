@@ -1,9 +1,13 @@
-"""One run in several processes, as torchrun starts them: the same steps, whoever computes them, and nothing lost."""
+"""One run in several processes, as torchrun starts them: the same steps, whoever computes them, and nothing lost.
 
-import contextlib
+torchrun itself starts the run that goes on after a kill. The others are forked with what torchrun tells a process: they
+need no start.
+"""
+
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,9 +18,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from dragoman.cli import training
+from dragoman.cli.main import main
 from dragoman.text.phrasebook_file import load_phrasebook
 
-MARK = "DRAGOMAN_TEST_OF_PROCESSES"
 SHAPE = {"d-model": 16, "d-ff": 32, "num-heads": 2, "num-encoder-layers": 1, "num-decoder-layers": 1, "dropout": 0}
 SETTINGS = {
     **{f"model.{name}": value for name, value in {"preset": "custom", **SHAPE}.items()},
@@ -41,22 +46,59 @@ def corpus(tmp_path_factory: Any) -> Path:
     path: Path = tmp_path_factory.mktemp("processes") / "phrases.tsv"
     pairs = load_phrasebook().generate(seed=5, count=700)
     path.write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in pairs), encoding="utf-8")
+    torch.optim.AdamW([torch.zeros(1)])  # what it imports is imported once, before processes are forked
     return path
 
 
-def start(corpus: Path, out: Path, processes: int, **settings: Any) -> "subprocess.Popen[str]":
-    torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--standalone"]
-    flags = [part for name, value in {**SETTINGS, **settings}.items() for part in (f"--{name}", str(value))]
-    command = [sys.executable, *(torchrun if processes > 1 else ()), "-m", "dragoman", "train", "--data", str(corpus)]
-    command += ["--src-lang", "en", "--tgt-lang", "de", "--out", str(out), *flags]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", MARK: str(os.getpid())}
+def arguments(corpus: Path, out: Path, steps: int, settings: dict[str, Any]) -> list[str]:
+    given = {**SETTINGS, "train.max-steps": steps, **settings}
+    flags = [part for name, value in given.items() for part in (f"--{name}", str(value))]
+    return ["train", "--data", str(corpus), "--src-lang", "en", "--tgt-lang", "de", "--out", str(out), *flags]
+
+
+def torchrun(corpus: Path, out: Path) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "-m", "dragoman"]
+    command += arguments(corpus, out, STEPS, {})
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+def start(corpus: Path, out: Path, processes: int, steps: int = STEPS, **settings: Any) -> list[int]:
+    """The processes of a run."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    said = corpus.parent / "said"
+    said.write_text("")
+    children = []
+    for rank in range(processes):
+        if not (child := os.fork()):
+            code = 1
+            try:
+                place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "MASTER_PORT": port}
+                os.environ |= {name: str(value) for name, value in place.items()} | {"MASTER_ADDR": "127.0.0.1"}
+                stream = os.open(said, os.O_WRONLY | os.O_APPEND)
+                os.dup2(stream, 1)
+                os.dup2(stream, 2)
+                training._report = lambda out, last: None
+                sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+                code = main(arguments(corpus, out, steps, settings))
+                sys.stderr.flush()
+            finally:
+                os._exit(code)
+        children.append(child)
+    return children
+
+
+def ended(corpus: Path, children: list[int]) -> tuple[list[int], str]:
+    """Their exit codes, and what they said."""
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    return codes, (corpus.parent / "said").read_text()
+
+
 def trained(corpus: Path, out: Path, processes: int, steps: int = STEPS, **settings: Any) -> Path:
-    process = start(corpus, out, processes, **{"train.max-steps": steps, **settings})
-    _, said = process.communicate(timeout=250)
-    assert process.returncode == 0, said
+    codes, said = ended(corpus, start(corpus, out, processes, steps, **settings))
+    assert not any(codes), said
     return out
 
 
@@ -97,18 +139,20 @@ def test_a_spread_model_takes_the_same_steps_and_goes_on_whole(corpus: Path, alo
 
 def test_a_killed_process_ends_the_run_which_then_continues_exactly(corpus: Path, two: Path):
     killed = corpus.parent / "killed"
-    process = start(corpus, killed, 2, **{"train.max-steps": STEPS})
-    until = time.monotonic() + 200
-    while not any((killed / "checkpoints").glob("step_*[05]")) or not kill_rank(1):
-        assert process.poll() is None, process.communicate()
+    children = start(corpus, killed, 2)
+    until = time.monotonic() + 100
+    while not any((killed / "checkpoints").glob("step_*[05]")):
         assert time.monotonic() < until
-        time.sleep(0.02)
+        time.sleep(0.01)
+    os.kill(children[1], signal.SIGKILL)
     began = time.monotonic()
-    _, said = process.communicate(timeout=100)
+    codes, said = ended(corpus, children)
     assert time.monotonic() - began < 30
-    assert process.returncode != 0
-    assert "dragoman: Another process of this run has ended" in said or "SIGTERM" in said, said
-    trained(corpus, killed, 2)
+    assert codes == [2, -signal.SIGKILL]
+    assert said.count("dragoman: Another process of this run has ended") == 1
+    process = torchrun(corpus, killed)
+    _, said = process.communicate(timeout=250)
+    assert process.returncode == 0, said
     one, other = (load_file(run / "checkpoints" / f"step_{STEPS:07d}" / "model.safetensors") for run in (two, killed))
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert losses(two) == losses(killed)
@@ -117,19 +161,7 @@ def test_a_killed_process_ends_the_run_which_then_continues_exactly(corpus: Path
 def test_the_first_process_says_once_what_is_wrong(tmp_path: Path):
     broken = tmp_path / "broken.tsv"
     broken.write_text("only one side\n")
-    process = start(broken, tmp_path / "run", 2)
-    _, said = process.communicate(timeout=100)
-    assert process.returncode != 0
-    assert f"{broken}" in said
+    codes, said = ended(broken, start(broken, tmp_path / "run", 2))
+    assert all(codes)
+    assert f"dragoman: {broken}, line 1 has no tab" in said
     assert not (tmp_path / "run" / "checkpoints").exists()
-
-
-def kill_rank(rank: int) -> bool:
-    """Kills a process of this test's own run."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            environment = (folder / "environ").read_bytes().split(b"\0")
-            if {f"{MARK}={os.getpid()}".encode(), f"RANK={rank}".encode()} <= set(environment):
-                os.kill(int(folder.name), signal.SIGKILL)
-                return True
-    return False

@@ -1,31 +1,59 @@
-"""`verify_resume` on a run as a user makes one: exact as it is, and not where resuming is broken on purpose."""
+"""`verify_resume` on a run as a user makes one: exact as it is, and not where resuming is broken on purpose.
 
-import subprocess
+Beside the processes of the exact case, which are whole commands, the children are forked: they need no start.
+"""
+
+import os
+import signal
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dragoman.cli.main import main
 from dragoman.errors import CheckpointError
+from dragoman.model.dropout import Randomness
 from dragoman.text.phrasebook_file import load_phrasebook
+from dragoman.train.state import TrainState
 from dragoman.train.verification import verify_resume
 
-DRAGOMAN = (sys.executable, "-m", "dragoman")
 SETTINGS = (
     "--model.preset=custom --model.d-model=16 --model.d-ff=16 --model.num-heads=2 --model.num-encoder-layers=1 "
     "--model.num-decoder-layers=1 --tokenizer.vocab-size=400 --train.batch-tokens=300 --train.max-steps=6 "
-    "--train.workers=1 --train.average-last=0 --validate.metric=loss --validate.max-sentences=5"
+    "--train.workers=1 --train.average-last=0 --validate.metric=loss --validate.max-sentences=5 "
+    "--train.precision=float32 --validate.beam-size=1 --inference.beam-size=1 --inference.max-extra-tokens=3"
 )
-BUGS = {
-    "the position in the data is lost": (
-        "from dragoman.train.state import TrainState as S; f = S.from_json; "
-        "S.from_json = lambda text: (s := f(text), setattr(s, 'step_in_epoch', 0))[0]"
-    ),
-    "what dropout draws is not restored": (
-        "import os; from dragoman.model.dropout import Randomness as R; f = R.seed; "
-        "R.seed = lambda self, *n: f(self, *n, os.getpid())"
-    ),
-}
+
+
+class Forked:
+    """In the place of `subprocess.Popen`: a fork of this process that runs the verb."""
+
+    def __init__(self, arguments: list[str], stdout: Any, **_: Any) -> None:
+        self.status: int | None = None
+        self.child = os.fork()
+        if self.child == 0:
+            try:
+                os.dup2(stdout.fileno(), 2)
+                main(arguments[3:])
+            finally:
+                os._exit(1)
+
+    def poll(self) -> int | None:
+        if self.status is None:
+            ended, status = os.waitpid(self.child, os.WNOHANG)
+            self.status = status if ended else None
+        return self.status
+
+    def kill(self) -> None:
+        if self.status is None:
+            os.kill(self.child, signal.SIGKILL)
+
+    def wait(self) -> None:
+        if self.status is None:
+            _, self.status = os.waitpid(self.child, 0)
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +62,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pairs = load_phrasebook().generate(seed=1, count=400)
     corpus = folder / "pairs.en-de.tsv"
     corpus.write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in pairs), encoding="utf-8")
-    command = [*DRAGOMAN, "train", "--data", str(corpus), "--out", str(folder / "run"), *SETTINGS.split()]
-    subprocess.run(command, check=True, capture_output=True)
+    assert main(["train", "--data", str(corpus), "--out", str(folder / "run"), *SETTINGS.split()]) == 0
     return folder / "run"
 
 
@@ -50,12 +77,59 @@ def test_a_run_continues_bit_for_bit_and_stays_as_it_is(run: Path) -> None:
     assert not list(run.parent.glob(".verify-*"))
 
 
-@pytest.mark.parametrize("bug", BUGS.values(), ids=BUGS.keys())
-def test_a_planted_bug_is_found(run: Path, bug: str) -> None:
-    program = f"import sys; {bug}; from dragoman.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    report = verify_resume(run, steps=4, command=(sys.executable, "-c", program))
-    assert not report.exact
-    assert any(line.startswith("model.safetensors: ") for line in report.differences)
+def lose_position(patch: pytest.MonkeyPatch) -> None:
+    original = TrainState.from_json
+
+    def from_json(text: str) -> TrainState:
+        state = original(text)
+        state.step_in_epoch = 0
+        return state
+
+    patch.setattr(TrainState, "from_json", from_json)
+
+
+def lose_dropout(patch: pytest.MonkeyPatch) -> None:
+    original = Randomness.seed
+    patch.setattr(Randomness, "seed", lambda self, *numbers: original(self, *numbers, os.getpid()))
+
+
+@pytest.mark.parametrize("bug", [None, lose_position, lose_dropout])
+def test_a_planted_bug_is_found(
+    run: Path, monkeypatch: pytest.MonkeyPatch, bug: Callable[[pytest.MonkeyPatch], None] | None
+) -> None:
+    """Without one, the same forked children give an exact run."""
+    monkeypatch.setattr("dragoman.train.verification.subprocess.Popen", Forked)
+    if bug is not None:
+        bug(monkeypatch)
+    report = verify_resume(run, steps=6)
+    assert report.exact == (bug is None), report.differences
+    assert any(line.startswith("model.safetensors: ") for line in report.differences) == (bug is not None)
+
+
+def test_what_is_temporary_goes_when_it_is_stopped(run: Path) -> None:
+    verifier = os.fork()
+    if verifier == 0:
+        code: Any = 1
+        try:
+            verify_resume(run, command=("sh", "-c", "exec sleep 60"))
+        except SystemExit as leaving:
+            code = leaving.code
+        finally:
+            os._exit(code)
+    end = time.monotonic() + 30
+    while not (children := _children_of(verifier)):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert list(run.parent.glob(".verify-*"))
+    os.kill(verifier, signal.SIGTERM)
+    _, status = os.waitpid(verifier, 0)
+    assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGTERM
+    assert not list(run.parent.glob(".verify-*"))
+    assert not any(Path(f"/proc/{child}").exists() for child in children)
+
+
+def _children_of(process: int) -> list[str]:
+    return Path(f"/proc/{process}/task/{process}/children").read_text().split()
 
 
 def test_what_cannot_be_verified_says_why(run: Path, tmp_path: Path) -> None:

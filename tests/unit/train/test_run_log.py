@@ -1,9 +1,16 @@
 """The log for programs and the lines for people."""
 
+import errno
 import io
 import json
 import math
+import os
 from pathlib import Path
+from unittest import mock
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.summary.writer.record_writer import RecordWriter
 
 from dragoman.train.run_log import RunLog, perplexity
 
@@ -56,8 +63,31 @@ def test_what_came_after_the_checkpoint_is_dropped_also_half_a_line(tmp_path: Pa
 def test_tensorboard_gets_the_curves(tmp_path: Path) -> None:
     log = RunLog(tmp_path, io.StringIO())
     log.progress(EVENT, None)
+    log.finding(7, "same output", "Nearly every sentence gets the same translation.")
     log.close()
-    assert list((tmp_path / "tensorboard").glob("events.*"))
+    accumulator = EventAccumulator(str(tmp_path / "tensorboard"))
+    accumulator.Reload()
+    assert set(accumulator.Tags()["scalars"]) == {f"train/{name}" for name in EVENT} - {"train/step", "train/epoch"}
+    (point,) = accumulator.Scalars("train/loss")
+    assert (point.step, point.value) == (7, 2.5)
+
+
+def test_a_disk_too_full_for_tensorboard_ends_neither_the_run_nor_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, full = io.StringIO(), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    log = RunLog(tmp_path, stream)
+    with monkeypatch.context() as patched:
+        patched.setattr(RecordWriter, "write", mock.Mock(side_effect=full))
+        log.progress(EVENT, None)
+    log.progress(EVENT, None)
+    log.close()
+    assert stream.getvalue().count("TensorBoard's file could not be written") == 1
+    assert len((tmp_path / "log.jsonl").read_text().split("\n")) == 3
+    (tmp_path / "tensorboard").rename(tmp_path / "before")
+    (tmp_path / "tensorboard").write_text("a file where the folder should be")
+    RunLog(tmp_path, stream).close()
+    assert stream.getvalue().count("TensorBoard's file could not be written") == 2
 
 
 def test_perplexity_does_not_overflow() -> None:

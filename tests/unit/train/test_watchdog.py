@@ -41,6 +41,10 @@ def test_a_rise_of_the_training_loss_is_a_rate_too_high() -> None:
     assert _said(rising) == [(500, "learning rate too high")]
 
 
+def test_a_rate_too_high_is_the_only_reason_given_where_nothing_is_learnt() -> None:
+    assert _said([Measured(100 * n, 6.5, 6.5, 5.9, 0.9) for n in range(1, 9)]) == [(300, "learning rate too high")]
+
+
 def test_over_fitting_says_since_when() -> None:
     state = WatchdogState()
     found = [finding for each in FAULTS["over-fitting"] for finding in state.judge_validation(each, 100, GUESSING)]

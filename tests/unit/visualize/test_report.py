@@ -186,6 +186,12 @@ def test_without_data_or_log_the_page_is_shorter_but_right(run: Path, capsys: py
     assert "BLEU" in page.text
 
 
+def test_what_the_watchdog_found_is_said(run: Path) -> None:
+    with (run / "log.jsonl").open("a") as stream:
+        stream.write('{"event": "watchdog", "step": 4, "name": "odd", "text": "All <b>odd</b>."}\n')
+    assert "Watchdog, step 4: All <b>odd</b>." in assert_safe(report_html(read_run(run), None)).text
+
+
 def test_a_damaged_test_is_said_before_anything_is_translated(run: Path, capsys: pytest.CaptureFixture) -> None:
     largest = max((run / "data" / "test").iterdir(), key=lambda path: path.stat().st_size)
     largest.write_bytes(largest.read_bytes()[:-1])
@@ -232,12 +238,14 @@ def test_a_log_cut_off_by_a_kill_keeps_its_whole_lines(tmp_path: Path) -> None:
         '{"event": "train", "step": 10, "loss": 3.5}',
         '{"event": "validation", "step": 10, "loss": 3.0, "bleu": NaN, "chrf": 20.5}',
         "[1, 2]", "null", '{"event": ["train"], "step": 1}', '{"event": "train", "loss": 1.0}', "[" * 5000,
+        '{"event": "watchdog", "step": 20, "name": "same output", "text": "All the same."}', '{"event": "watchdog"}',
         '{"event": "train", "step": 20, "lo',
     ]  # fmt: skip
     (tmp_path / "log.jsonl").write_text("\n".join(lines))
     log = read_log(tmp_path / "log.jsonl")
     assert log.train == {"loss": ((10.0, 3.5),), "epoch": ((10.0, 0.0),)}
     assert log.validation == {"loss": ((10.0, 3.0),), "chrf": ((10.0, 20.5),)}
+    assert log.findings == ((20, "All the same."),)
     assert read_log(tmp_path / "nothing") == TrainingLog({}, {})
     assert len(plot_run(log).axes[0].lines) == 2
     assert plot_run(TrainingLog()) is None

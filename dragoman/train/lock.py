@@ -1,0 +1,45 @@
+"""One training at a time in a run's folder."""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from dragoman.errors import CheckpointError
+
+LOCK = ".lock"
+
+
+@contextlib.contextmanager
+def locked(run: Path) -> Iterator[None]:
+    """Holds RUN/.lock, making the folder where it is missing; the system lets go of it however the process ends.
+
+    Raises CheckpointError where another process holds it. On a disk without locks everybody gets in.
+    """
+    run.mkdir(parents=True, exist_ok=True)
+    path = run / LOCK
+    with contextlib.ExitStack() as stack:
+        while True:
+            stream = stack.enter_context(path.open("a+", encoding="ascii"))
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                stream.seek(0)
+                number = stream.read().strip()
+                raise CheckpointError(
+                    f"{run} is being trained by another process{number and f' (id {number})'}. Wait until it ends, "
+                    "or choose another --out."
+                ) from None
+            except OSError:
+                break
+            # Whoever held it may have removed the file since it was opened: a lock that nobody else can meet.
+            if path.exists() and path.stat().st_ino == os.fstat(stream.fileno()).st_ino:
+                break
+        stream.truncate(0)
+        stream.write(str(os.getpid()))
+        stream.flush()
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
