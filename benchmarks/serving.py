@@ -132,12 +132,12 @@ def serve(options: argparse.Namespace) -> int:
 
     original = ServedModel.translate
 
-    def faulty(self: ServedModel, texts: Sequence[str], n_best: int, with_alignment: bool) -> Any:
-        if options.fault == "poison" and any("POISON" in text for text in texts):
+    def faulty(self: ServedModel, texts: Sequence[Any], asked: Any) -> Any:
+        if options.fault == "poison" and any("POISON" in one.text for one in texts):
             raise RuntimeError("poisoned")
-        if options.fault == "stall" and any("STALL" in text for text in texts):
+        if options.fault == "stall" and any("STALL" in one.text for one in texts):
             time.sleep(3600)
-        return original(self, texts, n_best, with_alignment)
+        return original(self, texts, asked)
 
     if options.fault:
         ServedModel.translate = faulty  # type: ignore[method-assign]

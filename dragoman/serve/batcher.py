@@ -21,13 +21,14 @@ from dragoman.records import Translation
 from dragoman.serve.pace import Pace, cost_of
 from dragoman.serve.refusals import Refused, broken, busy
 from dragoman.serve.settings import ServeSettings
+from dragoman.text.marks import MarkedText
 
 _SMALL_COST, _SMALL_SENTENCES = 160, 4
 _SMALL_MEMORY_SECONDS = 2.0
 # A lane left free takes so few sentences of a share that a second one would gain nothing.
 _LEAST_SHARE = 4
 
-TranslateBatch = Callable[[Hashable, list[str]], Sequence[Translation]]
+TranslateBatch = Callable[[Hashable, list[MarkedText]], Sequence[Translation]]
 """What a batch of one kind (a model and what is asked of it) becomes; called in a lane's thread."""
 
 _log = logging.getLogger("dragoman.serve")
@@ -48,7 +49,7 @@ class Job:
     """The sentences of one request that are of one kind; `waiting` has the numbers of those not begun."""
 
     kind: Hashable
-    texts: Sequence[str]
+    texts: Sequence[MarkedText]
     done: asyncio.Future[list[Translation]]
     costs: list[int]
     waiting: deque[int]
@@ -58,9 +59,9 @@ class Job:
     asked: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def of(cls, kind: Hashable, texts: Sequence[str]) -> "Job":
+    def of(cls, kind: Hashable, texts: Sequence[MarkedText]) -> "Job":
         """A job of which nothing is done."""
-        costs = [cost_of(text) for text in texts]
+        costs = [cost_of(one.text) for one in texts]
         done = asyncio.get_running_loop().create_future()
         size = len(texts)
         return cls(kind, texts, done, costs, deque(range(size)), sum(costs), [None] * size, size)
@@ -138,7 +139,9 @@ class Batcher:
         if wait > settings.max_wait_seconds or (deadline is not None and wait + own > deadline):
             raise busy(wait)
 
-    async def translate(self, kind: Hashable, texts: Sequence[str], deadline: float | None = None) -> list[Translation]:
+    async def translate(
+        self, kind: Hashable, texts: Sequence[MarkedText], deadline: float | None = None
+    ) -> list[Translation]:
         """The translations, in order; `deadline` is in seconds from now, None for one who can wait.
 
         Raises Refused: 503 where they would come too late or did not come in time, 500 where a text cannot be
@@ -232,14 +235,14 @@ class Batcher:
         self._free.append(lane)
         self._dispatch()
 
-    async def _answers(self, kind: Hashable, texts: list[str]) -> list[Translation | Refused]:
+    async def _answers(self, kind: Hashable, texts: list[MarkedText]) -> list[Translation | Refused]:
         """Where a batch fails, its halves are tried, so that only the text that is to blame fails."""
         loop = asyncio.get_running_loop()
         try:
             return list(await loop.run_in_executor(self._executor, self._translate_batch, kind, texts))
         except Exception:
             if len(texts) == 1:
-                _log.exception("a text of %d characters could not be translated", len(texts[0]))
+                _log.exception("a text of %d characters could not be translated", len(texts[0].text))
                 return [broken()]
         half = len(texts) // 2
         return [*await self._answers(kind, texts[:half]), *await self._answers(kind, texts[half:])]
