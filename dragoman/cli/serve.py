@@ -17,7 +17,7 @@ from dragoman.serve.settings import SERVE_SETTINGS, ServeSettings
 if TYPE_CHECKING:
     from dragoman.serve.models import ServedModel
 
-_NEEDED = ("starlette", "uvicorn", "multipart", "prometheus_client")
+_NEEDED = ("starlette", "uvicorn", "httptools", "multipart", "prometheus_client")
 # What a request asks for itself, and what would make answers differ from time to time.
 _IGNORED = tuple(f"inference.{name}" for name in ("n_best", "sample", "temperature", "top_k", "top_p", "seed"))
 

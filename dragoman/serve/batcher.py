@@ -46,7 +46,10 @@ class Observer(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Job:
-    """The sentences of one request that are of one kind; `waiting` has the numbers of those not begun."""
+    """The sentences of one request that are of one kind; `waiting` has the numbers of those not begun.
+
+    One that `is_small` takes hardly any time.
+    """
 
     kind: Hashable
     texts: Sequence[MarkedText]
@@ -56,6 +59,7 @@ class Job:
     cost_left: int
     answers: list[Translation | None]
     missing: int
+    is_small: bool
     asked: float = field(default_factory=time.monotonic)
 
     @classmethod
@@ -64,12 +68,8 @@ class Job:
         costs = [cost_of(one.text) for one in texts]
         done = asyncio.get_running_loop().create_future()
         size = len(texts)
-        return cls(kind, texts, done, costs, deque(range(size)), sum(costs), [None] * size, size)
-
-    @property
-    def is_small(self) -> bool:
-        """Whether it takes hardly any time."""
-        return len(self.texts) <= _SMALL_SENTENCES and sum(self.costs) <= _SMALL_COST
+        is_small = size <= _SMALL_SENTENCES and sum(costs) <= _SMALL_COST
+        return cls(kind, texts, done, costs, deque(range(size)), sum(costs), [None] * size, size, is_small)
 
     def drop(self) -> None:
         """Nobody waits for it any more."""
@@ -81,7 +81,7 @@ class Job:
         if self.done.done():
             return
         if isinstance(answer, Refused):
-            self.drop()
+            self.waiting.clear()
             self.done.set_exception(answer)
             return
         self.answers[number] = answer
@@ -109,6 +109,7 @@ class Batcher:
         self._small: deque[Job] = deque()
         self._large: deque[Job] = deque()
         self._large_lanes, self._last_was_large = 0, False
+        self._small_left = 0
         self._jobs: set[Job] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.last_done = -math.inf
@@ -127,17 +128,27 @@ class Batcher:
 
     def check_room(self, cost: int = 1, deadline: float | None = None) -> None:
         """Raises Refused where a request of this cost would come too late: 503, or 413 where it always would."""
-        settings = self._settings
+        settings, own = self._settings, self.pace.seconds(cost)
+        wait = self._wait(cost)
         if self.is_stalled or self.num_requests >= settings.max_requests:
-            raise busy(self.pace.wait(cost, (job.cost_left for job in self._jobs)))
-        own = self.pace.seconds(cost)
+            raise busy(wait)
         if deadline is not None and own > deadline:
             raise Refused(
                 413, f"The text takes about {own:.0f} seconds, more than {deadline:g}. Send it in parts, or as a file."
             )
-        wait = self.pace.wait(cost, (job.cost_left for job in self._jobs))
         if wait > settings.max_wait_seconds or (deadline is not None and wait + own > deadline):
             raise busy(wait)
+
+    def _wait(self, cost: int) -> float:
+        """Seconds until work of this cost has had its turn among the rest; small work comes one after the other.
+
+        A small request that waits since long says more than any forecast.
+        """
+        if cost > _SMALL_COST:
+            return self.pace.wait(sum(min(job.cost_left, cost) for job in self._jobs))
+        first = next((job for job in self._small if job.waiting), None)
+        waited = time.monotonic() - first.asked if first else 0.0
+        return max(waited, self.pace.wait(self._small_left + cost * len(self._large)))
 
     async def translate(
         self, kind: Hashable, texts: Sequence[MarkedText], deadline: float | None = None
@@ -155,14 +166,16 @@ class Batcher:
         self._jobs.add(job)
         if job.is_small:
             self._last_small = job.asked
+            self._small_left += job.cost_left
         (self._small if job.is_small else self._large).append(job)
         self._dispatch()
         try:
             async with asyncio.timeout(deadline):
                 return await job.done
         except TimeoutError:
-            raise busy(self.pace.wait(job.cost_left, ())) from None
+            raise busy(self._wait(0)) from None
         finally:
+            self._small_left -= job.cost_left * job.is_small
             job.drop()
             job.done.cancel()
             self._jobs.discard(job)
@@ -218,6 +231,7 @@ class Batcher:
             self._observer.waited(time.monotonic() - job.asked)
         number = job.waiting.popleft()
         job.cost_left -= job.costs[number]
+        self._small_left -= job.costs[number] * job.is_small
         batch.append((job, number))
 
     async def _run(self, lane: int, batch: Batch, is_large: bool) -> None:

@@ -141,6 +141,19 @@ def test_what_does_not_come_is_not_waited_for(address: str, sent: bytes) -> None
     assert (answer == b"") == (b"Content-Length" not in sent)
 
 
+def test_a_head_without_end_is_cut_off(address: str) -> None:
+    with opened(address) as connection:
+        connection.sendall(b"GET /livez HTTP/1.1\r\n")
+        begun = time.monotonic()
+        with pytest.raises(OSError):
+            while time.monotonic() < begun + 20:
+                connection.sendall(b"X: " + b"y" * 4096 + b"\r\n")
+                time.sleep(0.001)
+        assert time.monotonic() - begun < 0.9, "before it is too late anyway"
+    status, answer = asked(address, "/translate", {"q": "a", "more": "x" * 90_000, "source": "en", "target": "de"})
+    assert (status, answer) == (200, {"translatedText": "a [de]"})
+
+
 def test_a_full_server_says_so_and_when_to_come_again(make_service: Callable[..., Service], serving: Any) -> None:
     with serving(make_service(max_requests=2, lanes=1)) as address:
         with ThreadPoolExecutor(12) as clients:
