@@ -27,6 +27,8 @@ _SMALL_COST, _SMALL_SENTENCES = 160, 4
 _SMALL_MEMORY_SECONDS = 2.0
 # A lane left free takes so few sentences of a share that a second one would gain nothing.
 _LEAST_SHARE = 4
+# What comes next should not wait for longer, nor what is in it for the others beside it.
+_BATCH_SECONDS = 1.0
 
 TranslateBatch = Callable[[Hashable, list[MarkedText]], Sequence[Translation]]
 """What a batch of one kind (a model and what is asked of it) becomes; called in a lane's thread."""
@@ -48,7 +50,7 @@ class Observer(Protocol):
 class Job:
     """The sentences of one request that are of one kind; `waiting` has the numbers of those not begun.
 
-    One that `is_small` takes hardly any time.
+    One that `is_small` takes hardly any time, one that `is_urgent` is not to wait for long.
     """
 
     kind: Hashable
@@ -60,16 +62,17 @@ class Job:
     answers: list[Translation | None]
     missing: int
     is_small: bool
+    is_urgent: bool
     asked: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def of(cls, kind: Hashable, texts: Sequence[MarkedText]) -> "Job":
+    def of(cls, kind: Hashable, texts: Sequence[MarkedText], is_urgent: bool) -> "Job":
         """A job of which nothing is done."""
         costs = [cost_of(one.text) for one in texts]
         done = asyncio.get_running_loop().create_future()
         size = len(texts)
         is_small = size <= _SMALL_SENTENCES and sum(costs) <= _SMALL_COST
-        return cls(kind, texts, done, costs, deque(range(size)), sum(costs), [None] * size, size, is_small)
+        return cls(kind, texts, done, costs, deque(range(size)), sum(costs), [None] * size, size, is_small, is_urgent)
 
     def drop(self) -> None:
         """Nobody waits for it any more."""
@@ -160,7 +163,7 @@ class Batcher:
         """
         if not texts:
             return []
-        job = Job.of(kind, texts)
+        job = Job.of(kind, texts, deadline is not None)
         if deadline is not None:
             self.check_room(job.cost_left, deadline)
         self._jobs.add(job)
@@ -198,7 +201,7 @@ class Batcher:
     def _ring(self) -> deque[Job] | None:
         """The one whose turn it is; None where nothing waits that may begin."""
         for ring in (self._small, self._large):
-            while ring and not ring[0].waiting:
+            while ring and self._is_over(ring[0]):
                 ring.popleft()
         recently = time.monotonic() - self._last_small < _SMALL_MEMORY_SECONDS
         lanes = self._lanes - 1 if recently and self._lanes > 1 else self._lanes
@@ -208,18 +211,26 @@ class Batcher:
                 return self._large
         return self._small or None
 
+    def _is_over(self, job: Job) -> bool:
+        """Whether nothing of it waits any more. One that has waited for too long is refused, whatever was forecast."""
+        waited = time.monotonic() - job.asked
+        if job.is_urgent and len(job.waiting) == len(job.texts) and waited > self._settings.max_wait_seconds:
+            job.take(busy(waited), 0)
+        return not job.waiting
+
     def _next(self, ring: deque[Job]) -> Batch:
-        """One sentence of each request in turn, of the same kind as the first."""
+        """One sentence of each request in turn, of the same kind as the first; about a second's work at most."""
         settings, kind = self._settings, ring[0].kind
+        most_cost = min(settings.batch_tokens, self.pace.rate * _BATCH_SECONDS or settings.batch_tokens)
         jobs = [job for job in ring if job.kind == kind and job.waiting]
         share = -(-sum(len(job.waiting) for job in jobs) // len(self._free))
         most = min(settings.batch_sentences, max(share, _LEAST_SHARE))
         batch: Batch = []
         cost = 0
-        while jobs and len(batch) < most and cost < settings.batch_tokens:
+        while jobs and len(batch) < most and cost < most_cost:
             for job in jobs:
                 cost += job.costs[job.waiting[0]]
-                if batch and (len(batch) >= most or cost > settings.batch_tokens):
+                if batch and (len(batch) >= most or cost > most_cost):
                     break
                 self._begin(job, batch)
             jobs = [job for job in jobs if job.waiting]

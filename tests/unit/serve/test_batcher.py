@@ -164,7 +164,7 @@ def test_refusals(executor: ThreadPoolExecutor) -> None:
         asked = [asyncio.create_task(batcher.translate("kind", marked(["x" * 400] * 15))) for _ in range(2)]
         await asyncio.sleep(0.01)
         full = await refusal(batcher, ["x"], 5.0)
-        assert (full.status, full.retry_after) == (503, 2)
+        assert (full.status, full.retry_after) == (503, 1)
         asked[0].cancel()
         await asyncio.sleep(0)
         late = await refusal(batcher, ["x" * 400] * 15, 5.0)
@@ -175,6 +175,34 @@ def test_refusals(executor: ThreadPoolExecutor) -> None:
         assert len(await asked[1]) == 15
 
     run(work)
+
+
+def test_who_has_waited_too_long_is_refused_whatever_was_forecast(executor: ThreadPoolExecutor) -> None:
+    translate = Recorded()
+    translate.gate = lambda: time.sleep(0.15)
+
+    async def work() -> list[Any]:
+        batcher = Batcher(translate, ServeSettings(max_wait_seconds=0.2, batch_sentences=1), executor, 1, Silent())
+        batcher.pace.learn(1_000_000, 1.0)
+        asked = [batcher.translate("kind", marked(["text"]), 5.0) for _ in range(5)]
+        patient = batcher.translate("kind", marked(["text"]))
+        return await asyncio.gather(*asked, patient, return_exceptions=True)
+
+    *urgent, patient = run(work)
+    assert [isinstance(one, Refused) for one in urgent] == [False, False, True, True, True]
+    assert texts_of(patient) == ["TEXT"]
+
+
+def test_a_batch_takes_about_a_second_at_most(executor: ThreadPoolExecutor) -> None:
+    translate = Recorded()
+
+    async def work() -> None:
+        batcher = Batcher(translate, ServeSettings(), executor, 1, Silent())
+        batcher.pace.learn(50, 1.0)
+        await batcher.translate("kind", marked(["x" * 16] * 40))
+
+    run(work)
+    assert len(translate.batches[0]) == 6, "eight tokens each"
 
 
 def test_a_model_that_does_not_answer_is_noticed(executor: ThreadPoolExecutor) -> None:
