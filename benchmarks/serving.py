@@ -126,8 +126,11 @@ async def server(options: argparse.Namespace, *flags: str, fault: str = "") -> A
 
 
 def serve(options: argparse.Namespace) -> int:
-    """The server itself, with a fault where one is asked for: texts with POISON in them fail, or none is answered."""
+    """The server itself, with a fault where one is asked for: texts with POISON in them fail, none is answered, or the
+    model does nothing.
+    """
     from dragoman.cli import serve as verb
+    from dragoman.records import Candidate, Translation
     from dragoman.serve.models import ServedModel
 
     original = ServedModel.translate
@@ -135,6 +138,8 @@ def serve(options: argparse.Namespace) -> int:
     def faulty(self: ServedModel, texts: Sequence[Any], asked: Any) -> Any:
         if options.fault == "poison" and any("POISON" in one.text for one in texts):
             raise RuntimeError("poisoned")
+        if options.fault == "echo":
+            return [Translation(one.text, (Candidate(one.text, (), (), 0.0, 0.0),), 1, False) for one in texts]
         if options.fault == "stall" and any("STALL" in one.text for one in texts):
             time.sleep(3600)
         return original(self, texts, asked)
@@ -177,11 +182,14 @@ async def for_seconds(
     return [answer for answers in await asyncio.gather(*map(one, range(clients))) for answer in answers]
 
 
+_PATIENT = ("--deadline-seconds", "60", "--max-wait-seconds", "30")
+
+
 async def throughput(options: argparse.Namespace) -> Row:
     texts = sentences(2000)
     got: dict[int, dict[str, str]] = {}
     rates = {}
-    async with server(options) as running:
+    async with server(options, *_PATIENT) as running:
         for clients in (1, 64):
             found = got.setdefault(clients, {})
 
@@ -194,9 +202,9 @@ async def throughput(options: argparse.Namespace) -> Row:
 
             answers = await for_seconds(5 * options.scale, clients, ask, running.port)
             rates[clients] = sum(one.status == 200 for one in answers) / (5 * options.scale)
-        alone = Client(running.port)
+        alone, until = Client(running.port), time.perf_counter() + 5 * options.scale
         for text in random.Random(1).sample(sorted(got[64]), min(200, len(got[64]))):
-            if text not in got[1]:
+            if text not in got[1] and time.perf_counter() < until:
                 got[1][text] = (await alone.ask("/translate", question(text))).text
         both = got[1].keys() & got[64].keys()
         same = sum(got[1][text] == got[64][text] for text in both)
@@ -244,24 +252,28 @@ async def soak(options: argparse.Namespace) -> Row:
     texts = sentences(3000)
     rounds = int(2000 * options.scale)
     marks: list[tuple[float, int, int]] = []
-    bad = 0
-    async with server(options, "--max-wait-seconds", "30", "--deadline-seconds", "60") as running:
+    bad: Counter[int] = Counter()
+    async with server(options, *_PATIENT, fault=options.fault) as running:
         for part in range(4):
 
-            async def batch(number: int, part: int = part) -> int:
-                client, wrong = Client(running.port), 0
+            async def batch(number: int, part: int = part) -> Counter[int]:
+                client, statuses = Client(running.port), Counter[int]()
                 for turn in range(rounds // 32):
                     start = (part * 997 + number * 131 + turn * 7) % 2900
                     count = 1 + (number + turn) % 5 * (turn % 3 == 0) * 4
-                    wrong += (await client.ask("/translate", question(texts[start : start + count]))).status != 200
+                    answer = await client.ask("/translate", question(texts[start : start + count]), 90)
+                    statuses[answer.status] += 1
                 client.close()
-                return wrong
+                return statuses
 
-            bad += sum(await asyncio.gather(*map(batch, range(32))))
+            for statuses in await asyncio.gather(*map(batch, range(32))):
+                bad += statuses
             await asyncio.sleep(0.5)
             marks.append((running.megabytes(), running.facts.num_fds(), running.facts.num_threads()))
     growth = (marks[-1][0] - marks[1][0]) / (2 * rounds) * 10_000
-    seen = f"{4 * rounds} requests, {bad} failed; {growth:+.1f} MB per 10,000; handles, threads {marks[1][1:]}"
+    count = bad.pop(200)
+    sizes = ", ".join(f"{size:.0f}" for size, _, _ in marks)
+    seen = f"{count} answered, otherwise {dict(bad)}; {sizes} MB: {growth:+.1f} MB per 10,000; handles, threads {marks[1][1:]}"
     good = not bad and growth <= 1 and marks[1][1:] == marks[-1][1:]
     return "soak", seen, "none failed; 1 MB; constant", good
 
