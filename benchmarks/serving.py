@@ -188,9 +188,17 @@ _PATIENT = ("--deadline-seconds", "60", "--max-wait-seconds", "30")
 async def throughput(options: argparse.Namespace) -> Row:
     texts = sentences(2000)
     got: dict[int, dict[str, str]] = {}
-    rates = {}
+    rates, work, sizes = {}, {}, {}
     async with server(options, *_PATIENT) as running:
+        probe = Client(running.port)
+
+        async def counts() -> list[float]:
+            told = await probe.ask("/metrics")
+            names = ("dragoman_batch_sentences_sum", "dragoman_batch_sentences_count")
+            return [sum(running.facts.cpu_times()[:2]), *(_metric(told, name) for name in names)]
+
         for clients in (1, 64):
+            before = await counts()
             found = got.setdefault(clients, {})
 
             async def ask(client: Client, number: int, turn: int, found: dict[str, str] = found) -> Answer:
@@ -201,7 +209,13 @@ async def throughput(options: argparse.Namespace) -> Row:
                 return answer
 
             answers = await for_seconds(5 * options.scale, clients, ask, running.port)
-            rates[clients] = sum(one.status == 200 for one in answers) / (5 * options.scale)
+            good = sum(one.status == 200 for one in answers)
+            used, done, batches = (new - old for new, old in zip(await counts(), before, strict=True))
+            rates[clients], work[clients], sizes[clients] = (
+                good / (5 * options.scale),
+                1000 * used / good,
+                done / batches,
+            )
         alone, until = Client(running.port), time.perf_counter() + 5 * options.scale
         for text in random.Random(1).sample(sorted(got[64]), min(200, len(got[64]))):
             if text not in got[1] and time.perf_counter() < until:
@@ -209,7 +223,10 @@ async def throughput(options: argparse.Namespace) -> Row:
         both = got[1].keys() & got[64].keys()
         same = sum(got[1][text] == got[64][text] for text in both)
     ratio = rates[64] / rates[1]
-    seen = f"{rates[1]:.0f}/s, {rates[64]:.0f}/s: {ratio:.1f} times; {same} of {len(both)} answers equal"
+    seen = (
+        f"{rates[1]:.3g}/s, {rates[64]:.3g}/s: {ratio:.1f} times; {same} of {len(both)} answers equal; processor time "
+        f"an answer {work[1]:.1f} ms, {work[64]:.1f} ms; {sizes[64]:.0f} sentences a batch"
+    )
     return "64 clients, and one", seen, "5 times; all equal", ratio >= 5 and same == len(both)
 
 
@@ -273,7 +290,8 @@ async def soak(options: argparse.Namespace) -> Row:
     growth = (marks[-1][0] - marks[1][0]) / (2 * rounds) * 10_000
     count = bad.pop(200)
     sizes = ", ".join(f"{size:.0f}" for size, _, _ in marks)
-    seen = f"{count} answered, otherwise {dict(bad)}; {sizes} MB: {growth:+.1f} MB per 10,000; handles, threads {marks[1][1:]}"
+    seen = f"{count} answered, otherwise {dict(bad)}; {sizes} MB: {growth:+.1f} MB per 10,000; "
+    seen += f"handles, threads {marks[1][1:]}"
     good = not bad and growth <= 1 and marks[1][1:] == marks[-1][1:]
     return "soak", seen, "none failed; 1 MB; constant", good
 
