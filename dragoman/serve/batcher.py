@@ -27,6 +27,8 @@ _SMALL_COST, _SMALL_SENTENCES = 160, 4
 _SMALL_MEMORY_SECONDS = 2.0
 # A lane left free takes so few sentences of a share that a second one would gain nothing.
 _LEAST_SHARE = 4
+# Between its steps a batch holds the interpreter, for as long as it has sentences; beside small requests that is short.
+_SENTENCES_BESIDE = 16
 # What comes next should not wait for longer, nor what is in it for the others beside it.
 _BATCH_SECONDS = 1.0
 
@@ -203,13 +205,17 @@ class Batcher:
         for ring in (self._small, self._large):
             while ring and self._is_over(ring[0]):
                 ring.popleft()
-        recently = time.monotonic() - self._last_small < _SMALL_MEMORY_SECONDS
-        lanes = self._lanes - 1 if recently and self._lanes > 1 else self._lanes
+        lanes = self._lanes - 1 if self._has_small and self._lanes > 1 else self._lanes
         if self._large and self._large_lanes < lanes:
             its_turn = not self._large_lanes and not self._last_was_large
             if its_turn or not self._small:
                 return self._large
         return self._small or None
+
+    @property
+    def _has_small(self) -> bool:
+        """Whether small requests keep coming."""
+        return time.monotonic() - self._last_small < _SMALL_MEMORY_SECONDS
 
     def _is_over(self, job: Job) -> bool:
         """Whether nothing of it waits any more. One that has waited for too long is refused, whatever was forecast."""
@@ -225,6 +231,8 @@ class Batcher:
         jobs = [job for job in ring if job.kind == kind and job.waiting]
         share = -(-sum(len(job.waiting) for job in jobs) // len(self._free))
         most = min(settings.batch_sentences, max(share, _LEAST_SHARE))
+        if ring is self._large and self._has_small:
+            most = min(most, _SENTENCES_BESIDE)
         batch: Batch = []
         cost = 0
         while jobs and len(batch) < most and cost < most_cost:

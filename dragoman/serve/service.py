@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -145,7 +146,7 @@ class Service:
         for model in path[:-1]:
             plain_answers = await self._by(Kind(model), prepared, replace(wanted, alternatives=0), until)
             texts = [one.text for one in plain_answers]
-            documents = await self._apart_if_many(texts, lambda texts=texts: list(map(wanted.document, texts)))
+            documents = await self._apart_if_many(texts, partial(list[Document], map(wanted.document, texts)))
             prepared = [
                 one._replace(text=text, document=document)
                 for one, text, document in zip(prepared, texts, documents, strict=True)
