@@ -257,7 +257,8 @@ async def overload(options: argparse.Namespace) -> Row:
     life = p([one.seconds for one in alive], 0.99)
     told = all("retry-after" in one.headers for one in answers if one.status == 503)
     seen = (
-        f"{dict(statuses)}; p99 of 200s {slowest:.2f} s, of 503s {refusal:.2f} s, of /livez {1000 * life:.0f} ms; "
+        f"{dict(statuses)}; Retry-After with every 503: {told}; "
+        f"p99 of 200s {slowest:.2f} s, of 503s {refusal:.2f} s, of /livez {1000 * life:.0f} ms; "
         f"{growth:+.0f} MB; one client before {1000 * usual:.0f} ms, after {1000 * after:.0f} ms"
     )
     good = set(statuses) <= {200, 503} and told and slowest <= 3 and growth <= 50 and life <= 0.2 and after <= 2 * usual
