@@ -126,18 +126,23 @@ async def server(options: argparse.Namespace, *flags: str, fault: str = "") -> A
 
 
 def serve(options: argparse.Namespace) -> int:
-    """The server itself, with a fault where one is asked for: texts with POISON in them fail, or none is answered."""
+    """The server itself, with a fault where one is asked for: texts with POISON in them fail, none is answered, or the
+    model does nothing.
+    """
     from dragoman.cli import serve as verb
+    from dragoman.records import Candidate, Translation
     from dragoman.serve.models import ServedModel
 
     original = ServedModel.translate
 
-    def faulty(self: ServedModel, texts: Sequence[str], n_best: int, with_alignment: bool) -> Any:
-        if options.fault == "poison" and any("POISON" in text for text in texts):
+    def faulty(self: ServedModel, texts: Sequence[Any], asked: Any) -> Any:
+        if options.fault == "poison" and any("POISON" in one.text for one in texts):
             raise RuntimeError("poisoned")
-        if options.fault == "stall" and any("STALL" in text for text in texts):
+        if options.fault == "echo":
+            return [Translation(one.text, (Candidate(one.text, (), (), 0.0, 0.0),), 1, False) for one in texts]
+        if options.fault == "stall" and any("STALL" in one.text for one in texts):
             time.sleep(3600)
-        return original(self, texts, n_best, with_alignment)
+        return original(self, texts, asked)
 
     if options.fault:
         ServedModel.translate = faulty  # type: ignore[method-assign]
@@ -177,12 +182,23 @@ async def for_seconds(
     return [answer for answers in await asyncio.gather(*map(one, range(clients))) for answer in answers]
 
 
+_PATIENT = ("--deadline-seconds", "60", "--max-wait-seconds", "30")
+
+
 async def throughput(options: argparse.Namespace) -> Row:
     texts = sentences(2000)
     got: dict[int, dict[str, str]] = {}
-    rates = {}
-    async with server(options) as running:
+    rates, work, sizes = {}, {}, {}
+    async with server(options, *_PATIENT) as running:
+        probe = Client(running.port)
+
+        async def counts() -> list[float]:
+            told = await probe.ask("/metrics")
+            names = ("dragoman_batch_sentences_sum", "dragoman_batch_sentences_count")
+            return [sum(running.facts.cpu_times()[:2]), *(_metric(told, name) for name in names)]
+
         for clients in (1, 64):
+            before = await counts()
             found = got.setdefault(clients, {})
 
             async def ask(client: Client, number: int, turn: int, found: dict[str, str] = found) -> Answer:
@@ -193,15 +209,24 @@ async def throughput(options: argparse.Namespace) -> Row:
                 return answer
 
             answers = await for_seconds(5 * options.scale, clients, ask, running.port)
-            rates[clients] = sum(one.status == 200 for one in answers) / (5 * options.scale)
-        alone = Client(running.port)
+            good = sum(one.status == 200 for one in answers)
+            used, done, batches = (new - old for new, old in zip(await counts(), before, strict=True))
+            rates[clients], work[clients], sizes[clients] = (
+                good / (5 * options.scale),
+                1000 * used / good,
+                done / batches,
+            )
+        alone, until = Client(running.port), time.perf_counter() + 5 * options.scale
         for text in random.Random(1).sample(sorted(got[64]), min(200, len(got[64]))):
-            if text not in got[1]:
+            if text not in got[1] and time.perf_counter() < until:
                 got[1][text] = (await alone.ask("/translate", question(text))).text
         both = got[1].keys() & got[64].keys()
         same = sum(got[1][text] == got[64][text] for text in both)
     ratio = rates[64] / rates[1]
-    seen = f"{rates[1]:.0f}/s, {rates[64]:.0f}/s: {ratio:.1f} times; {same} of {len(both)} answers equal"
+    seen = (
+        f"{rates[1]:.3g}/s, {rates[64]:.3g}/s: {ratio:.1f} times; {same} of {len(both)} answers equal; processor time "
+        f"an answer {work[1]:.1f} ms, {work[64]:.1f} ms; {sizes[64]:.0f} sentences a batch"
+    )
     return "64 clients, and one", seen, "5 times; all equal", ratio >= 5 and same == len(both)
 
 
@@ -232,7 +257,8 @@ async def overload(options: argparse.Namespace) -> Row:
     life = p([one.seconds for one in alive], 0.99)
     told = all("retry-after" in one.headers for one in answers if one.status == 503)
     seen = (
-        f"{dict(statuses)}; p99 of 200s {slowest:.2f} s, of 503s {refusal:.2f} s, of /livez {1000 * life:.0f} ms; "
+        f"{dict(statuses)}; Retry-After with every 503: {told}; "
+        f"p99 of 200s {slowest:.2f} s, of 503s {refusal:.2f} s, of /livez {1000 * life:.0f} ms; "
         f"{growth:+.0f} MB; one client before {1000 * usual:.0f} ms, after {1000 * after:.0f} ms"
     )
     good = set(statuses) <= {200, 503} and told and slowest <= 3 and growth <= 50 and life <= 0.2 and after <= 2 * usual
@@ -244,24 +270,29 @@ async def soak(options: argparse.Namespace) -> Row:
     texts = sentences(3000)
     rounds = int(2000 * options.scale)
     marks: list[tuple[float, int, int]] = []
-    bad = 0
-    async with server(options, "--max-wait-seconds", "30", "--deadline-seconds", "60") as running:
+    bad: Counter[int] = Counter()
+    async with server(options, *_PATIENT, fault=options.fault) as running:
         for part in range(4):
 
-            async def batch(number: int, part: int = part) -> int:
-                client, wrong = Client(running.port), 0
+            async def batch(number: int, part: int = part) -> Counter[int]:
+                client, statuses = Client(running.port), Counter[int]()
                 for turn in range(rounds // 32):
                     start = (part * 997 + number * 131 + turn * 7) % 2900
                     count = 1 + (number + turn) % 5 * (turn % 3 == 0) * 4
-                    wrong += (await client.ask("/translate", question(texts[start : start + count]))).status != 200
+                    answer = await client.ask("/translate", question(texts[start : start + count]), 90)
+                    statuses[answer.status] += 1
                 client.close()
-                return wrong
+                return statuses
 
-            bad += sum(await asyncio.gather(*map(batch, range(32))))
+            for statuses in await asyncio.gather(*map(batch, range(32))):
+                bad += statuses
             await asyncio.sleep(0.5)
             marks.append((running.megabytes(), running.facts.num_fds(), running.facts.num_threads()))
     growth = (marks[-1][0] - marks[1][0]) / (2 * rounds) * 10_000
-    seen = f"{4 * rounds} requests, {bad} failed; {growth:+.1f} MB per 10,000; handles, threads {marks[1][1:]}"
+    count = bad.pop(200)
+    sizes = ", ".join(f"{size:.0f}" for size, _, _ in marks)
+    seen = f"{count} answered, otherwise {dict(bad)}; {sizes} MB: {growth:+.1f} MB per 10,000; "
+    seen += f"handles, threads {marks[1][1:]}"
     good = not bad and growth <= 1 and marks[1][1:] == marks[-1][1:]
     return "soak", seen, "none failed; 1 MB; constant", good
 
@@ -294,9 +325,9 @@ async def fairness(options: argparse.Namespace) -> Row:
 
 async def drain(options: argparse.Namespace) -> Row:
     texts = sentences(500)
-    lost, codes, not_ready = 0, [], []
+    statuses, codes, not_ready = Counter[int](), [], []
     for _ in range(max(1, round(options.scale))):
-        async with server(options) as running:
+        async with server(options, *_PATIENT) as running:
             clients = [Client(running.port) for _ in range(50)]
             probe = Client(running.port)
             await asyncio.gather(*(client.ask("/livez") for client in [*clients, probe]))
@@ -308,14 +339,14 @@ async def drain(options: argparse.Namespace) -> Row:
             running.process.send_signal(signal.SIGTERM)
             await asyncio.sleep(0.1)
             not_ready.append((await probe.ask("/readyz")).status == 503)
-            lost += sum(one.status != 200 for one in await asyncio.gather(*asked))
+            statuses.update(one.status for one in await asyncio.gather(*asked))
             codes.append(await running.stop())
-    seen = f"{lost} lost, /readyz says no: {all(not_ready)}, exit codes {sorted(set(codes))}"
+    seen = f"{dict(statuses)}, /readyz says no: {all(not_ready)}, exit codes {sorted(set(codes))}"
     return (
         f"SIGTERM with 50 in flight, {len(codes)} times",
         seen,
         "none lost, exit 0",
-        not lost and set(codes) == {0} and all(not_ready),
+        set(statuses) == {200} and set(codes) == {0} and all(not_ready),
     )
 
 

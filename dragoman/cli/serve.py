@@ -17,7 +17,7 @@ from dragoman.serve.settings import SERVE_SETTINGS, ServeSettings
 if TYPE_CHECKING:
     from dragoman.serve.models import ServedModel
 
-_NEEDED = ("starlette", "uvicorn", "multipart", "prometheus_client")
+_NEEDED = ("starlette", "uvicorn", "httptools", "multipart", "prometheus_client")
 # What a request asks for itself, and what would make answers differ from time to time.
 _IGNORED = tuple(f"inference.{name}" for name in ("n_best", "sample", "temperature", "top_k", "top_p", "seed"))
 
@@ -30,7 +30,7 @@ def run(arguments: Sequence[str]) -> int:
         raise ConfigError(f"serving needs {', '.join(missing)}: pip install 'dragoman[serve]'.")
     from dragoman.serve.app import make_app
     from dragoman.serve.keys import Keys
-    from dragoman.serve.models import Models
+    from dragoman.serve.models import Models, with_terms
     from dragoman.serve.server import address_of, bound_socket, run_server
     from dragoman.serve.service import Service
 
@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
     keys = Keys(options.api_keys, settings.requests_per_minute)
     logging.basicConfig(format="dragoman: %(message)s", level=logging.WARNING)
     with bound_socket(options.host, options.port) as found:
-        models = Models(_loaded(options), options.pivot)
+        models = Models(with_terms(_loaded(options), options.terms), options.pivot)
         service = Service(models, settings)
         address, pairs = address_of(found), ", ".join(models.pairs)
         app = make_app(service, keys, with_page=not options.no_page)
@@ -63,6 +63,13 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument(
         "--api-keys", type=Path, metavar="FILE", help="a file of keys, one a line; without it everybody may ask"
+    )
+    parser.add_argument(
+        "--terms",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="what certain words must become (`source<TAB>target`); en-de=FILE where several models are served",
     )
     parser.add_argument("--no-page", action="store_true", help="no page at /, only the APIs and /docs")
     group = parser.add_argument_group("limits")

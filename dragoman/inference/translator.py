@@ -127,11 +127,20 @@ class Translator:
         return [translation.text for translation in translations]
 
     def translate_marked(
-        self, sources: Sequence[MarkedText], kept: Kept = NOTHING_KEPT, **overrides: Value
+        self,
+        sources: Sequence[MarkedText],
+        kept: Kept = NOTHING_KEPT,
+        with_alignment: bool = False,
+        **overrides: Value,
     ) -> list[Translation]:
-        """The same for texts with marks in them, which come back at the words they belong to."""
+        """The same for texts with marks in them, which come back at the words they belong to.
+
+        `with_alignment` is that of `translate_detailed`.
+        """
         settings = changed(self.settings, overrides)
-        return list(self._translated(((one, "") for one in sources), settings, WINDOW_TEXTS, kept=kept))
+        aligner = self._aligner if with_alignment else None
+        texts = ((one, "") for one in sources)
+        return list(self._translated(texts, settings, WINDOW_TEXTS, aligner=aligner, kept=kept))
 
     def translate_detailed(
         self,

@@ -43,9 +43,12 @@ def make_app(service: Service, keys: Keys, with_page: bool = True) -> ASGIApp:
         files.close()
         await service.close()
 
-    routes = [*_work(service, files, keys), *_facts(service, files, keys), *_pages(service, with_page)]
+    work = _work(service, files, keys)
+    routes = [*work, *_facts(service, files, keys), *_pages(service, with_page)]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _unknown})
-    return Frame(app, service, frozenset(route.path for route in routes))
+    paths = [frozenset(route.path for route in some) for some in (routes, work)]
+    paths[1] -= {"/detect"}
+    return Frame(app, service, *paths)
 
 
 def _work(service: Service, files: Files, keys: Keys) -> list[Route]:

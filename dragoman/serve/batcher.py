@@ -21,13 +21,18 @@ from dragoman.records import Translation
 from dragoman.serve.pace import Pace, cost_of
 from dragoman.serve.refusals import Refused, broken, busy
 from dragoman.serve.settings import ServeSettings
+from dragoman.text.marks import MarkedText
 
 _SMALL_COST, _SMALL_SENTENCES = 160, 4
 _SMALL_MEMORY_SECONDS = 2.0
 # A lane left free takes so few sentences of a share that a second one would gain nothing.
 _LEAST_SHARE = 4
+# Between its steps a batch holds the interpreter, for as long as it has sentences; beside small requests that is short.
+_SENTENCES_BESIDE = 16
+# What comes next should not wait for longer, nor what is in it for the others beside it.
+_BATCH_SECONDS = 1.0
 
-TranslateBatch = Callable[[Hashable, list[str]], Sequence[Translation]]
+TranslateBatch = Callable[[Hashable, list[MarkedText]], Sequence[Translation]]
 """What a batch of one kind (a model and what is asked of it) becomes; called in a lane's thread."""
 
 _log = logging.getLogger("dragoman.serve")
@@ -45,30 +50,31 @@ class Observer(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Job:
-    """The sentences of one request that are of one kind; `waiting` has the numbers of those not begun."""
+    """The sentences of one request that are of one kind; `waiting` has the numbers of those not begun.
+
+    One that `is_small` takes hardly any time, one that `is_urgent` is not to wait for long.
+    """
 
     kind: Hashable
-    texts: Sequence[str]
+    texts: Sequence[MarkedText]
     done: asyncio.Future[list[Translation]]
     costs: list[int]
     waiting: deque[int]
     cost_left: int
     answers: list[Translation | None]
     missing: int
+    is_small: bool
+    is_urgent: bool
     asked: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def of(cls, kind: Hashable, texts: Sequence[str]) -> "Job":
+    def of(cls, kind: Hashable, texts: Sequence[MarkedText], is_urgent: bool) -> "Job":
         """A job of which nothing is done."""
-        costs = [cost_of(text) for text in texts]
+        costs = [cost_of(one.text) for one in texts]
         done = asyncio.get_running_loop().create_future()
         size = len(texts)
-        return cls(kind, texts, done, costs, deque(range(size)), sum(costs), [None] * size, size)
-
-    @property
-    def is_small(self) -> bool:
-        """Whether it takes hardly any time."""
-        return len(self.texts) <= _SMALL_SENTENCES and sum(self.costs) <= _SMALL_COST
+        is_small = size <= _SMALL_SENTENCES and sum(costs) <= _SMALL_COST
+        return cls(kind, texts, done, costs, deque(range(size)), sum(costs), [None] * size, size, is_small, is_urgent)
 
     def drop(self) -> None:
         """Nobody waits for it any more."""
@@ -80,7 +86,7 @@ class Job:
         if self.done.done():
             return
         if isinstance(answer, Refused):
-            self.drop()
+            self.waiting.clear()
             self.done.set_exception(answer)
             return
         self.answers[number] = answer
@@ -108,6 +114,7 @@ class Batcher:
         self._small: deque[Job] = deque()
         self._large: deque[Job] = deque()
         self._large_lanes, self._last_was_large = 0, False
+        self._small_left = 0
         self._jobs: set[Job] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.last_done = -math.inf
@@ -126,19 +133,31 @@ class Batcher:
 
     def check_room(self, cost: int = 1, deadline: float | None = None) -> None:
         """Raises Refused where a request of this cost would come too late: 503, or 413 where it always would."""
-        settings = self._settings
+        settings, own = self._settings, self.pace.seconds(cost)
+        wait = self._wait(cost)
         if self.is_stalled or self.num_requests >= settings.max_requests:
-            raise busy(self.pace.wait(cost, (job.cost_left for job in self._jobs)))
-        own = self.pace.seconds(cost)
+            raise busy(wait)
         if deadline is not None and own > deadline:
             raise Refused(
                 413, f"The text takes about {own:.0f} seconds, more than {deadline:g}. Send it in parts, or as a file."
             )
-        wait = self.pace.wait(cost, (job.cost_left for job in self._jobs))
         if wait > settings.max_wait_seconds or (deadline is not None and wait + own > deadline):
             raise busy(wait)
 
-    async def translate(self, kind: Hashable, texts: Sequence[str], deadline: float | None = None) -> list[Translation]:
+    def _wait(self, cost: int) -> float:
+        """Seconds until work of this cost has had its turn among the rest; small work comes one after the other.
+
+        A small request that waits since long says more than any forecast.
+        """
+        if cost > _SMALL_COST:
+            return self.pace.wait(sum(min(job.cost_left, cost) for job in self._jobs))
+        first = next((job for job in self._small if job.waiting), None)
+        waited = time.monotonic() - first.asked if first else 0.0
+        return max(waited, self.pace.wait(self._small_left + cost * len(self._large)))
+
+    async def translate(
+        self, kind: Hashable, texts: Sequence[MarkedText], deadline: float | None = None
+    ) -> list[Translation]:
         """The translations, in order; `deadline` is in seconds from now, None for one who can wait.
 
         Raises Refused: 503 where they would come too late or did not come in time, 500 where a text cannot be
@@ -146,20 +165,22 @@ class Batcher:
         """
         if not texts:
             return []
-        job = Job.of(kind, texts)
+        job = Job.of(kind, texts, deadline is not None)
         if deadline is not None:
             self.check_room(job.cost_left, deadline)
         self._jobs.add(job)
         if job.is_small:
             self._last_small = job.asked
+            self._small_left += job.cost_left
         (self._small if job.is_small else self._large).append(job)
         self._dispatch()
         try:
             async with asyncio.timeout(deadline):
                 return await job.done
         except TimeoutError:
-            raise busy(self.pace.wait(job.cost_left, ())) from None
+            raise busy(self._wait(0)) from None
         finally:
+            self._small_left -= job.cost_left * job.is_small
             job.drop()
             job.done.cancel()
             self._jobs.discard(job)
@@ -182,28 +203,42 @@ class Batcher:
     def _ring(self) -> deque[Job] | None:
         """The one whose turn it is; None where nothing waits that may begin."""
         for ring in (self._small, self._large):
-            while ring and not ring[0].waiting:
+            while ring and self._is_over(ring[0]):
                 ring.popleft()
-        recently = time.monotonic() - self._last_small < _SMALL_MEMORY_SECONDS
-        lanes = self._lanes - 1 if recently and self._lanes > 1 else self._lanes
+        lanes = self._lanes - 1 if self._has_small and self._lanes > 1 else self._lanes
         if self._large and self._large_lanes < lanes:
             its_turn = not self._large_lanes and not self._last_was_large
             if its_turn or not self._small:
                 return self._large
         return self._small or None
 
+    @property
+    def _has_small(self) -> bool:
+        """Whether small requests keep coming."""
+        return time.monotonic() - self._last_small < _SMALL_MEMORY_SECONDS
+
+    def _is_over(self, job: Job) -> bool:
+        """Whether nothing of it waits any more. One that has waited for too long is refused, whatever was forecast."""
+        waited = time.monotonic() - job.asked
+        if job.is_urgent and len(job.waiting) == len(job.texts) and waited > self._settings.max_wait_seconds:
+            job.take(busy(waited), 0)
+        return not job.waiting
+
     def _next(self, ring: deque[Job]) -> Batch:
-        """One sentence of each request in turn, of the same kind as the first."""
+        """One sentence of each request in turn, of the same kind as the first; about a second's work at most."""
         settings, kind = self._settings, ring[0].kind
+        most_cost = min(settings.batch_tokens, self.pace.rate * _BATCH_SECONDS or settings.batch_tokens)
         jobs = [job for job in ring if job.kind == kind and job.waiting]
         share = -(-sum(len(job.waiting) for job in jobs) // len(self._free))
         most = min(settings.batch_sentences, max(share, _LEAST_SHARE))
+        if ring is self._large and self._has_small:
+            most = min(most, _SENTENCES_BESIDE)
         batch: Batch = []
         cost = 0
-        while jobs and len(batch) < most and cost < settings.batch_tokens:
+        while jobs and len(batch) < most and cost < most_cost:
             for job in jobs:
                 cost += job.costs[job.waiting[0]]
-                if batch and (len(batch) >= most or cost > settings.batch_tokens):
+                if batch and (len(batch) >= most or cost > most_cost):
                     break
                 self._begin(job, batch)
             jobs = [job for job in jobs if job.waiting]
@@ -215,6 +250,7 @@ class Batcher:
             self._observer.waited(time.monotonic() - job.asked)
         number = job.waiting.popleft()
         job.cost_left -= job.costs[number]
+        self._small_left -= job.costs[number] * job.is_small
         batch.append((job, number))
 
     async def _run(self, lane: int, batch: Batch, is_large: bool) -> None:
@@ -232,14 +268,14 @@ class Batcher:
         self._free.append(lane)
         self._dispatch()
 
-    async def _answers(self, kind: Hashable, texts: list[str]) -> list[Translation | Refused]:
+    async def _answers(self, kind: Hashable, texts: list[MarkedText]) -> list[Translation | Refused]:
         """Where a batch fails, its halves are tried, so that only the text that is to blame fails."""
         loop = asyncio.get_running_loop()
         try:
             return list(await loop.run_in_executor(self._executor, self._translate_batch, kind, texts))
         except Exception:
             if len(texts) == 1:
-                _log.exception("a text of %d characters could not be translated", len(texts[0]))
+                _log.exception("a text of %d characters could not be translated", len(texts[0].text))
                 return [broken()]
         half = len(texts) // 2
         return [*await self._answers(kind, texts[:half]), *await self._answers(kind, texts[half:])]

@@ -4,15 +4,17 @@ What asks for another style (formality, context, model_type ...) is accepted and
 """
 
 import re
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from dragoman.serve.bodies import Fields
-from dragoman.serve.documents import Split, markup, plain
+from dragoman.serve.documents import Document, Split, markup, plain, xml_lines
 from dragoman.serve.languages import name_of
 from dragoman.serve.libretranslate import checked_texts
 from dragoman.serve.refusals import Refused
 from dragoman.serve.service import AUTO, Service, Wanted
+from dragoman.text.markup import MarkupRules
 
 _SPLITS: dict[str, Split] = {"0": "none", "1": "sentences", "nonewlines": "sentences"}
 _LINE_BREAK = re.compile(r"\s*[\r\n]\s*")
@@ -32,11 +34,9 @@ async def translate(service: Service, fields: Fields) -> dict[str, Any]:
     chosen = fields.text("split_sentences") or ("nonewlines" if handling == "html" else "1")
     if chosen not in _SPLITS:
         raise Refused(400, "Value for 'split_sentences' not supported.")
-    ignored = [name for value in fields.texts("ignore_tags") for name in value.replace(" ", "").split(",") if name]
-    split = _SPLITS[chosen]
-    if chosen == "nonewlines":
+    if chosen == "nonewlines" and not handling:
         texts = [_LINE_BREAK.sub(" ", text) for text in texts]
-    document = partial(markup, split=split, ignored=ignored) if handling else partial(plain, split=split)
+    document = _document_of(fields, handling, chosen)
     wanted = Wanted(target, source, document=document, deadline=service.settings.deadline_seconds)
     answers = await service.translate(texts, wanted)
     return {
@@ -50,6 +50,21 @@ async def translate(service: Service, fields: Fields) -> dict[str, Any]:
             for text, answer in zip(given, answers, strict=True)
         ]
     }
+
+
+def _document_of(fields: Fields, handling: str, chosen: str) -> Callable[[str], Document]:
+    split = _SPLITS[chosen]
+    ignored, splitting = _tags(fields, "ignore_tags"), _tags(fields, "splitting_tags")
+    if not handling:
+        return partial(plain, split=split)
+    if handling == "xml" and chosen == "1":
+        return partial(xml_lines, ignored=ignored, splitting=splitting)
+    return partial(markup, split=split, rules=MarkupRules(handling == "xml", ignored, splitting))
+
+
+def _tags(fields: Fields, name: str) -> set[str]:
+    """Names with commas between, or as a list."""
+    return {tag for value in fields.texts(name) for tag in value.replace(" ", "").lower().split(",") if tag}
 
 
 def languages(service: Service, fields: Fields) -> list[dict[str, Any]]:

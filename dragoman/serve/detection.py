@@ -1,11 +1,10 @@
 """In which of the served languages a text is, and how sure that is."""
 
-import importlib.util
 import math
 from collections.abc import Sequence
-from copy import copy
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from dragoman.text.doctor.languages import can_tell_languages, code_of, identifier_of
 
 _SURE_CHARS = 20
 """About so many letters tell one language from another; shorter texts count as less sure."""
@@ -26,12 +25,9 @@ class Detector:
 
     def __init__(self, languages: Sequence[str]) -> None:
         self._languages = list(languages)
-        self._known: set[str] = set()
-        self.is_able = importlib.util.find_spec("py3langid") is not None
+        self.is_able = can_tell_languages()
         if self.is_able:
-            self._identifier = copy(_identifier())
-            self._known = set(self._identifier.labels) & set(map(_base, self._languages))
-            self._identifier.set_languages(sorted(self._known))
+            self._identifier, self._known = identifier_of(self._languages)
 
     def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detection]:
         """The languages, or those `among` them, the most likely first.
@@ -40,12 +36,12 @@ class Detector:
         """
         languages = self._languages if among is None else among
         letters = sum(char.isalpha() for char in text[:_ENOUGH_CHARS])
-        weights = self._weights(text[:_ENOUGH_CHARS]) if letters and self._known else {}
-        total = sum(weights.get(_base(code), 0.0) for code in languages)
+        weights = self._weights(text[:_ENOUGH_CHARS]) if letters and self.is_able and self._known else {}
+        total = sum(weights.get(code_of(code), 0.0) for code in languages)
         if not total:
             return [Detection(code, 0.0) for code in languages]
         sure = 100.0 * min(1.0, letters / _SURE_CHARS) ** 0.5
-        found = [Detection(code, round(sure * weights.get(_base(code), 0.0) / total, 1)) for code in languages]
+        found = [Detection(code, round(sure * weights.get(code_of(code), 0.0) / total, 1)) for code in languages]
         return sorted(found, key=lambda one: -one.confidence)
 
     def _weights(self, text: str) -> dict[str, float]:
@@ -53,14 +49,3 @@ class Detector:
         scale = math.sqrt(len(text.encode("utf-8", "surrogatepass")))
         ranked = self._identifier.rank(text)
         return {language: math.exp((score - ranked[0][1]) / scale) for language, score in ranked}
-
-
-@lru_cache(maxsize=1)
-def _identifier() -> Any:
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-    return LanguageIdentifier.from_model_file(MODEL_FILE)
-
-
-def _base(code: str) -> str:
-    return code.partition("-")[0].lower()

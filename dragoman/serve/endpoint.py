@@ -8,7 +8,6 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -22,14 +21,16 @@ from dragoman.serve.service import Service
 Handler = Callable[[Request, Fields], Awaitable[Any] | Any]
 
 _log = logging.getLogger("dragoman.serve")
-_ON_ALL_ANSWERS = {
-    "Access-Control-Allow-Origin": "*",
-    "Access-Control-Allow-Headers": "Authorization, Content-Type",
-    "Access-Control-Allow-Methods": "GET, POST",
-    "Access-Control-Expose-Headers": "Retry-After",
-    "Access-Control-Max-Age": "1728000",
-    "X-Content-Type-Options": "nosniff",
-}
+_ON_ALL_ANSWERS = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-headers", b"Authorization, Content-Type"),
+    (b"access-control-allow-methods", b"GET, POST"),
+    (b"access-control-expose-headers", b"Retry-After"),
+    (b"access-control-max-age", b"1728000"),
+    (b"x-content-type-options", b"nosniff"),
+]
+_FEW_DIGITS = 5
+"""A request of less than 100,000 bytes need not be read to be refused; what comes of it is thrown away."""
 
 
 class Json(JSONResponse):
@@ -123,10 +124,13 @@ async def _sent_before_lingering(response: Response, scope: Scope, receive: Rece
 
 
 class Frame:
-    """Around all routes: what every answer has besides, the answer to a browser's question before, and the counts."""
+    """Around all routes: what every answer has besides, the answer to a browser's question before, and the counts.
 
-    def __init__(self, app: ASGIApp, service: Service, routes: frozenset[str]) -> None:
-        self._app, self._metrics, self._routes = app, service.metrics, routes
+    A request for `work` that there is no room for is refused before anything of it is read, where little will come.
+    """
+
+    def __init__(self, app: ASGIApp, service: Service, routes: frozenset[str], work: frozenset[str]) -> None:
+        self._app, self._service, self._metrics, self._routes, self._work = app, service, service.metrics, routes, work
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
@@ -139,21 +143,32 @@ class Frame:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                for name, value in _ON_ALL_ANSWERS.items():
-                    headers[name] = value
+                message["headers"] = [*message["headers"], *_ON_ALL_ANSWERS]
             await send(message)
 
         self._metrics.in_flight.inc()
         try:
             if scope["method"] == "OPTIONS":
                 await Response()(scope, receive, send_more)
+            elif scope["path"] in self._work and (refused := self._refused(scope)):
+                await asyncio.sleep(self._service.refusals.pause())
+                await error_response(scope, refused)(scope, receive, send_more)
             else:
                 await self._app(scope, receive, send_more)
         finally:
             self._metrics.in_flight.dec()
             if status:
                 self._metrics.answered(self._route(scope["path"]), status, begun)
+
+    def _refused(self, scope: Scope) -> Refused | None:
+        announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+        if not announced.isdigit() or len(announced) > _FEW_DIGITS:
+            return None
+        try:
+            self._service.batcher.check_room()
+        except Refused as refused:
+            return refused
+        return None
 
     def _route(self, path: str) -> str:
         """One of few names, whatever clients ask for."""

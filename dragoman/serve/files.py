@@ -8,14 +8,14 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from dragoman.serve.bodies import Upload
 from dragoman.serve.documents import Document, markup, plain, subtitles
 from dragoman.serve.refusals import Refused, broken, busy
-from dragoman.serve.service import AUTO, Service, Wanted
+from dragoman.serve.service import AUTO, Kind, Service, Wanted
 from dragoman.text.surrogates import well_formed
 
 FILE_KINDS: dict[str, tuple[Callable[[str], Document], str]] = {
@@ -126,23 +126,22 @@ class Files:
 
     async def _translate(self, job: FileJob, text: str) -> None:
         try:
-            document = await asyncio.to_thread(FILE_KINDS[job.kind][0], text)
-            texts = document.texts
-            job.total = len(texts)
-            wanted = replace(job.wanted, deadline=None)
-            if wanted.source == AUTO:
-                found = self._service.detect_for(" ".join(texts[:100]), wanted.target)
-                wanted = replace(wanted, source=found.language)
-            answers: list[str] = []
-            if wanted.source == wanted.target:
-                answers = texts
-            while len(answers) < len(texts):
-                turn = texts[len(answers) : len(answers) + _SENTENCES_A_TURN]
-                answers += [one.text for one in await self._service.translate_sentences(turn, wanted)]
-                job.done = len(answers)
-            result = await asyncio.to_thread(document.with_translations, answers)
-            await asyncio.to_thread(job.path.write_bytes, result.encode())
-            job.done, job.status = job.total, "done"
+            read = FILE_KINDS[job.kind][0]
+            document = await asyncio.to_thread(read, text)
+            source = job.wanted.source
+            if source == AUTO:
+                sample = " ".join(one.text for one in document.texts[:100])
+                source = self._service.detect_for(sample, job.wanted.target).language
+            for number, model in enumerate(self._service.path(source, job.wanted.target)):
+                document = await asyncio.to_thread(read, text) if number else document
+                job.total += len(document.texts)
+                kind, answers = Kind(model).reading(document), list[str]()
+                while turn := document.texts[len(answers) : len(answers) + _SENTENCES_A_TURN]:
+                    answers += [one.text for one in await self._service.batcher.translate(kind, turn)]
+                    job.done += len(turn)
+                text = await asyncio.to_thread(document.with_translations, answers)
+            await asyncio.to_thread(job.path.write_bytes, text.encode())
+            job.status = "done"
         except Refused as refused:
             job.status, job.error = "error", refused.message
         except Exception:

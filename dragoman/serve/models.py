@@ -1,21 +1,34 @@
 """The models that are served, and which of them lead from one language to another."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dragoman.bundle import Bundle
 from dragoman.errors import ConfigError
 from dragoman.files import MANIFEST, sha256_of
+from dragoman.inference.keeping import Kept
 from dragoman.inference.translator import Translator
 from dragoman.records import Translation
 from dragoman.serve.languages import canonical, found_in
+from dragoman.text.marks import MarkedText
+from dragoman.text.markup import escaped
+from dragoman.text.terms import Terms
+
+
+class Asked(NamedTuple):
+    """What a batch is asked for. `is_markup`: translations are escaped. `by_sentence`: a text may have several."""
+
+    n_best: int = 1
+    with_alignment: bool = False
+    is_markup: bool = False
+    by_sentence: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ServedModel:
-    """A model in memory. `overrides` are settings of the search, `folder` where it comes from."""
+    """A model in memory. `overrides` are settings of the search, `folder` where it comes from, `terms` its user's."""
 
     source: str
     target: str
@@ -23,6 +36,7 @@ class ServedModel:
     translator: Translator
     overrides: dict[str, float | str]
     folder: Path
+    terms: Terms | None = None
 
     @property
     def pair(self) -> str:
@@ -34,13 +48,14 @@ class ServedModel:
         """Of all its files: the beginning of the manifest's hash."""
         return sha256_of(self.folder / MANIFEST)[:12]
 
-    def translate(self, texts: Sequence[str], n_best: int, with_alignment: bool) -> list[Translation]:
-        """As the translator does; the beam is as wide as the candidates asked for."""
+    def translate(self, texts: Sequence[MarkedText], asked: "Asked") -> list[Translation]:
+        """As the translator does, pieces and terms kept; the beam is as wide as the candidates asked for."""
         overrides: dict[str, Any] = dict(self.overrides)
-        if n_best > 1:
+        if asked.n_best > 1:
             beam_size = int(overrides.get("beam_size", self.translator.settings.beam_size))
-            overrides |= {"n_best": n_best, "beam_size": max(beam_size, n_best)}
-        return self.translator.translate_detailed(list(texts), with_alignment=with_alignment, **overrides)
+            overrides |= {"n_best": asked.n_best, "beam_size": max(beam_size, asked.n_best)}
+        kept = Kept(True, self.terms, asked.by_sentence, escaped if asked.is_markup else str)
+        return self.translator.translate_marked(texts, kept, with_alignment=asked.with_alignment, **overrides)
 
 
 class Models:
@@ -107,3 +122,18 @@ def served_model(
     if not source or not target:
         raise ConfigError(f"{name} does not say its languages. Name them in front, as in en-de={name}.")
     return ServedModel(canonical(source), canonical(target), bundle, translator, overrides, folder)
+
+
+def with_terms(models: Sequence[ServedModel], given: Sequence[str]) -> list[ServedModel]:
+    """The models with their terms, from files such as ``en-de=terms.tsv``; for one model the file alone will do.
+
+    Raises ConfigError for a pair that is not served or comes twice, DataError for a file that is none of terms.
+    """
+    found: dict[str, Terms] = {}
+    for one in given:
+        pair, _, path = one.partition("=") if len(models) > 1 or "=" in one else (models[0].pair, "", one)
+        if not path or pair not in (model.pair for model in models) or pair in found:
+            served = ", ".join(model.pair for model in models)
+            raise ConfigError(f"`--terms` is {one}, but must be as in en-de=FILE, once for each of {served} at most.")
+        found[pair] = Terms.load(path)
+    return [replace(model, terms=found.get(model.pair)) for model in models]

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from dragoman.errors import DataError
+from dragoman.evaluate.flags import FLAGS
 from dragoman.records import Candidate, Translation
 from dragoman.serve.bodies import Fields, Upload
 from dragoman.serve.documents import Split, markup, plain
@@ -52,17 +53,19 @@ async def translate(service: Service, fields: Fields) -> dict[str, Any]:
         with_alignment=with_alignment,
         document=partial(plain if form == "text" else markup, split=split),
     )
-    return {"translations": [_described(one, wanted.alternatives) for one in await service.translate(texts, wanted)]}
+    answers = await service.translate(texts, wanted)
+    return {"translations": [_described(one, wanted.alternatives, form == "html") for one in answers]}
 
 
-def _described(answer: Answer, alternatives: int) -> dict[str, Any]:
+def _described(answer: Answer, alternatives: int, is_markup: bool) -> dict[str, Any]:
     candidates = [joined(answer, rank) for rank in range(1 + alternatives)]
     texts = [answer.text, *answer.alternatives]
     facts: dict[str, Any] = {"text": answer.text, "source": answer.source}
     if answer.detection is not None:
         facts["confidence"] = answer.detection.confidence
     facts |= {
-        "flags": _flags(answer),
+        "flags": _flags(answer, is_markup),
+        "lost": list(dict.fromkeys(piece for part in answer.parts for piece in part.lost)),
         "candidates": [
             _candidate(text, candidate) for text, candidate in zip(texts, candidates, strict=False) if candidate
         ],
@@ -102,16 +105,11 @@ def _candidate(text: str, candidate: Candidate) -> dict[str, Any]:
     }
 
 
-def _flags(answer: Answer) -> list[str]:
-    """``cut``: a translation reached the limit of its length. ``split``: a sentence was too long for the model.
-    ``copied``: the translation is the source.
-    """
-    found = {
-        "cut": any(part.cut for part in answer.parts),
-        "split": any(part.segments > 1 for part in answer.parts),
-        "copied": bool(answer.parts) and all(part.text == part.src for part in answer.parts),
-    }
-    return [name for name, holds in found.items() if holds]
+def _flags(answer: Answer, is_markup: bool) -> list[str]:
+    """Those of any sentence (`evaluate.flags`), and ``split``: a sentence was too long for the model."""
+    found = {flag for part in answer.parts for flag in part.flags}
+    split = not is_markup and any(part.segments > 1 for part in answer.parts)
+    return [*(flag for flag in FLAGS if flag in found), *(["split"] if split else [])]
 
 
 def models(service: Service) -> dict[str, Any]:

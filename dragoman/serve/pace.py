@@ -1,7 +1,6 @@
 """How fast work is done, measured while it is done, and how long new work would have to wait for what is before it."""
 
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 _FULL_SHARE = 0.5
@@ -56,9 +55,9 @@ class Pace:
         """That much takes so long on all lanes."""
         return cost / (self.rate * self._lanes) if self.rate else 0.0
 
-    def wait(self, cost: int, others: Iterable[int]) -> float:
-        """How long work of this cost waits for the rest of `others`, with which it takes turns, and for what runs."""
-        return self.seconds(sum(min(left, cost) for left in others)) + min(self._left(), default=0.0)
+    def wait(self, before: float) -> float:
+        """How long work waits for so much that comes before it, and for what runs."""
+        return self.seconds(before) + min(self._left(), default=0.0)
 
     def overdue(self) -> float:
         """Seconds by which even the most punctual lane is late; 0 where one is free."""

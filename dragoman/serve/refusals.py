@@ -3,7 +3,7 @@
 import math
 import time
 
-_AT_ONCE, _PAUSE_SECONDS = 100, 0.7
+_A_SECOND, _AT_ONCE, _LONGEST_PAUSE = 150, 50, 3.0
 
 
 class Refused(Exception):
@@ -27,18 +27,17 @@ class Refused(Exception):
 class Refusals:
     """Slows down clients that ask again as soon as they are refused: refusing thousands would leave no time to work.
 
-    So many a second are refused at once; others hear it a moment later.
+    So many a second are refused, and some at once; others hear it later, but soon enough to be heard at all.
     """
 
     def __init__(self) -> None:
-        self._second, self._count = 0, 0
+        self._next = 0.0
 
     def pause(self) -> float:
         """Seconds to wait before this refusal is sent."""
-        second = int(time.monotonic())
-        self._count = self._count + 1 if second == self._second else 1
-        self._second = second
-        return 0.0 if self._count <= _AT_ONCE else _PAUSE_SECONDS
+        now = time.monotonic()
+        self._next = min(max(self._next + 1 / _A_SECOND, now - _AT_ONCE / _A_SECOND), now + _LONGEST_PAUSE)
+        return max(0.0, self._next - now)
 
 
 def busy(seconds: float) -> Refused:

@@ -12,12 +12,13 @@ from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dragoman.errors import ConfigError
 from dragoman.serve.service import Service
 
 _KEEP_ALIVE_SECONDS = 20
+_HEAD_BYTES = 1 << 16
 _BACKLOG, _ACCEPTED_AT_ONCE = 2048, 64
 # A lane's thread may hold the interpreter for so long while the event loop waits for it, at every system call again.
 _SWITCH_SECONDS = 0.0005
@@ -122,16 +123,33 @@ class Server(uvicorn.Server):
 
 
 def _protocol(seconds: float) -> type[asyncio.Protocol]:
-    class Protocol(H11Protocol):
-        """HTTP/1.1 that closes a connection on which no whole request head has come in time."""
+    class Protocol(HttpToolsProtocol):
+        """HTTP/1.1 that closes a connection on which no whole request head has come in time, or one too long."""
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self.loop.call_later(seconds, self._close_if_silent)
+            self._is_in_head, self._head_bytes = True, 0
+            self._deadline = self.loop.call_later(seconds, self.transport.close)
 
-        def _close_if_silent(self) -> None:
-            begun: object = self.cycle  # None before the first request, whatever its type says
-            if begun is None and not self.transport.is_closing():
-                self.transport.close()
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._deadline.cancel()
+            super().connection_lost(exc)
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            self._is_in_head, self._head_bytes = True, 0
+
+        def on_headers_complete(self) -> None:
+            self._deadline.cancel()
+            self._is_in_head = False
+            super().on_headers_complete()
+
+        def data_received(self, data: bytes) -> None:
+            was_in_head = self._is_in_head
+            super().data_received(data)
+            if was_in_head and self._is_in_head:
+                self._head_bytes += len(data)
+                if self._head_bytes > _HEAD_BYTES:
+                    self.transport.close()
 
     return Protocol

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -17,10 +18,11 @@ from dragoman.serve.detection import Detection, Detector
 from dragoman.serve.documents import Document, plain
 from dragoman.serve.languages import name_of
 from dragoman.serve.metrics import Metrics
-from dragoman.serve.models import Models, ServedModel
+from dragoman.serve.models import Asked, Models, ServedModel
 from dragoman.serve.pace import cost_of
 from dragoman.serve.refusals import Refusals, Refused
 from dragoman.serve.settings import ServeSettings
+from dragoman.text.marks import MarkedText
 
 AUTO = "auto"
 Result = TypeVar("Result")
@@ -34,8 +36,12 @@ class Kind(NamedTuple):
     """What can be in one batch: the same model is asked for the same."""
 
     model: ServedModel
-    n_best: int
-    with_alignment: bool
+    asked: Asked = Asked()
+
+    def reading(self, document: Document) -> "Kind":
+        """The same for a document's texts."""
+        asked = self.asked._replace(is_markup=document.is_markup, by_sentence=document.by_sentence)
+        return self._replace(asked=asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +89,11 @@ class Service:
         loop = asyncio.get_running_loop()
         self.detector = await asyncio.to_thread(Detector, self.models.codes)
         for model in self.models.all:
-            kind, texts = Kind(model, 1, False), list(_WARM_UP)
+            kind, texts = Kind(model), [MarkedText(text, ()) for text in _WARM_UP]
             await loop.run_in_executor(self._executor, _translate_batch, kind, texts)
             begun = loop.time()
             await loop.run_in_executor(self._executor, _translate_batch, kind, texts)
-            self.batcher.pace.learn(sum(map(cost_of, texts)), loop.time() - begun)
+            self.batcher.pace.learn(sum(map(cost_of, _WARM_UP)), loop.time() - begun)
         self.state = "ok"
 
     async def close(self) -> None:
@@ -110,7 +116,7 @@ class Service:
         quiet = time.monotonic() - self.batcher.last_done > _QUIET_SECONDS
         if self.status == "ok" and quiet:
             try:
-                await self.batcher.translate(Kind(self.models.all[0], 1, False), ["ok"], _PROBE_SECONDS)
+                await self.batcher.translate(Kind(self.models.all[0]), [MarkedText("ok", ())], _PROBE_SECONDS)
             except Refused:
                 return "stalled"
         return self.status
@@ -119,41 +125,47 @@ class Service:
         """The texts in order. Raises Refused: 400 for a pair that is not served, and as the batcher does."""
         if self.state == "starting":
             raise Refused(503, "The server is starting.", 5)
-        many = sum(map(len, texts)) > _MANY_CHARS
-        prepared = await asyncio.to_thread(self._prepared, texts, wanted) if many else self._prepared(texts, wanted)
+        loop = asyncio.get_running_loop()
+        until = None if wanted.deadline is None else loop.time() + wanted.deadline
+        prepared = await self._apart_if_many(texts, lambda: [self._prepare(text, wanted) for text in texts])
         self.characters += sum(map(len, texts))
         groups: dict[str, list[int]] = defaultdict(list)
         for place, one in enumerate(prepared):
             groups[one.source].append(place)
-        loop = asyncio.get_running_loop()
-        until = None if wanted.deadline is None else loop.time() + wanted.deadline
-        found: dict[int, list[Translation]] = {}
+        answers: dict[int, Answer] = {}
         for source, places in groups.items():
-            rows = [prepared[place].document.texts for place in places]
-            left = None if until is None else until - loop.time()
-            parts = await self.translate_sentences(
-                [text for row in rows for text in row], replace(wanted, source=source, deadline=left)
-            )
-            answers = iter(parts)
-            found |= {place: list(islice(answers, len(row))) for place, row in zip(places, rows, strict=True)}
-        return [_answer(one, found[place], wanted) for place, one in enumerate(prepared)]
+            path = self.path(source, wanted.target)
+            found = await self._along(path, [prepared[place] for place in places], wanted, until)
+            answers |= zip(places, found, strict=True)
+        return [answers[place] for place in range(len(texts))]
 
-    async def translate_sentences(self, texts: list[str], wanted: Wanted) -> list[Translation]:
-        """The texts as they are, by the models one after the other; the last one's translations, with candidates.
+    async def _along(
+        self, path: Sequence[ServedModel], prepared: "list[_Prepared]", wanted: Wanted, until: float | None
+    ) -> list[Answer]:
+        """Texts of one language through one model after the other: what one writes, the next one reads anew."""
+        for model in path[:-1]:
+            plain_answers = await self._by(Kind(model), prepared, replace(wanted, alternatives=0), until)
+            texts = [one.text for one in plain_answers]
+            documents = await self._apart_if_many(texts, partial(list[Document], map(wanted.document, texts)))
+            prepared = [
+                one._replace(text=text, document=document)
+                for one, text, document in zip(prepared, texts, documents, strict=True)
+            ]
+        if not path:
+            return [_answer(one, [], wanted) for one in prepared]
+        return await self._by(
+            Kind(path[-1], Asked(1 + wanted.alternatives, wanted.with_alignment)), prepared, wanted, until
+        )
 
-        None where source and target are the same. Raises Refused as `translate` does.
-        """
-        path = self._path(wanted.source, wanted.target)
-        loop = asyncio.get_running_loop()
-        until = None if wanted.deadline is None else loop.time() + wanted.deadline
-        translations: list[Translation] = []
-        for model in path:
-            is_last = model is path[-1]
-            kind = Kind(model, 1 + wanted.alternatives * is_last, wanted.with_alignment and is_last)
-            left = None if until is None else max(0.0, until - loop.time())
-            translations = await self.batcher.translate(kind, texts, left)
-            texts = [translation.text for translation in translations]
-        return translations
+    async def _by(self, kind: Kind, prepared: "list[_Prepared]", wanted: Wanted, until: float | None) -> list[Answer]:
+        rows = [one.document.texts for one in prepared]
+        left = None if until is None else max(0.0, until - asyncio.get_running_loop().time())
+        kind = kind.reading(prepared[0].document)
+        parts = iter(await self.batcher.translate(kind, [text for row in rows for text in row], left))
+        return [_answer(one, list(islice(parts, len(row))), wanted) for one, row in zip(prepared, rows, strict=True)]
+
+    async def _apart_if_many(self, texts: Sequence[str], work: Callable[[], Result]) -> Result:
+        return await asyncio.to_thread(work) if sum(map(len, texts)) > _MANY_CHARS else work()
 
     def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detection]:
         """Among the served languages, or some of them; the likeliest first. Raises Refused where we cannot tell."""
@@ -165,17 +177,15 @@ class Service:
         """The likeliest of the languages that can be translated to `target`, itself included."""
         return self.detect(text, [code for code in self.models.codes if self.models.path(code, target) is not None])[0]
 
-    def _prepared(self, texts: Sequence[str], wanted: Wanted) -> "list[_Prepared]":
-        return [self._prepare(text, wanted) for text in texts]
-
     def _prepare(self, text: str, wanted: Wanted) -> "_Prepared":
         document = wanted.document(text)
         if wanted.source != AUTO:
             return _Prepared(text, document, wanted.source, None)
-        detection = self.detect_for(" ".join(document.texts), wanted.target)
+        detection = self.detect_for(" ".join(one.text for one in document.texts), wanted.target)
         return _Prepared(text, document, detection.language, detection)
 
-    def _path(self, source: str, target: str) -> list[ServedModel]:
+    def path(self, source: str, target: str) -> list[ServedModel]:
+        """The models to go through. Raises Refused (400) where none lead there."""
         path = self.models.path(source, target)
         if path is None:
             raise Refused(
@@ -207,8 +217,8 @@ def _at(part: Translation, rank: int) -> str:
     return part.candidates[: rank + 1][-1].text if part.candidates else ""
 
 
-def _translate_batch(kind: Any, texts: list[str]) -> Sequence[Translation]:
-    return kind.model.translate(texts, kind.n_best, kind.with_alignment)  # type: ignore[no-any-return]
+def _translate_batch(kind: Any, texts: list[MarkedText]) -> Sequence[Translation]:
+    return kind.model.translate(texts, kind.asked)  # type: ignore[no-any-return]
 
 
 def joined(answer: Answer, rank: int = 0) -> Candidate | None:

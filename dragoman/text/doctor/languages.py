@@ -7,6 +7,7 @@ dozen that are often mixed in; without the package only scripts are looked at.
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from copy import copy
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
@@ -49,10 +50,20 @@ def languages_of(lines: Sequence[str], expected: Sequence[str]) -> list[str]:
     """The language of each line, "" for short ones and where nobody can tell."""
     if not can_tell_languages():
         return [""] * len(lines)
-    identifier, known = _loaded()
-    identifier.set_languages(sorted({*map(code_of, expected), *OFTEN_MIXED_IN} & known))
+    identifier, _ = identifier_of([*expected, *OFTEN_MIXED_IN])
     enough = [sum(map(str.isalpha, line)) >= FEWEST_LETTERS for line in lines]
     return [identifier.classify(line[:1000])[0] if told else "" for line, told in zip(lines, enough, strict=True)]
+
+
+def identifier_of(languages: Sequence[str]) -> tuple[Any, set[str]]:
+    """py3langid's identifier, to choose among those of the languages that it knows; and these.
+
+    The first one takes up to some seconds, and 100 MB; all share that.
+    """
+    loaded, labels = _loaded()
+    identifier, known = copy(loaded), set(map(code_of, languages)) & labels
+    identifier.set_languages(sorted(known))
+    return identifier, known
 
 
 def knows(language: str) -> bool:

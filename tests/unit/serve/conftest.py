@@ -1,5 +1,6 @@
 """A server whose models say which language they were asked for, and one with a real, small model."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -8,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
@@ -16,26 +18,36 @@ from dragoman.inference.translator import Translator
 from dragoman.records import Candidate, Translation
 from dragoman.serve.app import make_app
 from dragoman.serve.keys import Keys
-from dragoman.serve.models import Models, ServedModel
+from dragoman.serve.models import Asked, Models, ServedModel
 from dragoman.serve.server import Server, address_of, bound_socket
 from dragoman.serve.service import Service
 from dragoman.serve.settings import ServeSettings
+from dragoman.text.marks import AlignedPart, MarkedText, with_marks
+from dragoman.text.markup import escaped
 
 
 class Echo(ServedModel):
     """Adds the target language to a text; a text with BOOM in it cannot be translated, one with SLOW takes a while."""
 
-    def translate(self, texts: Sequence[str], n_best: int, with_alignment: bool) -> list[Translation]:
-        if any("BOOM" in text for text in texts):
+    def translate(self, texts: Sequence[MarkedText], asked: Asked) -> list[Translation]:
+        if any("BOOM" in one.text for one in texts):
             raise RuntimeError("boom")
-        if any("SLOW" in text for text in texts):
+        if any("SLOW" in one.text for one in texts):
             time.sleep(0.3)
-        return [self._echo(text, n_best, with_alignment) for text in texts]
+        return [self._echo(one, asked) for one in texts]
 
-    def _echo(self, text: str, n_best: int, with_alignment: bool) -> Translation:
-        names = [self.target, *(f"{self.target}{rank}" for rank in range(1, n_best))]
-        candidates = tuple(Candidate(f"{text} [{name}]", (text, "!"), (-0.5, -0.25), -0.75, -0.5) for name in names)
-        return Translation(text, candidates, 1, False, ((0, 0),) if with_alignment else None)
+    def _echo(self, source: MarkedText, asked: Asked) -> Translation:
+        names = [self.target, *(f"{self.target}{rank}" for rank in range(1, asked.n_best))]
+        texts = [_placed(source, f"{source.text} [{name}]", escaped if asked.is_markup else str) for name in names]
+        candidates = tuple(Candidate(text, (source.text, "!"), (-0.5, -0.25), -0.75, -0.5) for text in texts)
+        return Translation(source.text, candidates, 1, False, ((0, 0),) if asked.with_alignment else None)
+
+
+def _placed(source: MarkedText, text: str, escape: Callable[[str], str]) -> str:
+    """With the marks at the same words, and none at the last word, which is new."""
+    spans = [match.span() for match in re.finditer(r"\S+", text)]
+    weights = np.eye(len(spans), len(spans) - 1)
+    return with_marks(source, text, [AlignedPart(spans[:-1], spans, weights)], escape)
 
 
 @pytest.fixture(scope="session")

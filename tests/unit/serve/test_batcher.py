@@ -10,6 +10,7 @@ from dragoman.records import Candidate, Translation
 from dragoman.serve.batcher import Batcher
 from dragoman.serve.refusals import Refused
 from dragoman.serve.settings import ServeSettings
+from dragoman.text.marks import MarkedText
 
 
 class Recorded:
@@ -19,7 +20,8 @@ class Recorded:
         self.batches: list[list[str]] = []
         self.gate: Callable[[], Any] = lambda: None
 
-    def __call__(self, kind: Hashable, texts: list[str]) -> list[Translation]:
+    def __call__(self, kind: Hashable, sources: list[MarkedText]) -> list[Translation]:
+        texts = [one.text for one in sources]
         self.batches.append(texts)
         self.gate()
         if any("BOOM" in text for text in texts):
@@ -47,6 +49,10 @@ def run(work: Callable[[], Awaitable[Any]]) -> Any:
     return asyncio.run(limited())
 
 
+def marked(texts: list[str]) -> list[MarkedText]:
+    return [MarkedText(text, ()) for text in texts]
+
+
 def texts_of(answers: list[Translation]) -> list[str]:
     return [answer.text for answer in answers]
 
@@ -58,7 +64,7 @@ def test_requests_that_wait_are_translated_together(executor: ThreadPoolExecutor
     async def work() -> None:
         batcher = Batcher(translate, ServeSettings(batch_sentences=3), executor, 1, Silent())
         asked = [[f"a{number}", f"b{number}"] for number in range(4)]
-        answers = await asyncio.gather(*(batcher.translate("kind", texts) for texts in asked))
+        answers = await asyncio.gather(*(batcher.translate("kind", marked(texts)) for texts in asked))
         assert [texts_of(one) for one in answers] == [[text.upper() for text in texts] for texts in asked]
         assert batcher.num_requests == 0
 
@@ -74,7 +80,9 @@ def test_a_batch_is_of_one_kind_and_of_so_many_tokens(executor: ThreadPoolExecut
 
     async def work() -> None:
         batcher = Batcher(translate, ServeSettings(batch_tokens=20), executor, 1, Silent())
-        await asyncio.gather(*(batcher.translate(number % 2, [f"{number % 2} {number}"]) for number in range(12)))
+        await asyncio.gather(
+            *(batcher.translate(number % 2, marked([f"{number % 2} {number}"])) for number in range(12))
+        )
 
     run(work)
     assert all(len({text[0] for text in batch}) == 1 for batch in translate.batches)
@@ -88,7 +96,7 @@ def test_only_what_is_to_blame_fails(executor: ThreadPoolExecutor) -> None:
     async def work() -> list[Any]:
         batcher = Batcher(translate, ServeSettings(), executor, 1, Silent())
         texts = [["first"], *([f"text {number}"] for number in range(30)), ["fine", "BOOM", "fine"]]
-        return await asyncio.gather(*(batcher.translate("kind", one) for one in texts), return_exceptions=True)
+        return await asyncio.gather(*(batcher.translate("kind", marked(one)) for one in texts), return_exceptions=True)
 
     *good, bad = run(work)
     assert [texts_of(one) for one in good[1:]] == [[f"TEXT {number}"] for number in range(30)]
@@ -103,13 +111,13 @@ def test_a_word_does_not_wait_for_a_book(executor: ThreadPoolExecutor) -> None:
 
     async def work(lanes: int) -> list[int]:
         batcher = Batcher(translate, ServeSettings(batch_sentences=10), executor, lanes, Silent())
-        await batcher.translate("kind", ["word"])
-        book = asyncio.create_task(batcher.translate("kind", [f"sentence {number}" for number in range(200)]))
+        await batcher.translate("kind", marked(["word"]))
+        book = asyncio.create_task(batcher.translate("kind", marked([f"sentence {number}" for number in range(200)])))
         await asyncio.sleep(0)
         waited = []
         for _ in range(4):
             before = len(translate.batches)
-            await batcher.translate("kind", ["word"])
+            await batcher.translate("kind", marked(["word"]))
             waited.append(len(translate.batches) - before)
         assert not book.done()
         assert len(await book) == 200
@@ -125,14 +133,14 @@ def test_who_has_left_is_not_worked_for(executor: ThreadPoolExecutor) -> None:
 
     async def work() -> None:
         batcher = Batcher(translate, ServeSettings(batch_sentences=4), executor, 1, Silent())
-        asked = [asyncio.create_task(batcher.translate("kind", ["text"] * 50)) for _ in range(10)]
+        asked = [asyncio.create_task(batcher.translate("kind", marked(["text"] * 50))) for _ in range(10)]
         await asyncio.sleep(0.02)
         for one in asked:
             one.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
         assert batcher.num_requests == 0
         await batcher.close()
-        assert texts_of(await batcher.translate("kind", ["next"])) == ["NEXT"]
+        assert texts_of(await batcher.translate("kind", marked(["next"]))) == ["NEXT"]
 
     run(work)
     assert sum(map(len, translate.batches)) <= 9
@@ -143,7 +151,7 @@ def test_refusals(executor: ThreadPoolExecutor) -> None:
 
     async def refusal(batcher: Batcher, texts: list[str], deadline: float) -> Refused:
         with pytest.raises(Refused) as refused:
-            await batcher.translate("kind", texts, deadline)
+            await batcher.translate("kind", marked(texts), deadline)
         return refused.value
 
     async def work() -> None:
@@ -153,10 +161,10 @@ def test_refusals(executor: ThreadPoolExecutor) -> None:
         assert own.status == 413
         assert "as a file" in own.message
         translate.gate = lambda: time.sleep(0.5)
-        asked = [asyncio.create_task(batcher.translate("kind", ["x" * 400] * 15)) for _ in range(2)]
+        asked = [asyncio.create_task(batcher.translate("kind", marked(["x" * 400] * 15))) for _ in range(2)]
         await asyncio.sleep(0.01)
         full = await refusal(batcher, ["x"], 5.0)
-        assert (full.status, full.retry_after) == (503, 2)
+        assert (full.status, full.retry_after) == (503, 1)
         asked[0].cancel()
         await asyncio.sleep(0)
         late = await refusal(batcher, ["x" * 400] * 15, 5.0)
@@ -169,6 +177,34 @@ def test_refusals(executor: ThreadPoolExecutor) -> None:
     run(work)
 
 
+def test_who_has_waited_too_long_is_refused_whatever_was_forecast(executor: ThreadPoolExecutor) -> None:
+    translate = Recorded()
+    translate.gate = lambda: time.sleep(0.15)
+
+    async def work() -> list[Any]:
+        batcher = Batcher(translate, ServeSettings(max_wait_seconds=0.2, batch_sentences=1), executor, 1, Silent())
+        batcher.pace.learn(1_000_000, 1.0)
+        asked = [batcher.translate("kind", marked(["text"]), 5.0) for _ in range(5)]
+        patient = batcher.translate("kind", marked(["text"]))
+        return await asyncio.gather(*asked, patient, return_exceptions=True)
+
+    *urgent, patient = run(work)
+    assert [isinstance(one, Refused) for one in urgent] == [False, False, True, True, True]
+    assert texts_of(patient) == ["TEXT"]
+
+
+def test_a_batch_takes_about_a_second_at_most(executor: ThreadPoolExecutor) -> None:
+    translate = Recorded()
+
+    async def work() -> None:
+        batcher = Batcher(translate, ServeSettings(), executor, 1, Silent())
+        batcher.pace.learn(50, 1.0)
+        await batcher.translate("kind", marked(["x" * 16] * 40))
+
+    run(work)
+    assert len(translate.batches[0]) == 6, "eight tokens each"
+
+
 def test_a_model_that_does_not_answer_is_noticed(executor: ThreadPoolExecutor) -> None:
     translate = Recorded()
     translate.gate = lambda: time.sleep(0.6)
@@ -176,12 +212,12 @@ def test_a_model_that_does_not_answer_is_noticed(executor: ThreadPoolExecutor) -
     async def work() -> None:
         batcher = Batcher(translate, ServeSettings(max_wait_seconds=0.2), executor, 1, Silent())
         batcher.pace.learn(1000, 0.1)
-        asked = asyncio.create_task(batcher.translate("kind", ["text"], 5.0))
+        asked = asyncio.create_task(batcher.translate("kind", marked(["text"]), 5.0))
         await asyncio.sleep(0.4)
         assert batcher.is_stalled
         begun = time.monotonic()
         with pytest.raises(Refused):
-            await batcher.translate("kind", ["text"], 5.0)
+            await batcher.translate("kind", marked(["text"]), 5.0)
         assert time.monotonic() - begun < 0.2
         await asked
         assert not batcher.is_stalled

@@ -42,8 +42,23 @@ def test_split_sentences(client: TestClient, split: str, expected: str) -> None:
 def test_tags(client: TestClient) -> None:
     sent = 'Go <x id="5"></x> or <x>keep</x> now &lt;b&gt;'
     text = ask(client, text=[sent], tag_handling="xml", ignore_tags=["x"])[0]["text"]
-    assert text == 'Go [de] <x id="5"></x> or [de] <x>keep</x> now &lt;b&gt; [de]'
+    assert text == 'Go <x id="5"></x> or <x>keep</x> now &lt;b&gt; [de]'
     assert ask(client, text=["<p>a</p>"], tag_handling="html")[0]["text"] == "<p>a [de]</p>"
+
+
+@pytest.mark.parametrize(
+    ("sent", "fields", "expected"),
+    [
+        ("a\n\n<b>c</b> d\n", {}, "a [de]\n\n<b>c</b> d [de]\n"),
+        ("<b>a\nc</b>", {}, "<b>a [de]\nc [de]</b>"),
+        ("<k>a\nc</k> d", {"ignore_tags": "k"}, "<k>a\nc</k> d [de]"),
+        ("<t>a</t><p>c</p>", {"splitting_tags": "t,p"}, "<t>a [de]</t><p>c [de]</p>"),
+        ("a\nc<dragoman-line/>", {}, "a c [de]<dragoman-line/>"),
+        ("a\nc", {"split_sentences": "0"}, "a c [de]"),
+    ],
+)
+def test_lines_and_splitting_tags_of_xml(client: TestClient, sent: str, fields: dict[str, str], expected: str) -> None:
+    assert ask(client, text=[sent], tag_handling="xml", **fields)[0]["text"] == expected
 
 
 def test_what_it_says_about_itself(client: TestClient) -> None:

@@ -23,7 +23,7 @@ ANSWERED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "html": (
         # & stays written as it was.
         {"q": '<p class="x">Hello &amp; <b>bye</b></p>', **EN, "format": "html"},
-        {"translatedText": '<p class="x">Hello &amp; [de] <b>bye [de]</b></p>'},
+        {"translatedText": '<p class="x">Hello &amp; <b>bye</b> [de]</p>'},
     ),
     "html, alternatives": (
         {"q": "<p>Hello</p>", **EN, "format": "html", "alternatives": 2},

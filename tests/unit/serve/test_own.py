@@ -6,10 +6,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from dragoman.bundle import load_bundle
+from dragoman.errors import ConfigError
+from dragoman.inference.markup import translate_html
 from dragoman.inference.translator import Translator
 from dragoman.serve.app import make_app
 from dragoman.serve.keys import Keys
-from dragoman.serve.models import Models, served_model
+from dragoman.serve.models import Models, served_model, with_terms
 from dragoman.serve.service import Service
 from dragoman.serve.settings import ServeSettings
 
@@ -39,11 +41,44 @@ def test_translations_are_the_translators_with_all_that_is_known(
     assert got["candidates"][0]["tokens"] == list(best.tokens)
     assert got["candidates"][0]["score"] == pytest.approx(best.score, abs=1e-3)
     assert got["candidates"][0]["token_log_probs"] == pytest.approx(best.token_log_probs, abs=1e-3)
-    assert got["alignment"] == [list(link) for link in expected.alignment]
+    assert got["sentences"][0]["alignment"] == [list(link) for link in expected.alignment]
     sentences = ["one two three.", "Four Bahnhof"]
     sent = {"text": "  ".join(sentences), "source": "en", "target": "de"}
     by_sentence = real.post("/v1/translate", json=sent).json()["translations"][0]
     assert by_sentence["text"] == "  ".join(translator.translate(sentences))
+
+
+def test_pages_are_the_librarys(real: TestClient, served_folder: Callable[[str], Path]) -> None:
+    page = '<p>one <b>two</b> {name} <i translate="no">three</i>. Four &lt;b&gt; https://x.y/z</p><pre>one</pre>'
+    sent = {"text": page, "source": "en", "target": "de", "format": "html"}
+    got = real.post("/v1/translate", json=sent).json()["translations"][0]["text"]
+    assert got == translate_html(Translator.load(served_folder("en-de")), page)
+    assert all(piece in got for piece in ("{name}", "https://x.y/z", '<i translate="no">three</i>', "<pre>one</pre>"))
+
+
+def test_what_must_survive_and_what_is_lost(served_folder: Callable[[str], Path], tmp_path: Path) -> None:
+    (tmp_path / "terms.tsv").write_text("two\tZwo\nthree\tDrei\n")
+    bundle = load_bundle(served_folder("en-de"))
+    bare = served_model(
+        "model", bundle, Translator.from_bundles([bundle]), {"max_extra_tokens": 3}, served_folder("en-de")
+    )
+    model = with_terms([bare], [str(tmp_path / "terms.tsv")])[0]
+    with TestClient(make_app(Service(Models([model]), ServeSettings(lanes=1)), Keys(None, 0))) as client:
+        sent = {"text": "one two {name}", "source": "en", "target": "de", "alignment": True}
+        answer = client.post("/v1/translate", json=sent).json()["translations"][0]
+    assert "Zwo" in answer["text"]
+    assert "{name}" in answer["text"]
+    assert answer["lost"] == []
+
+
+@pytest.mark.parametrize("given", [["xx-de=terms.tsv"], ["terms.tsv", "en-de=terms.tsv"], ["en-de="]])
+def test_terms_for_no_model(given: list[str], make_service: Callable[..., Service], tmp_path: Path) -> None:
+    (tmp_path / "terms.tsv").write_text("two\tZwo\n")
+    given = [one.replace("terms.tsv", str(tmp_path / "terms.tsv")) for one in given]
+    with pytest.raises(ConfigError, match="as in en-de=FILE"):
+        with_terms(make_service("en-de").models.all, given)
+    with pytest.raises(ConfigError, match="as in en-de=FILE"):
+        with_terms(make_service("en-de", "de-en").models.all, [str(tmp_path / "terms.tsv")])
 
 
 def test_flags(real: TestClient) -> None:

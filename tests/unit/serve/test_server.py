@@ -1,5 +1,6 @@
 """The manners of a real server: clients as they are, many at once, slow, huge, leaving, and a signal to stop."""
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -139,6 +140,25 @@ def test_what_does_not_come_is_not_waited_for(address: str, sent: bytes) -> None
         assert time.monotonic() - begun < 6
     assert answer == b"" or answer.startswith(b"HTTP/1.1 408")
     assert (answer == b"") == (b"Content-Length" not in sent)
+
+
+def send_without_end(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while True:
+            connection.sendall(b"X: " + b"y" * 4096 + b"\r\n")
+            time.sleep(0.001)
+
+
+def test_a_head_without_end_is_cut_off(address: str) -> None:
+    with opened(address) as connection:
+        connection.sendall(b"GET /livez HTTP/1.1\r\n")
+        begun = time.monotonic()
+        sending = threading.Thread(target=send_without_end, args=(connection,))
+        sending.start()
+        sending.join(20)
+        assert time.monotonic() - begun < 0.9, "before it is too late anyway"
+    status, answer = asked(address, "/translate", {"q": "a", "more": "x" * 90_000, "source": "en", "target": "de"})
+    assert (status, answer) == (200, {"translatedText": "a [de]"})
 
 
 def test_a_full_server_says_so_and_when_to_come_again(make_service: Callable[..., Service], serving: Any) -> None:
