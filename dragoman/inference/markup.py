@@ -64,7 +64,7 @@ def translate_markup(
     """Several pages at once, which is faster than one by one. `by_sentence` is that of `Translator.translate`."""
     marked = [read_markup(page, rules) for page in pages]
     texts = [text for page in marked for text in page.texts]
-    answers = iter(translator.translate_marked(texts, Kept(protect, terms, by_sentence, escaped), **settings))
+    answers = iter(translator.translate_marked(texts, Kept(protect, terms, by_sentence, escaped), False, **settings))
     return [page.with_translations([next(answers).text for _ in page.texts]) for page in marked]
 
 
@@ -75,7 +75,7 @@ def translate_srt(
     parts = read_subtitles(srt)
     pages = [read_markup(part.text, MarkupRules(xml=True)) for part in parts if isinstance(part, Cue)]
     texts = [text for page in pages for text in page.texts]
-    answers = iter(translator.translate_marked(texts, Kept(protect, terms), **settings))
+    answers = iter(translator.translate_marked(texts, Kept(protect, terms), False, **settings))
     return with_translations(
         parts, [page.with_translations([next(answers).text for _ in page.texts]) for page in pages]
     )

@@ -114,8 +114,9 @@ def verify_translations(bundle: Bundle, texts: Sequence[str], beam_sizes: Sequen
 
         def way(search: Search, beam_size: int = beam_size) -> Way:
             translator = Translator.from_bundles([bundle], "float32", search)
-            searching = {"beam_size": beam_size, "n_best": 1, "sample": False, "mbr_samples": 0}
-            return lambda texts: translator.translate_detailed(texts, **searching)
+            return lambda texts: translator.translate_detailed(
+                texts, beam_size=beam_size, n_best=1, sample=False, mbr_samples=0
+            )
 
         judge = way(_Grouped(FullPasses(bundle.model), _of_one_length))
         noisy = [way(_Grouped(FullPasses(bundle.model, TIE, seed), _of_one_length)) for seed in range(_TIE_TRIALS)]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -100,7 +101,7 @@ class Fields:
         value = value[0] if isinstance(value, list) and value and not self.is_json else value
         if value is None or value == "":
             return least
-        if isinstance(value, str) and value.lstrip("-").isdecimal() and len(value) < 20:
+        if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value):
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool):
             raise Refused(400, f"Invalid request: {name} parameter is not a number")

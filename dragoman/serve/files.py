@@ -5,10 +5,9 @@ import logging
 import re
 import shutil
 import tempfile
-import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -44,7 +43,6 @@ class FileJob:
     done: int = 0
     total: int = 0
     error: str = ""
-    begun: float = field(default_factory=time.monotonic)
     task: asyncio.Task[None] | None = None
 
     @property
@@ -81,7 +79,6 @@ class Files:
             raise Refused(400, "Invalid request: the file is not UTF-8") from None
         if wanted.source != AUTO and self._service.models.path(wanted.source, wanted.target) is None:
             raise Refused(400, f"{wanted.target} is not available as a target language from {wanted.source}")
-        self._forget_old()
         running = sum(job.status == "translating" for job in self._jobs.values())
         if running >= _MAX_AT_ONCE or len(self._jobs) >= self._service.settings.max_files:
             raise busy(30)
@@ -119,11 +116,6 @@ class Files:
             self.drop(job)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _forget_old(self) -> None:
-        for job in list(self._jobs.values()):
-            if job.status != "translating" and time.monotonic() - job.begun > _KEPT_SECONDS:
-                self.drop(job)
-
     async def _translate(self, job: FileJob, text: str) -> None:
         try:
             read = FILE_KINDS[job.kind][0]
@@ -147,3 +139,4 @@ class Files:
         except Exception:
             _log.exception("a file could not be translated")
             job.status, job.error = "error", broken().message
+        asyncio.get_running_loop().call_later(_KEPT_SECONDS, self.drop, job)

@@ -196,3 +196,13 @@ def test_every_example_of_the_document_is_answered(client: TestClient) -> None:
         if path != "/inspect":  # needs a model
             answer = client.post(path, json=example)
             assert answer.status_code == 200, (path, answer.text)
+
+
+@pytest.mark.parametrize("number", ["--5", "5-", "²", "1" * 30])
+def test_what_is_no_number_is_said_to_be_none(client: TestClient, number: str) -> None:
+    fields = {"q": "x", "source": "en", "target": "de", "alternatives": number}
+    answer = client.post("/translate", data=fields)
+    assert (answer.status_code, answer.json()["error"]) == (
+        400,
+        "Invalid request: alternatives parameter is not a number",
+    )
