@@ -2,6 +2,7 @@
 # make test   all tests
 # make check  everything a change must pass: format, lint, import rules, types, tests
 # make bench  Dragoman and its peers side by side: hours; BENCH='--parts training --sizes tiny' for less
+# make test-slow  the tests that take most of a minute each
 # make soak   faults planted in everything, at full size: an hour or more; RUN=a trained run for the part about text
 # make guide  the annotated guide as pages, build/guide/index.html: every cell runs
 # make wheel  dist/dragoman-*.whl
@@ -10,7 +11,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: venv demo test lint check bench soak guide wheel clean
+.PHONY: venv demo test test-slow lint check bench soak guide wheel clean
 
 venv: $(STAMP)
 
@@ -44,7 +45,10 @@ bench: $(STAMP)
 FAULTS := damage hostile kills saving disk losses same watchdog good allocations forecast
 
 # Each prints rows of a table; benchmarks/results/reliability.md keeps them. All run, and what failed is said at the end.
-soak: $(STAMP)
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -n auto --dist loadfile -m slow
+
+soak: test-slow
 	failed=; for fault in $(FAULTS); do \
 	  $(BIN)/python benchmarks/reliability_training.py $$fault || failed="$$failed $$fault"; done; \
 	$(BIN)/python benchmarks/reliability_corpus.py || failed="$$failed corpus"; \

@@ -283,6 +283,7 @@ def test_when_one_worker_fails_the_others_stop(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="needs an x86")
+@pytest.mark.slow
 def test_it_runs_on_a_processor_with_narrow_registers(tmp_path: Any) -> None:
     """The code for one with AVX2 alone, as it runs on this one."""
     program = """

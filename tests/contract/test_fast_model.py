@@ -91,7 +91,7 @@ def test_every_step_is_the_plain_one_far_beyond_64_keys_and_through_reorderings(
         num_sentences, width = len(keep), wider
 
 
-@pytest.mark.parametrize("vocab_size", [16, 3000])
+@pytest.mark.parametrize("vocab_size", [16, pytest.param(3000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_searches_find_the_same(kind: str, vocab_size: int) -> None:
     """Greedy always; a beam but for near ties, which random models make by writing the same few words in any order.

@@ -193,6 +193,7 @@ def test_losses_count_no_padding() -> None:
     torch.testing.assert_close(together, apart, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_compiled_layers_give_the_same_gradients() -> None:
     # In a process of its own: the shape checks that tests switch on cannot be traced.
     script = "import test_gradients; test_gradients.compare_compiled()"

@@ -58,6 +58,7 @@ def model(small_bundle: Any, tmp_path_factory: Any) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_killed_worker_and_a_finished_piece_change_nothing(model: Path, tmp_path: Path):
     pytest.importorskip("ray", reason="ray is not installed: pip install 'dragoman[cluster]'")
     source, alone, together = (tmp_path / name for name in ("in.txt", "alone.txt", "together.txt"))

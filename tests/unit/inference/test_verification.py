@@ -68,6 +68,7 @@ def test_a_wrong_mask_fails(small_bundle: Bundle, monkeypatch: pytest.MonkeyPatc
     assert failed(small_bundle)
 
 
+@pytest.mark.slow
 def test_a_judge_that_sees_the_future_fails(small_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     def causal_mask(size: int, device: torch.device) -> Tensor:
         return torch.ones(size, size, dtype=torch.bool, device=device).tril(1)
@@ -76,6 +77,7 @@ def test_a_judge_that_sees_the_future_fails(small_bundle: Bundle, monkeypatch: p
     assert len(failed(small_bundle)) == 7
 
 
+@pytest.mark.slow
 def test_a_cache_reordered_wrongly_fails(small_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     right = DecoderCache.reorder
 
@@ -99,7 +101,7 @@ def test_a_search_that_depends_on_its_batch_fails(small_bundle: Bundle, monkeypa
     right = TransformerSearch.__call__
 
     def greedier_in_large_batches(self: TransformerSearch, sources: Any, settings: Any) -> None:
-        right(self, sources, replace(settings, beam_size=1) if len(sources) > 9 else settings)
+        right(self, sources, replace(settings, beam_size=1) if len(sources) > 6 else settings)
 
     monkeypatch.setattr(TransformerSearch, "__call__", greedier_in_large_batches)
     ways = failed(small_bundle)

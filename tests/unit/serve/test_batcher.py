@@ -46,7 +46,9 @@ def run(work: Callable[[], Awaitable[Any]]) -> Any:
         async with asyncio.timeout(20):
             return await work()
 
-    return asyncio.run(limited())
+    # In a thread of its own: a browser's tests leave an event loop in the main one.
+    with ThreadPoolExecutor(1) as own:
+        return own.submit(asyncio.run, limited()).result()
 
 
 def marked(texts: list[str]) -> list[MarkedText]:
