@@ -100,7 +100,7 @@ def assert_teacher_forced(model: Transformer, rows: list[list[int]], found: Any)
             assert h.token_log_probs == pytest.approx(scores.tolist(), abs=1e-4)
 
 
-@pytest.mark.parametrize("vocab_size", [16, 3001])
+@pytest.mark.parametrize("vocab_size", [pytest.param(16, marks=pytest.mark.slow), 3001])
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_finds_what_the_plain_search_finds(kind: str, vocab_size: int) -> None:
     compared = different = 0

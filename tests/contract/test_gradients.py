@@ -103,6 +103,7 @@ def test_in_bfloat16_they_point_the_same_way_and_are_float32(workers: int) -> No
         assert ((ours[name] - gradient).norm() / gradient.norm()).item() < 0.05, name
 
 
+@pytest.mark.slow
 def test_small_gradients_of_many_batches_are_not_lost_in_their_sum() -> None:
     # In bfloat16 a sum of equal terms stops growing at 256 of them.
     model, batch = _model(), _batches(4, 10**6)[0]

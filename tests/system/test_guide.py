@@ -41,6 +41,7 @@ def builder() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_ten_chapters_and_the_mistakes_are_built_and_every_cell_runs(built: tuple[Path, str]) -> None:
     out, said = built
     chapters = sorted(GUIDE.glob("[0-9]*.md"))
@@ -53,6 +54,7 @@ def test_ten_chapters_and_the_mistakes_are_built_and_every_cell_runs(built: tupl
         assert re.search(rf" {cells} cells  \d figures  {re.escape(title)}$", said, re.MULTILINE), title
 
 
+@pytest.mark.slow
 def test_the_promised_results_are_on_the_pages(built: tuple[Path, str]) -> None:
     pages = {path.stem: path.read_text(encoding="utf-8") for path in built[0].glob("*.html")}
     assert "tensor([[1., 0., 1.],\n        [1., 1., 0.],\n        [0., 1., 1.]])" in pages["03_attention"]
@@ -67,6 +69,7 @@ def test_the_promised_results_are_on_the_pages(built: tuple[Path, str]) -> None:
     assert all(section.count('class="output"') for section in pages["11_mistakes"].split("<h2>")[1:])
 
 
+@pytest.mark.slow
 def test_pages_need_no_network_and_no_script_and_links_lead_somewhere(built: tuple[Path, str]) -> None:
     out, _ = built
     for path in out.glob("[0-9]*.html"):

@@ -138,7 +138,7 @@ def test_a_folder_that_is_no_run_is_refused(copy_run: Path, tmp_path: Path) -> N
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), pytest.param("SIGINT", 130, marks=pytest.mark.slow)])
 def test_a_signal_saves_and_the_same_command_continues(tmp_path: Path, name: str, code: int) -> None:
     pairs = load_phrasebook().generate(seed=3, count=400)
     (tmp_path / "corpus.en-de.tsv").write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in pairs))

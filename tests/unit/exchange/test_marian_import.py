@@ -56,6 +56,7 @@ def test_settings(bundle: Bundle) -> None:
     assert "Trained on" not in card.to_markdown()
 
 
+@pytest.mark.slow
 def test_it_is_a_model_like_any_other(bundle: Bundle, tmp_path: Path) -> None:
     save_bundle(bundle, tmp_path / "model")
     translator = Translator.load(tmp_path / "model", "cpu")

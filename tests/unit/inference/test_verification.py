@@ -59,7 +59,7 @@ def test_padding_that_is_looked_at_fails(small_bundle: Bundle, monkeypatch: pyte
     assert failed(small_bundle) == {"plain model, its cache"}
 
 
-@pytest.mark.parametrize("off_by", [-1, 1])
+@pytest.mark.parametrize("off_by", [pytest.param(-1, marks=pytest.mark.slow), 1])
 def test_a_wrong_mask_fails(small_bundle: Bundle, monkeypatch: pytest.MonkeyPatch, off_by: int) -> None:
     def shifted(lengths: Tensor, size: int) -> Tensor:
         return padding_mask((lengths + off_by).clamp(min=1), size)
