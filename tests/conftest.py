@@ -6,7 +6,9 @@ Also here, for tests of every kind: real pairs of sentences, a small model, and 
 import gzip
 import json
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,30 @@ def small_bundle() -> Any:
             parameter.add_(torch.randn_like(parameter) * 0.1)
         model.projection.bias[3:260] -= 2.5  # bytes, so that it writes words
     return Bundle(model, TokenizerPair(tokenizer, tokenizer, joint=True), config, Card())
+
+
+@pytest.fixture(scope="session")
+def serving() -> Callable[..., Any]:
+    """Runs a service, with keys where there are any, in a real server in a thread of its own; gives its address."""
+    from dragoman.serve.app import make_app
+    from dragoman.serve.keys import Keys
+    from dragoman.serve.server import Server, address_of, bound_socket
+
+    @contextmanager
+    def running(service: Any, keys: Path | None = None) -> Iterator[str]:
+        ready, found = threading.Event(), bound_socket("127.0.0.1", 0)
+        server = Server(make_app(service, Keys(keys, 0)), service, ready.set)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [found]})
+        thread.start()
+        assert ready.wait(60)
+        try:
+            yield address_of(found)
+        finally:
+            server.should_exit = True
+            thread.join(30)
+            assert not thread.is_alive()
+
+    return running
 
 
 @pytest.fixture(scope="session")

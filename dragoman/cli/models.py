@@ -48,7 +48,6 @@ def load_model(paths: Sequence[str], options: argparse.Namespace, engine: str = 
     Raises ModelError, and ConfigError for what the engine cannot do.
     """
     from dragoman.bundle import load_bundle, resolve_model_folder
-    from dragoman.inference.searches import when_compiling
     from dragoman.inference.translator import Translator
     from dragoman.model.device import keep_freed_memory
 
@@ -64,11 +63,18 @@ def load_model(paths: Sequence[str], options: argparse.Namespace, engine: str = 
         translator = _with_ctranslate2(bundles, settings)
     else:
         translator = Translator.from_bundles(bundles)
-        when_compiling(lambda: say("compiling the search for this processor, which is kept; that takes some seconds"))
+        tell_of_compiling()
     names = sorted(key.removeprefix("inference.") for key in loaded.given)
     card, data = bundles[0].card, bundles[0].config.data
     src_lang, tgt_lang = card.src_lang or data.src_lang, card.tgt_lang or data.tgt_lang
     return LoadedModel(translator, settings, {name: getattr(settings, name) for name in names}, tgt_lang, src_lang)
+
+
+def tell_of_compiling() -> None:
+    """Has the user told, once, when the first search must wait for the compiler."""
+    from dragoman.inference.searches import when_compiling
+
+    when_compiling(lambda: say("compiling the search for this processor, which is kept; that takes some seconds"))
 
 
 def _with_ctranslate2(bundles: "Sequence[Bundle]", settings: InferenceSettings) -> "Translator":

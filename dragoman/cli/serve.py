@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of
-from dragoman.cli.models import add_model_flags, check_search_flags, say
+from dragoman.cli.models import add_model_flags, check_search_flags, say, tell_of_compiling
 from dragoman.config import Config, Setting, read_config
 from dragoman.config.fields import Value, shown
 from dragoman.errors import ConfigError
@@ -89,13 +89,12 @@ def _loaded(options: argparse.Namespace) -> "list[ServedModel]":
     """Raises ModelError, and ConfigError for settings that do not fit a model."""
     from dragoman.bundle import load_bundle, resolve_model_folder
     from dragoman.inference.products import resolve_inference_precision
-    from dragoman.inference.searches import when_compiling
     from dragoman.inference.translator import Translator
     from dragoman.model.device import keep_freed_memory
     from dragoman.serve.models import served_model
 
     keep_freed_memory()
-    when_compiling(lambda: say("compiling the search for this processor, which is kept; that takes some seconds"))
+    tell_of_compiling()
     models = []
     for name in options.model:
         path = Path(name.partition("=")[2] if "=" in name and not Path(name).exists() else name)

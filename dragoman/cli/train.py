@@ -10,7 +10,7 @@ from typing import Literal
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of
 from dragoman.cli.models import say
-from dragoman.config import Config, DataSettings, read_config
+from dragoman.config import CORPUS_FILES, Config, DataSettings, read_config
 from dragoman.config.recipes import recipe_for
 from dragoman.errors import ConfigError
 from dragoman.text.corpus import Corpora, open_corpora
@@ -136,9 +136,7 @@ def expanded(data: DataSettings) -> DataSettings:
     Raises ConfigError for a variable that is not set.
     """
     values = {}
-    for name in (
-        f"{part}{side}" for part in ("train", "dev", "test", "old", "old_test") for side in ("", "_src", "_tgt")
-    ):
+    for name in CORPUS_FILES:
         given = getattr(data, name)
         values[name] = os.path.expandvars(given)
         if (unset := re.search(r"\$\{?(\w+)", values[name])) and not Path(values[name]).exists():

@@ -47,7 +47,12 @@ def run(arguments: Sequence[str]) -> int:
         terms = Terms.load(options.terms) if options.terms else None
         model = load_model(options.model, options, options.engine)
         write = json_line if options.format == "jsonl" else flagged_line if options.flags else text_line
-        wanted = {"with_alignment": options.alignment, "protect": options.protect, "terms": terms}
+        wanted = {
+            "with_alignment": options.alignment,
+            "with_flags": options.flags or options.format == "jsonl",
+            "protect": options.protect,
+            "terms": terms,
+        }
         if options.cluster:
             _on_cluster(options, {**wanted, **model.overrides}, write)
             return 0
@@ -60,15 +65,13 @@ def run(arguments: Sequence[str]) -> int:
                 sys.stdout.buffer.write(document)
             return 0
         output = files.enter_context(open(options.output, "wb")) if options.output else sys.stdout.buffer
-        flagged: Counter[str] = Counter()
+        found: Counter[str] = Counter()
         for window in translated_windows(source, model, wanted):
             output.writelines(write(translation).encode() + b"\n" for translation in window)
             output.flush()
-            flagged.update(flag for translation in window for flag in translation.flags)
+            found.update(flag for translation in window for flag in translation.flags)
         if options.flags:
-            say(
-                f"lines flagged: {', '.join(f'{flag} {flagged[flag]:,}' for flag in FLAGS if flagged[flag]) or 'none'}."
-            )
+            say(f"lines flagged: {', '.join(f'{flag} {found[flag]:,}' for flag in FLAGS if found[flag]) or 'none'}.")
     return 0
 
 
@@ -110,7 +113,7 @@ def translated_windows(
 ) -> Iterator[list[Translation]]:
     """The translations of the lines, as the lines arrive; notes about single lines go to stderr.
 
-    `wanted` is what a translation shall have besides: ``with_alignment``, ``protect``, ``terms``.
+    `wanted` is what a translation shall have besides: ``with_alignment``, ``with_flags``, ``protect``, ``terms``.
     Raises DataError where the file of prefixes has more or fewer lines than the input.
     """
     number = 0

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
 from dragoman.cli.arguments import ArgumentParser
-from dragoman.cli.models import say
+from dragoman.cli.models import say, tell_of_compiling
 from dragoman.cli.report import texts_of
 from dragoman.errors import ConfigError, DataError
-from dragoman.inference.searches import when_compiling
 from dragoman.inference.verification import LOG_PROB_TOLERANCE, TIE, Check, verify_translations
 from dragoman.text.lines import read_lines
 from dragoman.visualize.run_facts import open_part
@@ -40,7 +39,7 @@ def run(arguments: Sequence[str]) -> int:
     bundle = load_bundle(folder, options.device)
     texts, origin = _texts(options, bundle)
     beam_sizes = sorted({1, max(2, bundle.config.inference.beam_size)})
-    when_compiling(lambda: say("compiling the search for this processor, which is kept; that takes some seconds"))
+    tell_of_compiling()
     say(f"the model is {folder}; translating {len(texts):,} texts ({origin}) in many ways")
     checks = list(_reported(verify_translations(bundle, texts, beam_sizes), options.json))
     if not options.json:

@@ -8,6 +8,7 @@ from dragoman.config.checking import check_config
 from dragoman.config.fields import SETTINGS, Setting, settings_of
 from dragoman.config.loading import LoadedConfig, config_from_dict, dump_config, load_config, read_config
 from dragoman.config.settings import (
+    CORPUS_FILES,
     PRESETS,
     Config,
     DataSettings,
@@ -19,6 +20,7 @@ from dragoman.config.settings import (
 )
 
 __all__ = [
+    "CORPUS_FILES",
     "PRESETS",
     "SETTINGS",
     "Config",

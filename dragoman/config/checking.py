@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from dragoman.config.settings import Config
+from dragoman.config.settings import CORPORA, Config
 from dragoman.errors import ConfigError
 
 Label = Callable[[str], str]
@@ -55,17 +55,17 @@ def _tokenizer(config: Config, label: Label) -> Iterator[str]:
 
 def _data(config: Config, label: Label) -> Iterator[str]:
     data = config.data
-    for split in ("train", "dev", "test", "old", "old_test"):
-        both, src, tgt = (getattr(data, split + ending) for ending in ("", "_src", "_tgt"))
+    for corpus in CORPORA:
+        both, src, tgt = (getattr(data, corpus + side) for side in ("", "_src", "_tgt"))
         if both and (src or tgt):
-            extra = f"data.{split}_src" if src else f"data.{split}_tgt"
-            yield f"{label(f'data.{split}')} and {label(extra)} must not both be given. Leave one out."
+            extra = f"data.{corpus}_src" if src else f"data.{corpus}_tgt"
+            yield f"{label(f'data.{corpus}')} and {label(extra)} must not both be given. Leave one out."
         for given, missing in ((src, "tgt"), (tgt, "src")):
             if given and not (src and tgt):
                 present = "src" if missing == "tgt" else "tgt"
                 yield (
-                    f"{label(f'data.{split}_{present}')} is given, but `data.{split}_{missing}` is not. "
-                    f"Give both sides, or one file with both as `data.{split}`."
+                    f"{label(f'data.{corpus}_{present}')} is given, but `data.{corpus}_{missing}` is not. "
+                    f"Give both sides, or one file with both as `data.{corpus}`."
                 )
     if not data.dev_fraction and not (data.dev or data.dev_src):
         yield (

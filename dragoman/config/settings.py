@@ -15,6 +15,12 @@ def setting(
     return field(default=default, metadata={"help": help, "minimum": minimum, "maximum": maximum, "above": above})
 
 
+CORPORA = ("train", "dev", "test", "old", "old_test")
+"""What [data] names files of: one with both sides (``dev``), or two (``dev_src``, ``dev_tgt``)."""
+CORPUS_FILES = tuple(f"{corpus}{side}" for corpus in CORPORA for side in ("", "_src", "_tgt"))
+"""The names of the settings of [data] that are files."""
+
+
 @dataclass(frozen=True, slots=True)
 class DataSettings:
     """[data]: where the parallel text is and how it is cleaned."""

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from dragoman.config import Config
+from dragoman.config import CORPUS_FILES, Config
 from dragoman.data.store import PairStore, open_if_current, written_store
 from dragoman.data.stream import Encode
 from dragoman.errors import DataError, ModelError
@@ -32,10 +32,8 @@ Progress: TypeAlias = Callable[[str, int], None]
 """``progress(stage, pairs)``: what is being done and how many pairs it has passed."""
 
 _CHUNK_PAIRS = 10_000
-_PARTS = ("train", "dev", "test", "old", "old_test")
 # What is said about data without deciding which pairs and ids are kept.
-_OTHER_SETTINGS = {f"{part}{side}" for part in _PARTS for side in ("", "_src", "_tgt")}
-_OTHER_SETTINGS |= {"augment_case", "augment_punctuation", "augment_noise", "old_share"}
+_OTHER_SETTINGS = {*CORPUS_FILES, "augment_case", "augment_punctuation", "augment_noise", "old_share"}
 
 
 @dataclass(frozen=True, slots=True)

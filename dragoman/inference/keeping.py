@@ -73,9 +73,10 @@ class Keeper:
         ]
         if not kept.protect:
             return plain, answers
-        places = [place for place, source in enumerate(sources) if find_pieces(source.text)]
         places = [
-            place for place in places if lost_pieces(find_pieces(sources[place].text), self._written(requests[place]))
+            place
+            for place, source in enumerate(sources)
+            if (pieces := find_pieces(source.text)) and lost_pieces(pieces, self._written(requests[place]))
         ]
         chosen = [place for place in places if not prefixes[place]]
         masked = [without_pieces(sources[place], kept.escape) for place in chosen]

@@ -6,7 +6,7 @@ from dragoman.config.fields import Value
 from dragoman.inference.keeping import Kept
 from dragoman.inference.translator import Translator
 from dragoman.text.markup import MarkupRules, escaped, read_markup
-from dragoman.text.subtitles import Cue, read_subtitles, with_translations
+from dragoman.text.subtitles import read_subtitles
 from dragoman.text.terms import Terms
 
 
@@ -64,7 +64,8 @@ def translate_markup(
     """Several pages at once, which is faster than one by one. `by_sentence` is that of `Translator.translate`."""
     marked = [read_markup(page, rules) for page in pages]
     texts = [text for page in marked for text in page.texts]
-    answers = iter(translator.translate_marked(texts, Kept(protect, terms, by_sentence, escaped), False, **settings))
+    kept = Kept(protect, terms, by_sentence, escaped)
+    answers = iter(translator.translate_marked(texts, kept, with_alignment=False, with_flags=False, **settings))
     return [page.with_translations([next(answers).text for _ in page.texts]) for page in marked]
 
 
@@ -72,10 +73,7 @@ def translate_srt(
     translator: Translator, srt: str, *, protect: bool = True, terms: Terms | None = None, **settings: Value
 ) -> str:
     """Subtitles with numbers, times and tags kept; a cue has as many lines as before."""
-    parts = read_subtitles(srt)
-    pages = [read_markup(part.text, MarkupRules(xml=True)) for part in parts if isinstance(part, Cue)]
-    texts = [text for page in pages for text in page.texts]
-    answers = iter(translator.translate_marked(texts, Kept(protect, terms), False, **settings))
-    return with_translations(
-        parts, [page.with_translations([next(answers).text for _ in page.texts]) for page in pages]
-    )
+    subtitles = read_subtitles(srt)
+    kept = Kept(protect, terms)
+    answers = translator.translate_marked(subtitles.texts, kept, with_alignment=False, with_flags=False, **settings)
+    return subtitles.with_translations([answer.text for answer in answers])

@@ -122,8 +122,8 @@ class Translator:
         translates every sentence of a text by itself, as for models that were trained on single sentences.
         """
         _check_texts(texts)
-        kept = Kept(protect, terms, by_sentence)
-        translations = self._translated(_unmarked(texts), changed(self.settings, overrides), WINDOW_TEXTS, kept=kept)
+        kept, settings = Kept(protect, terms, by_sentence), changed(self.settings, overrides)
+        translations = self._translated(_unmarked(texts), settings, WINDOW_TEXTS, kept=kept, with_flags=False)
         return [translation.text for translation in translations]
 
     def translate_marked(
@@ -131,16 +131,17 @@ class Translator:
         sources: Sequence[MarkedText],
         kept: Kept = NOTHING_KEPT,
         with_alignment: bool = False,
+        with_flags: bool = True,
         **overrides: Value,
     ) -> list[Translation]:
         """The same for texts with marks in them, which come back at the words they belong to.
 
-        `with_alignment` is that of `translate_detailed`.
+        `with_alignment` and `with_flags` are those of `translate_detailed`.
         """
         settings = changed(self.settings, overrides)
         aligner = self._aligner if with_alignment else None
         texts = ((one, "") for one in sources)
-        return list(self._translated(texts, settings, WINDOW_TEXTS, aligner=aligner, kept=kept))
+        return list(self._translated(texts, settings, WINDOW_TEXTS, aligner=aligner, kept=kept, with_flags=with_flags))
 
     def translate_detailed(
         self,
@@ -148,6 +149,7 @@ class Translator:
         prefixes: Sequence[str] | None = None,
         first_number: int = 0,
         with_alignment: bool = False,
+        with_flags: bool = True,
         protect: bool = False,
         terms: Terms | None = None,
         by_sentence: bool = False,
@@ -157,7 +159,8 @@ class Translator:
 
         What sampling draws for a text follows from the seed and the text's number; the first one's is `first_number`.
         `with_alignment` adds word alignments, which take another pass through the model; a text that was put together
-        from its translation and its pieces has an empty one, and one candidate.
+        from its translation and its pieces has an empty one, and one candidate. `with_flags` says what looks wrong
+        (`evaluate/flags.py`), which takes a tenth of a millisecond or two a text.
         Raises ConfigError unless there are as many prefixes as texts.
         """
         _check_texts(texts)
@@ -167,10 +170,8 @@ class Translator:
         pairs = (
             (MarkedText(text, ()), prefix) for text, prefix in zip(texts, prefixes or [""] * len(texts), strict=True)
         )
-        aligner = self._aligner if with_alignment else None
-        return list(
-            self._translated(pairs, settings, WINDOW_TEXTS, first_number, aligner, Kept(protect, terms, by_sentence))
-        )
+        aligner, kept = self._aligner if with_alignment else None, Kept(protect, terms, by_sentence)
+        return list(self._translated(pairs, settings, WINDOW_TEXTS, first_number, aligner, kept, with_flags))
 
     def translate_stream(
         self, texts: Iterable[str], window_texts: int = WINDOW_TEXTS, **overrides: Value
@@ -193,6 +194,7 @@ class Translator:
         first_number: int = 0,
         aligner: Aligner | None = None,
         kept: Kept = NOTHING_KEPT,
+        with_flags: bool = True,
     ) -> Iterator[Translation]:
         keeper = Keeper(
             lambda texts, prefixes, numbers: self._searched(texts, prefixes, numbers, settings, kept.by_sentence),
@@ -206,7 +208,8 @@ class Translator:
             requests, answers = keeper.answers(
                 [one for one, _ in window], [prefix for _, prefix in window], numbers, kept
             )
-            answers = [self._flagged(answer) for answer in answers]
+            if with_flags:
+                answers = [self._flagged(answer) for answer in answers]
             yield from aligner.aligned(requests, answers) if aligner else answers
             number += len(window)
 

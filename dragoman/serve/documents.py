@@ -6,13 +6,12 @@ White space, line breaks and what has no letters or digits come back as they are
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Literal
 
 from dragoman.text.marks import MarkedText
 from dragoman.text.markup import MarkupRules, read_markup
 from dragoman.text.sentences import Segment, join_segments, split_sentences
-from dragoman.text.subtitles import Cue, read_subtitles, with_translations
+from dragoman.text.subtitles import read_subtitles
 from dragoman.text.tags import tags_of
 
 Split = Literal["sentences", "lines", "none"]
@@ -71,16 +70,8 @@ def xml_lines(text: str, ignored: Collection[str], splitting: Collection[str]) -
 
 def subtitles(text: str) -> Document:
     """SubRip: what is said, but not numbers, times and tags."""
-    parts = read_subtitles(text)
-    cues = [read_markup(part.text, MarkupRules(xml=True)) for part in parts if isinstance(part, Cue)]
-
-    def whole(translations: Sequence[str]) -> str:
-        following = iter(translations)
-        return with_translations(
-            parts, [cue.with_translations(list(islice(following, len(cue.texts)))) for cue in cues]
-        )
-
-    return Document([one for cue in cues for one in cue.texts], whole)
+    found = read_subtitles(text)
+    return Document(found.texts, found.with_translations)
 
 
 def _segments(text: str, split: Split) -> list[Segment]:

@@ -22,6 +22,7 @@ class Asked(NamedTuple):
 
     n_best: int = 1
     with_alignment: bool = False
+    with_flags: bool = False
     is_markup: bool = False
     by_sentence: bool = False
 
@@ -55,7 +56,8 @@ class ServedModel:
             beam_size = int(overrides.get("beam_size", self.translator.settings.beam_size))
             overrides |= {"n_best": asked.n_best, "beam_size": max(beam_size, asked.n_best)}
         kept = Kept(True, self.terms, asked.by_sentence, escaped if asked.is_markup else str)
-        return self.translator.translate_marked(texts, kept, with_alignment=asked.with_alignment, **overrides)
+        wanted = {"with_alignment": asked.with_alignment, "with_flags": asked.with_flags}
+        return self.translator.translate_marked(texts, kept, **wanted, **overrides)
 
 
 class Models:

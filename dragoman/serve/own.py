@@ -51,6 +51,7 @@ async def translate(service: Service, fields: Fields) -> dict[str, Any]:
         wanted_of(service, fields.text("source", AUTO).lower(), fields.text("target").lower()),
         alternatives=n_best - 1 if form == "text" else 0,
         with_alignment=with_alignment,
+        with_flags=True,
         document=partial(plain if form == "text" else markup, split=split),
     )
     answers = await service.translate(texts, wanted)
@@ -143,7 +144,8 @@ async def look(service: Service, fields: Fields) -> Response:
 
     inspection = await _inspection(service, fields)
     question = {"source": inspection.src_lang, "target": inspection.tgt_lang, "text": inspection.src.text}
-    question |= {name: key for name in ("api_key",) if (key := fields.text(name))}
+    if key := fields.text("api_key"):
+        question["api_key"] = key
     page = await service.apart(partial(inspection_page, inspection, f"?{urlencode(question)}"))
     headers = {"Content-Security-Policy": "frame-ancestors 'none'", "Referrer-Policy": "no-referrer"}
     return Response(page, media_type="text/html", headers=headers)

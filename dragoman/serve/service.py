@@ -55,6 +55,7 @@ class Wanted:
     source: str = AUTO
     alternatives: int = 0
     with_alignment: bool = False
+    with_flags: bool = False
     document: Callable[[str], Document] = plain
     deadline: float | None = None
 
@@ -153,9 +154,8 @@ class Service:
             ]
         if not path:
             return [_answer(one, [], wanted) for one in prepared]
-        return await self._by(
-            Kind(path[-1], Asked(1 + wanted.alternatives, wanted.with_alignment)), prepared, wanted, until
-        )
+        asked = Asked(1 + wanted.alternatives, wanted.with_alignment, wanted.with_flags)
+        return await self._by(Kind(path[-1], asked), prepared, wanted, until)
 
     async def _by(self, kind: Kind, prepared: "list[_Prepared]", wanted: Wanted, until: float | None) -> list[Answer]:
         rows = [one.document.texts for one in prepared]

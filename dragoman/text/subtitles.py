@@ -3,18 +3,23 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
+
+from dragoman.text.marks import MarkedText
+from dragoman.text.markup import MarkedPage, MarkupRules, read_markup
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|$)")
 _TIME = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d{1,3}\s*-->\s*\d+:\d\d:\d\d[,.]\d{1,3}")
 _WORD = re.compile(r"(?:<[^<>]*>|[^\s<]|<)+")
+_RULES = MarkupRules(xml=True)
 _DASH = re.compile(r"\s*[-–—]\s*(?=\S)")
 
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """What one person says in one cue, its lines joined by spaces; `breaks` has their line ends."""
+    """What one person says in one cue, its lines joined by spaces and read as mark-up; `breaks` has their line ends."""
 
-    text: str
+    page: MarkedPage
     breaks: tuple[str, ...]
 
     def wrapped(self, translation: str) -> str:
@@ -31,18 +36,37 @@ class Cue:
         return "".join(" ".join(line) + end for line, end in zip(lines, ends, strict=True))
 
 
-def read_subtitles(text: str) -> list[str | Cue]:
-    """The file in parts: what stays (numbers, times, blank lines), and what is said.
+@dataclass(frozen=True, slots=True)
+class Subtitles:
+    """A file as `parts`: what stays (numbers, times, blank lines), and what is said."""
 
-    Where the lines of a cue begin with dashes, each is another person's.
-    """
+    parts: list[str | Cue]
+
+    @property
+    def texts(self) -> list[MarkedText]:
+        """What is to be translated, in order."""
+        return [text for part in self.parts if isinstance(part, Cue) for text in part.page.texts]
+
+    def with_translations(self, translations: Sequence[str]) -> str:
+        """The file with its texts replaced by their translations, which have their marks."""
+        following = iter(translations)
+
+        def said(cue: Cue) -> str:
+            return cue.wrapped(cue.page.with_translations(list(islice(following, len(cue.page.texts)))))
+
+        return "".join(part if isinstance(part, str) else said(part) for part in self.parts)
+
+
+def read_subtitles(text: str) -> Subtitles:
+    """The file. Where the lines of a cue begin with dashes, each is another person's."""
     parts: list[str | Cue] = []
     said: list[tuple[str, str]] = []
     in_cue = False
 
     def finish() -> None:
         if said:
-            parts.append(Cue(" ".join(line for line, _ in said), tuple(end for _, end in said)))
+            page = read_markup(" ".join(line for line, _ in said), _RULES)
+            parts.append(Cue(page, tuple(end for _, end in said)))
             said.clear()
 
     for match in _LINE.finditer(text):
@@ -58,10 +82,4 @@ def read_subtitles(text: str) -> list[str | Cue]:
             parts.append(dash.group())
         said.append((line[dash.end() if dash else 0 :].strip(), raw[len(line) :]))
     finish()
-    return parts
-
-
-def with_translations(parts: Sequence[str | Cue], translations: Sequence[str]) -> str:
-    """The file with what is said replaced, in order."""
-    following = iter(translations)
-    return "".join(part if isinstance(part, str) else part.wrapped(next(following)) for part in parts)
+    return Subtitles(parts)

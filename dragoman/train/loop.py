@@ -51,14 +51,19 @@ class Loop:
             self.trainer.sharded or Gradients(self.model, self.settings) as gradients,
             self.stream(self.fit_into_memory(gradients)) as stream,
         ):
-            while (reason := self.processes.of_first(self.reason_to_stop)) is None:
+            reason = self.processes.of_first(self.reason_to_stop)
+            while reason is None:
                 step = next(stream)
                 self.optimise(step, gradients)
                 self.after_step(step)
-                signals = [one for one in self.processes.of_all(request.signal_number) if one is not None]
-                if signals:
+                # The clocks of the processes differ: the first one's reason is everybody's. A signal may come to any.
+                reasons, signals = zip(
+                    *self.processes.of_all((self.reason_to_stop(), request.signal_number)), strict=True
+                )
+                if any(signals):
                     self.save()
-                    raise Interrupted(signals[0])
+                    raise Interrupted(next(filter(None, signals)))
+                reason = reasons[0]
         if not self.state.validations or self.state.validations[-1].step != self.state.step:
             self.validate()
         return reason

@@ -2,9 +2,7 @@
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -14,10 +12,7 @@ import pytest
 
 from dragoman.bundle import Bundle, save_bundle
 from dragoman.inference.translator import Translator
-from dragoman.serve.app import make_app
-from dragoman.serve.keys import Keys
 from dragoman.serve.models import Models, ServedModel
-from dragoman.serve.server import Server, address_of, bound_socket
 from dragoman.serve.service import Service
 from dragoman.serve.settings import ServeSettings
 
@@ -67,26 +62,14 @@ class Opened:
         return str(self.page.locator("#output").text_content())
 
 
-@contextmanager
-def running(bundle: Bundle, folder: Path, *pairs: str, keys: Path | None = None, **settings: Any) -> Iterator[str]:
-    """A real server in a thread of its own; its address."""
+def service(bundle: Bundle, folder: Path, *pairs: str, **settings: Any) -> Service:
+    """With the same model for all pairs."""
     translator = Translator.from_bundles([bundle])
     models = [
         ServedModel(source, target, bundle, translator, {}, folder)
         for source, target in (pair.split("-") for pair in pairs or ("en-de", "de-en"))
     ]
-    service = Service(Models(models), ServeSettings(lanes=1, **settings))
-    ready = threading.Event()
-    found = bound_socket("127.0.0.1", 0)
-    server = Server(make_app(service, Keys(keys, 0)), service, ready.set)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [found]})
-    thread.start()
-    assert ready.wait(60)
-    try:
-        yield address_of(found)
-    finally:
-        server.should_exit = True
-        thread.join(30)
+    return Service(Models(models), ServeSettings(lanes=1, **settings))
 
 
 @pytest.fixture(scope="module")
@@ -98,9 +81,9 @@ def folder(small_bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @pytest.fixture(scope="module")
-def address(small_bundle: Bundle, folder: Path) -> Iterator[str]:
+def address(small_bundle: Bundle, folder: Path, serving: Any) -> Iterator[str]:
     """Of a server for both ways."""
-    with running(small_bundle, folder) as found:
+    with serving(service(small_bundle, folder)) as found:
         yield found
 
 
@@ -221,9 +204,9 @@ def test_swapping_what_was_detected(open_page: Open) -> None:
 
 
 def test_one_way_cannot_be_swapped_and_few_candidates_are_enough(
-    open_page: Open, small_bundle: Bundle, folder: Path
+    open_page: Open, small_bundle: Bundle, folder: Path, serving: Any
 ) -> None:
-    with running(small_bundle, folder, "en-de", max_alternatives=0, max_chars=20) as at:
+    with serving(service(small_bundle, folder, "en-de", max_alternatives=0, max_chars=20)) as at:
         opened = open_page("?q=one+two", at=at)
         assert opened.output
         assert opened.page.get_by_role("button", name="Swap languages").is_disabled()
@@ -528,9 +511,11 @@ def test_errors_are_said_in_the_servers_words(open_page: Open) -> None:
     assert status.count() == 0
 
 
-def test_a_key_is_asked_for_kept_and_used(open_page: Open, small_bundle: Bundle, folder: Path, tmp_path: Path) -> None:
+def test_a_key_is_asked_for_kept_and_used(
+    open_page: Open, small_bundle: Bundle, folder: Path, serving: Any, tmp_path: Path
+) -> None:
     (tmp_path / "keys").write_text("secret\n")
-    with running(small_bundle, folder, keys=tmp_path / "keys") as at:
+    with serving(service(small_bundle, folder), tmp_path / "keys") as at:
         opened = open_page(at=at)
         page, key = opened.page, opened.page.get_by_label("Key for this server")
         for wrong, words in (("", "API key"), ("guess", "Invalid API key")):

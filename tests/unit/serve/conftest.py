@@ -1,10 +1,8 @@
 """A server whose models say which language they were asked for, and one with a real, small model."""
 
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,6 @@ from dragoman.records import Candidate, Translation
 from dragoman.serve.app import make_app
 from dragoman.serve.keys import Keys
 from dragoman.serve.models import Asked, Models, ServedModel
-from dragoman.serve.server import Server, address_of, bound_socket
 from dragoman.serve.service import Service
 from dragoman.serve.settings import ServeSettings
 from dragoman.text.marks import AlignedPart, MarkedText, with_marks
@@ -91,26 +88,3 @@ def client(make_service: Callable[..., Service]) -> Iterator[TestClient]:
     service = make_service(*pairs, max_chars=50, max_texts=3, max_alternatives=2)
     with TestClient(make_app(service, Keys(None, 0))) as opened:
         yield opened
-
-
-@pytest.fixture(scope="session")
-def serving() -> Callable[..., Any]:
-    """Runs a service in a real server; gives its address."""
-    return _running
-
-
-@contextmanager
-def _running(service: Service, keys: Keys | None = None) -> Iterator[str]:
-    """A real server in a thread of its own; its address."""
-    ready = threading.Event()
-    found = bound_socket("127.0.0.1", 0)
-    server = Server(make_app(service, keys or Keys(None, 0)), service, ready.set)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [found]})
-    thread.start()
-    assert ready.wait(60)
-    try:
-        yield address_of(found)
-    finally:
-        server.should_exit = True
-        thread.join(30)
-        assert not thread.is_alive()

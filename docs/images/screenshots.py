@@ -1,0 +1,79 @@
+"""A page photographed in light, in dark and on a phone, side by side, in few colours.
+
+python docs/images/screenshots.py inspect page.html docs/images/inspect.png
+python docs/images/screenshots.py serve http://127.0.0.1:5000 docs/images/serve.png
+"""
+
+import io
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+TEXT = (
+    "Where is the train station?\n"
+    "The express train to Milan leaves from platform 18.\n"
+    "I would like a coffee with milk, please."
+)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """`ready` opens the page at what the command line names, and makes it show something; `scale` is the picture's."""
+
+    ready: Callable[[Any, str], None]
+    wide: int
+    narrow: int
+    height: int
+    scale: float
+
+
+def inspected(page: Any, file: str) -> None:
+    """With a word of the translation kept."""
+    page.goto(Path(file).resolve().as_uri())
+    page.locator("#tgt .word").nth(1).click()
+
+
+def served(page: Any, address: str) -> None:
+    """With a word of the translation pointed at."""
+    page.goto(f"{address}/?source=en&target=de")
+    page.locator("#text").fill(TEXT)
+    page.locator("#output:not(.stale) .word").nth(3).click()
+
+
+PICTURES = {"inspect": Picture(inspected, 1000, 390, 1300, 1 / 2), "serve": Picture(served, 860, 360, 620, 2 / 3)}
+
+
+def main(kind: str, address: str, file: str) -> None:
+    """Makes `file`, a picture of this kind of page, which is at `address`."""
+    picture = PICTURES[kind]
+    contexts: list[dict[str, Any]] = [
+        {"viewport": {"width": picture.wide, "height": picture.height}, "color_scheme": "light"},
+        {"viewport": {"width": picture.wide, "height": picture.height}, "color_scheme": "dark"},
+        {"viewport": {"width": picture.narrow, "height": picture.height}, "is_mobile": True, "has_touch": True},
+    ]
+    shots = []
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for context in contexts:
+            page = browser.new_context(**context).new_page()
+            picture.ready(page, address)
+            shots.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
+        browser.close()
+    together = Image.new("RGB", (sum(shot.width for shot in shots), picture.height), "white")
+    left = 0
+    for shot in shots:
+        together.paste(shot, (left, 0))
+        left += shot.width
+    size = round(together.width * picture.scale), round(together.height * picture.scale)
+    few = together.resize(size, Image.Resampling.LANCZOS).quantize(250, Image.Quantize.MAXCOVERAGE, kmeans=1)
+    few.save(file, optimize=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:4])
