@@ -242,7 +242,7 @@ async def overload(options: argparse.Namespace) -> Row:
             await asyncio.sleep(0.05)
             return await client.ask("/livez")
 
-        await for_seconds(2, 64, ask, running.port)
+        await for_seconds(3, 128, ask, running.port)  # full batches, for which memory is taken once
         usual = p([one.seconds for one in await for_seconds(1, 1, ask, running.port)], 0.5)
         before = running.megabytes()
         answers, alive = await asyncio.gather(

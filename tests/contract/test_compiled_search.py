@@ -275,7 +275,7 @@ def test_when_one_worker_fails_the_others_stop(monkeypatch: pytest.MonkeyPatch) 
         calls.append(1)
         raise ModelError("it fails. Mend it.")
 
-    monkeypatch.setattr(engine, "decode_step", failing)
+    monkeypatch.setattr(engine, "decode_steps", failing)
     search = CompiledSearch(transformer("pre-norm", 30), "float32")
     with pytest.raises(ModelError, match=r"^it fails\. Mend it\.$"):
         searched(search, sources(30, 2, count=40), InferenceSettings(batch_tokens=20))

@@ -1,4 +1,4 @@
-"""One step of the beam search of many sentences, compiled; inference/beam.py says what it finds and why.
+"""The steps of the beam search of many sentences, compiled; inference/beam.py says what it finds and why.
 
 Of the vocabulary only each row's normaliser and the largest logit of each panel are kept. The best panels of a sentence
 are computed again, the same to the last bit, for the best tokens in them.
@@ -38,7 +38,7 @@ def _integer(value: int) -> int:
 
 
 @compiled
-def decode_step(
+def decode_steps(
     weights: DecoderWeights,
     shape: Shape,
     rules: Rules,
@@ -47,12 +47,23 @@ def decode_step(
     active: Integers,
     num_active: int,
     done: Integers,
+    room: int,
 ) -> int:
-    """One token more for all active slots. How many go on; the others' numbers are in `done`, `active` closes up."""
-    num_rows = place_rows(rows, search, active, num_active)
-    decode(weights, shape, rows, num_rows, search)
-    score_vocabulary(weights.vocabulary, rules, rows, num_rows, search)
-    return choose(weights.vocabulary, rules, rows, search, active, num_active, done)
+    """A token more for all active slots, and another, until a search is done or outputs have `room` tokens.
+
+    How many go on; the others' numbers are in `done`, `active` closes up.
+    """
+    longest = _integer(0)
+    for n in range(num_active):
+        longest = max(longest, search.position[active[n]])
+    going = num_active
+    while going == num_active and longest < room:
+        num_rows = place_rows(rows, search, active, num_active)
+        decode(weights, shape, rows, num_rows, search)
+        score_vocabulary(weights.vocabulary, rules, rows, num_rows, search)
+        going = choose(weights.vocabulary, rules, rows, search, active, num_active, done)
+        longest += 1
+    return going
 
 
 @compiled
@@ -72,7 +83,7 @@ def place_rows(rows: Rows, search: Search, active: Integers, num_active: int) ->
 def choose(
     vocabulary: Linear, rules: Rules, rows: Rows, search: Search, active: Integers, num_active: int, done: Integers
 ) -> int:
-    """Moves every search on to its best continuations, or ends it; the same as `decode_step` returns."""
+    """Moves every search on to its best continuations, or ends it; the same as `decode_steps` returns."""
     going = finished = _integer(0)
     for n in range(num_active):
         slot = active[n]

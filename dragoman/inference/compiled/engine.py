@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from dragoman.config import InferenceSettings
-from dragoman.inference.compiled.beams import decode_step, finished_path
+from dragoman.inference.compiled.beams import decode_steps, finished_path
 from dragoman.inference.compiled.jit import NUMBERS_AT_ONCE, ROWS
 from dragoman.inference.compiled.layers import encode
 from dragoman.inference.compiled.layout import FREE, Rules, Search
@@ -140,11 +140,19 @@ class _Batch:
             active = self._active[:num_active]
             if int(self._search.position[active].max()) >= self._length:
                 self._search = with_longer_outputs(self._search, self._room(2 * self._length))
-            rows, search, done = self._rows, self._search, self._done
-            going = decode_step(
-                self._decoder, self._weights.shape, self._rules, rows, search, self._active, num_active, done
+            # In one call, because other threads hold the interpreter for milliseconds between two.
+            going = decode_steps(
+                self._decoder,
+                self._weights.shape,
+                self._rules,
+                self._rows,
+                self._search,
+                self._active,
+                num_active,
+                self._done,
+                self._length,
             )
-            for slot in done[: num_active - going].tolist():
+            for slot in self._done[: num_active - going].tolist():
                 self._sources.pop(slot).hypotheses = self._hypotheses(slot)
                 self._free.append(slot)
 
