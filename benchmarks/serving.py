@@ -190,10 +190,11 @@ async def throughput(options: argparse.Namespace) -> Row:
     got: dict[int, dict[str, str]] = {}
     rates, work, sizes = {}, {}, {}
     async with server(options, *_PATIENT) as running:
-        probe = Client(running.port)
 
         async def counts() -> list[float]:
+            probe = Client(running.port)
             told = await probe.ask("/metrics")
+            probe.close()
             names = ("dragoman_batch_sentences_sum", "dragoman_batch_sentences_count")
             return [sum(running.facts.cpu_times()[:2]), *(_metric(told, name) for name in names)]
 
@@ -356,7 +357,7 @@ async def poison(options: argparse.Namespace) -> Row:
     async with server(options, fault="poison") as running:
         clients = [Client(running.port) for _ in range(32)]
         for turn in range(int(20 * options.scale)):
-            asked = [texts[turn * 31 + number] for number in range(32)]
+            asked = [texts[(turn * 31 + number) % len(texts)] for number in range(32)]
             asked[turn % 32] += " POISON"
             answers = await asyncio.gather(
                 *(client.ask("/translate", question(text)) for client, text in zip(clients, asked, strict=True))

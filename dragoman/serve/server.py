@@ -49,7 +49,7 @@ def address_of(found: socket.socket) -> str:
 def run_server(app: ASGIApp, service: Service, found: socket.socket, when_ready: Callable[[], None]) -> None:
     """Serves until a signal says to stop; what has begun by then is finished, as far as the time for it lasts.
 
-    Raises KeyboardInterrupt after SIGINT.
+    The process is to end then: a SIGTERM that comes after does nothing. Raises KeyboardInterrupt after SIGINT.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
 
@@ -111,8 +111,8 @@ class Server(uvicorn.Server):
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            for number, handler in before.items():  # who says SIGTERM again should not kill what has ended well
+                signal.signal(number, signal.SIG_IGN if number == signal.SIGTERM else handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begins to leave; the second time leaves."""

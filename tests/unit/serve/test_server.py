@@ -221,7 +221,11 @@ def test_a_signal_lets_what_has_begun_finish(served_folder: Callable[[str], Path
                 urllib.request.urlopen(f"{address}/readyz")
             assert (not_ready.value.code, json.loads(not_ready.value.read())) == (503, {"status": "draining"})
             assert [answer.result()[0] for answer in answers] == [200] * 8
-        assert process.wait(20) == 0
+        ended = time.monotonic() + 20
+        while process.poll() is None and time.monotonic() < ended:  # asked again until it is gone
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.002)
+        assert process.wait(1) == 0
         assert process.stderr.read() == ""
 
 
