@@ -153,7 +153,7 @@ def _precision(config: Config) -> Literal["float32", "bfloat16"]:
 
     from dragoman.model.device import resolve_device, resolve_precision
 
-    precision = resolve_precision(config.train.precision, resolve_device(config.train.device))
+    precision = resolve_precision(config.train.precision, resolve_device(config.train.device, "train.device"))
     return "bfloat16" if precision == torch.bfloat16 else "float32"
 
 

@@ -45,7 +45,7 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
     command trains in `out`.
     """
     with (
-        joined(resolve_device(config.train.device)) as processes,
+        joined(resolve_device(config.train.device, "train.device")) as processes,
         locked(out) if processes.is_first else nullcontext(),
     ):
         processes.of_first(lambda: freeze_config(out, config))
@@ -117,7 +117,7 @@ def make_trainer(
     """What trains in the folder `out`, with fresh weights or those of the model that `begun` brings."""
     torch.manual_seed(config.train.seed)
     tokenizers = data.tokenizers
-    device = processes.device(resolve_device(config.train.device))
+    device = processes.device(resolve_device(config.train.device, "train.device"))
     model = Transformer(config.model, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size)
     if begun and begun.bundle:
         set_weights(model, {name: each.detach() for name, each in begun.bundle.model.named_parameters()})

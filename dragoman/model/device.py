@@ -11,10 +11,10 @@ from dragoman.errors import ConfigError
 _KEEP = ((-3, 32 << 20), (-1, 2**31 - 1), (-2, 64 << 20))
 
 
-def resolve_device(name: str) -> torch.device:
+def resolve_device(name: str, setting: str = "--device") -> torch.device:
     """`auto` is cuda, else mps, else cpu, whichever is there first.
 
-    Raises ConfigError where `name` is no device of this machine.
+    Raises ConfigError where `name`, the value of `setting`, is no device of this machine.
     """
     if name == "auto":
         if torch.cuda.is_available():
@@ -25,7 +25,7 @@ def resolve_device(name: str) -> torch.device:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise ConfigError(
-            f"`train.device` is {name!r}, which this machine does not have. Use auto, cpu, cuda or mps."
+            f"`{setting}` is {name!r}, which this machine does not have. Use auto, cpu, cuda or mps."
         ) from error
     return device
 

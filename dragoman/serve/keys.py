@@ -31,7 +31,8 @@ class Keys:
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, ValueError) as error:
-            raise DataError(f"{path} cannot be read: {error}.") from None
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise DataError(f"{path} cannot be read: {reason}. Name a file of keys as `--api-keys`.") from None
         self._known = {_hash(key) for line in lines if (key := line.partition("#")[0].strip())}
         if not self._known:
             raise DataError(f"{path} has no API keys. Write one a line, or leave out `--api-keys`.")

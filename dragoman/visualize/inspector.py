@@ -59,7 +59,7 @@ def inspect_text(
     _check_prefix(prefix_ids, model)
     settings = settings or bundle.config.inference
     settings = replace(settings, sample=False, n_best=settings.beam_size)
-    hypotheses, beam = traced_search(SingleModel(model), src_ids, settings, tokenizers.tgt, prefix_ids)
+    hypotheses, beam = traced_search(_ReadAgain(model), src_ids, settings, tokenizers.tgt, prefix_ids)
     best = hypotheses[0]
     src = _side(text, src_ids, tokenizers.src)
     tgt = _side(tokenizers.tgt.detokenize(best.ids), best.ids, tokenizers.tgt)
@@ -86,6 +86,16 @@ def inspect_text(
         notes=_notes(bundle, src, tgt, seen, best),
         forced=len(prefix_ids),
     )
+
+
+class _ReadAgain(SingleModel):
+    """Writes one token less than the model has positions for: they are all read again, with bos before them."""
+
+    @property
+    def max_length(self) -> int | None:
+        """The longest output in tokens."""
+        most = super().max_length
+        return None if most is None else most - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,17 @@ def test_learned_positions_limit_the_text(bundle: Bundle) -> None:
     short = replace(bundle, model=Transformer(settings, size, size).eval())
     with pytest.raises(DataError, match="at most 7 can"):
         inspect_text(short, "one two three four five Bahnhof one two three")
-    assert len(inspect_text(short, "one two").tgt.tokens) <= 8
+    assert len(inspect_text(short, "one two").tgt.tokens) <= 7
+
+
+def test_a_translation_that_does_not_end_is_looked_at_as_far_as_there_are_positions(bundle: Bundle) -> None:
+    settings: ModelSettings = replace(bundle.config.model, positions="learned", max_positions=8)
+    size = bundle.tokenizers.src.vocab_size
+    model = Transformer(settings, size, size).eval()
+    with torch.no_grad():
+        model.projection.bias[EOS_ID] -= 1000
+    found = inspect_text(replace(bundle, model=model), "one two", InferenceSettings(beam_size=2, max_extra_tokens=20))
+    assert len(found.tgt.tokens) == len(found.steps) == 7
 
 
 def test_long_texts_have_the_mean_of_the_heads_and_say_so(bundle: Bundle) -> None:
