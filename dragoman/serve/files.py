@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import re
-import shutil
 import tempfile
 import uuid
 from collections.abc import Callable
@@ -58,11 +57,11 @@ class FileJob:
 
 
 class Files:
-    """The files of one server, in a folder of its own that goes when the server does."""
+    """The files of one server, in a folder of its own that goes when the server does, or at the latest the process."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._folder = Path(tempfile.mkdtemp(prefix="dragoman-files-"))
+        self._folder = tempfile.TemporaryDirectory(prefix="dragoman-files-", ignore_cleanup_errors=True)
         self._jobs: dict[str, FileJob] = {}
 
     def begin(self, upload: Upload, wanted: Wanted) -> FileJob:
@@ -84,7 +83,7 @@ class Files:
             raise busy(30)
         name = re.sub(r"[^\w-]+", "_", stem)[:80] or "file"
         number = str(uuid.uuid4())
-        job = FileJob(number, f"{name}_{wanted.target}.{kind}", kind, wanted, self._folder / number)
+        job = FileJob(number, f"{name}_{wanted.target}.{kind}", kind, wanted, Path(self._folder.name) / number)
         self._jobs[number] = job
         job.task = asyncio.create_task(self._translate(job, well_formed(text)))
         return job
@@ -114,7 +113,7 @@ class Files:
         """Drops all of them."""
         for job in list(self._jobs.values()):
             self.drop(job)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.cleanup()
 
     async def _translate(self, job: FileJob, text: str) -> None:
         try:

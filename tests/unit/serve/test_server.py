@@ -201,9 +201,9 @@ def test_work_of_a_client_that_left_is_dropped(make_service: Callable[..., Servi
         assert asked(address, "/translate", {"q": "next", "source": "en", "target": "de"})[0] == 200
 
 
-def test_a_signal_lets_what_has_begun_finish(served_folder: Callable[[str], Path]) -> None:
+def test_a_signal_lets_what_has_begun_finish(served_folder: Callable[[str], Path], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "dragoman", "serve", str(served_folder("en-de")), "--port", "0"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)}
     with subprocess.Popen(
         [*command, "--drain-delay-seconds", "0.3"], stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
@@ -227,6 +227,7 @@ def test_a_signal_lets_what_has_begun_finish(served_folder: Callable[[str], Path
             time.sleep(0.002)
         assert process.wait(1) == 0
         assert process.stderr.read() == ""
+    assert not list(tmp_path.glob("dragoman-files-*")), "nobody's files are left behind"
 
 
 def test_a_port_in_use(address: str) -> None:
