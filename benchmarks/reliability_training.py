@@ -56,6 +56,7 @@ from dragoman.model.transformer import Transformer
 from dragoman.text.phrasebook_file import load_phrasebook
 from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
 from dragoman.train import gradients as gradients_module
+from dragoman.train import loop
 from dragoman.train import memory as memory_module
 from dragoman.train.board import Board
 from dragoman.train.checkpoint import RunFolder, save_checkpoint
@@ -452,8 +453,15 @@ def kills(count: int) -> int:
     return failed
 
 
+_TOLD = struct.Struct("<qd")
+"""A step, negative when its checkpoint is begun, and the time."""
+
+
 def saving(count: int) -> int:
-    """Each kill leaves a whole checkpoint, at most one interval back, of one step only; leftovers go."""
+    """Each kill leaves a whole checkpoint, at most one interval back, of one step only; leftovers go.
+
+    It comes at some moment of the second saving, which takes about as long as the first.
+    """
     rng = random.Random(3)
     resumed = in_saving = 0
     with place() as folder:
@@ -466,30 +474,36 @@ def saving(count: int) -> int:
 
             def work(write: int = write) -> None:
                 trainer = trainer_in(folder / "run", texts, config)
-                original = RunFolder.remove_all_but
+                save, remove = loop.save_checkpoint, RunFolder.remove_all_but
 
-                def told(saved: RunFolder, steps: Any) -> None:
-                    os.write(write, struct.pack("<q", trainer.state.step))
-                    original(saved, steps)
+                def begun(*arguments: Any) -> None:
+                    os.write(write, _TOLD.pack(-trainer.state.step, time.monotonic()))
+                    save(*arguments)
 
-                with mock.patch.object(RunFolder, "remove_all_but", told):
+                def saved(of: RunFolder, steps: Any) -> None:
+                    os.write(write, _TOLD.pack(trainer.state.step, time.monotonic()))
+                    remove(of, steps)
+
+                with (
+                    mock.patch.object(loop, "save_checkpoint", begun),
+                    mock.patch.object(RunFolder, "remove_all_but", saved),
+                ):
                     trainer.fit()
 
             child = forked(work)
             os.close(write)
-            first = os.read(read, 8)  # its first checkpoint
-            time.sleep(rng.uniform(0.0, 0.15))
+            told = [_TOLD.unpack(os.read(read, _TOLD.size)) for _ in ("begun", "saved", "begun")]
+            time.sleep(rng.uniform(0.0, 1.2) * (told[1][1] - told[0][1]))
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            reported = first
-            while more := os.read(read, 8):
-                reported = more
+            while more := os.read(read, _TOLD.size):
+                told.append(_TOLD.unpack(more))
             os.close(read)
-            done = struct.unpack("<q", reported)[0] if len(reported) == 8 else newest
+            done = max(int(step) for step, _ in told)
             run = RunFolder(folder / "run")
             in_saving += any(path.name.startswith(".writing-step") for path in run.checkpoints.iterdir())
             newest = next((step for step in reversed(run.steps()) if _is_whole(run.step_folder(step))), -1)
-            resumed += newest >= max(done, 1) and _is_of_one_step(run.step_folder(newest), newest)
+            resumed += newest >= done and _is_of_one_step(run.step_folder(newest), newest)
         trainer = trainer_in(folder / "run", texts, with_train(config, max_steps=newest + 1))
         trainer.fit()
         left = list((folder / "run").rglob(".writing-*"))
