@@ -1,5 +1,5 @@
 # make demo   a translator trained, scored and used in one go
-# make test   all tests
+# make test   the tests, but for the longest
 # make check  everything a change must pass: format, lint, import rules, types, tests
 # make bench  Dragoman and its peers side by side: hours; BENCH='--parts training --sizes tiny' for less
 # make test-slow  the tests that take most of a minute each
@@ -37,6 +37,9 @@ lint: $(STAMP)
 
 check: lint test
 
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -n auto --dist loadfile -m slow
+
 # Toolkits that cannot live beside Dragoman get environments of their own below .bench; see docs/benchmarks.md.
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
@@ -45,9 +48,6 @@ bench: $(STAMP)
 FAULTS := damage hostile kills saving disk losses same watchdog good allocations forecast
 
 # Each prints rows of a table; benchmarks/results/reliability.md keeps them. All run, and what failed is said at the end.
-test-slow: $(STAMP)
-	$(BIN)/python -m pytest -n auto --dist loadfile -m slow
-
 soak: test-slow
 	failed=; for fault in $(FAULTS); do \
 	  $(BIN)/python benchmarks/reliability_training.py $$fault || failed="$$failed $$fault"; done; \

@@ -56,8 +56,7 @@ class ServedModel:
             beam_size = int(overrides.get("beam_size", self.translator.settings.beam_size))
             overrides |= {"n_best": asked.n_best, "beam_size": max(beam_size, asked.n_best)}
         kept = Kept(True, self.terms, asked.by_sentence, escaped if asked.is_markup else str)
-        wanted = {"with_alignment": asked.with_alignment, "with_flags": asked.with_flags}
-        return self.translator.translate_marked(texts, kept, **wanted, **overrides)
+        return self.translator.translate_marked(texts, kept, asked.with_alignment, asked.with_flags, **overrides)
 
 
 class Models:

@@ -57,13 +57,12 @@ class Loop:
                 self.optimise(step, gradients)
                 self.after_step(step)
                 # The clocks of the processes differ: the first one's reason is everybody's. A signal may come to any.
-                reasons, signals = zip(
-                    *self.processes.of_all((self.reason_to_stop(), request.signal_number)), strict=True
-                )
-                if any(signals):
+                told = self.processes.of_all((self.reason_to_stop(), request.signal_number))
+                signals = [number for _, number in told if number is not None]
+                if signals:
                     self.save()
-                    raise Interrupted(next(filter(None, signals)))
-                reason = reasons[0]
+                    raise Interrupted(signals[0])
+                reason, _ = told[0]
         if not self.state.validations or self.state.validations[-1].step != self.state.step:
             self.validate()
         return reason
