@@ -15,7 +15,11 @@ from typing import Any
 import pytest
 from jaxtyping import install_import_hook
 
-install_import_hook(["dragoman.model", "dragoman.train.loss"], "beartype.beartype")
+MODEL = Path(__file__).parent.parent / "dragoman" / "model"
+# All but the functions in model/compiled, which numba must read as they stand.
+install_import_hook(
+    [*(f"dragoman.model.{path.stem}" for path in MODEL.glob("*.py")), "dragoman.train.loss"], "beartype.beartype"
+)
 
 Pairs = list[tuple[str, str]]
 TINY = {

@@ -71,10 +71,10 @@ def load_model(paths: Sequence[str], options: argparse.Namespace, engine: str = 
 
 
 def tell_of_compiling() -> None:
-    """Has the user told, once, when the first search must wait for the compiler."""
-    from dragoman.inference.searches import when_compiling
+    """Has the user told, once, when something must wait for the compiler."""
+    from dragoman.model.compiling import when_compiling
 
-    when_compiling(lambda: say("compiling the search for this processor, which is kept; that takes some seconds"))
+    when_compiling(lambda: say("compiling for this processor, which is kept; that takes some seconds"))
 
 
 def _with_ctranslate2(bundles: "Sequence[Bundle]", settings: InferenceSettings) -> "Translator":

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from dragoman.bundle import Bundle, Card, load_bundle, replace_card, resolve_model_folder
 from dragoman.cli.fine_tuning import Beginning, Translated, beginning_of, compare_with_base
-from dragoman.cli.models import say
+from dragoman.cli.models import say, tell_of_compiling
 from dragoman.cli.report import judged, texts_of
 from dragoman.config import Config, InferenceSettings
 from dragoman.data.prepare import PreparedData, epoch_encode, prepare
@@ -49,6 +49,8 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
         locked(out) if processes.is_first else nullcontext(),
     ):
         processes.of_first(lambda: freeze_config(out, config))
+        if processes.is_first:
+            tell_of_compiling()
         show = _Stages().show if processes.is_first else _show_nothing
         begun = beginning_of(config.train.start_from, out) if config.train.start_from else None
         tokenizers = begun.tokenizers if begun else None

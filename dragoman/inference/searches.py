@@ -1,9 +1,6 @@
 """How a Translator's sources get their hypotheses: compiled where that can be, else by tensor operations."""
 
-import importlib.util
-import warnings
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 from dragoman.config import InferenceSettings
@@ -16,6 +13,7 @@ from dragoman.inference.sampling import sample
 from dragoman.inference.segments import Source, token_batches
 from dragoman.inference.step_model import Ensemble, StepModel
 from dragoman.inference.workers import each_of, num_workers
+from dragoman.model.compiling import can_compile, will_compile
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
 from dragoman.text.tokenizer import EOS_ID, PAD_ID
@@ -58,11 +56,9 @@ class CompiledSearch:
     """
 
     def __init__(self, model: Transformer, precision: str, max_length: int | None = None) -> None:
-        from dragoman.inference.compiled import jit
         from dragoman.inference.compiled.weights import CompiledWeights
 
-        while _waiting_to_tell:
-            jit.when_compiling(_waiting_to_tell.pop())
+        will_compile()
         self._model = model
         self._max_length = model.max_positions if max_length is None else max_length
         self._weights: Converted[CompiledWeights] = Converted(model, lambda: CompiledWeights(model, precision))
@@ -110,26 +106,3 @@ class TransformerSearch:
             return CompiledSearch(self._models[0], precision)
         fast = [FastModel(model, precision) for model in self._models]
         return StepSearch(fast[0] if len(fast) == 1 else Ensemble(fast))
-
-
-@lru_cache(maxsize=1)
-def can_compile() -> bool:
-    """Whether numba is there and works; says why not where it is there."""
-    if importlib.util.find_spec("numba") is None:
-        return False
-    try:
-        from numba import config
-
-        from dragoman.inference.compiled import beams  # noqa: F401
-    except Exception as error:
-        warnings.warn(f"numba cannot be used, so that translating is slower: {error}", RuntimeWarning, stacklevel=2)
-        return False
-    return not config.DISABLE_JIT
-
-
-def when_compiling(tell: Callable[[], None]) -> None:
-    """Calls `tell` once if a search has to be compiled in this process, which takes some seconds."""
-    _waiting_to_tell.append(tell)
-
-
-_waiting_to_tell: list[Callable[[], None]] = []

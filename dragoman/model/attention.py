@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 from torch.nn import functional
 
+from dragoman.model import fused
 from dragoman.model.dropout import Dropout
 from dragoman.model.linear import Linear, linear
 
@@ -75,8 +76,28 @@ class MultiHeadAttention(nn.Module):
 
     def forward(self, hidden: Float[Tensor, "B T D"], mask: Bool[Tensor, "..."] | None) -> Float[Tensor, "B T D"]:
         """Self-attention: query, key and value all come from `hidden`."""
+        if fused.attention_usable(hidden, hidden.size(1), self.num_heads):
+            packed = linear(hidden, self.in_weight, self.in_bias)
+            heads = fused.self_attention(packed, mask, self.num_heads, self._drawn(hidden, hidden))
+            return self.out(heads)  # type: ignore[no-any-return]
         query, key, value = self.project(hidden)
         return self.merge(self.attend(query, key, value, mask))
+
+    def across(
+        self, hidden: Float[Tensor, "B T D"], memory: Float[Tensor, "B S D"], mask: Bool[Tensor, "..."] | None
+    ) -> Float[Tensor, "B T D"]:
+        """Cross-attention: the query comes from `hidden`, key and value from `memory`."""
+        if fused.attention_usable(hidden, memory.size(1), self.num_heads):
+            width = hidden.size(-1)
+            query = linear(hidden, self.in_weight[:width], _rows(self.in_bias, 0, width))
+            packed = linear(memory, self.in_weight[width:], _rows(self.in_bias, width, 3 * width))
+            heads = fused.cross_attention(query, packed, mask, self.num_heads, self._drawn(hidden, memory))
+            return self.out(heads)  # type: ignore[no-any-return]
+        query = self.project_query(hidden)
+        return self.merge(self.attend(query, *self.project_memory(memory), mask))
+
+    def _drawn(self, hidden: Tensor, memory: Tensor) -> fused.Drawn:
+        return self.dropout.drawn(hidden.size(0), self.num_heads, hidden.size(1), memory.size(1))
 
     def project(self, hidden: Float[Tensor, "B T D"]) -> tuple[Tensor, Tensor, Tensor]:
         """Query, key and value of self-attention, each (B, H, T, K)."""

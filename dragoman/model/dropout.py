@@ -16,6 +16,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dragoman.model.compiling import can_compile
+from dragoman.model.fused import NOTHING_DRAWN, Drawn, draw
+
 _DRAWS = 1 << 16
 _ONE = 0x3F80  # 1 in bfloat16, its bits as an integer
 
@@ -62,6 +65,8 @@ class Randomness:
         words = (count + 3) // 4
         if self._generator is None:
             drawn = torch.empty(words, dtype=torch.int64).random_(-(2**63), None)
+        elif can_compile():
+            drawn = draw(self._generator, words)
         else:
             drawn = torch.from_numpy(self._generator.random_raw(words).view(np.int64))
         return drawn.view(torch.int16)[:count]
@@ -88,10 +93,19 @@ class Dropout(nn.Module):
         mask: Tensor = self._mask(hidden.shape)
         return (hidden * mask).mul_(1 / kept_share(self.rate))
 
+    def drawn(self, *shape: int) -> Drawn:
+        """What `forward` would draw on a CPU for a tensor of this shape."""
+        if not self.training or self.rate == 0:
+            return NOTHING_DRAWN
+        return Drawn(self.randomness.draw(*shape), self._first_kept, 1 / kept_share(self.rate))
+
+    @property
+    def _first_kept(self) -> int:
+        return _DRAWS // 2 - round(kept_share(self.rate) * _DRAWS)
+
     def _mask(self, shape: torch.Size) -> Float[Tensor, "*shape"]:
         """bfloat16: 1 where an element is kept, else 0."""
-        first_kept = _DRAWS // 2 - round(kept_share(self.rate) * _DRAWS)
-        kept = self.randomness.draw(*shape).ge_(first_kept).mul_(_ONE)
+        kept = self.randomness.draw(*shape).ge_(self._first_kept).mul_(_ONE)
         return kept.view(torch.bfloat16)
 
     # For torch.compile it has nothing to fuse, and reads bits as another type. This is what torch.compiler.disable

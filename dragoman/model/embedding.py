@@ -7,6 +7,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dragoman.model import fused
 from dragoman.model.dropout import Dropout
 
 
@@ -56,13 +57,20 @@ class Embedding(nn.Module):
         self._computed = marian_positions if positions == "marian" else sinusoidal_positions
         self.dropout = Dropout(dropout)
 
-    def forward(self, ids: Int64[Tensor, "B T"], start: int = 0) -> Float[Tensor, "B T D"]:
-        """Embeds ids that stand at positions `start`, `start + 1`, ...
+    def forward(
+        self, ids: Int64[Tensor, "B T"], start: int = 0, dtype: torch.dtype | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """Embeds ids that stand at positions `start`, `start + 1`, ..., in `dtype` or the type of the weights.
 
         Raises ValueError where learned positions end before the sequence does.
         """
-        tokens = functional.embedding(ids, self.weight) * math.sqrt(self.weight.size(1))
-        return self.dropout(tokens + self.table(start, ids.size(1)))  # type: ignore[no-any-return]
+        factor, positions = math.sqrt(self.weight.size(1)), self.table(start, ids.size(1))
+        dtype = self.weight.dtype if dtype is None else dtype
+        if not positions.requires_grad and self.weight.dtype == torch.float32 and fused.usable(self.weight):
+            drawn = self.dropout.drawn(*ids.shape, self.weight.size(1))
+            return fused.embed(self.weight, ids, factor, positions, drawn, dtype)
+        tokens = functional.embedding(ids, self.weight) * factor
+        return self.dropout(tokens + positions).to(dtype)  # type: ignore[no-any-return]
 
     def table(self, start: int, length: int) -> Float[Tensor, "T D"]:
         """What is added at positions `start` to `start + length - 1`. Raises ValueError as `forward` does."""

@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dragoman.model import fused
 from dragoman.model.dropout import Dropout
 from dragoman.model.linear import Linear
 
@@ -31,4 +32,7 @@ class FeedForward(nn.Module):
 
     def forward(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         """Each position is transformed alone; `dropout` acts between the two products."""
-        return self.outer(self.dropout(self.activation(self.inner(hidden))))  # type: ignore[no-any-return]
+        inner = self.inner(hidden)
+        if self.activation is functional.relu and fused.usable(inner):
+            return self.outer(fused.rectify(inner, self.dropout.drawn(*inner.shape)))  # type: ignore[no-any-return]
+        return self.outer(self.dropout(self.activation(inner)))  # type: ignore[no-any-return]

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from dragoman.config import ModelSettings
+from dragoman.model import fused
 from dragoman.model.attention import MultiHeadAttention, attention_weights
 from dragoman.model.cache import LayerCache
 from dragoman.model.dropout import Dropout
@@ -30,12 +31,26 @@ class Residual(nn.Module):
 
     def enter(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         """What the sublayer reads."""
-        return self.norm(hidden) if self.norm_first else hidden
+        return self._normed(hidden) if self.norm_first else hidden
 
     def leave(self, hidden: Float[Tensor, "B T D"], output: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         """The sublayer's output added to what went in."""
-        total: Tensor = hidden + self.dropout(output)
-        return total if self.norm_first else self.norm(total)
+        if fused.usable(hidden):
+            total = fused.add_dropped(hidden, output, self.dropout.drawn(*output.shape))
+        else:
+            total = hidden + self.dropout(output)
+        return total if self.norm_first else self._normed(total)
+
+    def _normed(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        return normed(self.norm, hidden)
+
+
+def normed(norm: nn.Module, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    """The layer norm of the last dimension, or what else stands in its place."""
+    if isinstance(norm, nn.LayerNorm) and fused.usable(hidden):
+        return fused.normalise(hidden, norm.weight, norm.bias, norm.eps)
+    out: Tensor = norm(hidden)
+    return out
 
 
 def _attention(settings: ModelSettings) -> MultiHeadAttention:
@@ -91,8 +106,9 @@ class DecoderLayer(nn.Module):
         """Masks broadcast to (B, H, T, T) and (B, H, T, S)."""
         shell = self.self_attn_residual
         hidden = shell.leave(hidden, self.self_attn(shell.enter(hidden), self_mask))
-        key, value = self.cross_attn.project_memory(memory)
-        return self._after_self_attention(hidden, key, value, memory_mask)
+        shell = self.cross_attn_residual
+        hidden = shell.leave(hidden, self.cross_attn.across(shell.enter(hidden), memory, memory_mask))
+        return self._fed_forward(hidden)
 
     def step(
         self, hidden: Float[Tensor, "N 1 D"], cache: LayerCache, length: int, memory_mask: Mask
@@ -107,8 +123,10 @@ class DecoderLayer(nn.Module):
         rows, _, width = hidden.shape
         sentences = cache.cross_keys.size(0)
         grouped = hidden.view(sentences, rows // sentences, width)
-        grouped = self._after_self_attention(grouped, cache.cross_keys, cache.cross_values, memory_mask)
-        return grouped.reshape(rows, 1, width)
+        shell, cross = self.cross_attn_residual, self.cross_attn
+        query = cross.project_query(shell.enter(grouped))
+        seen = cross.merge(cross.attend(query, cache.cross_keys, cache.cross_values, memory_mask))
+        return self._fed_forward(shell.leave(grouped, seen)).reshape(rows, 1, width)
 
     def attention(
         self, hidden: Float[Tensor, "B T D"], memory: Float[Tensor, "B S D"], self_mask: Mask, memory_mask: Mask
@@ -121,11 +139,6 @@ class DecoderLayer(nn.Module):
         cross_key, _ = self.cross_attn.project_memory(memory)
         return attention_weights(query, key, self_mask), attention_weights(cross_query, cross_key, memory_mask)
 
-    def _after_self_attention(
-        self, hidden: Float[Tensor, "B T D"], key: Tensor, value: Tensor, memory_mask: Mask
-    ) -> Float[Tensor, "B T D"]:
-        shell = self.cross_attn_residual
-        query = self.cross_attn.project_query(shell.enter(hidden))
-        hidden = shell.leave(hidden, self.cross_attn.merge(self.cross_attn.attend(query, key, value, memory_mask)))
+    def _fed_forward(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         shell = self.feed_forward_residual
         return shell.leave(hidden, self.feed_forward(shell.enter(hidden)))

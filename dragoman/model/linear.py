@@ -11,6 +11,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dragoman.model import fused
+
 _STEP = 64
 
 
@@ -28,6 +30,8 @@ def linear(
     """x W^T + b, as torch.nn.functional.linear computes it."""
     count = hidden.numel() // hidden.size(-1)
     missing = missing_rows(count, hidden)
+    if count and fused.usable(hidden):
+        return fused.linear(hidden, weight, bias, count + missing)
     if not missing:
         return functional.linear(hidden, weight, bias)
     padded = functional.pad(hidden.reshape(count, -1), (0, 0, 0, missing))

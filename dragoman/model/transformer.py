@@ -10,7 +10,7 @@ from torch.nn import functional
 from dragoman.config import ModelSettings
 from dragoman.model.cache import DecoderCache, LayerCache
 from dragoman.model.embedding import Embedding
-from dragoman.model.layers import DecoderLayer, EncoderLayer, Mask
+from dragoman.model.layers import DecoderLayer, EncoderLayer, Mask, normed
 from dragoman.model.masks import causal_mask, padding_mask
 
 
@@ -35,7 +35,7 @@ class Encoder(nn.Module):
         """The encoder's output, called memory from here on."""
         for layer in self.layers:
             hidden = layer(hidden, mask)
-        return self.norm(hidden)  # type: ignore[no-any-return]
+        return normed(self.norm, hidden)
 
 
 class Decoder(nn.Module):
@@ -52,14 +52,14 @@ class Decoder(nn.Module):
         """All positions at once, each seeing only those before it."""
         for layer in self.layers:
             hidden = layer(hidden, memory, self_mask, memory_mask)
-        return self.norm(hidden)  # type: ignore[no-any-return]
+        return normed(self.norm, hidden)
 
     def step(self, hidden: Float[Tensor, "N 1 D"], cache: DecoderCache) -> Float[Tensor, "N 1 D"]:
         """One more position; `cache` is extended in place."""
         for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
             hidden = layer.step(hidden, layer_cache, cache.length, cache.memory_mask)  # type: ignore[operator]
         cache.length += 1
-        return self.norm(hidden)  # type: ignore[no-any-return]
+        return normed(self.norm, hidden)
 
 
 class Transformer(nn.Module):
@@ -122,7 +122,7 @@ class Transformer(nn.Module):
 
     def encode(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"]) -> Float[Tensor, "B S D"]:
         """The memory; rows at padding positions are meaningless and masked later."""
-        hidden = self.src_embedding(src_ids).to(self.working_type)
+        hidden = self.src_embedding(src_ids, dtype=self.working_type)
         return self.encoder(hidden, padding_mask(src_lengths, src_ids.size(1)))  # type: ignore[no-any-return]
 
     def decode(
@@ -134,7 +134,7 @@ class Transformer(nn.Module):
         """
         self_mask = causal_mask(decoder_input.size(1), decoder_input.device)
         memory_mask = padding_mask(src_lengths, memory.size(1))
-        hidden = self.tgt_embedding(decoder_input).to(self.working_type)
+        hidden = self.tgt_embedding(decoder_input, dtype=self.working_type)
         return self.decoder(hidden, memory, self_mask, memory_mask)  # type: ignore[no-any-return]
 
     def project(self, hidden: Float[Tensor, "*rows D"]) -> Float[Tensor, "*rows V"]:

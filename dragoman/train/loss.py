@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 from torch.nn import functional
 
+from dragoman.model import fused
 from dragoman.model.linear import missing_rows
 
 # Rows of logits computed at once. On a CPU more would leave the caches, and fewer would add up the gradient of the
@@ -141,11 +142,18 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
 
 @dataclass(frozen=True, slots=True)
 class _Projection:
-    """Weight and bias of logits in base 2, in the working type; `safe`: 2 ** logit and its sums are normal numbers."""
+    """Weight and bias of logits in base 2, in the working type; `safe`: 2 ** logit and its sums are normal numbers.
+
+    `turned` is the weight transposed: a CPU multiplies wide matrices several times as fast by rows that stand so.
+    """
 
     weight: Tensor
+    turned: Tensor
     bias: Tensor | None
     safe: bool
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return hidden @ self.turned if self.bias is None else torch.addmm(self.bias, hidden, self.turned)
 
     @staticmethod
     def of(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> "_Projection":
@@ -153,7 +161,8 @@ class _Projection:
         scaled_bias = None if bias is None else (bias * _LOG2_E).to(hidden.dtype)
         # Where asking would wait for the device, the largest logit is taken off without asking.
         safe = hidden.device.type == "cpu" and _largest_logit(hidden, scaled, scaled_bias) < _SAFE_EXPONENT
-        return _Projection(scaled, scaled_bias, safe)
+        turned = scaled.t().contiguous() if hidden.device.type == "cpu" else scaled.t()
+        return _Projection(scaled, turned, scaled_bias, safe)
 
 
 def _largest_logit(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> float:
@@ -183,13 +192,12 @@ class _Sums:
 
     def add(self, rows: slice, hidden: Tensor, projection: _Projection, gold: Int64[Tensor, "m"], task: _Task) -> None:
         """Adds a slice of m rows, all but the uniform part. Rows of `hidden` after those are zero and do not count."""
-        logits = functional.linear(hidden, projection.weight, projection.bias)
+        logits = projection.logits(hidden)
         count = gold.numel()
         every_row = torch.arange(count, device=gold.device)
         gold_logits, pad_logits = logits[every_row, gold].float(), logits[:count, task.pad_id].float().sum()
         largest = logits.new_zeros(1) if projection.safe else logits.amax(1, keepdim=True)
-        exponentials = (logits if projection.safe else logits.sub_(largest)).exp2_()
-        totals = _row_sums(exponentials)[:count]
+        exponentials, totals = _powers(logits if projection.safe else logits.sub_(largest), count)
         log_totals = totals.log2() + largest[:count].float().flatten()
         nll = (log_totals - gold_logits).sum() * _LN_2
         share = task.epsilon / (projection.weight.size(0) - 1)
@@ -204,7 +212,11 @@ class _Sums:
         inverse = functional.pad(totals.reciprocal(), (0, hidden.size(0) - count))[:, None]
         hidden_grad = (exponentials @ projection.weight)[:count]
         torch.mul(hidden_grad, _LN_2 * inverse[:count], out=self.hidden_grad[rows])
-        self.weight_grad += exponentials.t() @ (hidden * inverse).to(hidden.dtype)
+        weight_grad = exponentials.t() @ (hidden * inverse).to(hidden.dtype)
+        if fused.computes(weight_grad) and self.weight_grad.dtype == torch.float32:
+            fused.add_to(self.weight_grad, weight_grad)
+        else:
+            self.weight_grad += weight_grad
         if self.bias_grad is not None:
             self.bias_grad += (inverse.to(hidden.dtype).t() @ exponentials)[0]
 
@@ -219,6 +231,14 @@ class _Sums:
             self.weight_grad -= share * hidden_sum
             if self.bias_grad is not None:
                 self.bias_grad -= share * hidden.size(0)
+
+
+def _powers(logits: Float[Tensor, "m V"], count: int) -> tuple[Float[Tensor, "m V"], Float[Tensor, "count"]]:
+    """2 ** logits, in their place, and the sums of the first `count` rows."""
+    if fused.computes(logits):
+        return logits, fused.exp2_(logits)[:count]
+    powers = logits.exp2_()
+    return powers, _row_sums(powers)[:count]
 
 
 def _row_sums(numbers: Float[Tensor, "m V"]) -> Float[Tensor, "m"]:

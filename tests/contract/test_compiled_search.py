@@ -25,12 +25,13 @@ from dragoman.data.batch import Batch, pad_rows
 from dragoman.errors import ModelError
 from dragoman.inference import searches
 from dragoman.inference.beam import beam_search
-from dragoman.inference.compiled.jit import MULTIPLIES_BYTES
+from dragoman.inference.compiled.tiles import MULTIPLIES_BYTES
 from dragoman.inference.compiled.weights import fits
 from dragoman.inference.scoring import score_tokens
 from dragoman.inference.searches import CompiledSearch, TransformerSearch
 from dragoman.inference.segments import Source
 from dragoman.inference.step_model import SingleModel
+from dragoman.model.compiling import can_compile
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
 
@@ -259,11 +260,11 @@ def test_who_gives_up_waits_for_no_sentence() -> None:
 
 
 def test_numba_that_does_not_work_is_said_and_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    searches.can_compile.cache_clear()
-    monkeypatch.setitem(sys.modules, "dragoman.inference.compiled", None)
-    with pytest.warns(RuntimeWarning, match="numba cannot be used, so that translating is slower: "):
-        assert not searches.can_compile()
-    searches.can_compile.cache_clear()
+    can_compile.cache_clear()
+    monkeypatch.setitem(sys.modules, "dragoman.model.compiled", None)
+    with pytest.warns(RuntimeWarning, match="numba cannot be used, so that training and translating are slower: "):
+        assert not can_compile()
+    can_compile.cache_clear()
 
 
 def test_when_one_worker_fails_the_others_stop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,7 +288,7 @@ def test_when_one_worker_fails_the_others_stop(monkeypatch: pytest.MonkeyPatch) 
 def test_it_runs_on_a_processor_with_narrow_registers(tmp_path: Any) -> None:
     """The code for one with AVX2 alone, as it runs on this one."""
     program = """
-from dragoman.inference.compiled.jit import COLUMNS, MULTIPLIES_BYTES
+from dragoman.inference.compiled.tiles import COLUMNS, MULTIPLIES_BYTES
 assert (COLUMNS, MULTIPLIES_BYTES) == (16, False)
 import sys; sys.path.insert(0, sys.argv[1])
 from test_compiled_search import *

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.inference.compiled.instructions import larger, multiply
-from dragoman.inference.compiled.jit import COLUMNS, ROWS, compiled
-from dragoman.inference.compiled.layers import decode, exp2
+from dragoman.inference.compiled.instructions import multiply
+from dragoman.inference.compiled.layers import decode
 from dragoman.inference.compiled.layout import (
     FREE,
     DecoderWeights,
@@ -23,6 +22,9 @@ from dragoman.inference.compiled.layout import (
     Search,
     Shape,
 )
+from dragoman.inference.compiled.tiles import COLUMNS, ROWS
+from dragoman.model.compiled.arithmetic import exp2, larger
+from dragoman.model.compiled.jit import compiled
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 _ZERO = np.float32(0)

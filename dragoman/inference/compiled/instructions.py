@@ -5,9 +5,9 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import intrinsic
 
-from dragoman.inference.compiled.jit import COLUMNS, LANES, NUMBERS_AT_ONCE, ROWS, VECTORS
+from dragoman.inference.compiled.tiles import COLUMNS, LANES, NUMBERS_AT_ONCE, ROWS, VECTORS
+from dragoman.model.compiled.arithmetic import instruction
 
 _BYTE, _SHORT, _INT, _LONG = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 _FLOAT = ir.FloatType()
@@ -15,13 +15,7 @@ _LARGEST_HALF = 65504.0
 _SOME = ir.VectorType(_FLOAT, NUMBERS_AT_ONCE)
 
 
-def _instruction(function: Callable[..., Any]) -> Callable[..., Any]:
-    """For use in compiled functions. The first parameter is numba's, arguments are types; gives signature and code."""
-    made: Callable[..., Any] = intrinsic(function)
-    return made
-
-
-@_instruction
+@instruction
 def multiply(
     _typing: Any,
     inputs: Any,
@@ -122,7 +116,7 @@ def _tile_code(of_bytes: bool) -> Callable[..., Any]:
     return generate
 
 
-@_instruction
+@instruction
 def dot(_typing: Any, one: Any, first: Any, other: Any, second: Any, size: Any) -> Any:
     """The sum of one[first + k] * other[second + k] for k below `size`, a multiple of NUMBERS_AT_ONCE."""
     signature = types.float32(one, types.intp, other, types.intp, types.intp)
@@ -144,7 +138,7 @@ def dot(_typing: Any, one: Any, first: Any, other: Any, second: Any, size: Any) 
     return signature, generate
 
 
-@_instruction
+@instruction
 def weighted_sum(
     _typing: Any,
     out: Any,
@@ -180,7 +174,7 @@ def weighted_sum(
     return signature, generate
 
 
-@_instruction
+@instruction
 def keep(_typing: Any, out: Any, first: Any, values: Any, second: Any, size: Any) -> Any:
     """out[first + k] = values[second + k] for k below `size`, a multiple of NUMBERS_AT_ONCE.
 
@@ -197,7 +191,7 @@ def keep(_typing: Any, out: Any, first: Any, values: Any, second: Any, size: Any
     return signature, generate
 
 
-@_instruction
+@instruction
 def fetch_ahead(_typing: Any, array: Any, index: Any) -> Any:
     """Begins to bring the element's line of memory near; nothing waits for it."""
 
@@ -209,40 +203,6 @@ def fetch_ahead(_typing: Any, array: Any, index: Any) -> Any:
         builder.call(prefetch, [place, read, soon, data])
 
     return types.void(array, types.intp), generate
-
-
-@_instruction
-def larger(_typing: Any, one: Any, other: Any) -> Any:
-    """The larger of two float32. Python's own `max` and `if` keep a loop from taking many numbers at once."""
-
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        maximum = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(_FLOAT, [_FLOAT, _FLOAT]), "llvm.maxnum.f32"
-        )
-        return builder.call(maximum, arguments, fastmath=("nnan", "nsz", "reassoc"))
-
-    return types.float32(types.float32, types.float32), generate
-
-
-@_instruction
-def rounded(_typing: Any, one: Any) -> Any:
-    """The nearest whole float32."""
-
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        nearest = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_FLOAT, [_FLOAT]), "llvm.rint.f32")
-        return builder.call(nearest, arguments)
-
-    return types.float32(types.float32), generate
-
-
-@_instruction
-def float_of_bits(_typing: Any, bits: Any) -> Any:
-    """The float32 with these 32 bits."""
-
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], _FLOAT)
-
-    return types.float32(types.int32), generate
 
 
 def _long(value: int) -> Any:

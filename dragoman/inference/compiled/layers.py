@@ -9,17 +9,7 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
-from dragoman.inference.compiled.instructions import (
-    dot,
-    fetch_ahead,
-    float_of_bits,
-    keep,
-    larger,
-    multiply,
-    rounded,
-    weighted_sum,
-)
-from dragoman.inference.compiled.jit import COLUMNS, NUMBERS_AT_ONCE, ROWS, WITHOUT_COUNTING, compiled
+from dragoman.inference.compiled.instructions import dot, fetch_ahead, keep, multiply, weighted_sum
 from dragoman.inference.compiled.layout import (
     DecoderWeights,
     EncoderWeights,
@@ -31,6 +21,9 @@ from dragoman.inference.compiled.layout import (
     Search,
     Shape,
 )
+from dragoman.inference.compiled.tiles import COLUMNS, NUMBERS_AT_ONCE, ROWS
+from dragoman.model.compiled.arithmetic import exp2, larger
+from dragoman.model.compiled.jit import WITHOUT_COUNTING, compiled
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _LARGEST_BYTE, _ZERO_BYTE, _TINY = np.float32(127), np.float32(128.5), np.float32(1e-30)
@@ -39,26 +32,9 @@ _ROOT_HALF = math.sqrt(0.5)
 _LEAST = np.float32(-3e38)
 # Below this x / (1 + exp(-x)) is 0 but for 1e-35.
 _LEAST_SWISH = np.float32(-80)
-# 2 ** x for |x| <= 1/2, through the Chebyshev points of degree 5: within 1e-7.
-_P0, _P1, _P2, _P3, _P4, _P5 = (
-    np.polynomial.Chebyshev.interpolate(np.exp2, 5, domain=[-0.5, 0.5])
-    .convert(kind=np.polynomial.Polynomial)
-    .coef.astype(np.float32)
-)
-_LEAST_EXPONENT = np.float32(-126)
 LINE_BYTES = 64
 BLOCK = 16
 """Scores that are looked at together."""
-
-
-@compiled
-def exp2(x: Any) -> Any:
-    """2 ** x for x below 128, within 3e-7 of it; 2 ** -126 below that."""
-    x = larger(x, _LEAST_EXPONENT)
-    whole = rounded(x)
-    x = x - whole
-    power = _P0 + x * (_P1 + x * (_P2 + x * (_P3 + x * (_P4 + x * _P5))))
-    return power * float_of_bits(np.int32((np.int32(whole) + np.int32(127)) << np.int32(23)))
 
 
 def put_row(values: Floats, inputs: Any, scales: Floats, row: int) -> None:

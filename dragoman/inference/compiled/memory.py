@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 from dragoman.config import InferenceSettings
-from dragoman.inference.compiled.jit import BYTES_AT_ONCE, COLUMNS, ROWS
 from dragoman.inference.compiled.layers import BLOCK
 from dragoman.inference.compiled.layout import FREE, Floats, Rows, Search
+from dragoman.inference.compiled.tiles import BYTES_AT_ONCE, COLUMNS, ROWS
 from dragoman.inference.compiled.weights import CompiledWeights
 from dragoman.inference.length_penalty import length_penalty
 

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import InferenceSettings
-from dragoman.inference.compiled.jit import (
+from dragoman.inference.compiled.layout import DecoderWeights, EncoderWeights, Floats, Linear, Norm, Shape
+from dragoman.inference.compiled.tiles import (
     BYTES_AT_ONCE,
     COLUMNS,
     MULTIPLIES_AND_ADDS,
     MULTIPLIES_BYTES,
     NUMBERS_AT_ONCE,
 )
-from dragoman.inference.compiled.layout import DecoderWeights, EncoderWeights, Floats, Linear, Norm, Shape
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.embedding import Embedding
 from dragoman.model.layers import DecoderLayer, EncoderLayer, Residual

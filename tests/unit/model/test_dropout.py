@@ -77,3 +77,15 @@ def test_seeded_bits_are_uniform_at_every_place_of_a_word() -> None:
     assert drawn.numel() == 400_001
     share = (drawn[:400_000].view(-1, 4) >= 0).double().mean(0)
     assert (share - 0.5).abs().max().item() < 4 * 0.5 / 100_000**0.5
+
+
+def test_draws_of_numpys_generator_however_they_are_computed() -> None:
+    pytest.importorskip("numba", reason="numba compiles what is tested here")
+    import numpy as np
+
+    from dragoman.model.fused import draw
+
+    numpys, ours = (np.random.SFC64(np.random.SeedSequence([3, 1])) for _ in range(2))
+    for count in (1, 1000, 7):
+        np.testing.assert_array_equal(draw(ours, count).numpy().view(np.uint64), numpys.random_raw(count))
+    assert str(ours.state) == str(numpys.state)

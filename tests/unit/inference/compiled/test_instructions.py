@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 pytest.importorskip("numba", reason="numba compiles what is tested here")
 
-from dragoman.inference.compiled.instructions import dot, keep, larger, rounded, weighted_sum
-from dragoman.inference.compiled.jit import COLUMNS, MULTIPLIES_BYTES, ROWS, compiled
-from dragoman.inference.compiled.layers import exp2, normalise, product, put_row, softmax
+from dragoman.inference.compiled.instructions import dot, keep, weighted_sum
+from dragoman.inference.compiled.layers import normalise, product, put_row, softmax
 from dragoman.inference.compiled.layout import Linear
+from dragoman.inference.compiled.tiles import COLUMNS, MULTIPLIES_BYTES, ROWS
 from dragoman.inference.compiled.weights import packed
+from dragoman.model.compiled.arithmetic import exp2, larger, rounded
+from dragoman.model.compiled.jit import compiled
 
 PRECISIONS = [
     "float32",

@@ -1,7 +1,6 @@
-"""How Python functions become machine code here, and what the processor's registers hold."""
+"""How Python functions become machine code here, and what the processor can do."""
 
 import hashlib
-import platform
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,22 +13,31 @@ from numba.core.codegen import get_host_cpu_features
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Sums may be taken in any order that does not change from call to call; infinities are meant.
-_FLOAT_RULES = {"nnan", "nsz", "arcp", "contract", "reassoc"}
+_FLOAT_RULES = {"nsz", "arcp", "contract", "reassoc"}
 WITHOUT_COUNTING: Any = {"_nrt": False}
 """No array is made or kept here, so none is counted: counting took half of the time."""
 
 
 def compiled(function: Function) -> Function:
+    """`compiled_with_nan` for numbers of which none is NaN, which the compiler may then take for granted."""
+    return _made(function, _FLOAT_RULES | {"nnan"})
+
+
+def compiled_with_nan(function: Function) -> Function:
     """Compiled at its first call, other Python threads run meanwhile; kept on disk wherever that can be written."""
-    made: Any = numba.njit(nogil=True, error_model="numpy", fastmath=_FLOAT_RULES, **WITHOUT_COUNTING)(function)
+    return _made(function, _FLOAT_RULES)
+
+
+def _made(function: Function, float_rules: set[str]) -> Function:
+    made: Any = numba.njit(nogil=True, error_model="numpy", fastmath=float_rules, **WITHOUT_COUNTING)(function)
     with suppress(RuntimeError):  # neither the package's folder nor the user's own can be written
         made._cache = _Kept(function)
     return cast(Function, made)
 
 
 def _stamp() -> tuple[str, int]:
-    """Of all files here: what is compiled holds code of several, and numba itself looks at a function's own alone."""
-    sources = sorted(Path(__file__).parent.glob("*.py"))
+    """Of all such files: what is compiled holds code of several, and numba itself looks at a function's own alone."""
+    sources = sorted(Path(__file__).parents[2].glob("*/compiled/*.py"))
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest(), len(sources)
 
 
@@ -89,20 +97,5 @@ def _features() -> set[str]:
     return {name.removeprefix("+") for name in names.split(",") if name.startswith("+")}
 
 
-_FEATURES = _features()
-MULTIPLIES_AND_ADDS = "fma" in _FEATURES or platform.machine().lower() in ("arm64", "aarch64")
-"""Whether one instruction does both; where not, code for it is slower than torch's."""
-MULTIPLIES_BYTES = "avx512vnni" in _FEATURES
-"""Whether `vpdpbusd` is there, which adds four products of bytes to each of 16 sums."""
-
-_WIDE = "avx512f" in _FEATURES
-LANES = 16 if _WIDE else 8
-"""Numbers of 32 bits in a register."""
-VECTORS = 4 if _WIDE else 2
-ROWS = 4
-"""Rows of a tile: with `COLUMNS`, as many sums as registers hold beside what is multiplied."""
-COLUMNS = VECTORS * LANES
-"""Columns of a tile, and of a panel of packed weights."""
-BYTES_AT_ONCE = 4
-NUMBERS_AT_ONCE = 16
-"""The width of an attention head is a multiple of this."""
+FEATURES = _features()
+"""Instructions of the processor, by LLVM's names, that code is made for."""

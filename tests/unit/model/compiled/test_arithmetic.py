@@ -1,0 +1,136 @@
+"""The compiled functions' arithmetic, against numpy and torch."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("numba", reason="numba compiles what is tested here")
+
+from dragoman.model.compiled import LANES, TILE_ROWS
+from dragoman.model.compiled.arithmetic import (
+    at_least,
+    copy_line,
+    dot_of_lines,
+    exp2_of_line,
+    largest_of_line,
+    multiply_tile,
+    number,
+    put,
+    subtract_and_multiply,
+)
+from dragoman.model.compiled.jit import compiled_with_nan
+
+
+@compiled_with_nan
+def copied(values: Any, out: Any) -> None:
+    for i in range(values.size):
+        put(out, i, number(values[i]))
+
+
+@compiled_with_nan
+def copied_line(values: Any, factor: Any, out: Any) -> None:
+    copy_line(values, factor, out)
+
+
+@compiled_with_nan
+def softmax_parts(line: Any, count: Any) -> Any:
+    top = largest_of_line(line, count)
+    return top, exp2_of_line(line, count, top)
+
+
+@compiled_with_nan
+def moved(line: Any, less: Any, factors: Any) -> Any:
+    product = dot_of_lines(line, factors)
+    subtract_and_multiply(line, less, factors)
+    return product
+
+
+@compiled_with_nan
+def tile(left: Any, row_step: int, step: int, right: Any, depth: int, out: Any) -> None:
+    multiply_tile(left, 1, row_step, step, right, depth, out, 0)
+
+
+@compiled_with_nan
+def limited(values: Any, limit: Any) -> None:
+    for i in range(values.size):
+        values[i] = at_least(values[i], limit)
+
+
+def bits(tensor: torch.Tensor) -> Any:
+    return tensor.view(torch.uint16).numpy()
+
+
+def test_rounds_to_bfloat16_as_torch_does() -> None:
+    """Halfway cases, the ends of the range, zeros of both signs, infinities and NaN among them."""
+    patterns = torch.randint(-(2**31), 2**31 - 1, (100_000,), generator=torch.Generator().manual_seed(0))
+    halfway = (patterns & ~0xFFFF) | 0x8000
+    special = torch.tensor([0.0, -0.0, 3.4e38, -3.4e38, 1e-45, float("inf"), float("-inf"), float("nan")])
+    values = torch.cat([patterns.int().view(torch.float32), halfway.int().view(torch.float32), special])
+    ordinary = torch.cat([values[~values.isnan()], special[-1:]])
+    expected = ordinary.bfloat16()
+    found = torch.empty(len(ordinary), dtype=torch.bfloat16)
+    copied(ordinary.numpy(), bits(found))
+    assert torch.equal(found[:-1], expected[:-1])
+    assert found[-1].isnan()
+    for start in range(0, 1024, LANES):
+        line = torch.empty(LANES, dtype=torch.bfloat16)
+        copied_line(ordinary[start : start + LANES].numpy(), np.float32(1), bits(line))
+        assert torch.equal(line, expected[start : start + LANES])
+
+
+def test_reads_bfloat16_exactly() -> None:
+    everything = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch.bfloat16)
+    found = np.empty(len(everything), np.float32)
+    copied(bits(everything), found)
+    np.testing.assert_array_equal(found, everything.float().numpy())
+    line = np.empty(LANES, np.float32)
+    copied_line(bits(everything)[16000 : 16000 + LANES], np.float32(2), line)
+    np.testing.assert_array_equal(line, 2 * found[16000 : 16000 + LANES])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.floats(-60, 60, width=32), min_size=LANES, max_size=LANES), st.integers(1, LANES))
+def test_softmax_of_the_first_lanes(values: list[float], count: int) -> None:
+    line = np.array(values, np.float32)
+    wanted = np.exp2((line[:count] - line[:count].max()).astype(np.float64))
+    top, total = softmax_parts(line, np.int32(count))
+    assert top == np.array(values, np.float32)[:count].max()
+    np.testing.assert_allclose(line[:count], wanted, rtol=1e-6)
+    assert not line[count:].any()
+    np.testing.assert_allclose(total, wanted.sum(), rtol=1e-6)
+
+
+def test_softmax_of_nan_is_nan() -> None:
+    line = np.zeros(LANES, np.float32)
+    line[3] = np.nan
+    assert np.isnan(softmax_parts(line, np.int32(LANES))[1])
+
+
+def test_products_and_sums_of_a_line() -> None:
+    line, factors = (np.random.default_rng(seed).normal(size=LANES).astype(np.float32) for seed in (0, 1))
+    before = line.copy()
+    np.testing.assert_allclose(moved(line, np.float32(0.5), factors), before @ factors, rtol=1e-5)
+    np.testing.assert_allclose(line, (before - 0.5) * factors, rtol=1e-6)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("depth", [1, 13])
+def test_tile_of_a_product(turned: bool, depth: int) -> None:
+    random = np.random.default_rng(0)
+    left = random.normal(size=(TILE_ROWS, depth)).astype(np.float32)
+    right = random.normal(size=(depth, 3, LANES)).astype(np.float32)
+    out = np.zeros((TILE_ROWS, 2, LANES), np.float32)
+    flat = np.concatenate([[np.float32(9)], (left.T if turned else left).ravel()])
+    tile(flat, 1 if turned else depth, TILE_ROWS if turned else 1, right[:, 1:], depth, out[:, 1:])
+    np.testing.assert_allclose(out[:, 1], left @ right[:, 1], rtol=1e-5, atol=1e-6)
+    assert not out[:, 0].any()
+
+
+def test_a_limit_keeps_nan() -> None:
+    values = np.array([-1, 2, np.nan, -np.inf], np.float32)
+    limited(values, np.float32(0))
+    np.testing.assert_array_equal(values, np.array([0, 2, np.nan, 0], np.float32))

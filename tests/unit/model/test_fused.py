@@ -1,0 +1,206 @@
+"""What is computed in one pass on a CPU in training, against the same modules by torch's operations."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+pytest.importorskip("numba", reason="numba compiles what is tested here")
+
+from dragoman.config import ModelSettings
+from dragoman.model import fused
+from dragoman.model.attention import MultiHeadAttention
+from dragoman.model.dropout import Dropout, Randomness, share_randomness
+from dragoman.model.embedding import Embedding
+from dragoman.model.feed_forward import FeedForward
+from dragoman.model.layers import Residual
+from dragoman.model.masks import causal_mask, padding_mask
+from dragoman.model.transformer import Transformer
+
+RATES = [0.0, 0.3]
+Results = list[Tensor]
+
+
+def results(module: torch.nn.Module, compute: Callable[..., Tensor], *inputs: Tensor, seed: int = 1) -> Results:
+    """The output, and the gradients of a fixed function of it with respect to inputs and parameters."""
+    randomness = Randomness()
+    randomness.seed(seed)
+    share_randomness(module, randomness)
+    module.zero_grad()
+    given_ = [each.clone().requires_grad_(each.is_floating_point()) for each in inputs]
+    output = compute(*given_)
+    weights = torch.randn(output.shape, generator=torch.Generator().manual_seed(2))
+    (output.float() * weights).sum().backward()
+    grads = [each.grad for each in given_ if each.requires_grad]
+    parameters = [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
+    return [output.detach(), *(each.clone() for each in (*grads, *parameters))]
+
+
+def assert_same_in_one_pass(
+    monkeypatch: pytest.MonkeyPatch, module: torch.nn.Module, compute: Callable[..., Tensor], *inputs: Tensor
+) -> None:
+    """In float32 but for the order of sums; in bfloat16 no further from float32 than torch's operations."""
+    exact = plain(monkeypatch, module, compute, *inputs)
+    for one, other in zip(results(module, compute, *inputs), exact, strict=True):
+        torch.testing.assert_close(one, other, rtol=2e-5, atol=2e-5)
+    rough = [each.bfloat16() if each.is_floating_point() else each for each in inputs]
+    module.bfloat16()
+    exact = plain(
+        monkeypatch, module.float(), compute, *(each.float() if each.is_floating_point() else each for each in rough)
+    )
+    module.bfloat16()
+    rounded = plain(monkeypatch, module, compute, *rough)
+    for ours, torchs, wanted in zip(results(module, compute, *rough), rounded, exact, strict=True):
+        assert ours.dtype == torchs.dtype
+        assert distance(ours, wanted) <= 1.2 * distance(torchs, wanted) + 2e-3
+
+
+def plain(monkeypatch: pytest.MonkeyPatch, module: torch.nn.Module, *rest: Any) -> Results:
+    with monkeypatch.context() as patch:
+        patch.setattr(fused, "can_compile", lambda: False)
+        return results(module, *rest)
+
+
+def distance(one: Tensor, other: Tensor) -> float:
+    return float((one.float() - other.float()).norm() / (other.float().norm() + 1e-6))
+
+
+def filled(module: torch.nn.Module, seed: int = 0) -> Any:
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in module.parameters():
+        parameter.data = torch.randn(parameter.shape, generator=generator) / max(1, parameter.size(-1)) ** 0.5
+    return module.train()
+
+
+def numbers(*shape: int, seed: int = 3) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("shape", [(1, 1, 2), (3, 5, 32), (2, 37, 50)])
+def test_residual_and_norm(monkeypatch: pytest.MonkeyPatch, rate: float, norm_first: bool, shape: Any) -> None:
+    module = filled(Residual(shape[-1], rate, norm_first))
+
+    def compute(hidden: Tensor, output: Tensor) -> Tensor:
+        return module.leave(hidden, output) + module.enter(output)
+
+    assert_same_in_one_pass(monkeypatch, module, compute, numbers(*shape), numbers(*shape, seed=4))
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("shape", [(1, 1, 2), (3, 5, 32), (2, 64, 6)])
+def test_feed_forward(monkeypatch: pytest.MonkeyPatch, rate: float, activation: str, shape: Any) -> None:
+    module = filled(FeedForward(shape[-1], 2 * shape[-1] + 1, rate, activation))
+    assert_same_in_one_pass(monkeypatch, module, module, numbers(*shape))
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize(("length", "bias"), [(1, True), (7, False), (16, True), (33, True)])
+def test_self_attention_to_what_came_before(
+    monkeypatch: pytest.MonkeyPatch, rate: float, heads: int, length: int, bias: bool
+) -> None:
+    module = filled(MultiHeadAttention(32, heads, rate, bias))
+    mask = causal_mask(length, torch.device("cpu"))
+    assert_same_in_one_pass(monkeypatch, module, lambda hidden: module(hidden, mask), numbers(3, length, 32))
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (9, 5), (5, 17), (3, 128), (2, 129)])
+def test_attention_to_rows_of_any_length(monkeypatch: pytest.MonkeyPatch, rate: float, queries: int, keys: int) -> None:
+    module = filled(MultiHeadAttention(32, 2, rate, bias=True))
+    mask = padding_mask(torch.tensor([keys, 1, (keys + 1) // 2]), keys)
+    hidden, memory = numbers(3, queries, 32), numbers(3, keys, 32, seed=5)
+    assert_same_in_one_pass(monkeypatch, module, lambda *given: module.across(*given, mask), hidden, memory)
+
+
+def test_attention_without_a_mask_sees_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = filled(MultiHeadAttention(32, 2, 0.0, bias=True))
+    assert_same_in_one_pass(monkeypatch, module, lambda hidden: module(hidden, None), numbers(2, 6, 32))
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_embedding(monkeypatch: pytest.MonkeyPatch, rate: float, positions: str) -> None:
+    module = filled(Embedding(11, 6, rate, positions, 20))
+    ids = torch.tensor([[1, 5, 5, 10], [0, 1, 2, 3]])
+    for dtype in (torch.float32, torch.bfloat16):
+        exact = plain(monkeypatch, module, lambda ids, dtype=dtype: module(ids, 2, dtype), ids)
+        for one, other in zip(results(module, lambda ids, dtype=dtype: module(ids, 2, dtype), ids), exact, strict=True):
+            torch.testing.assert_close(one, other, rtol=2e-5 if dtype == torch.float32 else 8e-3, atol=2e-5)
+
+
+@pytest.mark.parametrize("wrong", [-1, 11])
+def test_an_id_without_an_embedding_is_an_error(wrong: int) -> None:
+    with pytest.raises(IndexError, match=f"{wrong}.* do not fit 11 embeddings"):
+        Embedding(11, 6, 0.1).train()(torch.tensor([[1, wrong]]))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(1, 20), min_size=1, max_size=6),
+    st.integers(1, 20),
+    st.sampled_from([(32, 2), (48, 3), (16, 1), (24, 3)]),
+    st.booleans(),
+    st.sampled_from([0.0, 0.2]),
+)
+def test_a_whole_model_learns_the_same(
+    lengths: list[int], length: int, width: tuple[int, int], norm_first: bool, rate: float
+) -> None:
+    """Heads of 8 are computed by torch, and beside them the rest in one pass."""
+    torch.manual_seed(0)
+    shape = {"d_model": width[0], "num_heads": width[1], "d_ff": 20, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    rates = {"dropout": rate, "attention_dropout": rate, "activation_dropout": rate}
+    model = Transformer(ModelSettings(preset="custom", norm_first=norm_first, **shape, **rates), 30, 30).train()
+    src_lengths = torch.tensor(lengths)
+    src_ids = torch.randint(4, 30, (len(lengths), max(lengths)))
+    tgt_ids = torch.randint(4, 30, (len(lengths), length))
+    with pytest.MonkeyPatch.context() as patch:
+        exact = plain(patch, model, lambda: model(src_ids, src_lengths, tgt_ids))
+    for one, other in zip(results(model, lambda: model(src_ids, src_lengths, tgt_ids)), exact, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_what_is_not_finite_is_not_hidden(dtype: torch.dtype, wrong: float) -> None:
+    hidden = torch.ones(1, 3, 32, dtype=dtype, requires_grad=True)
+    bad = torch.ones(1, 3, 32, dtype=dtype).index_fill_(1, torch.tensor([1]), wrong).requires_grad_()
+    residual, layer = (module.to(dtype) for module in (Residual(32, 0.1, True), FeedForward(32, 8, 0.0, "relu")))
+    attention = MultiHeadAttention(32, 2, 0.0, bias=True).to(dtype)
+    torch.nn.init.ones_(layer.inner.weight)
+    for output in (residual.leave(hidden, bad), residual.enter(bad), layer(bad), attention(bad, None)):
+        assert not output.isfinite().all()
+
+
+def test_masks_let_the_first_keys_through() -> None:
+    """What is computed in one pass counts them."""
+    for mask in (padding_mask(torch.tensor([5, 2]), 5), causal_mask(3, torch.device("cpu"))):
+        assert torch.equal(mask, mask.sort(dim=-1, descending=True).values)
+
+
+def test_dropout_draws_as_its_module_does() -> None:
+    module = Dropout(0.4).train()
+    torch.manual_seed(0)
+    kept = module(torch.ones(7, 9)) != 0
+    torch.manual_seed(0)
+    drawn = module.drawn(7, 9)
+    assert torch.equal(drawn.draws >= drawn.first_kept, kept)
+    assert not module.eval().drawn(7, 9).drops
+
+
+def test_who_asks_for_no_gradient_or_other_numbers_gets_torchs_operations() -> None:
+    hidden = torch.ones(2, 3)
+    assert fused.usable(hidden)
+    assert not fused.usable(hidden.double())
+    assert not fused.usable(hidden.to("meta"))
+    with torch.no_grad():
+        assert not fused.usable(hidden)
+    assert not fused.attention_usable(torch.ones(1, 1, 32), 129, 2)
+    assert not fused.attention_usable(torch.ones(1, 1, 32), 5, 4)
