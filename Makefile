@@ -27,7 +27,7 @@ demo: $(STAMP)
 
 # As many processes as cores, a file in one of them: fixtures that train a model are made once or twice, not for each test.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --durations 25
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
