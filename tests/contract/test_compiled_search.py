@@ -156,7 +156,7 @@ def test_long_sources_and_outputs_in_batches_that_fill_up_again() -> None:
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     st.sampled_from(["pre-norm", "more decoder layers"]),
     st.integers(0, 10**6),

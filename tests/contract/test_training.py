@@ -114,7 +114,10 @@ def _log(folder: Path) -> list[dict[str, object]]:
     return [{k: v for k, v in json.loads(line).items() if k not in timed} for line in lines if line]
 
 
-@pytest.mark.parametrize(("stops", "signal_number"), [((14,), signal.SIGTERM), ((7, 28, 56), signal.SIGINT)])
+@pytest.mark.parametrize(
+    ("stops", "signal_number"),
+    [pytest.param((14,), signal.SIGTERM, marks=pytest.mark.slow), ((7, 28, 56), signal.SIGINT)],
+)
 def test_stopped_and_resumed_is_uninterrupted_bit_for_bit(
     corpus: Corpus, tmp_path: Path, stops: tuple[int, ...], signal_number: int
 ) -> None:

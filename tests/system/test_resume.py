@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from dragoman.cli.main import main
 from dragoman.errors import CheckpointError
@@ -37,6 +38,9 @@ class Forked:
         if self.child == 0:
             try:
                 os.dup2(stdout.fileno(), 2)
+                torch.set_num_threads(
+                    1
+                )  # OpenMP's other threads are not there after a fork, and it would wait for them
                 main(arguments[3:])
             finally:
                 os._exit(1)

@@ -97,6 +97,7 @@ def test_a_cache_reordered_wrongly_fails(small_bundle: Bundle, monkeypatch: pyte
     assert {"tensors, packed", "tensors, padded"} <= failed(small_bundle)
 
 
+@pytest.mark.slow
 def test_a_search_that_depends_on_its_batch_fails(small_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     right = TransformerSearch.__call__
 

@@ -142,7 +142,7 @@ def test_an_id_without_an_embedding_is_an_error(wrong: int) -> None:
         Embedding(11, 6, 0.1).train()(torch.tensor([[1, wrong]]))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     st.lists(st.integers(1, 20), min_size=1, max_size=6),
     st.integers(1, 20),
