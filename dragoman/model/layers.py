@@ -31,7 +31,7 @@ class Residual(nn.Module):
 
     def enter(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         """What the sublayer reads."""
-        return self._normed(hidden) if self.norm_first else hidden
+        return normed(self.norm, hidden) if self.norm_first else hidden
 
     def leave(self, hidden: Float[Tensor, "B T D"], output: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         """The sublayer's output added to what went in."""
@@ -39,10 +39,7 @@ class Residual(nn.Module):
             total = fused.add_dropped(hidden, output, self.dropout.drawn(*output.shape))
         else:
             total = hidden + self.dropout(output)
-        return total if self.norm_first else self._normed(total)
-
-    def _normed(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        return normed(self.norm, hidden)
+        return total if self.norm_first else normed(self.norm, total)
 
 
 def normed(norm: nn.Module, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:

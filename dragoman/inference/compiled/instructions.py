@@ -7,7 +7,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 
 from dragoman.inference.compiled.tiles import COLUMNS, LANES, NUMBERS_AT_ONCE, ROWS, VECTORS
-from dragoman.model.compiled.arithmetic import instruction
+from dragoman.model.compiled.arithmetic import across, everywhere, fma, instruction
 
 _BYTE, _SHORT, _INT, _LONG = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 _FLOAT = ir.FloatType()
@@ -67,8 +67,8 @@ def _tile_code(of_bytes: bool) -> Callable[..., Any]:
         row, panel, out_row, out_column = (arguments[n] for n in (2, 7, 9, 10))
         depth = cgutils.unpack_tuple(builder, inputs.shape)[1]
         steps = builder.lshr(depth, _long(2)) if of_bytes else depth
-        fma = fused(f"llvm.fma.v{LANES}f32", floats)
-        add_products = fused("llvm.x86.avx512.vpdpbusd.512", vector) if of_bytes else fma
+        multiply_add = fused(f"llvm.fma.v{LANES}f32", floats)
+        add_products = fused("llvm.x86.avx512.vpdpbusd.512", vector) if of_bytes else multiply_add
         rows = [at(inputs.data, builder.mul(stride(inputs), builder.add(row, _long(r)))) for r in range(ROWS)]
         weights = at(panels.data, builder.mul(stride(panels), panel))
 
@@ -82,7 +82,7 @@ def _tile_code(of_bytes: bool) -> Callable[..., Any]:
         columns = [loaded(at(here, _long(4 * LANES * c)), vector) for c in range(VECTORS)]
         totals = []
         for r in range(ROWS):
-            one = _everywhere(builder, loaded(at(rows[r], builder.mul(step, _long(4))), number), vector)
+            one = everywhere(builder, loaded(at(rows[r], builder.mul(step, _long(4))), number), vector)
             for c in range(VECTORS):
                 total = sums[r * VECTORS + c]
                 factors = [total, one, columns[c]] if of_bytes else [one, columns[c], total]
@@ -105,9 +105,9 @@ def _tile_code(of_bytes: bool) -> Callable[..., Any]:
                 result = totals[r * VECTORS + c]
                 if of_bytes:
                     less = builder.sub(result, loaded(at(correction.data, offset), vector))
-                    row_scale = _everywhere(builder, loaded(at(row_scales, _long(4 * r)), _FLOAT), floats)
+                    row_scale = everywhere(builder, loaded(at(row_scales, _long(4 * r)), _FLOAT), floats)
                     factor = builder.fmul(loaded(at(scale.data, offset), floats), row_scale)
-                    result = builder.call(fma, [builder.sitofp(less, floats), factor, biases])
+                    result = builder.call(multiply_add, [builder.sitofp(less, floats), factor, biases])
                 else:
                     result = builder.fadd(result, biases)
                 place = at(targets, builder.mul(stride(out), _long(r)), _long(4 * LANES * c))
@@ -125,15 +125,11 @@ def dot(_typing: Any, one: Any, first: Any, other: Any, second: Any, size: Any) 
         bases = [_from(context, builder, signature.args[i], *arguments[i : i + 2]) for i in (0, 2)]
         before, step, after = _loop(builder)
         total = builder.phi(_SOME)
-        following = builder.call(_fma(builder), [*(_load(builder, base, step) for base in bases), total])
+        following = builder.call(fma(builder), [*(_load(builder, base, step) for base in bases), total])
         total.add_incoming(ir.Constant(_SOME, [0.0] * NUMBERS_AT_ONCE), before)
         total.add_incoming(following, builder.block)
         _end_loop(builder, step, arguments[4], after)
-        for half in (8, 4, 2, 1):
-            undefined, lanes = ir.Constant(following.type, ir.Undefined), ir.VectorType(_INT, half)
-            parts = [ir.Constant(lanes, [*range(at, at + half)]) for at in (0, half)]
-            following = builder.fadd(*(builder.shuffle_vector(following, undefined, part) for part in parts))
-        return builder.extract_element(following, ir.Constant(_INT, 0))
+        return across(builder, "fadd", following)
 
     return signature, generate
 
@@ -163,9 +159,9 @@ def weighted_sum(
         places = _from(context, builder, signature.args[5], arguments[5], _long(0))
         before, step, after = _loop(builder)
         total = builder.phi(_SOME)
-        factor = _everywhere(builder, builder.load(builder.gep(factors, [step])), _SOME)
+        factor = everywhere(builder, builder.load(builder.gep(factors, [step])), _SOME)
         numbers = _load(builder, values, builder.load(builder.gep(places, [step])))
-        following = builder.call(_fma(builder), [factor, numbers, total])
+        following = builder.call(fma(builder), [factor, numbers, total])
         total.add_incoming(ir.Constant(_SOME, [0.0] * NUMBERS_AT_ONCE), before)
         total.add_incoming(following, builder.block)
         _end_loop(builder, step, arguments[7], after, by=1)
@@ -207,16 +203,6 @@ def fetch_ahead(_typing: Any, array: Any, index: Any) -> Any:
 
 def _long(value: int) -> Any:
     return ir.Constant(_LONG, value)
-
-
-def _everywhere(builder: Any, one: Any, of: Any) -> Any:
-    """A number in all lanes."""
-    undefined, lanes = ir.Constant(of, ir.Undefined), ir.Constant(ir.VectorType(_INT, of.count), [0] * of.count)
-    return builder.shuffle_vector(builder.insert_element(undefined, one, ir.Constant(_INT, 0)), undefined, lanes)
-
-
-def _fma(builder: Any) -> Any:
-    return cgutils.get_or_insert_function(builder.module, ir.FunctionType(_SOME, [_SOME] * 3), "llvm.fma.v16f32")
 
 
 def _from(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:

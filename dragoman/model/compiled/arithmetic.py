@@ -146,7 +146,7 @@ def multiply_tile(
             at(corner, builder.mul(builder.mul(row_step, four), ir.Constant(_LONG, row))) for row in range(TILE_ROWS)
         ]
         right_step, out_step = (cgutils.unpack_tuple(builder, each.strides)[0] for each in (right, out))
-        fma = _fma(builder)
+        add_product = fma(builder)
 
         before, loop, after = builder.block, builder.append_basic_block("depth"), builder.append_basic_block("sums")
         builder.branch(loop)
@@ -157,9 +157,9 @@ def multiply_tile(
         line = loaded(at(right.data, builder.mul(k, right_step)), _LINE)
         offset = builder.mul(builder.mul(k, step), four)
         for row, total in zip(rows, sums, strict=True):
-            factor = _everywhere(builder, loaded(at(row, offset), _FLOAT))
+            factor = everywhere(builder, loaded(at(row, offset), _FLOAT))
             total.add_incoming(ir.Constant(_LINE, [0.0] * LANES), before)
-            total.add_incoming(builder.call(fma, [factor, line, total]), loop)
+            total.add_incoming(builder.call(add_product, [factor, line, total]), loop)
         following = builder.add(k, ir.Constant(_LONG, 1))
         k.add_incoming(following, loop)
         builder.cbranch(builder.icmp_signed("<", following, depth), loop, after)
@@ -179,7 +179,7 @@ def copy_line(_typing: Any, source: Any, factor: Any, target: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
         source, target = (_place(context, builder, signature, arguments, position) for position in (0, 2))
-        _write(builder, builder.fmul(_read(builder, source), _everywhere(builder, arguments[1])), target)
+        _write(builder, builder.fmul(_read(builder, source), everywhere(builder, arguments[1])), target)
 
     return signature, generate
 
@@ -191,7 +191,7 @@ def largest_of_line(_typing: Any, line: Any, count: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         numbers = _read(builder, _place(context, builder, signature, arguments, 0))
         least = ir.Constant(_LINE, [-3e38] * LANES)
-        return _across(builder, "fmax", builder.select(_first(builder, arguments[1]), numbers, least))
+        return across(builder, "fmax", builder.select(_first(builder, arguments[1]), numbers, least))
 
     return _NUMBER(line, types.int32), generate
 
@@ -203,7 +203,7 @@ def exp2_of_line(_typing: Any, line: Any, count: Any, top: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = _place(context, builder, signature, arguments, 0)
-        x = builder.fsub(_read(builder, place), _everywhere(builder, arguments[2]))
+        x = builder.fsub(_read(builder, place), everywhere(builder, arguments[2]))
         least = ir.Constant(_LINE, [float(_LEAST_EXPONENT)] * LANES)
         x = builder.select(builder.fcmp_ordered("<", x, least), least, x)
         nearest = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_LINE, [_LINE]), "llvm.rint.v16f32")
@@ -211,7 +211,7 @@ def exp2_of_line(_typing: Any, line: Any, count: Any, top: Any) -> Any:
         x = builder.fsub(x, whole)
         power = ir.Constant(_LINE, [float(_P5)] * LANES)
         for factor in (_P4, _P3, _P2, _P1, _P0):
-            power = builder.call(_fma(builder), [power, x, ir.Constant(_LINE, [float(factor)] * LANES)])
+            power = builder.call(fma(builder), [power, x, ir.Constant(_LINE, [float(factor)] * LANES)])
         exponent = builder.fptosi(whole, _INTS)
         exponent = builder.shl(
             builder.add(exponent, ir.Constant(_INTS, [127] * LANES)), ir.Constant(_INTS, [23] * LANES)
@@ -219,7 +219,7 @@ def exp2_of_line(_typing: Any, line: Any, count: Any, top: Any) -> Any:
         power = builder.fmul(power, builder.bitcast(exponent, _LINE))
         power = builder.select(_first(builder, arguments[1]), power, ir.Constant(_LINE, [0.0] * LANES))
         _write(builder, power, place)
-        return _across(builder, "fadd", power)
+        return across(builder, "fadd", power)
 
     return signature, generate
 
@@ -230,7 +230,7 @@ def dot_of_lines(_typing: Any, one: Any, other: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         one, other = (_read(builder, _place(context, builder, signature, arguments, n)) for n in range(2))
-        return _across(builder, "fadd", builder.fmul(one, other))
+        return across(builder, "fadd", builder.fmul(one, other))
 
     return _NUMBER(one, other), generate
 
@@ -242,7 +242,7 @@ def subtract_and_multiply(_typing: Any, line: Any, less: Any, factors: Any) -> A
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
         line, factors = (_place(context, builder, signature, arguments, n) for n in (0, 2))
-        less = builder.fsub(_read(builder, line), _everywhere(builder, arguments[1]))
+        less = builder.fsub(_read(builder, line), everywhere(builder, arguments[1]))
         _write(builder, builder.fmul(less, _read(builder, factors)), line)
 
     return signature, generate
@@ -273,25 +273,23 @@ def _write(builder: Any, numbers: Any, place: Any) -> None:
     builder.store(rounded_bits, builder.bitcast(place, _SHORTS.as_pointer()), align=2)
 
 
-def _everywhere(builder: Any, one: Any) -> Any:
-    """A number in all lanes."""
-    undefined = ir.Constant(_LINE, ir.Undefined)
-    first = builder.insert_element(undefined, one, ir.Constant(_INT, 0))
-    return builder.shuffle_vector(first, undefined, ir.Constant(_INTS, [0] * LANES))
+def everywhere(builder: Any, one: Any, of: Any = _LINE) -> Any:
+    """A number in all lanes of a vector."""
+    undefined, lanes = ir.Constant(of, ir.Undefined), ir.Constant(ir.VectorType(_INT, of.count), [0] * of.count)
+    return builder.shuffle_vector(builder.insert_element(undefined, one, ir.Constant(_INT, 0)), undefined, lanes)
 
 
 def _first(builder: Any, count: Any) -> Any:
     """True in the first `count` (int32) lanes."""
-    counts = builder.insert_element(ir.Constant(_INTS, ir.Undefined), count, ir.Constant(_INT, 0))
-    counts = builder.shuffle_vector(counts, ir.Constant(_INTS, ir.Undefined), ir.Constant(_INTS, [0] * LANES))
-    return builder.icmp_signed("<", ir.Constant(_INTS, [*range(LANES)]), counts)
+    return builder.icmp_signed("<", ir.Constant(_INTS, [*range(LANES)]), everywhere(builder, count, _INTS))
 
 
-def _fma(builder: Any) -> Any:
+def fma(builder: Any) -> Any:
+    """LLVM's function that multiplies and adds LANES float32."""
     return cgutils.get_or_insert_function(builder.module, ir.FunctionType(_LINE, [_LINE] * 3), "llvm.fma.v16f32")
 
 
-def _across(builder: Any, operation: str, numbers: Any) -> Any:
+def across(builder: Any, operation: str, numbers: Any) -> Any:
     """One number of all lanes: their sum or the largest, halves with halves."""
     for half in (8, 4, 2, 1):
         undefined, lanes = ir.Constant(numbers.type, ir.Undefined), ir.VectorType(_INT, half)

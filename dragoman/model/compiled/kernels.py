@@ -323,23 +323,14 @@ def _turned(rows: Any, count: int, out: Any) -> None:
 
 
 @compiled_with_nan
-def _multiply(left: Any, right: Any, rows: int, depth: int, out: Any) -> None:
-    """out = left @ right, of so many rows."""
+def _multiply(left: Any, turned: bool, right: Any, rows: int, depth: int, out: Any) -> None:
+    """out = left @ right, or left^T @ right where it is turned, of so many rows."""
     width = left.shape[1] * LANES
+    row_step, step = (1, width) if turned else (width, 1)
     flat = left.reshape(left.size)
     for c in range(right.shape[1]):
         for t in range(0, rows, TILE_ROWS):
-            multiply_tile(flat, t * width, width, 1, right[:, c:], depth, out[:, c:], t)
-
-
-@compiled_with_nan
-def _multiply_turned(left: Any, right: Any, rows: int, depth: int, out: Any) -> None:
-    """out = left^T @ right, of so many rows."""
-    width = left.shape[1] * LANES
-    flat = left.reshape(left.size)
-    for c in range(right.shape[1]):
-        for t in range(0, rows, TILE_ROWS):
-            multiply_tile(flat, t, 1, width, right[:, c:], depth, out[:, c:], t)
+            multiply_tile(flat, t * row_step, row_step, step, right[:, c:], depth, out[:, c:], t)
 
 
 @compiled_with_nan
@@ -410,7 +401,7 @@ def attend(
             _load(query_rows, b, shift, factor, query)
             _load(source_rows, b, key_at + shift, _ONE, key)
             _turned(key, keys, turned)
-            _multiply(query, turned, length, width * LANES, scores)
+            _multiply(query, False, turned, length, width * LANES, scores)
             _load(source_rows, b, key_at + chunks + shift, _ONE, key)
             for t in range(length):
                 seen = keys
@@ -424,7 +415,7 @@ def attend(
                     for s in range(keys):
                         kept = kept_weights[b, h, t, s // LANES, s % LANES] * rate
                         scores[t, s // LANES, s % LANES] = chosen(bits[s] >= least, kept, _ZERO)
-            _multiply(scores, key, length, keys, result)
+            _multiply(scores, False, key, length, keys, result)
             _store(result, _ONE, out_rows, b, shift)
 
 
@@ -468,7 +459,7 @@ def attend_back(
             _load(upstream, b, shift, _ONE, query)
             _load(source_rows, b, key_at + chunks + shift, _ONE, key)
             _turned(key, keys, turned)
-            _multiply(query, turned, length, width * LANES, scores)
+            _multiply(query, False, turned, length, width * LANES, scores)
             if draws:
                 for t in range(length):
                     bits = drawn[b, h, t]
@@ -477,15 +468,15 @@ def attend_back(
                         is_kept = bits[s] >= least
                         dropped[t, c, i] = chosen(is_kept, kept_weights[b, h, t, c, i] * rate, _ZERO)
                         scores[t, c, i] = chosen(is_kept, scores[t, c, i] * rate, _ZERO)
-                _multiply_turned(dropped, query, keys, length, source_result)
+                _multiply(dropped, True, query, keys, length, source_result)
             else:
-                _multiply_turned(kept_weights[b, h], query, keys, length, source_result)
+                _multiply(kept_weights[b, h], True, query, keys, length, source_result)
             _store(source_result, _ONE, made_source_rows, b, key_at + chunks + shift)
             for t in range(length):
                 _softmax_back(scores[t], kept_weights[b, h, t])
             _load(source_rows, b, key_at + shift, _ONE, key)
-            _multiply(scores, key, length, keys, result)
+            _multiply(scores, False, key, length, keys, result)
             _store(result, factor, made_query_rows, b, shift)
             _load(query_rows, b, shift, _ONE, query)
-            _multiply_turned(scores, query, keys, length, source_result)
+            _multiply(scores, True, query, keys, length, source_result)
             _store(source_result, factor, made_source_rows, b, key_at + shift)
