@@ -74,3 +74,16 @@ def caught_signals() -> Iterator[StopRequest]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def signals_held_back() -> Iterator[StopRequest]:
+    """While it lasts, the first SIGINT or SIGTERM is only noted; it acts at the end.
+
+    For what must not be torn by an exception between any two instructions: a process that was started but is not yet
+    in any variable is one that nobody can end, and a lock that was just taken is never given back.
+    """
+    with caught_signals() as request:
+        yield request
+    if request.signal_number is not None:
+        signal.raise_signal(request.signal_number)

@@ -20,7 +20,7 @@ from dragoman.errors import CheckpointError, ModelError
 from dragoman.files import MANIFEST, checked_manifest
 from dragoman.train.checkpoint import RunFolder
 from dragoman.train.frozen import frozen_config
-from dragoman.train.signals import cleaned_up_on_sigterm
+from dragoman.train.signals import StopRequest, cleaned_up_on_sigterm, signals_held_back
 
 _CLOCKS = {"seconds", "window_seconds", "tokens_per_second"}
 _POLL_SECONDS = 0.005
@@ -125,18 +125,18 @@ class _Children:
         flags = [f"--train.{name}={value}" for name, value in (limits | often).items()]
         said = self.place / "stderr"
         arguments = [*self.command, "train", "--out", str(copy), *flags]
-        with said.open("wb") as stream:
+        with signals_held_back() as stop, said.open("wb") as stream:
             child = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream)
             try:
-                self._wait_for(RunFolder(copy).step_folder(step) / MANIFEST, child, said)
+                self._wait_for(RunFolder(copy).step_folder(step) / MANIFEST, child, said, stop)
                 time.sleep(more_seconds)
             finally:
                 child.kill()
                 child.wait()
 
-    def _wait_for(self, path: Path, child: "subprocess.Popen[bytes]", said: Path) -> None:
+    def _wait_for(self, path: Path, child: "subprocess.Popen[bytes]", said: Path, stop: StopRequest) -> None:
         end = time.monotonic() + self.timeout_seconds
-        while not path.exists():
+        while not path.exists() and stop.signal_number is None:
             if child.poll() is not None or time.monotonic() > end:
                 words = said.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-1]
                 problem = "ended early" if child.poll() is not None else f"took over {self.timeout_seconds:g} s"

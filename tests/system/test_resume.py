@@ -5,6 +5,7 @@ Beside the processes of the exact case, which are whole commands, the children a
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -38,9 +39,8 @@ class Forked:
         if self.child == 0:
             try:
                 os.dup2(stdout.fileno(), 2)
-                torch.set_num_threads(
-                    1
-                )  # OpenMP's other threads are not there after a fork, and it would wait for them
+                # OpenMP's other threads are not there after a fork, and it would wait for them.
+                torch.set_num_threads(1)
                 main(arguments[3:])
             finally:
                 os._exit(1)
@@ -110,7 +110,21 @@ def test_a_planted_bug_is_found(
     assert any(line.startswith("model.safetensors: ") for line in report.differences) == (bug is not None)
 
 
-def test_what_is_temporary_goes_when_it_is_stopped(run: Path) -> None:
+@pytest.mark.parametrize("while_it_starts", [False, True])
+def test_what_is_temporary_goes_when_it_is_stopped(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, while_it_starts: bool
+) -> None:
+    """Also where the signal comes when the process is there and nobody holds it yet."""
+    started = tmp_path / "process"
+
+    class Started(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            started.write_text(f"{self.pid}\n")
+            if while_it_starts:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr("dragoman.train.verification.subprocess.Popen", Started)
     verifier = os.fork()
     if verifier == 0:
         code: Any = 1
@@ -120,20 +134,17 @@ def test_what_is_temporary_goes_when_it_is_stopped(run: Path) -> None:
             code = leaving.code
         finally:
             os._exit(code)
-    end = time.monotonic() + 30
-    while not (children := _children_of(verifier)):
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    assert list(run.parent.glob(".verify-*"))
-    os.kill(verifier, signal.SIGTERM)
+    if not while_it_starts:
+        end = time.monotonic() + 30
+        while not (started.exists() and started.read_text().endswith("\n")):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert list(run.parent.glob(".verify-*"))
+        os.kill(verifier, signal.SIGTERM)
     _, status = os.waitpid(verifier, 0)
     assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGTERM
     assert not list(run.parent.glob(".verify-*"))
-    assert not any(Path(f"/proc/{child}").exists() for child in children)
-
-
-def _children_of(process: int) -> list[str]:
-    return Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    assert not Path(f"/proc/{started.read_text().strip()}").exists()
 
 
 def test_what_cannot_be_verified_says_why(run: Path, tmp_path: Path) -> None:
