@@ -18,7 +18,7 @@ from dragoman.bundle.card import Card, read_card
 from dragoman.config import Config, ModelSettings, config_from_dict, dump_config
 from dragoman.errors import ConfigError, ModelError
 from dragoman.files import MANIFEST, checked_manifest, written_folder
-from dragoman.model.device import resolve_device
+from dragoman.model.device import resolve_device, without_values
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.version import __version__
@@ -97,7 +97,7 @@ def load_bundle(folder: Path, device: str = "auto") -> Bundle:
     _check_size(config.model, folder)
     tokenizers = TokenizerPair.load(folder)
     # Shapes are compared on the meta device, so that no memory is taken for a model that does not fit its weights.
-    with torch.device("meta"):
+    with without_values():
         model = _build(config, tokenizers, folder)
     tensors = read_weights(folder / WEIGHTS, {name: tuple(p.shape) for name, p in model.named_parameters()})
     model = filled(model, tensors)

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import torch
-
 from dragoman.bundle import load_bundle, resolve_model_folder
 from dragoman.cli.arguments import ArgumentParser, overrides_of
 from dragoman.cli.models import say
 from dragoman.config import ModelSettings, load_config
+from dragoman.model.device import without_values
 from dragoman.model.summary import ParameterRow, expected_parameters, parameter_table
 from dragoman.model.transformer import Transformer
 from dragoman.visualize.figure import check_figure_path, save_figure
@@ -45,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
         config = load_config([given.what] if given.what else [], overrides_of(given))
         src_size = given.src_vocab_size or given.tgt_vocab_size or config.tokenizer.vocab_size
         tgt_size = given.tgt_vocab_size or (src_size if config.model.tie == "all" else config.tokenizer.vocab_size)
-        with torch.device("meta"):
+        with without_values():
             model = Transformer(config.model, src_size, tgt_size)
     settings = config.model
     rows = parameter_table(model)

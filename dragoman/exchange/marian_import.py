@@ -28,6 +28,7 @@ from dragoman.exchange.marian_weights import (
     require_shapes,
 )
 from dragoman.exchange.sentencepiece_file import read_spm
+from dragoman.model.device import without_values
 from dragoman.model.embedding import marian_positions
 from dragoman.model.transformer import Transformer
 from dragoman.text.segmentation import CONTROL_TOKENS
@@ -152,7 +153,7 @@ def _embedding_names(tensors: Tensors, marian: MarianConfig) -> dict[str, str]:
 
 def _expected(marian: MarianConfig, names: dict[str, str], tensors: Tensors) -> dict[str, tuple[int, ...]]:
     """The shape that each tensor must have, by its name in the file."""
-    with torch.device("meta"):
+    with without_values():
         shapes = {name: tuple(one.shape) for name, one in _empty(marian, 4, 4).named_parameters()}
     expected = {
         theirs: (shapes[ours][0] // len(group), *shapes[ours][1:])
@@ -186,7 +187,7 @@ def _check_positions(tensors: Tensors) -> None:
 def _model(
     marian: MarianConfig, tensors: Tensors, names: dict[str, str], src_rows: list[int], tgt_rows: list[int]
 ) -> Transformer:
-    with torch.device("meta"):
+    with without_values():
         model = _empty(marian, len(src_rows) + 1, len(tgt_rows) + 1)
     ours = {
         name: torch.cat([tensors.tensor(theirs) for theirs in group])

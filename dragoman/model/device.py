@@ -2,13 +2,34 @@
 
 import contextlib
 import ctypes
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from dragoman.errors import ConfigError
 
 # mallopt's M_MMAP_THRESHOLD (32 MB is its maximum), M_TRIM_THRESHOLD (never) and M_TOP_PAD (64 MB).
 _KEEP = ((-3, 32 << 20), (-1, 2**31 - 1), (-2, 64 << 20))
+
+
+@contextlib.contextmanager
+def without_values() -> Iterator[None]:
+    """Modules made while it lasts have shapes and types, but no values and no memory: torch's meta device.
+
+    Nothing initialises them either: drawing values that are not there takes torch a second, in which it imports its
+    whole compiler.
+    """
+    with torch.device("meta"), _NotInitialised():
+        yield
+
+
+class _NotInitialised(TorchFunctionMode):
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__module__", None) == torch.nn.init.__name__:
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
 
 
 def resolve_device(name: str, setting: str = "--device") -> torch.device:

@@ -20,7 +20,7 @@ from torch import Tensor
 from dragoman.bundle import filled
 from dragoman.config import TrainSettings
 from dragoman.data.batch import Batch
-from dragoman.model.device import resolve_precision
+from dragoman.model.device import resolve_precision, without_values
 from dragoman.model.dropout import Randomness, share_randomness
 from dragoman.model.threads import compute_on_one_thread, own_threads_restored
 from dragoman.model.transformer import Transformer
@@ -274,7 +274,7 @@ def _working_copies(model: Transformer, precision: torch.dtype) -> dict[str, Ten
 
 
 def _replica(model: Transformer, copies: dict[str, Tensor], compiled: bool) -> _Replica:
-    with torch.device("meta"):
+    with without_values():
         replica = Transformer(model.settings, model.src_vocab_size, model.tgt_vocab_size)
     filled(replica, {name: copy.detach() for name, copy in copies.items()})
     if compiled:

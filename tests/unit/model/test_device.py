@@ -1,0 +1,37 @@
+"""What devices do for modules, where it shows."""
+
+import subprocess
+import sys
+
+import torch
+
+from dragoman.config.settings import ModelSettings
+from dragoman.model.device import without_values
+from dragoman.model.transformer import Transformer
+
+SMALL = ModelSettings(
+    preset="custom", d_model=8, d_ff=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, positions="learned"
+)
+
+
+def test_a_model_without_values_has_the_shapes_of_one_with() -> None:
+    with without_values():
+        model = Transformer(SMALL, 7, 7)
+        layer = torch.nn.Linear(2, 3)
+    assert {name: one.shape for name, one in model.named_parameters()} == {
+        name: one.shape for name, one in Transformer(SMALL, 7, 7).named_parameters()
+    }
+    assert all(one.is_meta for one in [*model.parameters(), *layer.parameters()])
+    assert not torch.nn.Linear(2, 3).weight.is_meta
+
+
+def test_it_does_not_import_the_compiler_of_torch() -> None:
+    """It takes longer than all else that loading a model does."""
+    program = (
+        "import sys; from dragoman.config.settings import ModelSettings; from dragoman.model.device import *\n"
+        "from dragoman.model.transformer import Transformer\n"
+        "with without_values(): Transformer(ModelSettings(positions='learned'), 7, 7)\n"
+        "sys.exit('torch._dynamo was imported' if 'torch._dynamo' in sys.modules else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
