@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +12,10 @@ from torch import Tensor
 
 from dragoman.bundle import Bundle, load_bundle, save_bundle
 from dragoman.config import InferenceSettings
+from dragoman.data.batch import Batch, pad_rows
 from dragoman.exchange.marian_import import import_marian
+from dragoman.inference.scoring import score_tokens
+from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
 
 BOS_ID, EOS_ID = 1, 2
@@ -120,3 +123,24 @@ def imported(trained_marian: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("imported") / "model"
     save_bundle(import_marian(trained_marian, "opus-mt-en-de").bundle, folder)
     return load_bundle(folder, "cpu")
+
+
+Found = Sequence[Sequence[Hypothesis]]
+
+
+@pytest.fixture(scope="session")
+def assert_teacher_forced() -> Callable[[Transformer, Sequence[Sequence[int]], Found], None]:
+    """What a search found has the plain model's own log-probabilities, token by token, within 1e-4.
+
+    Takes the sources' ids, eos included, and for each the hypotheses.
+    """
+
+    def check(model: Transformer, sources: Sequence[Sequence[int]], found: Found) -> None:
+        pairs = [(source, h) for source, hypotheses in zip(sources, found, strict=True) for h in hypotheses]
+        assert pairs
+        targets, lengths = pad_rows([[BOS_ID, *h.ids, *([EOS_ID] if h.finished else [])] for _, h in pairs], 0)
+        scores = score_tokens(model, Batch(*pad_rows([source for source, _ in pairs], 0), targets, lengths - 1))
+        for (_, h), row, length in zip(pairs, scores.tolist(), lengths.tolist(), strict=True):
+            assert h.token_log_probs == pytest.approx(row[: length - 1], abs=1e-4)
+
+    return check

@@ -21,13 +21,12 @@ from hypothesis import strategies as st
 pytest.importorskip("numba", reason="numba compiles what is tested here")
 
 from dragoman.config import InferenceSettings, ModelSettings
-from dragoman.data.batch import Batch, pad_rows
+from dragoman.data.batch import pad_rows
 from dragoman.errors import ModelError
 from dragoman.inference import searches
 from dragoman.inference.beam import beam_search
 from dragoman.inference.compiled.tiles import MULTIPLIES_BYTES
 from dragoman.inference.compiled.weights import fits
-from dragoman.inference.scoring import score_tokens
 from dragoman.inference.searches import CompiledSearch, TransformerSearch
 from dragoman.inference.segments import Source
 from dragoman.inference.step_model import SingleModel
@@ -92,18 +91,9 @@ def assert_same(found: Any, expected: Any) -> None:
             assert h.token_log_probs == pytest.approx(g.token_log_probs, abs=1e-4)
 
 
-def assert_teacher_forced(model: Transformer, rows: list[list[int]], found: Any) -> None:
-    for row, hypotheses in zip(rows, found, strict=True):
-        assert hypotheses
-        for h in hypotheses:
-            targets, lengths = pad_rows([[BOS_ID, *h.ids, *([EOS_ID] if h.finished else [])]], 0)
-            scores = score_tokens(model, Batch(*pad_rows([[*row, EOS_ID]], 0), targets, lengths - 1))[0]
-            assert h.token_log_probs == pytest.approx(scores.tolist(), abs=1e-4)
-
-
 @pytest.mark.parametrize("vocab_size", [pytest.param(16, marks=pytest.mark.slow), 3001])
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_finds_what_the_plain_search_finds(kind: str, vocab_size: int) -> None:
+def test_it_finds_what_the_plain_search_finds(kind: str, vocab_size: int, assert_teacher_forced: Any) -> None:
     compared = different = 0
     for seed in range(6):
         model, rows = transformer(kind, vocab_size, seed), sources(vocab_size, seed)
@@ -113,7 +103,8 @@ def test_it_finds_what_the_plain_search_finds(kind: str, vocab_size: int) -> Non
             )
             found = searched(CompiledSearch(model, "float32"), rows, chosen, prefixes)
             expected = plain(model, rows, chosen, prefixes)
-            assert_teacher_forced(model, rows, found)
+            assert all(found)
+            assert_teacher_forced(model, [[*row, EOS_ID] for row in rows], found)
             if beam_size == 1:
                 assert_same(found, expected)
             compared += len(rows)
