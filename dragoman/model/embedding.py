@@ -42,7 +42,12 @@ class Embedding(nn.Module):
     The weights are drawn from a normal distribution with standard deviation d_model^-0.5, not Xavier uniform: times
     sqrt(d_model) they then have unit variance, of the size of the sinusoids beside them, and as a projection (tied
     weights) they give logits of about unit variance for normalised states, so training starts from a flat distribution.
+
+    Where `sums` is set, (V, D) float32, the gradient of the weights may be added to it instead of to `weight.grad`:
+    that of a batch is as large as the vocabulary, and nearly all zeros.
     """
+
+    sums: Tensor | None = None
 
     def __init__(
         self, vocab_size: int, d_model: int, dropout: float, positions: str = "sinusoidal", max_positions: int = 0
@@ -68,7 +73,7 @@ class Embedding(nn.Module):
         dtype = self.weight.dtype if dtype is None else dtype
         if not positions.requires_grad and self.weight.dtype == torch.float32 and fused.usable(self.weight):
             drawn = self.dropout.drawn(*ids.shape, self.weight.size(1))
-            return fused.embed(self.weight, ids, factor, positions, drawn, dtype)
+            return fused.embed(self.weight, ids, factor, positions, drawn, dtype, self.sums)
         tokens = functional.embedding(ids, self.weight) * factor
         return self.dropout(tokens + positions).to(dtype)  # type: ignore[no-any-return]
 

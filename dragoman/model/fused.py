@@ -90,12 +90,15 @@ def embed(
     positions: Float[Tensor, "T D"],
     drawn: Drawn,
     dtype: torch.dtype,
+    sums: Float[Tensor, "V D"] | None = None,
 ) -> Float[Tensor, "B T D"]:
     """dropout(factor * weight[ids] + positions) in another type; the positions get no gradient.
 
+    The gradient of the weight is added to `sums` (float32), where there are any.
+
     Raises IndexError for an id that has no row.
     """
-    out: Tensor = _Embed.apply(weight, ids, factor, positions, drawn, dtype)  # type: ignore[no-untyped-call]
+    out: Tensor = _Embed.apply(weight, ids, factor, positions, drawn, dtype, sums)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -261,7 +264,14 @@ class _Rectify(torch.autograd.Function):
 class _Embed(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, weight: Tensor, ids: Tensor, factor: float, positions: Tensor, drawn: Drawn, dtype: torch.dtype
+        ctx: Any,
+        weight: Tensor,
+        ids: Tensor,
+        factor: float,
+        positions: Tensor,
+        drawn: Drawn,
+        dtype: torch.dtype,
+        sums: Tensor | None,
     ) -> Tensor:
         weight, ids, positions = weight.contiguous(), ids.contiguous(), positions.contiguous()
         out = weight.new_empty((*ids.shape, weight.size(1)), dtype=dtype)
@@ -269,7 +279,7 @@ class _Embed(torch.autograd.Function):
         if not _kernels().embed(_kind(out), *ids.shape, _place(ids), *weight.shape, *arrays):
             raise IndexError(f"ids from {int(ids.min())} to {int(ids.max())} do not fit {len(weight)} embeddings")
         ctx.save_for_backward(ids, drawn.draws)
-        ctx.rest = drawn.first_kept, drawn.scale, factor, weight.shape
+        ctx.rest, ctx.sums = (drawn.first_kept, drawn.scale, factor, weight.shape), sums
         return out
 
     @staticmethod
@@ -277,10 +287,10 @@ class _Embed(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         ids, draws = ctx.saved_tensors
         first_kept, scale, factor, shape = ctx.rest
-        grad, table_grad = grads[0].contiguous(), torch.zeros(shape)
+        grad, table_grad = grads[0].contiguous(), torch.zeros(shape) if ctx.sums is None else ctx.sums
         arrays = _place(grad), factor, *Drawn(draws, first_kept, scale).place, _place(table_grad)
         _kernels().embed_back(_kind(grad), ids.numel(), _place(ids), *shape, *arrays)
-        return table_grad, None, None, None, None, None
+        return (table_grad if ctx.sums is None else None), *[None] * 6
 
 
 class _Attend(torch.autograd.Function):

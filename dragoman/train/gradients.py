@@ -10,7 +10,8 @@ instead must wait for each other some thousand times a step: they leave idle wha
 when another program takes one of the processors.
 """
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
@@ -25,24 +26,29 @@ from dragoman.model.dropout import Randomness, share_randomness
 from dragoman.model.threads import compute_on_one_thread, own_threads_restored
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenizer import PAD_ID
-from dragoman.train.loss import projected_cross_entropy, projected_divergence
+from dragoman.train.loss import StepProjection, projected_cross_entropy, projected_divergence
 
-Losses = Callable[[Transformer, Batch], tuple[Tensor, Tensor]]
-"""The sums over a batch's labels of what is minimised and of the negative log-probability."""
+Losses = Callable[[Transformer, Batch, StepProjection | None], tuple[Tensor, Tensor]]
+"""The sums over a batch's labels of what is minimised and of the negative log-probability. See `losses`."""
 
 _MOST_WORKERS = 4
 # A share with fewer positions is not worth another thread, nor is a cut that moves fewer from one share to the next.
 _LEAST_POSITIONS = 128
 
 
-def losses(model: Transformer, batch: Batch, epsilon: float) -> tuple[Tensor, Tensor]:
-    """The sums over a batch's labels, padding left out, of the smoothed loss and of the negative log-probability."""
+def losses(
+    model: Transformer, batch: Batch, epsilon: float, step: StepProjection | None = None
+) -> tuple[Tensor, Tensor]:
+    """The sums over a batch's labels, padding left out, of the smoothed loss and of the negative log-probability.
+
+    With a `step` of the model's projection, that one's gradient goes there and not into its parameters.
+    """
     memory = model.encode(batch.src_ids, batch.src_lengths)
     hidden = model.decode(batch.decoder_input, memory, batch.src_lengths)
     counted = batch.labels != PAD_ID
     projection = model.projection
     labels = batch.labels[counted]
-    return projected_cross_entropy(hidden[counted], projection.weight, projection.bias, labels, epsilon, PAD_ID)
+    return projected_cross_entropy(hidden[counted], projection.weight, projection.bias, labels, epsilon, PAD_ID, step)
 
 
 def agreeing_losses(model: Transformer, batch: Batch, epsilon: float, weight: float) -> tuple[Tensor, Tensor]:
@@ -118,28 +124,30 @@ def _cut(batch: Batch, room: float) -> tuple[Batch, Batch | None]:
 class _Replica:
     """One thread's model: its parameters share their storage with the others', its gradients are its own.
 
-    `sums` are the float32 gradients so far of the parameters in working precision.
+    `sums` are the float32 gradients so far, of the parameters in working precision and of the large tables.
     """
 
     model: Transformer
     randomness: Randomness
+    precision: torch.dtype
     sums: dict[str, Tensor]
 
     def add(self, share: Sequence[Batch], seed: Sequence[int], compute: Losses, num_tokens: int, parts: int) -> Tensor:
         """Adds the gradients of loss / num_tokens over a share; returns the sums of loss and nll, (2,) float64."""
         self.randomness.seed(*seed)
         total = torch.zeros(2, dtype=torch.float64, device=self.model.device)
-        for batch in share:
-            rows = len(batch.src_lengths)
-            size = -(-rows // parts)
-            for start in range(0, rows, size):
-                stop = min(start + size, rows)
-                part = batch if size == rows else _rows(batch, start, stop)
-                with self.randomness.rows(start, stop, rows):
-                    loss, nll = compute(self.model, part)
-                (loss / num_tokens).backward()  # type: ignore[no-untyped-call]
-                total += torch.stack((loss.detach(), nll))
-                self._gather()
+        with self._tables(num_tokens) as step:
+            for batch in share:
+                rows = len(batch.src_lengths)
+                size = -(-rows // parts)
+                for start in range(0, rows, size):
+                    stop = min(start + size, rows)
+                    part = batch if size == rows else _rows(batch, start, stop)
+                    with self.randomness.rows(start, stop, rows):
+                        loss, nll = compute(self.model, part, step)
+                    (loss / num_tokens).backward()  # type: ignore[no-untyped-call]
+                    total += torch.stack((loss.detach(), nll))
+                    self._gather()
         return total
 
     def take(self) -> dict[str, Tensor]:
@@ -148,8 +156,28 @@ class _Replica:
         self.sums = {}
         for name, parameter in self.model.named_parameters():
             if parameter.grad is not None:
-                taken[name], parameter.grad = parameter.grad, None
+                taken[name] = taken[name].add_(parameter.grad) if name in taken else parameter.grad
+                parameter.grad = None
         return taken
+
+    @contextlib.contextmanager
+    def _tables(self, num_tokens: int) -> Iterator[StepProjection]:
+        """While it lasts, the gradients of projection and embeddings add up in place, batch after batch."""
+        model = self.model
+        step = StepProjection(model.projection.weight, model.projection.bias, self.precision, 1 / num_tokens)
+        sums = {id(model.projection.weight): step.weight_grad, id(model.projection.bias): step.bias_grad}
+        for embedding in (model.src_embedding, model.tgt_embedding):
+            key = id(embedding.weight)
+            embedding.sums = sums[key] = sums[key] if key in sums else torch.zeros_like(embedding.weight)
+        try:
+            yield step
+        finally:
+            for embedding in (model.src_embedding, model.tgt_embedding):
+                embedding.sums = None
+        step.finish()
+        for name, parameter in model.named_parameters():
+            if (summed := sums.get(id(parameter))) is not None:
+                self.sums[name] = summed
 
     def _gather(self) -> None:
         """Adds the rounded gradients of one batch in float32: a sum of many would lose the small ones."""
@@ -172,7 +200,7 @@ class Gradients:
         self.workers = num_workers(settings, model.device)
         self.precision = resolve_precision(settings.precision, model.device)
         self._copies = _working_copies(model, self.precision)
-        self._replicas = [_replica(model, self._copies, settings.compile) for _ in range(self.workers)]
+        self._replicas = [_replica(model, self._copies, self.precision, settings.compile) for _ in range(self.workers)]
         self._pool = ThreadPoolExecutor(self.workers, "gradients", initializer=compute_on_one_thread)
 
     def __enter__(self) -> "Gradients":
@@ -230,7 +258,7 @@ class Gradients:
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-            kept = self._losses(replica.model, batch.to(self.model.device))
+            kept = self._losses(replica.model, batch.to(self.model.device), None)
         total = sum(size for place, size in seen.items() if place not in weights)
         del kept
         return total
@@ -255,8 +283,8 @@ class Gradients:
 
 def _losses_of(settings: TrainSettings) -> Losses:
     if settings.r_drop:
-        return lambda model, batch: agreeing_losses(model, batch, settings.label_smoothing, settings.r_drop)
-    return lambda model, batch: losses(model, batch, settings.label_smoothing)
+        return lambda model, batch, _: agreeing_losses(model, batch, settings.label_smoothing, settings.r_drop)
+    return lambda model, batch, step: losses(model, batch, settings.label_smoothing, step)
 
 
 def _halves(batch: Batch) -> list[Batch]:
@@ -273,7 +301,7 @@ def _working_copies(model: Transformer, precision: torch.dtype) -> dict[str, Ten
     }
 
 
-def _replica(model: Transformer, copies: dict[str, Tensor], compiled: bool) -> _Replica:
+def _replica(model: Transformer, copies: dict[str, Tensor], precision: torch.dtype, compiled: bool) -> _Replica:
     with without_values():
         replica = Transformer(model.settings, model.src_vocab_size, model.tgt_vocab_size)
     filled(replica, {name: copy.detach() for name, copy in copies.items()})
@@ -282,4 +310,4 @@ def _replica(model: Transformer, copies: dict[str, Tensor], compiled: bool) -> _
             stack.compile(dynamic=True)
     randomness = Randomness()
     share_randomness(replica, randomness)
-    return _Replica(replica.train(), randomness, {})
+    return _Replica(replica.train(), randomness, precision, {})

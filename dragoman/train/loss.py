@@ -47,16 +47,102 @@ def projected_cross_entropy(
     labels: Int64[Tensor, "M"],
     epsilon: float,
     pad_id: int,
+    step: "StepProjection | None" = None,
 ) -> tuple[Tensor, Tensor]:
     """`smoothed_cross_entropy` of the projection of `hidden`, without ever holding all logits.
 
     Works slice by slice and computes each slice's gradient on the way forward. Products and softmax run in the type
     of `hidden`, whatever that of `weight` and `bias` is; sums over rows are float32, and so are the two results.
-    Only the first carries a gradient.
+    Only the first carries a gradient. With a `step`, made of the same weight and bias, theirs goes there at once: that
+    of the loss times `step.scale`, whatever becomes of the loss.
     """
-    task = _Task(labels, epsilon, pad_id, with_gradient=torch.is_grad_enabled())
-    loss, nll = _ProjectedCrossEntropy.apply(hidden, weight, bias, task)  # type: ignore[no-untyped-call]
+    task = _Task(labels, epsilon, pad_id, torch.is_grad_enabled(), step)
+    leaves = (weight, bias) if step is None else (None, None)
+    loss, nll = _ProjectedCrossEntropy.apply(hidden, *leaves, task)  # type: ignore[no-untyped-call]
     return loss, nll
+
+
+class StepProjection:
+    """The projection as the batches of one optimiser step use it, and the sum of what its gradient is over them.
+
+    Holds the weight and the bias of logits in base 2 in `dtype`, on a CPU also the weight transposed, by which wide
+    matrices multiply several times as fast; and of both gradients, times `scale`, the sums in float32. They are as
+    large as the vocabulary, so that doing for each batch what can be done once would take longer than a small batch.
+    """
+
+    def __init__(
+        self,
+        weight: Float[Tensor, "V D"],
+        bias: Float[Tensor, "V"] | None,
+        dtype: torch.dtype,
+        scale: float = 1.0,
+        *,
+        with_gradient: bool = True,
+    ) -> None:
+        with torch.no_grad():
+            self.weight = (weight * _LOG2_E).to(dtype)
+            self.bias = None if bias is None else (bias * _LOG2_E).to(dtype)
+            on_cpu = weight.device.type == "cpu"
+            self._turned = self.weight.t().contiguous() if on_cpu else self.weight.t()
+            self._longest = _longest_row(self.weight) if on_cpu else math.inf
+            self._largest_bias = 0.0 if bias is None or not on_cpu else float(self.bias.abs().max())  # type: ignore[union-attr]
+            self.weight_sum = weight.sum(0, dtype=torch.float32)
+            self.bias_sum = None if bias is None else bias.sum(dtype=torch.float32)
+        self.scale = scale
+        self.weight_grad, self.bias_grad = (_zeros_like(each) if with_gradient else None for each in (weight, bias))
+        self._uniform = torch.zeros_like(self.weight_sum)
+        self._uniform_bias = 0.0
+
+    def logits(self, hidden: Float[Tensor, "m D"]) -> Float[Tensor, "m V"]:
+        """In base 2: times the logarithm of 2 they are the model's."""
+        return hidden @ self._turned if self.bias is None else torch.addmm(self.bias, hidden, self._turned)
+
+    def is_safe(self, hidden: Float[Tensor, "m D"]) -> bool:
+        """Whether 2 ** logit and sums of such are normal numbers. False where asking would wait for the device."""
+        if not hidden.numel():
+            return True
+        return (
+            hidden.device.type == "cpu" and _longest_row(hidden) * self._longest + self._largest_bias < _SAFE_EXPONENT
+        )
+
+    def add(self, logit_grad: Float[Tensor, "m V"], hidden: Float[Tensor, "m D"], rows: Float[Tensor, "m 1"]) -> None:
+        """Adds what logits with the gradient `logit_grad` times `rows`, a number for each row, give."""
+        if self.weight_grad is None:
+            return
+        factors = rows * self.scale
+        weight_grad = logit_grad.t() @ (hidden * factors).to(hidden.dtype)
+        if fused.computes(weight_grad) and self.weight_grad.dtype == torch.float32:
+            fused.add_to(self.weight_grad, weight_grad)
+        else:
+            self.weight_grad += weight_grad
+        if self.bias_grad is not None:
+            self.bias_grad += (factors.to(hidden.dtype).t() @ logit_grad)[0]
+
+    def add_uniform(self, share: float, hidden_sum: Float[Tensor, "D"], count: int) -> None:
+        """Adds what logits with the gradient -`share` give, in `count` rows with this sum: `finish` will do it."""
+        self._uniform += share * self.scale * hidden_sum
+        self._uniform_bias += share * self.scale * count
+
+    def finish(self) -> tuple[Tensor | None, Tensor | None]:
+        """The gradients of weight and bias over all batches added. Call it once."""
+        if self.weight_grad is not None:
+            self.weight_grad -= self._uniform
+        if self.bias_grad is not None:
+            self.bias_grad -= self._uniform_bias
+        return self.weight_grad, self.bias_grad
+
+
+def _zeros_like(tensor: Tensor | None) -> Tensor | None:
+    """For sums: float32 at least."""
+    if tensor is None:
+        return None
+    return torch.zeros_like(tensor, dtype=torch.promote_types(tensor.dtype, torch.float32), requires_grad=False)
+
+
+def _longest_row(matrix: Tensor) -> float:
+    """The largest length of its rows; infinite where a number is not finite."""
+    longest = float(torch.linalg.vector_norm(matrix.float(), dim=1).max())
+    return longest if math.isfinite(longest) else math.inf
 
 
 def projected_divergence(
@@ -115,22 +201,29 @@ class _Task:
     epsilon: float
     pad_id: int
     with_gradient: bool
+    step: StepProjection | None
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
+    """Weight and bias are given where there is no `task.step`, which takes their gradients."""
+
     @staticmethod
     def forward(
-        ctx: FunctionCtx, hidden: Tensor, weight: Tensor, bias: Tensor | None, task: _Task
+        ctx: FunctionCtx, hidden: Tensor, weight: Tensor | None, bias: Tensor | None, task: _Task
     ) -> tuple[Tensor, Tensor]:
-        projection = _Projection.of(hidden, weight, bias)
+        projection = task.step
+        if projection is None:
+            assert weight is not None
+            projection = StepProjection(weight, bias, hidden.dtype, with_gradient=task.with_gradient)
         rows_per_slice = _ROWS_PER_SLICE.get(hidden.device.type, _ROWS_PER_SLICE_ELSEWHERE)
-        sums = _Sums(hidden, weight, bias)
+        sums = _Sums(hidden, projection, task)
         padded = functional.pad(hidden, (0, 0, 0, missing_rows(hidden.size(0), hidden)))
         for start in range(0, hidden.size(0), rows_per_slice):
             rows = slice(start, start + rows_per_slice)
-            sums.add(rows, padded[rows], projection, task.labels[rows], task)
-        sums.add_uniform_part(hidden, weight, bias, task)
-        ctx.save_for_backward(sums.hidden_grad, sums.weight_grad, sums.bias_grad)  # type: ignore[arg-type]
+            sums.add(rows, padded[rows], task.labels[rows])
+        sums.add_uniform_part(hidden)
+        grads = (None, None) if task.step is not None else projection.finish()
+        ctx.save_for_backward(sums.hidden_grad, *grads)  # type: ignore[arg-type]
         ctx.mark_non_differentiable(sums.nll)
         return sums.loss, sums.nll
 
@@ -140,42 +233,8 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         return *(None if grad is None else grad.mul_(grads[0]) for grad in saved), None
 
 
-@dataclass(frozen=True, slots=True)
-class _Projection:
-    """Weight and bias of logits in base 2, in the working type; `safe`: 2 ** logit and its sums are normal numbers.
-
-    `turned` is the weight transposed: a CPU multiplies wide matrices several times as fast by rows that stand so.
-    """
-
-    weight: Tensor
-    turned: Tensor
-    bias: Tensor | None
-    safe: bool
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        return hidden @ self.turned if self.bias is None else torch.addmm(self.bias, hidden, self.turned)
-
-    @staticmethod
-    def of(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> "_Projection":
-        scaled = (weight * _LOG2_E).to(hidden.dtype)
-        scaled_bias = None if bias is None else (bias * _LOG2_E).to(hidden.dtype)
-        # Where asking would wait for the device, the largest logit is taken off without asking.
-        safe = hidden.device.type == "cpu" and _largest_logit(hidden, scaled, scaled_bias) < _SAFE_EXPONENT
-        turned = scaled.t().contiguous() if hidden.device.type == "cpu" else scaled.t()
-        return _Projection(scaled, turned, scaled_bias, safe)
-
-
-def _largest_logit(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> float:
-    """A bound of all their magnitudes; not below any number where one of them is not finite."""
-    if not hidden.numel():
-        return 0.0
-    rows, columns = (torch.linalg.vector_norm(matrix.float(), dim=1).max() for matrix in (hidden, weight))
-    bound = float(rows * columns) + (0.0 if bias is None else float(bias.abs().max()))
-    return bound if math.isfinite(bound) else math.inf
-
-
 class _Sums:
-    """The sums over all rows, and the gradients of the loss with respect to states, weight and bias.
+    """The sums over all rows, and the gradient of the loss with respect to the states.
 
     With the probabilities p, the target y and the share u = epsilon / (V - 1) of every token but padding, the loss of
     a row is lse - (1 - epsilon) logits[y] - u (sum(logits) - logits[pad]), where lse is the log of the sum Z of the
@@ -184,23 +243,24 @@ class _Sums:
     probabilities computed: exponentials take their place in the products, and the rows of states are divided by Z.
     """
 
-    def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, hidden: Tensor, projection: StepProjection, task: _Task) -> None:
+        self._projection, self._task = projection, task
+        self._share = task.epsilon / (projection.weight.size(0) - 1)
+        self._safe = projection.is_safe(hidden)
         self.loss, self.nll = (torch.zeros((), device=hidden.device) for _ in range(2))
         self.hidden_grad = torch.empty_like(hidden)
-        self.weight_grad = torch.zeros_like(weight)
-        self.bias_grad = None if bias is None else torch.zeros_like(bias)
 
-    def add(self, rows: slice, hidden: Tensor, projection: _Projection, gold: Int64[Tensor, "m"], task: _Task) -> None:
+    def add(self, rows: slice, hidden: Tensor, gold: Int64[Tensor, "m"]) -> None:
         """Adds a slice of m rows, all but the uniform part. Rows of `hidden` after those are zero and do not count."""
-        logits = projection.logits(hidden)
+        task, share = self._task, self._share
+        logits = self._projection.logits(hidden)
         count = gold.numel()
         every_row = torch.arange(count, device=gold.device)
         gold_logits, pad_logits = logits[every_row, gold].float(), logits[:count, task.pad_id].float().sum()
-        largest = logits.new_zeros(1) if projection.safe else logits.amax(1, keepdim=True)
-        exponentials, totals = _powers(logits if projection.safe else logits.sub_(largest), count)
+        largest = logits.new_zeros(1) if self._safe else logits.amax(1, keepdim=True)
+        exponentials, totals = _powers(logits if self._safe else logits.sub_(largest), count)
         log_totals = totals.log2() + largest[:count].float().flatten()
         nll = (log_totals - gold_logits).sum() * _LN_2
-        share = task.epsilon / (projection.weight.size(0) - 1)
         self.nll += nll
         spread = task.epsilon * log_totals.sum() + share * pad_logits
         self.loss += (1 - task.epsilon) * nll + spread * _LN_2
@@ -210,27 +270,19 @@ class _Sums:
         exponentials[every_row, gold] -= ((1 - task.epsilon) * totals).to(hidden.dtype)
         exponentials[:count, task.pad_id] += (share * totals).to(hidden.dtype)
         inverse = functional.pad(totals.reciprocal(), (0, hidden.size(0) - count))[:, None]
-        hidden_grad = (exponentials @ projection.weight)[:count]
+        hidden_grad = (exponentials @ self._projection.weight)[:count]
         torch.mul(hidden_grad, _LN_2 * inverse[:count], out=self.hidden_grad[rows])
-        weight_grad = exponentials.t() @ (hidden * inverse).to(hidden.dtype)
-        if fused.computes(weight_grad) and self.weight_grad.dtype == torch.float32:
-            fused.add_to(self.weight_grad, weight_grad)
-        else:
-            self.weight_grad += weight_grad
-        if self.bias_grad is not None:
-            self.bias_grad += (inverse.to(hidden.dtype).t() @ exponentials)[0]
+        self._projection.add(exponentials, hidden, inverse)
 
-    def add_uniform_part(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, task: _Task) -> None:
+    def add_uniform_part(self, hidden: Tensor) -> None:
         """What the share of the mass that is spread evenly adds over all rows: to the loss -u sum(logits)."""
-        share = task.epsilon / (weight.size(0) - 1)
-        hidden_sum, weight_sum = hidden.sum(0, dtype=torch.float32), weight.sum(0, dtype=torch.float32)
-        bias_sum = 0.0 if bias is None else bias.sum(dtype=torch.float32)
-        self.loss -= share * (hidden_sum @ weight_sum + hidden.size(0) * bias_sum)
-        if task.with_gradient:
-            self.hidden_grad -= (share * weight_sum).to(hidden.dtype)
-            self.weight_grad -= share * hidden_sum
-            if self.bias_grad is not None:
-                self.bias_grad -= share * hidden.size(0)
+        share, projection = self._share, self._projection
+        hidden_sum = hidden.sum(0, dtype=torch.float32)
+        bias_sum = 0.0 if projection.bias_sum is None else projection.bias_sum
+        self.loss -= share * (hidden_sum @ projection.weight_sum + hidden.size(0) * bias_sum)
+        if self._task.with_gradient:
+            self.hidden_grad -= (share * projection.weight_sum).to(hidden.dtype)
+            projection.add_uniform(share, hidden_sum, hidden.size(0))
 
 
 def _powers(logits: Float[Tensor, "m V"], count: int) -> tuple[Float[Tensor, "m V"], Float[Tensor, "count"]]:

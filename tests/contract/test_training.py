@@ -6,6 +6,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -317,11 +318,11 @@ def test_where_memory_runs_out_the_same_is_computed_in_parts(
     whole.fit()
     original, calls = gradients.losses, [0]
 
-    def limited(model: Transformer, batch: Batch, epsilon: float) -> tuple[torch.Tensor, torch.Tensor]:
+    def limited(model: Transformer, batch: Batch, *rest: Any) -> tuple[torch.Tensor, torch.Tensor]:
         calls[0] += torch.is_grad_enabled()
         if calls[0] > 12 and torch.is_grad_enabled() and len(batch.src_lengths) > 6:
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-        return original(model, batch, epsilon)
+        return original(model, batch, *rest)
 
     monkeypatch.setattr(gradients, "losses", limited)
     halved = _trainer(corpus, tmp_path / "halved", config)
