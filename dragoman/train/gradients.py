@@ -177,7 +177,7 @@ class _Replica:
         step.finish()
         for name, parameter in model.named_parameters():
             if (summed := sums.get(id(parameter))) is not None:
-                self.sums[name] = summed
+                self.sums[name] = summed.add_(self.sums[name]) if name in self.sums else summed
 
     def _gather(self) -> None:
         """Adds the rounded gradients of one batch in float32: a sum of many would lose the small ones."""

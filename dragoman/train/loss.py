@@ -85,7 +85,7 @@ class StepProjection:
             on_cpu = weight.device.type == "cpu"
             self._turned = self.weight.t().contiguous() if on_cpu else self.weight.t()
             self._longest = _longest_row(self.weight) if on_cpu else math.inf
-            self._largest_bias = 0.0 if bias is None or not on_cpu else float(self.bias.abs().max())  # type: ignore[union-attr]
+            self._largest_bias = float(self.bias.abs().max()) if on_cpu and self.bias is not None else 0.0
             self.weight_sum = weight.sum(0, dtype=torch.float32)
             self.bias_sum = None if bias is None else bias.sum(dtype=torch.float32)
         self.scale = scale

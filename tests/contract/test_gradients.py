@@ -92,11 +92,14 @@ def test_in_float32_equal_the_plain_gradients_for_any_number_of_workers(
     assert our_nll == pytest.approx(nll, rel=1e-6)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_in_bfloat16_they_point_the_same_way_and_are_float32(workers: int) -> None:
+@pytest.mark.parametrize(("workers", "r_drop"), [(1, 0.0), (2, 0.0), (2, 5.0)])
+def test_in_bfloat16_they_point_the_same_way_and_are_float32(workers: int, r_drop: float) -> None:
+    """R-Drop, where nothing is dropped, is the plain loss."""
     model, batches = _model(), _batches()
     expected, loss, _ = _plain(model, batches)
-    ours, our_loss, _ = _computed(model, batches, replace(SETTINGS, precision="bfloat16", workers=workers))
+    settings = replace(SETTINGS, precision="bfloat16", workers=workers, r_drop=r_drop)
+    ours, our_loss, _ = _computed(model, batches, settings)
+    assert ours.keys() == expected.keys()
     assert our_loss == pytest.approx(loss, rel=2e-3)
     for name, gradient in expected.items():
         assert ours[name].dtype == torch.float32
