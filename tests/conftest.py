@@ -6,6 +6,7 @@ Also here, for tests of every kind: real pairs of sentences, a small model, and 
 import gzip
 import json
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,15 @@ MODEL = Path(__file__).parent.parent / "dragoman" / "model"
 install_import_hook(
     [*(f"dragoman.model.{path.stem}" for path in MODEL.glob("*.py")), "dragoman.train.loss"], "beartype.beartype"
 )
+
+
+def _compute_on_one_thread() -> None:
+    """OpenMP's other threads are not there after a fork, and a product that wants them would wait for ever."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
+
+
+os.register_at_fork(after_in_child=_compute_on_one_thread)
 
 Pairs = list[tuple[str, str]]
 TINY = {

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from dragoman.cli.main import main
 from dragoman.errors import CheckpointError
@@ -39,8 +38,6 @@ class Forked:
         if self.child == 0:
             try:
                 os.dup2(stdout.fileno(), 2)
-                # OpenMP's other threads are not there after a fork, and it would wait for them.
-                torch.set_num_threads(1)
                 main(arguments[3:])
             finally:
                 os._exit(1)
