@@ -11,7 +11,7 @@ when another program takes one of the processors.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
@@ -147,17 +147,13 @@ class _Replica:
                         loss, nll = compute(self.model, part, step)
                     (loss / num_tokens).backward()  # type: ignore[no-untyped-call]
                     total += torch.stack((loss.detach(), nll))
-                    self._gather()
+                    self._gather(self._rounded())
         return total
 
     def take(self) -> dict[str, Tensor]:
         """The gradients by name, float32; afterwards there are none."""
-        taken = self.sums
-        self.sums = {}
-        for name, parameter in self.model.named_parameters():
-            if parameter.grad is not None:
-                taken[name] = taken[name].add_(parameter.grad) if name in taken else parameter.grad
-                parameter.grad = None
+        self._gather(self.model.named_parameters())
+        taken, self.sums = self.sums, {}
         return taken
 
     @contextlib.contextmanager
@@ -177,18 +173,24 @@ class _Replica:
         step.finish()
         for name, parameter in model.named_parameters():
             if (summed := sums.get(id(parameter))) is not None:
-                self.sums[name] = summed.add_(self.sums[name]) if name in self.sums else summed
+                self._sum(name, summed)
 
-    def _gather(self) -> None:
-        """Adds the rounded gradients of one batch in float32: a sum of many would lose the small ones."""
-        for name, parameter in self.model.named_parameters():
-            if parameter.grad is None or parameter.dtype == torch.float32:
-                continue
-            if name in self.sums:
-                self.sums[name] += parameter.grad
-            else:
-                self.sums[name] = parameter.grad.float()
-            parameter.grad = None
+    def _rounded(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        """The parameters with rounded gradients, of which a sum of many would lose the small ones."""
+        return (named for named in self.model.named_parameters() if named[1].dtype != torch.float32)
+
+    def _gather(self, parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> None:
+        """Adds their gradients to the sums, and leaves none."""
+        for name, parameter in parameters:
+            if parameter.grad is not None:
+                self._sum(name, parameter.grad)
+                parameter.grad = None
+
+    def _sum(self, name: str, gradient: Tensor) -> None:
+        if name in self.sums:
+            self.sums[name] += gradient
+        else:
+            self.sums[name] = gradient.float()
 
 
 class Gradients:

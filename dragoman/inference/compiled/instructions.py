@@ -60,15 +60,14 @@ def _tile_code(of_bytes: bool) -> Callable[..., Any]:
         def loaded(base: Any, of: Any) -> Any:
             return builder.load(builder.bitcast(base, of.as_pointer()), align=1 if of_bytes else 4)
 
-        def fused(name: str, of: Any) -> Any:
-            return cgutils.get_or_insert_function(builder.module, ir.FunctionType(of, [of] * 3), name)
-
         inputs, scales, panels, correction, scale, bias, out = (array(n) for n in (0, 1, 3, 4, 5, 6, 8))
         row, panel, out_row, out_column = (arguments[n] for n in (2, 7, 9, 10))
         depth = cgutils.unpack_tuple(builder, inputs.shape)[1]
         steps = builder.lshr(depth, _long(2)) if of_bytes else depth
-        multiply_add = fused(f"llvm.fma.v{LANES}f32", floats)
-        add_products = fused("llvm.x86.avx512.vpdpbusd.512", vector) if of_bytes else multiply_add
+        add_products = multiply_add = fma(builder, floats)
+        if of_bytes:
+            of = ir.FunctionType(vector, [vector] * 3)
+            add_products = cgutils.get_or_insert_function(builder.module, of, "llvm.x86.avx512.vpdpbusd.512")
         rows = [at(inputs.data, builder.mul(stride(inputs), builder.add(row, _long(r)))) for r in range(ROWS)]
         weights = at(panels.data, builder.mul(stride(panels), panel))
 

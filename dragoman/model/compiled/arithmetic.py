@@ -284,9 +284,10 @@ def _first(builder: Any, count: Any) -> Any:
     return builder.icmp_signed("<", ir.Constant(_INTS, [*range(LANES)]), everywhere(builder, count, _INTS))
 
 
-def fma(builder: Any) -> Any:
-    """LLVM's function that multiplies and adds LANES float32."""
-    return cgutils.get_or_insert_function(builder.module, ir.FunctionType(_LINE, [_LINE] * 3), "llvm.fma.v16f32")
+def fma(builder: Any, of: Any = _LINE) -> Any:
+    """LLVM's function that multiplies and adds vectors of float32."""
+    name = f"llvm.fma.v{of.count}f32"
+    return cgutils.get_or_insert_function(builder.module, ir.FunctionType(of, [of] * 3), name)
 
 
 def across(builder: Any, operation: str, numbers: Any) -> Any:
