@@ -6,8 +6,9 @@ import re
 import time
 from collections import OrderedDict
 from pathlib import Path
+from urllib.parse import unquote
 
-from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from dragoman.errors import DataError
@@ -15,6 +16,8 @@ from dragoman.serve.bodies import Fields
 from dragoman.serve.refusals import Refused
 
 _MAX_CLIENTS = 10_000
+_COOKIE = "dragoman-key"
+"""The page's links cannot have a header, and a key in an address stays in histories and logs."""
 _AUTHORIZATION = re.compile(r"(?:Bearer|DeepL-Auth-Key)\s+(\S+)\s*$", re.IGNORECASE)
 
 
@@ -44,8 +47,7 @@ class Keys:
 
     def check(self, scope: Scope, fields: Fields) -> None:
         """Raises Refused without a key (400, as LibreTranslate), with a wrong one (403), or too often (429)."""
-        found = _AUTHORIZATION.match(Headers(scope=scope).get("authorization", ""))
-        key = found[1] if found else fields.text("api_key")
+        key = _key_in(scope, fields)
         who = _hash(key) if key and self._known is not None else _hash((scope.get("client") or ("",))[0])
         if self._known is not None and not key and scope["path"].startswith("/v2/"):
             raise Refused(403, "Authorization failure, check auth_key")
@@ -66,6 +68,14 @@ class Keys:
             self._left.popitem(last=False)
         if left < 1:
             raise Refused(429, f"Slowdown: {self._rate} per 1 minute", math.ceil((1 - left) / per_second))
+
+
+def _key_in(scope: Scope, fields: Fields) -> str:
+    """Empty where there is none. The cookie is the page's, and only asks to be shown something: nothing else has it."""
+    sent = HTTPConnection(scope)
+    if found := _AUTHORIZATION.match(sent.headers.get("authorization", "")):
+        return found[1]
+    return fields.text("api_key") or (unquote(sent.cookies.get(_COOKIE, "")) if scope["method"] == "GET" else "")
 
 
 def _hash(text: str) -> bytes:

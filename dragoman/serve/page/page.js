@@ -156,7 +156,7 @@ function offerLook() {
   byId("look").hidden = !offered;
   if (!offered) return;
   const query = new URLSearchParams({ source: state.answer.source, target: target.value, text: sentence.source });
-  if (key.get()) query.set("api_key", key.get());
+  key.giveTo("look");
   byId("look").href = `look?${query}`;
   byId("look").title = sentence.source;
 }

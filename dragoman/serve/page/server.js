@@ -7,6 +7,12 @@ const LONGEST_WAIT_SECONDS = 60;
 export const key = {
   get: () => sessionStorage.getItem(KEY) || "",
   set: (value) => sessionStorage.setItem(KEY, value),
+  // For a link, which has no body: not in its address, which histories and logs keep.
+  giveTo: (path) => {
+    const place = `path=${new URL(path, location).pathname}; samesite=strict`;
+    const secure = location.protocol === "https:" ? "; secure" : "";
+    if (key.get()) document.cookie = `${KEY}=${encodeURIComponent(key.get())}; ${place}${secure}`;
+  },
 };
 
 const wait = (seconds, signal) =>

@@ -145,6 +145,10 @@ def test_keys_and_rates(make_service: Callable[..., Service], tmp_path: Path) ->
         assert slow.json()["error"] == "Slowdown: 2 per 1 minute"
         assert 1 <= int(slow.headers["retry-after"]) <= 30
         assert client.get("/frontend/settings").json()["keyRequired"] is True
+        cookie = {"Cookie": "other=1; dragoman-key=%6Fther"}
+        assert client.post("/translate", headers=cookie, json=sent).status_code == 400, "other sites' forms bring it"
+        empty = client.get("/look", headers=cookie, params=sent | {"q": ""})
+        assert empty.json()["error"].startswith("Invalid request"), "the key was good"
         assert "secret" not in client.get("/metrics").text
 
 
