@@ -16,6 +16,9 @@ from typing import Any
 import pytest
 from jaxtyping import install_import_hook
 
+# Before anything imports torch, and for processes that tests start. Other tests run beside this one, and threads that
+# share a core wait for each other busily; who wants several threads asks for them.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 MODEL = Path(__file__).parent.parent / "dragoman" / "model"
 # All but the functions in model/compiled, which numba must read as they stand.
 install_import_hook(

@@ -108,15 +108,6 @@ def table_model() -> type[TableModel]:
     return TableModel
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tiny tensors are slower on several threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="session")
 def imported(trained_marian: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     """The trained Marian model as one of ours, saved and loaded."""

@@ -1,7 +1,6 @@
 """The guide is true: every cell of every chapter runs, as `make guide` runs them, and the pages stand by themselves."""
 
 import importlib.util
-import os
 import re
 import subprocess
 import sys
@@ -24,7 +23,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         capture_output=True,
         text=True,
         timeout=280,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return out, done.stdout

@@ -34,7 +34,6 @@ def dragoman(*arguments: object, stdin: str = "", code: int = 0) -> subprocess.C
         capture_output=True,
         text=True,
         timeout=280,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == code, done.stderr
     return done

@@ -59,8 +59,7 @@ def arguments(corpus: Path, out: Path, steps: int, settings: dict[str, Any]) -> 
 def torchrun(corpus: Path, out: Path) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "-m", "dragoman"]
     command += arguments(corpus, out, STEPS, {})
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def start(corpus: Path, out: Path, processes: int, steps: int = STEPS, **settings: Any) -> list[int]:

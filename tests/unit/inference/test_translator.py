@@ -52,15 +52,6 @@ class CopyModel:
         state["src_ids"] = src_ids[sentences]
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tiny tensors are slower on several threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def tokenizers() -> TokenizerPair:
     return train_tokenizers(TokenizerSettings(vocab_size=BYTES + 40), [" ".join(WORDS)] * 3, [])

@@ -23,14 +23,6 @@ WORDS = "one two three four five Bahnhof".split()
 TEXTS = ["", *(" ".join(WORDS[(n * k) % 6] for k in range(1, 2 + n % 5)) for n in range(1, 8)), "one two. " * 5]
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def checked(bundle: Bundle, *beam_sizes: int) -> dict[tuple[str, int], Check]:
     return {(check.way, check.beam_size): check for check in verify_translations(bundle, TEXTS, beam_sizes or (1, 3))}
 

@@ -203,7 +203,7 @@ def test_work_of_a_client_that_left_is_dropped(make_service: Callable[..., Servi
 
 def test_a_signal_lets_what_has_begun_finish(served_folder: Callable[[str], Path], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "dragoman", "serve", str(served_folder("en-de")), "--port", "0"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)}
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
     with subprocess.Popen(
         [*command, "--drain-delay-seconds", "0.3"], stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
