@@ -59,15 +59,15 @@ class RunFolder:
         found = (_STEP_FOLDER.fullmatch(path.name) for path in self.checkpoints.iterdir())
         return sorted(int(match[1]) for match in found if match)
 
-    def point(self, name: str, step: int) -> None:
+    def _point(self, name: str, step: int) -> None:
         """Makes the pointer `name` (best or last) lead to a step's checkpoint."""
         write_file(self.path / name, f"checkpoints/{self.step_folder(step).name}\n")
 
     def point_to(self, state: TrainState) -> None:
         """Makes both pointers lead where `state` says: of what it does not know, there may be a damaged checkpoint."""
-        self.point("last", state.step)
+        self._point("last", state.step)
         if state.best is not None:
-            self.point("best", state.best.step)
+            self._point("best", state.best.step)
         else:
             (self.path / "best").unlink(missing_ok=True)
 
@@ -95,7 +95,7 @@ class RunFolder:
 
 
 def save_checkpoint(run: RunFolder, bundle: Bundle, moments: dict[str, torch.Tensor], state: TrainState) -> None:
-    """Writes the checkpoint of `state.step`, with the `optimizer_tensors` of its optimiser, and moves `last` to it.
+    """Writes the checkpoint of `state.step`, with the `optimizer_tensors` of its optimiser; `state` says what points to it.
 
     Raises ResourceError, before anything is written, where the disk has no room.
     """
@@ -112,7 +112,7 @@ def save_checkpoint(run: RunFolder, bundle: Bundle, moments: dict[str, torch.Ten
         write_bundle_files(bundle, folder)
         write_tensors({name: tensor.cpu().contiguous() for name, tensor in moments.items()}, folder / OPTIMIZER)
         (folder / _STATE).write_text(state.to_json(), encoding="utf-8")
-    run.point("last", state.step)
+    run.point_to(state)
 
 
 def restore_checkpoint(folder: Path, model: Transformer, optimizer: torch.optim.Optimizer) -> TrainState:

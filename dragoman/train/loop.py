@@ -273,7 +273,6 @@ class Loop:
         wanted = {*validated[-max(self.settings.keep_checkpoints, self.settings.average_last) :], state.step}
         wanted.update(best_steps(state.validations, self.settings.average_best))
         if state.best is not None:
-            trainer.run.point("best", state.best.step)
             wanted.add(state.best.step)
         earlier = [step for step in trainer.run.steps() if step < state.step]
         wanted.update(earlier[-1:])  # at least two are kept: the newest may turn out damaged

@@ -126,8 +126,13 @@ def _seen(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int]) ->
     )
 
 
+def _most_tokens(model: Transformer) -> int:
+    """That can be looked at on either side; one position is eos's."""
+    return MOST_TOKENS if model.max_positions is None else min(MOST_TOKENS, model.max_positions - 1)
+
+
 def _check_length(src_ids: Sequence[int], model: Transformer) -> None:
-    most = MOST_TOKENS if model.max_positions is None else min(MOST_TOKENS, model.max_positions - 1)
+    most = _most_tokens(model)
     if not src_ids:
         raise DataError("the text is empty. Give a sentence to look at, in quotes.")
     if len(src_ids) > most:
@@ -137,10 +142,9 @@ def _check_length(src_ids: Sequence[int], model: Transformer) -> None:
 
 
 def _check_prefix(prefix_ids: Sequence[int], model: Transformer) -> None:
-    most = MOST_TOKENS if model.max_positions is None else min(MOST_TOKENS, model.max_positions - 1)
     *before_last, _ = prefix_ids or [0]
     written = all(0 <= one < model.tgt_vocab_size and one not in NEVER_WRITTEN for one in prefix_ids)
-    if len(prefix_ids) > most or not written or EOS_ID in before_last:
+    if len(prefix_ids) > _most_tokens(model) or not written or EOS_ID in before_last:
         raise DataError("the translation cannot begin with these tokens. Choose them among the alternatives shown.")
 
 
