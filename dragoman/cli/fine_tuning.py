@@ -12,7 +12,7 @@ from dragoman.bundle.card import read_card
 from dragoman.bundle.folder import WEIGHTS, read_settings
 from dragoman.cli.models import say
 from dragoman.config import Config
-from dragoman.config.recipes import FREE_IN_FINE_TUNING, fine_tuning_recipe
+from dragoman.config.recipes import FREE_IN_FINE_TUNING, CorpusSize, fine_tuning_recipe
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.evaluate.metrics import bleu, chrf, tokenizer_for
 from dragoman.files import checked_manifest
@@ -24,11 +24,11 @@ from dragoman.train.checkpoint import RunFolder
 from dragoman.train.schedule import learning_rate
 
 
-def settings_for(path: str, num_pairs: int) -> Config:
+def settings_for(path: str, size: CorpusSize) -> Config:
     """The defaults of fine-tuning the model that `path` (a model folder or a run) means. Raises ModelError."""
     base = read_settings(resolve_model_folder(Path(path)))
     peak = learning_rate(max(base.train.warmup_steps, 1), base.train, base.model.d_model)
-    return fine_tuning_recipe(base, peak, num_pairs)
+    return fine_tuning_recipe(base, peak, size)
 
 
 def check_same_model(config: Config, path: str) -> None:

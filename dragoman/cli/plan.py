@@ -19,7 +19,7 @@ from dragoman.cli.arguments import ArgumentParser
 from dragoman.cli.models import say
 from dragoman.cli.train import Settled, add_data_flags, given_overrides, settle
 from dragoman.config import Config, TrainSettings
-from dragoman.config.recipes import Recipe, row_for
+from dragoman.config.recipes import Recipe, row_for, vocab_size_for
 from dragoman.records import SentencePair
 from dragoman.text.corpus import Corpora, Corpus, open_aligned
 from dragoman.train.run_log import RunLog, duration
@@ -73,15 +73,15 @@ def run(arguments: Sequence[str]) -> int:
             measured = measure(settled, Path(folder))
         except Interrupted as stop:
             return stop.exit_code
-    forecast = forecast_of(settled.config, measured, row_for(settled.num_pairs).usual_epochs)
+    forecast = forecast_of(settled.config, measured, row_for(settled.size).usual_epochs)
     if given.json:
         parts: dict[str, Recipe | Measured | Forecast] = {
-            "rule": row_for(settled.num_pairs),
+            "rule": row_for(settled.size),
             "measured": measured,
             "forecast": forecast,
         }
         found = {name: {key: _finite(value) for key, value in asdict(part).items()} for name, part in parts.items()}
-        print(json.dumps({"pairs": settled.num_pairs, **found}))
+        print(json.dumps({"pairs": settled.size.pairs, "words": settled.size.words, **found}))
     else:
         _print(settled, measured, forecast)
     return 0
@@ -137,8 +137,8 @@ def measure(settled: Settled, folder: Path) -> Measured:
     from dragoman.data.batching import epoch_batches
     from dragoman.data.prepare import prepare
 
-    config, share = settled.config, min(1.0, _MOST_PAIRS / settled.num_pairs)
-    corpora = settled.corpora if share == 1.0 else _sampled(settled.corpora, settled.num_pairs, folder)
+    config, share = settled.config, min(1.0, _MOST_PAIRS / settled.size.pairs)
+    corpora = settled.corpora if share == 1.0 else _sampled(settled.corpora, settled.size.pairs, folder)
     begun = beginning_of(config.train.start_from, folder) if config.train.start_from else None
     say("preparing the data" if share == 1.0 else f"preparing {share:.0%} of the data")
     clock = time.perf_counter()
@@ -240,9 +240,9 @@ def _bytes_in(folder: Path) -> int:
 
 
 def _print(settled: Settled, measured: Measured, forecast: Forecast) -> None:
-    config, row = settled.config, row_for(settled.num_pairs)
+    config, row = settled.config, row_for(settled.size)
     model, train = config.model, config.train
-    limit = "more pairs" if math.isinf(row.max_pairs) else f"up to {row.max_pairs:,.0f} pairs"
+    limit = "more words" if math.isinf(row.max_words) else f"up to {row.max_words:,.0f} words"
     per_epoch = measured.steps_per_epoch * measured.step_seconds
     end = f"`{forecast.ends_by}` ends it"
     if forecast.ends_by == "train.patience":
@@ -251,7 +251,8 @@ def _print(settled: Settled, measured: Measured, forecast: Forecast) -> None:
             end += f"; at most {duration(3600 * forecast.hours_at_most)}"
     shape = f"{model.num_encoder_layers}+{model.num_decoder_layers} layers, d_model {model.d_model}"
     rows = [
-        ("suggested size", f"{row.preset}, vocabulary {row.vocab_size:,}: the rule for {limit} ({row.why})"),
+        ("suggested size", f"{row.preset}, vocabulary {vocab_size_for(settled.size):,}: "
+                           f"the rule for {limit} ({row.why})"),
         ("this model", f"{shape}, {measured.parameters:,} parameters; {train.precision}"),
         ("a step", f"{measured.step_seconds:.3g} s for {train.batch_tokens:,} target tokens "
                    f"(mean of {measured.steps_measured})"),

@@ -11,10 +11,10 @@ from typing import Literal
 from dragoman.cli.arguments import ArgumentParser, overrides_of
 from dragoman.cli.models import say
 from dragoman.config import CORPUS_FILES, Config, DataSettings, read_config
-from dragoman.config.recipes import recipe_for
+from dragoman.config.recipes import CorpusSize, recipe_for
 from dragoman.errors import ConfigError
 from dragoman.text.corpus import Corpora, open_corpora
-from dragoman.text.doctor.examine import checked_count
+from dragoman.text.doctor.examine import checked_size
 from dragoman.train.frozen import frozen_config
 
 # Short flags of the data -> the settings they stand for.
@@ -77,11 +77,11 @@ def train(configs: Sequence[Path], overrides: Mapping[str, str], out: Path | Non
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """All settings, the corpora, the training pairs in the files, and the keys the user gave."""
+    """All settings, the corpora, the size of what is trained on, and the keys the user gave."""
 
     config: Config
     corpora: Corpora
-    num_pairs: int
+    size: CorpusSize
     given: frozenset[str]
 
 
@@ -93,21 +93,22 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
     loaded = read_config(configs, overrides, frozen or Config())
     corpora = open_corpora(expanded(loaded.config.data))
     say(f"reading {corpora.train}")
-    num_pairs = checked_count(corpora.train) if frozen is None else corpora.train.count()
+    size = checked_size(corpora.train) if frozen is None else CorpusSize(corpora.train.count())
     languages, start_from = (corpora.train.src_lang, corpora.train.tgt_lang), loaded.config.train.start_from
     if frozen is None:
-        recipe = _fine_tuning(start_from, num_pairs) if start_from else recipe_for(num_pairs, loaded.config.tokenizer)
+        recipe = _fine_tuning(start_from, size) if start_from else recipe_for(size, loaded.config.tokenizer)
         loaded = read_config(configs, overrides, recipe)
     config = with_languages(loaded.config, *languages)
     if frozen is None and start_from:
         config = _same_model(config, start_from)
     config = replace(config, train=replace(config.train, precision=_precision(config)))
     model, names = config.model, f"{config.data.src_lang or 'source'} to {config.data.tgt_lang or 'target'}"
+    words = f", {size.words:,} words" if size.words else ""
     say(
-        f"{num_pairs:,} pairs, {names}; model {model.preset}: "
+        f"{size.pairs:,} pairs{words}, {names}; model {model.preset}: "
         f"{model.num_encoder_layers}+{model.num_decoder_layers} layers, d_model {model.d_model}"
     )
-    return Settled(config, corpora, num_pairs, loaded.given)
+    return Settled(config, corpora, size, loaded.given)
 
 
 def with_languages(config: Config, src_lang: str, tgt_lang: str) -> Config:
@@ -115,10 +116,10 @@ def with_languages(config: Config, src_lang: str, tgt_lang: str) -> Config:
     return replace(config, data=replace(config.data, src_lang=src_lang, tgt_lang=tgt_lang))
 
 
-def _fine_tuning(start_from: str, num_pairs: int) -> Config:
+def _fine_tuning(start_from: str, size: CorpusSize) -> Config:
     from dragoman.cli.fine_tuning import settings_for
 
-    return settings_for(start_from, num_pairs)
+    return settings_for(start_from, size)
 
 
 def _same_model(config: Config, start_from: str) -> Config:

@@ -9,13 +9,26 @@ from dragoman.config.settings import PRESETS, Config, DataSettings, TokenizerSet
 
 
 @dataclass(frozen=True, slots=True)
+class CorpusSize:
+    """How much text there is to learn from.
+
+    `words` are those of the target side, where a script without spaces has one in two characters; `alphabet` is how
+    many characters, the most frequent ones of both sides, make up all but 0.05 % of the text. 0: not counted.
+    """
+
+    pairs: int
+    words: int = 0
+    alphabet: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
-    """A row of the rule: what a corpus of up to `max_pairs` gets, and why.
+    """A row of the rule: what a corpus of up to `max_words` on the target side gets, and why.
 
     `usual_epochs` is about when patience ends such a run, as far as that can be known; `max_epochs` ends it for sure.
     """
 
-    max_pairs: float
+    max_words: float
     preset: str
     vocab_size: int
     bpe_dropout: float
@@ -29,29 +42,40 @@ class Recipe:
 
 
 RULE = (
-    Recipe(5_000, "tiny", 2_000, 0.1, 0.3, 2048, 0.003, 500, 60, 200, "every word is rare: few merges, drawn anew"),
-    Recipe(50_000, "tiny", 8_000, 0.0, 0.3, 4096, 0.004, 1000, 50, 150, "larger models learn so little text by heart"),
-    Recipe(250_000, "tiny", 10_000, 0.0, 0.1, 4096, 0.004, 2000, 25, 60, "enough text to need less dropout"),
-    Recipe(2_000_000, "small", 16_000, 0.0, 0.1, 8192, 0.002, 4000, 15, 30, "enough text for twice the width"),
+    Recipe(100_000, "tiny", 2_000, 0.1, 0.3, 2048, 0.003, 500, 60, 200, "every word is rare: few merges, drawn anew"),
+    Recipe(1_000_000, "tiny", 8_000, 0.0, 0.3, 4096, 0.004, 1000, 50, 150, "larger models learn so little by heart"),
+    Recipe(5_000_000, "tiny", 10_000, 0.0, 0.1, 4096, 0.004, 2000, 25, 60, "enough text to need less dropout"),
+    Recipe(40_000_000, "small", 16_000, 0.0, 0.1, 8192, 0.002, 4000, 15, 30, "enough text for twice the width"),
     Recipe(float("inf"), "base", 32_000, 0.0, 0.1, 25_000, 0.0007, 4000, 10, 20, "the paper's model and batch"),
 )
-"""The first row whose `max_pairs` is not exceeded holds. docs/recipes.md shows it, and a test keeps both equal."""
+"""The first row whose `max_words` is not exceeded holds. docs/recipes.md shows it, and a test keeps both equal."""
+
+_ENTRIES_A_CHARACTER, _VOCABULARY_STEP = 2, 500
 
 FREE_IN_FINE_TUNING = frozenset({"model.dropout", "model.attention_dropout", "model.activation_dropout"})
 """What may differ from the model that is fine-tuned; the rest of [model] and [tokenizer] is the model itself."""
 
 
-def row_for(num_pairs: int) -> Recipe:
-    """The row of the rule for a corpus of `num_pairs` sentence pairs."""
-    return next(row for row in RULE if num_pairs <= row.max_pairs)
+def row_for(size: CorpusSize) -> Recipe:
+    """The row of the rule for a corpus of this size."""
+    return next(row for row in RULE if size.words <= row.max_words)
 
 
-def recipe_for(num_pairs: int, tokenizer: TokenizerSettings) -> Config:
-    """The configuration for a corpus of `num_pairs` sentence pairs and the kind of tokenizer asked for."""
-    row = row_for(num_pairs)
+def vocab_size_for(size: CorpusSize) -> int:
+    """The row's, or where that is more two entries for each character of the alphabet, in steps of 500.
+
+    With fewer a vocabulary of thousands of characters (Chinese, Japanese) has no room for words, or not even for them.
+    """
+    steps = -(-_ENTRIES_A_CHARACTER * size.alphabet // _VOCABULARY_STEP)
+    return max(row_for(size).vocab_size, steps * _VOCABULARY_STEP)
+
+
+def recipe_for(size: CorpusSize, tokenizer: TokenizerSettings) -> Config:
+    """The configuration for a corpus of this size and the kind of tokenizer asked for."""
+    row = row_for(size)
     bpe_dropout = row.bpe_dropout if tokenizer.kind == "bpe" else 0.0
     return Config(
-        tokenizer=TokenizerSettings(vocab_size=row.vocab_size, bpe_dropout=bpe_dropout),
+        tokenizer=TokenizerSettings(vocab_size=vocab_size_for(size), bpe_dropout=bpe_dropout),
         model=replace(PRESETS[row.preset], dropout=row.dropout, tie="all" if tokenizer.joint else "decoder"),
         train=TrainSettings(
             batch_tokens=row.batch_tokens,
@@ -62,7 +86,7 @@ def recipe_for(num_pairs: int, tokenizer: TokenizerSettings) -> Config:
     )
 
 
-def fine_tuning_recipe(base: Config, peak_rate: float, num_pairs: int) -> Config:
+def fine_tuning_recipe(base: Config, peak_rate: float, size: CorpusSize) -> Config:
     """The configuration to go on with a model trained as `base` says, with a rate that rose to `peak_rate`.
 
     The rate is a tenth of that, or the same where the model was fine-tuned already; at most 20 epochs, and an end
@@ -74,7 +98,7 @@ def fine_tuning_recipe(base: Config, peak_rate: float, num_pairs: int) -> Config
         tokenizer=base.tokenizer,
         model=base.model,
         train=TrainSettings(
-            batch_tokens=row_for(num_pairs).batch_tokens,
+            batch_tokens=row_for(size).batch_tokens,
             learning_rate=gentle,
             warmup_steps=100,
             max_epochs=20,

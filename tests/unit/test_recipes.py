@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from dragoman.config import TokenizerSettings, check_config
-from dragoman.config.recipes import RULE, fine_tuning_recipe, recipe_for
+from dragoman.config.recipes import RULE, CorpusSize, fine_tuning_recipe, recipe_for
 
 
-@pytest.mark.parametrize("num_pairs", [1, 5_000, 5_001, 29_000, 169_000, 1_000_000, 10_000_000])
+@pytest.mark.parametrize("num_words", [1, 100_000, 100_001, 320_000, 1_100_000, 20_000_000, 200_000_000])
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "word"])
 @pytest.mark.parametrize("joint", [True, False])
-def test_every_recipe_is_consistent(num_pairs: int, kind: str, joint: bool) -> None:
+def test_every_recipe_is_consistent(num_words: int, kind: str, joint: bool) -> None:
     asked = TokenizerSettings(kind=kind, joint=joint)
-    recipe = recipe_for(num_pairs, asked)
+    recipe = recipe_for(CorpusSize(1, num_words), asked)
     tokenizer = TokenizerSettings(
         kind=kind, joint=joint, vocab_size=recipe.tokenizer.vocab_size, bpe_dropout=recipe.tokenizer.bpe_dropout
     )
@@ -23,10 +23,16 @@ def test_every_recipe_is_consistent(num_pairs: int, kind: str, joint: bool) -> N
 
 
 def test_larger_corpora_get_larger_models() -> None:
-    sizes = [recipe_for(num_pairs, TokenizerSettings()) for num_pairs in (1_000, 30_000, 1_000_000, 20_000_000)]
+    words = (20_000, 400_000, 20_000_000, 400_000_000)
+    sizes = [recipe_for(CorpusSize(1_000, count), TokenizerSettings()) for count in words]
     assert [recipe.model.preset for recipe in sizes] == ["tiny", "tiny", "small", "base"]
     vocabularies = [recipe.tokenizer.vocab_size for recipe in sizes]
     assert vocabularies == sorted(vocabularies)
+
+
+@pytest.mark.parametrize(("alphabet", "entries"), [(70, 2_000), (1_000, 2_000), (1_001, 2_500), (3_100, 6_500)])
+def test_many_characters_get_a_larger_vocabulary(alphabet: int, entries: int) -> None:
+    assert recipe_for(CorpusSize(3_000, 60_000, alphabet), TokenizerSettings()).tokenizer.vocab_size == entries
 
 
 def test_the_table_in_the_documentation_is_the_rule() -> None:
@@ -35,7 +41,7 @@ def test_the_table_in_the_documentation_is_the_rule() -> None:
     shown = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert shown == [
         [
-            "more" if math.isinf(row.max_pairs) else f"{row.max_pairs:,}",
+            "more" if math.isinf(row.max_words) else f"{row.max_words:,}",
             row.preset,
             f"{row.vocab_size:,}",
             f"{row.bpe_dropout:g}",
@@ -57,10 +63,12 @@ def test_the_documentation_names_every_configuration() -> None:
 
 
 def test_fine_tuning_keeps_the_model_and_is_gentle_once() -> None:
-    base = recipe_for(100_000, TokenizerSettings())
-    tuned = fine_tuning_recipe(base, 0.004, 3_000)
+    base = recipe_for(CorpusSize(100_000, 2_000_000), TokenizerSettings())
+    tuned = fine_tuning_recipe(base, 0.004, CorpusSize(3_000, 60_000))
     assert (tuned.model, tuned.tokenizer, tuned.inference) == (base.model, base.tokenizer, base.inference)
     assert tuned.train.learning_rate == pytest.approx(0.0004)
     assert tuned.train.batch_tokens == 2048
-    again = fine_tuning_recipe(replace(tuned, train=replace(tuned.train, start_from="one")), 0.0004, 3_000)
+    again = fine_tuning_recipe(
+        replace(tuned, train=replace(tuned.train, start_from="one")), 0.0004, CorpusSize(3_000, 60_000)
+    )
     assert again.train.learning_rate == pytest.approx(0.0004)

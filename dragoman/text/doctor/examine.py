@@ -7,6 +7,7 @@ Memory grows by at most 32 bytes a pair, for the fingerprints of pairs and sourc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from dragoman.config.recipes import CorpusSize
 from dragoman.errors import DataError
 from dragoman.records import SentencePair
 from dragoman.text.corpus import Corpus
@@ -18,6 +19,7 @@ from dragoman.text.doctor.slides import find_slides
 from dragoman.text.doctor.tallies import IDENTICAL, SAME_LINE, Tallies
 from dragoman.text.fingerprints import FingerprintSet, fingerprints
 from dragoman.text.lines import open_bytes, read_lines
+from dragoman.text.size import SizeCounter
 from dragoman.text.splitting import chunks
 
 Progress = Callable[[str], None]
@@ -80,14 +82,15 @@ def examine(
     )
 
 
-def checked_count(corpus: Corpus) -> int:
-    """The number of pairs, for who is about to train on them: reads all once and compares a sample of the sides.
+def checked_size(corpus: Corpus) -> CorpusSize:
+    """How much text there is, for who is about to train on them: reads all once and compares a sample of the sides.
 
     Raises DataError, naming the first thing with which the corpus cannot be right.
     """
-    tallies = Tallies()
+    tallies, counter = Tallies(), SizeCounter()
     for chunk in chunks(corpus.pairs(), _CHUNK_PAIRS):
         tallies.add(chunk)
+        counter.add(chunk)
     pairs = tallies.pairs
     sides = corpus.sides()
     slides = find_slides(*sides, pairs, pairs, thorough=False)
@@ -101,7 +104,7 @@ def checked_count(corpus: Corpus) -> int:
             raise DataError(
                 f"{corpus}: {counted}{finding.message}{first}. {finding.advice} `dragoman check` shows more."
             )
-    return pairs
+    return counter.size()
 
 
 class _Pass:

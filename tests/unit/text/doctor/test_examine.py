@@ -4,7 +4,7 @@ import pytest
 
 from dragoman.errors import DataError
 from dragoman.text.corpus import open_aligned, open_corpus
-from dragoman.text.doctor.examine import checked_count, examine
+from dragoman.text.doctor.examine import checked_size, examine
 from dragoman.text.phrasebook_file import load_phrasebook
 
 
@@ -32,7 +32,7 @@ def test_an_intact_corpus(tmp_path, phrases):
     examination = examine(aligned(tmp_path, *zip(*phrases, strict=True)))
     assert (examination.pairs, examination.serious) == (1200, ())
     assert examination.characters == tuple(sum(map(len, side)) for side in zip(*phrases, strict=True))
-    assert checked_count(tsv(tmp_path, phrases)) == 1200
+    assert checked_size(tsv(tmp_path, phrases)).pairs == 1200
 
 
 def test_repeats(tmp_path, phrases):
@@ -89,10 +89,10 @@ def test_one_empty_file(tmp_path):
 )
 def test_training_refuses_what_cannot_be_right(tmp_path, phrases, damage, match):
     with pytest.raises(DataError, match=match) as caught:
-        checked_count(tsv(tmp_path, damage(phrases)))
+        checked_size(tsv(tmp_path, damage(phrases)))
     assert str(caught.value).startswith(str(tmp_path / "a.en-de.tsv"))
     assert "\n" not in str(caught.value)
 
 
 def test_training_may_learn_to_copy(tmp_path, phrases):
-    assert checked_count(tsv(tmp_path, [(src, src) for src, _ in phrases])) == 1200
+    assert checked_size(tsv(tmp_path, [(src, src) for src, _ in phrases])).pairs == 1200
