@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of
-from dragoman.config import Config, InferenceSettings, load_config, read_config
+from dragoman.config import Config, InferenceSettings, read_config, read_given
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def add_model_flags(parser: ArgumentParser, without: Sequence[str] = ()) -> None
 
 
 def check_search_flags(options: argparse.Namespace) -> None:
-    """Raises ConfigError for flags that no model could satisfy, before time goes into loading one."""
-    load_config([], overrides_of(options))
+    """Raises ConfigError for flags whose values no model could have, before time goes into loading one."""
+    read_given([], overrides_of(options))
 
 
 def load_model(paths: Sequence[str], options: argparse.Namespace, engine: str = ENGINES[0]) -> LoadedModel:

@@ -10,8 +10,8 @@ from typing import Literal
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of
 from dragoman.cli.models import say
-from dragoman.config import CORPUS_FILES, Config, DataSettings, read_config
-from dragoman.config.recipes import CorpusSize, recipe_for
+from dragoman.config import CORPUS_FILES, Config, DataSettings, GivenSettings, read_given
+from dragoman.config.recipes import CorpusSize, every_recipe, recipe_for
 from dragoman.errors import ConfigError
 from dragoman.text.corpus import Corpora, open_corpora
 from dragoman.text.doctor.examine import checked_size
@@ -90,17 +90,20 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
 
     What the user did not give comes from the run where it exists already, or else from the recipe for the corpus' size.
     """
-    loaded = read_config(configs, overrides, frozen or Config())
-    corpora = open_corpora(expanded(loaded.config.data))
+    given = read_given(configs, overrides)
+    asked = given.unchecked_over(frozen or Config())
+    start_from = asked.train.start_from
+    if frozen or not start_from:
+        _check_early(given, [frozen] if frozen else every_recipe(asked.tokenizer))
+    corpora = open_corpora(expanded(asked.data))
     say(f"reading {corpora.train}")
     size = checked_size(corpora.train) if frozen is None else CorpusSize(corpora.train.count())
-    languages, start_from = (corpora.train.src_lang, corpora.train.tgt_lang), loaded.config.train.start_from
-    if frozen is None:
-        recipe = _fine_tuning(start_from, size) if start_from else recipe_for(size, loaded.config.tokenizer)
-        loaded = read_config(configs, overrides, recipe)
-    config = with_languages(loaded.config, *languages)
+    base = frozen or (_fine_tuning(start_from, size) if start_from else recipe_for(size, asked.tokenizer))
+    loaded = given.over(base)
+    config = with_languages(loaded.config, corpora.train.src_lang, corpora.train.tgt_lang)
     if frozen is None and start_from:
         config = _same_model(config, start_from)
+        corpora = open_corpora(expanded(config.data))  # in the model's languages, as when the run goes on
     config = replace(config, train=replace(config.train, precision=_precision(config)))
     model, names = config.model, f"{config.data.src_lang or 'source'} to {config.data.tgt_lang or 'target'}"
     words = f", {size.words:,} words" if size.words else ""
@@ -109,6 +112,18 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
         f"{model.num_encoder_layers}+{model.num_decoder_layers} layers, d_model {model.d_model}"
     )
     return Settled(config, corpora, size, loaded.given)
+
+
+def _check_early(given: GivenSettings, bases: Sequence[Config]) -> None:
+    """Raises ConfigError for a contradiction with each of `bases`, before time goes into reading the corpus."""
+    contradictions = []
+    for base in bases:
+        try:
+            given.over(base)
+        except ConfigError as error:
+            contradictions.append(error)
+    if len(contradictions) == len(bases):
+        raise contradictions[0]
 
 
 def with_languages(config: Config, src_lang: str, tgt_lang: str) -> Config:

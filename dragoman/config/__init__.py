@@ -6,7 +6,15 @@ checks single values, `checking` what values must hold between them, `loading` r
 
 from dragoman.config.checking import check_config
 from dragoman.config.fields import SETTINGS, Setting, settings_of
-from dragoman.config.loading import LoadedConfig, config_from_dict, dump_config, load_config, read_config
+from dragoman.config.loading import (
+    GivenSettings,
+    LoadedConfig,
+    config_from_dict,
+    dump_config,
+    load_config,
+    read_config,
+    read_given,
+)
 from dragoman.config.settings import (
     CORPUS_FILES,
     PRESETS,
@@ -25,6 +33,7 @@ __all__ = [
     "SETTINGS",
     "Config",
     "DataSettings",
+    "GivenSettings",
     "InferenceSettings",
     "LoadedConfig",
     "ModelSettings",
@@ -37,5 +46,6 @@ __all__ = [
     "dump_config",
     "load_config",
     "read_config",
+    "read_given",
     "settings_of",
 ]

@@ -33,6 +33,23 @@ class _Given:
     place: str
 
 
+@dataclass(frozen=True, slots=True)
+class GivenSettings:
+    """What files and flags say, each value right by itself, before it is known what stands for all the rest."""
+
+    _given: Mapping[str, _Given]
+
+    def over(self, base: Config) -> LoadedConfig:
+        """With `base` for what was not given. Raises ConfigError where settings contradict each other."""
+        config = self.unchecked_over(base)
+        check_config(config, lambda key: self._given[key].place if key in self._given else f"`{key}`")
+        return LoadedConfig(config, frozenset(self._given))
+
+    def unchecked_over(self, base: Config) -> Config:
+        """The same where a contradiction with `base` means nothing, because another base is to come."""
+        return _merge(self._given, base)
+
+
 def load_config(paths: Sequence[Path], overrides: Mapping[str, str] = {}, base: Config = Config()) -> Config:
     """The configuration alone of `read_config`."""
     return read_config(paths, overrides, base).config
@@ -41,8 +58,16 @@ def load_config(paths: Sequence[Path], overrides: Mapping[str, str] = {}, base: 
 def read_config(paths: Sequence[Path], overrides: Mapping[str, str] = {}, base: Config = Config()) -> LoadedConfig:
     """Reads TOML files in order, then flags; later ones win, and `base` has what none of them gives.
 
+    Raises ConfigError as `read_given` does, and for what is contradictory.
+    """
+    return read_given(paths, overrides).over(base)
+
+
+def read_given(paths: Sequence[Path], overrides: Mapping[str, str]) -> GivenSettings:
+    """Reads TOML files in order, then flags; later ones win.
+
     `overrides` maps keys such as ``train.max_steps`` to the text of the flag. Raises ConfigError, naming file, setting,
-    value and the nearest name, for whatever is unknown, of the wrong type, out of range or contradictory.
+    value and the nearest name, for whatever is unknown, of the wrong type or out of range.
     """
     given: dict[str, _Given] = {}
     for path in paths:
@@ -52,9 +77,7 @@ def read_config(paths: Sequence[Path], overrides: Mapping[str, str] = {}, base: 
             raise ConfigError(f"`--{key}` is not a setting.{_nearest_setting(key)}")
         place = f"`{flag_of(key)}`"
         given[key] = _Given(SETTINGS[key].parse(text, place), place)
-    config = _merge(given, base)
-    check_config(config, lambda key: given[key].place if key in given else f"`{key}`")
-    return LoadedConfig(config, frozenset(given))
+    return GivenSettings(given)
 
 
 def config_from_dict(table: Mapping[str, Any], origin: str) -> Config:

@@ -72,10 +72,18 @@ def vocab_size_for(size: CorpusSize) -> int:
 
 def recipe_for(size: CorpusSize, tokenizer: TokenizerSettings) -> Config:
     """The configuration for a corpus of this size and the kind of tokenizer asked for."""
-    row = row_for(size)
+    return _recipe(row_for(size), vocab_size_for(size), tokenizer)
+
+
+def every_recipe(tokenizer: TokenizerSettings) -> list[Config]:
+    """The configuration that each row of the rule gives, for the kind of tokenizer asked for."""
+    return [_recipe(row, row.vocab_size, tokenizer) for row in RULE]
+
+
+def _recipe(row: Recipe, vocab_size: int, tokenizer: TokenizerSettings) -> Config:
     bpe_dropout = row.bpe_dropout if tokenizer.kind == "bpe" else 0.0
     return Config(
-        tokenizer=TokenizerSettings(vocab_size=vocab_size_for(size), bpe_dropout=bpe_dropout),
+        tokenizer=TokenizerSettings(vocab_size=vocab_size, bpe_dropout=bpe_dropout),
         model=replace(PRESETS[row.preset], dropout=row.dropout, tie="all" if tokenizer.joint else "decoder"),
         train=TrainSettings(
             batch_tokens=row.batch_tokens,

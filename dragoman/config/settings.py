@@ -224,7 +224,7 @@ class TrainSettings:
         "save what continues the run every so many steps, besides every validation; 0: at validations only",
         minimum=0,
     )
-    keep_checkpoints: int = setting(5, "the newest so many checkpoints are kept, and the best", minimum=2)
+    keep_checkpoints: int = setting(5, "those of the newest so many validations are kept, and the best", minimum=2)
     average_last: int = setting(
         5, "the weights of the last so many validations' checkpoints are averaged at the end; 0: no average", minimum=0
     )
