@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,24 @@ TINY = {
     "encoder_ffn_dim": 128,
     "decoder_ffn_dim": 128,
 }
+
+
+@pytest.fixture(scope="session")
+def computing_on() -> Callable[[int], AbstractContextManager[None]]:
+    """While it lasts, torch has so many threads, and as many batches are computed at once."""
+
+    @contextmanager
+    def threads_of(count: int) -> Iterator[None]:
+        import torch
+
+        before = torch.get_num_threads()
+        torch.set_num_threads(count)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+    return threads_of
 
 
 @pytest.fixture(scope="session")

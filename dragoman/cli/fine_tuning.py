@@ -70,8 +70,11 @@ class Beginning:
     bundle: Bundle | None
 
 
-def beginning_of(path: str, out: Path) -> Beginning:
-    """From the run's newest checkpoint, so that it goes on without the model it began with, or from that model."""
+def continuation_of(out: Path) -> Beginning | None:
+    """From a run's newest whole checkpoint, whose ids its weights belong to; None where the run has none.
+
+    Neither the text that the tokenisers were trained on nor the model it began with is needed again.
+    """
     run = RunFolder(out)
     for step in reversed(run.steps()):
         folder = run.step_folder(step)
@@ -81,6 +84,11 @@ def beginning_of(path: str, out: Path) -> Beginning:
             return Beginning(TokenizerPair.load(folder), card.lineage, card.origin, None)
         except DragomanError:
             continue  # said by the trainer
+    return None
+
+
+def beginning_of(path: str) -> Beginning:
+    """From the model that `path` (a model folder or a run) means. Raises ModelError."""
     folder = resolve_model_folder(Path(path))
     bundle = load_bundle(folder, "cpu")
     card = bundle.card

@@ -23,7 +23,7 @@ from dragoman.config.recipes import Recipe, row_for, vocab_size_for
 from dragoman.records import SentencePair
 from dragoman.text.corpus import Corpora, Corpus, open_aligned
 from dragoman.train.run_log import RunLog, duration
-from dragoman.train.signals import Interrupted
+from dragoman.train.signals import Interrupted, cleaned_up_on_sigterm
 
 _MOST_PAIRS = 200_000
 _STEPS, _WARM_STEPS, _MOST_MINUTES = 20, 5, 2.0
@@ -68,7 +68,7 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     given = parser.parse(arguments)
     settled = settle(given.configs, given_overrides(given))
-    with tempfile.TemporaryDirectory(prefix="dragoman-plan-") as folder:
+    with cleaned_up_on_sigterm(), tempfile.TemporaryDirectory(prefix="dragoman-plan-") as folder:
         try:
             measured = measure(settled, Path(folder))
         except Interrupted as stop:
@@ -76,12 +76,12 @@ def run(arguments: Sequence[str]) -> int:
     forecast = forecast_of(settled.config, measured, row_for(settled.size).usual_epochs)
     if given.json:
         parts: dict[str, Recipe | Measured | Forecast] = {
-            "rule": row_for(settled.size),
+            "rule": replace(row_for(settled.size), vocab_size=vocab_size_for(settled.size)),
             "measured": measured,
             "forecast": forecast,
         }
         found = {name: {key: _finite(value) for key, value in asdict(part).items()} for name, part in parts.items()}
-        print(json.dumps({"pairs": settled.size.pairs, "words": settled.size.words, **found}))
+        print(json.dumps(asdict(settled.size) | found))
     else:
         _print(settled, measured, forecast)
     return 0
@@ -139,7 +139,7 @@ def measure(settled: Settled, folder: Path) -> Measured:
 
     config, share = settled.config, min(1.0, _MOST_PAIRS / settled.size.pairs)
     corpora = settled.corpora if share == 1.0 else _sampled(settled.corpora, settled.size.pairs, folder)
-    begun = beginning_of(config.train.start_from, folder) if config.train.start_from else None
+    begun = beginning_of(config.train.start_from) if config.train.start_from else None
     say("preparing the data" if share == 1.0 else f"preparing {share:.0%} of the data")
     clock = time.perf_counter()
     data = prepare(config, corpora, folder / "data", begun.tokenizers if begun else None)

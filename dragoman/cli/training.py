@@ -7,12 +7,13 @@ from importlib.metadata import version
 from pathlib import Path
 from shlex import quote
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
 
 from dragoman.bundle import Bundle, Card, load_bundle, replace_card, resolve_model_folder
-from dragoman.cli.fine_tuning import Beginning, Translated, beginning_of, compare_with_base
+from dragoman.cli.fine_tuning import Beginning, Translated, beginning_of, compare_with_base, continuation_of
 from dragoman.cli.models import say, tell_of_compiling
 from dragoman.cli.report import judged, texts_of
 from dragoman.config import Config, InferenceSettings
@@ -32,6 +33,7 @@ from dragoman.train.lock import locked
 from dragoman.train.run_log import RunLog
 from dragoman.train.signals import Interrupted
 from dragoman.train.trainer import Trainer
+from dragoman.train.validation import fitting
 from dragoman.version import __version__
 from dragoman.visualize.report import Judged, write_report
 
@@ -48,23 +50,31 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
         joined(resolve_device(config.train.device, "train.device")) as processes,
         locked(out) if processes.is_first else nullcontext(),
     ):
-        processes.of_first(lambda: freeze_config(out, config))
+        is_changed = processes.of_first(lambda: freeze_config(out, config))
         if processes.is_first:
             tell_of_compiling()
         show = _Stages().show if processes.is_first else _show_nothing
-        begun = beginning_of(config.train.start_from, out) if config.train.start_from else None
+        goes_on = continuation_of(out)
+        begun = goes_on or (beginning_of(config.train.start_from) if config.train.start_from else None)
         tokenizers = begun.tokenizers if begun else None
         data = processes.after_first(
-            lambda: prepare(config, corpora, out / "data", tokenizers, show, strict_vocabulary)
+            lambda: prepare(config, corpora, out / "data", tokenizers, show, strict_vocabulary, goes_on is not None)
         )
         if processes.is_first:
             _print_cleaning(data)
-        return _train(config, data, corpora, out, begun, processes)
+        return _train(config, data, corpora, out, begun, processes, is_changed)
 
 
 def _train(
-    config: Config, data: PreparedData, corpora: Corpora, out: Path, begun: Beginning | None, processes: Processes
+    config: Config,
+    data: PreparedData,
+    corpora: Corpora,
+    out: Path,
+    begun: Beginning | None,
+    processes: Processes,
+    is_changed: bool,
 ) -> int:
+    """`is_changed`: a setting is new, such as a test or a mean, so that a finished run is scored once more."""
     log = RunLog(out, speaks=processes.is_first)
     trainer = make_trainer(config, data, out, log, begun, processes)
     steps_before = trainer.run.steps()[-1:]
@@ -73,7 +83,7 @@ def _train(
         if not processes.is_first:
             return 0
         log.say(f"Stopped: {reason}.")
-        if steps_before == [trainer.state.step] and _is_scored(out):
+        if steps_before == [trainer.state.step] and not is_changed and _is_scored(out):
             log.say("Nothing is left to do; raise a limit to train on.")
         else:
             trainer.average()
@@ -132,6 +142,11 @@ def make_trainer(
         + (f", {processes.count} processes" if processes.count > 1 else "")
     )
     dev = _dev(data)
+    if too_long := int((~fitting(model, dev, np.arange(len(dev)))).sum()):
+        log.say(
+            f"{too_long:,} of {len(dev):,} validation pairs are longer than the {model.max_positions} learned "
+            "positions: their loss is not counted."
+        )
     sources, references = texts_of(dev, config.validate.max_sentences)
     settings = replace(config.inference, beam_size=config.validate.beam_size, n_best=1, sample=False, mbr_samples=0)
     validate = _DecodedScores(

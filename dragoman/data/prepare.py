@@ -6,6 +6,7 @@ every part carries a key, a hash of what it is made from. Text is read in passes
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from dragoman.config import CORPUS_FILES, Config
 from dragoman.data.store import PairStore, open_if_current, written_store
 from dragoman.data.stream import Encode
 from dragoman.errors import DataError, ModelError
-from dragoman.files import checked_manifest, remove_leftovers, sha256_of, written_folder
+from dragoman.files import checked_manifest, disk_errors, remove_leftovers, sha256_of, write_file, written_folder
 from dragoman.records import SentencePair
 from dragoman.text.augmentation import Augmentation
 from dragoman.text.bpe_dropout import BpeDropout
@@ -31,7 +32,11 @@ VERSION = 1
 Progress: TypeAlias = Callable[[str, int], None]
 """``progress(stage, pairs)``: what is being done and how many pairs it has passed."""
 
+_Encoded: TypeAlias = Callable[[tuple[str, str], int, int], tuple[list[int], list[int]]]
+"""The ids of both texts of a pair in an epoch; the last number is the pair's index."""
+
 _CHUNK_PAIRS = 10_000
+_IDENTITY = "corpus.json"
 # What is said about data without deciding which pairs and ids are kept.
 _OTHER_SETTINGS = {*CORPUS_FILES, "augment_case", "augment_punctuation", "augment_noise", "old_share"}
 
@@ -57,15 +62,18 @@ def prepare(
     tokenizers: TokenizerPair | None = None,
     progress: Progress = lambda stage, pairs: None,
     strict_vocabulary: bool = False,
+    is_begun: bool = False,
 ) -> PreparedData:
     """Makes, or finds in `folder`, the tokenisers and stores of a corpus. One process prepares, others wait.
 
     Without `tokenizers` they are trained on the training pairs; with `strict_vocabulary` a text that does not support
-    as many entries as asked for is an error. Raises DataError where the corpus is misread or
+    as many entries as asked for is an error. A training that `is_begun` goes on at a place in the pairs, so that they
+    must be the same. Raises DataError where they are not, where the corpus is misread or
     nothing is left of it, ConfigError where the vocabulary is too small, ResourceError where the disk is full.
     """
     remove_leftovers(folder)
     preparation = _Preparation(config, corpora, folder, progress)
+    preparation.keep_identity(is_begun)
     tokenizers = tokenizers or preparation.tokenizers(strict_vocabulary)
     key = _hash([preparation.key, tokenizers.src.library.to_str(), tokenizers.tgt.library.to_str()])
     train = preparation.train_store(tokenizers, key)
@@ -77,33 +85,43 @@ def prepare(
 def epoch_encode(store: PairStore, tokenizers: TokenizerPair, config: Config) -> Encode | None:
     """For `BatchStream`: a pair's text anew each epoch, augmented and with BPE dropout; None where nothing changes.
 
-    Text that is longer than `data.max_tokens` when augmented stays as it is.
+    Text that is longer than `data.max_tokens` when augmented stays as it is, and ids that are more than the model has
+    learned positions for are those of the store. `store` must keep the text.
     """
     augmentation, probability, seed = Augmentation.of(config.data), config.tokenizer.bpe_dropout, config.train.seed
-    plain = dropout_encode(store, tokenizers, probability, seed) if probability else None
-    if not augmentation.is_on:
-        return plain
+    if not augmentation.is_on and not probability:
+        return None
+    encoded = _with_dropout(tokenizers, probability, seed) if probability else _plain(tokenizers)
+    model = config.model
+    most = model.max_positions - 1 if model.positions == "learned" else math.inf
 
     def encode(index: int, epoch: int) -> tuple[Sequence[int], Sequence[int]]:
         before = store.src_text(index), store.tgt_text(index)
-        texts = augmentation.changed(*before, seed, epoch, index)
+        texts = augmentation.changed(*before, seed, epoch, index) if augmentation.is_on else before
         if texts != before:
-            ids = tokenizers.src.encode(texts[0]), tokenizers.tgt.encode(texts[1])
+            ids = encoded(texts, epoch, index)
             if ids[0] and ids[1] and max(map(len, ids)) <= config.data.max_tokens:
                 return ids
-        return plain(index, epoch) if plain else (store.src_ids(index).tolist(), store.tgt_ids(index).tolist())
+        if probability:
+            ids = encoded(before, epoch, index)
+            if max(map(len, ids)) <= most:
+                return ids
+        return store.src_ids(index).tolist(), store.tgt_ids(index).tolist()
 
     return encode
 
 
-def dropout_encode(store: PairStore, tokenizers: TokenizerPair, probability: float, seed: int) -> Encode:
-    """For `BatchStream`: encodes a pair's text anew each epoch with BPE dropout; `store` must keep the text."""
+def _plain(tokenizers: TokenizerPair) -> _Encoded:
+    return lambda texts, epoch, index: (tokenizers.src.encode(texts[0]), tokenizers.tgt.encode(texts[1]))
+
+
+def _with_dropout(tokenizers: TokenizerPair, probability: float, seed: int) -> _Encoded:
     src = BpeDropout(tokenizers.src, probability)
     tgt = src if tokenizers.joint else BpeDropout(tokenizers.tgt, probability)
 
-    def encode(index: int, epoch: int) -> tuple[list[int], list[int]]:
-        src_ids = src.encode(store.src_text(index), seed, epoch, index, 0)
-        return src_ids, tgt.encode(store.tgt_text(index), seed, epoch, index, 1)
+    def encode(texts: tuple[str, str], epoch: int, index: int) -> tuple[list[int], list[int]]:
+        src_ids = src.encode(texts[0], seed, epoch, index, 0)
+        return src_ids, tgt.encode(texts[1], seed, epoch, index, 1)
 
     return encode
 
@@ -117,12 +135,36 @@ class _Preparation:
         self._cleaner: Cleaner | None = None
         self._read: int | None = None
         settings = {name: value for name, value in asdict(config.data).items() if name not in _OTHER_SETTINGS}
-        parts = [_identity(corpus) for corpus in (corpora.train, corpora.dev, corpora.test)]
-        if corpora.old:
-            parts += [config.data.old_share, _identity(corpora.old)]
+        train, old, dev, test = map(_identity, (corpora.train, corpora.old, corpora.dev, corpora.test))
+        self._identities = (train, old)
+        parts = [train, dev, test]
+        if old:
+            parts += [config.data.old_share, old]
         if corpora.old_test:
             parts += [_identity(corpora.old_test)]
         self.key = _hash([VERSION, config.train.seed, settings, parts])
+
+    def keep_identity(self, is_begun: bool) -> None:
+        """Writes down which files are trained on; raises DataError where `is_begun` and one has changed since."""
+        path = self._folder / _IDENTITY
+        now = {
+            str(file): digest
+            for corpus, identity in zip((self._corpora.train, self._corpora.old), self._identities, strict=True)
+            if corpus is not None
+            for file, digest in zip(corpus.paths, identity[0], strict=True)
+        }
+        before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        for (file, digest), was in zip(now.items(), before.values(), strict=False):
+            if is_begun and digest != was:
+                raise DataError(
+                    f"{file} has changed since {self._folder.parent} was begun, which cannot go on with other pairs. "
+                    f"Restore the file, or begin anew: another --out, with `--from {self._folder.parent}` to keep what "
+                    "was learnt."
+                )
+        if now != before:
+            with disk_errors(self._folder):
+                self._folder.mkdir(parents=True, exist_ok=True)
+            write_file(path, json.dumps(now, indent=1) + "\n")
 
     def tokenizers(self, strict: bool) -> TokenizerPair:
         settings = asdict(self._config.tokenizer)

@@ -19,6 +19,7 @@ from dragoman.inference.constraints import NEVER_WRITTEN, Constraints, hide
 from dragoman.inference.length_penalty import length_penalty
 from dragoman.inference.paths import Paths
 from dragoman.inference.step_model import StepModel
+from dragoman.model.device import sum_type
 from dragoman.records import Hypothesis
 from dragoman.text.tokenizer import BOS_ID, EOS_ID
 
@@ -92,7 +93,7 @@ def _first_draws(constraints: Constraints, settings: InferenceSettings, sentence
     return _Draws(
         torch.arange(limits.numel(), device=limits.device),
         constraints,
-        torch.stack(streams).view(limits.numel(), count, longest).to(limits.device, _precise(limits.device)),
+        torch.stack(streams).view(limits.numel(), count, longest).to(limits.device, sum_type(limits.device)),
         Paths.empty(limits.numel(), count, limits.device),
         torch.zeros(limits.numel(), count, dtype=torch.int64, device=limits.device),
         torch.zeros(limits.numel(), count, dtype=torch.bool, device=limits.device),
@@ -145,11 +146,6 @@ def uniforms(name: str, count: int) -> Float[Tensor, "count"]:
     """The first `count` numbers, uniform in [0, 1), of the stream with this name (SHAKE-128 as a generator)."""
     words = torch.frombuffer(bytearray(hashlib.shake_128(name.encode()).digest(8 * count)), dtype=torch.int64)
     return (words & (2**48 - 1)).double() / 2**48
-
-
-def _precise(device: torch.device) -> torch.dtype:
-    """float64 where the device has it."""
-    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def _collect(results: list[list[Hypothesis]], draws: _Draws, settings: InferenceSettings) -> None:

@@ -51,6 +51,11 @@ def resolve_device(name: str, setting: str = "--device") -> torch.device:
     return device
 
 
+def sum_type(device: torch.device) -> torch.dtype:
+    """What sums are kept in: float64 where the device has it, which Apple's has not."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 def resolve_precision(name: str, device: torch.device) -> torch.dtype:
     """The type of matrix products: `auto` is bfloat16 where the processor multiplies in it, else float32."""
     if name == "auto":

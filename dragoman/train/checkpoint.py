@@ -95,7 +95,7 @@ class RunFolder:
 
 
 def save_checkpoint(run: RunFolder, bundle: Bundle, moments: dict[str, torch.Tensor], state: TrainState) -> None:
-    """Writes the checkpoint of `state.step`, with the `optimizer_tensors` of its optimiser; `state` says what points to it.
+    """Writes the checkpoint of `state.step`, with the `optimizer_tensors` of its optimiser, and what points to it.
 
     Raises ResourceError, before anything is written, where the disk has no room.
     """

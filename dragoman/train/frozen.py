@@ -9,6 +9,8 @@ from dragoman.errors import CheckpointError, ConfigError
 from dragoman.files import write_file
 from dragoman.train.lock import LOCK
 
+_CONFIG = "config.toml"
+
 # What may differ when a run goes on: limits, bookkeeping, where and how much at once, and how its model is used later.
 _FREE = {
     "train.max_steps",
@@ -33,8 +35,14 @@ _FREE = {
 
 
 def frozen_config(folder: Path) -> Config | None:
-    """The configuration in a run's folder; None where no run began. Raises CheckpointError where it is damaged."""
-    path = folder / "config.toml"
+    """The configuration in a run's folder; None where no run began. Raises CheckpointError where it is damaged.
+
+    A run has begun when it has a checkpoint. Before that it may have failed because of its settings, and the same
+    folder must do for better ones.
+    """
+    path = folder / _CONFIG
+    if not any((folder / "checkpoints").glob("*")):
+        return None
     try:
         return config_from_dict(tomllib.loads(path.read_text(encoding="utf-8")), str(path))
     except FileNotFoundError:
@@ -43,14 +51,15 @@ def frozen_config(folder: Path) -> Config | None:
         raise CheckpointError(f"{path} cannot be read: {error} Restore it, or choose another --out.") from None
 
 
-def freeze_config(folder: Path, config: Config) -> None:
-    """Writes the run's configuration, or checks that it is still the same run.
+def freeze_config(folder: Path, config: Config) -> bool:
+    """Writes the run's configuration, or checks that it is still the same run; says whether anything is new in it.
 
     Raises CheckpointError, naming the first setting that differs, for a run of another configuration, and for a
     folder that holds something else.
     """
     before = frozen_config(folder)
-    if before is None and folder.is_dir() and any(path.name != LOCK for path in folder.iterdir()):
+    known = (folder / _CONFIG).exists()
+    if not known and folder.is_dir() and any(path.name != LOCK for path in folder.iterdir()):
         raise CheckpointError(f"{folder} is not empty and holds no run of dragoman. Choose another --out.")
     if before is not None:
         for key, old, new in _differences(before, config):
@@ -62,7 +71,8 @@ def freeze_config(folder: Path, config: Config) -> None:
                     "continue it, or choose another --out."
                 )
     folder.mkdir(parents=True, exist_ok=True)
-    write_file(folder / "config.toml", dump_config(config))
+    write_file(folder / _CONFIG, dump_config(config))
+    return before != config
 
 
 def _differences(one: Config, other: Config) -> list[tuple[str, object, object]]:

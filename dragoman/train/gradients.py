@@ -21,7 +21,7 @@ from torch import Tensor
 from dragoman.bundle import filled
 from dragoman.config import TrainSettings
 from dragoman.data.batch import Batch
-from dragoman.model.device import resolve_precision, without_values
+from dragoman.model.device import resolve_precision, sum_type, without_values
 from dragoman.model.dropout import Randomness, share_randomness
 from dragoman.model.threads import compute_on_one_thread, own_threads_restored
 from dragoman.model.transformer import Transformer
@@ -133,9 +133,9 @@ class _Replica:
     sums: dict[str, Tensor]
 
     def add(self, share: Sequence[Batch], seed: Sequence[int], compute: Losses, num_tokens: int, parts: int) -> Tensor:
-        """Adds the gradients of loss / num_tokens over a share; returns the sums of loss and nll, (2,) float64."""
+        """Adds the gradients of loss / num_tokens over a share; returns the sums of loss and nll, (2,)."""
         self.randomness.seed(*seed)
-        total = torch.zeros(2, dtype=torch.float64, device=self.model.device)
+        total = torch.zeros(2, dtype=sum_type(self.model.device), device=self.model.device)
         with self._tables(num_tokens) as step:
             for batch in share:
                 rows = len(batch.src_lengths)
@@ -214,7 +214,7 @@ class Gradients:
     def compute(self, batches: Sequence[Batch], seed: Sequence[int], num_tokens: int, parts: int = 1) -> Tensor:
         """Leaves the gradient of the mean loss over `num_tokens` labels in the model's parameters.
 
-        Returns the sums of loss and negative log-probability, (2,) float64. What dropout draws follows from `seed`.
+        Returns the sums of loss and negative log-probability, (2,). What dropout draws follows from `seed`.
         With more `parts` the rows of each batch are computed in so many turns, in about as much less memory: the sums
         are the same but for rounding (on a GPU dropout draws otherwise). After an error no gradient is left.
         """

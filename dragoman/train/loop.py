@@ -11,6 +11,7 @@ from dragoman.data.batch import Batch
 from dragoman.data.batching import smallest_micro_batch
 from dragoman.data.stream import BatchStream, Position, StepBatches
 from dragoman.errors import ConfigError, ResourceError
+from dragoman.model.device import sum_type
 from dragoman.train.averaging import best_steps
 from dragoman.train.checkpoint import card_of, save_checkpoint
 from dragoman.train.gradients import Gradients
@@ -40,7 +41,7 @@ class Loop:
         self.model, self.settings, self.state = trainer.model, trainer.settings, trainer.state
         self.processes = trainer.processes
         window = (self.state.window_loss, self.state.window_nll)
-        self.sums = torch.tensor(window, dtype=torch.float64).to(self.model.device)
+        self.sums = torch.tensor(window, dtype=sum_type(self.model.device), device=self.model.device)
         self.guessing_loss = guessing_loss(trainer.dev)
         self.clock = time.perf_counter()
 
@@ -209,10 +210,12 @@ class Loop:
             self.save()
 
     def report(self) -> None:
-        """Logs the steps since the last line."""
+        """Logs the steps since the last line, if any of them was taken."""
         state = self.state
+        if not state.window_tokens:
+            return
         self.keep_sums()
-        tokens = max(state.window_tokens, 1)
+        tokens = state.window_tokens
         event = {
             "step": state.step,
             "epoch": state.epoch,

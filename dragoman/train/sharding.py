@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from dragoman.config import TrainSettings
 from dragoman.data.batch import Batch
 from dragoman.data.stream import collate
-from dragoman.model.device import resolve_precision
+from dragoman.model.device import resolve_precision, sum_type
 from dragoman.model.dropout import Randomness, share_randomness
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenizer import UNK_ID
@@ -73,7 +73,7 @@ class ShardedModel:
         """As `Gradients.compute`; returns this process's sums."""
         self._randomness.seed(*seed, 0)
         device = self._model.device
-        total = torch.zeros(2, dtype=torch.float64, device=device)
+        total = torch.zeros(2, dtype=sum_type(device), device=device)
         # Every pass gathers from all, so all make as many; what one makes in vain has no weight.
         for number in range(max(self._processes.of_all(len(batches)))):
             counts = number < len(batches)

@@ -1,6 +1,5 @@
 """The training loop: one optimiser step, repeated, until there is a reason to stop (Vaswani et al. 2017, section 5)."""
 
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -10,6 +9,7 @@ from dragoman.bundle import Bundle, save_bundle
 from dragoman.config import TrainSettings
 from dragoman.data.pairs import Pairs
 from dragoman.data.stream import Encode
+from dragoman.files import remove_folder
 from dragoman.model.device import keep_freed_memory
 from dragoman.model.transformer import Transformer
 from dragoman.train.averaging import means_of
@@ -86,7 +86,7 @@ class Trainer:
         memory, step = self.state.watchdog.halved(), self.state.step
         if self.run.steps():
             self._restore(optimizer)
-            self.log.drop_after(self.state.step)
+            self.processes.of_first(lambda: self.log.drop_after(self.state.step))
         self.state.watchdog = memory
         memory.measured = [each for each in memory.measured if each.step <= self.state.step]
         self.log.finding(
@@ -119,7 +119,7 @@ class Trainer:
                 chosen, score = mean, found
         if chosen is None:
             # An average of an earlier stretch of this run would otherwise be taken for the run's model.
-            shutil.rmtree(self.run.path / "averaged", ignore_errors=True)
+            remove_folder(self.run.path / "averaged")
             return ()
         if chosen is not means[-1]:
             set_weights(self.model, chosen.weights(self.run, self.model))

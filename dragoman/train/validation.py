@@ -4,12 +4,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from dragoman.data.batch import Batch
 from dragoman.data.batching import sequential_batches, smallest_micro_batch
 from dragoman.data.pairs import Pairs
 from dragoman.data.stream import load_batch
+from dragoman.errors import DataError
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenizer import EOS_ID
 from dragoman.train.gradients import losses
@@ -32,9 +34,15 @@ class DevLoss:
 
 @torch.no_grad()
 def dev_loss(model: Transformer, dev: Pairs) -> DevLoss:
-    """All pairs of `dev` once, and some of them once more with the sources of their neighbours in length."""
+    """All pairs of `dev` once, and some of them once more with the sources of their neighbours in length.
+
+    Pairs that the model has no positions for are left out. Raises DataError where no other is there.
+    """
     sums, own, shuffled, tokens, probed, pairs = 0.0, 0.0, 0.0, 0, 0, 0
     for indices in sequential_batches(dev, max(_TOKENS_AT_ONCE, smallest_micro_batch(dev))):
+        indices = indices[fitting(model, dev, indices)]
+        if not len(indices):
+            continue
         batch = load_batch(dev, indices).to(model.device)
         _, nll = losses(model, batch, 0.0)
         sums, tokens = sums + nll.item(), tokens + batch.num_tgt_tokens
@@ -42,7 +50,19 @@ def dev_loss(model: Transformer, dev: Pairs) -> DevLoss:
             _, other = losses(model, _with_other_sources(batch), 0.0)
             own, shuffled = own + nll.item(), shuffled + other.item()
             probed, pairs = probed + batch.num_tgt_tokens, pairs + len(indices)
+    if not tokens:
+        raise DataError(
+            f"every validation pair is longer than the {model.max_positions} positions that the model has learned. "
+            "Raise `model.max_positions`, or give shorter sentences as `data.dev`."
+        )
     return DevLoss(sums / tokens, own / max(1, probed), shuffled / max(1, probed))
+
+
+def fitting(model: Transformer, pairs: Pairs, indices: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+    """Which of these pairs the model has positions for, control ids included."""
+    longest = np.maximum(pairs.src_lengths[indices], pairs.tgt_lengths[indices])
+    fits: npt.NDArray[np.bool_] = longest < (np.inf if model.max_positions is None else model.max_positions)
+    return fits
 
 
 def _with_other_sources(batch: Batch) -> Batch:

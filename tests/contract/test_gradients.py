@@ -4,6 +4,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -148,14 +149,13 @@ def test_an_update_of_the_weights_reaches_the_next_step() -> None:
     assert abs(loss - other) > 1
 
 
-def test_an_error_in_a_worker_reaches_the_caller_and_threads_come_back() -> None:
+def test_an_error_in_a_worker_reaches_the_caller_and_threads_come_back(computing_on: Any) -> None:
     model, batches = _model(), _batches()
-    threads = torch.get_num_threads()
     bad = replace(batches[0], src_ids=batches[0].src_ids + VOCAB_SIZE)
-    with Gradients(model, replace(SETTINGS, workers=2)) as gradients:
+    with computing_on(3), Gradients(model, replace(SETTINGS, workers=2)) as gradients:
         with pytest.raises(IndexError):
             gradients.compute([bad, *batches[1:]], SEED, 100)
-        assert torch.get_num_threads() == threads
+        assert torch.get_num_threads() == 3
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])

@@ -141,7 +141,7 @@ def test_stopped_and_resumed_is_uninterrupted_bit_for_bit(
 
 def test_every_lever_keeps_resuming_exact_and_its_weights_are_candidates(corpus: Corpus, tmp_path: Path) -> None:
     levers = replace(CONFIG.train, optimizer="muon", ema_decay=0.9, r_drop=1.0, schedule="cosine", max_steps=28)
-    train = replace(levers, average_best=2, average_last=0, keep_checkpoints=2)
+    train = replace(levers, workers=2, average_best=2, average_last=0, keep_checkpoints=2)
     config = replace(CONFIG, train=train, validate=replace(CONFIG.validate, every_steps=10))
     straight, stopped = (
         _trainer(corpus, tmp_path / "straight", config),

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.config import Config, DataSettings, TokenizerSettings
 from dragoman.data import prepare as prepare_module
-from dragoman.data.prepare import PreparedData, dropout_encode, epoch_encode, prepare
+from dragoman.data.prepare import PreparedData, epoch_encode, prepare
 from dragoman.data.store import PairStore
 from dragoman.data.stream import BatchStream
 from dragoman.errors import DataError
@@ -168,7 +168,8 @@ def test_a_corpus_of_which_nothing_is_left_says_which_rules_took_it(folder: Path
 def test_bpe_dropout_gives_other_ids_for_the_same_text(folder: Path) -> None:
     config = replace(CONFIG, tokenizer=replace(CONFIG.tokenizer, bpe_dropout=0.5))
     prepared: PreparedData = prepare(config, corpora_in(folder), folder / "data")
-    encode = dropout_encode(prepared.train, prepared.tokenizers, 0.5, seed=1)
+    encode = epoch_encode(prepared.train, prepared.tokenizers, config)
+    assert encode is not None
     for index in range(len(prepared.train)):
         src, tgt = encode(index, 0)
         assert prepared.tokenizers.src.detokenize(src) == prepared.train.src_text(index)

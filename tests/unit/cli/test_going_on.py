@@ -1,0 +1,127 @@
+"""A run that goes on: with its own tokeniser, on the same pairs; and one that never began may be put right."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from dragoman.bundle import load_bundle, resolve_model_folder
+from dragoman.cli.main import main
+from dragoman.cli.train import settle
+
+FLAGS = {
+    "--tokenizer.vocab-size": "280",
+    "--model.d-model": "16",
+    "--model.d-ff": "16",
+    "--model.num-heads": "2",
+    "--model.num-encoder-layers": "1",
+    "--model.num-decoder-layers": "1",
+    "--train.batch-tokens": "200",
+    "--train.max-steps": "2",
+    "--train.device": "cpu",
+    "--train.precision": "float32",
+    "--inference.beam-size": "2",
+    "--inference.max-extra-tokens": "3",
+}
+
+
+def write_pairs(path: Path, words: str, count: int = 80) -> Path:
+    numbers = ("one", "two", "three", "four", "five")
+    rows = [f"{numbers[i % 5]} {numbers[i // 5 % 5]} {words} {i}" for i in range(count)]
+    path.write_text("".join(f"{row}\t{row}.\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    return write_pairs(tmp_path / "corpus.en-de.tsv", "apples")
+
+
+def train(corpus: Path, changes: Mapping[str, str] = {}) -> int:
+    flags = FLAGS | changes
+    given = [word for pair in flags.items() for word in pair]
+    return main(["train", "--data", str(corpus), "--out", str(corpus.parent / "run"), *given])
+
+
+def test_other_pairs_are_refused_by_name_and_nothing_is_lost(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert train(corpus) == 0
+    run, before = corpus.parent / "run", corpus.read_text()
+    kept = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    corpus.write_text(before.replace("three", "thirty"))
+    assert train(corpus, {"--train.max-steps": "3"}) == 2
+    said = capsys.readouterr().err.strip().split("\n")[-1]
+    assert f"{corpus} has changed since {run} was begun" in said
+    assert f"`--from {run}`" in said
+    for path in (path for path in kept if path.name not in ("config.toml", ".lock")):
+        assert path.read_bytes() == kept[path], path
+    corpus.write_text(before)
+    assert train(corpus, {"--train.max-steps": "3"}) == 0
+    assert load_bundle(resolve_model_folder(run), "cpu").card.steps == 3
+
+
+def test_a_test_that_comes_later_is_scored_and_changes_no_id(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The pairs that are in the test are no longer trained on, of which other merges would be learnt."""
+    assert train(corpus) == 0
+    before = load_bundle(resolve_model_folder(tmp_path / "run"), "cpu").tokenizers
+    test = tmp_path / "test.en-de.tsv"
+    test.write_text("".join(corpus.read_text().splitlines(keepends=True)[::2]))
+    capsys.readouterr()
+    assert train(corpus, {"--data.test": str(test)}) == 0
+    answer = capsys.readouterr()
+    assert "test (40 sentences, beam 2): BLEU" in answer.out
+    assert "Nothing is left to do" not in answer.err
+    assert train(corpus, {"--data.test": str(test)}) == 0
+    assert "Nothing is left to do" in capsys.readouterr().err
+    assert train(corpus, {"--data.test": str(test), "--train.max-steps": "3"}) == 0
+    after = load_bundle(resolve_model_folder(tmp_path / "run"), "cpu")
+    assert after.card.steps == 3
+    assert after.tokenizers.src.library.to_str() == before.src.library.to_str()
+
+
+def test_a_run_that_never_began_takes_the_advice_it_was_given(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert train(corpus, {"--tokenizer.vocab-size": "9000"}) == 2
+    assert "`tokenizer.vocab_size`" in capsys.readouterr().err
+    assert (corpus.parent / "run" / "config.toml").exists()
+    assert train(corpus) == 0
+    assert train(corpus, {"--model.d-model": "32"}) == 2, "now it has"
+    assert "`model.d_model` = 16, which is 32 now" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"train.patience": "0"},
+        {"tokenizer.joint": "false"},
+        {"train.schedule": "cosine", "train.max_steps": "1500"},
+    ],
+)
+def test_what_the_recipe_allows_is_not_refused_because_of_other_defaults(corpus: Path, flags: dict[str, str]) -> None:
+    settled = settle([], flags | {"data.train": str(corpus)})
+    assert {key.partition(".")[2] for key in settled.given} >= {key.partition(".")[2] for key in flags}
+
+
+def test_what_no_recipe_allows_is_refused_before_the_corpus_is_read(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(corpus, {"--train.schedule": "cosine", "--train.max-steps": "100"}) == 2
+    said = capsys.readouterr().err
+    assert "`--train.schedule`" in said or "`train.warmup_steps`" in said
+    assert "reading" not in said
+
+
+def test_pairs_beyond_learned_positions_are_left_out_and_counted(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learned = {"--model.positions": "learned", "--model.max-positions": "14", "--data.max-tokens": "13"}
+    dev = write_pairs(tmp_path / "dev.en-de.tsv", "pears", 5)
+    with dev.open("a") as file:
+        file.write(f"{'one ' * 60}\t{'one ' * 60}\n")
+    assert train(corpus, learned | {"--data.dev": str(dev), "--tokenizer.bpe-dropout": "0.9"}) == 0
+    assert "1 of 6 validation pairs are longer than the 14 learned positions" in capsys.readouterr().err
+    dev.write_text(f"{'one ' * 60}\t{'one ' * 60}\n" * 2)
+    again = {"--data.dev": str(dev), "--train.seed": "2"}
+    (tmp_path / "run").rename(tmp_path / "first")
+    assert train(corpus, learned | again) == 2
+    assert "every validation pair is longer than the 14 positions" in capsys.readouterr().err
