@@ -2,6 +2,7 @@
 
 import json
 import math
+import signal
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -106,3 +107,21 @@ def test_the_table_names_what_ends_the_run_and_bad_input_is_one_line(
     assert main(["plan", "--data", "missing.en-de.tsv"]) == 2
     assert "missing.en-de.tsv" in capsys.readouterr().err
     assert not list((corpus / "temporary").glob("dragoman*"))
+
+
+def test_nothing_stays_where_it_is_terminated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [f"one two {number}\teins zwei {number}" for number in range(40)]
+    (tmp_path / "corpus.en-de.tsv").write_text("\n".join(rows) + "\n")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    there = []
+
+    def terminated(settled: object, folder: Path) -> None:
+        there.append(folder.exists())
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(plan_module, "measure", terminated)
+    assert main(["plan", "--data", str(tmp_path / "corpus.en-de.tsv")]) == 143
+    assert there == [True]
+    assert not list(scratch.iterdir())

@@ -179,6 +179,20 @@ def test_bpe_dropout_gives_other_ids_for_the_same_text(folder: Path) -> None:
         assert next(stream).num_tgt_tokens > 0
 
 
+def test_augmented_text_has_bpe_dropout_too(folder: Path) -> None:
+    data, tokenizer = replace(CONFIG.data, augment_noise=1.0), replace(CONFIG.tokenizer, bpe_dropout=0.9)
+    config = replace(CONFIG, data=data, tokenizer=tokenizer)
+    prepared = prepare(config, corpora_in(folder), folder / "data")
+    encode = epoch_encode(prepared.train, prepared.tokenizers, config)
+    assert encode is not None
+    tokenizer_of_src = prepared.tokenizers.src
+    drawn = {index: encode(index, 0)[0] for index in range(len(prepared.train))}
+    texts = {index: tokenizer_of_src.detokenize(ids) for index, ids in drawn.items()}
+    changed = [index for index, text in texts.items() if text != prepared.train.src_text(index)]
+    assert len(changed) > 30
+    assert all(list(drawn[index]) != tokenizer_of_src.encode(texts[index]) for index in changed)
+
+
 def test_progress_is_reported(folder: Path) -> None:
     stages: list[tuple[str, int]] = []
     prepare(CONFIG, corpora_in(folder), folder / "data", progress=lambda stage, pairs: stages.append((stage, pairs)))
