@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dragoman.bundle import Bundle
+from dragoman.config import InferenceSettings
 from dragoman.errors import ConfigError
 from dragoman.files import MANIFEST, sha256_of
 from dragoman.inference.keeping import Kept
-from dragoman.inference.translator import Translator
+from dragoman.inference.translator import Translator, changed
 from dragoman.records import Translation
 from dragoman.serve.languages import canonical, found_in
 from dragoman.text.marks import MarkedText
@@ -51,12 +52,21 @@ class ServedModel:
 
     def translate(self, texts: Sequence[MarkedText], asked: "Asked") -> list[Translation]:
         """As the translator does, pieces and terms kept; the beam is as wide as the candidates asked for."""
-        overrides: dict[str, Any] = dict(self.overrides)
-        if asked.n_best > 1:
-            beam_size = int(overrides.get("beam_size", self.translator.settings.beam_size))
-            overrides |= {"n_best": asked.n_best, "beam_size": max(beam_size, asked.n_best)}
         kept = Kept(True, self.terms, asked.by_sentence, escaped if asked.is_markup else str)
-        return self.translator.translate_marked(texts, kept, asked.with_alignment, asked.with_flags, **overrides)
+        return self.translator.translate_marked(
+            texts, kept, asked.with_alignment, asked.with_flags, **self._overrides(asked.n_best)
+        )
+
+    def settings(self, n_best: int = 1) -> InferenceSettings:
+        """Of the search that gives so many candidates."""
+        return changed(self.translator.settings, self._overrides(n_best))
+
+    def _overrides(self, n_best: int) -> dict[str, Any]:
+        overrides: dict[str, Any] = dict(self.overrides)
+        if n_best > 1:
+            beam_size = int(overrides.get("beam_size", self.translator.settings.beam_size))
+            overrides |= {"n_best": n_best, "beam_size": max(beam_size, n_best)}
+        return overrides
 
 
 class Models:

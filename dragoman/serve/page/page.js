@@ -155,7 +155,8 @@ function offerLook() {
   const offered = sentence && state.pairs.has(`${state.answer.source}-${target.value}`);
   byId("look").hidden = !offered;
   if (!offered) return;
-  const query = new URLSearchParams({ source: state.answer.source, target: target.value, text: sentence.source });
+  const asked = { source: state.answer.source, target: target.value, text: sentence.source, n_best: state.candidates };
+  const query = new URLSearchParams(asked);
   key.giveTo("look");
   byId("look").href = `look?${query}`;
   byId("look").title = sentence.source;
