@@ -55,7 +55,7 @@ async def translate(service: Service, fields: Fields) -> dict[str, Any]:
         document=partial(plain if form == "text" else markup, split=split),
     )
     answers = await service.translate(texts, wanted)
-    return {"translations": [_described(one, wanted.alternatives, form == "html") for one in answers]}
+    return {"translations": [_described(one, form == "html") for one in answers]}
 
 
 def _n_best(service: Service, fields: Fields) -> int:
@@ -63,9 +63,9 @@ def _n_best(service: Service, fields: Fields) -> int:
     return fields.number("n_best", service.settings.max_alternatives + 1, least=1)
 
 
-def _described(answer: Answer, alternatives: int, is_markup: bool) -> dict[str, Any]:
-    candidates = [joined(answer, rank) for rank in range(1 + alternatives)]
+def _described(answer: Answer, is_markup: bool) -> dict[str, Any]:
     texts = [answer.text, *answer.alternatives]
+    candidates = [joined(answer, rank) for rank in answer.ranks]
     facts: dict[str, Any] = {"text": answer.text, "source": answer.source}
     if answer.detection is not None:
         facts["confidence"] = answer.detection.confidence
@@ -73,7 +73,7 @@ def _described(answer: Answer, alternatives: int, is_markup: bool) -> dict[str, 
         "flags": _flags(answer, is_markup),
         "lost": list(dict.fromkeys(piece for part in answer.parts for piece in part.lost)),
         "candidates": [
-            _candidate(text, candidate) for text, candidate in zip(texts, candidates, strict=False) if candidate
+            _candidate(text, candidate) for text, candidate in zip(texts, candidates, strict=True) if candidate
         ],
     }
     if any(part.alignment is not None for part in answer.parts):

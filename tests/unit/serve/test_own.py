@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +9,13 @@ from dragoman.bundle import load_bundle
 from dragoman.errors import ConfigError
 from dragoman.inference.markup import translate_html
 from dragoman.inference.translator import Translator
+from dragoman.records import Candidate, Translation
 from dragoman.serve.app import make_app
 from dragoman.serve.keys import Keys
-from dragoman.serve.models import Models, served_model, with_terms
+from dragoman.serve.models import Asked, Models, ServedModel, served_model, with_terms
 from dragoman.serve.service import Service
 from dragoman.serve.settings import ServeSettings
+from dragoman.text.marks import MarkedText
 
 TEXT = "one two three. four Bahnhof"
 
@@ -46,6 +48,25 @@ def test_translations_are_the_translators_with_all_that_is_known(
     sent = {"text": "  ".join(sentences), "source": "en", "target": "de"}
     by_sentence = real.post("/v1/translate", json=sent).json()["translations"][0]
     assert by_sentence["text"] == "  ".join(translator.translate(sentences))
+
+
+class Doubled(ServedModel):
+    """Writes the second of three candidates like the first."""
+
+    def translate(self, texts: Sequence[MarkedText], asked: Asked) -> list[Translation]:
+        candidates = [
+            Candidate(text, (f"token {rank}",), (-float(rank),), -float(rank), -float(rank))
+            for rank, text in enumerate(("one", "one", "two"))
+        ]
+        return [Translation(one.text, tuple(candidates[: asked.n_best]), 1, False) for one in texts]
+
+
+def test_a_candidate_has_its_own_score_and_tokens(make_service: Callable[..., Service]) -> None:
+    sent = {"text": "eins", "source": "de", "target": "en", "n_best": 3}
+    with TestClient(make_app(make_service("de-en", model_class=Doubled), Keys(None, 0))) as client:
+        candidates = client.post("/v1/translate", json=sent).json()["translations"][0]["candidates"]
+    found = [(one["text"], one["score"], one["tokens"]) for one in candidates]
+    assert found == [("one", 0.0, ["token 0"]), ("two", -2.0, ["token 2"])]
 
 
 def test_pages_are_the_librarys(real: TestClient, served_folder: Callable[[str], Path]) -> None:
