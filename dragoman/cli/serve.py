@@ -92,14 +92,13 @@ def _loaded(options: argparse.Namespace) -> "list[ServedModel]":
     from dragoman.inference.products import resolve_inference_precision
     from dragoman.inference.translator import Translator
     from dragoman.model.device import keep_freed_memory
-    from dragoman.serve.models import served_model
+    from dragoman.serve.models import named, served_model
 
     keep_freed_memory()
     tell_of_compiling()
     models = []
-    for name in options.model:
-        path = Path(name.partition("=")[2] if "=" in name and not Path(name).exists() else name)
-        folder = resolve_model_folder(path)
+    for name in map(named, options.model):
+        folder = resolve_model_folder(name.path)
         bundle = load_bundle(folder, options.device)
         own = bundle.config.inference
         searched: dict[str, Any] = {**WITHOUT_SAMPLING, "n_best": 1}

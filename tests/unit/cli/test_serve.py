@@ -71,3 +71,15 @@ def test_a_model_that_samples_is_served_by_beam_search(
         assert answer.candidates == expected
     loaded(f"en-de={model_folder}", "--inference.beam-size", "1")
     assert "beam search" not in capsys.readouterr().err
+
+
+def test_a_folder_that_is_there_says_no_pair(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bundle = load_bundle(model_folder)
+    config = replace(bundle.config, data=replace(bundle.config.data, src_lang="en", tgt_lang="de"))
+    save_bundle(replace(bundle, config=config), tmp_path / "run-lr=0.001")
+    assert loaded("run-lr=0.001").pair == "en-de"
+    assert loaded("fr-en=run-lr=0.001").pair == "fr-en"
+    assert loaded("fr-en=run-lr=0.001").folder == Path("run-lr=0.001")

@@ -12,7 +12,7 @@ from dragoman.inference.translator import Translator
 from dragoman.records import Candidate, Translation
 from dragoman.serve.app import make_app
 from dragoman.serve.keys import Keys
-from dragoman.serve.models import Asked, Models, ServedModel, served_model, with_terms
+from dragoman.serve.models import Asked, Models, ServedModel, named, served_model, with_terms
 from dragoman.serve.service import Service
 from dragoman.serve.settings import ServeSettings
 from dragoman.text.marks import MarkedText
@@ -24,7 +24,7 @@ TEXT = "one two three. four Bahnhof"
 def real(served_folder: Callable[[str], Path]) -> Iterator[TestClient]:
     """A server with a small model that has learnt nothing."""
     bundle = load_bundle(served_folder("en-de"))
-    model = served_model("model", bundle, Translator.from_bundles([bundle]), {}, served_folder("en-de"))
+    model = served_model(named("model"), bundle, Translator.from_bundles([bundle]), {}, served_folder("en-de"))
     service = Service(Models([model]), ServeSettings(lanes=2))
     with TestClient(make_app(service, Keys(None, 0))) as opened:
         yield opened
@@ -81,7 +81,7 @@ def test_what_must_survive_and_what_is_lost(served_folder: Callable[[str], Path]
     (tmp_path / "terms.tsv").write_text("two\tZwo\nthree\tDrei\n")
     bundle = load_bundle(served_folder("en-de"))
     bare = served_model(
-        "model", bundle, Translator.from_bundles([bundle]), {"max_extra_tokens": 3}, served_folder("en-de")
+        named("model"), bundle, Translator.from_bundles([bundle]), {"max_extra_tokens": 3}, served_folder("en-de")
     )
     model = with_terms([bare], [str(tmp_path / "terms.tsv")])[0]
     with TestClient(make_app(Service(Models([model]), ServeSettings(lanes=1)), Keys(None, 0))) as client:
