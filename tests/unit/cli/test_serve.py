@@ -19,7 +19,7 @@ from dragoman.text.marks import MarkedText
         (["en=MODEL"], "the languages of en=MODEL must be as in en-de=FOLDER, but are en."),
         (["en-de=MODEL", "EN-de=MODEL"], "MODEL and MODEL are both for en-de. Serve one of them."),
         (["en-de=MODEL", "--pivot", "fr"], "`--pivot` is fr, which no model translates from or to: en, de."),
-        (["en-de=MODEL", "--api-keys", "nowhere"], "nowhere cannot be read: "),
+        (["en-de=MODEL", "--api-keys", "nowhere"], "nowhere does not exist. "),
         (["MODEL", "--port", "70000"], "`--port` must be from 0 to 65535, but is 70000."),
         (["MODEL", "--max-wait", "1"], "`--max-wait` is not a flag of `dragoman serve`. Did you mean"),
         (["MODEL", "--max-texts", "0"], "`--max-texts` must be at least 1, but is 0."),

@@ -6,7 +6,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from dragoman.bundle import load_bundle
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, DataError
 from dragoman.inference.markup import translate_html
 from dragoman.inference.translator import Translator
 from dragoman.records import Candidate, Translation
@@ -151,7 +151,7 @@ def test_files_tell_how_far_they_are(client: TestClient) -> None:
 
 def test_keys_and_rates(make_service: Callable[..., Service], tmp_path: Path) -> None:
     path = tmp_path / "keys"
-    path.write_text("secret # mine\n\nother\n")
+    path.write_text("secret # mine\n\nother\n", encoding="utf-8-sig")
     sent = {"q": "a", "source": "en", "target": "de"}
     with TestClient(make_app(make_service(), Keys(path, 2))) as client:
         none = client.post("/translate", json=sent)
@@ -166,11 +166,32 @@ def test_keys_and_rates(make_service: Callable[..., Service], tmp_path: Path) ->
         assert slow.json()["error"] == "Slowdown: 2 per 1 minute"
         assert 1 <= int(slow.headers["retry-after"]) <= 30
         assert client.get("/frontend/settings").json()["keyRequired"] is True
-        cookie = {"Cookie": "other=1; dragoman-key=%6Fther"}
+        cookie = {"Cookie": "other=1; dragoman-key-5001=another-server's; dragoman-key-5000=%6Fther"}
         assert client.post("/translate", headers=cookie, json=sent).status_code == 400, "other sites' forms bring it"
         empty = client.get("/look", headers=cookie, params=sent | {"q": ""})
         assert empty.json()["error"].startswith("Invalid request"), "the key was good"
+        strange = client.get("/look", headers={"Cookie": "dragoman-key-5001=another-server's"}, params=sent)
+        assert (strange.status_code, strange.json()["error"]) == (403, "Invalid API key")
         assert "secret" not in client.get("/metrics").text
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (None, "keys does not exist."),
+        (b"# none\n\n", "keys has no API keys."),
+        (b"good\nb\xffd\n", "keys, line 2, byte 2 of the line is 0xff, which is not UTF-8."),
+        ("good\n".encode("utf-16"), "keys is UTF-16, but UTF-8 is wanted."),
+    ],
+)
+def test_a_file_that_has_no_keys(content: bytes | None, complaint: str, tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DataError) as error:
+        Keys(path, 0)
+    assert str(error.value).startswith(f"{tmp_path}/{complaint}")
+    assert "\n" not in str(error.value)
 
 
 def test_metrics_and_probes(client: TestClient) -> None:
