@@ -25,7 +25,8 @@ def run(arguments: Sequence[str]) -> int:
     training_text = read_lines(Path(options.train)) if options.train else None
     if options.train:
         next(read_lines(Path(options.train)), None)  # a file that is not there is said before anything is translated
-    a, b = (_outputs(path, sources, options) for path in (options.a, options.b))
+    (a, lang_a), (b, lang_b) = (_outputs(path, sources, options) for path in (options.a, options.b))
+    lang = lang_a or lang_b or lang
     comparison = compare(sources, references, a, b, options.tokenize or tokenizer_for(lang), training_text)
     for warning in comparison.warnings:
         say(f"warning: {warning}")
@@ -53,17 +54,18 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def _outputs(path: str, sources: Sequence[str], options: argparse.Namespace) -> list[str]:
+def _outputs(path: str, sources: Sequence[str], options: argparse.Namespace) -> tuple[list[str], str]:
+    """The translations, and the language that a model says they are in, or ""."""
     if not Path(path).is_file():
         model = load_model([path], options)
-        return model.translator.translate(sources, **model.overrides)
+        return model.translator.translate(sources, **model.overrides), model.tgt_lang
     outputs = list(read_lines(Path(path)))
     if len(outputs) != len(sources):
         raise DataError(
             f"{path} has {len(outputs)} lines, but {options.src} has {len(sources)}. Give a translation a line, or "
             "name a model's folder."
         )
-    return outputs
+    return outputs, ""
 
 
 def _page(found: Comparison, options: argparse.Namespace) -> Iterator[str]:

@@ -2,19 +2,21 @@
 
 from typing import TYPE_CHECKING, BinaryIO
 
-from dragoman.cli.models import LoadedModel
+from dragoman.cli.models import LoadedModel, say
 from dragoman.errors import DataError
+from dragoman.records import Translation
 
 if TYPE_CHECKING:
     from dragoman.text.terms import Terms
 
 DOCUMENTS = ("html", "srt")
+_LONGEST_NAME = 60
 
 
 def translate_document(
     stream: BinaryIO, name: str, kind: str, model: LoadedModel, protect: bool, terms: "Terms | None"
 ) -> bytes:
-    """The translation of the file. Raises DataError where it is not UTF-8."""
+    """The translation of the file; what is wrong with a text of it is said. Raises DataError where it is not UTF-8."""
     from dragoman.inference.markup import translate_html, translate_srt
 
     try:
@@ -22,4 +24,17 @@ def translate_document(
     except UnicodeDecodeError as error:
         raise DataError(f"{name} is not UTF-8: byte {error.start} is none of it. Convert it first.") from None
     translate = translate_html if kind == "html" else translate_srt
-    return translate(model.translator, text, protect=protect, terms=terms, **model.overrides).encode()
+    return translate(model.translator, text, protect=protect, terms=terms, report=_report, **model.overrides).encode()
+
+
+def report_faults(name: str, translation: Translation) -> None:
+    """Says what was cut or lost in the translation of what has this name."""
+    if translation.cut:
+        say(f"the translation of {name} was cut at the limit. Raise `--inference.max-extra-tokens`.")
+    if translation.lost:
+        say(f"the translation of {name} lacks, or repeats, {', '.join(map(repr, translation.lost))}.")
+
+
+def _report(translation: Translation) -> None:
+    text = translation.src
+    report_faults(repr(text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"), translation)

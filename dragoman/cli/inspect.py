@@ -4,13 +4,14 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.cli.arguments import ArgumentParser, one_of, overrides_of
 from dragoman.cli.models import add_model_flags, check_search_flags, say
-from dragoman.config import Config, read_config
+from dragoman.config import WITHOUT_SAMPLING, Config, read_config
 from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.files import check_target, write_file
 
@@ -22,10 +23,7 @@ _PAGE = Path("inspection.html")
 _KINDS: "dict[str, Kind]" = {"cross": "cross", "encoder": "encoder_self", "decoder": "decoder_self"}
 _SECONDS_A_TOKEN = 0.04
 # The plain beam search in float32 is looked at, one text at a time, and its whole beam is shown.
-_IGNORED = tuple(
-    f"inference.{name}"
-    for name in ("sample", "temperature", "top_k", "top_p", "seed", "n_best", "precision", "batch_tokens")
-)
+_IGNORED = tuple(f"inference.{name}" for name in ("seed", "n_best", "precision", "batch_tokens", *WITHOUT_SAMPLING))
 
 
 class _Text(NamedTuple):
@@ -127,7 +125,11 @@ def _inspected(options: argparse.Namespace, text: _Text) -> "Inspection":
     if folder != Path(options.model):
         say(f"the model is {folder}")
     bundle: Bundle = load_bundle(folder, options.device)
-    settings = read_config([], overrides_of(options), Config(inference=bundle.config.inference)).config.inference
+    own = bundle.config.inference
+    if own.sample or own.mbr_samples:
+        say(f"{folder} is looked at in beam search, though it draws its translations")
+    searched = Config(inference=replace(own, n_best=1, **WITHOUT_SAMPLING))
+    settings = read_config([], overrides_of(options), searched).config.inference
     return inspect_text(bundle, text.src, settings, name=str(folder), reference=text.reference)
 
 

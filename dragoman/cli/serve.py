@@ -4,12 +4,13 @@ import argparse
 import importlib.util
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of
 from dragoman.cli.models import add_model_flags, check_search_flags, say, tell_of_compiling
-from dragoman.config import Config, Setting, read_config
+from dragoman.config import WITHOUT_SAMPLING, Config, Setting, read_config
 from dragoman.config.fields import Value, shown
 from dragoman.errors import ConfigError
 from dragoman.serve.settings import SERVE_SETTINGS, ServeSettings
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 _NEEDED = ("starlette", "uvicorn", "httptools", "multipart", "prometheus_client")
 # What a request asks for itself, and what would make answers differ from time to time.
-_IGNORED = tuple(f"inference.{name}" for name in ("n_best", "sample", "temperature", "top_k", "top_p", "seed"))
+_IGNORED = tuple(f"inference.{name}" for name in ("n_best", "seed", *WITHOUT_SAMPLING))
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -91,23 +92,26 @@ def _loaded(options: argparse.Namespace) -> "list[ServedModel]":
     from dragoman.inference.products import resolve_inference_precision
     from dragoman.inference.translator import Translator
     from dragoman.model.device import keep_freed_memory
-    from dragoman.serve.models import served_model
+    from dragoman.serve.models import named, served_model
 
     keep_freed_memory()
     tell_of_compiling()
     models = []
-    for name in options.model:
-        path = Path(name.partition("=")[2] if "=" in name and not Path(name).exists() else name)
-        folder = resolve_model_folder(path)
+    for name in map(named, options.model):
+        folder = resolve_model_folder(name.path)
         bundle = load_bundle(folder, options.device)
-        loaded = read_config([], overrides_of(options), Config(inference=bundle.config.inference))
+        own = bundle.config.inference
+        searched: dict[str, Any] = {**WITHOUT_SAMPLING, "n_best": 1}
+        loaded = read_config([], overrides_of(options), Config(inference=replace(own, **searched)))
         given = sorted(key.removeprefix("inference.") for key in loaded.given)
         overrides: dict[str, Any] = {one: getattr(loaded.config.inference, one) for one in given}
         precision = resolve_inference_precision(loaded.config.inference.precision, bundle.model.device)
         if precision == "bfloat16" and "precision" not in overrides:
             say(f"{folder} is served in float32: in bfloat16 an answer would depend on what is translated beside it")
             overrides["precision"] = "float32"
-        overrides |= {"sample": False}
+        if own.sample or own.mbr_samples:
+            say(f"{folder} is served by beam search: what it draws would depend on what is translated beside it")
+        overrides |= searched
         models.append(served_model(name, bundle, Translator.from_bundles([bundle]), overrides, folder))
     return models
 

@@ -16,7 +16,7 @@ from dragoman.bundle import Bundle, Card, load_bundle, replace_card, resolve_mod
 from dragoman.cli.fine_tuning import Beginning, Translated, beginning_of, compare_with_base, continuation_of
 from dragoman.cli.models import say, tell_of_compiling
 from dragoman.cli.report import judged, texts_of
-from dragoman.config import Config, InferenceSettings
+from dragoman.config import WITHOUT_SAMPLING, Config, InferenceSettings
 from dragoman.data.prepare import PreparedData, epoch_encode, prepare
 from dragoman.data.store import PairStore
 from dragoman.errors import DataError, DragomanError
@@ -148,7 +148,7 @@ def make_trainer(
             "positions: their loss is not counted."
         )
     sources, references = texts_of(dev, config.validate.max_sentences)
-    settings = replace(config.inference, beam_size=config.validate.beam_size, n_best=1, sample=False, mbr_samples=0)
+    settings = replace(config.inference, beam_size=config.validate.beam_size, n_best=1, **WITHOUT_SAMPLING)
     validate = _DecodedScores(
         tokenizers, settings, config.data.max_tokens, sources, references, tokenizer_for(config.data.tgt_lang)
     )

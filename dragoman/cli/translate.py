@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO
 
 from dragoman.cli.arguments import ArgumentParser, one_of, whole_number
-from dragoman.cli.documents import DOCUMENTS, translate_document
+from dragoman.cli.documents import DOCUMENTS, report_faults, translate_document
 from dragoman.cli.models import ENGINES, LoadedModel, add_model_flags, check_search_flags, load_model, say
 from dragoman.cli.windows import arriving_lines
 from dragoman.errors import ConfigError, DataError
@@ -257,10 +257,7 @@ def _report_invalid(line: int) -> None:
 def _report(line: int, translation: Translation) -> None:
     if translation.segments > 1:
         say(f"line {line} is long and was translated in {translation.segments} pieces.")
-    if translation.cut:
-        say(f"the translation of line {line} was cut at the limit. Raise `--inference.max-extra-tokens`.")
-    if translation.lost:
-        say(f"the translation of line {line} lacks, or repeats, {', '.join(map(repr, translation.lost))}.")
+    report_faults(f"line {line}", translation)
 
 
 def _too_few(source: Source, count: int) -> DataError:

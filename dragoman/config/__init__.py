@@ -18,6 +18,7 @@ from dragoman.config.loading import (
 from dragoman.config.settings import (
     CORPUS_FILES,
     PRESETS,
+    WITHOUT_SAMPLING,
     Config,
     DataSettings,
     InferenceSettings,
@@ -31,6 +32,7 @@ __all__ = [
     "CORPUS_FILES",
     "PRESETS",
     "SETTINGS",
+    "WITHOUT_SAMPLING",
     "Config",
     "DataSettings",
     "GivenSettings",

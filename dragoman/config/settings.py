@@ -295,6 +295,10 @@ class InferenceSettings:
     )
 
 
+WITHOUT_SAMPLING: dict[str, Any] = {"sample": False, "mbr_samples": 0, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
+"""What InferenceSettings must have for a search: all of them, because some are refused without sampling."""
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """All tables of a configuration file."""

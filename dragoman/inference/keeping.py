@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.errors import ConfigError
+from dragoman.evaluate.flags import FLAGS
 from dragoman.inference.alignment import Aligner
 from dragoman.inference.segments import Request, Source
 from dragoman.records import Candidate, Translation
@@ -52,13 +53,14 @@ class Keeper:
     """Translates so that marks, pieces and terms come through.
 
     `searched` turns texts, with their beginnings and numbers, into requests that have their hypotheses; `again` gives
-    sources new ones.
+    sources new ones. `flagged` says what looks wrong with a translation, where that is wanted.
     """
 
     searched: Callable[[Sequence[str], Sequence[str], Sequence[int]], list[Request]]
     again: Callable[[Sequence[Source]], None]
     aligner: Aligner | None
     tokenizers: TokenizerPair
+    flagged: Callable[[Translation], Translation] | None = None
 
     def answers(
         self, sources: Sequence[MarkedText], prefixes: Sequence[str], numbers: Sequence[int], kept: Kept
@@ -85,7 +87,11 @@ class Keeper:
             answers[place], plain[place] = replace(answer, src=sources[place].text), None
         for place in places:
             missing = lost_pieces(find_pieces(kept.escape(sources[place].text)), answers[place].text)
-            answers[place] = replace(answers[place], lost=(*answers[place].lost, *missing))
+            answer = replace(answers[place], lost=(*answers[place].lost, *missing))
+            if self.flagged:
+                is_text = not sources[place].marks and kept.escape is str
+                answer = self.flagged(answer) if is_text else _with_lost_flagged(answer)
+            answers[place] = answer
         return plain, answers
 
     def _marked(
@@ -96,6 +102,8 @@ class Keeper:
         answers = [
             replace(request.answer(self.tokenizers.tgt), lost=own) for request, own in zip(requests, lost, strict=True)
         ]
+        if self.flagged:  # now, because neither tags nor escapes are the model's, and the source has none of them
+            answers = [self.flagged(answer) for answer in answers]
         marked = [place for place, source in enumerate(sources) if source.marks]
         for place, parts in zip(marked, self._parts([requests[place] for place in marked]), strict=True):
             answers[place] = _with_text(
@@ -241,6 +249,12 @@ def _best(source: Source) -> tuple[int, ...]:
 def _with_text(answer: Translation, text: str) -> Translation:
     best = answer.candidates[0] if answer.candidates else Candidate("", (), (), 0.0, 0.0)
     return replace(answer, candidates=(replace(best, text=text),) if text else ())
+
+
+def _with_lost_flagged(answer: Translation) -> Translation:
+    """With the flag for what is lost beside the others."""
+    found = {*answer.flags, *(["lost"] if answer.lost else [])}
+    return replace(answer, flags=tuple(flag for flag in FLAGS if flag in found))
 
 
 def _spans(words: Sequence[Word], text: str) -> list[Range]:

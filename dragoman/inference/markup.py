@@ -1,13 +1,17 @@
 """Translating HTML and XML: the mark-up stays, and inline tags go to the words they belong to."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from dragoman.config.fields import Value
 from dragoman.inference.keeping import Kept
 from dragoman.inference.translator import Translator
+from dragoman.records import Translation
+from dragoman.text.marks import MarkedText
 from dragoman.text.markup import MarkupRules, escaped, read_markup
 from dragoman.text.subtitles import read_subtitles
 from dragoman.text.terms import Terms
+
+Report = Callable[[Translation], None]
 
 
 def translate_html(
@@ -17,16 +21,24 @@ def translate_html(
     protect: bool = True,
     terms: Terms | None = None,
     by_sentence: bool = True,
+    report: Report | None = None,
     **settings: Value,
 ) -> str:
     """The page in the other language.
 
     Tags, attributes, comments, and all that is no text stay to the byte, and so do script, style, pre, code and the
     like, and elements with ``translate="no"`` or class ``notranslate``. What was escaped stays escaped. `settings` are
-    those of `Translator.translate`.
+    those of `Translator.translate`; `report` is called with every block's translation, which says what was lost or cut.
     """
     return translate_markup(
-        translator, [html], MarkupRules(), protect=protect, terms=terms, by_sentence=by_sentence, **settings
+        translator,
+        [html],
+        MarkupRules(),
+        protect=protect,
+        terms=terms,
+        by_sentence=by_sentence,
+        report=report,
+        **settings,
     )[0]
 
 
@@ -39,6 +51,7 @@ def translate_xml(
     protect: bool = True,
     terms: Terms | None = None,
     by_sentence: bool = True,
+    report: Report | None = None,
     **settings: Value,
 ) -> str:
     """The same for XML, or text with any tags in it: they are inline but for the `splitting_tags`.
@@ -47,7 +60,7 @@ def translate_xml(
     """
     rules = MarkupRules(True, *({tag.lower() for tag in tags} for tags in (ignore_tags, splitting_tags)))
     return translate_markup(
-        translator, [xml], rules, protect=protect, terms=terms, by_sentence=by_sentence, **settings
+        translator, [xml], rules, protect=protect, terms=terms, by_sentence=by_sentence, report=report, **settings
     )[0]
 
 
@@ -59,21 +72,36 @@ def translate_markup(
     protect: bool = True,
     terms: Terms | None = None,
     by_sentence: bool = True,
+    report: Report | None = None,
     **settings: Value,
 ) -> list[str]:
     """Several pages at once, which is faster than one by one. `by_sentence` is that of `Translator.translate`."""
     marked = [read_markup(page, rules) for page in pages]
     texts = [text for page in marked for text in page.texts]
     kept = Kept(protect, terms, by_sentence, escaped)
-    answers = iter(translator.translate_marked(texts, kept, with_alignment=False, with_flags=False, **settings))
-    return [page.with_translations([next(answers).text for _ in page.texts]) for page in marked]
+    written = iter(_translated(translator, texts, kept, report, settings))
+    return [page.with_translations([next(written) for _ in page.texts]) for page in marked]
 
 
 def translate_srt(
-    translator: Translator, srt: str, *, protect: bool = True, terms: Terms | None = None, **settings: Value
+    translator: Translator,
+    srt: str,
+    *,
+    protect: bool = True,
+    terms: Terms | None = None,
+    report: Report | None = None,
+    **settings: Value,
 ) -> str:
     """Subtitles with numbers, times and tags kept; a cue has as many lines as before."""
     subtitles = read_subtitles(srt)
-    kept = Kept(protect, terms)
-    answers = translator.translate_marked(subtitles.texts, kept, with_alignment=False, with_flags=False, **settings)
-    return subtitles.with_translations([answer.text for answer in answers])
+    return subtitles.with_translations(_translated(translator, subtitles.texts, Kept(protect, terms), report, settings))
+
+
+def _translated(
+    translator: Translator, texts: Sequence[MarkedText], kept: Kept, report: Report | None, settings: dict[str, Value]
+) -> list[str]:
+    answers = translator.translate_marked(texts, kept, with_alignment=False, with_flags=False, **settings)
+    if report:
+        for answer in answers:
+            report(answer)
+    return [answer.text for answer in answers]

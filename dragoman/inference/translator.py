@@ -201,6 +201,7 @@ class Translator:
             lambda sources: self._find(sources, settings),
             self._aligner,
             self._tokenizers,
+            self._flagged if with_flags else None,
         )
         pairs, number = iter(texts), first_number
         while window := list(islice(pairs, window_texts)):
@@ -208,8 +209,6 @@ class Translator:
             requests, answers = keeper.answers(
                 [one for one, _ in window], [prefix for _, prefix in window], numbers, kept
             )
-            if with_flags:
-                answers = [self._flagged(answer) for answer in answers]
             yield from aligner.aligned(requests, answers) if aligner else answers
             number += len(window)
 

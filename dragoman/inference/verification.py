@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dragoman.bundle import Bundle
-from dragoman.config import InferenceSettings
+from dragoman.config import WITHOUT_SAMPLING, InferenceSettings
 from dragoman.data.batch import pad_rows
 from dragoman.inference.beam import beam_search
 from dragoman.inference.fast_model import FastModel
@@ -114,9 +114,7 @@ def verify_translations(bundle: Bundle, texts: Sequence[str], beam_sizes: Sequen
 
         def way(search: Search, beam_size: int = beam_size) -> Way:
             translator = Translator.from_bundles([bundle], "float32", search)
-            return lambda texts: translator.translate_detailed(
-                texts, beam_size=beam_size, n_best=1, sample=False, mbr_samples=0
-            )
+            return lambda texts: translator.translate_detailed(texts, beam_size=beam_size, n_best=1, **WITHOUT_SAMPLING)
 
         judge = way(_Grouped(FullPasses(bundle.model), _of_one_length))
         noisy = [way(_Grouped(FullPasses(bundle.model, TIE, seed), _of_one_length)) for seed in range(_TIE_TRIALS)]

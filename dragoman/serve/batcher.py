@@ -132,14 +132,18 @@ class Batcher:
         return self.pace.overdue() > self._settings.max_wait_seconds
 
     def check_room(self, cost: int = 1, deadline: float | None = None) -> None:
-        """Raises Refused where a request of this cost would come too late: 503, or 413 where it always would."""
+        """Raises Refused where a request of this cost would come too late: 503, or 413 where it always would.
+
+        `deadline` is what is left of the time for a request, of which another model may have had a part.
+        """
         settings, own = self._settings, self.pace.seconds(cost)
         wait = self._wait(cost)
         if self.is_stalled or self.num_requests >= settings.max_requests:
             raise busy(wait)
-        if deadline is not None and own > deadline:
+        if deadline is not None and own > settings.deadline_seconds:
+            most = f"{settings.deadline_seconds:g}"
             raise Refused(
-                413, f"The text takes about {own:.0f} seconds, more than {deadline:g}. Send it in parts, or as a file."
+                413, f"The text takes about {own:.0f} seconds, more than {most}. Send it in parts, or as a file."
             )
         if wait > settings.max_wait_seconds or (deadline is not None and wait + own > deadline):
             raise busy(wait)

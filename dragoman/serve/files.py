@@ -41,7 +41,7 @@ class FileJob:
     status: Literal["translating", "done", "error"] = "translating"
     done: int = 0
     total: int = 0
-    error: str = ""
+    refused: Refused | None = None
     task: asyncio.Task[None] | None = None
 
     @property
@@ -53,7 +53,7 @@ class FileJob:
         """For its owner."""
         url = f"/download_file/{self.download_name}" if self.status == "done" else None
         facts = {"id": self.id, "status": self.status, "sentences": self.total, "translated": self.done}
-        return facts | ({"url": url} if url else {}) | ({"error": self.error} if self.error else {})
+        return facts | ({"url": url} if url else {}) | ({"error": self.refused.message} if self.refused else {})
 
 
 class Files:
@@ -65,8 +65,8 @@ class Files:
         self._jobs: dict[str, FileJob] = {}
 
     def begin(self, upload: Upload, wanted: Wanted) -> FileJob:
-        """Begins to translate a file. Raises Refused for a kind or content that is not read, and where there are too
-        many.
+        """Begins to translate a file. Raises Refused for a kind or content that is not read, for a pair that is not
+        served, and where there are too many.
         """
         stem, dot, ending = upload.name.rpartition(".")
         kind = ending.lower()
@@ -76,8 +76,8 @@ class Files:
             text = upload.content.decode("utf-8-sig")
         except UnicodeDecodeError:
             raise Refused(400, "Invalid request: the file is not UTF-8") from None
-        if wanted.source != AUTO and self._service.models.path(wanted.source, wanted.target) is None:
-            raise Refused(400, f"{wanted.target} is not available as a target language from {wanted.source}")
+        if wanted.source != AUTO:
+            self._service.path(wanted.source, wanted.target)
         running = sum(job.status == "translating" for job in self._jobs.values())
         if running >= _MAX_AT_ONCE or len(self._jobs) >= self._service.settings.max_files:
             raise busy(30)
@@ -92,8 +92,8 @@ class Files:
         """Waits until it is. Raises Refused where it could not be translated."""
         assert job.task is not None
         await asyncio.shield(job.task)
-        if job.status == "error":
-            raise Refused(500, job.error)
+        if job.refused:
+            raise job.refused
 
     def find(self, name: str) -> FileJob:
         """By its id or the name for the download. Raises Refused where there is none."""
@@ -134,8 +134,8 @@ class Files:
             await asyncio.to_thread(job.path.write_bytes, text.encode())
             job.status = "done"
         except Refused as refused:
-            job.status, job.error = "error", refused.message
+            job.status, job.refused = "error", refused
         except Exception:
             _log.exception("a file could not be translated")
-            job.status, job.error = "error", broken().message
+            job.status, job.refused = "error", broken()
         asyncio.get_running_loop().call_later(_KEPT_SECONDS, self.drop, job)

@@ -4,7 +4,6 @@ Where that server is wrong ours differs: text that came escaped goes back escape
 its own, wrong types are 400, every error is JSON, and refusals say when to try again.
 """
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -125,7 +124,7 @@ async def translate_file(service: Service, files: Files, fields: Fields, base_ur
     job = files.begin(upload, wanted)
     try:
         await files.finished(job)
-    except asyncio.CancelledError:
+    except BaseException:  # the client has left, or hears of it: nobody will ask for this file
         files.drop(job)
         raise
     return {"translatedFileUrl": f"{base_url}/download_file/{job.download_name}"}

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dragoman.bundle import Bundle
+from dragoman.config import InferenceSettings
 from dragoman.errors import ConfigError
 from dragoman.files import MANIFEST, sha256_of
 from dragoman.inference.keeping import Kept
-from dragoman.inference.translator import Translator
+from dragoman.inference.translator import Translator, changed
 from dragoman.records import Translation
 from dragoman.serve.languages import canonical, found_in
 from dragoman.text.marks import MarkedText
@@ -51,12 +52,21 @@ class ServedModel:
 
     def translate(self, texts: Sequence[MarkedText], asked: "Asked") -> list[Translation]:
         """As the translator does, pieces and terms kept; the beam is as wide as the candidates asked for."""
-        overrides: dict[str, Any] = dict(self.overrides)
-        if asked.n_best > 1:
-            beam_size = int(overrides.get("beam_size", self.translator.settings.beam_size))
-            overrides |= {"n_best": asked.n_best, "beam_size": max(beam_size, asked.n_best)}
         kept = Kept(True, self.terms, asked.by_sentence, escaped if asked.is_markup else str)
-        return self.translator.translate_marked(texts, kept, asked.with_alignment, asked.with_flags, **overrides)
+        return self.translator.translate_marked(
+            texts, kept, asked.with_alignment, asked.with_flags, **self._overrides(asked.n_best)
+        )
+
+    def settings(self, n_best: int = 1) -> InferenceSettings:
+        """Of the search that gives so many candidates."""
+        return changed(self.translator.settings, self._overrides(n_best))
+
+    def _overrides(self, n_best: int) -> dict[str, Any]:
+        overrides: dict[str, Any] = dict(self.overrides)
+        if n_best > 1:
+            beam_size = int(overrides.get("beam_size", self.translator.settings.beam_size))
+            overrides |= {"n_best": n_best, "beam_size": max(beam_size, n_best)}
+        return overrides
 
 
 class Models:
@@ -106,22 +116,37 @@ class Models:
         return [f"{source}-{target}" for source in self.sources for target in self.targets(source) if source != target]
 
 
-def served_model(
-    name: str, bundle: Bundle, translator: Translator, overrides: dict[str, float | str], folder: Path
-) -> ServedModel:
-    """A loaded model under the pair that `name` gives it (``en-de=runs/demo``), or its own.
+class Named(NamedTuple):
+    """A model's path, and its languages or ""."""
 
-    Raises ConfigError where neither says the languages.
+    source: str
+    target: str
+    path: Path
+
+
+def named(name: str) -> Named:
+    """A model given as ``en-de=runs/demo``, or as ``runs/demo``, which says no languages.
+
+    A path that is there is one, whatever is in it. Raises ConfigError where what is before ``=`` is no pair.
     """
-    pair = name.partition("=")[0] if "=" in name else ""
-    source, dash, target = pair.partition("-")
-    if pair and not (source and dash and target):
-        raise ConfigError(f"the languages of {name} must be as in en-de=FOLDER, but are {pair}.")
-    data = bundle.config.data
-    source = source or bundle.card.src_lang or data.src_lang
-    target = target or bundle.card.tgt_lang or data.tgt_lang
+    pair, equals, path = name.partition("=")
+    if not equals or Path(name).exists():
+        return Named("", "", Path(name))
+    source, _, target = pair.partition("-")
     if not source or not target:
-        raise ConfigError(f"{name} does not say its languages. Name them in front, as in en-de={name}.")
+        raise ConfigError(f"the languages of {name} must be as in en-de=FOLDER, but are {pair}.")
+    return Named(source, target, Path(path))
+
+
+def served_model(
+    name: Named, bundle: Bundle, translator: Translator, overrides: dict[str, float | str], folder: Path
+) -> ServedModel:
+    """A loaded model for the languages it was named with, or its own. Raises ConfigError where neither says them."""
+    data = bundle.config.data
+    source = name.source or bundle.card.src_lang or data.src_lang
+    target = name.target or bundle.card.tgt_lang or data.tgt_lang
+    if not source or not target:
+        raise ConfigError(f"{name.path} does not say its languages. Name them in front, as in en-de={name.path}.")
     return ServedModel(canonical(source), canonical(target), bundle, translator, overrides, folder)
 
 

@@ -46,7 +46,7 @@ async def translate(service: Service, fields: Fields) -> dict[str, Any]:
         raise Refused(400, f"Invalid request: split must be one of {', '.join(get_args(Split))}, but is {split}")
     if with_alignment and form != "text":
         raise Refused(400, "Invalid request: alignment is for format text")
-    n_best = fields.number("n_best", service.settings.max_alternatives + 1, least=1)
+    n_best = _n_best(service, fields)
     wanted = replace(
         wanted_of(service, fields.text("source", AUTO).lower(), fields.text("target").lower()),
         alternatives=n_best - 1 if form == "text" else 0,
@@ -55,12 +55,17 @@ async def translate(service: Service, fields: Fields) -> dict[str, Any]:
         document=partial(plain if form == "text" else markup, split=split),
     )
     answers = await service.translate(texts, wanted)
-    return {"translations": [_described(one, wanted.alternatives, form == "html") for one in answers]}
+    return {"translations": [_described(one, form == "html") for one in answers]}
 
 
-def _described(answer: Answer, alternatives: int, is_markup: bool) -> dict[str, Any]:
-    candidates = [joined(answer, rank) for rank in range(1 + alternatives)]
+def _n_best(service: Service, fields: Fields) -> int:
+    """How many candidates are asked for, which is how wide the beam is at least."""
+    return fields.number("n_best", service.settings.max_alternatives + 1, least=1)
+
+
+def _described(answer: Answer, is_markup: bool) -> dict[str, Any]:
     texts = [answer.text, *answer.alternatives]
+    candidates = [joined(answer, rank) for rank in answer.ranks]
     facts: dict[str, Any] = {"text": answer.text, "source": answer.source}
     if answer.detection is not None:
         facts["confidence"] = answer.detection.confidence
@@ -68,7 +73,7 @@ def _described(answer: Answer, alternatives: int, is_markup: bool) -> dict[str, 
         "flags": _flags(answer, is_markup),
         "lost": list(dict.fromkeys(piece for part in answer.parts for piece in part.lost)),
         "candidates": [
-            _candidate(text, candidate) for text, candidate in zip(texts, candidates, strict=False) if candidate
+            _candidate(text, candidate) for text, candidate in zip(texts, candidates, strict=True) if candidate
         ],
     }
     if any(part.alignment is not None for part in answer.parts):
@@ -144,8 +149,7 @@ async def look(service: Service, fields: Fields) -> Response:
 
     inspection = await _inspection(service, fields)
     question = {"source": inspection.src_lang, "target": inspection.tgt_lang, "text": inspection.src.text}
-    if key := fields.text("api_key"):
-        question["api_key"] = key
+    question |= {name: value for name in ("n_best", "api_key") if (value := fields.text(name))}
     page = await service.apart(partial(inspection_page, inspection, f"?{urlencode(question)}"))
     headers = {"Content-Security-Policy": "frame-ancestors 'none'", "Referrer-Policy": "no-referrer"}
     return Response(page, media_type="text/html", headers=headers)
@@ -156,6 +160,7 @@ async def _inspection(service: Service, fields: Fields) -> "Inspection":
 
     text = checked_texts(service, [fields.text("text") or fields.text("q")])[0]
     wanted = wanted_of(service, fields.text("source", AUTO).lower(), fields.text("target").lower())
+    n_best = _n_best(service, fields)
     source = service.detect_for(text, wanted.target).language if wanted.source == AUTO else wanted.source
     path = service.models.path(source, wanted.target)
     if path is None or len(path) != 1:
@@ -168,6 +173,7 @@ async def _inspection(service: Service, fields: Fields) -> "Inspection":
             inspect_text,
             path[0].bundle,
             text,
+            path[0].settings(n_best),
             name=path[0].pair,
             reference=fields.text("reference"),
             prefix_ids=_ids(fields.text("prefix")),

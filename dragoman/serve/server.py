@@ -20,6 +20,8 @@ from dragoman.serve.service import Service
 
 _KEEP_ALIVE_SECONDS = 20
 _HEAD_BYTES = 1 << 16
+# What the refusal of a body that does not come may take, before the connection is closed without one.
+_REFUSAL_SECONDS = 2.0
 _BACKLOG, _ACCEPTED_AT_ONCE = 2048, 64
 # A lane's thread may hold the interpreter for so long while the event loop waits for it, at every system call again.
 _SWITCH_SECONDS = 0.0005
@@ -132,32 +134,61 @@ class Server(uvicorn.Server):
 
 def _protocol(seconds: float) -> type[asyncio.Protocol]:
     class Protocol(HttpToolsProtocol):
-        """HTTP/1.1 that closes a connection on which no whole request head has come in time, or one too long."""
+        """HTTP/1.1 that closes a connection on which no whole request has come in time, or too long a head.
+
+        The time for the first head begins with the connection, that for a later one with its first byte: between
+        requests uvicorn's own limit holds. A body that does not come is first refused by whoever reads it.
+        """
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             self._is_in_head, self._head_bytes = True, 0
-            self._deadline = self.loop.call_later(seconds, self.transport.close)
+            self._deadline: asyncio.TimerHandle | None = None
+            self._wait(seconds)
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._deadline.cancel()
+            self._wait_no_more()
             super().connection_lost(exc)
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
             self._is_in_head, self._head_bytes = True, 0
+            if self.cycle is not None:
+                self._wait(seconds)
 
         def on_headers_complete(self) -> None:
-            self._deadline.cancel()
+            self._wait(seconds + _REFUSAL_SECONDS)
             self._is_in_head = False
             super().on_headers_complete()
 
+        def on_message_complete(self) -> None:
+            self._wait_no_more()
+            super().on_message_complete()
+
         def data_received(self, data: bytes) -> None:
+            # Line ends between requests begin none, but end uvicorn's waiting.
+            if self._deadline is None and self.cycle.response_complete:
+                self._wait(seconds)
             was_in_head = self._is_in_head
             super().data_received(data)
             if was_in_head and self._is_in_head:
                 self._head_bytes += len(data)
                 if self._head_bytes > _HEAD_BYTES:
                     self.transport.close()
+
+        def _wait(self, most_seconds: float) -> None:
+            self._wait_no_more()
+            self._deadline = self.loop.call_later(most_seconds, self._cut_off)
+
+        def _wait_no_more(self) -> None:
+            if self._deadline is not None:
+                self._deadline.cancel()
+            self._deadline = None
+
+        def _cut_off(self) -> None:
+            if self.flow.read_paused:  # it is we who do not read, because another answer comes first
+                self._wait(seconds)
+            else:
+                self.transport.close()
 
     return Protocol

@@ -62,13 +62,18 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A translated text. `parts` are the translations of its sentences; none where nothing was to be translated."""
+    """A translated text. `parts` are the translations of its sentences; none where nothing was to be translated.
+
+    `ranks` say of `text` and each of the `alternatives` which candidate of its sentences it is made of: of equal texts
+    there is only the first.
+    """
 
     text: str
     alternatives: list[str]
     source: str
     detection: Detection | None
     parts: list[Translation]
+    ranks: list[int]
 
 
 class Service:
@@ -205,12 +210,14 @@ class _Prepared(NamedTuple):
 def _answer(prepared: _Prepared, parts: list[Translation], wanted: Wanted) -> Answer:
     """The k-th candidate of a text has the k-th of each sentence, or a sentence's last where it has fewer."""
     if not parts:
-        return Answer(prepared.text, [], prepared.source, prepared.detection, [])
-    document = prepared.document
-    ranks = range(max((len(part.candidates) for part in parts), default=1))
-    chosen = [[_at(part, rank) for part in parts] for rank in ranks]
-    best, *others = dict.fromkeys(document.with_translations(texts) for texts in chosen)
-    return Answer(best, others[: wanted.alternatives], prepared.source, prepared.detection, parts)
+        return Answer(prepared.text, [], prepared.source, prepared.detection, [], [0])
+    first_ranks: dict[str, int] = {}
+    for rank in range(max(len(part.candidates) for part in parts) or 1):
+        text = prepared.document.with_translations([_at(part, rank) for part in parts])
+        first_ranks.setdefault(text, rank)
+    best, *others = list(first_ranks)[: 1 + wanted.alternatives]
+    ranks = [first_ranks[text] for text in (best, *others)]
+    return Answer(best, others, prepared.source, prepared.detection, parts, ranks)
 
 
 def _at(part: Translation, rank: int) -> str:

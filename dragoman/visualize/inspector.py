@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from dragoman.bundle import Bundle
-from dragoman.config import InferenceSettings
+from dragoman.config import WITHOUT_SAMPLING, InferenceSettings
 from dragoman.data.batch import Batch, pad_rows
 from dragoman.errors import DataError
 from dragoman.inference.alignment import DEFAULT_READING, alignment_layer, attention_links
@@ -58,7 +58,7 @@ def inspect_text(
     _check_length(src_ids, model)
     _check_prefix(prefix_ids, model)
     settings = settings or bundle.config.inference
-    settings = replace(settings, sample=False, n_best=settings.beam_size)
+    settings = replace(settings, n_best=settings.beam_size, **WITHOUT_SAMPLING)
     hypotheses, beam = traced_search(_ReadAgain(model), src_ids, settings, tokenizers.tgt, prefix_ids)
     best = hypotheses[0]
     src = _side(text, src_ids, tokenizers.src)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -526,6 +527,15 @@ def test_a_key_is_asked_for_kept_and_used(
             page.locator("#text").fill(f"one {wrong}")
             page.locator("#status.wrong").get_by_text(words).wait_for()
             assert key.is_visible()
+        page.locator("#text").fill("")
+        key.fill("another guess")
+        key.press("Enter")
+        opened.settled()
+        assert key.is_hidden(), "nothing was asked for that could have been refused"
+        page.locator("#file").set_input_files({"name": "a.txt", "mimeType": "text/plain", "buffer": b"one"})
+        page.locator("#jobs .wrong").get_by_text("Invalid API key").wait_for()
+        assert key.is_visible()
+        page.locator("#text").fill("one")
         key.fill(secret)
         page.get_by_role("button", name="Use").click()
         opened.settled()
@@ -542,6 +552,9 @@ def test_a_key_is_asked_for_kept_and_used(
         page.reload()
         opened.settled()
         assert key.is_hidden()
+        (cookie,) = page.context.cookies(f"{at}/look")
+        assert cookie["name"] == f"dragoman-key-{at.rpartition(':')[2]}", "other ports have others"
+        assert 0 < cookie["expires"] - time.time() <= 3600
         assert not [asked for asked in [look.url, *opened.requests] if "cret" in asked], "no address has it"
 
 

@@ -4,7 +4,7 @@ import { ask, upload } from "./server.js";
 
 const EVERY_SECONDS = 0.5;
 
-export async function translateFile(file, source, target, list) {
+export async function translateFile(file, source, target, list, onError) {
   const [item, label, bar, note] = ["li", "bdi", "progress", "span"].map((tag) => document.createElement(tag));
   label.textContent = file.name;
   bar.setAttribute("aria-label", `Progress of ${file.name}`);
@@ -24,6 +24,7 @@ export async function translateFile(file, source, target, list) {
     finish(item, `${counted(job.sentences)} translated`, "quiet").after(link);
   } catch (error) {
     finish(item, error.message, "wrong");
+    onError(error.message);
   }
 }
 

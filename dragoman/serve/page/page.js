@@ -102,6 +102,11 @@ function failed(message) {
     return translate();
   }
   say(message, true);
+  askForKey(message);
+}
+
+// Where the server said that it wants one, or another one.
+function askForKey(message) {
   if (/api key/i.test(message)) byId("key-form").hidden = false;
 }
 
@@ -155,7 +160,8 @@ function offerLook() {
   const offered = sentence && state.pairs.has(`${state.answer.source}-${target.value}`);
   byId("look").hidden = !offered;
   if (!offered) return;
-  const query = new URLSearchParams({ source: state.answer.source, target: target.value, text: sentence.source });
+  const asked = { source: state.answer.source, target: target.value, text: sentence.source, n_best: state.candidates };
+  const query = new URLSearchParams(asked);
   key.giveTo("look");
   byId("look").href = `look?${query}`;
   byId("look").title = sentence.source;
@@ -201,7 +207,7 @@ function onKey(event) {
 }
 
 function send(files) {
-  for (const file of files) translateFile(file, source.value, target.value, byId("jobs"));
+  for (const file of files) translateFile(file, source.value, target.value, byId("jobs"), askForKey);
 }
 
 // A file may be dropped anywhere: beside a field the browser would leave the page for it.
@@ -241,6 +247,7 @@ function listen() {
     text.focus();
   });
   byId("copy").addEventListener("click", copy);
+  for (const kind of ["pointerdown", "click"]) byId("look").addEventListener(kind, () => key.giveTo("look")); // it may be gone
   byId("theme").addEventListener("click", () => {
     localStorage.setItem("dragoman-theme", byId("theme").value);
     applyTheme();

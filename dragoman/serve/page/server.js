@@ -1,6 +1,8 @@
 // Asking the server: JSON, one error with the server's own words, and more tries where it says to wait.
 
 const KEY = "dragoman-key";
+const COOKIE = `${KEY}-${location.port || location.protocol.slice(0, -1)}`; // other ports of a host share its cookies
+const COOKIE_SECONDS = 3600;
 const MOST_TRIES = 6;
 const LONGEST_WAIT_SECONDS = 60;
 
@@ -9,9 +11,9 @@ export const key = {
   set: (value) => sessionStorage.setItem(KEY, value),
   // For a link, which has no body: not in its address, which histories and logs keep.
   giveTo: (path) => {
-    const place = `path=${new URL(path, location).pathname}; samesite=strict`;
+    const place = `path=${new URL(path, location).pathname}; max-age=${COOKIE_SECONDS}; samesite=strict`;
     const secure = location.protocol === "https:" ? "; secure" : "";
-    if (key.get()) document.cookie = `${KEY}=${encodeURIComponent(key.get())}; ${place}${secure}`;
+    if (key.get()) document.cookie = `${COOKIE}=${encodeURIComponent(key.get())}; ${place}${secure}`;
   },
 };
 

@@ -1,8 +1,10 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from dragoman.bundle import load_bundle, save_bundle
 from dragoman.cli.main import main
 from dragoman.evaluate.metrics import evaluate
 from dragoman.inference.translator import Translator
@@ -29,6 +31,21 @@ def test_a_model_and_a_file_are_compared(model_folder: Path, capsys: pytest.Capt
         assert [metric[name]["value"] for metric in answer["metrics"]] == [score.value for score in expected]
     assert answer["b_wins"] + answer["b_losses"] + answer["ties"] == 4
     assert {change["a"] for change in answer["changes"]} <= set(outputs)
+
+
+@pytest.mark.parametrize("names", [("MODEL", "out.de"), ("out.de", "MODEL")])
+def test_bleu_is_by_the_language_of_the_model(
+    names: tuple[str, str], model_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = load_bundle(model_folder, "cpu")
+    config = replace(bundle.config, data=replace(bundle.config.data, tgt_lang="zh"))
+    save_bundle(replace(bundle, config=config), Path("MODEL"))
+    flags = ["--src", "test.en", "--ref", "test.de", "--json"]
+    assert main(["compare", *names, *flags]) == 0
+    compared = json.loads(capsys.readouterr().out)["metrics"][0]["a"]["signature"]
+    assert main(["evaluate", "MODEL", *flags]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"][0]["signature"] == compared
+    assert "tok:zh" in compared
 
 
 def test_the_page_names_both_and_says_what_is_chance(capsys: pytest.CaptureFixture[str]) -> None:

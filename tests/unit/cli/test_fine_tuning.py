@@ -116,3 +116,11 @@ def _state_languages(folder: Path) -> None:
     from dragoman.bundle import replace_card
 
     replace_card(folder, replace(load_bundle(folder, "cpu").card, src_lang="en", tgt_lang="de"))
+
+
+def test_a_run_whose_translations_are_drawn_is_validated_by_a_search(model_folder: Path, tmp_path: Path) -> None:
+    pairs = write_pairs(tmp_path / "new.en-de.tsv", "new", 60)
+    drawn = ["--inference.sample", "true", "--inference.temperature", "0.8", "--inference.top-k", "9"]
+    command = ["train", "--from", str(model_folder), "--data", str(pairs), "--out", str(tmp_path / "run"), *FLAGS]
+    assert main([*command, *drawn]) == 0
+    assert load_bundle(resolve_model_folder(tmp_path / "run"), "cpu").config.inference.temperature == 0.8

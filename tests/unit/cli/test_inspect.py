@@ -54,6 +54,19 @@ def test_json_is_all_that_is_printed_and_flags_of_the_search_count(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_model_that_samples_is_looked_at_in_beam_search(
+    model_folder: Path, sampling_folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = ["--json", "--inference.beam-size", "2"]
+    found = []
+    for folder, notes in ((model_folder, 0), (sampling_folder, 1)):
+        assert main(["inspect", str(folder), "one two", *command]) == 0
+        answer = capfd.readouterr()
+        found.append(json.loads(answer.out) | {"model": ""})
+        assert answer.err.count("is looked at in beam search, though it draws its translations\n") == notes
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("kind", ["cross", "encoder", "decoder"])
 def test_a_picture_of_the_heads(model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.chdir(tmp_path)
@@ -124,6 +137,7 @@ def test_on_a_terminal_the_translation_appears_token_by_token(
         (["one", "--layer", "1"], "`--layer` chooses what `--png` draws, but no `--png` is given."),
         (["one", "--kind", "cross", "--json"], "`--kind` chooses what `--png` draws, but no `--png` is given."),
         (["one", "--inference.sample", "true"], "`--inference.sample` is not a flag of `dragoman inspect`."),
+        (["one", "--inference.mbr-samples", "4"], "`--inference.mbr-samples` is not a flag of `dragoman inspect`."),
         (["one", "--inference.n-best", "2"], "`--inference.n-best` is not a flag of `dragoman inspect`."),
         (["one", "--inference.beam-size", "0"], "must be at least 1"),
     ],

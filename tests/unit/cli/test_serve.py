@@ -1,8 +1,14 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from dragoman.bundle import load_bundle, save_bundle
 from dragoman.cli.main import main
+from dragoman.cli.serve import _loaded, _parser
+from dragoman.inference.translator import Translator
+from dragoman.serve.models import Asked, ServedModel
+from dragoman.text.marks import MarkedText
 
 
 @pytest.mark.parametrize(
@@ -13,11 +19,12 @@ from dragoman.cli.main import main
         (["en=MODEL"], "the languages of en=MODEL must be as in en-de=FOLDER, but are en."),
         (["en-de=MODEL", "EN-de=MODEL"], "MODEL and MODEL are both for en-de. Serve one of them."),
         (["en-de=MODEL", "--pivot", "fr"], "`--pivot` is fr, which no model translates from or to: en, de."),
-        (["en-de=MODEL", "--api-keys", "nowhere"], "nowhere cannot be read: "),
+        (["en-de=MODEL", "--api-keys", "nowhere"], "nowhere does not exist. "),
         (["MODEL", "--port", "70000"], "`--port` must be from 0 to 65535, but is 70000."),
         (["MODEL", "--max-wait", "1"], "`--max-wait` is not a flag of `dragoman serve`. Did you mean"),
         (["MODEL", "--max-texts", "0"], "`--max-texts` must be at least 1, but is 0."),
         (["MODEL", "--inference.n-best", "2"], "`--inference.n-best` is not a flag of `dragoman serve`."),
+        (["MODEL", "--inference.mbr-samples", "4"], "`--inference.mbr-samples` is not a flag of `dragoman serve`."),
         (["MODEL", "--host", "nowhere.invalid"], "nowhere.invalid:5000 cannot be served at: "),
         ([], "MODEL is missing."),
     ],
@@ -40,3 +47,39 @@ def test_help_has_every_limit_with_its_default(capsys: pytest.CaptureFixture[str
     assert "(default 5000; 0: any that is free)" in said
     assert "--max-requests N requests that wait or are translated; more are refused (503) (default 256)" in said
     assert "--deadline-seconds X" in said
+
+
+def loaded(*arguments: str) -> ServedModel:
+    """The one model that is served."""
+    (model,) = _loaded(_parser().parse(list(arguments)))
+    return model
+
+
+def test_a_model_that_samples_is_served_by_beam_search(
+    model_folder: Path, sampling_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = load_bundle(sampling_folder)
+    voting = replace(bundle.config.inference, sample=False, mbr_samples=4)
+    save_bundle(replace(bundle, config=replace(bundle.config, inference=voting)), tmp_path / "voting")
+    expected = Translator.load(model_folder).translate_detailed(["one two"], n_best=2)[0].candidates
+    for folder in (sampling_folder, tmp_path / "voting"):
+        model = loaded(f"en-de={folder}")
+        assert capsys.readouterr().err.count("is served by beam search: ") == 1
+        for n_best in (1, 2):
+            (answer,) = model.translate([MarkedText("one two", ())], Asked(n_best))
+            assert len(answer.candidates) == n_best
+        assert answer.candidates == expected
+    loaded(f"en-de={model_folder}", "--inference.beam-size", "1")
+    assert "beam search" not in capsys.readouterr().err
+
+
+def test_a_folder_that_is_there_says_no_pair(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bundle = load_bundle(model_folder)
+    config = replace(bundle.config, data=replace(bundle.config.data, src_lang="en", tgt_lang="de"))
+    save_bundle(replace(bundle, config=config), tmp_path / "run-lr=0.001")
+    assert loaded("run-lr=0.001").pair == "en-de"
+    assert loaded("fr-en=run-lr=0.001").pair == "fr-en"
+    assert loaded("fr-en=run-lr=0.001").folder == Path("run-lr=0.001")

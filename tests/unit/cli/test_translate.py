@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.cli.documents import translate_document
 from dragoman.cli.main import main
 from dragoman.cli.models import LoadedModel
 from dragoman.cli.translate import Source, json_line, text_line, translated_windows
@@ -16,6 +17,7 @@ from dragoman.config import InferenceSettings
 from dragoman.errors import DataError
 from dragoman.inference.translator import Translator
 from dragoman.records import Candidate, Translation
+from dragoman.text.marks import MarkedText
 
 
 @pytest.fixture
@@ -265,3 +267,38 @@ def test_what_whole_files_cannot_have(model_folder: Path, type_in: Any, capfd: p
     assert said.out == ""
     assert "standard input is not UTF-8: byte 3 is none of it. Convert it first." in said.err
     assert "`--alignment` is for lines, but `--format` is srt. Leave out one of the two." in said.err
+
+
+class Losing:
+    """Loses something of every text, and is cut short where there is a two."""
+
+    def translate_marked(self, sources: list[MarkedText], *_: Any, **__: Any) -> list[Translation]:
+        return [
+            Translation(one.text, (Candidate("x", (), (), 0.0, 0.0),), 2, cut="two" in one.text, lost=("{a}", "Zwei"))
+            for one in sources
+        ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [("html", "<p>one {a} two</p><p>%s</p>"), ("srt", "1\n00:00:01,000 --> 00:00:02,000\none {a} two\n%s\n")],
+)
+def test_what_is_lost_in_whole_files_is_said(kind: str, content: str, capfd: pytest.CaptureFixture[str]) -> None:
+    long = "one " * 30
+    model = LoadedModel(Losing(), InferenceSettings(), {}, "")
+    translate_document(io.BytesIO((content % long).encode()), "x", kind, model, True, None)
+    said = capfd.readouterr().err.splitlines()
+    text = "one {a} two" if kind == "html" else f"one {{a}} two {long}"[:59] + "…"
+    assert said[:2] == [
+        f"dragoman: the translation of '{text}' was cut at the limit. Raise `--inference.max-extra-tokens`.",
+        f"dragoman: the translation of '{text}' lacks, or repeats, '{{a}}', 'Zwei'.",
+    ]
+    assert [line[:50] for line in said[2:]] == ["dragoman: the translation of 'one one one one one "] * (kind == "html")
+
+
+def test_cut_translations_of_a_page_are_reported(
+    model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    type_in(b"<p>one <b>two</b></p>")
+    assert main(["translate", str(model_folder), "--format", "html", "--inference.max-extra-tokens", "1"]) == 0
+    assert "dragoman: the translation of 'one two' was cut at the limit." in capfd.readouterr().err

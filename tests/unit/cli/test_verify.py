@@ -88,3 +88,10 @@ def test_a_run_is_resumed_too_and_its_differences_fail(
     assert asked == [(tmp_path, 4), (tmp_path, 5), (tmp_path, 5)]
     assert main([*command, "0"]) == 0
     assert "resuming" not in capsys.readouterr().out
+
+
+def test_a_model_that_samples_is_verified_by_its_search(
+    sampling_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", str(sampling_folder), "--sentences", "3"]) == 0
+    assert "ok: 0 of 42 translations differ" in capsys.readouterr().out

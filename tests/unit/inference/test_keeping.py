@@ -1,13 +1,20 @@
 """What comes through, with models that have learnt nothing: none of it may depend on the model."""
 
 import re
+from collections.abc import Sequence
 
 import pytest
 
 from dragoman.bundle import Bundle
+from dragoman.config import InferenceSettings
 from dragoman.errors import ConfigError
+from dragoman.evaluate.flags import FLAGS
+from dragoman.inference.keeping import Kept
 from dragoman.inference.markup import translate_html, translate_srt, translate_xml
+from dragoman.inference.segments import Source
 from dragoman.inference.translator import Translator
+from dragoman.records import Hypothesis
+from dragoman.text.markup import MarkupRules, escaped, read_markup
 from dragoman.text.terms import Terms
 
 TEXTS = ["one {a} two three.", "%s: four", "see https://a.b/c?d=e (five) {a}", "two 3.5 km", "{b}", "one two", ""]
@@ -86,6 +93,55 @@ def test_a_page_keeps_its_tree(translator: Translator) -> None:
     assert "<pre>one</pre>" in written
     assert "<span translate='no'>two</span>" in written
     assert translate_html(translator, "<p>12</p> \n") == "<p>12</p> \n"
+
+
+@pytest.fixture(scope="module")
+def echo(small_bundle: Bundle) -> Translator:
+    """Writes the source again, but for web addresses and what is in braces."""
+
+    def search(sources: Sequence[Source], settings: InferenceSettings) -> None:
+        tokenizer = small_bundle.tokenizers.tgt
+        for source in sources:
+            text = re.sub(r"https?:\S+|\{\w+\}", "", tokenizer.detokenize(source.ids))
+            ids = tuple(tokenizer.encode(text))
+            source.hypotheses = [Hypothesis(ids, (0.0,) * (len(ids) + 1), 0.0, 0.0, True)] if source.ids else []
+
+    return Translator.from_bundles([small_bundle], search=search)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<p>one <b>two</b></p>",
+        "R &amp; D",
+        '<p>one <a href="https://a.b/c?d=1234">two</a></p>',
+        '<p title="{long} {long} {long} {long}">one <span id="{long} {long} {long} {long}">two</span></p>',
+        "<p>one {a} <b>two</b> https://a.b/1234?c&amp;d</p>",
+    ],
+)
+def test_tags_and_escapes_are_no_faults_of_the_models(echo: Translator, page: str) -> None:
+    kept = Kept(True, None, True, escaped)
+    (answer,) = echo.translate_marked(read_markup(page, MarkupRules()).texts, kept)
+    assert answer.text in page
+    assert not {"short", "long", "number", "url", "tag", "lost"} & set(answer.flags)
+    assert echo.translate_marked(read_markup(page, MarkupRules()).texts, kept, with_flags=False)[0].flags == ()
+
+
+def test_what_the_model_left_out_is_flagged_in_any_form(echo: Translator) -> None:
+    text, terms = "one {a} two https://a.b/1234", Terms((("two", "Zwei"),))
+    faults = {"number", "url", "tag", "lost"}
+    (bare,) = echo.translate_detailed([text])
+    assert faults & set(bare.flags) == {"number", "url", "tag"}
+    (mended,) = echo.translate_detailed([text], protect=True)
+    assert faults & set(mended.flags) == set()
+    (forced,) = echo.translate_detailed([text], [" "], protect=True, terms=terms)
+    assert forced.flags == tuple(flag for flag in FLAGS if flag in forced.flags)
+    assert faults & set(forced.flags) == faults
+    (marked,) = echo.translate_marked(
+        read_markup("<p><b>one</b> two three</p>", MarkupRules()).texts, Kept(True, terms, False, escaped)
+    )
+    assert marked.lost == ("Zwei",)
+    assert faults & set(marked.flags) == {"lost"}
 
 
 def test_xml_and_subtitles(translator: Translator) -> None:

@@ -162,6 +162,8 @@ def test_refusals(executor: ThreadPoolExecutor) -> None:
         own = await refusal(batcher, ["x" * 400] * 100, 5.0)
         assert own.status == 413
         assert "as a file" in own.message
+        little_left = await refusal(batcher, ["x" * 400], 0.05)
+        assert little_left.status == 503, "it would be done in time by an idle server"
         translate.gate = lambda: time.sleep(0.5)
         asked = [asyncio.create_task(batcher.translate("kind", marked(["x" * 400] * 15))) for _ in range(2)]
         await asyncio.sleep(0.01)

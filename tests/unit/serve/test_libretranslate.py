@@ -1,10 +1,15 @@
 """Requests as LibreTranslate takes them, with the answers that it gave; where ours differ, a comment says why."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+
+from dragoman.serve.app import make_app
+from dragoman.serve.keys import Keys
+from dragoman.serve.service import Service
 
 EN = {"source": "en", "target": "de"}
 LONG = "This is a long english sentence"
@@ -237,7 +242,29 @@ def test_files_that_are_refused(client: TestClient) -> None:
     for name, content, fields, message in [
         ("x.exe", b"a", EN, "Invalid request: file format not supported"),
         ("x.txt", b"\xff", EN, "Invalid request: the file is not UTF-8"),
-        ("x.txt", b"a", {"source": "fr", "target": "de"}, "de is not available as a target language from fr"),
+        (
+            "x.txt",
+            b"a",
+            {"source": "fr", "target": "de"},
+            "German (de) is not available as a target language from French (fr)",
+        ),
     ]:
         answer = client.post("/translate_file", data=fields, files={"file": (name, content)})
         assert (answer.status_code, answer.json()) == (400, {"error": message})
+
+
+def test_a_file_that_fails_says_whose_mistake_it_is_and_takes_no_place(make_service: Callable[..., Service]) -> None:
+    service = make_service("en-de", max_files=1)
+    with TestClient(make_app(service, Keys(None, 0))) as client:
+        service.detector = None
+
+        def sent(source: str, content: str) -> tuple[int, dict[str, str]]:
+            fields = {"source": source, "target": "de"}
+            answer = client.post("/translate_file", data=fields, files={"file": ("x.txt", content)})
+            return answer.status_code, answer.json()
+
+        status, answer = sent("auto", "Hello")
+        assert (status, answer["error"][:36]) == (400, "This server cannot detect languages ")
+        status, answer = sent("en", "BOOM")
+        assert (status, answer["error"]) == (500, "The server could not translate this text. Its log says why.")
+        assert sent("en", "Hello")[0] == 200

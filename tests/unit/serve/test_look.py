@@ -105,6 +105,24 @@ def test_looking_inside_leads_to_other_words_and_back(real: TestClient) -> None:
     assert (after["forced"], after["explore"]) == (3, before["explore"])
 
 
+def test_the_search_that_is_looked_at_is_the_servers(
+    make_service: Callable[..., Service], small_bundle: Bundle
+) -> None:
+    service = make_service("en-de", model_class=ServedModel, max_alternatives=2)
+    service.models.all[0].overrides.update(beam_size=1, max_extra_tokens=2)
+    with TestClient(make_app(service, Keys(None, 0))) as client:
+        for n_best in (1, 3):
+            answer = translated(client, ASKED["text"], n_best=n_best)
+            asked = ASKED | {"n_best": str(n_best)}
+            seen = [data_of(client.get("/look", params=asked).text), client.post("/inspect", json=asked).json()]
+            for one in seen:
+                assert [each["text"] for each in one["n_best"]] == [each["text"] for each in answer["candidates"]]
+            assert f"&n_best={n_best}" in seen[0]["explore"]
+        assert client.get("/look", params=ASKED | {"n_best": "4"}).status_code == 400
+    wider = Translator.from_bundles([small_bundle]).translate([ASKED["text"]])[0]
+    assert wider != answer["text"]
+
+
 def test_what_was_detected_and_the_key_go_along(make_service: Callable[..., Service], tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("a&b\n")
     text = "</script><b>Where is the train station?"

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -6,14 +6,16 @@ import pytest
 from starlette.testclient import TestClient
 
 from dragoman.bundle import load_bundle
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, DataError
 from dragoman.inference.markup import translate_html
 from dragoman.inference.translator import Translator
+from dragoman.records import Candidate, Translation
 from dragoman.serve.app import make_app
 from dragoman.serve.keys import Keys
-from dragoman.serve.models import Models, served_model, with_terms
+from dragoman.serve.models import Asked, Models, ServedModel, named, served_model, with_terms
 from dragoman.serve.service import Service
 from dragoman.serve.settings import ServeSettings
+from dragoman.text.marks import MarkedText
 
 TEXT = "one two three. four Bahnhof"
 
@@ -22,7 +24,7 @@ TEXT = "one two three. four Bahnhof"
 def real(served_folder: Callable[[str], Path]) -> Iterator[TestClient]:
     """A server with a small model that has learnt nothing."""
     bundle = load_bundle(served_folder("en-de"))
-    model = served_model("model", bundle, Translator.from_bundles([bundle]), {}, served_folder("en-de"))
+    model = served_model(named("model"), bundle, Translator.from_bundles([bundle]), {}, served_folder("en-de"))
     service = Service(Models([model]), ServeSettings(lanes=2))
     with TestClient(make_app(service, Keys(None, 0))) as opened:
         yield opened
@@ -48,6 +50,25 @@ def test_translations_are_the_translators_with_all_that_is_known(
     assert by_sentence["text"] == "  ".join(translator.translate(sentences))
 
 
+class Doubled(ServedModel):
+    """Writes the second of three candidates like the first."""
+
+    def translate(self, texts: Sequence[MarkedText], asked: Asked) -> list[Translation]:
+        candidates = [
+            Candidate(text, (f"token {rank}",), (-float(rank),), -float(rank), -float(rank))
+            for rank, text in enumerate(("one", "one", "two"))
+        ]
+        return [Translation(one.text, tuple(candidates[: asked.n_best]), 1, False) for one in texts]
+
+
+def test_a_candidate_has_its_own_score_and_tokens(make_service: Callable[..., Service]) -> None:
+    sent = {"text": "eins", "source": "de", "target": "en", "n_best": 3}
+    with TestClient(make_app(make_service("de-en", model_class=Doubled), Keys(None, 0))) as client:
+        candidates = client.post("/v1/translate", json=sent).json()["translations"][0]["candidates"]
+    found = [(one["text"], one["score"], one["tokens"]) for one in candidates]
+    assert found == [("one", 0.0, ["token 0"]), ("two", -2.0, ["token 2"])]
+
+
 def test_pages_are_the_librarys(real: TestClient, served_folder: Callable[[str], Path]) -> None:
     page = '<p>one <b>two</b> {name} <i translate="no">three</i>. Four &lt;b&gt; https://x.y/z</p><pre>one</pre>'
     sent = {"text": page, "source": "en", "target": "de", "format": "html"}
@@ -60,7 +81,7 @@ def test_what_must_survive_and_what_is_lost(served_folder: Callable[[str], Path]
     (tmp_path / "terms.tsv").write_text("two\tZwo\nthree\tDrei\n")
     bundle = load_bundle(served_folder("en-de"))
     bare = served_model(
-        "model", bundle, Translator.from_bundles([bundle]), {"max_extra_tokens": 3}, served_folder("en-de")
+        named("model"), bundle, Translator.from_bundles([bundle]), {"max_extra_tokens": 3}, served_folder("en-de")
     )
     model = with_terms([bare], [str(tmp_path / "terms.tsv")])[0]
     with TestClient(make_app(Service(Models([model]), ServeSettings(lanes=1)), Keys(None, 0))) as client:
@@ -130,7 +151,7 @@ def test_files_tell_how_far_they_are(client: TestClient) -> None:
 
 def test_keys_and_rates(make_service: Callable[..., Service], tmp_path: Path) -> None:
     path = tmp_path / "keys"
-    path.write_text("secret # mine\n\nother\n")
+    path.write_text("secret # mine\n\nother\n", encoding="utf-8-sig")
     sent = {"q": "a", "source": "en", "target": "de"}
     with TestClient(make_app(make_service(), Keys(path, 2))) as client:
         none = client.post("/translate", json=sent)
@@ -145,11 +166,32 @@ def test_keys_and_rates(make_service: Callable[..., Service], tmp_path: Path) ->
         assert slow.json()["error"] == "Slowdown: 2 per 1 minute"
         assert 1 <= int(slow.headers["retry-after"]) <= 30
         assert client.get("/frontend/settings").json()["keyRequired"] is True
-        cookie = {"Cookie": "other=1; dragoman-key=%6Fther"}
+        cookie = {"Cookie": "other=1; dragoman-key-5001=another-server's; dragoman-key-5000=%6Fther"}
         assert client.post("/translate", headers=cookie, json=sent).status_code == 400, "other sites' forms bring it"
         empty = client.get("/look", headers=cookie, params=sent | {"q": ""})
         assert empty.json()["error"].startswith("Invalid request"), "the key was good"
+        strange = client.get("/look", headers={"Cookie": "dragoman-key-5001=another-server's"}, params=sent)
+        assert (strange.status_code, strange.json()["error"]) == (403, "Invalid API key")
         assert "secret" not in client.get("/metrics").text
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (None, "keys does not exist."),
+        (b"# none\n\n", "keys has no API keys."),
+        (b"good\nb\xffd\n", "keys, line 2, byte 2 of the line is 0xff, which is not UTF-8."),
+        ("good\n".encode("utf-16"), "keys is UTF-16, but UTF-8 is wanted."),
+    ],
+)
+def test_a_file_that_has_no_keys(content: bytes | None, complaint: str, tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DataError) as error:
+        Keys(path, 0)
+    assert str(error.value).startswith(f"{tmp_path}/{complaint}")
+    assert "\n" not in str(error.value)
 
 
 def test_metrics_and_probes(client: TestClient) -> None:

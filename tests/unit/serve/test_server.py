@@ -24,6 +24,8 @@ from dragoman.errors import ConfigError
 from dragoman.serve.server import bound_socket
 from dragoman.serve.service import Service
 
+LIVE = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+
 
 @pytest.fixture(scope="module")
 def address(make_service: Callable[..., Service], serving: Any) -> Iterator[str]:
@@ -124,22 +126,47 @@ def test_what_is_too_large_is_refused_before_it_is_read(address: str) -> None:
         assert received(unannounced).startswith(b"HTTP/1.1 413")
 
 
+def lived(connection: socket.socket) -> bool:
+    """Whether /livez is answered; its answer ends with a line end."""
+    content = b""
+    while not content.endswith(b"}\n"):
+        content += connection.recv(65536)
+    return content.startswith(b"HTTP/1.1 200")
+
+
 @pytest.mark.parametrize(
     "sent",
     [
         b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{",
         b"POST /translate HTTP/1.1\r\nHo",
         b"",
+        LIVE + b"POST /translate HTTP/1.1\r\nHo",
+        LIVE + b"\r\n",
+        LIVE + b"POST /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{",
     ],
 )
 def test_what_does_not_come_is_not_waited_for(address: str, sent: bytes) -> None:
     with opened(address) as connection:
+        if sent.startswith(LIVE):
+            connection.sendall(LIVE)
+            assert lived(connection)
+            time.sleep(1.2)  # longer than a request may take
         begun = time.monotonic()
-        connection.sendall(sent)
+        connection.sendall(sent.removeprefix(LIVE))
         answer = received(connection)
         assert time.monotonic() - begun < 6
-    assert answer == b"" or answer.startswith(b"HTTP/1.1 408")
+    assert answer == b"" or answer.startswith((b"HTTP/1.1 408", b"HTTP/1.1 404"))
     assert (answer == b"") == (b"Content-Length" not in sent)
+
+
+def test_who_waits_between_requests_or_sends_them_slowly_is_answered(address: str) -> None:
+    with opened(address) as connection:
+        for _ in range(2):
+            for part in (LIVE[:9], LIVE[9:30], LIVE[30:]):
+                connection.sendall(part)
+                time.sleep(0.2)
+            assert lived(connection)
+            time.sleep(1.2)
 
 
 def send_without_end(connection: socket.socket) -> None:
