@@ -157,7 +157,9 @@ def with_terms(models: Sequence[ServedModel], given: Sequence[str]) -> list[Serv
     """
     found: dict[str, Terms] = {}
     for one in given:
-        pair, _, path = one.partition("=") if len(models) > 1 or "=" in one else (models[0].pair, "", one)
+        is_file = "=" not in one or Path(one).exists()
+        pair, _, path = ("", "", one) if is_file else one.partition("=")
+        pair = pair or (models[0].pair if len(models) == 1 else "")
         if not path or pair not in (model.pair for model in models) or pair in found:
             served = ", ".join(model.pair for model in models)
             raise ConfigError(f"`--terms` is {one}, but must be as in en-de=FILE, once for each of {served} at most.")

@@ -92,6 +92,12 @@ def test_what_must_survive_and_what_is_lost(served_folder: Callable[[str], Path]
     assert answer["lost"] == []
 
 
+def test_a_file_of_terms_that_is_there_says_no_pair(make_service: Callable[..., Service], tmp_path: Path) -> None:
+    (tmp_path / "version=2.tsv").write_text("two\tZwo\n")
+    (model,) = with_terms(make_service("en-de").models.all, [str(tmp_path / "version=2.tsv")])
+    assert model.terms
+
+
 @pytest.mark.parametrize("given", [["xx-de=terms.tsv"], ["terms.tsv", "en-de=terms.tsv"], ["en-de="]])
 def test_terms_for_no_model(given: list[str], make_service: Callable[..., Service], tmp_path: Path) -> None:
     (tmp_path / "terms.tsv").write_text("two\tZwo\n")
