@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -36,10 +36,17 @@ class ArgumentParser(argparse.ArgumentParser):
         parsed = self.parse_intermixed_args([*flags, *(_MARK + argument for argument in arguments[end + 1 :])])
         return argparse.Namespace(**{name: _without_marks(value) for name, value in vars(parsed).items()})
 
-    def add_settings(self, *tables: str, without: Sequence[str] = (), defaults_from: str = "") -> None:
+    def add_settings(
+        self,
+        *tables: str,
+        without: Sequence[str] = (),
+        defaults_from: str = "",
+        by_recipe: Collection[str] = (),
+    ) -> None:
         """A flag for every setting of the tables, such as ``--train.max-steps 1000``, but for the keys in `without`.
 
-        `defaults_from` is for the help text, where defaults are not the program's own.
+        `defaults_from` is for the help text, where defaults are not the program's own; those of the keys `by_recipe`
+        depend on the corpus.
         """
         for table in tables:
             heading = f"settings of [{table}]"
@@ -51,7 +58,7 @@ class ArgumentParser(argparse.ArgumentParser):
                         dest=setting.key,
                         default=argparse.SUPPRESS,
                         metavar=_metavar(setting),
-                        help=(setting.help if defaults_from else _help(setting)).replace("%", "%%"),
+                        help=(setting.help if defaults_from else _help(setting, by_recipe)).replace("%", "%%"),
                     )
 
     def error(self, message: str) -> NoReturn:
@@ -120,7 +127,9 @@ def _metavar(setting: Setting) -> str:
     return {bool: "true|false", int: "N", float: "X", str: "TEXT"}[setting.kind]
 
 
-def _help(setting: Setting) -> str:
+def _help(setting: Setting, by_recipe: Collection[str]) -> str:
+    if setting.key in by_recipe:
+        return f"{setting.help} (default: by the amount of text)"
     default = setting.default if isinstance(setting.default, str) else shown(setting.default)
     return f"{setting.help} (default {default})" if default else setting.help
 

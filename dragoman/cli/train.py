@@ -11,7 +11,7 @@ from typing import Literal
 from dragoman.cli.arguments import ArgumentParser, overrides_of
 from dragoman.cli.models import say
 from dragoman.config import CORPUS_FILES, Config, DataSettings, GivenSettings, read_given
-from dragoman.config.recipes import CorpusSize, every_recipe, recipe_for
+from dragoman.config.recipes import CorpusSize, chosen_keys, every_recipe, recipe_for
 from dragoman.errors import ConfigError
 from dragoman.text.corpus import Corpora, open_corpora
 from dragoman.text.doctor.examine import checked_size
@@ -46,7 +46,7 @@ def add_data_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--tgt", metavar="FILE", help="the target side of two aligned files")
     parser.add_argument("--src-lang", metavar="CODE", help="source language, where the file names do not tell")
     parser.add_argument("--tgt-lang", metavar="CODE", help="target language, where the file names do not tell")
-    parser.add_settings("data", "tokenizer", "model", "train", "validate", "inference")
+    parser.add_settings("data", "tokenizer", "model", "train", "validate", "inference", by_recipe=chosen_keys())
 
 
 def given_overrides(given: argparse.Namespace) -> dict[str, str]:
@@ -88,7 +88,8 @@ class Settled:
 def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config | None = None) -> Settled:
     """What a run is to be, with the data looked at and no more.
 
-    What the user did not give comes from the run where it exists already, or else from the recipe for the corpus' size.
+    What the user did not give comes from the run where it exists already, or else from the recipe for the corpus' size,
+    whose limit on epochs is left out where the user gave another limit.
     """
     given = read_given(configs, overrides)
     asked = given.unchecked_over(frozen or Config())
@@ -99,6 +100,8 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
     say(f"reading {corpora.train}")
     size = checked_size(corpora.train) if frozen is None else CorpusSize(corpora.train.count())
     base = frozen or (_fine_tuning(start_from, size) if start_from else recipe_for(size, asked.tokenizer))
+    if frozen is None and (asked.train.max_steps or asked.train.max_minutes):
+        base = replace(base, train=replace(base.train, max_epochs=0))  # who gives a limit means that one
     loaded = given.over(base)
     config = with_languages(loaded.config, corpora.train.src_lang, corpora.train.tgt_lang)
     if frozen is None and start_from:

@@ -207,7 +207,7 @@ def _parser() -> ArgumentParser:
         type=one_of(*ENGINES),
         default=ENGINES[0],
         metavar="|".join(ENGINES),
-        help="what searches: our own (default), or CTranslate2 (extra `exchange`), which is faster on a CPU",
+        help="what searches: our own (default), or CTranslate2 (extra `exchange`), as where it serves the same model",
     )
     parser.add_argument(
         "--cluster",

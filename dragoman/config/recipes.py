@@ -3,7 +3,7 @@
 Small corpora want small, strongly regularised models and few merges (Araabi & Monz 2020; Sennrich & Zhang 2019).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from dragoman.config.settings import PRESETS, Config, DataSettings, TokenizerSettings, TrainSettings
 
@@ -78,6 +78,18 @@ def recipe_for(size: CorpusSize, tokenizer: TokenizerSettings) -> Config:
 def every_recipe(tokenizer: TokenizerSettings) -> list[Config]:
     """The configuration that each row of the rule gives, for the kind of tokenizer asked for."""
     return [_recipe(row, row.vocab_size, tokenizer) for row in RULE]
+
+
+def chosen_keys() -> frozenset[str]:
+    """The settings, such as ``model.dropout``, that a row of the rule may set otherwise than their defaults."""
+    default = asdict(Config())
+    return frozenset(
+        f"{table}.{name}"
+        for recipe in every_recipe(TokenizerSettings())
+        for table, values in asdict(recipe).items()
+        for name, value in values.items()
+        if value != default[table][name]
+    )
 
 
 def _recipe(row: Recipe, vocab_size: int, tokenizer: TokenizerSettings) -> Config:

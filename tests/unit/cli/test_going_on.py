@@ -102,6 +102,13 @@ def test_what_the_recipe_allows_is_not_refused_because_of_other_defaults(corpus:
     assert {key.partition(".")[2] for key in settled.given} >= {key.partition(".")[2] for key in flags}
 
 
+@pytest.mark.parametrize(
+    ("limit", "epochs"), [({}, 200), ({"train.max_steps": "900"}, 0), ({"train.max_minutes": "9"}, 0)]
+)
+def test_a_limit_that_is_given_takes_the_place_of_the_recipes(corpus: Path, limit: dict[str, str], epochs: int) -> None:
+    assert settle([], limit | {"data.train": str(corpus)}).config.train.max_epochs == epochs
+
+
 def test_what_no_recipe_allows_is_refused_before_the_corpus_is_read(
     corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
