@@ -113,7 +113,7 @@ def arguments() -> argparse.Namespace:
 
 
 def train(folder: Path, name: str, given: argparse.Namespace) -> None:
-    """As many cores as there are for each run; a run that was cut off goes on, one that is complete ends at once."""
+    """On its share of the cores; a run that was cut off goes on, one that is complete ends at once."""
     place = folder_of(folder, name)
     if (place / "validation.output").exists():
         return

@@ -63,7 +63,7 @@ from dragoman.train.checkpoint import RunFolder, save_checkpoint
 from dragoman.train.memory import plan_memory
 from dragoman.train.optimizer import build_optimizer, optimizer_tensors
 from dragoman.train.run_log import RunLog
-from dragoman.train.state import TrainState
+from dragoman.train.state import TrainState, ValidationRecord
 from dragoman.train.trainer import Trainer
 from dragoman.train.verification import _compared, _log_lines
 from dragoman.train.watchdog import WatchdogState
@@ -543,8 +543,8 @@ def disk(count: int) -> int:
                 None,
             )
             moments = optimizer_tensors(trainer.model, optimizer)
-            save_checkpoint(trainer.run, trainer.bundle, moments, TrainState(step=step))
-            trainer.run.point("best", step)
+            state = TrainState(step=step, validations=[ValidationRecord(step, 0.0)])
+            save_checkpoint(trainer.run, trainer.bundle, moments, state)
 
         sites: list[str] = []
         for new in (True, False):

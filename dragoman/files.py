@@ -17,9 +17,10 @@ from typing import Any
 from dragoman.errors import ConfigError, ModelError, ResourceError
 
 MANIFEST = "manifest.json"
-_TEMPORARY_PREFIX = ".writing-"
+TEMPORARY_PREFIX = ".writing-"
+"""How the names of files and folders begin while they are written."""
 _CHUNK_BYTES = 1 << 20
-_OLD_PREFIX = f"{_TEMPORARY_PREFIX}old-"
+_OLD_PREFIX = f"{TEMPORARY_PREFIX}old-"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _DISK_ERRORS = (*_FULL, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EFBIG)
 _MOST_MANIFEST_BYTES = 16 << 20
@@ -59,7 +60,7 @@ def write_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:
         with disk_errors(path), path.open("wb") as stream:
             stream.writelines(_chunks(content))
         return
-    temporary = path.with_name(f"{_TEMPORARY_PREFIX}{path.name}-{os.getpid()}")
+    temporary = path.with_name(f"{TEMPORARY_PREFIX}{path.name}-{os.getpid()}")
     with disk_errors(path):
         try:
             with temporary.open("wb") as stream:
@@ -84,7 +85,7 @@ def written_folder(target: Path, facts: dict[str, Any]) -> Iterator[Path]:
     `facts` (JSON values) are kept in the manifest. On an error nothing is left and an existing `target` stays.
     Raises ResourceError where the disk is full.
     """
-    temporary = target.with_name(f"{_TEMPORARY_PREFIX}{target.name}-{os.getpid()}")
+    temporary = target.with_name(f"{TEMPORARY_PREFIX}{target.name}-{os.getpid()}")
     with disk_errors(target):
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
@@ -120,7 +121,7 @@ def checked_manifest(folder: Path) -> dict[str, Any]:
 
 def remove_leftovers(folder: Path) -> None:
     """Removes what an interrupted write left in `folder`; what it had moved aside and not yet replaced comes back."""
-    for path in folder.glob(f"{_TEMPORARY_PREFIX}*"):
+    for path in folder.glob(f"{TEMPORARY_PREFIX}*"):
         target = folder / path.name.removeprefix(_OLD_PREFIX).rpartition("-")[0]
         if path.name.startswith(_OLD_PREFIX) and not target.exists():
             path.rename(target)
@@ -132,7 +133,7 @@ def remove_leftovers(folder: Path) -> None:
 
 def remove_folder(folder: Path) -> None:
     """Removes a folder, which at no time is there in part under its name."""
-    doomed = folder.with_name(f"{_TEMPORARY_PREFIX}removed-{folder.name}-{os.getpid()}")
+    doomed = folder.with_name(f"{TEMPORARY_PREFIX}removed-{folder.name}-{os.getpid()}")
     with contextlib.suppress(OSError):
         folder.rename(doomed)
         shutil.rmtree(doomed, ignore_errors=True)

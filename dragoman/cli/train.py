@@ -15,7 +15,7 @@ from dragoman.config.recipes import CorpusSize, chosen_keys, every_recipe, recip
 from dragoman.errors import ConfigError
 from dragoman.text.corpus import Corpora, open_corpora
 from dragoman.text.doctor.examine import checked_size
-from dragoman.train.frozen import frozen_config
+from dragoman.train.frozen import check_frozen, frozen_config
 
 # Short flags of the data -> the settings they stand for.
 _DATA_FLAGS = {
@@ -69,6 +69,7 @@ def train(configs: Sequence[Path], overrides: Mapping[str, str], out: Path | Non
     """The verb behind its flags: settings and data are checked first, and only then is torch loaded."""
     out = out or Path("runs") / _name(configs, overrides)
     settled = settle(configs, overrides, frozen_config(out))
+    check_frozen(out, settled.config)  # before anything is written into what may be somebody else's folder
     from dragoman.cli.training import run_training
 
     strict = "tokenizer.vocab_size" in settled.given
@@ -118,7 +119,7 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
 
 
 def _check_early(given: GivenSettings, bases: Sequence[Config]) -> None:
-    """Raises ConfigError for a contradiction with each of `bases`, before time goes into reading the corpus."""
+    """Raises ConfigError, the last one, for a contradiction with each of `bases`, before the corpus is read."""
     contradictions = []
     for base in bases:
         try:
@@ -126,7 +127,7 @@ def _check_early(given: GivenSettings, bases: Sequence[Config]) -> None:
         except ConfigError as error:
             contradictions.append(error)
     if len(contradictions) == len(bases):
-        raise contradictions[0]
+        raise contradictions[-1]
 
 
 def with_languages(config: Config, src_lang: str, tgt_lang: str) -> Config:

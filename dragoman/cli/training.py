@@ -28,7 +28,7 @@ from dragoman.text.corpus import Corpora
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.train.checkpoint import RunFolder, set_weights
 from dragoman.train.distributed import ALONE, Processes, joined
-from dragoman.train.frozen import freeze_config
+from dragoman.train.frozen import check_frozen, freeze_config
 from dragoman.train.lock import locked
 from dragoman.train.run_log import RunLog
 from dragoman.train.signals import Interrupted
@@ -37,6 +37,17 @@ from dragoman.train.validation import fitting
 from dragoman.version import __version__
 from dragoman.visualize.report import Judged, write_report
 
+# What a finished run is averaged and scored once more for.
+_SCORED_ANEW = {
+    "data.test",
+    "data.test_src",
+    "data.test_tgt",
+    "data.old_test",
+    "data.old_test_src",
+    "data.old_test_tgt",
+    "train.average_last",
+    "train.average_best",
+}
 _PACKAGES = ("torch", "tokenizers", "sacrebleu", "safetensors", "numpy")
 
 
@@ -50,19 +61,25 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
         joined(resolve_device(config.train.device, "train.device")) as processes,
         locked(out) if processes.is_first else nullcontext(),
     ):
-        is_changed = processes.of_first(lambda: freeze_config(out, config))
+        changed = processes.of_first(lambda: check_frozen(out, config))
         if processes.is_first:
             tell_of_compiling()
         show = _Stages().show if processes.is_first else _show_nothing
-        goes_on = continuation_of(out)
-        begun = goes_on or (beginning_of(config.train.start_from) if config.train.start_from else None)
+        is_begun = bool(RunFolder(out).steps())
+        begun = continuation_of(out) or (beginning_of(config.train.start_from) if config.train.start_from else None)
         tokenizers = begun.tokenizers if begun else None
         data = processes.after_first(
-            lambda: prepare(config, corpora, out / "data", tokenizers, show, strict_vocabulary, goes_on is not None)
+            lambda: prepare(config, corpora, out / "data", tokenizers, show, strict_vocabulary, is_begun)
         )
+        processes.of_first(lambda: freeze_config(out, config))
         if processes.is_first:
             _print_cleaning(data)
-        return _train(config, data, corpora, out, begun, processes, is_changed)
+            if changed & {"data.test", "data.test_src"}:
+                say(
+                    "the test was named after training had begun, so that some of it may have been trained on; "
+                    "`dragoman evaluate` with `--train` scores without that."
+                )
+        return _train(config, data, corpora, out, begun, processes, bool(changed & _SCORED_ANEW))
 
 
 def _train(
@@ -72,9 +89,9 @@ def _train(
     out: Path,
     begun: Beginning | None,
     processes: Processes,
-    is_changed: bool,
+    anew: bool,
 ) -> int:
-    """`is_changed`: a setting is new, such as a test or a mean, so that a finished run is scored once more."""
+    """`anew`: another test or mean is asked for, so that a finished run is averaged and scored once more."""
     log = RunLog(out, speaks=processes.is_first)
     trainer = make_trainer(config, data, out, log, begun, processes)
     steps_before = trainer.run.steps()[-1:]
@@ -83,7 +100,7 @@ def _train(
         if not processes.is_first:
             return 0
         log.say(f"Stopped: {reason}.")
-        if steps_before == [trainer.state.step] and not is_changed and _is_scored(out):
+        if steps_before == [trainer.state.step] and not anew and _is_scored(out, data):
             log.say("Nothing is left to do; raise a limit to train on.")
         else:
             trainer.average()
@@ -142,7 +159,13 @@ def make_trainer(
         + (f", {processes.count} processes" if processes.count > 1 else "")
     )
     dev = _dev(data)
-    if too_long := int((~fitting(model, dev, np.arange(len(dev)))).sum()):
+    too_long = int((~fitting(model, dev, np.arange(len(dev)))).sum())
+    if too_long == len(dev):
+        raise DataError(
+            f"every validation pair is longer than the {model.max_positions} positions that the model learns. "
+            "Raise `model.max_positions`, or give shorter sentences as `data.dev`."
+        )
+    if too_long:
         log.say(
             f"{too_long:,} of {len(dev):,} validation pairs are longer than the {model.max_positions} learned "
             "positions: their loss is not counted."
@@ -181,9 +204,11 @@ def _card(config: Config, data: PreparedData, model: Transformer) -> Card:
     )
 
 
-def _is_scored(out: Path) -> bool:
-    """Whether an earlier call has already scored the run's model."""
-    return bool(load_bundle(resolve_model_folder(out), "cpu").card.scores)
+def _is_scored(out: Path, data: PreparedData) -> bool:
+    """Whether an earlier call has already scored the run's model on all that there is."""
+    wanted = {"validation"} | ({"test"} if data.test is not None and len(data.test) else set())
+    scored = {row[0].partition(",")[0] for row in load_bundle(resolve_model_folder(out), "cpu").card.scores}
+    return wanted <= scored
 
 
 def _score(out: Path, data: PreparedData, device: str, corpora: Corpora) -> None:

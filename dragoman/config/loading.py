@@ -104,7 +104,7 @@ def _merge(given: Mapping[str, _Given], base: Config) -> Config:
         values = {setting.name: given[setting.key].value for setting in settings_of(table) if setting.key in given}
         start = getattr(base, table)
         if table == "model" and "preset" in values:
-            start = PRESETS[str(values["preset"])]
+            start = replace(PRESETS[str(values["preset"])], tie=start.tie)  # which goes with the vocabularies
         tables[table] = replace(start, **values)
     return Config(**tables)
 

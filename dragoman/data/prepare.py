@@ -43,7 +43,7 @@ _OTHER_SETTINGS = {*CORPUS_FILES, "augment_case", "augment_punctuation", "augmen
 
 @dataclass(frozen=True, slots=True)
 class PreparedData:
-    """What training needs. `dev` and `test`, None where not wanted, keep the text; `train` does for BPE dropout only.
+    """What training needs. `dev` and `test`, None where not wanted, keep the text; `train` does if encoded anew.
 
     `cleaning` says what was left out of the training pairs, also when the store was made earlier.
     """
@@ -134,37 +134,49 @@ class _Preparation:
         self._held_out: HeldOut | None = None
         self._cleaner: Cleaner | None = None
         self._read: int | None = None
+        self._excluded_test = corpora.test
         settings = {name: value for name, value in asdict(config.data).items() if name not in _OTHER_SETTINGS}
-        train, old, dev, test = map(_identity, (corpora.train, corpora.old, corpora.dev, corpora.test))
-        self._identities = (train, old)
-        parts = [train, dev, test]
-        if old:
-            parts += [config.data.old_share, old]
+        self._identities = {part: _identity(getattr(corpora, part)) for part in ("train", "old", "dev", "test")}
+        parts = [self._identities[part] for part in ("train", "dev", "test")]
+        if corpora.old:
+            parts += [config.data.old_share, self._identities["old"]]
         if corpora.old_test:
             parts += [_identity(corpora.old_test)]
         self.key = _hash([VERSION, config.train.seed, settings, parts])
 
     def keep_identity(self, is_begun: bool) -> None:
-        """Writes down which files are trained on; raises DataError where `is_begun` and one has changed since."""
-        path = self._folder / _IDENTITY
-        now = {
-            str(file): digest
-            for corpus, identity in zip((self._corpora.train, self._corpora.old), self._identities, strict=True)
-            if corpus is not None
-            for file, digest in zip(corpus.paths, identity[0], strict=True)
-        }
-        before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        for (file, digest), was in zip(now.items(), before.values(), strict=False):
-            if is_begun and digest != was:
-                raise DataError(
-                    f"{file} has changed since {self._folder.parent} was begun, which cannot go on with other pairs. "
-                    f"Restore the file, or begin anew: another --out, with `--from {self._folder.parent}` to keep what "
-                    "was learnt."
-                )
+        """Writes down what is trained on. Raises DataError where training `is_begun` and a file has changed since.
+
+        What a begun training reads stays what it was, whatever is to be the test now: the key of its stores is kept,
+        and where they have to be made again, another test has no part in it.
+        """
+        path, files = self._folder / _IDENTITY, self._files()
+        before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        if is_begun and before:
+            for (file, digest), was in zip(files.items(), before["files"].values(), strict=False):
+                if digest != was:
+                    raise DataError(
+                        f"{file} has changed since this run was begun, which cannot go on with other pairs. Restore "
+                        "the file, or begin anew: another --out, with `--from` this run to keep what was learnt."
+                    )
+            self.key = before["key"]
+            if before["test"] != self._identities["test"]:
+                self._excluded_test = None
+            return
+        now = {"key": self.key, "test": self._identities["test"], "files": files}
         if now != before:
             with disk_errors(self._folder):
                 self._folder.mkdir(parents=True, exist_ok=True)
             write_file(path, json.dumps(now, indent=1) + "\n")
+
+    def _files(self) -> dict[str, str]:
+        """The digest of each file that decides what is trained on."""
+        return {
+            str(file): digest
+            for part in ("train", "old", "dev")
+            if (identity := self._identities[part])
+            for file, digest in zip(getattr(self._corpora, part).paths, identity[0], strict=True)
+        }
 
     def tokenizers(self, strict: bool) -> TokenizerPair:
         settings = asdict(self._config.tokenizer)
@@ -193,7 +205,7 @@ class _Preparation:
 
     def held_out_store(self, part: str, tokenizers: TokenizerPair, key: str) -> PairStore | None:
         """The store of "dev" or "test": all pairs of the file given for it, else what is held out, else None."""
-        folder, key = self._folder / part, _hash([key, part])
+        folder, key = self._folder / part, _hash([key, part, self._identities[part]])
         corpus: Corpus | None = getattr(self._corpora, part)
         if corpus is None and not getattr(self._config.data, f"{part}_fraction"):
             return None
@@ -205,7 +217,7 @@ class _Preparation:
 
     def held_out(self) -> HeldOut:
         if self._held_out is None:
-            train, dev, test = self._corpora.train, self._corpora.dev, self._corpora.test
+            train, dev, test = self._corpora.train, self._corpora.dev, self._excluded_test
             self._held_out = hold_out(
                 self._counted(train.pairs(), "choosing the held-out pairs"),
                 self._config.data,

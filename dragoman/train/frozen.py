@@ -6,10 +6,12 @@ from pathlib import Path
 
 from dragoman.config import Config, config_from_dict, dump_config
 from dragoman.errors import CheckpointError, ConfigError
-from dragoman.files import write_file
+from dragoman.files import TEMPORARY_PREFIX, write_file
 from dragoman.train.lock import LOCK
 
 _CONFIG = "config.toml"
+# What a run that has not begun may have left behind.
+_OF_A_RUN = {LOCK, _CONFIG, "data", "checkpoints", "log.jsonl", "tensorboard"}
 
 # What may differ when a run goes on: limits, bookkeeping, where and how much at once, and how its model is used later.
 _FREE = {
@@ -37,42 +39,54 @@ _FREE = {
 def frozen_config(folder: Path) -> Config | None:
     """The configuration in a run's folder; None where no run began. Raises CheckpointError where it is damaged.
 
-    A run has begun when it has a checkpoint. Before that it may have failed because of its settings, and the same
-    folder must do for better ones.
+    A run has begun when it has a checkpoint, or what is left of one that is finished. Before that it may have failed
+    because of its settings, and the same folder must do for better ones.
     """
+    begun = (folder / "averaged").exists() or any((folder / "checkpoints").glob("step_*"))
+    return _written_config(folder) if begun else None
+
+
+def check_frozen(folder: Path, config: Config) -> frozenset[str]:
+    """The keys of the settings that are not those the run began with; none for a new run, which they begin.
+
+    Raises CheckpointError, naming the first setting that may not differ, and for a folder that holds something else.
+    """
+    before = frozen_config(folder)
+    if before is None:
+        names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+        others = {name for name in names - _OF_A_RUN if not name.startswith(TEMPORARY_PREFIX)}
+        if others:
+            raise CheckpointError(
+                f"{folder} holds {min(others)}, and no run of dragoman. Choose another --out, or an empty folder."
+            )
+        _written_config(folder)
+        return frozenset()
+    changed = _differences(before, config)
+    for key, old, new in changed:
+        # A rate that falls to 0 at the limit is another schedule with another limit.
+        ends = key == "train.max_steps" and before.train.schedule in ("linear", "cosine")
+        if (key not in _FREE or ends) and not key.startswith("inference."):
+            raise CheckpointError(
+                f"{folder} was begun with `{key}` = {old!r}, which is {new!r} now. Use the same settings to "
+                "continue it, or choose another --out."
+            )
+    return frozenset(key for key, _, _ in changed)
+
+
+def freeze_config(folder: Path, config: Config) -> None:
+    """Writes the configuration of a run that `check_frozen` has nothing against."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_file(folder / _CONFIG, dump_config(config))
+
+
+def _written_config(folder: Path) -> Config | None:
     path = folder / _CONFIG
-    if not any((folder / "checkpoints").glob("*")):
-        return None
     try:
         return config_from_dict(tomllib.loads(path.read_text(encoding="utf-8")), str(path))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, ConfigError) as error:
         raise CheckpointError(f"{path} cannot be read: {error} Restore it, or choose another --out.") from None
-
-
-def freeze_config(folder: Path, config: Config) -> bool:
-    """Writes the run's configuration, or checks that it is still the same run; says whether anything is new in it.
-
-    Raises CheckpointError, naming the first setting that differs, for a run of another configuration, and for a
-    folder that holds something else.
-    """
-    before = frozen_config(folder)
-    known = (folder / _CONFIG).exists()
-    if not known and folder.is_dir() and any(path.name != LOCK for path in folder.iterdir()):
-        raise CheckpointError(f"{folder} is not empty and holds no run of dragoman. Choose another --out.")
-    if before is not None:
-        for key, old, new in _differences(before, config):
-            # A rate that falls to 0 at the limit is another schedule with another limit.
-            ends = key == "train.max_steps" and before.train.schedule in ("linear", "cosine")
-            if (key not in _FREE or ends) and not key.startswith("inference."):
-                raise CheckpointError(
-                    f"{folder} was begun with `{key}` = {old!r}, which is {new!r} now. Use the same settings to "
-                    "continue it, or choose another --out."
-                )
-    folder.mkdir(parents=True, exist_ok=True)
-    write_file(folder / _CONFIG, dump_config(config))
-    return before != config
 
 
 def _differences(one: Config, other: Config) -> list[tuple[str, object, object]]:

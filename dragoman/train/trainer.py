@@ -99,7 +99,8 @@ class Trainer:
     def average(self) -> tuple[int, ...]:
         """Tries the means of weights that the settings ask for; RUN/averaged becomes the one that scores best.
 
-        Only where that is at least as well as the best checkpoint. Returns the steps it is the mean of, else nothing.
+        Only where that is at least as well as the best checkpoint; else there is none, because that of an earlier
+        stretch would be taken for the run's model. Returns the steps it is the mean of, or nothing.
         """
         best, chosen = self.state.best, None
         kept, notes = self.run.whole_steps(self.run.steps())
@@ -107,6 +108,7 @@ class Trainer:
             self.log.say(note)
         means = means_of(kept, self.state, self.settings)
         if best is None or not means:
+            remove_folder(self.run.path / "averaged")
             return ()
         score, metric = best.score, self.bundle.config.validate.metric
         for mean in means:
@@ -118,7 +120,6 @@ class Trainer:
             if found >= score:
                 chosen, score = mean, found
         if chosen is None:
-            # An average of an earlier stretch of this run would otherwise be taken for the run's model.
             remove_folder(self.run.path / "averaged")
             return ()
         if chosen is not means[-1]:

@@ -11,9 +11,10 @@ export const key = {
   set: (value) => sessionStorage.setItem(KEY, value),
   // For a link, which has no body: not in its address, which histories and logs keep.
   giveTo: (path) => {
-    const place = `path=${new URL(path, location).pathname}; max-age=${COOKIE_SECONDS}; samesite=strict`;
+    const seconds = key.get() ? COOKIE_SECONDS : 0;
+    const place = `path=${new URL(path, location).pathname}; max-age=${seconds}; samesite=strict`;
     const secure = location.protocol === "https:" ? "; secure" : "";
-    if (key.get()) document.cookie = `${COOKIE}=${encodeURIComponent(key.get())}; ${place}${secure}`;
+    document.cookie = `${COOKIE}=${encodeURIComponent(key.get())}; ${place}${secure}`;
   },
 };
 
