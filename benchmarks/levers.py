@@ -145,7 +145,7 @@ def scored(folder: Path, name: str, pairs: Pairs) -> Row:
     if not (place / "validation.output").exists():
         write_lines(place / "validation.output", Translator.load(place / "run").translate([src for src, _ in pairs]))
     outputs = read_outputs(place)
-    known = facts_of_run(place / "run")
+    known = facts_of_run(place / "run", folder)
     seen = [json.loads(line) for line in (place / "run" / "log.jsonl").read_text().splitlines()]
     validations = [event for event in seen if event["event"] == "validation"]
     baseline = read_outputs(folder_of(folder, BASELINE))

@@ -140,7 +140,7 @@ def main() -> None:
         "config": recipe.config,
         "command": shown(command, given.folder),
         "machine": facts(int(os.environ.get("OMP_NUM_THREADS", len(os.sched_getaffinity(0))))),
-        **facts_of_run(folder / "run"),
+        **facts_of_run(folder / "run", given.folder),
         "scores": {part: scores(recipe.corpus, folder, part, parts[part]) for part in ("validation", "test")},
     }
     rows = [other for other in read_rows(given.results) if (other["name"], other["date"]) != (name, row["date"])] + [
@@ -186,7 +186,8 @@ def train_command(recipe: Recipe, folder: Path, given: argparse.Namespace) -> li
     return [sys.executable, "-m", "dragoman", "train", *config, *flags, "--out", str(folder / "run"), *given.train]
 
 
-def facts_of_run(run: Path) -> dict[str, Any]:
+def facts_of_run(run: Path, folder: Path) -> dict[str, Any]:
+    """From its card, and its settings without what is particular to a machine."""
     from dragoman.bundle import load_bundle, resolve_model_folder
     from dragoman.config import dump_config
 
@@ -195,7 +196,10 @@ def facts_of_run(run: Path) -> dict[str, Any]:
     known = {
         key: getattr(card, key) for key in ("parameters", "train_pairs", "steps", "epochs", "minutes", "precision")
     }
-    return known | {"averaged_steps": card.averaged_steps, "settings": dump_config(bundle.config)}
+    return known | {
+        "averaged_steps": card.averaged_steps,
+        "settings": dump_config(bundle.config).replace(str(folder), "FOLDER"),
+    }
 
 
 def scores(corpus: Corpus, folder: Path, part: str, pairs: Pairs) -> list[dict[str, Any]]:
