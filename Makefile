@@ -26,8 +26,9 @@ demo: $(STAMP)
 	$(BIN)/dragoman demo
 
 # As many processes as cores, a file in one of them: fixtures that train a model are made once or twice, not for each test.
+# Files come in the order of pytest's testpaths, the longest first, so that no process works alone at the end.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n auto --dist loadfile --durations 25
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --durations 25
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -38,7 +39,7 @@ lint: $(STAMP)
 check: lint test
 
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest -n auto --dist loadfile -m slow
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m slow
 
 # Toolkits that cannot live beside Dragoman get environments of their own below .bench; see docs/benchmarks.md.
 bench: $(STAMP)

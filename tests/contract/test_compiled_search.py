@@ -10,6 +10,7 @@ import random
 import subprocess
 import sys
 import threading
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -270,18 +271,28 @@ def test_numba_that_does_not_work_is_said_and_done_without(monkeypatch: pytest.M
 
 def test_when_one_worker_fails_the_others_stop(monkeypatch: pytest.MonkeyPatch, computing_on: Any) -> None:
     from dragoman.inference.compiled import engine
+    from dragoman.inference.compiled.beams import decode_steps
 
-    calls = []
+    calls, given_up, give_up = count(), threading.Event(), engine.Waiting.give_up
 
-    def failing(*arguments: Any) -> int:
-        calls.append(1)
-        raise ModelError("it fails. Mend it.")
+    def failing_first(*arguments: Any) -> int:
+        if next(calls) == 0:
+            raise ModelError("it fails. Mend it.")
+        given_up.wait(1)  # or they would be done before it has failed
+        return decode_steps(*arguments)
 
-    monkeypatch.setattr(engine, "decode_steps", failing)
+    def noted(waiting: engine.Waiting) -> None:
+        give_up(waiting)
+        given_up.set()
+
+    monkeypatch.setattr(engine, "decode_steps", failing_first)
+    monkeypatch.setattr(engine.Waiting, "give_up", noted)
     search = CompiledSearch(transformer("pre-norm", 30), "float32")
+    found = [Source(str(number), row) for number, row in enumerate(sources(30, 2, count=40))]
     with computing_on(3), pytest.raises(ModelError, match=r"^it fails\. Mend it\.$"):
-        searched(search, sources(30, 2, count=40), InferenceSettings(batch_tokens=20))
-    assert 1 <= len(calls) <= 3
+        search(found, InferenceSettings(batch_tokens=20, max_extra_tokens=6))
+    assert next(calls) <= 3
+    assert sum(bool(source.hypotheses) for source in found) <= 2
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="needs an x86")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -115,15 +116,21 @@ def _log(folder: Path) -> list[dict[str, object]]:
     return [{k: v for k, v in json.loads(line).items() if k not in timed} for line in lines if line]
 
 
+@pytest.fixture(scope="module")
+def straight(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+    """One that has trained all steps without a stop."""
+    trainer = _trainer(corpus, tmp_path_factory.mktemp("straight"))
+    assert trainer.fit() == "train.max_steps = 70 reached"
+    return trainer
+
+
 @pytest.mark.parametrize(
     ("stops", "signal_number"),
     [pytest.param((14,), signal.SIGTERM, marks=pytest.mark.slow), ((7, 28, 56), signal.SIGINT)],
 )
 def test_stopped_and_resumed_is_uninterrupted_bit_for_bit(
-    corpus: Corpus, tmp_path: Path, stops: tuple[int, ...], signal_number: int
+    corpus: Corpus, straight: Trainer, tmp_path: Path, stops: tuple[int, ...], signal_number: int
 ) -> None:
-    straight = _trainer(corpus, tmp_path / "straight")
-    assert straight.fit() == "train.max_steps = 70 reached"
     for stop in stops:
         stopped = _trainer(corpus, tmp_path / "resumed", stop_after=stop, signal_number=signal_number)
         with pytest.raises(Interrupted) as error:
@@ -134,8 +141,8 @@ def test_stopped_and_resumed_is_uninterrupted_bit_for_bit(
     resumed.fit()
     for name, parameter in straight.model.named_parameters():
         assert torch.equal(parameter, dict(resumed.model.named_parameters())[name]), name
-    assert _log(tmp_path / "resumed") == _log(tmp_path / "straight")
-    assert {event["event"] for event in _log(tmp_path / "straight")} == {"train", "validation"}
+    assert _log(tmp_path / "resumed") == _log(straight.run.path)
+    assert {event["event"] for event in _log(straight.run.path)} == {"train", "validation"}
     assert replace(resumed.state, seconds=0) == replace(straight.state, seconds=0)
 
 
@@ -180,9 +187,9 @@ def test_a_lost_checkpoint_costs_only_the_steps_since_the_one_before(corpus: Cor
     config = replace(CONFIG, train=replace(CONFIG.train, max_steps=35, checkpoint_every_steps=10))
     straight = _trainer(corpus, tmp_path / "straight", config)
     straight.fit()
-    damaged = _trainer(corpus, tmp_path / "damaged", config)
-    damaged.fit()
-    newest, before = (damaged.run.step_folder(step) for step in reversed(damaged.run.steps()[-2:]))
+    shutil.copytree(tmp_path / "straight", tmp_path / "damaged")
+    damaged = RunFolder(tmp_path / "damaged")
+    newest, before = (damaged.step_folder(step) for step in reversed(damaged.steps()[-2:]))
     content = bytearray((newest / "optimizer.safetensors").read_bytes())
     content[len(content) // 2] ^= 1
     (newest / "optimizer.safetensors").write_bytes(content)
@@ -282,7 +289,10 @@ def test_the_best_and_enough_checkpoints_are_kept_and_pointed_to(corpus: Corpus,
     assert (tmp_path / "run" / "last").read_text() == f"checkpoints/step_{70:07d}\n"
 
 
-def test_the_average_is_the_mean_and_is_kept_only_where_it_helps(corpus: Corpus, tmp_path: Path) -> None:
+def test_the_average_is_the_mean_and_is_kept_only_where_it_helps(
+    corpus: Corpus, straight: Trainer, tmp_path: Path
+) -> None:
+    shutil.copytree(straight.run.path, tmp_path / "run")
     trainer = _trainer(corpus, tmp_path / "run")
     trainer.fit()
     steps = [record.step for record in trainer.state.validations][-5:]

@@ -2,19 +2,48 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from dragoman.cli.main import main
+
 GOOD = "".join(f"word{n % 7} and word{n}\tWort{n % 7} und Wort{n}\n" for n in range(60))
 
 
-def train(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "dragoman", "train", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=200)
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command ended, and what it said."""
+
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def train(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs the verb in this process."""
+
+    def run(*arguments: object) -> Done:
+        code = main(["train", *map(str, arguments)])
+        return Done(code, *capfd.readouterr())
+
+    return run
+
+
+def started(*arguments: object, stdin: str = "") -> Done:
+    """Runs the command in a process of its own."""
+    command = [sys.executable, "-m", "dragoman", *map(str, arguments)]
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=200)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def refused(done: Done, *words: str) -> None:
     """Exit code 2, and the last line says all of it."""
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
@@ -45,19 +74,19 @@ def good(tmp_path: Path) -> Path:
         ("huge.en-de.tsv", GOOD.encode() + b"a " * 500_000 + b"\tb\n", ["huge.en-de.tsv", "1,000,000", "first: 61"]),
     ],
 )
-def test_bad_corpora(tmp_path: Path, name: str, content: bytes | None, words: list[str]) -> None:
+def test_bad_corpora(train: Run, tmp_path: Path, name: str, content: bytes | None, words: list[str]) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
     refused(train("--data", tmp_path / name, "--out", tmp_path / "run", "--train.max-steps", 1), *words)
     assert not list(tmp_path.rglob("checkpoints"))
 
 
-def test_a_directory_where_a_file_is_wanted(tmp_path: Path) -> None:
+def test_a_directory_where_a_file_is_wanted(train: Run, tmp_path: Path) -> None:
     (tmp_path / "d.en-de.tsv").mkdir()
     refused(train("--data", tmp_path / "d.en-de.tsv", "--out", tmp_path / "run"), "d.en-de.tsv", "director")
 
 
-def test_different_line_counts(tmp_path: Path) -> None:
+def test_different_line_counts(train: Run, tmp_path: Path) -> None:
     (tmp_path / "a.en").write_text("one 1\ntwo 2\nthree 3\n")
     (tmp_path / "a.de").write_text("eins 1\ndrei 3\n")
     done = train("--src", tmp_path / "a.en", "--tgt", tmp_path / "a.de", "--out", tmp_path / "run")
@@ -80,27 +109,32 @@ def test_different_line_counts(tmp_path: Path) -> None:
         (["--train.batch-tokens", "3", "--train.max-steps", "1"], ["train.batch_tokens", "3"]),
     ],
 )
-def test_bad_settings(good: Path, tmp_path: Path, flags: list[str], words: list[str]) -> None:
+def test_bad_settings(train: Run, good: Path, tmp_path: Path, flags: list[str], words: list[str]) -> None:
     refused(train("--data", good, "--out", tmp_path / "run", *flags), *words)
     assert not list(tmp_path.rglob("checkpoints"))
 
 
-def test_one_side_without_the_other(good: Path) -> None:
+def test_one_side_without_the_other(train: Run, good: Path) -> None:
     refused(train("--src", good), "`--src`", "`--tgt` is not")
 
 
-def test_bad_settings_in_a_file_name_the_file(good: Path, tmp_path: Path) -> None:
+def test_bad_settings_in_a_file_name_the_file(train: Run, good: Path, tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text("[train]\nwarmup_stepps = 3\n")
     done = train(tmp_path / "c.toml", "--data", good)
     refused(done, "c.toml", "train.warmup_stepps", "train.warmup_steps")
 
 
 def test_no_model(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "dragoman", "translate", str(tmp_path / "nothing")]
-    done = subprocess.run(command, input="a\n", capture_output=True, text=True, timeout=100)
-    refused(done, "nothing", "does not exist")
+    refused(started("translate", tmp_path / "nothing", stdin="a\n"), "nothing", "does not exist")
 
 
-def test_a_variable_that_is_not_set_is_named(tmp_path: Path) -> None:
+def test_a_bad_corpus_in_a_process_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "columns.en-de.tsv").write_bytes(b"a\tb\nc\n")
+    done = started("train", "--data", tmp_path / "columns.en-de.tsv", "--out", tmp_path / "run")
+    refused(done, "columns.en-de.tsv", "line 2", "tab")
+    assert done.stderr.count("\n") == 2
+
+
+def test_a_variable_that_is_not_set_is_named(train: Run, tmp_path: Path) -> None:
     done = train("--src", "$NO_SUCH_VARIABLE/a.en", "--tgt", tmp_path / "a.de", "--out", tmp_path / "run")
     refused(done, "NO_SUCH_VARIABLE", "not set")

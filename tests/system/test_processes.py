@@ -38,7 +38,7 @@ SETTINGS = {
     "validate.every-epochs": 0,
     "validate.max-sentences": 5,
 }
-STEPS = 30
+STEPS = 20
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +152,7 @@ def test_a_killed_process_ends_the_run_which_then_continues_exactly(corpus: Path
     process = torchrun(corpus, killed)
     _, said = process.communicate(timeout=250)
     assert process.returncode == 0, said
+    assert not list(killed.rglob(".writing-*"))
     one, other = (load_file(run / "checkpoints" / f"step_{STEPS:07d}" / "model.safetensors") for run in (two, killed))
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert losses(two) == losses(killed)

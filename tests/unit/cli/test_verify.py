@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.cli import verify
 from dragoman.cli.main import main
+from dragoman.inference import verification
 from dragoman.inference.step_model import SingleModel
 from dragoman.train.verification import ResumeReport
 
@@ -25,6 +27,7 @@ def test_a_bug_is_shown_with_both_outputs(
 ) -> None:
     (tmp_path / "in.txt").write_text("one two three\n\nfour five. one\nfive\nnever read\n", encoding="utf-8")
     right = SingleModel.step
+    monkeypatch.setattr(verification, "_TIE_TRIALS", 2)
     monkeypatch.setattr(SingleModel, "step", lambda self, ids, state: -right(self, ids, state))
     command = ["verify", str(model_folder), "--src", str(tmp_path / "in.txt"), "--sentences", "4"]
     assert main([*command, "--json"]) == 2
@@ -77,6 +80,8 @@ def test_a_run_is_resumed_too_and_its_differences_fail(
         return ResumeReport(7, 9, 11, 30, 2, ("state.json: seed",) if steps == 5 else ())
 
     monkeypatch.setattr("dragoman.train.verification.verify_resume", verify_resume)
+    same = verification.Check("all together", 1, 2, 0, (), 0.0)
+    monkeypatch.setattr(verify, "verify_translations", lambda *_: iter([same]))
     command = ["verify", str(tmp_path), "--sentences", "2", "--steps"]
     assert main([*command, "4"]) == 0
     assert "ok: resuming, steps 8 to 11, with a kill after 9: 0 differences in\n30 tensors" in capsys.readouterr().out

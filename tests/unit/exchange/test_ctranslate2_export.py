@@ -50,18 +50,23 @@ def _bundle(tokenizer: dict[str, Any], **model: Any) -> Bundle:
         ({"joint": False}, {"tie": "none", "norm_first": False, "num_heads": 1}),
     ],
 )
-def test_any_model(tmp_path: Path, tokenizer: dict[str, Any], model: dict[str, Any]) -> None:
+def test_any_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: dict[str, Any], model: dict[str, Any]
+) -> None:
     bundle = _bundle(tokenizer, **model)
     agreement = export_ctranslate2(bundle, tmp_path / "model", "float32")
     assert agreement.equal == agreement.total == 32
     assert agreement.largest_difference < 1e-4
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
-    _run_example(tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    exec(_example(tmp_path / "model"), {})
 
 
 def test_a_model_with_an_imported_tokenizer(small_marian: Path, tmp_path: Path) -> None:
     assert export_ctranslate2(import_marian(small_marian, "model").bundle, tmp_path / "model", "float32").exact
-    _run_example(tmp_path / "model")
+    command = [sys.executable, "-c", _example(tmp_path / "model")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("quantization", ["int8", "float16"])
@@ -98,8 +103,7 @@ def test_the_paper_penalty_is_said_to_have_no_counterpart(tmp_path: Path) -> Non
     assert "length_penalty=0.7" in (tmp_path / "b" / "README.md").read_text()
 
 
-def _run_example(folder: Path) -> None:
+def _example(folder: Path) -> str:
     example = re.search(r"^```python\n(.*?)^```", (folder / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     assert example is not None
-    done = subprocess.run([sys.executable, "-c", example[1]], cwd=folder.parent, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    return example[1]
