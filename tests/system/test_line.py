@@ -134,7 +134,7 @@ def test_a_folder_that_is_no_run_is_refused(copy_run: Path, tmp_path: Path, here
     (tmp_path / "notes.txt").write_text("mine")
     languages = ("--src-lang", "x", "--tgt-lang", "y")
     _, said = here("train", "--data", copy_run.parent / "train.tsv", "--out", tmp_path, *languages, code=2)
-    assert "is not empty and holds no run" in said
+    assert "holds notes.txt, and no run of dragoman" in said
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
