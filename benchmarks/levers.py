@@ -25,8 +25,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from multi30k import tokenised, write_lines
-from quality import CONFIGS, HERE, RECIPES, Pairs, facts_of_run, prepared, say
+from multi30k import read_lines, tokenised, write_lines
+from quality import CONFIGS, HERE, RECIPES, Pairs, data_flags, facts_of_run, prepared, say
 from side_by_side.machine import facts
 
 RECIPE = "multi30k_en_de"
@@ -118,10 +118,8 @@ def train(folder: Path, name: str, given: argparse.Namespace) -> None:
     if (place / "validation.output").exists():
         return
     place.mkdir(parents=True, exist_ok=True)
-    text, began = folder / "text", time.monotonic()
-    files = [("train-src", "train.en"), ("train-tgt", "train.de"), ("dev-src", "validation.en")]
-    files.append(("dev-tgt", "validation.de"))
-    flags = [word for setting, file in files for word in (f"--data.{setting}", str(text / file))]
+    began = time.monotonic()
+    flags = data_flags(RECIPES[RECIPE].corpus, folder / "text")
     flags += ["--train.max-steps", f"{given.steps}", "--train.max-minutes", "0", "--train.patience", "0"]
     command = [sys.executable, "-m", "dragoman", "train", str(CONFIGS / f"{RECIPE}.toml"), *flags]
     command += [*LEVERS[name].split(), "--out", str(place / "run")]
@@ -144,11 +142,11 @@ def scored(folder: Path, name: str, pairs: Pairs) -> Row:
     references = [tgt for _, tgt in pairs]
     if not (place / "validation.output").exists():
         write_lines(place / "validation.output", Translator.load(place / "run").translate([src for src, _ in pairs]))
-    outputs = read_outputs(place)
+    outputs = read_lines(place / "validation.output")
     known = facts_of_run(place / "run", folder)
     seen = [json.loads(line) for line in (place / "run" / "log.jsonl").read_text().splitlines()]
     validations = [event for event in seen if event["event"] == "validation"]
-    baseline = read_outputs(folder_of(folder, BASELINE))
+    baseline = read_lines(folder_of(folder, BASELINE) / "validation.output")
     found = compare([src for src, _ in pairs], references, baseline, outputs).metrics[0].significance
     return Row(
         lever=name,
@@ -170,10 +168,6 @@ def scored(folder: Path, name: str, pairs: Pairs) -> Row:
 
 def folder_of(folder: Path, name: str) -> Path:
     return folder / name.replace(" ", "_").replace(",", "").replace("+", "and")
-
-
-def read_outputs(place: Path) -> list[str]:
-    return (place / "validation.output").read_text(encoding="utf-8").split("\n")[:-1]
 
 
 def write(given: argparse.Namespace, rows: Sequence[Row]) -> None:

@@ -176,14 +176,18 @@ def prepared(corpus: Corpus, folder: Path) -> Parts:
 
 def train_command(recipe: Recipe, folder: Path, given: argparse.Namespace) -> list[str]:
     """The configuration's own data is replaced by the prepared files, and no test is given: it is scored here, once."""
-    corpus, text = recipe.corpus, folder / "text"
-    files = {"--data.train-src": f"train.{corpus.src}", "--data.train-tgt": f"train.{corpus.tgt}"}
-    files |= {"--data.dev-src": f"validation.{corpus.src}", "--data.dev-tgt": f"validation.{corpus.tgt}"}
-    flags = [each for flag, file in files.items() for each in (flag, str(text / file))]
-    flags += ["--data.train", "", "--data.dev", "", "--data.test", ""]
+    flags = [*data_flags(recipe.corpus, folder / "text"), "--data.test", ""]
     flags += ["--train.max-minutes", str(given.minutes)] if given.minutes else []
     config = [str(CONFIGS / recipe.config)] if recipe.config else []
     return [sys.executable, "-m", "dragoman", "train", *config, *flags, "--out", str(folder / "run"), *given.train]
+
+
+def data_flags(corpus: Corpus, text: Path) -> list[str]:
+    """Those with which `train` reads what `prepared` has written to the folder `text`, and nothing else."""
+    files = {"--data.train-src": f"train.{corpus.src}", "--data.train-tgt": f"train.{corpus.tgt}"}
+    files |= {"--data.dev-src": f"validation.{corpus.src}", "--data.dev-tgt": f"validation.{corpus.tgt}"}
+    flags = [each for flag, file in files.items() for each in (flag, str(text / file))]
+    return [*flags, "--data.train", "", "--data.dev", ""]
 
 
 def facts_of_run(run: Path, folder: Path) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from dragoman.text.corpus import Corpora
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.train.checkpoint import RunFolder, set_weights
 from dragoman.train.distributed import ALONE, Processes, joined
-from dragoman.train.frozen import check_frozen, freeze_config
+from dragoman.train.frozen import TESTS_AND_MEANS, check_frozen, freeze_config
 from dragoman.train.lock import locked
 from dragoman.train.run_log import RunLog
 from dragoman.train.signals import Interrupted
@@ -37,17 +37,6 @@ from dragoman.train.validation import fitting
 from dragoman.version import __version__
 from dragoman.visualize.report import Judged, write_report
 
-# What a finished run is averaged and scored once more for.
-_SCORED_ANEW = {
-    "data.test",
-    "data.test_src",
-    "data.test_tgt",
-    "data.old_test",
-    "data.old_test_src",
-    "data.old_test_tgt",
-    "train.average_last",
-    "train.average_best",
-}
 _PACKAGES = ("torch", "tokenizers", "sacrebleu", "safetensors", "numpy")
 
 
@@ -79,7 +68,7 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
                     "the test was named after training had begun, so that some of it may have been trained on; "
                     "`dragoman evaluate` with `--train` scores without that."
                 )
-        return _train(config, data, corpora, out, begun, processes, bool(changed & _SCORED_ANEW))
+        return _train(config, data, corpora, out, begun, processes, bool(changed & TESTS_AND_MEANS))
 
 
 def _train(

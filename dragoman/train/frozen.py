@@ -13,8 +13,22 @@ _CONFIG = "config.toml"
 # What a run that has not begun may have left behind.
 _OF_A_RUN = {LOCK, _CONFIG, "data", "checkpoints", "log.jsonl", "tensorboard"}
 
+TESTS_AND_MEANS = frozenset(
+    {
+        "data.test",
+        "data.test_src",
+        "data.test_tgt",
+        "data.old_test",
+        "data.old_test_src",
+        "data.old_test_tgt",
+        "train.average_last",
+        "train.average_best",
+    }
+)
+"""What decides only which model a finished run ends with, and what it is scored on."""
+
 # What may differ when a run goes on: limits, bookkeeping, where and how much at once, and how its model is used later.
-_FREE = {
+_FREE = TESTS_AND_MEANS | {
     "train.max_steps",
     "train.max_epochs",
     "train.max_minutes",
@@ -22,17 +36,9 @@ _FREE = {
     "train.log_every_steps",
     "train.checkpoint_every_steps",
     "train.keep_checkpoints",
-    "train.average_last",
-    "train.average_best",
     "train.micro_batch_tokens",
     "train.device",
     "train.sharding",
-    "data.test",
-    "data.test_src",
-    "data.test_tgt",
-    "data.old_test",
-    "data.old_test_src",
-    "data.old_test_tgt",
 }
 
 
