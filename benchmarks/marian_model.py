@@ -5,7 +5,8 @@
 A MarianMTModel of random weights is made with transformers, with a SentencePiece tokeniser trained on Multi30k, German
 to English; imported; trained with Dragoman's trainer so that its translations have a real BLEU (the best validation
 counts, on the sentences that are translated in the benchmarks: the model is for measuring speed); and written in three
-forms under FOLDER/models/SIZE: dragoman, marian (transformers) and ctranslate2. A run that was cut off continues.
+forms under FOLDER/models/SIZE: dragoman, marian (transformers) and ctranslate2. The base model, which would take many
+hours, begins as the trained tiny one made wider and deeper (`side_by_side/grown.py`). A run that was cut off continues.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import torch
 from side_by_side.corpus import NUM_CONTROLS, SRC_LANG, TGT_LANG, VOCAB_SIZE, Corpus, prepare, train_sentencepiece
+from side_by_side.grown import grow
 from side_by_side.marian import MARIAN_EOS_ID, MARIAN_UNK_ID, marian_config
 from side_by_side.shapes import LABEL_SMOOTHING, SIZES, Size
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -40,8 +42,9 @@ DROPOUT = 0.1
 BRANCH_SCALE = 0.2
 RECIPES = {
     "tiny": {"learning_rate": 0.003, "warmup_steps": 600, "batch_tokens": 2048},
-    "base": {"learning_rate": 0.0007, "warmup_steps": 600, "batch_tokens": 2048},
+    "base": {"learning_rate": 0.0002, "warmup_steps": 100, "batch_tokens": 2048},
 }
+GROWN_FROM = {"base": "tiny"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +74,13 @@ def main() -> None:
         torch.set_num_threads(given.threads)
     size, corpus = SIZES[given.size], prepare(given.folder / "corpus")
     models, run = given.folder / "models" / size.name, given.folder / "model_runs" / size.name
+    small = models.parent / GROWN_FROM[size.name] / "dragoman" if size.name in GROWN_FROM else None
+    if small and not small.exists():
+        raise SystemExit(f"{small}: not found; make it first: marian_model.py --size {GROWN_FROM[size.name]}")
     make_random(corpus, size, models / "random")
     bundle = restarted(import_marian(models / "random", f"benchmark-{SRC_LANG}-{TGT_LANG}").bundle)
+    if small:
+        grow(load_bundle(small, "cpu").model, bundle.model)
     settings = TrainSettings(
         label_smoothing=LABEL_SMOOTHING,
         max_minutes=given.minutes,

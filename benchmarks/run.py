@@ -28,7 +28,6 @@ from side_by_side.rounds import Patience, Rounds, say, settings_of
 from side_by_side.shapes import SIZES
 
 HERE = Path(__file__).parent
-BASE_TAKES_LONGER = 3
 
 
 def main() -> None:
@@ -67,7 +66,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--environments", type=Path, help="where the toolkits are installed (FOLDER/environments)")
     parser.add_argument("--no-install", action="store_true", help="use the toolkits that are there already")
     parser.add_argument(
-        "--model-minutes", type=float, default=20, help="of training the tiny Marian model; base: 3 times"
+        "--model-minutes", type=float, default=20, help="of training each Marian model; base begins as the tiny one"
     )
     parser.add_argument(
         "--others", type=float, default=0.1, help="share of a core above which a measurement is repeated"
@@ -96,7 +95,9 @@ def plan_of(given: argparse.Namespace) -> Plan:
         say(f"not installed and left out: {', '.join(sorted(left_out))}")
     parts = given.parts
     if set(parts) - {"training"} and not given.report:
-        untrained = [size for size in given.sizes if not (given.folder / "models" / size / "ctranslate2").exists()]
+        # The base model grows from the tiny one.
+        needed = [size for size in SIZES if size in given.sizes or size == "tiny"]
+        untrained = [size for size in needed if not (given.folder / "models" / size / "ctranslate2").exists()]
         parts = parts if all(make_model(given, size) for size in untrained) else ["training"]
     options = tuple(given.option)
     return Plan(
@@ -114,9 +115,8 @@ def plan_of(given: argparse.Namespace) -> Plan:
 
 def make_model(given: argparse.Namespace, size: str) -> bool:
     """Trains the model that the engines share."""
-    minutes = given.model_minutes * (BASE_TAKES_LONGER if size == "base" else 1)
-    say(f"training the {size} model that all engines translate with: {minutes:g} minutes")
-    command = [sys.executable, str(HERE / "marian_model.py"), "--size", size, "--minutes", str(minutes)]
+    say(f"training the {size} model that all engines translate with: {given.model_minutes:g} minutes")
+    command = [sys.executable, str(HERE / "marian_model.py"), "--size", size, "--minutes", str(given.model_minutes)]
     command += ["--folder", str(given.folder), "--threads", str(given.threads)]
     if subprocess.run(command, check=False).returncode:
         say("that failed: the parts that translate are left out")

@@ -1,0 +1,109 @@
+"""A wider and deeper post-norm Transformer that computes what a trained small one does, and need not learn it again.
+
+A large model would take a day on two cores until its translations are worth comparing. Widths grow as in Net2Net (Chen,
+Goodfellow and Shlens 2016): every number of the small model stands several times beside itself, and what reads it
+divides its weight among the copies, here at random, so that the copies become different in training. Layers that are
+added begin with sublayers of nearly nothing. What is not exact (positions, added norms) some hundred steps repair.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.model.attention import MultiHeadAttention
+from dragoman.model.feed_forward import FeedForward
+from dragoman.model.layers import DecoderLayer, EncoderLayer, Residual
+from dragoman.model.transformer import Transformer
+
+BRANCH_OF_ADDED = 0.05
+
+
+@torch.no_grad()
+def grow(small: Transformer, large: Transformer) -> None:
+    """Writes the weights of `small` into `large`, whose widths and numbers of heads are multiples of its own.
+
+    Both are post-norm with tied embeddings and Marian's positions.
+    """
+    growth = _Growth(small, large)
+    # The embedding is multiplied by sqrt(d_model).
+    ratio = large.src_embedding.weight.size(1) / small.src_embedding.weight.size(1)
+    large.src_embedding.weight.copy_(small.src_embedding.weight[:, growth.hidden] / math.sqrt(ratio))
+    large.projection.bias.copy_(small.projection.bias)
+    for stack, grown in ((small.encoder, large.encoder), (small.decoder, large.decoder)):
+        for layer, target in zip(stack.layers, grown.layers, strict=False):
+            growth.layer(layer, target)
+        last = stack.layers[-1].feed_forward_residual.norm
+        for target in list(grown.layers)[len(stack.layers) :]:
+            growth.added(last, target)
+    # The tied projection sums over the copies: sqrt(ratio) times too much.
+    norm = large.decoder.layers[-1].feed_forward_residual.norm
+    norm.weight.div_(math.sqrt(ratio))
+    norm.bias.div_(math.sqrt(ratio))
+
+
+class _Growth:
+    """Which number of the small model each number of the large one is a copy of."""
+
+    def __init__(self, small: Transformer, large: Transformer) -> None:
+        one, other = small.encoder.layers[0], large.encoder.layers[0]
+        self.hidden = _copies(one.feed_forward.inner.weight.size(1), other.feed_forward.inner.weight.size(1))
+        self.inner = _copies(one.feed_forward.inner.weight.size(0), other.feed_forward.inner.weight.size(0))
+        heads, more_heads = one.self_attn.num_heads, other.self_attn.num_heads
+        width, more_width = len(self.hidden.unique()) // heads, len(self.hidden) // more_heads
+        places = _copies(heads, more_heads)[:, None] * width + _copies(width, more_width)
+        self.heads = places.flatten()
+        # softmax(q k / sqrt(K)): the product grows with the copies in a head, the root by less.
+        self.query_scale = math.sqrt(width / more_width)
+
+    def layer(self, small: EncoderLayer | DecoderLayer, large: EncoderLayer | DecoderLayer) -> None:
+        for name, module in small.named_children():
+            target = large.get_submodule(name)
+            if isinstance(module, MultiHeadAttention):
+                self._attention(module, target)
+            elif isinstance(module, FeedForward):
+                self._linear(module.inner, target.inner, self.inner, self.hidden)
+                self._linear(module.outer, target.outer, self.hidden, self.inner)
+            elif isinstance(module, Residual):
+                target.norm.weight.copy_(module.norm.weight[self.hidden])
+                target.norm.bias.copy_(module.norm.bias[self.hidden])
+
+    def added(self, last: nn.LayerNorm, large: EncoderLayer | DecoderLayer) -> None:
+        """A layer that passes on what it gets, nearly: its norms restore the usual mean and deviation of that."""
+        mean = last.bias.mean()
+        deviation = (last.weight.square().mean() + last.bias.var(correction=0)).sqrt()
+        for module in large.modules():
+            if isinstance(module, MultiHeadAttention):
+                module.out.weight.mul_(BRANCH_OF_ADDED)
+            elif isinstance(module, FeedForward):
+                module.outer.weight.mul_(BRANCH_OF_ADDED)
+            elif isinstance(module, nn.LayerNorm):
+                module.weight.fill_(deviation)
+                module.bias.fill_(mean)
+
+    def _attention(self, small: MultiHeadAttention, large: MultiHeadAttention) -> None:
+        width, more_width = small.out.weight.size(0), large.out.weight.size(0)
+        for part, scale in enumerate((self.query_scale, 1.0, 1.0)):
+            rows, more_rows = slice(part * width, (part + 1) * width), slice(part * more_width, (part + 1) * more_width)
+            drawn = large.in_weight[more_rows]
+            large.in_weight[more_rows] = _wider(small.in_weight[rows] * scale, drawn, self.heads, self.hidden)
+            large.in_bias[more_rows] = small.in_bias[rows][self.heads] * scale
+        self._linear(small.out, large.out, self.hidden, self.heads)
+
+    def _linear(self, small: nn.Linear, large: nn.Linear, rows: Tensor, columns: Tensor) -> None:
+        large.weight.copy_(_wider(small.weight, large.weight, rows, columns))
+        large.bias.copy_(small.bias[rows])
+
+
+def _copies(count: int, more: int) -> Tensor:
+    """For each of `more` places the one of `count` that it copies; copies stand together."""
+    if more % count:
+        raise ValueError(f"{more} is no multiple of {count}")
+    return torch.arange(more) // (more // count)
+
+
+def _wider(weight: Tensor, drawn: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """`weight`, each number divided among the copies of its column; what `drawn` holds makes the shares unequal."""
+    share = len(columns) // weight.size(1)
+    sums = torch.zeros(drawn.size(0), weight.size(1)).index_add_(1, columns, drawn)
+    return weight[rows][:, columns] / share + drawn - sums[:, columns] / share
