@@ -151,8 +151,8 @@ class _Preparation:
         and where they have to be made again, another test has no part in it.
         """
         path, files = self._folder / _IDENTITY, self._files()
-        before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-        if is_begun and before:
+        if is_begun and path.exists():
+            before = _read_identity(path)
             for (file, digest), was in zip(files.items(), before["files"].values(), strict=False):
                 if digest != was:
                     raise DataError(
@@ -164,10 +164,9 @@ class _Preparation:
                 self._excluded_test = None
             return
         now = {"key": self.key, "test": self._identities["test"], "files": files}
-        if now != before:
-            with disk_errors(self._folder):
-                self._folder.mkdir(parents=True, exist_ok=True)
-            write_file(path, json.dumps(now, indent=1) + "\n")
+        with disk_errors(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+        write_file(path, json.dumps(now, indent=1) + "\n")
 
     def _files(self) -> dict[str, str]:
         """The digest of each file that decides what is trained on."""
@@ -311,6 +310,20 @@ def _nothing_left(report: CleaningReport) -> str:
     return (
         f"No training pair is left: of {report.read} read, all were left out ({dropped}). "
         "Look at the corpus with `dragoman check`, or loosen the rules in [data]."
+    )
+
+
+def _read_identity(path: Path) -> dict[str, Any]:
+    """What `keep_identity` wrote. Raises DataError where the file holds anything else."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(found["key"], str) and {"test", "files"} <= set(found) and isinstance(found["files"], dict):
+            return dict(found)
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise DataError(
+        f"{path} is damaged: it does not say which files this run was begun with. If they have not changed since, "
+        "delete it, and go on."
     )
 
 

@@ -58,6 +58,21 @@ def test_other_pairs_are_refused_by_name_and_nothing_is_lost(corpus: Path, capsy
     assert load_bundle(resolve_model_folder(run), "cpu").card.steps == 3
 
 
+@pytest.mark.parametrize("damaged", ["{", "[]", '{"key": 3, "test": null, "files": {}}', '{"key": "x", "files": {}}'])
+def test_a_damaged_record_of_the_files_is_refused_in_one_line(
+    corpus: Path, damaged: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(corpus) == 0
+    record = corpus.parent / "run" / "data" / "corpus.json"
+    record.write_text(damaged)
+    assert train(corpus, {"--train.max-steps": "3"}) == 2
+    said = capsys.readouterr().err.strip().split("\n")[-1]
+    assert f"{record} is damaged" in said
+    assert "delete it" in said
+    record.unlink()
+    assert train(corpus, {"--train.max-steps": "3"}) == 0
+
+
 def test_a_test_that_comes_later_is_scored_and_changes_no_id(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
