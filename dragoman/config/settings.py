@@ -272,7 +272,7 @@ class InferenceSettings:
     batch_tokens: int = setting(
         4096, "padded source tokens times beam translated at once; changes speed and memory, not the result", minimum=1
     )
-    precision: Literal["float32", "bfloat16", "int8", "auto"] = setting(
+    precision: Literal["float32", "bfloat16", "int16", "int8", "auto"] = setting(
         "float32",
         "of matrix products; auto: the fastest that the device has. Below float32, near ties may fall otherwise, in "
         "bfloat16 also with the company a text is translated in",

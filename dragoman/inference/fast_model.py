@@ -71,13 +71,15 @@ class FastState:
 class FastModel(OfTransformer):
     """A Transformer without dropout, as a copy of its weights in `precision` (float32, bfloat16 or int8).
 
+    For int16, which only the compiled search multiplies in, they are in float32, which is more exact.
     Weights that have been changed in place since are converted anew at the next `start`. All verbs want to be called
     inside torch.inference_mode, as the searches do.
     """
 
     def __init__(self, model: Transformer, precision: str = "float32") -> None:
         super().__init__(model)
-        self._converted = Converted(model, lambda: _Weights(model, precision))
+        kept = "float32" if precision == "int16" else precision
+        self._converted = Converted(model, lambda: _Weights(model, kept))
         self._weights: _Weights
 
     def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"]) -> FastState:

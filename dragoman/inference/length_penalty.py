@@ -8,15 +8,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from dragoman.config import InferenceSettings
+from dragoman.model.device import sum_type
 
 
 def length_penalty(settings: InferenceSettings, lengths: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
-    """The penalty `settings` ask for, at each length (at least 1)."""
-    match settings.length_penalty:
-        case "paper":
-            return paper_penalty(lengths, settings.alpha)
-        case "power":
-            return power_penalty(lengths, settings.alpha)
+    """The penalty `settings` ask for, at each length (at least 1).
+
+    It does not depend on the other lengths: processors raise several numbers to a power at once, and those left over
+    by another way, whose last bit may be another; what is computed in float64 is the same in float32.
+    """
+    exact = lengths.to(sum_type(lengths.device))
+    penalty = {"paper": paper_penalty, "power": power_penalty}[settings.length_penalty]
+    return penalty(exact, settings.alpha).to(lengths.dtype)
 
 
 def paper_penalty(lengths: Float[Tensor, "*n"], alpha: float) -> Float[Tensor, "*n"]:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from dragoman.errors import ConfigError
 from dragoman.model.attention import MultiHeadAttention
+from dragoman.model.compiling import can_compile
 from dragoman.model.device import resolve_precision
 
 Product = Callable[[Tensor], Tensor]
@@ -129,18 +130,25 @@ _TYPICAL_ROWS = 64
 
 
 def resolve_inference_precision(name: str, device: torch.device) -> str:
-    """`auto` is the fastest of int8, bfloat16 and float32 that the device multiplies in.
+    """`auto` is the fastest of int8, int16, bfloat16 and float32 that the device multiplies in.
 
     Raises ConfigError where the device cannot do what is asked for.
     """
     if name == "auto":
         if _multiplies_int8(device):
             return "int8"
+        if _multiplies_int16(device):
+            return "int16"
         return "bfloat16" if resolve_precision("auto", device) is torch.bfloat16 else "float32"
     if name == "int8" and not _multiplies_int8(device):
         raise ConfigError(
             f"`inference.precision` is int8, which takes a CPU with VNNI instructions, but the model is on {device}. "
-            "Use auto, bfloat16 or float32."
+            "Use auto, int16, bfloat16 or float32."
+        )
+    if name == "int16" and not _multiplies_int16(device):
+        raise ConfigError(
+            "`inference.precision` is int16, which takes an x86 CPU with AVX2, and numba, but the model is "
+            f"on {device}. Use auto, bfloat16 or float32."
         )
     return name
 
@@ -151,6 +159,15 @@ def _multiplies_int8(device: torch.device) -> bool:
         return False
     capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     return bool(capabilities.get("avx512_vnni") or capabilities.get("amx_int8"))
+
+
+def _multiplies_int16(device: torch.device) -> bool:
+    """Whether it is a CPU that adds products of 16-bit integers, and the search can be compiled for it."""
+    if device.type != "cpu" or not can_compile():
+        return False
+    from dragoman.inference.compiled.tiles import MULTIPLIES_SHORTS
+
+    return MULTIPLIES_SHORTS
 
 
 def _bfloat16(bias: Tensor | None) -> Tensor | None:

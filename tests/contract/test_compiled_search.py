@@ -26,7 +26,7 @@ from dragoman.data.batch import pad_rows
 from dragoman.errors import ModelError
 from dragoman.inference import searches
 from dragoman.inference.beam import beam_search
-from dragoman.inference.compiled.tiles import MULTIPLIES_BYTES
+from dragoman.inference.compiled.tiles import MULTIPLIES_BYTES, MULTIPLIES_SHORTS
 from dragoman.inference.compiled.weights import fits
 from dragoman.inference.searches import CompiledSearch, TransformerSearch
 from dragoman.inference.segments import Source
@@ -45,10 +45,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "more decoder layers": {"num_encoder_layers": 1, "num_decoder_layers": 3, "num_heads": 1, "d_ff": 70},
 }
 PREFIXES = [[5, 6], [], [7], [], [], [8, 5, 4], [], [], [2]]
-PRECISIONS = [
-    "float32",
-    pytest.param("int8", marks=pytest.mark.skipif(not MULTIPLIES_BYTES, reason="this processor multiplies no bytes")),
-]
+NEEDS_BYTES = pytest.mark.skipif(not MULTIPLIES_BYTES, reason="this processor multiplies no bytes")
+NEEDS_SHORTS = pytest.mark.skipif(not MULTIPLIES_SHORTS, reason="this processor has no pmaddwd")
+PRECISIONS = ["float32", pytest.param("int8", marks=NEEDS_BYTES), pytest.param("int16", marks=NEEDS_SHORTS)]
 
 
 def transformer(kind: str, vocab_size: int, seed: int = 3, deviation: float = 0.3) -> Transformer:
@@ -177,19 +176,22 @@ def test_a_sentence_is_the_same_to_the_last_bit_in_any_company(
     assert together == [alone[number] for number in order]
 
 
-@pytest.mark.skipif(not MULTIPLIES_BYTES, reason="this processor multiplies no bytes")
-def test_int8_is_near_float32() -> None:
-    """Of outputs that both find, the log-probabilities differ by a few hundredths a token."""
+@pytest.mark.parametrize(
+    ("precision", "most"),
+    [pytest.param("int8", 0.15, marks=NEEDS_BYTES), pytest.param("int16", 0.005, marks=NEEDS_SHORTS)],
+)
+def test_integers_are_near_float32(precision: str, most: float) -> None:
+    """Of outputs that both find, the log-probabilities differ little: less than this a token."""
     both = 0
     for seed in range(8):
         model, rows = transformer("pre-norm", 3001, seed, deviation=0.15), sources(3001, seed)
         chosen = InferenceSettings(beam_size=4, max_extra_tokens=4)
         for one, other in zip(
-            searched(CompiledSearch(model, "int8"), rows, chosen), plain(model, rows, chosen), strict=True
+            searched(CompiledSearch(model, precision), rows, chosen), plain(model, rows, chosen), strict=True
         ):
             if one[0].ids == other[0].ids:
                 both += 1
-                assert one[0].token_log_probs == pytest.approx(other[0].token_log_probs, abs=0.15)
+                assert one[0].token_log_probs == pytest.approx(other[0].token_log_probs, abs=most)
     assert both > 36
 
 
@@ -300,13 +302,14 @@ def test_when_one_worker_fails_the_others_stop(monkeypatch: pytest.MonkeyPatch, 
 def test_it_runs_on_a_processor_with_narrow_registers(tmp_path: Any) -> None:
     """The code for one with AVX2 alone, as it runs on this one."""
     program = """
-from dragoman.inference.compiled.tiles import COLUMNS, MULTIPLIES_BYTES
-assert (COLUMNS, MULTIPLIES_BYTES) == (16, False)
+from dragoman.inference.compiled.tiles import COLUMNS, MULTIPLIES_BYTES, MULTIPLIES_SHORTS
+assert (COLUMNS, MULTIPLIES_BYTES, MULTIPLIES_SHORTS) == (16, False, True)
 import sys; sys.path.insert(0, sys.argv[1])
 from test_compiled_search import *
 model, rows = transformer("pre-norm", 100), sources(100, 1)
 chosen = InferenceSettings(beam_size=1, max_extra_tokens=6)
 assert_same(searched(CompiledSearch(model, "float32"), rows, chosen), plain(model, rows, chosen))
+test_integers_are_near_float32("int16", 0.005)
 """
     environment = {
         **os.environ,

@@ -1,12 +1,13 @@
 """What the compiled functions need of the processor and Python has no word for, as LLVM's instructions."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
 
-from dragoman.inference.compiled.tiles import COLUMNS, LANES, NUMBERS_AT_ONCE, ROWS, VECTORS
+from dragoman.inference.compiled.tiles import COLUMNS, LANES, NUMBERS_AT_ONCE, ROWS, VECTORS, WIDE_LANES
 from dragoman.model.compiled.arithmetic import across, everywhere, fma, instruction
 
 _BYTE, _SHORT, _INT, _LONG = (ir.IntType(bits) for bits in (8, 16, 32, 64))
@@ -32,16 +33,19 @@ def multiply(
 ) -> Any:
     """A tile of ROWS x COLUMNS of a product, from `row` of the inputs and a panel of the weights, into `out`.
 
-    float32 times float32, summed in the order of depth whatever else is computed, plus bias; or uint8 times int8,
-    summed exactly in int32, less the correction, times both scales, plus bias. weights.py lays the panels out.
+    float32 times float32, summed in the order of depth whatever else is computed, plus bias; or uint8 times int8 or
+    int16 times int16, summed exactly in int32, less the correction, times both scales, plus bias. weights.py lays the
+    panels out.
     """
     index = types.intp
     signature = types.void(inputs, scales, index, panels, correction, scale, bias, index, out, index, index)
-    return signature, _tile_code(panels.dtype == types.int8)
+    return signature, _tile_code(panels.dtype.bitwidth)
 
 
-def _tile_code(of_bytes: bool) -> Callable[..., Any]:
-    number = _INT if of_bytes else _FLOAT
+def _tile_code(bits: int) -> Callable[..., Any]:
+    """For weights of so many bits, of which 32 are multiplied at once."""
+    of_integers = bits < 32
+    number = _INT if of_integers else _FLOAT
     vector, floats = ir.VectorType(number, LANES), ir.VectorType(_FLOAT, LANES)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
@@ -58,16 +62,13 @@ def _tile_code(of_bytes: bool) -> Callable[..., Any]:
             return base
 
         def loaded(base: Any, of: Any) -> Any:
-            return builder.load(builder.bitcast(base, of.as_pointer()), align=1 if of_bytes else 4)
+            return builder.load(builder.bitcast(base, of.as_pointer()), align=1 if of_integers else 4)
 
         inputs, scales, panels, correction, scale, bias, out = (array(n) for n in (0, 1, 3, 4, 5, 6, 8))
         row, panel, out_row, out_column = (arguments[n] for n in (2, 7, 9, 10))
         depth = cgutils.unpack_tuple(builder, inputs.shape)[1]
-        steps = builder.lshr(depth, _long(2)) if of_bytes else depth
-        add_products = multiply_add = fma(builder, floats)
-        if of_bytes:
-            of = ir.FunctionType(vector, [vector] * 3)
-            add_products = cgutils.get_or_insert_function(builder.module, of, "llvm.x86.avx512.vpdpbusd.512")
+        steps = builder.udiv(depth, _long(32 // bits))
+        multiply_add = fma(builder, floats)
         rows = [at(inputs.data, builder.mul(stride(inputs), builder.add(row, _long(r)))) for r in range(ROWS)]
         weights = at(panels.data, builder.mul(stride(panels), panel))
 
@@ -82,14 +83,12 @@ def _tile_code(of_bytes: bool) -> Callable[..., Any]:
         totals = []
         for r in range(ROWS):
             one = everywhere(builder, loaded(at(rows[r], builder.mul(step, _long(4))), number), vector)
-            for c in range(VECTORS):
-                total = sums[r * VECTORS + c]
-                factors = [total, one, columns[c]] if of_bytes else [one, columns[c], total]
-                totals.append(builder.call(add_products, factors))
+            add = partial(_ADDED_PRODUCTS[bits], builder)
+            totals += [add(sums[r * VECTORS + c], one, columns[c]) for c in range(VECTORS)]
         next_step = builder.add(step, _long(1))
         step.add_incoming(next_step, loop)
         for total, following in zip(sums, totals, strict=True):
-            total.add_incoming(ir.Constant(vector, [0 if of_bytes else 0.0] * LANES), before)
+            total.add_incoming(ir.Constant(vector, [0 if of_integers else 0.0] * LANES), before)
             total.add_incoming(following, loop)
         builder.cbranch(builder.icmp_signed("<", next_step, steps), loop, after)
 
@@ -102,7 +101,7 @@ def _tile_code(of_bytes: bool) -> Callable[..., Any]:
             biases = loaded(at(bias.data, offset), floats)
             for r in range(ROWS):
                 result = totals[r * VECTORS + c]
-                if of_bytes:
+                if of_integers:
                     less = builder.sub(result, loaded(at(correction.data, offset), vector))
                     row_scale = everywhere(builder, loaded(at(row_scales, _long(4 * r)), _FLOAT), floats)
                     factor = builder.fmul(loaded(at(scale.data, offset), floats), row_scale)
@@ -113,6 +112,26 @@ def _tile_code(of_bytes: bool) -> Callable[..., Any]:
                 builder.store(result, builder.bitcast(place, floats.as_pointer()), align=4)
 
     return generate
+
+
+def _added_bytes(builder: Any, total: Any, one: Any, other: Any) -> Any:
+    of = ir.FunctionType(total.type, [total.type] * 3)
+    function = cgutils.get_or_insert_function(builder.module, of, "llvm.x86.avx512.vpdpbusd.512")
+    return builder.call(function, [total, one, other])
+
+
+def _added_shorts(builder: Any, total: Any, one: Any, other: Any) -> Any:
+    shorts = ir.VectorType(_SHORT, 2 * LANES)
+    name = "llvm.x86.avx512.pmaddw.d.512" if LANES == WIDE_LANES else "llvm.x86.avx2.pmadd.wd"
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(total.type, [shorts] * 2), name)
+    return builder.add(total, builder.call(function, [builder.bitcast(factor, shorts) for factor in (one, other)]))
+
+
+def _added_floats(builder: Any, total: Any, one: Any, other: Any) -> Any:
+    return builder.call(fma(builder, total.type), [one, other, total])
+
+
+_ADDED_PRODUCTS = {8: _added_bytes, 16: _added_shorts, 32: _added_floats}
 
 
 @instruction

@@ -21,24 +21,26 @@ from dragoman.inference.compiled.layout import (
     Search,
     Shape,
 )
-from dragoman.inference.compiled.tiles import COLUMNS, NUMBERS_AT_ONCE, ROWS
+from dragoman.inference.compiled.tiles import COLUMNS, LINE_BYTES, NUMBERS_AT_ONCE, ROWS
 from dragoman.model.compiled.arithmetic import exp2, larger
 from dragoman.model.compiled.jit import WITHOUT_COUNTING, compiled
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _LARGEST_BYTE, _ZERO_BYTE, _TINY = np.float32(127), np.float32(128.5), np.float32(1e-30)
+# Adding the shift and a half, truncating, and taking the shift away rounds to the nearest.
+_LARGEST_SHORT, _LARGEST_SUM = 32767, 2**31 - 1
+_SHORT_SHIFT, _ZERO_SHORT = np.int32(32768), np.float32(32768.5)
 _LOG2_E = np.float32(math.log2(math.e))
 _ROOT_HALF = math.sqrt(0.5)
 _LEAST = np.float32(-3e38)
 # Below this x / (1 + exp(-x)) is 0 but for 1e-35.
 _LEAST_SWISH = np.float32(-80)
-LINE_BYTES = 64
 BLOCK = 16
 """Scores that are looked at together."""
 
 
 def put_row(values: Floats, inputs: Any, scales: Floats, row: int) -> None:
-    """Makes `values` that row of a product's inputs: bytes around 128 with their scale, or the same numbers."""
+    """Makes `values` that row of a product's inputs: bytes around 128 or shorts, and the scale; or the same floats."""
 
 
 @overload(put_row, jit_options=WITHOUT_COUNTING)  # type: ignore[untyped-decorator]
@@ -54,6 +56,20 @@ def _put_row(values: Any, inputs: Any, scales: Any, row: Any) -> Any:
             target = inputs[row]
             for i in range(values.size):
                 target[i] = np.uint8(np.int32(values[i] * factor + _ZERO_BYTE))
+
+    elif inputs.dtype.name == "int16":
+
+        def put(values: Any, inputs: Any, scales: Any, row: Any) -> None:
+            # As `largest_integer` says.
+            most = np.float32(min(_LARGEST_SHORT, math.floor(math.sqrt(_LARGEST_SUM / values.size))))
+            largest = _TINY
+            for i in range(values.size):
+                largest = larger(largest, abs(values[i]))
+            factor = most / largest
+            scales[row] = largest / most
+            target = inputs[row]
+            for i in range(values.size):
+                target[i] = np.int16(np.int32(values[i] * factor + _ZERO_SHORT) - _SHORT_SHIFT)
 
     else:
 

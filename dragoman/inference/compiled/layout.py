@@ -1,7 +1,7 @@
 """What the compiled functions work on: plain arrays by name. L layers, D is d_model, R rows are
 hypotheses or source tokens.
 
-`slots` are places for sentences in search, W hypotheses each. A product's inputs are bytes with a scale a row, or
+`slots` are places for sentences in search, W hypotheses each. A product's inputs are integers with a scale a row, or
 float32; its weights stand in panels of some columns, all their depth together (weights.py).
 """
 
@@ -20,7 +20,7 @@ FREE = -1
 class Linear(NamedTuple):
     """The same product of L layers: inputs times `panels`, less `correction`, times `scale`, plus `bias`."""
 
-    panels: NDArray[Any]  # (L, panels, numbers of a panel), int8 or float32
+    panels: NDArray[Any]  # (L, panels, numbers of a panel), int8, int16 or float32
     correction: NDArray[Any]  # (L, columns), int32 or float32
     scale: Floats  # (L, columns)
     bias: Floats  # (L, columns)
@@ -79,7 +79,7 @@ class Rows(NamedTuple):
     """Room for the rows of one pass through the layers."""
 
     states: Floats  # (R, D)
-    inputs: NDArray[Any]  # (R, D), uint8 or float32
+    inputs: NDArray[Any]  # (R, D), uint8, int16 or float32
     inner_inputs: NDArray[Any]  # (R, F)
     scales: Floats  # (R,)
     outputs: Floats  # (R, widest product)

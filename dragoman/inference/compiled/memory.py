@@ -8,22 +8,24 @@ import torch
 from dragoman.config import InferenceSettings
 from dragoman.inference.compiled.layers import BLOCK
 from dragoman.inference.compiled.layout import FREE, Floats, Rows, Search
-from dragoman.inference.compiled.tiles import BYTES_AT_ONCE, COLUMNS, ROWS
+from dragoman.inference.compiled.tiles import AT_ONCE, COLUMNS, ROWS
 from dragoman.inference.compiled.weights import CompiledWeights
 from dragoman.inference.length_penalty import length_penalty
+
+INPUTS: dict[str, Any] = {"int8": np.uint8, "int16": np.int16, "float32": np.float32}
+"""What a product's inputs are, by the precision."""
 
 
 def room_for_rows(weights: CompiledWeights, count: int, src_length: int, positions: int) -> Rows:
     """Room for `count` rows that look at so many positions. A tile's rows beyond the last are there too."""
     room = -(-count // ROWS) * ROWS + ROWS
     width, inner = weights.width, weights.inner_width
-    of_bytes = weights.precision == "int8"
-    inputs = np.uint8 if of_bytes else np.float32
-    inner_width = -(-inner // BYTES_AT_ONCE) * BYTES_AT_ONCE if of_bytes else inner
+    inputs, at_once = INPUTS[weights.precision], AT_ONCE[weights.precision]
+    inner_width = -(-inner // at_once) * at_once
     outputs = -(-max(3 * width, inner) // COLUMNS) * COLUMNS
     return Rows(
         states=np.zeros((room, width), np.float32),
-        inputs=np.zeros((room, -(-width // BYTES_AT_ONCE) * BYTES_AT_ONCE if of_bytes else width), inputs),
+        inputs=np.zeros((room, -(-width // at_once) * at_once), inputs),
         inner_inputs=np.zeros((room, inner_width), inputs),
         scales=np.ones(room, np.float32),
         outputs=np.zeros((room, outputs), np.float32),
@@ -52,7 +54,7 @@ def room_for_search(
     """Room for so many sentences, and for outputs up to `length`."""
     width, beam_size, layers = weights.width, settings.beam_size, weights.num_layers
     per_slot, per_beam = (slots,), (slots, beam_size)
-    kept = np.uint16 if weights.precision == "int8" else np.float32
+    kept = np.float32 if weights.precision == "float32" else np.uint16
     return Search(
         src_lengths=np.zeros(per_slot, np.int64),
         src_keys=np.empty((layers, slots, src_length * width), kept),

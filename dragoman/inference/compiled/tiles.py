@@ -1,5 +1,6 @@
 """What the processor's registers hold, and the tiles of products that follow from it."""
 
+import math
 import platform
 
 from dragoman.model.compiled.jit import FEATURES
@@ -10,13 +11,27 @@ MULTIPLIES_BYTES = "avx512vnni" in FEATURES
 """Whether `vpdpbusd` is there, which adds four products of bytes to each of 16 sums."""
 
 _WIDE = "avx512f" in FEATURES
-LANES = 16 if _WIDE else 8
+MULTIPLIES_SHORTS = "avx512bw" in FEATURES if _WIDE else "avx2" in FEATURES
+"""Whether `pmaddwd` is there, which adds two products of 16-bit numbers: twice as many as in float32 at a time."""
+WIDE_LANES = 16
+LANES = WIDE_LANES if _WIDE else 8
 """Numbers of 32 bits in a register."""
 VECTORS = 4 if _WIDE else 2
 ROWS = 4
 """Rows of a tile: with `COLUMNS`, as many sums as registers hold beside what is multiplied."""
 COLUMNS = VECTORS * LANES
 """Columns of a tile, and of a panel of packed weights."""
-BYTES_AT_ONCE = 4
+AT_ONCE = {"int8": 4, "int16": 2, "float32": 1}
+"""Numbers of a row that are multiplied together, by the precision: 32 bits."""
+LINE_BYTES = 64
+"""A line of the cache."""
 NUMBERS_AT_ONCE = 16
 """The width of an attention head is a multiple of this."""
+
+
+def largest_integer(precision: str, depth: int) -> int:
+    """What the largest magnitude of a row or column of so many numbers becomes.
+
+    The bytes of VNNI are summed exactly at any depth. Sums of 16-bit numbers must stay below 2^31.
+    """
+    return 127 if precision == "int8" else min(32767, math.isqrt((2**31 - 1) // depth))

@@ -10,11 +10,14 @@ from torch import Tensor, nn
 from dragoman.config import InferenceSettings
 from dragoman.inference.compiled.layout import DecoderWeights, EncoderWeights, Floats, Linear, Norm, Shape
 from dragoman.inference.compiled.tiles import (
-    BYTES_AT_ONCE,
+    AT_ONCE,
     COLUMNS,
+    LINE_BYTES,
     MULTIPLIES_AND_ADDS,
     MULTIPLIES_BYTES,
+    MULTIPLIES_SHORTS,
     NUMBERS_AT_ONCE,
+    largest_integer,
 )
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.embedding import Embedding
@@ -22,10 +25,11 @@ from dragoman.model.layers import DecoderLayer, EncoderLayer, Residual
 from dragoman.model.transformer import Transformer
 
 _LOG2_E = math.log2(math.e)
-_LARGEST_BYTE = 127
 _POSITIONS_AHEAD = 512
 _ZERO_BYTE = 128
 
+PRECISIONS = frozenset(("float32", *(["int16"] * MULTIPLIES_SHORTS), *(["int8"] * MULTIPLIES_BYTES)))
+"""Those that the compiled functions multiply in on this processor."""
 _ACTIVATIONS = ("relu", "gelu", "swish")
 
 MAX_BEAM_SIZE = 64
@@ -35,7 +39,7 @@ Product = tuple[Tensor, Tensor | None]
 
 
 class CompiledWeights:
-    """All of a model for the compiled search, in float32 or int8, copied."""
+    """All of a model for the compiled search, in float32, int16 or int8, copied."""
 
     def __init__(self, model: Transformer, precision: str) -> None:
         self.precision = precision
@@ -118,14 +122,24 @@ def fits(model: Transformer, precision: str, settings: InferenceSettings) -> boo
         and MULTIPLIES_AND_ADDS
         and head_width % NUMBERS_AT_ONCE == 0
         and settings.beam_size <= MAX_BEAM_SIZE
-        and (precision == "float32" or (precision == "int8" and MULTIPLIES_BYTES))
+        and precision in PRECISIONS
     )
 
 
 def packed(products: Sequence[Product], precision: str, padding: float = 0.0) -> Linear:
     """The products of all layers in panels of COLUMNS columns; those after the last real one get `padding` as bias."""
     packs = [_packed(weight.float(), bias, precision, padding) for weight, bias in products]
-    return Linear(*(np.ascontiguousarray(np.stack(parts)) for parts in zip(*packs, strict=True)))
+    return Linear(*(_stacked(parts) for parts in zip(*packs, strict=True)))
+
+
+def _stacked(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """The parts of all layers, beginning with a line of the cache: a register is then loaded from one line, not two."""
+    size = sum(part.nbytes for part in parts)
+    room = np.empty(size + LINE_BYTES, np.uint8)
+    first = -room.ctypes.data % LINE_BYTES
+    stacked = room[first : first + size].view(parts[0].dtype).reshape(len(parts), *parts[0].shape)
+    np.stack(parts, out=stacked)
+    return stacked
 
 
 def _packed(weight: Tensor, bias: Tensor | None, precision: str, padding: float) -> tuple[np.ndarray, ...]:
@@ -137,13 +151,16 @@ def _packed(weight: Tensor, bias: Tensor | None, precision: str, padding: float)
         panels = nn.functional.pad(weight, (0, 0, 0, missing)).view(-1, COLUMNS, depth).transpose(1, 2)
         zeros = torch.zeros(size + missing)
         return panels.flatten(1).numpy(), zeros.numpy(), torch.ones(size + missing).numpy(), biases.numpy()
-    scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / _LARGEST_BYTE
+    at_once, largest = AT_ONCE[precision], largest_integer(precision, depth)
+    scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / largest
     quantised = (weight / scale[:, None]).round()
-    quantised = nn.functional.pad(quantised, (0, -depth % BYTES_AT_ONCE, 0, missing))
-    panels = quantised.view(-1, COLUMNS, quantised.size(1) // BYTES_AT_ONCE, BYTES_AT_ONCE).transpose(1, 2)
+    quantised = nn.functional.pad(quantised, (0, -depth % at_once, 0, missing))
+    panels = quantised.view(-1, COLUMNS, quantised.size(1) // at_once, at_once).transpose(1, 2)
+    # Bytes of inputs stand around 128, because VNNI multiplies unsigned by signed ones.
+    zero = _ZERO_BYTE if precision == "int8" else 0
     return (
-        panels.flatten(1).to(torch.int8).numpy(),
-        (_ZERO_BYTE * quantised.sum(1)).to(torch.int32).numpy(),
+        panels.flatten(1).to(torch.int8 if precision == "int8" else torch.int16).numpy(),
+        (zero * quantised.sum(1)).to(torch.int32).numpy(),
         nn.functional.pad(scale, (0, missing)).numpy(),
         biases.numpy(),
     )

@@ -13,15 +13,23 @@ pytest.importorskip("numba", reason="numba compiles what is tested here")
 from dragoman.inference.compiled.instructions import dot, keep, weighted_sum
 from dragoman.inference.compiled.layers import normalise, product, put_row, softmax
 from dragoman.inference.compiled.layout import Linear
-from dragoman.inference.compiled.tiles import COLUMNS, MULTIPLIES_BYTES, ROWS
+from dragoman.inference.compiled.memory import INPUTS
+from dragoman.inference.compiled.tiles import (
+    AT_ONCE,
+    COLUMNS,
+    LINE_BYTES,
+    MULTIPLIES_BYTES,
+    MULTIPLIES_SHORTS,
+    ROWS,
+    largest_integer,
+)
 from dragoman.inference.compiled.weights import packed
 from dragoman.model.compiled.arithmetic import exp2, larger, rounded
 from dragoman.model.compiled.jit import compiled
 
-PRECISIONS = [
-    "float32",
-    pytest.param("int8", marks=pytest.mark.skipif(not MULTIPLIES_BYTES, reason="this processor multiplies no bytes")),
-]
+NEEDS_BYTES = pytest.mark.skipif(not MULTIPLIES_BYTES, reason="this processor multiplies no bytes")
+NEEDS_SHORTS = pytest.mark.skipif(not MULTIPLIES_SHORTS, reason="this processor has no pmaddwd")
+PRECISIONS = ["float32", pytest.param("int8", marks=NEEDS_BYTES), pytest.param("int16", marks=NEEDS_SHORTS)]
 
 
 @compiled
@@ -126,8 +134,7 @@ def multiplied(rows: Any, linear: Linear, precision: str) -> tuple[Any, Any, Any
     """The product of some rows, and their inputs and scales."""
     count, depth = rows.shape
     room = -(-count // ROWS) * ROWS
-    width = depth + -depth % 4 if precision == "int8" else depth
-    inputs = np.zeros((room, width), np.uint8 if precision == "int8" else np.float32)
+    inputs = np.zeros((room, depth + -depth % AT_ONCE[precision]), INPUTS[precision])
     scales, out = np.ones(room, np.float32), np.zeros((room, linear.bias.shape[1]), np.float32)
     for row in range(count):
         put(rows[row], inputs, scales, row)
@@ -139,7 +146,7 @@ def multiplied(rows: Any, linear: Linear, precision: str) -> tuple[Any, Any, Any
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 11), st.sampled_from([1, 3, 8, 30, 64, 130]), st.integers(1, 150), st.integers(0, 99))
 def test_products_are_numpys(precision: str, count: int, depth: int, size: int, seed: int) -> None:
-    """float32 within rounding; int8 exactly the sum of the bytes' products, times the scales."""
+    """float32 within rounding; integers exactly the sum of their products, times the scales."""
     rows, weight, bias = numbers(count, depth, seed=seed), numbers(size, depth, seed=seed + 1), numbers(size, seed=seed)
     linear = packed([(torch.tensor(weight), torch.tensor(bias))], precision, padding=-np.inf)
     found, inputs, scales = multiplied(rows, linear, precision)
@@ -149,14 +156,30 @@ def test_products_are_numpys(precision: str, count: int, depth: int, size: int, 
     if precision == "float32":
         np.testing.assert_allclose(found[:, :size], expected, atol=1e-4)
         return
+    most, zero = np.float32(largest_integer(precision, depth)), 128 if precision == "int8" else 0
     largest = np.abs(weight).max(1, keepdims=True)
-    bytes_of_weight = (weight / (np.maximum(largest, 1e-38) / np.float32(127))).round()
-    sums = (inputs[:, :depth].astype(np.int64) - 128) @ bytes_of_weight.astype(np.int64).T
-    exact = sums * (largest[:, 0] / 127) * scales[:, None] + bias
+    integers = (weight / (np.maximum(largest, 1e-38) / most)).round()
+    sums = (inputs[:, :depth].astype(np.int64) - zero) @ integers.astype(np.int64).T
+    exact = sums * (largest[:, 0] / most) * scales[:, None] + bias
     np.testing.assert_allclose(found[:, :size], exact, rtol=1e-4, atol=1e-5)
-    of_rows = np.abs(rows).max(1)[:, None] / 127 * np.abs(weight).sum(1)
-    of_weights = largest[:, 0] / 127 * np.abs(rows).sum(1)[:, None]
+    of_rows = np.abs(rows).max(1)[:, None] / most * np.abs(weight).sum(1)
+    of_weights = largest[:, 0] / most * np.abs(rows).sum(1)[:, None]
     assert (np.abs(found[:, :size] - expected) <= 0.51 * (of_rows + of_weights) + 1e-4).all()
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_weights_begin_on_a_line_of_the_cache(precision: str) -> None:
+    for size in (3, 40, 700):
+        assert packed([(torch.ones(size, 30), None)] * 2, precision).panels.ctypes.data % LINE_BYTES == 0
+
+
+@NEEDS_SHORTS
+@pytest.mark.parametrize("depth", [1, 2, 512, 2048, 4096])
+def test_the_largest_sums_of_shorts_do_not_wrap_around(depth: int) -> None:
+    rows, weight = np.full((1, depth), 0.7, np.float32), torch.full((COLUMNS, depth), -1.3)
+    found, inputs, _ = multiplied(rows, packed([(weight, None)], "int16"), "int16")
+    assert inputs.max() == largest_integer("int16", depth)
+    np.testing.assert_allclose(found, -0.91 * depth, rtol=1e-5)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
