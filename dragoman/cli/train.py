@@ -171,9 +171,12 @@ def _precision(config: Config) -> Literal["float32", "bfloat16"]:
     """What `auto` means here, so that a run goes on as it began."""
     import torch
 
-    from dragoman.model.device import resolve_device, resolve_precision
+    from dragoman.model.device import multiplies_bfloat16, resolve_device, resolve_precision
 
-    precision = resolve_precision(config.train.precision, resolve_device(config.train.device, "train.device"))
+    device = resolve_device(config.train.device, "train.device")
+    precision = resolve_precision(config.train.precision, device)
+    if precision == torch.bfloat16 and device.type == "cpu" and not multiplies_bfloat16(device):
+        say("train.precision is bfloat16, which this processor has not: float32 is some hundred times as fast")
     return "bfloat16" if precision == torch.bfloat16 else "float32"
 
 

@@ -275,7 +275,7 @@ class InferenceSettings:
     precision: Literal["float32", "bfloat16", "int16", "int8", "auto"] = setting(
         "float32",
         "of matrix products; auto: the fastest that the device has. Below float32, near ties may fall otherwise, in "
-        "bfloat16 also with the company a text is translated in",
+        "bfloat16 also with the company a text is translated in; a CPU without bfloat16 takes float32 for it",
     )
     sample: bool = setting(
         False, "draw the translation from the model's distribution instead of searching for the best"

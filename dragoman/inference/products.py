@@ -15,7 +15,7 @@ from torch import Tensor
 from dragoman.errors import ConfigError
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.compiling import can_compile
-from dragoman.model.device import resolve_precision
+from dragoman.model.device import multiplies_bfloat16
 
 Product = Callable[[Tensor], Tensor]
 """(rows, in) to (rows, out). What comes out is float32, or bfloat16 where the product is in bfloat16."""
@@ -37,10 +37,10 @@ def product(weight: Float[Tensor, "out in"], bias: Float[Tensor, "out"] | None, 
         return _Int8(weight, bias)
     large = weight.numel() >= _MIN_WEIGHTS_TO_PACK
     if precision == "float32":
-        return _Packed(weight, bias) if on_cpu and large and _can_pack() else _Plain(weight, bias)
+        return _Packed(weight, bias) if on_cpu and large and _can_pack(torch.float32) else _Plain(weight, bias)
     if not on_cpu:
         return _Plain(weight.bfloat16(), _bfloat16(bias))
-    lower = (_Packed if _can_pack() else _Plain)(weight.bfloat16(), _bfloat16(bias))
+    lower = (_Packed if _can_pack(torch.bfloat16) else _Plain)(weight.bfloat16(), _bfloat16(bias))
     return lower if large else _ByRows(_Plain(weight, bias), lower)
 
 
@@ -132,14 +132,17 @@ _TYPICAL_ROWS = 64
 def resolve_inference_precision(name: str, device: torch.device) -> str:
     """`auto` is the fastest of int8, int16, bfloat16 and float32 that the device multiplies in.
 
-    Raises ConfigError where the device cannot do what is asked for.
+    A CPU that does not multiply in bfloat16 gets float32 instead, which is faster there, and more exact. Raises
+    ConfigError where the device cannot do what else is asked for.
     """
     if name == "auto":
         if _multiplies_int8(device):
             return "int8"
         if _multiplies_int16(device):
             return "int16"
-        return "bfloat16" if resolve_precision("auto", device) is torch.bfloat16 else "float32"
+        return "bfloat16" if multiplies_bfloat16(device) else "float32"
+    if name == "bfloat16" and device.type == "cpu" and not multiplies_bfloat16(device):
+        return "float32"
     if name == "int8" and not _multiplies_int8(device):
         raise ConfigError(
             f"`inference.precision` is int8, which takes a CPU with VNNI instructions, but the model is on {device}. "
@@ -174,7 +177,9 @@ def _bfloat16(bias: Tensor | None) -> Tensor | None:
     return None if bias is None else bias.bfloat16()
 
 
-def _can_pack() -> bool:
-    """Whether this torch has oneDNN and its linear on packed weights (used by torch.compile, not documented)."""
+def _can_pack(dtype: torch.dtype) -> bool:
+    """Whether this torch has oneDNN and its linear on packed weights of this type (torch.compile's, not documented)."""
     available = bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
-    return available and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+    if not (available and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")):
+        return False
+    return dtype == torch.float32 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())

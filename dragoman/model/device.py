@@ -59,11 +59,12 @@ def sum_type(device: torch.device) -> torch.dtype:
 def resolve_precision(name: str, device: torch.device) -> torch.dtype:
     """The type of matrix products: `auto` is bfloat16 where the processor multiplies in it, else float32."""
     if name == "auto":
-        return torch.bfloat16 if _multiplies_bfloat16(device) else torch.float32
+        return torch.bfloat16 if multiplies_bfloat16(device) else torch.float32
     return torch.bfloat16 if name == "bfloat16" else torch.float32
 
 
-def _multiplies_bfloat16(device: torch.device) -> bool:
+def multiplies_bfloat16(device: torch.device) -> bool:
+    """Whether it has instructions for that; without, such a product takes some hundred times as long as in float32."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type == "cpu":
