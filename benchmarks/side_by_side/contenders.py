@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from side_by_side.environments import RECIPES
+from side_by_side.machine import HAS_BFLOAT16
 
 OURS = "Dragoman"
 """Ratios are against this one: how many times as fast."""
@@ -59,8 +60,12 @@ FORCED_LENGTH = (*MARIAN_ENGINES, *_toolkits("translate_toolkit"))
 
 
 def chosen(contenders: tuple[Contender, ...], peers: frozenset[str]) -> tuple[Contender, ...]:
-    """Ours and those of the peers."""
-    return tuple(each for each in contenders if each.peer == "dragoman" or each.peer in peers)
+    """Ours and those of the peers; nobody in bfloat16 where the processor has none."""
+    return tuple(
+        each
+        for each in contenders
+        if (each.peer == "dragoman" or each.peer in peers) and (HAS_BFLOAT16 or "--bfloat16" not in each.options)
+    )
 
 
 def available(peers: frozenset[str], without: frozenset[str]) -> frozenset[str]:

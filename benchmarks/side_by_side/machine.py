@@ -9,6 +9,9 @@ from typing import Any
 
 import torch
 
+from dragoman.model.device import multiplies_bfloat16
+
+HAS_BFLOAT16 = multiplies_bfloat16(torch.device("cpu"))
 PROBE_ROWS = 2048
 PROBE_SECONDS = 0.4
 IDLE_SHARE = 0.1
@@ -17,7 +20,10 @@ _STAT = Path("/proc/stat")
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """GFLOP/s of square matrix products, the best of some: the ceiling of everything that is measured beside it."""
+    """GFLOP/s of square matrix products, the best of some: the ceiling of everything that is measured beside it.
+
+    0 for bfloat16 where the processor has none: there a product takes some hundred times as long.
+    """
 
     float32: float
     bfloat16: float
@@ -28,7 +34,7 @@ def probe(threads: int) -> Probe:
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        return Probe(_gflops(torch.float32), _gflops(torch.bfloat16))
+        return Probe(_gflops(torch.float32), _gflops(torch.bfloat16) if HAS_BFLOAT16 else 0.0)
     finally:
         torch.set_num_threads(before)
 

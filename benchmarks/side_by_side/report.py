@@ -59,7 +59,8 @@ def median_probe(journal: Journal) -> dict[str, dict[str, float]]:
 
 def _gflops(probes: dict[str, dict[str, float]]) -> str:
     return ", ".join(
-        f"{name} {one['median']:.0f} ({one['least']:.0f} to {one['most']:.0f}) GFLOP/s" for name, one in probes.items()
+        f"{name} {one['median']:.0f} ({one['least']:.0f} to {one['most']:.0f}) GFLOP/s" if one["most"] else f"no {name}"
+        for name, one in probes.items()
     )
 
 

@@ -71,7 +71,7 @@ def _row(key: Key, records: list[Record], ours: dict[int, Record], flops: "Calla
     shares = [
         flops(record) * record["speed"] / (record["probe"][record["precision"]] * 1e9)
         for record in records
-        if flops and record["precision"] in record["probe"]
+        if flops and record["probe"].get(record["precision"])
     ]
     wanted = ("tokens_per_step", "batch", "batch_type", "output_tokens", "bleu", "signature", "slowest", "versions")
     return Row(
