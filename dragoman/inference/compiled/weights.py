@@ -28,8 +28,7 @@ _LOG2_E = math.log2(math.e)
 _POSITIONS_AHEAD = 512
 _ZERO_BYTE = 128
 
-PRECISIONS = frozenset(("float32", *(["int16"] * MULTIPLIES_SHORTS), *(["int8"] * MULTIPLIES_BYTES)))
-"""Those that the compiled functions multiply in on this processor."""
+_MULTIPLIES = {"float32": True, "int16": MULTIPLIES_SHORTS, "int8": MULTIPLIES_BYTES}
 _ACTIVATIONS = ("relu", "gelu", "swish")
 
 MAX_BEAM_SIZE = 64
@@ -122,7 +121,7 @@ def fits(model: Transformer, precision: str, settings: InferenceSettings) -> boo
         and MULTIPLIES_AND_ADDS
         and head_width % NUMBERS_AT_ONCE == 0
         and settings.beam_size <= MAX_BEAM_SIZE
-        and precision in PRECISIONS
+        and _MULTIPLIES.get(precision, False)
     )
 
 
