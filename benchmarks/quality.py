@@ -115,6 +115,8 @@ RECIPES = {
     "tatoeba_en_de": Recipe(Corpus("en", "de", tatoeba)),
     "small_enja": Recipe(Corpus("en", "ja", small_enja, tokens=True)),
     "english_telugu": Recipe(Corpus("en", "te", english_telugu), "low_resource.toml"),
+    "multi30k_en_de_by_the_rule": Recipe(Corpus("en", "de", multi30k)),
+    "english_telugu_by_the_rule": Recipe(Corpus("en", "te", english_telugu)),
 }
 
 

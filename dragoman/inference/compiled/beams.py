@@ -1,6 +1,6 @@
 """The steps of the beam search of many sentences, compiled; inference/beam.py says what it finds and why.
 
-Of the vocabulary only each row's normaliser and the largest logit of each panel are kept. The best panels of a sentence
+Of the vocabulary only each row's normaliser and the largest logit of each band are kept. The best bands of a sentence
 are computed again, the same to the last bit, for the best tokens in them.
 """
 
@@ -22,7 +22,7 @@ from dragoman.inference.compiled.layout import (
     Search,
     Shape,
 )
-from dragoman.inference.compiled.tiles import COLUMNS, ROWS
+from dragoman.inference.compiled.tiles import BAND, COLUMNS, ROWS
 from dragoman.model.compiled.arithmetic import exp2, larger
 from dragoman.model.compiled.jit import compiled
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -100,21 +100,12 @@ def choose(
 
 
 @compiled
-def _logits(row: int, panel: int, linear: Linear, rows: Rows) -> None:
-    """Those of `row` and the ROWS - 1 after it, into the tile; in base 2."""
-    multiply(
-        rows.inputs,
-        rows.scales,
-        row,
-        linear.panels[0],
-        linear.correction[0],
-        linear.scale[0],
-        linear.bias[0],
-        panel,
-        rows.tile,
-        0,
-        0,
-    )
+def _logits(row: int, band: int, linear: Linear, rows: Rows) -> None:
+    """Those of `row` and the ROWS - 1 after it, into the first rows of `rows.band`; in base 2."""
+    panels, correction, scale, bias = linear.panels[0], linear.correction[0], linear.scale[0], linear.bias[0]
+    for first in range(0, BAND, COLUMNS):
+        panel = (band * BAND + first) // COLUMNS
+        multiply(rows.inputs, rows.scales, row, panels, correction, scale, bias, panel, rows.band, 0, first)
 
 
 @compiled
@@ -128,31 +119,31 @@ def _may_be_written(token: int, position: int, rules: Rules) -> bool:
 
 @compiled
 def score_vocabulary(linear: Linear, rules: Rules, rows: Rows, num_rows: int, search: Search) -> None:
-    """Every row's normaliser (log2 of the sum of 2 ** logit) and the largest logit of each panel."""
+    """Every row's normaliser (log2 of the sum of 2 ** logit) and the largest logit of each band."""
     largest, sums = rows.largest, rows.normalisers
     for row in range(num_rows):
         largest[row], sums[row] = _LEAST, _ZERO
-    for panel in range(linear.panels.shape[1]):
+    for band in range(rows.best_of_band.shape[1]):
         for first in range(0, num_rows, ROWS):
-            _logits(first, panel, linear, rows)
+            _logits(first, band, linear, rows)
             for i in range(min(ROWS, num_rows - first)):
-                row, line = first + i, rows.tile[i]
+                row, line = first + i, rows.band[i]
                 top = _LEAST
-                for c in range(COLUMNS):
+                for c in range(BAND):
                     top = larger(top, line[c])
                 if top > largest[row]:
                     sums[row] *= exp2(largest[row] - top)
                     largest[row] = top
                 shift, total = largest[row], _ZERO
-                for c in range(COLUMNS):
+                for c in range(BAND):
                     total += exp2(line[c] - shift)
                 sums[row] += total
-                if panel == 0:
+                if band == 0:
                     position, top = search.position[rows.slot[row]], _LEAST
-                    for c in range(COLUMNS):
+                    for c in range(BAND):
                         if line[c] > top and _may_be_written(c, position, rules):
                             top = line[c]
-                rows.best_of_panel[row, panel] = top
+                rows.best_of_band[row, band] = top
     for row in range(num_rows):
         sums[row] = largest[row] + np.float32(np.log2(sums[row]))
 
@@ -178,8 +169,7 @@ def best_continuations(slot: int, linear: Linear, rules: Rules, rows: Rows, sear
         found = 0
         for hypothesis in range(live):
             token = search.prefixes[slot, position]
-            panel = token // COLUMNS
-            found = _looked_through(slot, hypothesis, panel, token, found, linear, rules, rows, search)
+            found = _looked_through(slot, hypothesis, token // BAND, token, found, linear, rules, rows, search)
         return found
     best = search.bounds
     for k in range(best.size):
@@ -187,19 +177,19 @@ def best_continuations(slot: int, linear: Linear, rules: Rules, rows: Rows, sear
     for hypothesis in range(live):
         row, before = first_row + hypothesis, search.log_probs[slot, hypothesis]
         normaliser = rows.normalisers[row]
-        for panel in range(linear.panels.shape[1]):
-            bound = before + (rows.best_of_panel[row, panel] - normaliser) * _LN2
+        for band in range(rows.best_of_band.shape[1]):
+            bound = before + (rows.best_of_band[row, band] - normaliser) * _LN2
             if bound > best[best.size - 1]:
                 _inserted(best, best.size, bound)
-    # The best of so many panels are as many tokens, so that no token below all of these is among as many best.
+    # The best of so many bands are as many tokens, so that no token below all of these is among as many best.
     threshold, found = best[best.size - 1], 0
     for hypothesis in range(live):
         row, before = first_row + hypothesis, search.log_probs[slot, hypothesis]
         normaliser = rows.normalisers[row]
-        for panel in range(linear.panels.shape[1]):
-            bound = before + (rows.best_of_panel[row, panel] - normaliser) * _LN2
+        for band in range(rows.best_of_band.shape[1]):
+            bound = before + (rows.best_of_band[row, band] - normaliser) * _LN2
             if bound >= threshold:
-                found = _looked_through(slot, hypothesis, panel, FREE, found, linear, rules, rows, search)
+                found = _looked_through(slot, hypothesis, band, FREE, found, linear, rules, rows, search)
     return found
 
 
@@ -207,7 +197,7 @@ def best_continuations(slot: int, linear: Linear, rules: Rules, rows: Rows, sear
 def _looked_through(
     slot: int,
     hypothesis: int,
-    panel: int,
+    band: int,
     only: int,
     found: int,
     linear: Linear,
@@ -215,15 +205,15 @@ def _looked_through(
     rows: Rows,
     search: Search,
 ) -> int:
-    """With the tokens of a panel among the candidates, or `only` one; returns how many there are."""
+    """With the tokens of a band among the candidates, or `only` one; returns how many there are."""
     row = search.first_row[slot] + hypothesis
-    _logits(row, panel, linear, rows)
-    line = rows.tile[0]
+    _logits(row, band, linear, rows)
+    line = rows.band[0]
     totals, log_probs = search.candidate_log_probs[0], search.candidate_log_probs[1]
     parents, ids = search.candidates[0], search.candidates[1]
     before, position = search.log_probs[slot, hypothesis], search.position[slot]
-    for c in range(COLUMNS):
-        token = panel * COLUMNS + c
+    for c in range(BAND):
+        token = band * BAND + c
         log_prob = (line[c] - rows.normalisers[row]) * _LN2
         total = before + log_prob
         if only != FREE:

@@ -160,21 +160,23 @@ class _Batch:
         """Gives each a slot and reads it."""
         group: list[tuple[int, Source]] = []
         num_rows = 0
-        for source, limit in taken:
+        # Of all at once: one takes as long as a token of a small model.
+        of_limits = penalties(self._settings, [limit for _, limit in taken])
+        for (source, limit), penalty in zip(taken, of_limits, strict=True):
             if num_rows + source.length > self._rows.states.shape[0] - ROWS:
                 self._read(group)
                 group, num_rows = [], 0
             slot = self._free.pop()
-            self._begin(slot, source, limit)
+            self._begin(slot, source, limit, penalty)
             group.append((slot, source))
             num_rows += source.length
         if group:
             self._read(group)
 
-    def _begin(self, slot: int, source: Source, limit: int) -> None:
+    def _begin(self, slot: int, source: Source, limit: int, penalty: np.float32) -> None:
         search = self._search
         search.limit[slot], search.position[slot], search.live[slot] = limit, 0, 1
-        search.limit_penalties[slot] = penalties(self._settings, limit)
+        search.limit_penalties[slot] = penalty
         search.ids[slot, 0], search.log_probs[slot, 0] = BOS_ID, 0.0
         search.prefixes[slot] = FREE
         search.prefixes[slot, : len(source.prefix)] = source.prefix

@@ -83,7 +83,7 @@ class Rows(NamedTuple):
     inner_inputs: NDArray[Any]  # (R, F)
     scales: Floats  # (R,)
     outputs: Floats  # (R, widest product)
-    tile: Floats  # (ROWS, COLUMNS)
+    band: Floats  # (ROWS, BAND)
     line: Floats  # (at least D, COLUMNS, and the width of inner_inputs,)
     scores: Floats  # (H, positions)
     places: Integers  # (positions,): where the keys or values of each begin
@@ -91,7 +91,7 @@ class Rows(NamedTuple):
     merged: Floats  # (D,)
     slot: Integers  # (R,)
     hypothesis: Integers  # (R,)
-    best_of_panel: Floats  # (R, panels of the vocabulary)
+    best_of_band: Floats  # (R, bands of the vocabulary)
     normalisers: Floats  # (R,)
     largest: Floats  # (R,)
 

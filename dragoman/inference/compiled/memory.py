@@ -8,7 +8,7 @@ import torch
 from dragoman.config import InferenceSettings
 from dragoman.inference.compiled.layers import BLOCK
 from dragoman.inference.compiled.layout import FREE, Floats, Rows, Search
-from dragoman.inference.compiled.tiles import AT_ONCE, COLUMNS, ROWS
+from dragoman.inference.compiled.tiles import AT_ONCE, BAND, COLUMNS, ROWS
 from dragoman.inference.compiled.weights import CompiledWeights
 from dragoman.inference.length_penalty import length_penalty
 
@@ -29,7 +29,7 @@ def room_for_rows(weights: CompiledWeights, count: int, src_length: int, positio
         inner_inputs=np.zeros((room, inner_width), inputs),
         scales=np.ones(room, np.float32),
         outputs=np.zeros((room, outputs), np.float32),
-        tile=np.zeros((ROWS, COLUMNS), np.float32),
+        band=np.zeros((ROWS, BAND), np.float32),
         line=np.zeros(max(width, inner_width, COLUMNS), np.float32),
         scores=np.zeros((weights.shape.num_heads, positions + BLOCK), np.float32),
         places=np.zeros(positions, np.int64),
@@ -37,7 +37,7 @@ def room_for_rows(weights: CompiledWeights, count: int, src_length: int, positio
         merged=np.zeros(width, np.float32),
         slot=np.zeros(room, np.int64),
         hypothesis=np.zeros(room, np.int64),
-        best_of_panel=np.zeros((room, weights.vocabulary_panels), np.float32),
+        best_of_band=np.zeros((room, weights.vocabulary_bands), np.float32),
         normalisers=np.zeros(room, np.float32),
         largest=np.zeros(room, np.float32),
     )

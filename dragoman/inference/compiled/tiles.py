@@ -21,6 +21,8 @@ ROWS = 4
 """Rows of a tile: with `COLUMNS`, as many sums as registers hold beside what is multiplied."""
 COLUMNS = VECTORS * LANES
 """Columns of a tile, and of a panel of packed weights."""
+BAND = 64
+"""Logits of a row that are looked at together: one panel, or several narrow ones."""
 AT_ONCE = {"int8": 4, "int16": 2, "float32": 1}
 """Numbers of a row that are multiplied together, by the precision: 32 bits."""
 LINE_BYTES = 64

@@ -11,6 +11,7 @@ from dragoman.config import InferenceSettings
 from dragoman.inference.compiled.layout import DecoderWeights, EncoderWeights, Floats, Linear, Norm, Shape
 from dragoman.inference.compiled.tiles import (
     AT_ONCE,
+    BAND,
     COLUMNS,
     LINE_BYTES,
     MULTIPLIES_AND_ADDS,
@@ -68,9 +69,9 @@ class CompiledWeights:
         return self._decoder._replace(positions=self._positions[1].up_to(length))
 
     @property
-    def vocabulary_panels(self) -> int:
-        """Panels of the projection to the vocabulary."""
-        return int(self._decoder.vocabulary.panels.shape[1])
+    def vocabulary_bands(self) -> int:
+        """Bands of the projection to the vocabulary."""
+        return int(self._decoder.vocabulary.bias.shape[1]) // BAND
 
     def _linear(self, products: Sequence[Product]) -> Linear:
         return packed(products, self.precision)
@@ -107,6 +108,7 @@ class CompiledWeights:
             vocabulary=packed(
                 [(model.projection.weight * _LOG2_E, None if bias is None else bias * _LOG2_E)],
                 self.precision,
+                BAND,
                 padding=-math.inf,
             ),
         )
@@ -125,9 +127,12 @@ def fits(model: Transformer, precision: str, settings: InferenceSettings) -> boo
     )
 
 
-def packed(products: Sequence[Product], precision: str, padding: float = 0.0) -> Linear:
-    """The products of all layers in panels of COLUMNS columns; those after the last real one get `padding` as bias."""
-    packs = [_packed(weight.float(), bias, precision, padding) for weight, bias in products]
+def packed(products: Sequence[Product], precision: str, multiple_of: int = COLUMNS, padding: float = 0.0) -> Linear:
+    """The products of all layers in panels of COLUMNS columns, `multiple_of` so many of them in all.
+
+    Columns after the last real one get `padding` as bias.
+    """
+    packs = [_packed(weight.float(), bias, precision, multiple_of, padding) for weight, bias in products]
     return Linear(*(_stacked(parts) for parts in zip(*packs, strict=True)))
 
 
@@ -141,9 +146,11 @@ def _stacked(parts: Sequence[np.ndarray]) -> np.ndarray:
     return stacked
 
 
-def _packed(weight: Tensor, bias: Tensor | None, precision: str, padding: float) -> tuple[np.ndarray, ...]:
+def _packed(
+    weight: Tensor, bias: Tensor | None, precision: str, multiple_of: int, padding: float
+) -> tuple[np.ndarray, ...]:
     size, depth = weight.shape
-    missing = -size % COLUMNS
+    missing = -size % multiple_of
     biases = torch.zeros(size) if bias is None else bias.float()
     biases = nn.functional.pad(biases, (0, missing), value=padding)
     if precision == "float32":
