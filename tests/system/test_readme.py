@@ -1,9 +1,10 @@
-"""What the README shows is true: every command in it runs, every configuration loads, public names are documented.
+"""What the README shows is true: every command in it runs, every configuration trains, public names are documented.
 
 Most commands run in forks of this process: they need no start.
 """
 
 import inspect
+import json
 import os
 import pkgutil
 import re
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import traceback
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -21,7 +23,9 @@ import pytest
 
 import dragoman
 from dragoman.cli.main import VERBS, main
-from dragoman.config import load_config
+from dragoman.config import DataSettings, load_config
+from dragoman.inference.translator import Translator
+from dragoman.records import SentencePair
 from dragoman.text.phrasebook_file import load_phrasebook
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -157,10 +161,52 @@ def dragoman_verbs() -> set[str]:
     return set(VERBS)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.toml")), ids=lambda path: path.stem)
+each_configuration = pytest.mark.parametrize(
+    "path", sorted((ROOT / "configs").glob("*.toml")), ids=lambda path: path.stem
+)
+
+
+@each_configuration
 def test_every_configuration_loads(path: Path) -> None:
     config = load_config([path])
     assert config.data.train or config.data.train_src
+
+
+@pytest.mark.slow
+@each_configuration
+def test_every_configuration_trains_on_a_stand_in_of_its_data(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files that it names hold a phrasebook, in the format that their names say; its model is made small."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path / "data"))
+    data = load_config([path]).data
+    pairs = iter(load_phrasebook().generate(seed=3, count=340))
+    for part, count in (("train", 260), ("dev", 40), ("test", 40)):
+        write_part(data, part, list(islice(pairs, count)))
+    model = "--model.d-model 32 --model.d-ff 64 --model.num-heads 2 --model.num-encoder-layers 2"
+    smaller = f"{QUICK} {model} --tokenizer.vocab-size 400 --validate.every-steps 1 --validate.every-epochs 0"
+    assert main(["train", str(path), *smaller.split(), "--out", "run"]) == 0
+    assert len(Translator.load("run").translate(["Where is the train station?"])) == 1
+
+
+def write_part(data: DataSettings, part: str, pairs: list[SentencePair]) -> None:
+    """The files that a part of [data] names, if it names any."""
+    for side in ("src", "tgt"):
+        write_lines(getattr(data, f"{part}_{side}"), [getattr(pair, side) for pair in pairs])
+    one = getattr(data, part)
+    if one.endswith(".jsonl"):
+        sides = [{data.src_lang: pair.src, data.tgt_lang: pair.tgt} for pair in pairs]
+        write_lines(one, [json.dumps({"translation": each}) for each in sides])
+    else:
+        write_lines(one, [f"{pair.src}\t{pair.tgt}" for pair in pairs])
+
+
+def write_lines(name: str, lines: list[str]) -> None:
+    if name:
+        path = Path(os.path.expandvars(name))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def _modules() -> list[str]:
