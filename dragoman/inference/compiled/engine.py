@@ -160,7 +160,7 @@ class _Batch:
         """Gives each a slot and reads it."""
         group: list[tuple[int, Source]] = []
         num_rows = 0
-        # Of all at once: one takes as long as a token of a small model.
+        # Of all together: for one alone torch takes as long as a small model for a token.
         of_limits = penalties(self._settings, [limit for _, limit in taken])
         for (source, limit), penalty in zip(taken, of_limits, strict=True):
             if num_rows + source.length > self._rows.states.shape[0] - ROWS:

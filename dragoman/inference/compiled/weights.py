@@ -128,7 +128,7 @@ def fits(model: Transformer, precision: str, settings: InferenceSettings) -> boo
 
 
 def packed(products: Sequence[Product], precision: str, multiple_of: int = COLUMNS, padding: float = 0.0) -> Linear:
-    """The products of all layers in panels of COLUMNS columns, `multiple_of` so many of them in all.
+    """The products of all layers in panels of COLUMNS columns; the number of columns is a multiple of `multiple_of`.
 
     Columns after the last real one get `padding` as bias.
     """
