@@ -67,6 +67,11 @@ def _data(config: Config, label: Label) -> Iterator[str]:
                     f"{label(f'data.{corpus}_{present}')} is given, but `data.{corpus}_{missing}` is not. "
                     f"Give both sides, or one file with both as `data.{corpus}`."
                 )
+    if data.old_share != type(data)().old_share and not (data.old or data.old_src):
+        yield (
+            f"{label('data.old_share')} has no effect without old data, but is {data.old_share}. "
+            "Name what the model was trained on before as `data.old`, or leave it out."
+        )
     if not data.dev_fraction and not (data.dev or data.dev_src):
         yield (
             f"{label('data.dev_fraction')} must be greater than 0 where no dev file is given: "

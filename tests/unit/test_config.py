@@ -123,6 +123,7 @@ BAD_FILES = {
     "[tokenizer]\nkind = 'word'\nbyte_fallback = true": "`tokenizer.byte_fallback` in base.toml must be false",
     "[inference]\nn_best = 6": "`inference.n_best` in base.toml must be at most `inference.beam_size` (5), but is 6.",
     "[inference]\ntop_k = 6": "`inference.top_k` in base.toml has no effect without sampling, but is 6.",
+    "[data]\nold_share = 0.5": "`data.old_share` in base.toml has no effect without old data, but is 0.5.",
     "[train]\npatience = 0": "`train.patience` in base.toml must not be 0 where",
     "[train]\naverage_last = 6": "`train.average_last` in base.toml must be at most `train.keep_checkpoints` (5)",
     "[validate]\nevery_epochs = 0": "`validate.every_epochs` in base.toml and `validate.every_steps` must not",
