@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import TrainSettings
+from dragoman.train.muon import MOMENTUM, Muon
 from dragoman.train.sharding import spread, whole
 
 EMA = "ema"
@@ -36,14 +37,8 @@ def build_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Op
     )
     optimizer.param_groups[0][_STATE] = (*_MOMENTS, "step")
     if matrices:
-        muon = torch.optim.Muon(
-            matrices,
-            lr=settings.learning_rate,
-            weight_decay=settings.weight_decay,
-            momentum=settings.muon_momentum,
-            adjust_lr_fn="match_rms_adamw",
-        )
-        muon.param_groups[0][_STATE] = ("momentum_buffer",)
+        muon = Muon(matrices, settings.learning_rate, settings.weight_decay, settings.muon_momentum)
+        muon.param_groups[0][_STATE] = (MOMENTUM,)
         optimizer = _Together(muon, optimizer)
     for group in optimizer.param_groups:
         for parameter in group["params"]:

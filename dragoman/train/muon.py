@@ -1,0 +1,79 @@
+"""Muon (Jordan 2024, https://kellerjordan.github.io/posts/muon): momentum, every matrix of it made nearly orthogonal.
+
+``torch.optim.Muon`` takes the same steps, one matrix after the other and always in bfloat16, which takes a processor
+that does not multiply in it many times as long. Here matrices of one shape go together, in what the device multiplies
+in.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.model.device import resolve_precision
+
+MOMENTUM = "momentum_buffer"
+"""The name of a matrix's momentum in the optimiser's state."""
+
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+_ITERATIONS = 5
+_SMALLEST_NORM = 1e-7
+_RMS_OF_ADAM = 0.2
+_NUMBERS_AT_ONCE = 1 << 24  # what goes together is copied some four times, which this bounds
+
+
+class Muon(torch.optim.Optimizer):
+    """Nesterov momentum, orthogonalised; updates as large as Adam's are (Liu et al. 2025, equation 4).
+
+    For matrices alone, whose momentum is in the state under `MOMENTUM` before the first step. Weight decay is
+    decoupled.
+    """
+
+    def __init__(self, matrices: Iterable[nn.Parameter], lr: float, weight_decay: float, momentum: float) -> None:
+        super().__init__(matrices, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Moves every matrix that has a gradient."""
+        for group in self.param_groups:
+            for matrices in _alike(each for each in group["params"] if each.grad is not None):
+                updates = orthogonalised(torch.stack([self._momentum(each, group["momentum"]) for each in matrices]))
+                rate = group["lr"] * _RMS_OF_ADAM * math.sqrt(max(matrices[0].shape))
+                for matrix, update in zip(matrices, updates, strict=True):
+                    matrix.mul_(1 - group["lr"] * group["weight_decay"]).add_(update, alpha=-rate)
+
+    def _momentum(self, matrix: Tensor, momentum: float) -> Tensor:
+        """The running mean of the gradients with this step's, looked at one step further (Nesterov)."""
+        gradient, mean = matrix.grad, self.state[matrix][MOMENTUM]
+        assert gradient is not None
+        mean.lerp_(gradient, 1 - momentum)
+        return gradient.lerp(mean, momentum)
+
+
+def orthogonalised(matrices: Tensor) -> Tensor:
+    """Each of the `matrices` (count, rows, columns) with singular values of 0.7 to 1.2 instead of its own.
+
+    By five iterations of a polynomial of fifth order, in what the device multiplies in. Singular values below some
+    thousandth of the norm stay smaller than that.
+    """
+    is_tall = matrices.shape[1] > matrices.shape[2]
+    found = (matrices.mT if is_tall else matrices).to(resolve_precision("auto", matrices.device))
+    found = found / found.norm(dim=(1, 2), keepdim=True).clamp(min=_SMALLEST_NORM)
+    a, b, c = _COEFFICIENTS
+    for _ in range(_ITERATIONS):
+        squares = found @ found.mT
+        found = torch.baddbmm(found, torch.baddbmm(squares, squares, squares, beta=b, alpha=c), found, beta=a)
+    return found.mT if is_tall else found
+
+
+def _alike(matrices: Iterable[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
+    """Lists of matrices of one shape and device, as many as may go together."""
+    groups: dict[Any, list[nn.Parameter]] = defaultdict(list)
+    for each in matrices:
+        groups[each.shape, each.device].append(each)
+    for group in groups.values():
+        most = max(1, _NUMBERS_AT_ONCE // group[0].numel())
+        yield from (group[start : start + most] for start in range(0, len(group), most))
