@@ -24,6 +24,9 @@ from dragoman.model.device import sum_type
 from dragoman.records import Hypothesis
 from dragoman.text.tokenizer import BOS_ID, EOS_ID
 
+_USUAL_NUCLEUS = 256
+"""So many tokens nearly always reach `top_p`; finding them takes a quarter of sorting a vocabulary of 8,000."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Draws:
@@ -145,11 +148,30 @@ def drawn_ids(
 
 def _least_in_nucleus(probs: Float[Tensor, "N V"], top_p: float) -> Float[Tensor, "N 1"]:
     """The smallest probability among the fewest best that together reach `top_p`; what ties with it is among them."""
-    # NumPy sorts numbers on a CPU ten times as fast as PyTorch, which sorts their places too.
-    rising = torch.from_numpy(np.sort(probs.numpy(), axis=1)) if probs.is_cpu else probs.sort(dim=1)[0]
-    ranked = rising.flip(1)
-    outside = ranked.cumsum(dim=1, dtype=sum_type(probs.device)) - ranked >= top_p
-    return ranked.masked_fill(outside, 1.0).amin(dim=1, keepdim=True)
+    if not probs.is_cpu:
+        return _least_of(probs.sort(dim=1, descending=True)[0], top_p)[0]
+    least, reached = _least_of(_best(probs, _USUAL_NUCLEUS), top_p)
+    if not reached.all():
+        least[~reached] = _least_of(_best(probs[~reached], probs.size(1)), top_p)[0]
+    return least
+
+
+def _best(probs: Float[Tensor, "N V"], count: int) -> Float[Tensor, "N K"]:
+    """The `count` (or all) largest numbers of each row, falling.
+
+    NumPy sorts numbers on a CPU ten times as fast as PyTorch, which sorts their places too; parting them is faster yet.
+    """
+    numbers = probs.numpy()
+    if (rest := probs.size(1) - count) > 0:
+        numbers = np.partition(numbers, rest, axis=1)[:, rest:]
+    return torch.from_numpy(np.sort(numbers, axis=1)).flip(1)
+
+
+def _least_of(ranked: Float[Tensor, "N K"], top_p: float) -> tuple[Float[Tensor, "N 1"], Bool[Tensor, "N"]]:
+    """The smallest of the fewest first ones of each row that reach `top_p`, and whether they do reach it."""
+    sums = ranked.cumsum(dim=1, dtype=sum_type(ranked.device))
+    least = ranked.masked_fill(sums - ranked >= top_p, 1.0).amin(dim=1, keepdim=True)
+    return least, sums[:, -1] >= top_p
 
 
 def uniforms(name: str, count: int) -> Float[Tensor, "count"]:

@@ -66,6 +66,22 @@ def test_one_token_with_temperature_top_k_and_top_p(top_k: int, top_p: float, te
     assert_frequencies(Counter(drawn.tolist()), {token: weights[token] / kept_total for token in kept})
 
 
+@pytest.mark.parametrize("top_p", [0.3, 0.9, 0.999])
+def test_a_nucleus_is_the_fewest_best_tokens_of_a_large_vocabulary_however_many_they_are(top_p: float) -> None:
+    sharpness = torch.tensor([8.0, 3.0, 1.0, 0.01])[:, None]  # at 0.9 a nucleus of 2 to 2,700 tokens
+    log_probs = (sharpness * torch.randn(4, 3000, generator=torch.Generator().manual_seed(2))).log_softmax(1)
+    log_probs[:, [0, 1, 3]] = float("-inf")
+    numbers = (torch.arange(500, dtype=torch.float64) + 0.5) / 500
+    drawn = drawn_ids(log_probs.repeat_interleave(500, 0), numbers.repeat(4), settings(top_p=top_p)).view(4, 500)
+    for row, found in zip(log_probs.softmax(1).double(), drawn, strict=True):
+        order = row.argsort(descending=True)
+        kept = order[: int((row[order].cumsum(0) < top_p).sum()) + 1].sort()[0]
+        running = row[kept].cumsum(0)
+        expected = kept[torch.searchsorted(running, numbers * running[-1], right=True)]
+        assert (expected == found).float().mean() > 0.99  # sums in another order may round a border another way
+        assert set(found.tolist()) <= set(kept.tolist())
+
+
 def test_top_k_of_one_and_a_tiny_top_p_are_greedy() -> None:
     log_probs = torch.randn(50, 12, generator=torch.Generator().manual_seed(1)).log_softmax(1)
     best = log_probs.clone()
