@@ -1,5 +1,6 @@
 """Writing and reading model folders. Reading executes nothing and checks every file against the manifest first."""
 
+import contextlib
 import errno
 import math
 import os
@@ -26,6 +27,7 @@ from dragoman.version import __version__
 WEIGHTS = "model.safetensors"
 CTRANSLATE2_WEIGHTS = "model.bin"
 POINTERS = ("averaged", "best")
+_LONGEST_POINTER = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +51,21 @@ def save_bundle(bundle: Bundle, folder: Path) -> None:
         write_bundle_files(bundle, temporary)
 
 
-def replace_card(folder: Path, card: Card) -> None:
-    """Gives a model folder another card; everything else stays as it is."""
+def replace_card(folder: Path, card: Card, config: Config | None = None) -> None:
+    """Gives a model folder another card, and other settings where given; everything else stays as it is."""
     manifest = checked_manifest(folder)
     facts = {name: value for name, value in manifest.items() if name != "files"}
     with written_folder(folder, facts) as temporary:
         for name in manifest["files"]:
             shutil.copyfile(folder / name, temporary / name)
         _write_card(card, temporary)
+        if config is not None:
+            _write_config(config, temporary)
 
 
 def write_bundle_files(bundle: Bundle, folder: Path) -> None:
     """The files of a model folder without the manifest. A tensor shared by several names is written once."""
-    (folder / "config.toml").write_text(dump_config(bundle.config), encoding="utf-8")
+    _write_config(bundle.config, folder)
     _write_card(bundle.card, folder)
     bundle.tokenizers.save(folder)
     write_tensors(weights_of(bundle.model), folder / WEIGHTS)
@@ -75,6 +79,10 @@ def write_tensors(tensors: dict[str, torch.Tensor], path: Path) -> None:
         found = re.search(r"os error (\d+)", str(error))
         code = int(found[1]) if found else errno.EIO
         raise OSError(code, os.strerror(code), str(path)) from error
+
+
+def _write_config(config: Config, folder: Path) -> None:
+    (folder / "config.toml").write_text(dump_config(config), encoding="utf-8")
 
 
 def _write_card(card: Card, folder: Path) -> None:
@@ -157,11 +165,12 @@ def read_weights(path: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, to
 
 def _followed(pointer: Path) -> Path:
     """A pointer is a one-line file that names a folder below its own."""
-    try:
-        target = (pointer.parent / pointer.read_text(encoding="utf-8").strip()).resolve()
-    except (OSError, ValueError):
-        target = pointer
-    if not (target / MANIFEST).exists() or not target.is_relative_to(pointer.parent.resolve()):
+    target, leads = pointer, False
+    with contextlib.suppress(OSError, ValueError):  # a text, given in place of a model, is no name of a file
+        with pointer.open(encoding="utf-8") as stream:
+            target = (pointer.parent / stream.read(_LONGEST_POINTER).strip()).resolve()
+        leads = (target / MANIFEST).exists() and target.is_relative_to(pointer.parent.resolve())
+    if not leads:
         raise ModelError(
             f"{pointer} does not lead to a model folder. Name a model folder, or a run of `dragoman train`."
         )

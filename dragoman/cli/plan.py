@@ -142,7 +142,8 @@ def measure(settled: Settled, folder: Path) -> Measured:
     begun = beginning_of(config.train.start_from) if config.train.start_from else None
     say("preparing the data" if share == 1.0 else f"preparing {share:.0%} of the data")
     clock = time.perf_counter()
-    data = prepare(config, corpora, folder / "data", begun.tokenizers if begun else None)
+    strict = share == 1.0 and "tokenizer.vocab_size" in settled.given  # a part may not support what the whole does
+    data = prepare(config, corpora, folder / "data", begun.tokenizers if begun else None, strict_vocabulary=strict)
     prepare_seconds = (time.perf_counter() - clock) / share
     log = _Clock(folder)
     trainer = make_trainer(_shortened(config), data, folder / "run", log, begun)
@@ -196,7 +197,7 @@ def _shortened(config: Config) -> Config:
     """
     steps = _WARM_STEPS + _STEPS
     train = replace(config.train, max_steps=steps, max_epochs=0, max_minutes=_MOST_MINUTES, patience=0)
-    train = replace(train, log_every_steps=1, checkpoint_every_steps=0)
+    train = replace(train, schedule="constant", log_every_steps=1, checkpoint_every_steps=0)
     validate = replace(config.validate, every_epochs=0, every_steps=2 * steps)
     inference = replace(config.inference, max_extra_tokens=1)
     return replace(config, train=train, validate=validate, inference=inference)

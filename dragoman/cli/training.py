@@ -28,7 +28,8 @@ from dragoman.text.corpus import Corpora
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.train.checkpoint import RunFolder, set_weights
 from dragoman.train.distributed import ALONE, Processes, joined
-from dragoman.train.frozen import TESTS_AND_MEANS, check_frozen, freeze_config
+from dragoman.train.finish import finish_of, finished, write_finished
+from dragoman.train.frozen import check_frozen, freeze_config
 from dragoman.train.lock import locked
 from dragoman.train.run_log import RunLog
 from dragoman.train.signals import Interrupted
@@ -68,7 +69,7 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
                     "the test was named after training had begun, so that some of it may have been trained on; "
                     "`dragoman evaluate` with `--train` scores without that."
                 )
-        return _train(config, data, corpora, out, begun, processes, bool(changed & TESTS_AND_MEANS))
+        return _train(config, data, corpora, out, begun, processes)
 
 
 def _train(
@@ -78,22 +79,21 @@ def _train(
     out: Path,
     begun: Beginning | None,
     processes: Processes,
-    anew: bool,
 ) -> int:
-    """`anew`: another test or mean is asked for, so that a finished run is averaged and scored once more."""
     log = RunLog(out, speaks=processes.is_first)
     trainer = make_trainer(config, data, out, log, begun, processes)
-    steps_before = trainer.run.steps()[-1:]
     try:
         reason = trainer.fit()
         if not processes.is_first:
             return 0
         log.say(f"Stopped: {reason}.")
-        if steps_before == [trainer.state.step] and not anew and _is_scored(out, data):
+        finish = finish_of(config, trainer.state.step, [data.dev, data.test])
+        if finish == finished(out):
             log.say("Nothing is left to do; raise a limit to train on.")
         else:
             trainer.average()
-            _score(out, data, config.train.device, corpora)
+            _score(out, data, config, corpora)
+            write_finished(out, finish)
     except Interrupted as stop:
         log.say(f"Saved after step {trainer.state.step}. The same command continues.")
         return stop.exit_code
@@ -193,18 +193,16 @@ def _card(config: Config, data: PreparedData, model: Transformer) -> Card:
     )
 
 
-def _is_scored(out: Path, data: PreparedData) -> bool:
-    """Whether an earlier call has already scored the run's model on all that there is."""
-    wanted = {"validation"} | ({"test"} if data.test is not None and len(data.test) else set())
-    scored = {row[0].partition(",")[0] for row in load_bundle(resolve_model_folder(out), "cpu").card.scores}
-    return wanted <= scored
+def _score(out: Path, data: PreparedData, config: Config, corpora: Corpora) -> None:
+    """Translates validation and test data as `translate` will, prints the scores, keeps them in the card, reports.
 
-
-def _score(out: Path, data: PreparedData, device: str, corpora: Corpora) -> None:
-    """Translates validation and test data as `translate` will, prints the scores, keeps them in the card, reports."""
-    folder = resolve_model_folder(out)
+    The model takes over [inference], which may have been given only after its weights were saved.
+    """
+    folder, device = resolve_model_folder(out), config.train.device
     bundle = load_bundle(folder, device)
-    card, translator = bundle.card, Translator.from_bundles([bundle])
+    bundle = replace(bundle, config=replace(bundle.config, inference=config.inference))
+    card = replace(bundle.card, test_pairs=len(data.test) if data.test is not None else 0)
+    translator = Translator.from_bundles([bundle])
     search = f"beam {bundle.config.inference.beam_size}"
     last: Judged | None = None
     parts: dict[str, Translated] = {}
@@ -225,7 +223,7 @@ def _score(out: Path, data: PreparedData, device: str, corpora: Corpora) -> None
         for name, scores in compare_with_base(start_from, bundle, corpora, parts, device).items():
             card = card.with_scores(f"{name}, {search}", scores)
     sys.stdout.flush()
-    replace_card(folder, card)
+    replace_card(folder, card, bundle.config)
     _report(out, last)
 
 

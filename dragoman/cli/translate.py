@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import re
+import stat
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -243,11 +244,22 @@ def _open_source(options: argparse.Namespace, files: ExitStack) -> Source:
     for flag, path in (("--input", options.input), ("--prefix", options.prefix), ("--terms", options.terms)):
         if path and options.output and os.path.exists(options.output) and os.path.samefile(path, options.output):
             raise ConfigError(f"`{flag}` and `--output` must not be the same file, but both are {path}.")
+    if options.output and not options.input and _is_standard_input(options.output):
+        raise ConfigError(f"standard input and `--output` must not be the same file, but both are {options.output}.")
     if options.output:
         check_target(Path(options.output), "--output", "translations.txt")
     if not options.input:
         return Source(sys.stdin.buffer, "standard input", prefix_file)
     return Source(files.enter_context(open_bytes(Path(options.input))), options.input, prefix_file)
+
+
+def _is_standard_input(path: str) -> bool:
+    """Whether it is the regular file that standard input reads, which opening for writing would empty."""
+    try:
+        there, read = os.stat(path), os.fstat(sys.stdin.fileno())
+    except (OSError, ValueError):  # there is none, or standard input is no file
+        return False
+    return stat.S_ISREG(there.st_mode) and os.path.samestat(there, read)
 
 
 def _report_invalid(line: int) -> None:

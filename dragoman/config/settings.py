@@ -184,7 +184,9 @@ class TrainSettings:
     )
     max_steps: int = setting(0, "stop after so many optimiser steps in total; 0: no such limit", minimum=0)
     max_epochs: int = setting(0, "stop after so many passes over the data; 0: no such limit", minimum=0)
-    max_minutes: float = setting(0.0, "stop after so many minutes of training in total; 0: no such limit", minimum=0.0)
+    max_minutes: float = setting(
+        0.0, "stop after so many minutes of training in total; 0: no such limit", minimum=0.0, maximum=1e9
+    )
     patience: int = setting(10, "stop after so many validations without a better score; 0: never", minimum=0)
     schedule: Literal["noam", "inverse_sqrt", "constant", "linear", "cosine"] = setting(
         "inverse_sqrt",

@@ -187,7 +187,13 @@ class _Preparation:
                 return TokenizerPair.load(folder)
         except (ModelError, OSError):
             pass
-        trained = train_tokenizers(self._config.tokenizer, *self._tokenizer_texts(), strict=strict)
+        try:
+            trained = train_tokenizers(self._config.tokenizer, *self._tokenizer_texts(), strict=strict)
+        except DataError:
+            report = self.cleaner().report
+            if report.read == report.num_dropped > 0:
+                raise DataError(_nothing_left(report)) from None
+            raise
         with written_folder(folder, {"key": key}) as partial:
             trained.save(partial)
         return TokenizerPair.load(folder)

@@ -42,6 +42,7 @@ class StepBatches:
 
     position: Position
     following: Position
+    steps_in_epoch: int
     batches: tuple[Batch, ...]
     num_tgt_tokens: int
     num_sentences: int
@@ -50,6 +51,16 @@ class StepBatches:
     def ends_epoch(self) -> bool:
         """True for the last step of an epoch."""
         return self.following.epoch != self.position.epoch
+
+    @property
+    def epochs_before(self) -> float:
+        """How many epochs were done before this step, with the share of the one that it is in."""
+        return self.position.epoch + self.position.step / self.steps_in_epoch
+
+    @property
+    def epochs_passed(self) -> float:
+        """The same after this step."""
+        return self.epochs_before + 1 / self.steps_in_epoch
 
 
 def collate(src_rows: Sequence[Ids], tgt_rows: Sequence[Ids]) -> Batch:
@@ -165,11 +176,13 @@ class BatchStream(Iterator[StepBatches]):
                 position = Position(position.epoch, index)
                 is_last = index + 1 == len(steps)
                 following = Position(position.epoch + 1) if is_last else Position(position.epoch, index + 1)
-                yield self._build(steps[index], position, following)
+                yield self._build(steps[index], position, following, len(steps))
             position = Position(position.epoch + 1)
             del steps
 
-    def _build(self, indices: npt.NDArray[np.int32], position: Position, following: Position) -> StepBatches:
+    def _build(
+        self, indices: npt.NDArray[np.int32], position: Position, following: Position, steps_in_epoch: int
+    ) -> StepBatches:
         rows = [self._rows(index, position.epoch) for index in indices.tolist()]
         src_lengths, tgt_lengths = ([len(row[side]) for row in rows] for side in (0, 1))
         pieces = micro_batches(src_lengths, tgt_lengths, self._micro_batch_tokens, self._padding_slack)
@@ -179,7 +192,7 @@ class BatchStream(Iterator[StepBatches]):
         )
         if self._pin_memory:
             batches = tuple(batch.pinned() for batch in batches)
-        return StepBatches(position, following, batches, sum(tgt_lengths) + len(rows), len(rows))
+        return StepBatches(position, following, steps_in_epoch, batches, sum(tgt_lengths) + len(rows), len(rows))
 
     def _rows(self, index: int, epoch: int) -> tuple[Ids, Ids]:
         if self._encode is not None:

@@ -18,17 +18,20 @@ TRIALS = 10_000
 _DRAWS_AT_ONCE = 2_000_000
 _BITS_OF_A_DRAW = 32
 
+_LEVEL = 0.05
+
 Statistics = NDArray[np.float64]
 """One row a sentence; a metric's score is a function of their sum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Significance:
-    """The difference of two scores, second minus first.
+    """The difference of two scores, second minus first, on a test of so many sentences.
 
     95 % of the resampled differences lie in `interval`. The p-values are two-sided.
     """
 
+    num_sentences: int
     difference: float
     interval: tuple[float, float]
     p_bootstrap: float
@@ -36,9 +39,14 @@ class Significance:
 
     @property
     def is_significant(self) -> bool:
-        """Whether both tests say so at 0.05, and the interval too."""
+        """Whether both tests say so at 0.05, and the interval too.
+
+        Never on fewer than six sentences, which can be shuffled in so few ways that one in twenty or more is as far
+        apart as what was found; p-values as sacreBLEU has them do not count those.
+        """
         low, high = self.interval
-        return max(self.p_bootstrap, self.p_randomisation) < 0.05 and not low <= 0 <= high
+        by_chance = max(self.p_bootstrap, self.p_randomisation)
+        return by_chance < _LEVEL and 2 / 2**self.num_sentences < _LEVEL and not low <= 0 <= high
 
 
 def statistics_of(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
@@ -88,6 +96,7 @@ def significance(
     sizes = np.abs(differences)
     shuffled = _shuffled_differences(metric, first, second, trials, seed) if difference else np.zeros(trials)
     return Significance(
+        len(first),
         difference,
         interval_of(differences),
         _p_value(sizes - sizes.mean(), difference),

@@ -108,7 +108,7 @@ class Translator:
 
     def translate(
         self,
-        texts: Sequence[str],
+        texts: Iterable[str],
         *,
         protect: bool = False,
         terms: Terms | None = None,
@@ -121,7 +121,7 @@ class Translator:
         say what certain words must become. Raises ConfigError for either where there is no aligner. `by_sentence`
         translates every sentence of a text by itself, as for models that were trained on single sentences.
         """
-        _check_texts(texts)
+        texts = _checked(texts)
         kept, settings = Kept(protect, terms, by_sentence), changed(self.settings, overrides)
         translations = self._translated(_unmarked(texts), settings, WINDOW_TEXTS, kept=kept, with_flags=False)
         return [translation.text for translation in translations]
@@ -145,7 +145,7 @@ class Translator:
 
     def translate_detailed(
         self,
-        texts: Sequence[str],
+        texts: Iterable[str],
         prefixes: Sequence[str] | None = None,
         first_number: int = 0,
         with_alignment: bool = False,
@@ -163,7 +163,7 @@ class Translator:
         (`evaluate/flags.py`), which takes a tenth of a millisecond or two a text.
         Raises ConfigError unless there are as many prefixes as texts.
         """
-        _check_texts(texts)
+        texts = _checked(texts)
         if prefixes is not None and len(prefixes) != len(texts):
             raise ConfigError(f"`prefixes` must be as many as the texts ({len(texts)}), but are {len(prefixes)}.")
         settings = changed(self.settings, overrides)
@@ -237,10 +237,12 @@ class Translator:
         return replace(translation, flags=flags_of(translation, self._tokenizers.src.has_new_characters))
 
 
-def _check_texts(texts: Sequence[str]) -> None:
-    """Raises ConfigError for what is no list of texts; a single text would be taken for its letters."""
-    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+def _checked(texts: object) -> list[str]:
+    """The texts as a list. Raises ConfigError for what is none of texts; a single text would be its letters."""
+    found: list[Any] = list(texts) if isinstance(texts, Iterable) and not isinstance(texts, str) else [None]
+    if not all(isinstance(text, str) for text in found):
         raise ConfigError("`texts` must be a list of texts. For one text, give a list with it: [text].")
+    return found
 
 
 def _unmarked(texts: Iterable[str]) -> Iterator[tuple[MarkedText, str]]:

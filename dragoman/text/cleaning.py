@@ -44,6 +44,11 @@ class CleaningReport:
     kept: int = 0
     dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RULES, 0))
 
+    @property
+    def num_dropped(self) -> int:
+        """Pairs left out by any rule so far."""
+        return sum(self.dropped.values())
+
     def rows(self) -> list[tuple[str, int, float]]:
         """(what, pairs, share of the pairs read), for a table: read, each rule that took something, kept."""
         taken = [(rule, count) for rule, count in self.dropped.items() if count]

@@ -212,7 +212,16 @@ def _train_model(kind: Kind, settings: TokenizerSettings, texts: Iterator[str]) 
         unigram = trainers.UnigramTrainer(
             vocab_size=size - 256, special_tokens=controls, unk_token=CONTROL_TOKENS[UNK_ID], show_progress=False
         )
-        return _with_byte_pieces(_run(assemble(kind, models.Unigram()), unigram, texts)["vocab"], byte_tokens)
+        try:
+            trained = _run(assemble(kind, models.Unigram()), unigram, texts)
+        except Exception as error:  # the library has no other class for it
+            if "vocabulary is not large enough" not in str(error):
+                raise
+            raise ConfigError(
+                f"`tokenizer.vocab_size` is {size}, too small for a unigram vocabulary of this text: it has more "
+                'different characters than that leaves room for. Set a larger value, or `tokenizer.kind` to "bpe".'
+            ) from None
+        return _with_byte_pieces(trained["vocab"], byte_tokens)
     byte_level = kind == "byte_bpe"
     merges = trainers.BpeTrainer(
         vocab_size=size,

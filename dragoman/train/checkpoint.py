@@ -71,6 +71,11 @@ class RunFolder:
         else:
             (self.path / "best").unlink(missing_ok=True)
 
+    @property
+    def averaged(self) -> Path:
+        """Where the mean of a finished run's checkpoints is."""
+        return self.path / "averaged"
+
     def tidy(self) -> None:
         """Removes what a killed process left half written."""
         for folder in (self.path, self.checkpoints):
@@ -113,6 +118,7 @@ def save_checkpoint(run: RunFolder, bundle: Bundle, moments: dict[str, torch.Ten
         write_tensors({name: tensor.cpu().contiguous() for name, tensor in moments.items()}, folder / OPTIMIZER)
         (folder / _STATE).write_text(state.to_json(), encoding="utf-8")
     run.point_to(state)
+    remove_folder(run.averaged)  # the mean of what was trained before would be taken for the run's model
 
 
 def restore_checkpoint(folder: Path, model: Transformer, optimizer: torch.optim.Optimizer) -> TrainState:

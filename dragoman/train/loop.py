@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -33,6 +33,15 @@ class Diverged(Exception):
     """The losses or gradients of several steps in a row are not finite: the run must go back."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """Where a stretch took its first step: the run's seconds, steps and epochs before that."""
+
+    seconds: float
+    step: int
+    epochs: float
+
+
 class Loop:
     """The state of one stretch, which ends where training does, a signal comes or the run must go back."""
 
@@ -43,6 +52,8 @@ class Loop:
         window = (self.state.window_loss, self.state.window_nll)
         self.sums = torch.tensor(window, dtype=sum_type(self.model.device), device=self.model.device)
         self.guessing_loss = guessing_loss(trainer.dev)
+        self.pace: _Pace | None = None
+        self.epochs_passed = 0.0
         self.clock = time.perf_counter()
 
     def run(self, request: StopRequest) -> str:
@@ -52,9 +63,11 @@ class Loop:
             self.trainer.sharded or Gradients(self.model, self.settings) as gradients,
             self.stream(self.fit_into_memory(gradients)) as stream,
         ):
+            self.count_time()  # compiling and trying are no part of the first steps
             reason = self.processes.of_first(self.reason_to_stop)
             while reason is None:
                 step = next(stream)
+                self.pace = self.pace or _Pace(self.state.seconds, self.state.step, step.epochs_before)
                 self.optimise(step, gradients)
                 self.after_step(step)
                 # The clocks of the processes differ: the first one's reason is everybody's. A signal may come to any.
@@ -66,6 +79,9 @@ class Loop:
                 reason, _ = told[0]
         if not self.state.validations or self.state.validations[-1].step != self.state.step:
             self.validate()
+            for signal in self.processes.of_all(request.signal_number):
+                if signal is not None:
+                    raise Interrupted(signal)
         return reason
 
     def stream(self, micro_batch_tokens: int) -> BatchStream:
@@ -125,6 +141,7 @@ class Loop:
             self.processes.add_up_gradients(self.model)
         state.step += 1
         state.epoch, state.step_in_epoch = step.following.epoch, step.following.step
+        self.epochs_passed = step.epochs_passed
         state.sentences += step.num_sentences
         state.tgt_tokens += step.num_tgt_tokens
         if self.update(float(sums[1]) / step.num_tgt_tokens):
@@ -231,15 +248,17 @@ class Loop:
         state.window_tokens, state.window_seconds = 0, 0.0
 
     def seconds_left(self) -> float | None:
-        """Until the nearest limit, at the speed so far; patience may end the run before."""
-        state, settings = self.state, self.settings
+        """Until the nearest limit, at the speed of this stretch; patience may end the run before."""
+        state, settings, pace = self.state, self.settings, self.pace
         left = []
-        if settings.max_steps:
-            left.append(state.seconds / state.step * (settings.max_steps - state.step))
         if settings.max_minutes:
             left.append(60 * settings.max_minutes - state.seconds)
-        if settings.max_epochs and state.epoch:
-            left.append(state.seconds / state.epoch * (settings.max_epochs - state.epoch))
+        if settings.max_steps and pace:
+            done, rest = state.step - pace.step, settings.max_steps - state.step
+            left.append((state.seconds - pace.seconds) / done * rest)
+        if settings.max_epochs and pace:
+            passed, rest_of_epochs = self.epochs_passed - pace.epochs, settings.max_epochs - self.epochs_passed
+            left.append((state.seconds - pace.seconds) / passed * rest_of_epochs)
         return max(0.0, min(left)) if left else None
 
     def validate(self) -> None:

@@ -108,7 +108,7 @@ class Trainer:
             self.log.say(note)
         means = means_of(kept, self.state, self.settings)
         if best is None or not means:
-            remove_folder(self.run.path / "averaged")
+            remove_folder(self.run.averaged)
             return ()
         score, metric = best.score, self.bundle.config.validate.metric
         for mean in means:
@@ -120,13 +120,13 @@ class Trainer:
             if found >= score:
                 chosen, score = mean, found
         if chosen is None:
-            remove_folder(self.run.path / "averaged")
+            remove_folder(self.run.averaged)
             return ()
         if chosen is not means[-1]:
             set_weights(self.model, chosen.weights(self.run, self.model))
         card = card_of(self.state, self.bundle.card)
         card = replace(card, averaged_steps=chosen.steps, ema_decay=chosen.ema_decay)
-        save_bundle(replace(self.bundle, card=card), self.run.path / "averaged")
+        save_bundle(replace(self.bundle, card=card), self.run.averaged)
         return chosen.steps
 
     @property

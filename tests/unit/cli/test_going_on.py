@@ -1,13 +1,18 @@
 """A run that goes on: with its own tokeniser, on the same pairs; and one that never began may be put right."""
 
+import signal
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dragoman.bundle import load_bundle, resolve_model_folder
+from dragoman.cli import training
 from dragoman.cli.main import main
 from dragoman.cli.train import settle
+from dragoman.train.run_log import RunLog
+from dragoman.train.trainer import Trainer
 
 FLAGS = {
     "--tokenizer.vocab-size": "280",
@@ -175,3 +180,86 @@ def test_pairs_beyond_learned_positions_are_left_out_and_counted(
     (tmp_path / "run").rename(tmp_path / "first")
     assert train(corpus, learned | again) == 2
     assert "every validation pair is longer than the 14 positions" in capsys.readouterr().err
+
+
+OFTEN = {"--validate.every-steps": "1", "--train.max-steps": "4", "--train.learning-rate": "0.01"}
+
+
+@pytest.mark.parametrize("where", ["average", "score"])
+def test_what_a_stop_kept_from_being_averaged_and_scored_is_done_by_the_same_command(
+    corpus: Path, where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not even where an earlier stretch was: its mean must not stay the run's model."""
+    run, more = corpus.parent / "run", OFTEN | {"--train.max-steps": "8"}
+    assert train(corpus, OFTEN) == 0
+    if not (run / "averaged").exists():
+        assert main(["average", str(run)]) == 0
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*((Trainer, "average") if where == "average" else (training, "_score")), stop)
+        assert train(corpus, more) == 130
+    assert where == "score" or not (run / "averaged").exists()
+    capsys.readouterr()
+    assert train(corpus, more) == 0
+    answer = capsys.readouterr()
+    assert "Nothing is left to do" not in answer.err
+    assert "validation (" in answer.out
+    card = load_bundle(resolve_model_folder(run), "cpu").card
+    assert card.scores
+    assert max(card.averaged_steps, default=card.steps) > 4
+    assert train(corpus, more) == 0
+    assert "Nothing is left to do" in capsys.readouterr().err
+
+
+def test_a_finished_run_takes_over_another_search_and_is_scored_with_it(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(corpus) == 0
+    capsys.readouterr()
+    assert train(corpus, {"--inference.beam-size": "3"}) == 0
+    assert "beam 3): BLEU" in capsys.readouterr().out
+    bundle = load_bundle(resolve_model_folder(corpus.parent / "run"), "cpu")
+    assert bundle.config.inference.beam_size == 3
+    assert any(row[0] == "validation, beam 3" for row in bundle.card.scores)
+
+
+def test_a_stop_in_the_last_validation_is_obeyed_after_saving(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measure = Trainer.measure
+
+    def stopped(*given: Any) -> dict[str, float]:
+        signal.raise_signal(signal.SIGTERM)
+        return measure(*given)
+
+    rarely = {"--validate.every-epochs": "0", "--validate.every-steps": "100"}
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "measure", stopped)
+        assert train(corpus, rarely) == 143
+    assert "Saved after step 2. The same command continues." in capsys.readouterr().err
+    assert train(corpus, rarely) == 0
+    assert "validation (" in capsys.readouterr().out
+
+
+def test_text_that_is_all_in_the_validation_data_is_called_that(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(corpus, {"--data.dev": str(corpus)}) == 2
+    assert "No training pair is left: of 80 read, all were left out (source in dev or test: 80)" in (
+        capsys.readouterr().err
+    )
+
+
+def test_the_time_left_counts_the_part_of_an_epoch(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a steady pace it falls with every step, also within the first epoch and across epochs."""
+    clock, left = iter(range(10**6)), []
+    monkeypatch.setattr("dragoman.train.loop.time.perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(RunLog, "progress", lambda self, event, seconds: left.append(seconds))
+    limits = {"--train.max-epochs": "4", "--train.max-steps": "0", "--train.log-every-steps": "1"}
+    assert train(corpus, limits | {"--validate.every-epochs": "100"}) == 0
+    steps = len(left)
+    assert steps > 8
+    assert left == pytest.approx([steps - step for step in range(1, steps + 1)], abs=0.01)

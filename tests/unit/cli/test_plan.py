@@ -75,7 +75,7 @@ def files_in(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.rglob("*")) if "torchinductor" not in str(path)]
 
 
-SMALL = ["--model.d-model", "16", "--model.d-ff", "16", "--model.num-heads", "2", "--tokenizer.vocab-size", "300"]
+SMALL = ["--model.d-model", "16", "--model.d-ff", "16", "--model.num-heads", "2", "--tokenizer.vocab-size", "280"]
 SMALL += ["--model.num-encoder-layers", "1", "--model.num-decoder-layers", "1", "--train.device", "cpu"]
 
 
@@ -107,6 +107,17 @@ def test_the_table_names_what_ends_the_run_and_bad_input_is_one_line(
     assert main(["plan", "--data", "missing.en-de.tsv"]) == 2
     assert "missing.en-de.tsv" in capsys.readouterr().err
     assert not list((corpus / "temporary").glob("dragoman*"))
+
+
+def test_a_schedule_that_ends_is_planned_and_what_training_refuses_is_refused(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    linear = ["--train.schedule", "linear", "--train.max-steps", "90", "--train.warmup-steps", "26"]
+    small = [*SMALL, "--train.batch-tokens", "200"]
+    assert main(["plan", "--data", "corpus.en-de.tsv", *small, *linear, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["forecast"]["steps"] == 90
+    assert main(["plan", "--data", "corpus.en-de.tsv", *small, "--tokenizer.vocab-size", "5000"]) == 2
+    assert "`tokenizer.vocab_size` is 5000, but the text supports only" in capsys.readouterr().err
 
 
 def test_nothing_stays_where_it_is_terminated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

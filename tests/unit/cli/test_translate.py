@@ -147,12 +147,26 @@ def test_prefixes_that_do_not_fit_are_an_error(
     assert f"dragoman: {message}" in capfd.readouterr().err
 
 
-def test_input_is_not_overwritten(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_input_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     text = tmp_path / "text"
     text.write_text("precious\n")
     assert main(["translate", "m", "--input", str(text), "--output", str(text)]) == 2
     assert "must not be the same file" in capfd.readouterr().err
+    with text.open() as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        assert main(["translate", "m", "--output", str(text)]) == 2
+    assert "standard input and `--output` must not be the same file" in capfd.readouterr().err
     assert text.read_text() == "precious\n"
+
+
+def test_a_text_in_place_of_a_model_is_one_short_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text").write_text("A sentence of a private text.\n" * 900)
+    assert main(["translate", str(tmp_path / "text")]) == 2
+    said = capfd.readouterr().err
+    assert said.endswith("text does not lead to a model folder. Name a model folder, or a run of `dragoman train`.\n")
+    assert len(said) < 300
 
 
 def test_missing_model_and_input_are_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

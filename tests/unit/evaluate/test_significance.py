@@ -54,6 +54,15 @@ def test_a_large_difference_is_significant_and_lies_in_its_interval() -> None:
     assert 0 < found.interval[0] < found.difference < found.interval[1]
 
 
+@pytest.mark.parametrize(("sentences", "can_be"), [(1, False), (5, False), (6, True)])
+def test_a_handful_of_sentences_never_makes_a_difference_significant(sentences: int, can_be: bool) -> None:
+    references = [f"a man walks along street number {index}" for index in range(sentences)]
+    counts = [statistics_of(CHRF(), outputs, references) for outputs in (references, ["dogs bark"] * sentences)]
+    found = significance(CHRF(), counts[0], counts[1], resampled_scores(CHRF(), *counts), trials=500)
+    assert found.p_randomisation < 0.05
+    assert found.is_significant == can_be
+
+
 def test_the_same_outputs_are_never_different() -> None:
     (a,), references = outputs_and_references(30, 0.3)
     counts = statistics_of(TER(), a, references)

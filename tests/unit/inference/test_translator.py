@@ -250,9 +250,17 @@ def test_what_a_line_draws_does_not_depend_on_the_window_it_comes_in() -> None:
     assert [translation.text for part in apart for translation in part] == together
 
 
-@pytest.mark.parametrize("texts", ["just a string", [1], [None]])
+@pytest.mark.parametrize("texts", ["just a string", [1], [None], 5, None, range(2)])
 def test_what_is_no_list_of_texts_is_refused(small_bundle: Any, texts: Any) -> None:
     translator = Translator.from_bundles([small_bundle])
     for translate in (translator.translate, translator.translate_detailed):
         with pytest.raises(ConfigError, match="`texts` must be a list of texts"):
             translate(texts)
+
+
+def test_texts_may_be_anything_that_is_gone_through_once(small_bundle: Any) -> None:
+    translator, texts = Translator.from_bundles([small_bundle]), ["the cat", "", "seven birds sang"]
+    expected = translator.translate(texts)
+    assert translator.translate(text for text in texts) == expected
+    assert translator.translate(map(str, texts), protect=True) == translator.translate(texts, protect=True)
+    assert [one.text for one in translator.translate_detailed(iter(texts))] == expected

@@ -191,6 +191,12 @@ def test_a_vocabulary_too_small_is_refused(kind):
         train_tokenizer(TokenizerSettings(vocab_size=4, **chosen), TEXTS)
 
 
+def test_a_unigram_vocabulary_without_room_for_the_characters_is_refused():
+    texts = ["".join(chr(0x4E00 + 7 * row + column) for column in range(30)) for row in range(20)]
+    with pytest.raises(ConfigError, match=r"`tokenizer.vocab_size` is 300, too small for a unigram vocabulary"):
+        train_tokenizer(TokenizerSettings(kind="unigram", vocab_size=300), texts)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_vocabulary_larger_than_the_text_supports(kind):
     chosen = {"byte_bpe": {}, "fallback_bpe": {"byte_fallback": True}}.get(kind, {"kind": kind})
