@@ -199,7 +199,8 @@ def test_what_a_stop_kept_from_being_averaged_and_scored_is_done_by_the_same_com
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(*((Trainer, "average") if where == "average" else (training, "_score")), stop)
+        owner, name = (Trainer, "average") if where == "average" else (training, "_score")
+        patch.setattr(owner, name, stop)
         assert train(corpus, more) == 130
     assert where == "score" or not (run / "averaged").exists()
     capsys.readouterr()
