@@ -25,7 +25,7 @@ def run(arguments: Sequence[str]) -> int:
     steps = folder.steps()[-given.last :]
     if not steps:
         raise CheckpointError(f"{given.run} has no checkpoints. Name the folder of a run of `dragoman train`.")
-    out = given.out or given.run / "averaged"
+    out = given.out or folder.averaged
     if given.out is not None and out.exists():
         raise CheckpointError(f"{out} exists already. Choose another --out, or remove it.")
     folders = [folder.step_folder(step) for step in steps]

@@ -142,7 +142,7 @@ def measure(settled: Settled, folder: Path) -> Measured:
     begun = beginning_of(config.train.start_from) if config.train.start_from else None
     say("preparing the data" if share == 1.0 else f"preparing {share:.0%} of the data")
     clock = time.perf_counter()
-    strict = share == 1.0 and "tokenizer.vocab_size" in settled.given  # a part may not support what the whole does
+    strict = share == 1.0 and settled.strict_vocabulary  # a part may not support what the whole does
     data = prepare(config, corpora, folder / "data", begun.tokenizers if begun else None, strict_vocabulary=strict)
     prepare_seconds = (time.perf_counter() - clock) / share
     log = _Clock(folder)

@@ -72,8 +72,7 @@ def train(configs: Sequence[Path], overrides: Mapping[str, str], out: Path | Non
     check_frozen(out, settled.config)  # before anything is written into what may be somebody else's folder
     from dragoman.cli.training import run_training
 
-    strict = "tokenizer.vocab_size" in settled.given
-    return run_training(settled.config, settled.corpora, out, strict_vocabulary=strict)
+    return run_training(settled.config, settled.corpora, out, settled.strict_vocabulary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +83,11 @@ class Settled:
     corpora: Corpora
     size: CorpusSize
     given: frozenset[str]
+
+    @property
+    def strict_vocabulary(self) -> bool:
+        """Whether a text that does not support as many entries as the vocabulary is to have is an error."""
+        return "tokenizer.vocab_size" in self.given
 
 
 def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config | None = None) -> Settled:

@@ -1,6 +1,6 @@
 """The folders of a run: checkpoints that hold a whole model and what continues it, and the pointers best and last.
 
-RUN/config.toml  tokenizer.json  log.jsonl  best  last  averaged/
+RUN/config.toml  tokenizer.json  log.jsonl  best  last  averaged/  finished.json
 RUN/checkpoints/step_0012000/  a model folder, optimizer.safetensors, state.json
 """
 
