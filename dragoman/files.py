@@ -12,13 +12,14 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from dragoman.errors import ConfigError, ModelError, ResourceError
 
 MANIFEST = "manifest.json"
 TEMPORARY_PREFIX = ".writing-"
 """How the names of files and folders begin while they are written."""
+_PART_SUFFIX = ".part"
 _CHUNK_BYTES = 1 << 20
 _OLD_PREFIX = f"{TEMPORARY_PREFIX}old-"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -56,7 +57,7 @@ def write_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:
     A device or a pipe has no content to replace, so it is written to. Raises ResourceError, which names `path`, where
     it cannot be written.
     """
-    if os.path.exists(path) and not (path.is_file() or path.is_dir()):  # and not Path.exists, which may raise
+    if _is_no_file(path):
         with disk_errors(path), path.open("wb") as stream:
             stream.writelines(_chunks(content))
         return
@@ -76,6 +77,36 @@ def write_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
+
+
+def part_of(path: Path) -> Path:
+    """Where `growing_file` writes what is to become a file; a link is followed."""
+    real = Path(os.path.realpath(path))
+    return real.with_name(f"{real.name}{_PART_SUFFIX}")
+
+
+@contextlib.contextmanager
+def growing_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that is written as results come, for as long as that takes: as `part_of(path)`, and `path` in the end.
+
+    Left by an error, it stays under its first name, unless it is empty, and what `path` held stays as well. A device or
+    a pipe is written to. Raises ResourceError, which names `path`, where it cannot be written.
+    """
+    if _is_no_file(path):
+        with disk_errors(path), path.open("wb") as stream:
+            yield stream
+        return
+    part = part_of(path)
+    try:
+        with disk_errors(path):
+            with part.open("wb") as stream:
+                yield stream
+            _flush_to_disk(part)
+            part.replace(os.path.realpath(path))
+    finally:
+        with contextlib.suppress(OSError):
+            if not part.stat().st_size:
+                part.unlink()
 
 
 @contextlib.contextmanager
@@ -200,6 +231,11 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     if not sound:
         raise ModelError(f"{path} is damaged. {_RESTORE}")
     return manifest  # type: ignore[no-any-return]
+
+
+def _is_no_file(path: Path) -> bool:
+    """Whether it is a device or a pipe."""
+    return os.path.exists(path) and not (path.is_file() or path.is_dir())  # and not Path.exists, which may raise
 
 
 def _chunks(content: str | bytes | Iterable[bytes]) -> Iterable[bytes]:

@@ -91,6 +91,13 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return choice
 
 
+def file_name(text: str) -> str:
+    """A type for `add_argument`: what names a file, and is not the "" of a variable that was never set."""
+    if not text:
+        raise argparse.ArgumentTypeError("is empty. Name a file.")
+    return text
+
+
 def whole_number(minimum: int) -> Callable[[str], int]:
     """A type for `add_argument`: an integer that is at least `minimum`."""
 

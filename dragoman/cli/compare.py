@@ -2,19 +2,20 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from dragoman.cli.arguments import ArgumentParser
+from dragoman.cli.arguments import ArgumentParser, file_name
 from dragoman.cli.evaluate import add_tokenize_flag, read_pairs
 from dragoman.cli.models import add_model_flags, check_search_flags, load_model, say
 from dragoman.errors import DataError
 from dragoman.evaluate.comparison import Comparison, MetricComparison, RarityGroup, compare
 from dragoman.evaluate.metrics import tokenizer_for
 from dragoman.evaluate.significance import RESAMPLES, SEED, TRIALS
-from dragoman.text.lines import read_lines
+from dragoman.text.lines import first_read, read_lines
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -22,9 +23,7 @@ def run(arguments: Sequence[str]) -> int:
     options = _parser().parse(arguments)
     check_search_flags(options)
     sources, references, _, lang = read_pairs(options.src, options.ref)
-    training_text = read_lines(Path(options.train)) if options.train else None
-    if options.train:
-        next(read_lines(Path(options.train)), None)  # a file that is not there is said before anything is translated
+    training_text = first_read(read_lines(Path(options.train))) if options.train else None
     (a, lang_a), (b, lang_b) = (_outputs(path, sources, options) for path in (options.a, options.b))
     lang = lang_a or lang_b or lang
     comparison = compare(sources, references, a, b, options.tokenize or tokenizer_for(lang), training_text)
@@ -45,9 +44,15 @@ def _parser() -> ArgumentParser:
         parser.add_argument(
             name, metavar=name.upper(), help="a model folder, a run, or a file with a translation a line"
         )
-    parser.add_argument("--src", metavar="F", required=True, help="the test's source side, a sentence a line")
-    parser.add_argument("--ref", metavar="F", required=True, help="the test's target side, a sentence a line")
-    parser.add_argument("--train", metavar="F", help="training text of the target side: which words are rare")
+    parser.add_argument(
+        "--src", type=file_name, metavar="F", required=True, help="the test's source side, a sentence a line"
+    )
+    parser.add_argument(
+        "--ref", type=file_name, metavar="F", required=True, help="the test's target side, a sentence a line"
+    )
+    parser.add_argument(
+        "--train", type=file_name, metavar="F", help="training text of the target side: which words are rare"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     add_tokenize_flag(parser)
     add_model_flags(parser)
@@ -56,7 +61,7 @@ def _parser() -> ArgumentParser:
 
 def _outputs(path: str, sources: Sequence[str], options: argparse.Namespace) -> tuple[list[str], str]:
     """The translations, and the language that a model says they are in, or ""."""
-    if not Path(path).is_file():
+    if Path(path).is_dir() or not os.path.exists(path):
         model = load_model([path], options)
         return model.translator.translate(sources, **model.overrides), model.tgt_lang
     outputs = list(read_lines(Path(path)))

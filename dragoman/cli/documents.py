@@ -24,7 +24,11 @@ def translate_document(
     except UnicodeDecodeError as error:
         raise DataError(f"{name} is not UTF-8: byte {error.start} is none of it. Convert it first.") from None
     translate = translate_html if kind == "html" else translate_srt
-    return translate(model.translator, text, protect=protect, terms=terms, report=_report, **model.overrides).encode()
+    wanted = {"protect": protect, "terms": terms, "report": _report, **model.overrides}
+    try:
+        return translate(model.translator, text, **wanted).encode()
+    except DataError as error:
+        raise DataError(f"{name}: {error}") from None
 
 
 def report_faults(name: str, translation: Translation) -> None:

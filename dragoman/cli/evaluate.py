@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from dragoman.cli.arguments import ArgumentParser, one_of
+from dragoman.cli.arguments import ArgumentParser, file_name, one_of
 from dragoman.cli.models import add_model_flags, check_search_flags, load_model, say
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluate.checklists import Finding, check_phenomena
@@ -60,15 +60,17 @@ def run(arguments: Sequence[str]) -> int:
 def _parser() -> ArgumentParser:
     parser = ArgumentParser("evaluate", "Scores a model on a test, or translations that are there already.")
     parser.add_argument("model", nargs="?", metavar="MODEL", help="a model folder or a run")
-    parser.add_argument("--src", metavar="F", help="the test's source side, a sentence a line")
-    parser.add_argument("--ref", metavar="F", required=True, help="the test's target side, a sentence a line")
+    parser.add_argument("--src", type=file_name, metavar="F", help="the test's source side, a sentence a line")
+    parser.add_argument(
+        "--ref", type=file_name, metavar="F", required=True, help="the test's target side, a sentence a line"
+    )
     parser.add_argument(
         "--train",
         metavar="FILE",
         nargs="+",
         help="training text, one file with both sides or the source side: scores also without what it has of the test",
     )
-    parser.add_argument("--hyp", metavar="F", help="translations to score instead of a model's")
+    parser.add_argument("--hyp", type=file_name, metavar="F", help="translations to score instead of a model's")
     parser.add_argument(
         "--checklist",
         action="store_true",

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
+from typing import TextIO, cast
 
 from dragoman.config.fields import did_you_mean
 from dragoman.errors import ConfigError, DragomanError
@@ -41,6 +42,7 @@ PIPE_CLOSED = 141
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; `argv` without the program's name. Returns the exit code."""
     try:
+        _check_streams()
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")
         code = _dispatch(list(sys.argv[1:] if argv is None else argv))
@@ -72,6 +74,14 @@ def help_text() -> str:
         "usage: dragoman VERB ...\n\nTrain, trust, inspect and serve your own translator.\n\n"
         f"{verbs}\n\n`dragoman VERB --help` lists a verb's arguments and settings.\n"
     )
+
+
+def _check_streams() -> None:
+    """Raises ConfigError where there is nowhere to answer; where nobody wants to hear of errors, they go nowhere."""
+    if cast(TextIO | None, sys.stderr) is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (for as long as the process lives)
+    if cast(TextIO | None, sys.stdout) is None:
+        raise ConfigError("standard output is closed. Redirect it to a file, or to /dev/null.")
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of
 from dragoman.config import Config, InferenceSettings, read_config, read_given
@@ -83,6 +83,13 @@ def _with_ctranslate2(bundles: "Sequence[Bundle]", settings: InferenceSettings) 
     if len(bundles) > 1:
         raise ConfigError(f"`--engine` is ctranslate2, which takes one model, but here are {len(bundles)}. Name one.")
     return ctranslate2_translator(bundles[0], settings.precision)
+
+
+def standard_input() -> BinaryIO:
+    """Its bytes. Raises ConfigError where whoever started this closed it."""
+    if cast(TextIO | None, sys.stdin) is None:
+        raise ConfigError("standard input is closed. Redirect a file to it, or name one with `--input`.")
+    return sys.stdin.buffer
 
 
 def say(message: str) -> None:

@@ -8,22 +8,31 @@ import stat
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
-from dragoman.cli.arguments import ArgumentParser, one_of, whole_number
+from dragoman.cli.arguments import ArgumentParser, file_name, one_of, whole_number
 from dragoman.cli.documents import DOCUMENTS, report_faults, translate_document
-from dragoman.cli.models import ENGINES, LoadedModel, add_model_flags, check_search_flags, load_model, say
+from dragoman.cli.models import (
+    ENGINES,
+    LoadedModel,
+    add_model_flags,
+    check_search_flags,
+    load_model,
+    say,
+    standard_input,
+)
 from dragoman.cli.windows import arriving_lines
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluate.flags import FLAGS
-from dragoman.files import check_target, write_file
+from dragoman.files import check_target, growing_file, part_of, write_file
 from dragoman.records import Translation
-from dragoman.text.lines import open_bytes, read_lines
+from dragoman.text.lines import first_read, open_bytes, read_lines, refuse_utf16, unpacked
 from dragoman.text.terms import Terms
 
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
@@ -35,7 +44,8 @@ class Source:
 
     stream: BinaryIO
     name: str
-    prefix_file: Path | None = None
+    prefix_file: str | None = None
+    prefixes: Iterator[str] | None = None
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -47,6 +57,8 @@ def run(arguments: Sequence[str]) -> int:
         source = _open_source(options, files)
         terms = Terms.load(options.terms) if options.terms else None
         model = load_model(options.model, options, options.engine)
+        if not options.input:
+            source = replace(source, stream=files.enter_context(_standard_input(source)))
         write = json_line if options.format == "jsonl" else flagged_line if options.flags else text_line
         wanted = {
             "with_alignment": options.alignment,
@@ -65,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
             else:
                 sys.stdout.buffer.write(document)
             return 0
-        output = files.enter_context(open(options.output, "wb")) if options.output else sys.stdout.buffer
+        output = files.enter_context(_output(Path(options.output))) if options.output else sys.stdout.buffer
         found: Counter[str] = Counter()
         for window in translated_windows(source, model, wanted):
             output.writelines(write(translation).encode() + b"\n" for translation in window)
@@ -74,6 +86,18 @@ def run(arguments: Sequence[str]) -> int:
         if options.flags:
             say(f"lines flagged: {', '.join(f'{flag} {found[flag]:,}' for flag in FLAGS if found[flag]) or 'none'}.")
     return 0
+
+
+@contextmanager
+def _output(path: Path) -> Iterator[BinaryIO]:
+    """Tells of what is there where the work ends early."""
+    try:
+        with growing_file(path) as stream:
+            yield stream
+    except BaseException:
+        if part_of(path).exists():
+            say(f"what was translated before that is in {part_of(path)}.")
+        raise
 
 
 def _on_cluster(options: argparse.Namespace, settings: dict[str, Any], write: Callable[[Translation], str]) -> None:
@@ -119,7 +143,7 @@ def translated_windows(
     """
     number = 0
     options: dict[str, Any] = {**wanted, **model.overrides}
-    prefixes = read_lines(source.prefix_file) if source.prefix_file else None
+    prefixes = source.prefixes
     for texts in arriving_lines(source.stream, _report_invalid, source.name):
         beginnings = list(islice(prefixes, len(texts))) if prefixes is not None else None
         if beginnings is not None and len(beginnings) < len(texts):
@@ -174,17 +198,22 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "model", nargs="+", metavar="MODEL", help="a model folder or a run; several are an ensemble (same tokenizers)"
     )
-    parser.add_argument("--input", metavar="F", help="text to translate, a sentence a line (default: stdin)")
-    parser.add_argument("--output", metavar="F", help="where translations go (default: stdout)")
+    parser.add_argument(
+        "--input", type=file_name, metavar="F", help="text to translate, a sentence a line (default: stdin)"
+    )
+    parser.add_argument("--output", type=file_name, metavar="F", help="where translations go (default: stdout)")
     parser.add_argument(
         "--format",
         type=one_of("text", "jsonl", *DOCUMENTS),
         default="text",
         metavar="text|jsonl|html|srt",
-        help="a line of text, or of JSON with scores, tokens and n-best; html and srt are whole files, in and out "
+        help="a line of text, or of JSON with scores, tokens and n-best; html and srt (or WebVTT) are whole "
+        "files, in and out "
         "(default text)",
     )
-    parser.add_argument("--terms", metavar="F", help="what certain words must become: lines of source<TAB>translation")
+    parser.add_argument(
+        "--terms", type=file_name, metavar="F", help="what certain words must become: lines of source<TAB>translation"
+    )
     parser.add_argument(
         "--no-protect",
         dest="protect",
@@ -202,7 +231,9 @@ def _parser() -> ArgumentParser:
         action="store_true",
         help="adds a tab and what looks wrong with a translation, such as `number,long`; always there with jsonl",
     )
-    parser.add_argument("--prefix", metavar="F", help="a file with what each translation must begin with, line by line")
+    parser.add_argument(
+        "--prefix", type=file_name, metavar="F", help="a file with what each translation must begin with, line by line"
+    )
     parser.add_argument(
         "--engine",
         type=one_of(*ENGINES),
@@ -235,31 +266,53 @@ def _parser() -> ArgumentParser:
 
 
 def _open_source(options: argparse.Namespace, files: ExitStack) -> Source:
-    prefix_file = Path(options.prefix) if options.prefix else None
-    if prefix_file:
-        next(read_lines(prefix_file), None)
     if options.format in DOCUMENTS and (options.prefix or options.alignment or options.flags):
         flag = "--prefix" if options.prefix else "--alignment" if options.alignment else "--flags"
         raise ConfigError(f"`{flag}` is for lines, but `--format` is {options.format}. Leave out one of the two.")
-    for flag, path in (("--input", options.input), ("--prefix", options.prefix), ("--terms", options.terms)):
-        if path and options.output and os.path.exists(options.output) and os.path.samefile(path, options.output):
-            raise ConfigError(f"`{flag}` and `--output` must not be the same file, but both are {path}.")
-    if options.output and not options.input and _is_standard_input(options.output):
-        raise ConfigError(f"standard input and `--output` must not be the same file, but both are {options.output}.")
-    if options.output:
-        check_target(Path(options.output), "--output", "translations.txt")
+    _check_output(options)
+    prefixes = first_read(read_lines(Path(options.prefix))) if options.prefix else None
     if not options.input:
-        return Source(sys.stdin.buffer, "standard input", prefix_file)
-    return Source(files.enter_context(open_bytes(Path(options.input))), options.input, prefix_file)
+        return Source(standard_input(), "standard input", options.prefix, prefixes)
+    stream = files.enter_context(open_bytes(Path(options.input)))
+    refuse_utf16(_start_of(stream), options.input)
+    return Source(stream, options.input, options.prefix, prefixes)
 
 
-def _is_standard_input(path: str) -> bool:
-    """Whether it is the regular file that standard input reads, which opening for writing would empty."""
+@contextmanager
+def _standard_input(source: Source) -> Iterator[BinaryIO]:
+    """Unpacked where it is gzip; waits for its first bytes."""
+    with unpacked(source.stream, source.name) as stream:
+        refuse_utf16(_start_of(stream), source.name)
+        yield stream
+
+
+def _start_of(stream: BinaryIO) -> bytes:
+    return cast(BufferedReader, stream).peek(2)
+
+
+def _check_output(options: argparse.Namespace) -> None:
+    """Raises ConfigError where no file can be written, or what is read would be written over."""
+    if not options.output:
+        return
+    output = Path(options.output)
+    check_target(output, "--output", "translations.txt")
+    read = {"`--input`": options.input, "`--prefix`": options.prefix, "`--terms`": options.terms}
+    if not options.input:
+        with suppress(OSError, ValueError):  # it is no file
+            read["standard input"] = standard_input().fileno()
+    for name, source in read.items():
+        for written in (output, part_of(output)):
+            if source is not None and _is_same_file(source, written):
+                raise ConfigError(f"{name} is {written}, which `--output` {output} would replace. Choose another name.")
+
+
+def _is_same_file(source: str | int, target: Path) -> bool:
+    """Of a path or a descriptor, and a path; devices and pipes are not meant."""
     try:
-        there, read = os.stat(path), os.fstat(sys.stdin.fileno())
-    except (OSError, ValueError):  # there is none, or standard input is no file
+        read, there = os.stat(source), os.stat(target)
+    except OSError:  # there is none
         return False
-    return stat.S_ISREG(there.st_mode) and os.path.samestat(there, read)
+    return stat.S_ISREG(read.st_mode) and os.path.samestat(read, there)
 
 
 def _report_invalid(line: int) -> None:
@@ -273,4 +326,6 @@ def _report(line: int, translation: Translation) -> None:
 
 
 def _too_few(source: Source, count: int) -> DataError:
-    return DataError(f"{source.prefix_file} has only {count} lines, fewer than {source.name}. Give one a line.")
+    return DataError(
+        f"{source.prefix_file} has only {count} line{'s' * (count != 1)}, fewer than {source.name}. Give one a line."
+    )

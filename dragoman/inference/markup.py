@@ -58,7 +58,8 @@ def translate_xml(
 
     What is inside `ignore_tags` stays as it is.
     """
-    rules = MarkupRules(True, *({tag.lower() for tag in tags} for tags in (ignore_tags, splitting_tags)))
+    ignored, splitting = ({tag.lower() for tag in tags} for tags in (ignore_tags, splitting_tags))
+    rules = MarkupRules(True, ignored, splitting)
     return translate_markup(
         translator, [xml], rules, protect=protect, terms=terms, by_sentence=by_sentence, report=report, **settings
     )[0]

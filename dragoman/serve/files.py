@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from dragoman.errors import DataError
 from dragoman.serve.bodies import Upload
 from dragoman.serve.documents import Document, markup, plain, subtitles
 from dragoman.serve.refusals import Refused, broken, busy
@@ -20,6 +21,7 @@ FILE_KINDS: dict[str, tuple[Callable[[str], Document], str]] = {
     "txt": (plain, "text/plain"),
     "html": (markup, "text/html"),
     "srt": (subtitles, "application/x-subrip"),
+    "vtt": (subtitles, "text/vtt"),
 }
 """Ending of the name -> how the file's text is found, and its type for the download."""
 
@@ -135,6 +137,8 @@ class Files:
             job.status = "done"
         except Refused as refused:
             job.status, job.refused = "error", refused
+        except DataError as error:
+            job.status, job.refused = "error", Refused(400, f"Invalid request: {error}")
         except Exception:
             _log.exception("a file could not be translated")
             job.status, job.refused = "error", broken()

@@ -10,8 +10,9 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, cast
 
 from dragoman.errors import DataError
 
@@ -31,16 +32,23 @@ def one_line(text: str) -> str:
 @contextmanager
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
     """A file's bytes, unpacked where its content (whatever its name) is gzip. Raises DataError."""
-    with _opened(path) as raw:
-        if not _begins_as_gzip(raw, path):
-            yield raw
-            return
-        try:
-            with gzip.GzipFile(fileobj=raw) as packed, io.BufferedReader(packed, _BUFFER_BYTES) as unpacked:
-                yield unpacked
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            problem = f"{path} is a damaged or truncated gzip file ({error}). Copy or download it again."
-            raise DataError(problem) from None
+    with _opened(path) as raw, unpacked(raw, str(path)) as stream:
+        yield stream
+
+
+@contextmanager
+def unpacked(stream: BinaryIO, name: str) -> Iterator[BinaryIO]:
+    """A stream's bytes, unpacked where they are gzip; waits for the first of them. Raises DataError with `name`."""
+    raw = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, stream))
+    if _start_of(raw, name) != _GZIP_MAGIC:
+        yield raw
+        return
+    try:
+        with gzip.GzipFile(fileobj=raw) as packed, io.BufferedReader(packed, _BUFFER_BYTES) as content:
+            yield content
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        problem = f"{name} is a damaged or truncated gzip file ({error}). Copy or download it again."
+        raise DataError(problem) from None
 
 
 def _opened(path: Path) -> io.BufferedReader:
@@ -53,18 +61,30 @@ def _opened(path: Path) -> io.BufferedReader:
     except PermissionError:
         raise DataError(f"{path} may not be read by this user. Change its permissions.") from None
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise _unreadable(str(path), error) from None
 
 
-def _begins_as_gzip(raw: io.BufferedReader, path: Path) -> bool:
+def _start_of(raw: io.BufferedReader, name: str) -> bytes:
     try:
-        return raw.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)] == _GZIP_MAGIC
+        return raw.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)]
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise _unreadable(name, error) from None
 
 
-def _unreadable(path: Path, error: OSError) -> DataError:
-    return DataError(f"{path} cannot be read: {error.strerror or error}. Check the file and its disk.")
+def _unreadable(name: str, error: OSError) -> DataError:
+    return DataError(f"{name} cannot be read: {error.strerror or error}. Check the file and its disk.")
+
+
+def refuse_utf16(start: bytes, name: str) -> None:
+    """Raises DataError where a text that starts with these bytes is UTF-16."""
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataError(f"{name} is UTF-16, but UTF-8 is wanted. Convert it: iconv -f UTF-16 -t UTF-8.")
+
+
+def first_read(lines: Iterator[str]) -> Iterator[str]:
+    """The same lines, the first of which is read now, so that what cannot be read is said before work begins."""
+    first = list(islice(lines, 1))
+    return chain(first, lines)
 
 
 def read_lines(
@@ -93,7 +113,7 @@ def _decoded(
     for block in _blocks(lines):
         if number == 1:
             if on_invalid == "error":
-                _refuse_utf16(block[0], name)
+                refuse_utf16(block[0], name)
             block[0] = block[0].removeprefix(_BOM)
         try:
             yield from _decoded_block(block)
@@ -137,8 +157,3 @@ def _decoded_line(
         if report_invalid is not None:
             report_invalid(number)
         return line.decode("utf-8", "replace")
-
-
-def _refuse_utf16(first_line: bytes, name: str) -> None:
-    if first_line.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError(f"{name} is UTF-16, but UTF-8 is wanted. Convert it: iconv -f UTF-16 -t UTF-8.")

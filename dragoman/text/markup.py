@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape, unescape
+from itertools import zip_longest
 
 from dragoman.text.holes import Hole, without_holes
 from dragoman.text.marks import Mark, MarkedText
@@ -30,6 +31,7 @@ _BLOCK = frozenset(
     "object canvas audio video slot datalist output progress meter ruby rt rp".split()
 )
 _SPACE = re.compile(r"[ \t\n\r\f]+")
+_ESCAPE = re.compile(r"&(?:lt|gt|#0*6[02](?!\d)|#x0*3[ce](?![\da-f])|amp;?(?=#?\w+;));?", re.IGNORECASE)
 _HOLE = "\ufffc"
 
 
@@ -37,11 +39,15 @@ _HOLE = "\ufffc"
 class MarkupRules:
     """`xml`: every element but those of `splitting_tags` is inline, and none is special. `ignore_tags`: elements whose
     content stays as it is. All names are in small letters.
+
+    `escaped`: translations are written with ``<``, ``>`` and ``&`` escaped. Where they are not, what is escaped in
+    the page stays as it stands, because read and written again it would be a tag.
     """
 
     xml: bool = False
     ignore_tags: Collection[str] = ()
     splitting_tags: Collection[str] = ()
+    escaped: bool = True
 
     def is_inline(self, tag: str) -> bool:
         """Elements that nobody knows are, as custom ones."""
@@ -87,7 +93,7 @@ def read_markup(page: str, rules: MarkupRules) -> MarkedPage:
     """The page, cut into blocks. Whatever it is, put together it is the page; time is linear in its length."""
     found = MarkedPage()
     block: list[Tag] = []
-    for event in _with_elements_left_alone(tags_of(page, rules.xml), rules):
+    for event in _with_elements_left_alone(_events(page, rules), rules):
         is_comment = event.kind == "other" and event.raw.startswith("<!--") and event.raw.endswith("-->")
         inside = is_comment if event.kind == "other" else event.kind == "text" or rules.is_inline(event.name)
         if inside:
@@ -98,6 +104,17 @@ def read_markup(page: str, rules: MarkupRules) -> MarkedPage:
         found.parts.append(event.raw)
     _add_block(block, found)
     return found
+
+
+def _events(page: str, rules: MarkupRules) -> Iterator[Tag]:
+    for event in tags_of(page, rules.xml):
+        if rules.escaped or event.kind != "text":
+            yield event
+            continue
+        for text, following in zip_longest(_ESCAPE.split(event.raw), _ESCAPE.findall(event.raw)):
+            yield Tag("text", text)
+            if following:
+                yield Tag("empty", following)
 
 
 def _with_elements_left_alone(events: Iterator[Tag], rules: MarkupRules) -> Iterator[Tag]:

@@ -1,17 +1,18 @@
-"""Subtitles in SubRip form (.srt): the texts of the cues, and all else as it is."""
+"""Subtitles in SubRip form (.srt), or WebVTT (.vtt): the texts of the cues, and all else as it is."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from dragoman.errors import DataError
 from dragoman.text.marks import MarkedText
 from dragoman.text.markup import MarkedPage, MarkupRules, read_markup
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|$)")
-_TIME = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d{1,3}\s*-->\s*\d+:\d\d:\d\d[,.]\d{1,3}")
+_TIME = re.compile(r"\s*(?:\d+:)?\d\d:\d\d[,.]\d{1,3}\s*-->\s*(?:\d+:)?\d\d:\d\d[,.]\d{1,3}")
 _WORD = re.compile(r"(?:<[^<>]*>|[^\s<]|<)+")
-_RULES = MarkupRules(xml=True)
+_RULES = MarkupRules(xml=True, escaped=False)
 _DASH = re.compile(r"\s*[-–—]\s*(?=\S)")
 
 
@@ -58,8 +59,12 @@ class Subtitles:
 
 
 def read_subtitles(text: str) -> Subtitles:
-    """The file. Where the lines of a cue begin with dashes, each is another person's."""
+    """The file. Where the lines of a cue begin with dashes, each is another person's.
+
+    Raises DataError for a text without any cue.
+    """
     parts: list[str | Cue] = []
+    has_cues = False
     said: list[tuple[str, str]] = []
     in_cue = False
 
@@ -76,10 +81,13 @@ def read_subtitles(text: str) -> Subtitles:
             finish()
             parts.append(raw)
             in_cue = bool(_TIME.match(line))
+            has_cues = has_cues or in_cue
             continue
         if dash := _DASH.match(line):
             finish()
             parts.append(dash.group())
         said.append((line[dash.end() if dash else 0 :].strip(), raw[len(line) :]))
     finish()
+    if text.strip() and not has_cues:
+        raise DataError("no line is the time of a subtitle, such as 00:00:01,000 --> 00:00:02,500. Is it plain text?")
     return Subtitles(parts)

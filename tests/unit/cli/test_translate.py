@@ -1,5 +1,7 @@
+import gzip
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -153,11 +155,15 @@ def test_input_is_not_overwritten(
     text = tmp_path / "text"
     text.write_text("precious\n")
     assert main(["translate", "m", "--input", str(text), "--output", str(text)]) == 2
-    assert "must not be the same file" in capfd.readouterr().err
+    assert f"`--input` is {text}, which `--output` {text} would replace." in capfd.readouterr().err
     with text.open() as stream:
         monkeypatch.setattr("sys.stdin", stream)
         assert main(["translate", "m", "--output", str(text)]) == 2
-    assert "standard input and `--output` must not be the same file" in capfd.readouterr().err
+    assert f"standard input is {text}, which `--output` {text} would replace." in capfd.readouterr().err
+    part = text.rename(tmp_path / "out.part")
+    assert main(["translate", "m", "--input", str(part), "--output", str(tmp_path / "out")]) == 2
+    assert f"`--input` is {part}, which `--output` {tmp_path / 'out'} would replace." in capfd.readouterr().err
+    text = part
     assert text.read_text() == "precious\n"
 
 
@@ -220,11 +226,80 @@ def test_output_is_one_line_whatever_the_model_writes() -> None:
 
 
 def test_prefix_errors_are_data_errors(tmp_path: Path) -> None:
-    prefixes = tmp_path / "p"
-    prefixes.write_text("a\n")
     model = LoadedModel(Recorder(), InferenceSettings(), {}, "")
-    with pytest.raises(DataError, match="has only 1 lines"):
-        list(translated_windows(Source(io.BytesIO(b"1\n2\n"), "x", prefixes), model))
+    with pytest.raises(DataError, match=r"^p has only 1 line, fewer than x\."):
+        list(translated_windows(Source(io.BytesIO(b"1\n2\n"), "x", "p", iter(["a"])), model))
+
+
+def test_what_was_there_stays_until_all_is_translated(
+    model_folder: Path, tmp_path: Path, type_in: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.text.lines._BUFFER_BYTES", 4096)
+    output, part = tmp_path / "out", tmp_path / "out.part"
+    output.write_text("precious\n")
+    link = tmp_path / "link"
+    link.symlink_to("out")
+    packed = gzip.compress(b"one\n" * 100 + b"\n" * 20_000)
+    type_in(packed[:-9])
+    assert main(["translate", str(model_folder), "--inference.beam-size", "1", "--output", str(link)]) == 2
+    assert output.read_text() == "precious\n"
+    lines = part.read_text().split("\n")
+    assert lines.pop() == ""
+    said = capfd.readouterr().err.splitlines()
+    assert said[-2] == f"dragoman: what was translated before that is in {part}."
+    assert said[-1].startswith("dragoman: standard input is a damaged or truncated gzip file")
+    type_in(packed)
+    assert main(["translate", str(model_folder), "--inference.beam-size", "1", "--output", str(link)]) == 0
+    assert not part.exists()
+    assert link.is_symlink()
+    translations = output.read_text().split("\n")
+    assert len(translations) == 20_101
+    assert translations[: len(lines)] == lines
+    assert lines
+
+
+def test_utf16_is_refused(model_folder: Path, tmp_path: Path, type_in: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    text = tmp_path / "in"
+    text.write_bytes("one\n".encode("utf-16"))
+    output = tmp_path / "out"
+    assert main(["translate", "no model", "--input", str(text), "--output", str(output)]) == 2
+    assert f"{text} is UTF-16, but UTF-8 is wanted." in capfd.readouterr().err
+    type_in(text.read_bytes())
+    assert main(["translate", str(model_folder), "--output", str(output)]) == 2
+    assert "standard input is UTF-16, but UTF-8 is wanted." in capfd.readouterr().err
+    assert list(tmp_path.iterdir()) == [text]
+
+
+def test_pipes_are_read_once(model_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    command = (
+        f"echo one | {sys.executable} -m dragoman translate {model_folder} --prefix <(echo four) --terms <(echo) "
+        f"--output >(cat)"
+    )
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout[:4]) == (0, "four")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device that is always full")
+def test_a_full_device_is_named(model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    type_in(b"one\n")
+    assert main(["translate", str(model_folder), "--output", "/dev/full"]) == 2
+    assert "dragoman: /dev/full could not be written: no space left" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("closed", "message"),
+    [
+        ("<&-", "standard input is closed. Redirect a file to it, or name one with `--input`."),
+        (">&-", "standard output is closed. Redirect it to a file, or to /dev/null."),
+        (">&- 2>&-", ""),
+    ],
+)
+def test_closed_streams_are_one_line(model_folder: Path, closed: str, message: str) -> None:
+    command = f"{sys.executable} -m dragoman translate {model_folder} {closed}"
+    done = subprocess.run(
+        ["bash", "-c", command], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (2, f"dragoman: {message}\n" if message else "")
 
 
 def test_a_reader_that_goes_away_ends_the_command_quietly(model_folder: Path) -> None:

@@ -186,7 +186,7 @@ def test_what_the_server_says_about_itself(client: TestClient) -> None:
     settings = client.get("/frontend/settings").json()
     assert settings["charLimit"] == 50
     assert settings["language"]["target"] == {"code": "de", "name": "German"}
-    assert settings["supportedFilesFormat"] == [".txt", ".html", ".srt"]
+    assert settings["supportedFilesFormat"] == [".txt", ".html", ".srt", ".vtt"]
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,8 @@
+import re
+
+import pytest
+
+from dragoman.errors import DataError
 from dragoman.text.subtitles import read_subtitles
 
 FILE = (
@@ -12,7 +17,38 @@ def said(subtitles):
 
 def test_what_is_said():
     assert said(read_subtitles(FILE)) == ["One two three four.", "Who?", "Me."]  # numbers stay
-    assert said(read_subtitles("no cue\n\nat all\n")) == []
+    assert said(read_subtitles("\n")) == []
+
+
+def test_a_text_without_cues_is_refused():
+    with pytest.raises(DataError, match=r"no line is the time of a subtitle, such as 00:00:01,000 --> 00:00:02,500"):
+        read_subtitles("no cue\n\nat all\n")
+
+
+def test_web_vtt():
+    text = "WEBVTT - a title\n\nNOTE nothing\n\none\n00:01.000 --> 00:02.000 line:0\n<v Bob>Well &lt;now&gt;.\n"
+    subtitles = read_subtitles(text)
+    assert said(subtitles) == ["Well now."]
+    assert subtitles.with_translations(["<v Bob>Nun."]).endswith("line:0\n<v Bob>Nun.\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("write &lt;b&gt; here", "write b here"),
+        ("write &#60;b&#x3E; here", "write b here"),
+        ("&amp;lt; is one", "lt; is one"),
+        ("isn&#39;t Tom &amp; Jerry", "isn't Tom & Jerry"),
+        ("x < y & z", "x < y & z"),
+        ("&#600;&#x3cf;", "ɘϏ"),
+    ],
+)
+def test_what_is_escaped_never_becomes_a_tag(line, text):
+    time = "1\n00:00:01,000 --> 00:00:02,000\n"
+    (found,) = read_subtitles(f"{time}{line}\n").texts
+    assert found.text == text
+    kept = "".join(mark.head for mark in found.marks)
+    assert kept == "".join(re.findall(r"&lt;|&gt;|&#60;|&#x3E;|&amp;(?=lt)", line))
 
 
 def test_the_rest_stays_and_lines_are_kept():
