@@ -148,17 +148,7 @@ def make_trainer(
         + (f", {processes.count} processes" if processes.count > 1 else "")
     )
     dev = _dev(data)
-    too_long = int((~fitting(model, dev, np.arange(len(dev)))).sum())
-    if too_long == len(dev):
-        raise DataError(
-            f"every validation pair is longer than the {model.max_positions} positions that the model learns. "
-            "Raise `model.max_positions`, or give shorter sentences as `data.dev`."
-        )
-    if too_long:
-        log.say(
-            f"{too_long:,} of {len(dev):,} validation pairs are longer than the {model.max_positions} learned "
-            "positions: their loss is not counted."
-        )
+    _check_lengths(model, dev, config.data.max_tokens, log)
     sources, references = texts_of(dev, config.validate.max_sentences)
     settings = replace(config.inference, beam_size=config.validate.beam_size, n_best=1, **WITHOUT_SAMPLING)
     validate = _DecodedScores(
@@ -167,6 +157,24 @@ def make_trainer(
     encode = epoch_encode(data.train, tokenizers, config)
     bundle = Bundle(model, tokenizers, config, card)
     return Trainer(RunFolder(out), bundle, data.train, dev, validate, log, encode, processes)
+
+
+def _check_lengths(model: Transformer, dev: PairStore, max_tokens: int, log: RunLog) -> None:
+    """Says how many pairs validation leaves out. Raises DataError where those are all."""
+    too_long = int((~fitting(model, dev, np.arange(len(dev)), max_tokens)).sum())
+    name, limit = "data.max_tokens", max_tokens
+    if model.max_positions is not None and model.max_positions - 1 < limit:
+        name, limit = "model.max_positions", model.max_positions
+    if too_long == len(dev):
+        raise DataError(
+            f"every validation pair is longer than `{name}`, which is {limit}. Raise it, or give shorter sentences as "
+            "`data.dev`."
+        )
+    if too_long:
+        log.say(
+            f"{too_long:,} of {len(dev):,} validation pairs are longer than `{name}`, {limit}: their loss is not "
+            "counted."
+        )
 
 
 def _dev(data: PreparedData) -> PairStore:

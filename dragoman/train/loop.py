@@ -51,7 +51,7 @@ class Loop:
         self.processes = trainer.processes
         window = (self.state.window_loss, self.state.window_nll)
         self.sums = torch.tensor(window, dtype=sum_type(self.model.device), device=self.model.device)
-        self.guessing_loss = guessing_loss(trainer.dev)
+        self.guessing_loss = guessing_loss(trainer.train)
         self.pace: _Pace | None = None
         self.epochs_passed = 0.0
         self.clock = time.perf_counter()
@@ -277,8 +277,8 @@ class Loop:
         """Has the watchdog judge the run by a validation, and says what it finds."""
         watchdog, step = self.state.watchdog, self.state.step
         train_loss = watchdog.train_loss if watchdog.train_loss is not None else float("inf")
-        losses = (scores["own_source_loss"], scores["other_source_loss"], train_loss)
-        measured = Measured(step, *losses, scores.get("distinct"))
+        own, other = scores.get("own_source_loss", scores["loss"]), scores.get("other_source_loss")
+        measured = Measured(step, own, other, train_loss, scores.get("distinct"))
         for finding in watchdog.judge_validation(measured, self.settings.warmup_steps, self.guessing_loss):
             self.trainer.log.finding(step, finding.name, finding.text)
 

@@ -146,14 +146,17 @@ class Trainer:
     def measure(self, model: Transformer) -> dict[str, float]:
         """Losses (mean negative log-probability a token, in nats), perplexity and the metrics of `validate`, on dev.
 
-        `own_source_loss` and `other_source_loss` are of the same few hundred pairs, the second with wrong sources.
+        `own_source_loss` and `other_source_loss` are of the same few hundred pairs, the second with wrong sources;
+        both are missing where there are too few pairs.
         """
         model.eval()
         try:
             with memory_errors("validating", "Lower `inference.batch_tokens`; it does not change the result."):
-                found = dev_loss(model, self.dev)
-                probe = {"own_source_loss": found.own, "other_source_loss": found.shuffled}
-                return {"loss": found.loss, "perplexity": perplexity(found.loss), **probe, **self.validate(model)}
+                found = dev_loss(model, self.dev, self.bundle.config.data.max_tokens)
+                scores = {"loss": found.loss, "perplexity": perplexity(found.loss)}
+                if found.own is not None and found.shuffled is not None:
+                    scores |= {"own_source_loss": found.own, "other_source_loss": found.shuffled}
+                return {**scores, **self.validate(model)}
         finally:
             model.train()
 

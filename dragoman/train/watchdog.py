@@ -39,12 +39,13 @@ class Finding:
 class Measured:
     """A validation: nats a token on dev, with its own and with other sentences' sources, and in training.
 
+    `shuffled_loss`, with other sentences' sources, is None where dev has too few pairs for it.
     `distinct` is the share of different translations among different sources; None where none were made.
     """
 
     step: int
     dev_loss: float
-    shuffled_loss: float
+    shuffled_loss: float | None
     train_loss: float
     distinct: float | None = None
 
@@ -101,7 +102,7 @@ class WatchdogState:
     def judge_validation(self, measured: Measured, warmup: int, guessing_loss: float) -> list[Finding]:
         """What is wrong by now and was not said before.
 
-        `guessing_loss` is that of whoever knows only how frequent each token is: the entropy of dev's targets.
+        `guessing_loss` is that of whoever knows only how frequent each token is: the entropy of training's targets.
         Nothing is said before the warm-up is over and three validations agree.
         """
         self.measured.append(measured)
@@ -142,14 +143,20 @@ def _spike(step: int, times: float, count: int) -> Finding:
 
 def _ignores_source(latest: Sequence[Measured]) -> Finding | None:
     """With the sources of other sentences the loss is no worse."""
-    if any(each.shuffled_loss - each.dev_loss > 0.01 + 0.01 * each.dev_loss for each in latest):
+    other = latest[-1].shuffled_loss
+    if other is None or any(_needs_source(each) for each in latest):
         return None
     return Finding(
         "ignores the source",
         f"The output does not depend on the source: with the sources of other sentences the validation loss is "
-        f"{latest[-1].shuffled_loss:.2f}, with their own {latest[-1].dev_loss:.2f}. Check that line n of both sides "
+        f"{other:.2f}, with their own {latest[-1].dev_loss:.2f}. Check that line n of both sides "
         "says the same; if it does, train longer, or lower `train.learning_rate`.",
     )
+
+
+def _needs_source(measured: Measured) -> bool:
+    other = measured.shuffled_loss
+    return other is None or other - measured.dev_loss > 0.01 + 0.01 * measured.dev_loss
 
 
 def _same_output(latest: Sequence[Measured]) -> Finding | None:

@@ -174,12 +174,15 @@ def test_pairs_beyond_learned_positions_are_left_out_and_counted(
     with dev.open("a") as file:
         file.write(f"{'one ' * 60}\t{'one ' * 60}\n")
     assert train(corpus, learned | {"--data.dev": str(dev), "--tokenizer.bpe-dropout": "0.9"}) == 0
-    assert "1 of 6 validation pairs are longer than the 14 learned positions" in capsys.readouterr().err
+    assert (
+        "1 of 6 validation pairs are longer than `data.max_tokens`, 13: their loss is not counted."
+        in capsys.readouterr().err
+    )
     dev.write_text(f"{'one ' * 60}\t{'one ' * 60}\n" * 2)
     again = {"--data.dev": str(dev), "--train.seed": "2"}
     (tmp_path / "run").rename(tmp_path / "first")
     assert train(corpus, learned | again) == 2
-    assert "every validation pair is longer than the 14 positions" in capsys.readouterr().err
+    assert "every validation pair is longer than `data.max_tokens`, which is 13." in capsys.readouterr().err
 
 
 OFTEN = {"--validate.every-steps": "1", "--train.max-steps": "4", "--train.learning-rate": "0.01"}

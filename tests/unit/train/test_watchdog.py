@@ -45,6 +45,10 @@ def test_a_rate_too_high_is_the_only_reason_given_where_nothing_is_learnt() -> N
     assert _said([Measured(100 * n, 6.5, 6.5, 5.9, 0.9) for n in range(1, 9)]) == [(300, "learning rate too high")]
 
 
+def test_sources_that_were_not_measured_are_no_fault() -> None:
+    assert _said([Measured(100 * n, 3.0 - 0.01 * n, None, 2.9, 0.9) for n in range(1, 9)]) == []
+
+
 def test_over_fitting_says_since_when() -> None:
     state = WatchdogState()
     found = [finding for each in FAULTS["over-fitting"] for finding in state.judge_validation(each, 100, GUESSING)]
