@@ -27,6 +27,7 @@ from dragoman.version import __version__
 WEIGHTS = "model.safetensors"
 CTRANSLATE2_WEIGHTS = "model.bin"
 POINTERS = ("averaged", "best")
+_HUGGING_FACE_CONFIG = "config.json"
 _LONGEST_POINTER = 4096
 
 
@@ -133,7 +134,15 @@ def resolve_model_folder(path: Path) -> Path:
             f"{path} is a model exported for CTranslate2. Name the model it was made from, with `--engine ctranslate2` "
             "where `dragoman translate` is to use CTranslate2."
         )
-    raise ModelError(f"{path} is neither a model folder (it has no {MANIFEST}) nor a run with a finished validation.")
+    if (path / _HUGGING_FACE_CONFIG).is_file():
+        raise ModelError(
+            f"{path} is a model in Hugging Face form. Make one of ours of it: `dragoman import {path} --out MODEL`."
+        )
+    if (path / "checkpoints").is_dir():
+        raise ModelError(f"{path} is a run without a finished validation. Let it train on, for there is no model yet.")
+    raise ModelError(
+        f"{path} is neither a model folder (it has no {MANIFEST}) nor a run. Name one that `dragoman train` wrote."
+    )
 
 
 def read_weights(path: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:

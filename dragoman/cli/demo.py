@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of
 from dragoman.cli.train import train
+from dragoman.config.fields import SETTINGS
 from dragoman.files import write_file
 from dragoman.text.phrasebook import PhrasebookPair
 from dragoman.text.phrasebook_file import load_phrasebook
@@ -44,6 +45,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     parser.add_settings("train", "inference", without=["train.max_minutes"])
     given = parser.parse(arguments)
+    SETTINGS["train.max_minutes"].parse(given.minutes, "`--minutes`")
     corpus = given.out.with_name(given.out.name + "-corpus")
     split = load_phrasebook().split(_SEED, _TRAIN_PAIRS, _TEST_PAIRS)
     corpus.mkdir(parents=True, exist_ok=True)

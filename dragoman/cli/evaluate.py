@@ -2,13 +2,15 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from dragoman.cli.arguments import ArgumentParser, file_name, one_of
+from dragoman.cli.arguments import ArgumentParser, file_name, one_of, overrides_of
 from dragoman.cli.models import add_model_flags, check_search_flags, load_model, say
+from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluate.checklists import Finding, check_phenomena
 from dragoman.evaluate.metrics import Evaluation, evaluate, tokenizer_for
@@ -101,6 +103,12 @@ def _check(options: argparse.Namespace) -> None:
         for name, given in (("MODEL", options.model), ("`--src`", options.src and not options.train)):
             if given:
                 raise ConfigError(f"{name} and `--hyp` must not both be given. Leave one out.")
+        if os.path.exists(options.ref) and os.path.exists(options.hyp) and os.path.samefile(options.hyp, options.ref):
+            raise ConfigError(f"`--hyp` and `--ref` must not be the same file, but both are {options.ref}.")
+        if given := list(overrides_of(options)):
+            raise ConfigError(
+                f"`{flag_of(given[0])}` is for a model that translates, but `--hyp` is given. Leave one out."
+            )
         if options.checklist:
             raise ConfigError("`--checklist` asks a model for more translations. Give MODEL and `--src`, not `--hyp`.")
     elif not options.model:

@@ -113,8 +113,8 @@ def _mendable(error: OSError | MemoryError | RuntimeError) -> str | None:
     out_of_memory = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
     if isinstance(error, MemoryError) or out_of_memory:
         return (
-            "memory does not suffice. Lower `train.micro_batch_tokens` (training) or `inference.batch_tokens` "
-            "(translating); neither changes the result."
+            "memory does not suffice. Lower `train.micro_batch_tokens` (training; it changes no more than what dropout "
+            "draws) or `inference.batch_tokens` (translating; it changes nothing), or take a smaller model."
         )
     return None
 

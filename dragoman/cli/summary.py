@@ -22,8 +22,12 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "what", metavar="CONFIG|MODEL", nargs="?", type=Path, help="a TOML file, a model folder or a run"
     )
-    parser.add_argument("--src-vocab-size", type=int, help="of a configuration: entries (default tokenizer.vocab_size)")
-    parser.add_argument("--tgt-vocab-size", type=int, help="of a configuration: entries (default tokenizer.vocab_size)")
+    parser.add_argument(
+        "--src-vocab-size", type=int, metavar="N", help="of a configuration: entries (default tokenizer.vocab_size)"
+    )
+    parser.add_argument(
+        "--tgt-vocab-size", type=int, metavar="N", help="of a configuration: entries (default tokenizer.vocab_size)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--plot",

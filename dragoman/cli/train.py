@@ -123,7 +123,7 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
 
 
 def _check_early(given: GivenSettings, bases: Sequence[Config]) -> None:
-    """Raises ConfigError, the last one, for a contradiction with each of `bases`, before the corpus is read."""
+    """Raises ConfigError, the first one, for a contradiction with each of `bases`, before the corpus is read."""
     contradictions = []
     for base in bases:
         try:
@@ -131,7 +131,7 @@ def _check_early(given: GivenSettings, bases: Sequence[Config]) -> None:
         except ConfigError as error:
             contradictions.append(error)
     if len(contradictions) == len(bases):
-        raise contradictions[-1]
+        raise contradictions[0]
 
 
 def with_languages(config: Config, src_lang: str, tgt_lang: str) -> Config:

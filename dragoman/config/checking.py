@@ -19,8 +19,8 @@ def _model(config: Config, label: Label) -> Iterator[str]:
     model = config.model
     if model.d_model % model.num_heads:
         yield (
-            f"{label('model.d_model')} must be a multiple of `model.num_heads` ({model.num_heads}), "
-            f"but is {model.d_model}."
+            f"{label('model.d_model')} must be a multiple of {label('model.num_heads')} ({model.num_heads}), "
+            f"but is {model.d_model}. Change one of them."
         )
     if model.positions != "learned" and model.d_model % 2:
         yield (

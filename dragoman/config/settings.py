@@ -164,7 +164,8 @@ class TrainSettings:
     )
     micro_batch_tokens: int = setting(
         0,
-        "padded tokens computed at once; 0: as many as is fast on the device. Changes memory and speed, not the result",
+        "padded tokens computed at once; 0: as many as is fast on the device. Changes memory, speed and what dropout "
+        "draws, not the gradient of a step",
         minimum=0,
     )
     workers: int = setting(

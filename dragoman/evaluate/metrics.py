@@ -120,7 +120,8 @@ def _score(metric: Metric, hypotheses: Sequence[str], references: Sequence[str])
 
 def _size_warnings(bleu_counts: Statistics) -> Iterator[str]:
     if len(bleu_counts) < FEW_SENTENCES:
-        yield f"the test has only {len(bleu_counts)} sentences: scores of fewer than {FEW_SENTENCES} say little."
+        count = f"{len(bleu_counts)} sentence{'s' * (len(bleu_counts) != 1)}"
+        yield f"the test has only {count}: scores of fewer than {FEW_SENTENCES} say little."
     sums = bleu_counts.sum(0)  # lengths of both sides, n-grams that match, n-grams
     if sums[-1] == 0:
         yield "no translation has four words: BLEU is not defined here, look at chrF."

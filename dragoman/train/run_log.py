@@ -82,7 +82,7 @@ class RunLog:
         if not self._speaks:
             return
         with disk_errors(self._path), self._path.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(event) + "\n")
+            stream.write(json.dumps({name: _in_json(value) for name, value in event.items()}) + "\n")
         if self._board is not None:
             numbers = {name: value for name, value in event.items() if isinstance(value, int | float)}
             named = {f"{event['event']}/{name}": numbers[name] for name in numbers if name not in ("step", "epoch")}
@@ -107,6 +107,11 @@ class RunLog:
 def perplexity(nll: float) -> float:
     """exp of a mean negative log-probability in nats; infinity where that overflows."""
     return math.exp(nll) if nll < 700 else math.inf
+
+
+def _in_json(value: Any) -> Any:
+    """JSON has no number that is not finite."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _step_of(line: str) -> float:

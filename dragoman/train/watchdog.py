@@ -129,7 +129,7 @@ def _not_finite(step: int, what: str, count: int) -> Finding:
     return Finding(
         "not finite",
         f"Step {step} is skipped: its {what} is not finite ({count} so far). If it comes again, lower "
-        "`train.learning_rate`, or set `train.precision` to float32.",
+        "`train.learning_rate`; in bfloat16, set `train.precision` to float32.",
     )
 
 

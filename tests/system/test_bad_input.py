@@ -118,6 +118,11 @@ def test_one_side_without_the_other(train: Run, good: Path) -> None:
     refused(train("--src", good), "`--src`", "`--tgt` is not")
 
 
+def test_a_file_where_the_run_is_to_be(train: Run, good: Path) -> None:
+    refused(train("--data", good, "--out", good), "is a file, but a run is a folder")
+    assert good.read_text() == GOOD
+
+
 def test_bad_settings_in_a_file_name_the_file(train: Run, good: Path, tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text("[train]\nwarmup_stepps = 3\n")
     done = train(tmp_path / "c.toml", "--data", good)

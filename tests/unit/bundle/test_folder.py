@@ -144,6 +144,15 @@ def test_what_a_path_means(bundle: Bundle, tmp_path: Path) -> None:
         resolve_model_folder(tmp_path / "nothing")
     with pytest.raises(ModelError, match="neither a model folder"):
         resolve_model_folder(tmp_path)
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    with pytest.raises(ModelError, match="is a run without a finished validation"):
+        resolve_model_folder(tmp_path / "run")
+    (tmp_path / "marian").mkdir()
+    (tmp_path / "marian" / "config.json").write_text("{}")
+    with pytest.raises(
+        ModelError, match=r"Hugging Face form. Make one of ours of it: `dragoman import \S+marian --out"
+    ):
+        resolve_model_folder(tmp_path / "marian")
     save_bundle(bundle, tmp_path / "run" / "checkpoints" / "step_0000007")
     (tmp_path / "run" / "best").write_text("checkpoints/step_0000007\n")
     expected = (tmp_path / "run" / "checkpoints" / "step_0000007").resolve()

@@ -31,6 +31,15 @@ BAD_COMMANDS = {
     "translate m --inference.sample maybe": '`--inference.sample` must be true or false, but is "maybe".',
     "translate m --help=x": "`--help` takes no value, but is given 'x'.",
     "translate m -x": "`-x` is not a flag of `dragoman translate`.",
+    "translate m --input=": "`--input` is empty. Name a file.",
+    "translate m --output=": "`--output` is empty. Name a file.",
+    "demo --minutes x": '`--minutes` must be a number, but is "x".',
+    "train --src s --tgt t --model.num-heads 3": "`model.d_model` must be a multiple of `--model.num-heads` (3), but "
+    "is 128. Change one of them.",
+    "evaluate --hyp h --ref r --inference.beam-size 2": "`--inference.beam-size` is for a model that translates, but "
+    "`--hyp` is given. Leave one out.",
+    "evaluate --hyp /dev/null --ref /dev/null": "`--hyp` and `--ref` must not be the same file, but both are "
+    "/dev/null.",
     "evaluate": "`--ref` is missing.",
     "evaluate --hyp h --ref": "`--ref` needs a value.",
     "evaluate m n --src s --ref r": "`n` is too much.",

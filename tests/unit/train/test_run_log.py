@@ -38,6 +38,14 @@ def test_plain_lines_and_json(tmp_path: Path) -> None:
     assert events[1]["bleu"] == 3.2
 
 
+def test_what_is_not_finite_is_no_number_of_json(tmp_path: Path) -> None:
+    log = RunLog(tmp_path, io.StringIO())
+    log.progress({**EVENT, "loss": math.nan, "perplexity": math.inf}, seconds_left=None)
+    log.close()
+    text = (tmp_path / "log.jsonl").read_text()
+    assert json.loads(text, parse_constant=pytest.fail) == {"event": "train", **EVENT, "loss": None, "perplexity": None}
+
+
 def test_a_terminal_gets_one_line_written_over_itself(tmp_path: Path) -> None:
     stream = Terminal()
     log = RunLog(tmp_path, stream)

@@ -216,7 +216,7 @@ def test_a_killed_run_has_no_report_and_one_line_says_why(run: Path, capsys: pyt
     for name in ("best", "last"):
         (run / name).unlink()
     assert main(["report", str(run)]) == 2
-    assert "nor a run with a finished validation" in capsys.readouterr().err
+    assert "is a run without a finished validation" in capsys.readouterr().err
     assert not (run / "report.html").exists()
     assert main(["report", str(run / "nowhere")]) == 2
     assert "does not exist" in capsys.readouterr().err
