@@ -5,6 +5,7 @@ both work on chunks of pairs. Memory grows by 8 bytes a pair (24 in the moment o
 are left out, and by one bit otherwise.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
@@ -14,9 +15,9 @@ from numpy.typing import NDArray
 
 from dragoman.config import DataSettings
 from dragoman.records import SentencePair
-from dragoman.text.encoding import BatchEncoderPair, Rows
-from dragoman.text.fingerprints import FingerprintSet, fingerprints
-from dragoman.text.splitting import HeldOut, chunks
+from dragoman.text.encoding import EncodedChunk, PairEncoder
+from dragoman.text.fingerprints import Fingerprints, FingerprintSet, fingerprints
+from dragoman.text.splitting import HeldOut, chunks, source_fingerprints
 
 Mask = NDArray[np.bool_]
 
@@ -25,15 +26,6 @@ TOO_LONG, RATIO = "longer than max_tokens", "lengths too different"
 RULES = (EMPTY, HELD_OUT, DUPLICATE, TOO_LONG, RATIO)
 RATIO_SLACK_TOKENS = 5
 _CHUNK_PAIRS = 1 << 13
-
-
-@dataclass(frozen=True, slots=True)
-class CleanChunk:
-    """Some pairs that all rules keep, with the ids of both sides."""
-
-    pairs: list[SentencePair]
-    src: Rows
-    tgt: Rows
 
 
 @dataclass(slots=True)
@@ -63,20 +55,22 @@ class Cleaner:
     pairs repeat what it decided without counting again.
     """
 
-    def __init__(self, settings: DataSettings, held_out: HeldOut | None = None) -> None:
+    def __init__(
+        self, settings: DataSettings, held_out: HeldOut | None = None, read: deque[Fingerprints] | None = None
+    ) -> None:
+        """`read`, the fingerprints of the sources of the first pairs to come, is emptied by the first pass."""
         self.report = CleaningReport()
+        self._read = read or deque()
         self._settings = settings
         self._held_out = held_out
         self._seen = FingerprintSet()
         self._decided: list[NDArray[np.uint8]] = []
 
-    def clean(self, pairs: Iterable[SentencePair], encoders: BatchEncoderPair) -> Iterator[CleanChunk]:
+    def clean(self, pairs: Iterable[SentencePair], encoder: PairEncoder) -> Iterator[EncodedChunk]:
         """The pairs that all rules keep, in order, with their ids."""
-        for kept in self._kept(pairs):
-            src = encoders.src.encode([pair.src for pair in kept])
-            tgt = encoders.tgt.encode([pair.tgt for pair in kept])
-            keep = self.keep_lengths(src.lengths, tgt.lengths)
-            yield CleanChunk(list(compress(kept, keep.tolist())), src.kept(keep), tgt.kept(keep))
+        for chunk in encoder.encoded(self._kept(pairs)):
+            keep = self.keep_lengths(chunk.src.lengths, chunk.tgt.lengths)
+            yield EncodedChunk(list(compress(chunk.pairs, keep.tolist())), chunk.src.kept(keep), chunk.tgt.kept(keep))
 
     def clean_texts(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
         """The pairs that the rules on text keep, for training a tokeniser; `report.kept` stays 0."""
@@ -102,12 +96,25 @@ class Cleaner:
         keep = np.fromiter((bool(pair.src.strip() and pair.tgt.strip()) for pair in pairs), np.bool_, len(pairs))
         self.report.dropped[EMPTY] += len(pairs) - int(keep.sum())
         if self._held_out is not None and len(self._held_out.sources):
-            self._drop(keep, self._held_out.contains(list(compress(pairs, keep.tolist()))), HELD_OUT)
+            values = self._fingerprints(pairs, self._held_out.seed)[keep]
+            self._drop(keep, self._held_out.sources.contains(values), HELD_OUT)
         if self._settings.drop_duplicates:
             # The length in front keeps ("ab", "c") and ("a", "bc") apart.
             texts = (f"{len(pair.src)} {pair.src}{pair.tgt}" for pair in compress(pairs, keep.tolist()))
             self._drop(keep, ~self._seen.add(fingerprints(texts)), DUPLICATE)
         return keep
+
+    def _fingerprints(self, pairs: Sequence[SentencePair], seed: int) -> Fingerprints:
+        """Those of the sources, as many as are known taken from them."""
+        known: list[Fingerprints] = []
+        missing = len(pairs)
+        while self._read and missing:
+            first = self._read.popleft()
+            known.append(first[:missing])
+            if len(first) > missing:
+                self._read.appendleft(first[missing:])
+            missing -= len(known[-1])
+        return np.concatenate([*known, source_fingerprints(pairs[len(pairs) - missing :], seed)])
 
     def _drop(self, keep: Mask, taken: Mask, rule: str) -> None:
         """Takes some of the pairs still kept out of `keep`, in place."""

@@ -10,10 +10,12 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dragoman.records import SentencePair
 from dragoman.text.segmentation import WORD_PATTERN
 from dragoman.text.splitting import chunks
 from dragoman.text.tokenizer import UNK_ID, Tokenizer, TokenizerPair
@@ -143,6 +145,23 @@ def side_by_side(texts: Iterable[str]) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
+class EncodedChunk:
+    """Some pairs with the ids of both sides."""
+
+    pairs: list[SentencePair]
+    src: Rows
+    tgt: Rows
+
+
+class PairEncoder(Protocol):
+    """What encodes many pairs."""
+
+    def encoded(self, chunks: Iterable[list[SentencePair]]) -> Iterator[EncodedChunk]:
+        """Each chunk with the ids of both sides, in order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class BatchEncoderPair:
     """The encoders of both sides; one and the same object where the vocabulary is joint."""
 
@@ -154,6 +173,15 @@ class BatchEncoderPair:
         """Encoders that remember nothing yet."""
         src = BatchEncoder(tokenizers.src)
         return BatchEncoderPair(src, src if tokenizers.joint else BatchEncoder(tokenizers.tgt))
+
+    def encode(self, pairs: Sequence[SentencePair]) -> tuple[Rows, Rows]:
+        """The ids of the sources and of the targets."""
+        return self.src.encode([pair.src for pair in pairs]), self.tgt.encode([pair.tgt for pair in pairs])
+
+    def encoded(self, chunks: Iterable[list[SentencePair]]) -> Iterator[EncodedChunk]:
+        """Each chunk with the ids of both sides, in order."""
+        for chunk in chunks:
+            yield EncodedChunk(chunk, *self.encode(chunk))
 
 
 def _line_feed_id(tokenizer: Tokenizer) -> int | None:

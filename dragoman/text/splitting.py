@@ -4,13 +4,13 @@ Sources are compared without case, spacing and Unicode composition. Which are he
 and the text, not on the order of the file: those with the smallest keyed fingerprints.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dragoman.config import DataSettings
 from dragoman.errors import DataError
@@ -26,16 +26,15 @@ class HeldOut:
     """Validation and test pairs taken from the training text, and every source that training must not see.
 
     Each source occurs once in `dev` and `test` together. `sources` also holds those of validation and test files.
+    `read` are the fingerprints of the training sources in the order of the file, where they were made to choose the
+    pairs: a `Cleaner` of the same file takes them out instead of making them anew.
     """
 
     dev: tuple[SentencePair, ...] = ()
     test: tuple[SentencePair, ...] = ()
     sources: FingerprintSet = field(default_factory=FingerprintSet)
     seed: int = 0
-
-    def contains(self, pairs: Sequence[SentencePair]) -> NDArray[np.bool_]:
-        """Which of the pairs have a held-out source."""
-        return self.sources.contains(source_fingerprints(pairs, self.seed))
+    read: deque[Fingerprints] = field(default_factory=deque)
 
 
 def hold_out(
@@ -49,8 +48,8 @@ def hold_out(
     """Holds out what is not given as `dev` or `test`; reads `train` once where something is to be held out.
 
     At least one pair and at most `max_held_out` a part, and never more than half of the distinct sources; the first
-    pair of a source is taken. Memory follows `max_held_out` and the given parts. Raises DataError where too few
-    different sources are left.
+    pair of a source is taken. Memory follows `max_held_out`, the given parts, and 8 bytes a pair read. Raises DataError
+    where too few different sources are left.
     """
     sources = FingerprintSet()
     for given in (dev, test):
@@ -60,9 +59,11 @@ def hold_out(
     if not any(fractions):
         return HeldOut(sources=sources, seed=seed)
     parts = sum(fraction > 0.0 for fraction in fractions)
-    pool = _Pool(2 * parts * settings.max_held_out, sources, seed)
+    pool = _Pool(2 * parts * settings.max_held_out, sources)
+    read: deque[Fingerprints] = deque()
     for chunk in chunks(train, CHUNK_PAIRS):
-        pool.add(chunk)
+        read.append(source_fingerprints(chunk, seed))
+        pool.add(chunk, read[-1])
     chosen = pool.smallest()
     if len(chosen) <= parts:
         raise DataError(
@@ -73,7 +74,7 @@ def hold_out(
     sizes = [min(max(round(fraction * pool.read), 1), most) if fraction else 0 for fraction in fractions]
     sources.add(np.array([fingerprint for fingerprint, _ in chosen[: sum(sizes)]], np.uint64))
     first, second = chosen[: sizes[0]], chosen[sizes[0] : sum(sizes)]
-    return HeldOut(_in_file_order(first), _in_file_order(second), sources, seed)
+    return HeldOut(_in_file_order(first), _in_file_order(second), sources, seed, read)
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -94,14 +95,13 @@ _Placed = tuple[int, tuple[int, SentencePair]]
 class _Pool:
     """The pairs with the smallest source fingerprints seen so far, the first of each source."""
 
-    def __init__(self, size: int, excluded: FingerprintSet, seed: int) -> None:
+    def __init__(self, size: int, excluded: FingerprintSet) -> None:
         self.read = 0
-        self._size, self._excluded, self._seed = size, excluded, seed
+        self._size, self._excluded = size, excluded
         self._kept: dict[int, tuple[int, SentencePair]] = {}
         self._limit = np.uint64(2**64 - 1)
 
-    def add(self, chunk: Sequence[SentencePair]) -> None:
-        values = source_fingerprints(chunk, self._seed)
+    def add(self, chunk: Sequence[SentencePair], values: Fingerprints) -> None:
         for place in np.flatnonzero((values <= self._limit) & ~self._excluded.contains(values)).tolist():
             pair = chunk[place]
             if pair.src.strip() and pair.tgt.strip():

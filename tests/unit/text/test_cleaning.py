@@ -1,3 +1,4 @@
+from collections import deque
 from hashlib import blake2b
 
 import numpy as np
@@ -10,7 +11,7 @@ from dragoman.records import SentencePair
 from dragoman.text.cleaning import DUPLICATE, EMPTY, HELD_OUT, RATIO, TOO_LONG, Cleaner
 from dragoman.text.encoding import BatchEncoderPair
 from dragoman.text.fingerprints import FingerprintSet, fingerprints
-from dragoman.text.splitting import HeldOut, source_fingerprints
+from dragoman.text.splitting import HeldOut, hold_out, source_fingerprints
 from dragoman.text.tokenizer import TokenizerPair
 
 
@@ -113,3 +114,20 @@ def test_fingerprints_are_keyed_and_fixed():
     assert fingerprints(["a", "b"]).tolist() == fingerprints(["a", "b"]).tolist()
     assert fingerprints(["a"])[0] == int.from_bytes(blake2b(b"a", digest_size=8).digest(), "little")
     assert fingerprints(["a"], b"1")[0] != fingerprints(["a"], b"2")[0]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef "), st.sampled_from("xy ")), min_size=40, max_size=60), st.data())
+def test_fingerprints_that_are_known_are_not_made_again(rows, data):
+    """The same is left out, whatever the pieces they come in, and however many of the first pairs they are for."""
+    pairs = pairs_of(*((f"{src} {number % 9}", tgt) for number, (src, tgt) in enumerate(rows)))
+    held = hold_out(pairs, DataSettings(), 7)
+    values = np.concatenate(held.read)
+    assert values.tolist() == source_fingerprints(pairs, 7).tolist()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(pairs)), max_size=4)))
+    known = data.draw(st.integers(0, len(pairs)))
+    pieces = deque(np.split(values[:known], [cut for cut in cuts if cut <= known]))
+    plain, ours = Cleaner(DataSettings(), held), Cleaner(DataSettings(), held, pieces)
+    for start in range(0, len(pairs), 7):
+        chunk = pairs[start : start + 7]
+        assert ours.keep_texts(chunk).tolist() == plain.keep_texts(chunk).tolist()
+    assert not sum(map(len, pieces))

@@ -1,3 +1,6 @@
+import pickle
+import subprocess
+import sys
 from collections import Counter
 
 import numpy as np
@@ -6,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import pre_tokenizers
 
+from dragoman.records import SentencePair
 from dragoman.text.encoding import BatchEncoder, BatchEncoderPair, Rows, cuts_at_spaces, side_by_side
+from dragoman.text.encoding_processes import ProcessEncoderPair
 from dragoman.text.surrogates import well_formed
 from dragoman.text.tokenizer import Tokenizer, TokenizerPair
 
@@ -117,3 +122,82 @@ def test_rows_are_rows(rows, data):
     chosen = made.kept(np.array(keep, np.bool_))
     assert chosen.to_lists() == [row for row, is_kept in zip(rows, keep, strict=True) if is_kept]
     assert made.followed_by(chosen).to_lists() == rows + chosen.to_lists()
+
+
+def _pairs(count):
+    return [[SentencePair(f"the house {n} x\ud83d", f"das  Haus {n * k}") for k in range(n % 5)] for n in range(count)]
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_other_processes_give_the_same_in_the_same_order(tokenizer_of, joint):
+    tokenizer = tokenizer_of("byte_bpe")
+    tokenizers = TokenizerPair(tokenizer, tokenizer if joint else tokenizer_of("unigram"), joint)
+    expected = list(BatchEncoderPair.of(tokenizers).encoded(_pairs(23)))
+    for alone, count in ((3, 2), (0, 3), (22, 2), (23, 2), (0, 40)):
+        found = list(ProcessEncoderPair(tokenizers, count, alone).encoded(iter(_pairs(23))))
+        assert [chunk.pairs for chunk in found] == _pairs(23)
+        for name in ("src", "tgt"):
+            ids = [[getattr(chunk, name).to_lists() for chunk in chunks] for chunks in (found, expected)]
+            assert ids[0] == ids[1]
+
+
+def test_small_corpora_and_one_processor_start_no_process(tokenizer_of, monkeypatch):
+    tokenizer = tokenizer_of("byte_bpe")
+    tokenizers = TokenizerPair(tokenizer, tokenizer, joint=True)
+    monkeypatch.setattr("subprocess.Popen", pytest.fail)
+    assert len(list(ProcessEncoderPair(tokenizers, 1, 0).encoded(_pairs(9)))) == 9
+    assert len(list(ProcessEncoderPair(tokenizers, 2, 9).encoded(_pairs(9)))) == 9
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The processes that were started."""
+    found = []
+    popen = subprocess.Popen
+
+    def recorded(*arguments, **options):
+        found.append(popen(*arguments, **options))
+        return found[-1]
+
+    monkeypatch.setattr("subprocess.Popen", recorded)
+    return found
+
+
+def test_what_a_killed_process_was_asked_is_encoded_all_the_same(tokenizer_of, started):
+    tokenizer = tokenizer_of("byte_bpe")
+    tokenizers = TokenizerPair(tokenizer, tokenizer, joint=True)
+    expected = [chunk.src.to_lists() for chunk in BatchEncoderPair.of(tokenizers).encoded(_pairs(40))]
+    found = []
+    for number, chunk in enumerate(ProcessEncoderPair(tokenizers, 2, 0).encoded(_pairs(40))):
+        found.append(chunk.src.to_lists())
+        if number in (5, 20):
+            started[number % 2].kill()
+    assert found == expected
+    assert [process.returncode for process in started] == [-9, -9]
+
+
+def test_without_other_processes_all_is_encoded_here(tokenizer_of, monkeypatch):
+    tokenizer = tokenizer_of("byte_bpe")
+    tokenizers = TokenizerPair(tokenizer, tokenizer, joint=True)
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    found = [chunk.src.to_lists() for chunk in ProcessEncoderPair(tokenizers, 2, 0).encoded(_pairs(9))]
+    assert found == [chunk.src.to_lists() for chunk in BatchEncoderPair.of(tokenizers).encoded(_pairs(9))]
+
+
+def test_processes_end_with_whoever_asks_no_more(tokenizer_of, started):
+    tokenizer = tokenizer_of("byte_bpe")
+    chunks = ProcessEncoderPair(TokenizerPair(tokenizer, tokenizer, joint=True), 2, 0).encoded(_pairs(9))
+    next(chunks)
+    del chunks
+    assert [process.returncode for process in started] == [-9, -9]
+
+
+def test_a_process_ends_when_its_input_does(tokenizer_of):
+    """As it does where whoever started it is killed."""
+    tokenizer = tokenizer_of("byte_bpe")
+    program = [sys.executable, "-c", "from dragoman.text.encoding_processes import serve; serve()"]
+    given = pickle.dumps(TokenizerPair(tokenizer, tokenizer, joint=True)) + pickle.dumps((["the house"], ["", "a"]))
+    done = subprocess.run(program, input=given, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    src, tgt = pickle.loads(done.stdout)
+    assert (src.to_lists(), tgt.to_lists()) == ([tokenizer.encode("the house")], [[], tokenizer.encode("a")])
