@@ -53,6 +53,7 @@ LEVERS = {
     "linear": "--train.schedule linear",
     "weight decay 0.01": "--train.weight-decay 0.01",
     "Muon": "--train.optimizer muon",
+    "augmentation 0.1": "--data.augment-case 0.1 --data.augment-punctuation 0.1 --data.augment-noise 0.1",
     "swish": "--model.activation swish",
     "6 + 2 layers": "--model.preset custom --model.d-model 128 --model.d-ff 256 --model.num-heads 4 "
     "--model.num-encoder-layers 6 --model.num-decoder-layers 2 --model.dropout 0.3 --model.tie all",

@@ -19,10 +19,15 @@ def translate_document(
     """The translation of the file; what is wrong with a text of it is said. Raises DataError where it is not UTF-8."""
     from dragoman.inference.markup import translate_html, translate_srt
 
+    content = stream.read()
     try:
-        text = stream.read().decode()
+        text = content.decode()
     except UnicodeDecodeError as error:
-        raise DataError(f"{name} is not UTF-8: byte {error.start} is none of it. Convert it first.") from None
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"{name}, line {line} holds 0x{content[error.start]:02x}, which is not UTF-8. Convert the file to UTF-8, "
+            "for example with iconv."
+        ) from None
     translate = translate_html if kind == "html" else translate_srt
     wanted = {"protect": protect, "terms": terms, "report": _report, **model.overrides}
     try:

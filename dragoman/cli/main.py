@@ -10,7 +10,7 @@ from io import TextIOWrapper
 from typing import TextIO, cast
 
 from dragoman.config.fields import did_you_mean
-from dragoman.errors import ConfigError, DragomanError
+from dragoman.errors import ConfigError, DataError, DragomanError
 from dragoman.version import __version__
 
 VERBS: dict[str, str] = {
@@ -55,6 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _abandon_stdout()
         return PIPE_CLOSED
+    except (ConfigError, DataError) as error:
+        return _complain(str(error)) if _speaks_for_all() else USER_ERROR
     except DragomanError as error:
         return _complain(str(error))
     except (OSError, MemoryError, RuntimeError) as error:
@@ -117,6 +119,11 @@ def _mendable(error: OSError | MemoryError | RuntimeError) -> str | None:
             "draws) or `inference.batch_tokens` (translating; it changes nothing), or take a smaller model."
         )
     return None
+
+
+def _speaks_for_all() -> bool:
+    """Of several processes of one run on a machine (`torchrun`) the first says what all find in settings and data."""
+    return "WORLD_SIZE" not in os.environ or os.environ.get("LOCAL_RANK", "0") == "0"
 
 
 def _complain(message: str) -> int:
