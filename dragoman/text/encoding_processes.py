@@ -4,16 +4,21 @@ The first pairs are encoded here, so that a small corpus starts no process, and 
 could not be started, it was killed): the ids are the same.
 """
 
+import json
 import os
-import pickle
+import shutil
+import struct
 import subprocess
 import sys
+import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import BinaryIO, cast
+
+import numpy as np
 
 import dragoman
 from dragoman.records import SentencePair
@@ -25,6 +30,7 @@ MAX_PROCESSES = 4
 
 _CHUNKS_ALONE = 25
 _PROGRAM = f"from {__name__} import serve; serve()"
+_COUNT = struct.Struct("<Q")
 
 
 class ProcessEncoderPair:
@@ -43,21 +49,26 @@ class ProcessEncoderPair:
         first = list(islice(chunks, 1))
         if not first:
             return
-        workers = [_Worker(self._tokenizers) for _ in range(self._count)]
+        folder = _saved(self._tokenizers)
+        workers = [_Worker(folder) for _ in range(self._count)]
         try:
-            idle, busy = deque(workers), deque[tuple[_Worker, list[SentencePair]]]()
-            for chunk in chain(first, chunks):
-                done = None if idle else self._answered(*busy.popleft(), idle)
-                worker = idle.popleft()
-                worker.ask(chunk)
-                busy.append((worker, chunk))
-                if done:
-                    yield done
-            while busy:
-                yield self._answered(*busy.popleft(), idle)
+            yield from self._spread(chain(first, chunks), workers)
         finally:
             for worker in workers:
                 worker.end()
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _spread(self, chunks: Iterable[list[SentencePair]], workers: "Sequence[_Worker]") -> Iterator[EncodedChunk]:
+        idle, busy = deque(workers), deque[tuple[_Worker, list[SentencePair]]]()
+        for chunk in chunks:
+            done = None if idle else self._answered(*busy.popleft(), idle)
+            worker = idle.popleft()
+            worker.ask(chunk)
+            busy.append((worker, chunk))
+            if done:
+                yield done
+        while busy:
+            yield self._answered(*busy.popleft(), idle)
 
     def _answered(self, worker: "_Worker", chunk: list[SentencePair], idle: "deque[_Worker]") -> EncodedChunk:
         rows = worker.answer() or self._here.encode(chunk)
@@ -68,27 +79,29 @@ class ProcessEncoderPair:
 class _Worker:
     """A process that is asked for one chunk at a time, so that neither side waits for the other to read."""
 
-    def __init__(self, tokenizers: TokenizerPair) -> None:
+    def __init__(self, folder: str) -> None:
+        """`folder` has the tokenisers."""
         self._process: subprocess.Popen[bytes] | None = None
         home = str(Path(dragoman.__file__).parents[1])
         path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
-        try:
+        with suppress(OSError):  # it could not be started
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _PROGRAM],  # -P: whatever lies in the working directory is not imported
+                # -P: whatever lies in the working directory is not imported
+                [sys.executable, "-P", "-c", _PROGRAM, folder],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is for us; a process without us finds its input closed, and ends
                 env={**os.environ, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
             )
-            self._send(tokenizers)
-        except OSError:
-            self.end()
 
     def ask(self, chunk: Sequence[SentencePair]) -> None:
         """Hands over the texts."""
+        if self._process is None:
+            return
         try:
-            self._send(([pair.src for pair in chunk], [pair.tgt for pair in chunk]))
+            texts = [[pair.src for pair in chunk], [pair.tgt for pair in chunk]]
+            _send(cast(BinaryIO, self._process.stdin), json.dumps(texts).encode())
         except OSError:
             self.end()
 
@@ -96,11 +109,16 @@ class _Worker:
         """The ids of both sides; None where the process is no more."""
         if self._process is None:
             return None
+        stream = cast(BinaryIO, self._process.stdout)
         try:
-            return cast(tuple[Rows, Rows], pickle.load(cast(IO[bytes], self._process.stdout)))
-        except (OSError, EOFError, pickle.UnpicklingError):
+            src, tgt = (
+                Rows(np.frombuffer(_received(stream), np.int32), np.frombuffer(_received(stream), np.int64))
+                for _ in "st"
+            )
+        except (OSError, EOFError):
             self.end()
             return None
+        return src, tgt
 
     def end(self) -> None:
         """The process is no more."""
@@ -110,24 +128,46 @@ class _Worker:
             with suppress(OSError), process:  # what is still to be written is for nobody
                 pass
 
-    def _send(self, message: Any) -> None:
-        if self._process is not None:
-            stream = cast(IO[bytes], self._process.stdin)
-            pickle.dump(message, stream, protocol=pickle.HIGHEST_PROTOCOL)
-            stream.flush()
+
+def _saved(tokenizers: TokenizerPair) -> str:
+    """A folder with them; without, where the disk is full, and then no process finds them."""
+    folder = ""
+    with suppress(OSError):
+        folder = tempfile.mkdtemp(prefix="dragoman-")
+        tokenizers.save(Path(folder))
+    return folder
 
 
 def serve() -> None:
-    """What the other process does: tokenisers come first, then texts, until its input ends."""
+    """What the other process does, with the tokenisers of the folder it is given, until its input ends."""
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
-    encoders = BatchEncoderPair.of(pickle.load(requests))
-    while True:
-        try:
-            src, tgt = pickle.load(requests)
-        except EOFError:
-            return
-        pickle.dump((encoders.src.encode(src), encoders.tgt.encode(tgt)), answers, protocol=pickle.HIGHEST_PROTOCOL)
-        answers.flush()
+    encoders = BatchEncoderPair.of(TokenizerPair.load(Path(sys.argv[1])))
+    with suppress(EOFError):
+        while True:
+            src, tgt = json.loads(_received(requests))
+            for rows in (encoders.src.encode(src), encoders.tgt.encode(tgt)):
+                _send(answers, rows.ids.tobytes())
+                _send(answers, rows.lengths.tobytes())
+
+
+def _send(stream: BinaryIO, content: bytes) -> None:
+    """Says first how many bytes come."""
+    stream.write(_COUNT.pack(len(content)))
+    stream.write(content)
+    stream.flush()
+
+
+def _received(stream: BinaryIO) -> bytes:
+    """What `_send` wrote. Raises EOFError where the stream ends before all is there."""
+    (count,) = _COUNT.unpack(_exactly(stream, _COUNT.size))
+    return _exactly(stream, count)
+
+
+def _exactly(stream: BinaryIO, count: int) -> bytes:
+    content = stream.read(count)
+    if len(content) < count:
+        raise EOFError
+    return content
 
 
 def _processors() -> int:

@@ -243,6 +243,13 @@ def test_files_that_are_refused(client: TestClient) -> None:
         ("x.exe", b"a", EN, "Invalid request: file format not supported"),
         ("x.txt", b"\xff", EN, "Invalid request: the file is not UTF-8"),
         (
+            "x.srt",
+            b"plain text",
+            EN,
+            "Invalid request: no line is the time of a subtitle, such as 00:00:01,000 --> 00:00:02,500. Is it plain "
+            "text?",
+        ),
+        (
             "x.txt",
             b"a",
             {"source": "fr", "target": "de"},

@@ -1,6 +1,5 @@
-import pickle
+import errno
 import subprocess
-import sys
 from collections import Counter
 
 import numpy as np
@@ -184,6 +183,19 @@ def test_without_other_processes_all_is_encoded_here(tokenizer_of, monkeypatch):
     assert found == [chunk.src.to_lists() for chunk in BatchEncoderPair.of(tokenizers).encoded(_pairs(9))]
 
 
+def test_a_full_disk_only_costs_time(tokenizer_of, monkeypatch, started):
+    tokenizer = tokenizer_of("byte_bpe")
+    tokenizers = TokenizerPair(tokenizer, tokenizer, joint=True)
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(TokenizerPair, "save", full)
+    found = [chunk.src.to_lists() for chunk in ProcessEncoderPair(tokenizers, 2, 0).encoded(_pairs(9))]
+    assert found == [chunk.src.to_lists() for chunk in BatchEncoderPair.of(tokenizers).encoded(_pairs(9))]
+    assert len(started) == 2
+
+
 def test_processes_end_with_whoever_asks_no_more(tokenizer_of, started):
     tokenizer = tokenizer_of("byte_bpe")
     chunks = ProcessEncoderPair(TokenizerPair(tokenizer, tokenizer, joint=True), 2, 0).encoded(_pairs(9))
@@ -192,12 +204,10 @@ def test_processes_end_with_whoever_asks_no_more(tokenizer_of, started):
     assert [process.returncode for process in started] == [-9, -9]
 
 
-def test_a_process_ends_when_its_input_does(tokenizer_of):
+def test_a_process_ends_when_its_input_does(tokenizer_of, started):
     """As it does where whoever started it is killed."""
     tokenizer = tokenizer_of("byte_bpe")
-    program = [sys.executable, "-c", "from dragoman.text.encoding_processes import serve; serve()"]
-    given = pickle.dumps(TokenizerPair(tokenizer, tokenizer, joint=True)) + pickle.dumps((["the house"], ["", "a"]))
-    done = subprocess.run(program, input=given, capture_output=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
-    src, tgt = pickle.loads(done.stdout)
-    assert (src.to_lists(), tgt.to_lists()) == ([tokenizer.encode("the house")], [[], tokenizer.encode("a")])
+    chunks = ProcessEncoderPair(TokenizerPair(tokenizer, tokenizer, joint=True), 2, 0).encoded(_pairs(9))
+    next(chunks)
+    started[0].stdin.close()
+    assert started[0].wait(60) == 0
