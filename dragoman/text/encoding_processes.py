@@ -20,7 +20,6 @@ from typing import BinaryIO, cast
 
 import numpy as np
 
-import dragoman
 from dragoman.records import SentencePair
 from dragoman.text.encoding import BatchEncoderPair, EncodedChunk, Rows
 from dragoman.text.tokenizer import TokenizerPair
@@ -82,7 +81,7 @@ class _Worker:
     def __init__(self, folder: str) -> None:
         """`folder` has the tokenisers."""
         self._process: subprocess.Popen[bytes] | None = None
-        home = str(Path(dragoman.__file__).parents[1])
+        home = str(Path(__file__).parents[2])
         path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
         with suppress(OSError):  # it could not be started
             self._process = subprocess.Popen(
