@@ -1,8 +1,10 @@
 """Whole files of ``dragoman translate``: HTML pages and subtitles, which are read to the end first."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
-from dragoman.cli.models import LoadedModel, say
+from dragoman.cli.models import LoadedModel
+from dragoman.cli.notes import Notes
 from dragoman.errors import DataError
 from dragoman.records import Translation
 
@@ -14,7 +16,7 @@ _LONGEST_NAME = 60
 
 
 def translate_document(
-    stream: BinaryIO, name: str, kind: str, model: LoadedModel, protect: bool, terms: "Terms | None"
+    stream: BinaryIO, name: str, kind: str, model: LoadedModel, notes: Notes, protect: bool, terms: "Terms | None"
 ) -> bytes:
     """The translation of the file; what is wrong with a text of it is said. Raises DataError where it is not UTF-8."""
     from dragoman.inference.markup import translate_html, translate_srt
@@ -29,21 +31,18 @@ def translate_document(
             "for example with iconv."
         ) from None
     translate = translate_html if kind == "html" else translate_srt
-    wanted = {"protect": protect, "terms": terms, "report": _report, **model.overrides}
+    wanted = {"protect": protect, "terms": terms, "report": _reporter(notes), **model.overrides}
     try:
         return translate(model.translator, text, **wanted).encode()
     except DataError as error:
         raise DataError(f"{name}: {error}") from None
 
 
-def report_faults(name: str, translation: Translation) -> None:
-    """Says what was cut or lost in the translation of what has this name."""
-    if translation.cut:
-        say(f"the translation of {name} was cut at the limit. Raise `--inference.max-extra-tokens`.")
-    if translation.lost:
-        say(f"the translation of {name} lacks, or repeats, {', '.join(map(repr, translation.lost))}.")
+def _reporter(notes: Notes) -> Callable[[Translation], None]:
+    """Notes are of texts here, by their beginnings: lines of a page say little."""
 
+    def report(translation: Translation) -> None:
+        text = translation.src
+        notes.faults(repr(text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"), translation)
 
-def _report(translation: Translation) -> None:
-    text = translation.src
-    report_faults(repr(text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"), translation)
+    return report

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, cast
 
 from dragoman.cli.arguments import ArgumentParser, file_name, one_of, whole_number
-from dragoman.cli.documents import DOCUMENTS, report_faults, translate_document
+from dragoman.cli.documents import DOCUMENTS, translate_document
 from dragoman.cli.models import (
     ENGINES,
     LoadedModel,
@@ -27,6 +27,7 @@ from dragoman.cli.models import (
     say,
     standard_input,
 )
+from dragoman.cli.notes import Notes
 from dragoman.cli.windows import arriving_lines
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluate.flags import FLAGS
@@ -59,6 +60,7 @@ def run(arguments: Sequence[str]) -> int:
         model = load_model(options.model, options, options.engine)
         if not options.input:
             source = replace(source, stream=files.enter_context(_standard_input(source)))
+        notes = Notes()
         write = json_line if options.format == "jsonl" else flagged_line if options.flags else text_line
         wanted = {
             "with_alignment": options.alignment,
@@ -67,11 +69,13 @@ def run(arguments: Sequence[str]) -> int:
             "terms": terms,
         }
         if options.cluster:
-            _on_cluster(options, {**wanted, **model.overrides}, write)
+            with notes:
+                _on_cluster(options, {**wanted, **model.overrides}, write, notes)
             return 0
         if options.format in DOCUMENTS:
             kept = options.protect, terms
-            document = translate_document(source.stream, source.name, options.format, model, *kept)
+            with notes:
+                document = translate_document(source.stream, source.name, options.format, model, notes, *kept)
             if options.output:
                 write_file(Path(options.output), document)
             else:
@@ -79,7 +83,8 @@ def run(arguments: Sequence[str]) -> int:
             return 0
         output = files.enter_context(_output(Path(options.output))) if options.output else sys.stdout.buffer
         found: Counter[str] = Counter()
-        for window in translated_windows(source, model, wanted):
+        files.enter_context(notes)  # which speaks before the output is closed, or kept as a part
+        for window in translated_windows(source, model, notes, wanted):
             output.writelines(write(translation).encode() + b"\n" for translation in window)
             output.flush()
             found.update(flag for translation in window for flag in translation.flags)
@@ -100,7 +105,9 @@ def _output(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
-def _on_cluster(options: argparse.Namespace, settings: dict[str, Any], write: Callable[[Translation], str]) -> None:
+def _on_cluster(
+    options: argparse.Namespace, settings: dict[str, Any], write: Callable[[Translation], str], notes: Notes
+) -> None:
     from dragoman.bundle import resolve_model_folder
     from dragoman.cli.cluster import Cluster, Job, translate_file
 
@@ -112,8 +119,8 @@ def _on_cluster(options: argparse.Namespace, settings: dict[str, Any], write: Ca
         options.device,
         options.piece_lines,
         write,
-        _report,
-        _report_invalid,
+        notes.line,
+        notes.invalid,
     )
     translate_file(job, Cluster(options.cluster, options.worker_cpus))
 
@@ -134,9 +141,9 @@ def _check_cluster(options: argparse.Namespace) -> None:
 
 
 def translated_windows(
-    source: Source, model: LoadedModel, wanted: Mapping[str, Any] = MappingProxyType({})
+    source: Source, model: LoadedModel, notes: Notes, wanted: Mapping[str, Any] = MappingProxyType({})
 ) -> Iterator[list[Translation]]:
-    """The translations of the lines, as the lines arrive; notes about single lines go to stderr.
+    """The translations of the lines, as the lines arrive; what is to be said of single ones goes to the notes.
 
     `wanted` is what a translation shall have besides: ``with_alignment``, ``with_flags``, ``protect``, ``terms``.
     Raises DataError where the file of prefixes has more or fewer lines than the input.
@@ -144,13 +151,13 @@ def translated_windows(
     number = 0
     options: dict[str, Any] = {**wanted, **model.overrides}
     prefixes = source.prefixes
-    for texts in arriving_lines(source.stream, _report_invalid, source.name):
+    for texts in arriving_lines(source.stream, notes.invalid, source.name):
         beginnings = list(islice(prefixes, len(texts))) if prefixes is not None else None
         if beginnings is not None and len(beginnings) < len(texts):
             raise _too_few(source, number + len(beginnings))
         window = model.translator.translate_detailed(texts, beginnings, number, **options)
         for line, translation in enumerate(window, start=number + 1):
-            _report(line, translation)
+            notes.line(line, translation)
         yield window
         number += len(texts)
     if prefixes is not None and next(prefixes, None) is not None:
@@ -313,16 +320,6 @@ def _is_same_file(source: str | int, target: Path) -> bool:
     except OSError:  # there is none
         return False
     return stat.S_ISREG(read.st_mode) and os.path.samestat(read, there)
-
-
-def _report_invalid(line: int) -> None:
-    say(f"line {line} is not UTF-8; what could not be read became U+FFFD.")
-
-
-def _report(line: int, translation: Translation) -> None:
-    if translation.segments > 1:
-        say(f"line {line} is long and was translated in {translation.segments} pieces.")
-    report_faults(f"line {line}", translation)
 
 
 def _too_few(source: Source, count: int) -> DataError:

@@ -14,6 +14,7 @@ import pytest
 from dragoman.cli.documents import translate_document
 from dragoman.cli.main import main
 from dragoman.cli.models import LoadedModel
+from dragoman.cli.notes import NAMED, Notes
 from dragoman.cli.translate import Source, json_line, text_line, translated_windows
 from dragoman.config import InferenceSettings
 from dragoman.errors import DataError
@@ -200,7 +201,9 @@ class Recorder:
 def _windows(content: bytes, settings: InferenceSettings) -> Recorder:
     recorder = Recorder()
     model = LoadedModel(recorder, settings, {"alpha": 0.5}, "")
-    answers = [t.text for window in translated_windows(Source(io.BytesIO(content), "x"), model) for t in window]
+    answers = [
+        t.text for window in translated_windows(Source(io.BytesIO(content), "x"), model, Notes()) for t in window
+    ]
     assert answers == content.decode().split("\n")[:-1]
     return recorder
 
@@ -218,6 +221,21 @@ def test_cut_translations_are_reported_with_their_line(capfd: pytest.CaptureFixt
     assert capfd.readouterr().err.startswith("dragoman: the translation of line 2 was cut at the limit.")
 
 
+def test_a_fault_of_every_line_is_named_some_times_and_counted(capfd: pytest.CaptureFixture[str]) -> None:
+    lines = [Translation(f"{n}", (Candidate("x", (), (), 0.0, 0.0),), 1 + (n == 3), cut=n > 0) for n in range(1001)]
+    with Notes() as notes:
+        for number, translation in enumerate(lines):
+            notes.line(number, translation)
+    said = capfd.readouterr().err.splitlines()
+    named = [line for line in said if "was cut at the limit. Raise" in line]
+    assert [line.split()[5] for line in named] == [str(number) for number in range(1, NAMED + 1)]
+    assert "dragoman: line 3 is long and was translated in 2 pieces." in said
+    assert said[-2:] == [
+        "dragoman: more like this one are counted, not named.",
+        "dragoman: in all, 1,000 translations were cut at the limit (`cut` in `--format jsonl`).",
+    ]
+
+
 def test_output_is_one_line_whatever_the_model_writes() -> None:
     translation = Translation("a", (Candidate("x\ny\r\nz\rü\u2028", ("x",), (-1.0,), -1.5, -1.0),), 1, cut=False)
     assert text_line(translation) == "x y z ü\u2028"
@@ -228,7 +246,7 @@ def test_output_is_one_line_whatever_the_model_writes() -> None:
 def test_prefix_errors_are_data_errors(tmp_path: Path) -> None:
     model = LoadedModel(Recorder(), InferenceSettings(), {}, "")
     with pytest.raises(DataError, match=r"^p has only 1 line, fewer than x\."):
-        list(translated_windows(Source(io.BytesIO(b"1\n2\n"), "x", "p", iter(["a"])), model))
+        list(translated_windows(Source(io.BytesIO(b"1\n2\n"), "x", "p", iter(["a"])), model, Notes()))
 
 
 def test_what_was_there_stays_until_all_is_translated(
@@ -375,7 +393,7 @@ class Losing:
 def test_what_is_lost_in_whole_files_is_said(kind: str, content: str, capfd: pytest.CaptureFixture[str]) -> None:
     long = "one " * 30
     model = LoadedModel(Losing(), InferenceSettings(), {}, "")
-    translate_document(io.BytesIO((content % long).encode()), "x", kind, model, True, None)
+    translate_document(io.BytesIO((content % long).encode()), "x", kind, model, Notes(), True, None)
     said = capfd.readouterr().err.splitlines()
     text = "one {a} two" if kind == "html" else f"one {{a}} two {long}"[:59] + "…"
     assert said[:2] == [
