@@ -192,6 +192,20 @@ def data_flags(corpus: Corpus, text: Path) -> list[str]:
     return [*flags, "--data.train", "", "--data.dev", ""]
 
 
+def train_once(place: Path, command: Sequence[str]) -> None:
+    """Runs it, its words to train.log in the folder; nothing where it has ended well before. Exits where it fails."""
+    if (place / "complete").exists():
+        return
+    place.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    with (place / "train.log").open("a", encoding="utf-8") as log:
+        done = subprocess.run(command, check=False, stdout=log, stderr=log)
+    if done.returncode:
+        sys.exit(f"`{place.name}` ended with {done.returncode}: see {place / 'train.log'}")
+    (place / "complete").touch()
+    say(f"{place.name}: {(time.monotonic() - began) / 60:.0f} minutes")
+
+
 def facts_of_run(run: Path, folder: Path) -> dict[str, Any]:
     """From its card, and its settings without what is particular to a machine."""
     from dragoman.bundle import load_bundle, resolve_model_folder

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from multi30k import read_lines, write_lines
-from quality import CONFIGS, HERE, RECIPES, Pairs, data_flags, facts_of_run, prepared, say, scores, shown
+from quality import CONFIGS, HERE, RECIPES, Pairs, data_flags, facts_of_run, prepared, scores, shown, train_once
 from side_by_side.machine import facts
 
 CORPUS = RECIPES["multi30k_en_de"].corpus
@@ -119,21 +119,13 @@ def write_texts(folder: Path, pairs: int) -> dict[str, Pairs]:
 
 
 def train(folder: Path, name: str, given: argparse.Namespace) -> None:
-    """Does nothing where it is complete."""
+    """With what it begins with; does nothing where it is complete."""
     stage, place = STAGES[name], folder / name
     if (place / "complete").exists():
         return
     if stage.made is not None:
         stage.made(folder, given)
-    place.mkdir(parents=True, exist_ok=True)
-    began = time.monotonic()
-    command = train_command(folder, name, given)
-    with (place / "train.log").open("a", encoding="utf-8") as log:
-        done = subprocess.run(command, check=False, stdout=log, stderr=log)
-    if done.returncode:
-        sys.exit(f"`{name}` ended with {done.returncode}: see {place / 'train.log'}")
-    (place / "complete").touch()
-    say(f"{name}: {(time.monotonic() - began) / 60:.0f} minutes")
+    train_once(place, train_command(folder, name, given))
 
 
 def train_command(folder: Path, name: str, given: argparse.Namespace) -> list[str]:
