@@ -5,6 +5,7 @@ Memory grows by at most 32 bytes a pair, for the fingerprints of pairs and sourc
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dragoman.config.recipes import CorpusSize
@@ -14,8 +15,8 @@ from dragoman.text.corpus import Corpus
 from dragoman.text.doctor.findings import MOST_EXAMPLES, Examination, Finding, Tally, shortened
 from dragoman.text.doctor.languages import code_of, language_findings
 from dragoman.text.doctor.overlap import Overlap
-from dragoman.text.doctor.slide_findings import SLIDE, slide_findings
-from dragoman.text.doctor.slides import find_slides
+from dragoman.text.doctor.slide_findings import SLIDE, UNRELATED, comparison_findings
+from dragoman.text.doctor.slides import Comparison, compare_sides
 from dragoman.text.doctor.tallies import IDENTICAL, SAME_LINE, Tallies
 from dragoman.text.fingerprints import FingerprintSet, fingerprints
 from dragoman.text.lines import open_bytes, read_lines
@@ -29,7 +30,7 @@ REPEATED, AMBIGUOUS = "repeated pair", "repeated source"
 _CHUNK_PAIRS = 1 << 13
 _SAMPLE_PAIRS = 5000
 _TRAINABLE = {IDENTICAL}
-_WHOLE = {SLIDE, SAME_LINE}
+_WHOLE = {SLIDE, UNRELATED, SAME_LINE}
 _LEGACY = {
     "ja": "SHIFT_JIS",
     "zh": "GB18030",
@@ -59,17 +60,16 @@ def examine(
         if not min(counts):
             raise DataError(f"{corpus.paths[counts.index(0)]} is empty. Check that it is the right file.")
         progress("looking where the sides slide")
-        slides = find_slides(*sides, counts[0], counts[-1])
-        findings = [_lengths(corpus, counts), *slide_findings(sides, corpus.side_names(), slides, *counts)]
+        compared = compare_sides(*sides, counts[0], counts[-1])
+        findings = [_lengths(corpus, counts), *comparison_findings(sides, corpus.side_names(), compared, *counts)]
         return Examination(str(corpus), min(counts), (0, 0), ("", ""), ("", ""), tuple(findings))
     progress("reading the pairs")
     pass_ = _Pass(held_out or {})
     pass_.read(corpus.pairs(), counts[0] if len(counts) > 1 else 0)
     pairs = pass_.tallies.pairs
     progress("comparing the sides line by line")
-    slides = find_slides(*sides, pairs, pairs)
-    findings = [*slide_findings(sides, corpus.side_names(), slides, pairs, pairs), *pass_.tallies.findings()]
-    findings += [*pass_.repeats(), *pass_.leaks()]
+    compared = compare_sides(*sides, pairs, pairs)
+    findings = [*_of_sides(corpus, compared, pass_.tallies), *pass_.repeats(), *pass_.leaks()]
     progress("telling languages")
     languages, scripts, found = language_findings(pass_.sample, (corpus.src_lang, corpus.tgt_lang))
     return Examination(
@@ -93,11 +93,11 @@ def checked_size(corpus: Corpus) -> CorpusSize:
         counter.add(chunk)
     pairs = tallies.pairs
     sides = corpus.sides()
-    slides = find_slides(*sides, pairs, pairs, thorough=False)
-    if slides and slides[0].line > 1:  # a sample's lines are only right to the distance between its parts
-        slides = find_slides(*sides, pairs, pairs) or slides
-    findings = (*slide_findings(sides, corpus.side_names(), slides, pairs, pairs), *tallies.findings())
-    for finding in findings:
+    compared = compare_sides(*sides, pairs, pairs, thorough=False)
+    if any(slide.line > 1 for slide in compared.slides[:1]):  # right only to the distance between parts of the sample
+        thorough = compare_sides(*sides, pairs, pairs)
+        compared = thorough if thorough.slides else compared
+    for finding in _of_sides(corpus, compared, tallies):
         if finding.serious and finding.kind not in _TRAINABLE:
             counted = "" if finding.kind in _WHOLE else f"{finding.count:,} of {pairs:,} "
             first = "" if finding.kind in _WHOLE else f" (first: {finding.lines[0]:,})"
@@ -105,6 +105,17 @@ def checked_size(corpus: Corpus) -> CorpusSize:
                 f"{corpus}: {counted}{finding.message}{first}. {finding.advice} `dragoman check` shows more."
             )
     return counter.size()
+
+
+def _of_sides(corpus: Corpus, compared: Comparison, tallies: Tallies) -> list[Finding]:
+    """What comparing and counting found. Sides that are wrong by themselves need not be called unrelated as well."""
+    tallied = list(tallies.findings())
+    related = compared.related or any(finding.serious for finding in tallied)
+    compared = replace(compared, related=related)
+    return [
+        *comparison_findings(corpus.sides(), corpus.side_names(), compared, tallies.pairs, tallies.pairs),
+        *tallied,
+    ]
 
 
 class _Pass:
@@ -155,7 +166,13 @@ class _Pass:
             exact, near = overlap.exact(), overlap.near()
             sources = self._sources_of[name]
             for kind, found, message, advice in (
-                (LEAK, exact, f"sources of the {name} set are in the training text", "Training leaves them out."),
+                (
+                    LEAK,
+                    exact,
+                    f"sources of the {name} set are in the training text",
+                    f"Training leaves them out if it is given the {name} set too (`--data.{name}`, or "
+                    f"`--data.{name}-src` and `--data.{name}-tgt`). Otherwise remove them.",
+                ),
                 (
                     NEAR_LEAK,
                     near * (exact == 0),

@@ -1,19 +1,39 @@
-"""Slides in words, with the pairs around them."""
+"""What comparing the sides line by line gave, in words; slides with the pairs around them."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from dragoman.text.doctor.findings import Finding, shortened
-from dragoman.text.doctor.slides import Lines, Slide
+from dragoman.text.doctor.slides import Comparison, Lines, Slide
 
-SLIDE = "slide"
+SLIDE, UNRELATED = "slide", "unrelated sides"
 _PREVIEW_PAIRS = 2
 
 
-def slide_findings(
+def comparison_findings(
+    sides: tuple[Lines, Lines], names: tuple[str, str], found: Comparison, num_src: int, num_tgt: int
+) -> Iterator[Finding]:
+    """A finding where the sides have nothing to do with each other, and one for each slide."""
+    if not found.related:
+        message = (
+            "the sides have nothing to do with each other: any other line would do as well as a line's own partner"
+        )
+        advice = (
+            f"Are {names[0]} and {names[1]} of one text, and in one order? Sorting or shuffling one alone parts them."
+        )
+        count = min(num_src, num_tgt)
+        preview = tuple(
+            f"{number} | {number}  {' | '.join(map(shortened, texts))}"
+            for number, texts in enumerate(islice(zip(*(side() for side in sides), strict=False), _PREVIEW_PAIRS), 1)
+        )
+        yield Finding(UNRELATED, message, advice, count, count / num_src, (1,), serious=True, preview=preview)
+    yield from _slide_findings(sides, names, found.slides, num_src, num_tgt)
+
+
+def _slide_findings(
     sides: tuple[Lines, Lines], names: tuple[str, str], slides: Sequence[Slide], num_src: int, num_tgt: int
 ) -> Iterator[Finding]:
-    """A finding for each slide, which concerns the lines up to the next."""
+    """Each concerns the lines up to the next."""
     ends = [*(slide.line for slide in slides[1:]), num_src + 1]
     for slide, end in zip(slides, ends, strict=False):
         jump = slide.after - slide.before

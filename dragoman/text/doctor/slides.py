@@ -29,7 +29,9 @@ _LEXICON_SHIFTS = range(-2, 3)
 _MAX_SHIFT = 512
 _BLOCK_LINES = 16
 _COST_OF_CHANGE = 30.0  # nats
-_LEAST_NATS_A_LINE = 0.3
+_CERTAIN_NATS_A_LINE = 1.5
+_LEAST_TIMES_CHANCE = 1.5
+_FEW_LINES = 1000
 _MOST_NATS = 6.0
 _STEPS_A_NAT = 20.0
 _COSINE_BINS, _SHARED_BINS, _LENGTH_BINS = 25, 5, 9
@@ -54,26 +56,57 @@ class _Window:
     tgt: list[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What comparing two sides gave: the places where they slide, and whether lines belong to each other at all."""
+
+    slides: tuple[Slide, ...]
+    related: bool = True
+
+
 def find_slides(src: Lines, tgt: Lines, num_src: int, num_tgt: int, *, thorough: bool = True) -> tuple[Slide, ...]:
+    """The slides of `compare_sides`."""
+    return compare_sides(src, tgt, num_src, num_tgt, thorough=thorough).slides
+
+
+def compare_sides(src: Lines, tgt: Lines, num_src: int, num_tgt: int, *, thorough: bool = True) -> Comparison:
     """All places where the sides slide, in order; none where they stay parallel to the end.
 
     Files of different lengths slide at least at the end of the shorter. Unless `thorough`, only `SAMPLE_LINES`,
     evenly spread, are compared where there are more, and lines are right to the distance between two samples.
+    Where the lines of a sample say no more of each other than they do of lines put in their places by lot, nothing is
+    found but that; of fewer than a thousand lines it is not even said.
     Memory: at most 32 bytes a line besides what a sample and its lexicon take.
     """
     if not (num_src and num_tgt):
-        return ()
+        return Comparison(())
     ending = num_tgt - num_src
     shifts = _shifts(ending)
     margin = max(map(abs, shifts))
     sample = _spread(num_src)
-    comparison, coded = _Comparison.learnt(_windows(src, tgt, sample, margin), shifts, margin, num_tgt)
+    learner, coded = _Learner.learnt(_windows(src, tgt, sample, margin), shifts, margin, num_tgt)
     starts = range(0, num_src, _WINDOW_LINES)
     if thorough and len(sample) < len(starts):
-        lines, scores = comparison.scores(comparison.coded(_windows(src, tgt, starts, margin)))
+        lines, scores = learner.scores(learner.coded(_windows(src, tgt, starts, margin)))
     else:
-        lines, scores = comparison.scores(coded)
-    return tuple(_slides(lines, scores, shifts, ending, num_src))
+        lines, scores = learner.scores(coded)
+    path = _path(scores, shifts, ending)
+    nats = _nats_a_line(scores, path)
+    related = True
+    if nats < _CERTAIN_NATS_A_LINE:
+        others = map(_mixed, _windows(src, tgt, sample, margin))
+        learner, coded = _Learner.learnt(others, shifts, margin, num_tgt)
+        _, by_chance = learner.scores(coded)
+        related = nats > _LEAST_TIMES_CHANCE * _nats_a_line(by_chance, _path(by_chance, shifts, ending))
+    if not related:
+        path[:] = shifts.index(0)  # whatever path there is follows chance
+    return Comparison(tuple(_slides(lines, scores, path, shifts, ending, num_src)), related or num_src < _FEW_LINES)
+
+
+def _mixed(window: "_Window") -> "_Window":
+    """The same lines, each beside one that it has nothing to do with."""
+    order = np.random.default_rng(window.start).permutation(len(window.tgt))
+    return replace(window, tgt=[window.tgt[place] for place in order])
 
 
 def _shifts(ending: int) -> tuple[int, ...]:
@@ -107,7 +140,7 @@ def _windows(src: Lines, tgt: Lines, starts: Iterable[int], margin: int) -> Iter
 
 
 @dataclass(frozen=True, slots=True)
-class _Comparison:
+class _Learner:
     """What was learnt of the text: its words, which of them belong together, and the odds that evidence gives."""
 
     src_words: WordTable
@@ -122,7 +155,7 @@ class _Comparison:
     @staticmethod
     def learnt(
         windows: Iterable[_Window], shifts: tuple[int, ...], margin: int, num_tgt: int
-    ) -> tuple["_Comparison", list[_Coded]]:
+    ) -> tuple["_Learner", list[_Coded]]:
         """From windows whose own slides are not known: the lexicon over all near shifts, the odds in two rounds.
 
         Also what it found in these windows, so that they need not be read again.
@@ -141,7 +174,7 @@ class _Comparison:
                 table.add(src, tgt, lines, lines + margin + shift)
         lengths = [np.concatenate([evidence.lengths for evidence in side]) for side in sides]
         bias = float(np.median(lengths[0]) - np.median(lengths[1][lengths[1] > 0])) if lengths[1].any() else 0.0
-        learnt = _Comparison(*words, table.lexicon(), bias, _FIRST_ODDS, shifts, margin, num_tgt)
+        learnt = _Learner(*words, table.lexicon(), bias, _FIRST_ODDS, shifts, margin, num_tgt)
         coded = [(start, learnt.codes(src, tgt)) for start, src, tgt in zip(starts, *sides, strict=True)]
         odds = _FIRST_ODDS
         for _ in range(2):
@@ -241,14 +274,26 @@ def _best_path(sums: NDArray[np.float64], shifts: Sequence[int], ending: int = 0
     return path
 
 
+def _path(scores: NDArray[np.int8], shifts: Sequence[int], ending: int) -> NDArray[np.intp]:
+    """As `_best_path`, of scores in steps."""
+    return _best_path(_block_sums(scores) / _STEPS_A_NAT, shifts, ending)
+
+
+def _nats_a_line(scores: NDArray[np.int8], path: NDArray[np.intp]) -> float:
+    """How much more a line on the path says for its partner than for those around it."""
+    on_path = _block_sums(scores)[np.arange(len(path)), path].sum() / len(scores)
+    return float(on_path - scores.mean(dtype=np.float64)) / _STEPS_A_NAT
+
+
 def _slides(
-    lines: NDArray[np.int32], scores: NDArray[np.int8], shifts: Sequence[int], ending: int, num_src: int
+    lines: NDArray[np.int32],
+    scores: NDArray[np.int8],
+    path: NDArray[np.intp],
+    shifts: Sequence[int],
+    ending: int,
+    num_src: int,
 ) -> Iterator[Slide]:
-    path = _best_path(_block_sums(scores) / _STEPS_A_NAT, shifts, ending)
     at = 0
-    on_path = _block_sums(scores)[np.arange(len(path)), path].sum() / len(scores) / _STEPS_A_NAT
-    if on_path - scores.mean(dtype=np.float64) / _STEPS_A_NAT < _LEAST_NATS_A_LINE:
-        path[:] = shifts.index(0)  # unrelated sides: whatever path there is follows chance
     for block in np.flatnonzero(np.diff(path, prepend=shifts.index(0))).tolist():
         shift = shifts[path[block]]
         place = _best_cut(scores, block * _BLOCK_LINES, shifts.index(at), int(path[block])) if block else 0

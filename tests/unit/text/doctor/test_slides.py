@@ -5,7 +5,7 @@ import pytest
 
 from dragoman.text.corpus import open_aligned
 from dragoman.text.doctor import slides
-from dragoman.text.doctor.slides import Slide, find_slides
+from dragoman.text.doctor.slides import Slide, compare_sides, find_slides
 from dragoman.text.phrasebook_file import load_phrasebook
 
 NAMES = ["Anna", "Berlin", "Carlos", "Dresden", "Elena", "Fiji"]
@@ -13,6 +13,10 @@ NAMES = ["Anna", "Berlin", "Carlos", "Dresden", "Elena", "Fiji"]
 
 def found(src, tgt, **options):
     return find_slides(lambda: src, lambda: tgt, len(src), len(tgt), **options)
+
+
+def related(src, tgt):
+    return compare_sides(lambda: src, lambda: tgt, len(src), len(tgt)).related
 
 
 def similar_lines(count):
@@ -82,6 +86,26 @@ def test_no_alarm_where_the_sides_are_unrelated(monkeypatch):
         [" ".join(rng.choices(words, k=rng.randrange(2, 9))) for _ in range(3000)] for words in ("abcdef", "uvwxyz")
     )
     assert found(src, tgt) == ()
+    assert not related(src, tgt)
+    assert related(src[:900], tgt[:900])  # too few to tell
+
+
+@pytest.mark.parametrize(
+    "parted", [sorted, lambda lines: lines[::-1], lambda lines: random.Random(2).sample(lines, len(lines))]
+)
+def test_sides_of_one_text_in_different_orders(phrases, parted):
+    src, tgt = phrases
+    assert related(src, tgt)
+    assert not related(src, parted(tgt))
+    assert found(src, parted(tgt)) == ()
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_noise_is_not_taken_for_another_text(phrases, noise):
+    src, tgt = phrases
+    rng = random.Random(3)
+    noisy = [rng.choice(tgt) if rng.random() < noise else line for line in tgt]
+    assert related(src, noisy)
 
 
 def test_a_file_that_ends_too_early_slides_at_its_end():
@@ -132,8 +156,11 @@ def test_the_best_path_changes_only_where_it_pays():
 
 @pytest.mark.data
 def test_real_text(data_folder):
+    """Also that a thousand captions of another order, which are all alike, are told from their translations."""
     pairs = list(open_aligned(data_folder / "multi30k/val.en.gz", data_folder / "multi30k/val.fr.gz").pairs())
     src, tgt = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
     assert found(src, tgt) == ()
+    assert related(src, tgt)
+    assert not related(src, tgt[::-1])
     for place in (100, 500, 900):
         assert abs(found(src[:-1], tgt[:place] + tgt[place + 1 :])[0].line - (place + 1)) <= 5
