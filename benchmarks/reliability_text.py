@@ -14,10 +14,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 from dragoman.bundle import load_bundle, resolve_model_folder
+from dragoman.cli.notes import NAMED
 from dragoman.config import TokenizerSettings
 from dragoman.text.phrasebook_file import load_phrasebook
 from dragoman.text.tokenizer import UNK_ID, Tokenizer, train_tokenizer
@@ -92,17 +94,25 @@ def check_lines(model: str, lines: Sequence[bytes]) -> list[str]:
     if len(records) != len(lines):
         return [f"{len(lines)} lines in, {len(records)} out"]
     notes, wrong = answer.stderr.decode(), []
+    lines_of: dict[str, list[int]] = defaultdict(list)
     for number, (line, record) in enumerate(zip(lines, records, strict=True), start=1):
         whole = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
         given = whole.removesuffix(b"\r").decode("utf-8", "replace")
         facts = {
             "is not answered in its place": record["src"] != given or "\n" in record["translation"],
             "is blank, or is not": bool(given.strip()) != bool(record["segments"]),
-            "is cut, or is not": record["cut"] != (f"the translation of line {number} was cut" in notes),
-            "is split, or is not": (record["segments"] > 1) != (f"line {number} is long and" in notes),
-            "is not UTF-8, or is": ("\ufffd" in given) != (f"line {number} is not UTF-8" in notes),
         }
         wrong += [f"line {number} {fact}" for fact, is_so in facts.items() if is_so]
+        for kind, is_so in {
+            "the translation of line {} was cut": record["cut"],
+            "line {} is long and": record["segments"] > 1,
+            "line {} is not UTF-8": "\ufffd" in given,
+        }.items():
+            lines_of[kind] += [number] * is_so
+    for kind, numbers in lines_of.items():  # the first are named, and all are counted
+        named = [number for number in range(1, len(lines) + 1) if kind.format(number) in notes]
+        if named != numbers[:NAMED] or (len(numbers) > NAMED) != (f"in all, {len(numbers):,} " in notes):
+            wrong.append(f"`{kind}` is said of {named}, and so are {numbers}")
     print(f"{len(lines):,} lines in, {len(records):,} out; {sum(one['cut'] for one in records):,} cut, each reported")
     return wrong
 

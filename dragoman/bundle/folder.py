@@ -122,6 +122,11 @@ def resolve_model_folder(path: Path) -> Path:
         raise ModelError(f"{path} does not exist. Name a model folder, or a run of `dragoman train`.")
     if path.is_file():
         return _followed(path)
+    if (path / CTRANSLATE2_WEIGHTS).is_file():
+        raise ModelError(
+            f"{path} is a model exported for CTranslate2. Name the model it was made from, with `--engine ctranslate2` "
+            "where `dragoman translate` is to use CTranslate2."
+        )
     if (path / MANIFEST).exists():
         return path
     for name in POINTERS:
@@ -129,11 +134,6 @@ def resolve_model_folder(path: Path) -> Path:
             return path / name
         if (path / name).is_file():
             return _followed(path / name)
-    if (path / CTRANSLATE2_WEIGHTS).is_file():
-        raise ModelError(
-            f"{path} is a model exported for CTranslate2. Name the model it was made from, with `--engine ctranslate2` "
-            "where `dragoman translate` is to use CTranslate2."
-        )
     if (path / _HUGGING_FACE_CONFIG).is_file():
         raise ModelError(
             f"{path} is a model in Hugging Face form. Make one of ours of it: `dragoman import {path} --out MODEL`."

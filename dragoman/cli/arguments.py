@@ -6,13 +6,15 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dragoman.config import Setting, settings_of
+from dragoman.config import CORPUS_FILES, Setting, settings_of
 from dragoman.config.fields import did_you_mean, shown
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError
 
 _NUMBER = re.compile(r"-\.?\d")
 _MARK = "\0"
+_FILES = ("F", "FILE")
+_CORPUS_SETTINGS = {f"data.{name}" for name in CORPUS_FILES}
 
 
 class ArgumentParser(argparse.ArgumentParser):
@@ -32,6 +34,7 @@ class ArgumentParser(argparse.ArgumentParser):
         end = arguments.index("--") if "--" in arguments else len(arguments)
         flags = [_with_hyphens(argument) for argument in arguments[:end]]
         self._refuse_unknown_flags(flags)
+        self._refuse_second_files(flags)
         # argparse forgets a lone "--" between its passes over flags and the rest: what follows it is marked instead.
         parsed = self.parse_intermixed_args([*flags, *(_MARK + argument for argument in arguments[end + 1 :])])
         return argparse.Namespace(**{name: _without_marks(value) for name, value in vars(parsed).items()})
@@ -72,6 +75,21 @@ class ArgumentParser(argparse.ArgumentParser):
             if flag.startswith("-") and flag != "-" and flag not in known and not _NUMBER.match(flag):
                 hint = did_you_mean(flag, known) or f" `{self.prog} --help` lists them all."
                 raise ConfigError(f"`{flag}` is not a flag of `{self.prog}`.{hint}")
+
+    def _refuse_second_files(self, arguments: Sequence[str]) -> None:
+        """A setting that comes twice has its last value, as in files; a file that would be left out is not meant."""
+        seen: dict[str, str] = {}
+        for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
+            flag, equals, value = argument.partition("=")
+            action = self._option_string_actions.get(flag)
+            if action is None or not (action.metavar in _FILES or action.dest in _CORPUS_SETTINGS):
+                continue
+            file = value if equals else following
+            if seen.setdefault(flag, file) != file:
+                raise ConfigError(
+                    f"`{flag}` is given twice, as {seen[flag]} and as {file}, of which only the last would be read. "
+                    "Put both into one file."
+                )
 
 
 def overrides_of(arguments: argparse.Namespace) -> dict[str, str]:

@@ -17,7 +17,9 @@ def run(arguments: Sequence[str]) -> int:
     parser = ArgumentParser("average", "Averages the weights of a run's checkpoints into a model.")
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a run")
     parser.add_argument("--last", metavar="N", type=int, default=5, help="how many checkpoints, the newest (default 5)")
-    parser.add_argument("--out", metavar="FOLDER", type=Path, help="the model folder to write (default RUN/averaged)")
+    parser.add_argument(
+        "--out", metavar="FOLDER", type=Path, help="the model folder to write (default RUN/mean, which is replaced)"
+    )
     given = parser.parse(arguments)
     if given.last < 1:
         raise ConfigError(f"`--last` must be at least 1, but is {given.last}.")
@@ -25,7 +27,7 @@ def run(arguments: Sequence[str]) -> int:
     steps = folder.steps()[-given.last :]
     if not steps:
         raise CheckpointError(f"{given.run} has no checkpoints. Name the folder of a run of `dragoman train`.")
-    out = given.out or folder.averaged
+    out = given.out or folder.path / "mean"
     if given.out is not None and out.exists():
         raise CheckpointError(f"{out} exists already. Choose another --out, or remove it.")
     folders = [folder.step_folder(step) for step in steps]

@@ -6,12 +6,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from dragoman.bundle import load_bundle, resolve_model_folder
-from dragoman.cli.arguments import ArgumentParser, overrides_of
+from dragoman.cli.arguments import ArgumentParser, overrides_of, whole_number
 from dragoman.cli.models import say
 from dragoman.config import ModelSettings, load_config
 from dragoman.model.device import without_values
 from dragoman.model.summary import ParameterRow, expected_parameters, parameter_table
 from dragoman.model.transformer import Transformer
+from dragoman.text.segmentation import CONTROL_TOKENS
 from dragoman.visualize.figure import check_figure_path, save_figure
 from dragoman.visualize.summary import plot_summary
 
@@ -23,10 +24,16 @@ def run(arguments: Sequence[str]) -> int:
         "what", metavar="CONFIG|MODEL", nargs="?", type=Path, help="a TOML file, a model folder or a run"
     )
     parser.add_argument(
-        "--src-vocab-size", type=int, metavar="N", help="of a configuration: entries (default tokenizer.vocab_size)"
+        "--src-vocab-size",
+        type=whole_number(len(CONTROL_TOKENS)),
+        metavar="N",
+        help="of a configuration: entries (default tokenizer.vocab_size)",
     )
     parser.add_argument(
-        "--tgt-vocab-size", type=int, metavar="N", help="of a configuration: entries (default tokenizer.vocab_size)"
+        "--tgt-vocab-size",
+        type=whole_number(len(CONTROL_TOKENS)),
+        metavar="N",
+        help="of a configuration: entries (default tokenizer.vocab_size)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(

@@ -103,7 +103,7 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
         _check_early(given, [frozen] if frozen else every_recipe(asked.tokenizer))
     corpora = open_corpora(expanded(asked.data))
     say(f"reading {corpora.train}")
-    size = checked_size(corpora.train) if frozen is None else CorpusSize(corpora.train.count())
+    size = checked_size(corpora.train, say) if frozen is None else CorpusSize(corpora.train.count())
     base = frozen or (_fine_tuning(start_from, size) if start_from else recipe_for(size, asked.tokenizer))
     if frozen is None and (asked.train.max_steps or asked.train.max_minutes):
         base = replace(base, train=replace(base.train, max_epochs=0))  # who gives a limit means that one
@@ -113,6 +113,8 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
         config = _same_model(config, start_from)
         corpora = open_corpora(expanded(config.data))  # in the model's languages, as when the run goes on
     config = replace(config, train=replace(config.train, precision=_precision(config)))
+    if frozen is None:
+        config = replace(config, train=replace(config.train, workers=_workers(config)))
     model, names = config.model, f"{config.data.src_lang or 'source'} to {config.data.tgt_lang or 'target'}"
     words = f", {size.words:,} words" if size.words else ""
     say(
@@ -182,6 +184,15 @@ def _precision(config: Config) -> Literal["float32", "bfloat16"]:
     if precision == torch.bfloat16 and device.type == "cpu" and not multiplies_bfloat16(device):
         say("train.precision is bfloat16, which this processor has not: float32 is some hundred times as fast")
     return "bfloat16" if precision == torch.bfloat16 else "float32"
+
+
+def _workers(config: Config) -> int:
+    """What 0 means here: what dropout draws follows from it. It stays 0 where a device has but one worker."""
+    from dragoman.model.device import resolve_device
+    from dragoman.train.gradients import num_workers
+
+    device = resolve_device(config.train.device, "train.device")
+    return num_workers(config.train, device) if device.type == "cpu" else config.train.workers
 
 
 def _name(configs: Sequence[Path], overrides: Mapping[str, str]) -> str:

@@ -168,7 +168,10 @@ def _syntax_error(path: Path, text: str, reason: str) -> str:
     line = found[1] if found else str(text.rstrip().count("\n") + 1)
     reason = re.sub(r" \(at [^)]*\)$", "", reason)
     column = f", column {found[2]}" if found else ""
-    return f"{path} line {line}{column} is not TOML: {reason}. Write `name = value`, with texts in quotes."
+    hint = "Write `name = value`, with texts in quotes."
+    if path.suffix != ".toml":
+        hint = "A file that follows no flag is read as a configuration; each flag takes one file."
+    return f"{path} line {line}{column} is not TOML: {reason}. {hint}"
 
 
 def _read_text(path: Path) -> str:

@@ -109,8 +109,8 @@ class ModelSettings:
     preset: Literal["tiny", "small", "base", "big", "custom"] = setting(
         "small", "tiny, small, or the paper's base and big"
     )
-    d_model: int = setting(256, "width of embeddings and layers", minimum=2)
-    d_ff: int = setting(1024, "inner width of the feed-forward layers", minimum=1)
+    d_model: int = setting(256, "width of embeddings and layers", minimum=2, maximum=1 << 16)
+    d_ff: int = setting(1024, "inner width of the feed-forward layers", minimum=1, maximum=1 << 20)
     num_heads: int = setting(4, "attention heads; must divide d_model", minimum=1)
     num_encoder_layers: int = setting(4, "encoder layers", minimum=1)
     num_decoder_layers: int = setting(4, "decoder layers", minimum=1)
@@ -170,7 +170,7 @@ class TrainSettings:
     )
     workers: int = setting(
         0,
-        "CPU only: threads that compute shares of a step side by side; 0: one a processor, at most 4. "
+        "CPU only: threads that compute shares of a step side by side; 0: one a processor, at most 4, when it begins. "
         "Changes speed, and of the result only what dropout draws",
         minimum=0,
         maximum=256,

@@ -277,7 +277,10 @@ class _Preparation:
         return src, side_by_side(pair.tgt for pair in self._training_texts())
 
     def _training_texts(self) -> Iterator[SentencePair]:
-        """What is kept of the training pairs, or as many as `tokenizer.max_pairs` of them, evenly spread."""
+        """What is kept of the training pairs; of more than `tokenizer.max_pairs` an even share, at most so many.
+
+        The share is of all pairs read: where cleaning takes many, fewer are learnt from.
+        """
         cleaner, most = self.cleaner(), self._config.tokenizer.max_pairs
         total = self._num_pairs() if most else 0
         kept = cleaner.clean_texts(self._counted(self._corpora.train.pairs(), "training the tokenizer"))

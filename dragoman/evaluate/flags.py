@@ -28,7 +28,6 @@ FLAGS = {
 
 _LONGEST_PERIOD = 8
 _PERIOD_TIMES = (3, 3, 3, 2)
-_WORDS_OF_LOOP = 8
 _LETTERS_AGAIN = re.compile(r"([^\W\d_]{1,8}?)\1{4,}")
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _MARKS = r"!-/:-@\[-`{-~«»¿¡‚‘’“”„‹›…‐-―।،؟。，、！？；：「」（）"

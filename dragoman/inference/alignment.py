@@ -17,7 +17,7 @@ from dragoman.data.batch import pad_rows
 from dragoman.inference.segments import Request, Source
 from dragoman.model.transformer import Transformer
 from dragoman.records import Translation
-from dragoman.text.sentences import Segment, join_segments
+from dragoman.text.sentences import Segment, separators
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, TokenizerPair
 from dragoman.text.words import spaced_words
 
@@ -159,9 +159,15 @@ def _by_target(link: tuple[int, int]) -> tuple[int, int]:
 
 def _words_before(segments: Sequence[Segment], texts: Sequence[str]) -> list[int]:
     """For each segment the words of the joined texts before its own; one that was cut in two counts once."""
-    counts = []
-    for number, text in enumerate(texts):
-        before = join_segments(segments[: number + 1], [*texts[:number], ""])
-        cut = bool(before and text) and not before[-1].isspace() and not text[0].isspace()
-        counts.append(len(before.split()) - cut)
+    counts, words, last = [], 0, " "
+
+    def goes_on(text: str) -> bool:
+        """Whether the text begins in the middle of a word."""
+        return bool(text) and not last.isspace() and not text[0].isspace()
+
+    for text, separator in zip(texts, separators(segments, texts), strict=True):
+        counts.append(words - goes_on(text))
+        for part in (text, separator):
+            words += len(part.split()) - goes_on(part)
+            last = part[-1:] or last
     return counts

@@ -145,7 +145,8 @@ def resolve_inference_precision(name: str, device: torch.device) -> str:
         return "float32"
     if name == "int8" and not _multiplies_int8(device):
         raise ConfigError(
-            f"`inference.precision` is int8, which takes a CPU with VNNI instructions, but the model is on {device}. "
+            "`inference.precision` is int8, which takes a CPU with VNNI instructions, but "
+            f"{'this one has none' if device.type == 'cpu' else f'the model is on {device}'}. "
             "Use auto, int16, bfloat16 or float32."
         )
     if name == "int16" and not _multiplies_int16(device):

@@ -179,8 +179,10 @@ class Translator:
         """Translations of a stream of any length, in order, holding at most `window_texts` texts at once.
 
         A larger window pads less; with a window of 1 each answer comes before the next text is read.
-        Raises ConfigError for a window below 1.
+        Raises ConfigError for a window below 1, and for a single text, which would be its letters.
         """
+        if isinstance(texts, str):
+            raise ConfigError(_ONE_TEXT)
         if window_texts < 1:
             raise ConfigError(f"`window_texts` must be at least 1, but is {window_texts}.")
         settings = changed(self.settings, overrides)
@@ -237,11 +239,14 @@ class Translator:
         return replace(translation, flags=flags_of(translation, self._tokenizers.src.has_new_characters))
 
 
+_ONE_TEXT = "`texts` must be a list of texts. For one text, give a list with it: [text]."
+
+
 def _checked(texts: object) -> list[str]:
     """The texts as a list. Raises ConfigError for what is none of texts; a single text would be its letters."""
     found: list[Any] = list(texts) if isinstance(texts, Iterable) and not isinstance(texts, str) else [None]
     if not all(isinstance(text, str) for text in found):
-        raise ConfigError("`texts` must be a list of texts. For one text, give a list with it: [text].")
+        raise ConfigError(_ONE_TEXT)
     return found
 
 

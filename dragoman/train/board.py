@@ -16,9 +16,14 @@ class Board:
     """An events file in `folder`. What goes wrong with it is an OSError of the call that wrote."""
 
     def __init__(self, folder: Path) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.compat.proto.summary_pb2 import Summary
-        from tensorboard.summary.writer.record_writer import RecordWriter
+        """Raises OSError also where the library is there, but cannot be loaded."""
+        try:
+            from tensorboard.compat.proto.event_pb2 import Event
+            from tensorboard.compat.proto.summary_pb2 import Summary
+            from tensorboard.summary.writer.record_writer import RecordWriter
+        except Exception as error:  # whatever an installation whose parts do not fit together says
+            first = str(error).partition("\n")[0]
+            raise OSError(0, f"TensorBoard is installed, but cannot be loaded ({first})") from error
 
         self._event, self._summary = Event, Summary
         folder.mkdir(parents=True, exist_ok=True)

@@ -107,7 +107,8 @@ def save_checkpoint(run: RunFolder, bundle: Bundle, moments: dict[str, torch.Ten
     with disk_errors(run.checkpoints):
         run.checkpoints.mkdir(parents=True, exist_ok=True)
     parameter_bytes = 4 * sum(parameter.numel() for parameter in bundle.model.parameters())
-    require_free_space(run.checkpoints, 3 * parameter_bytes + (8 << 20))
+    moment_bytes = sum(tensor.nbytes for tensor in moments.values())
+    require_free_space(run.checkpoints, parameter_bytes + moment_bytes + (8 << 20))
     facts = {
         "step": state.step,
         "data_position": {"epoch": state.epoch, "step": state.step_in_epoch},

@@ -71,10 +71,13 @@ class Processes:
         """The sum of what each process gives."""
         if self.count == 1:
             return tensor
-        total = tensor.clone()
+        return self._added_up(tensor.clone())
+
+    def _added_up(self, tensor: Tensor) -> Tensor:
+        """The same tensor, with the sum over all processes in it."""
         with _lost_processes():
-            distributed.all_reduce(total)
-        return total
+            distributed.all_reduce(tensor)
+        return tensor
 
     def add_up_gradients(self, model: nn.Module) -> None:
         """Puts the sum over all processes into the gradients of `model`.
@@ -84,7 +87,7 @@ class Processes:
         if self.count == 1:
             return
         parameters = list(model.parameters())
-        flat = self.summed(torch.cat([_gradient(parameter).flatten() for parameter in parameters]))
+        flat = self._added_up(torch.cat([_gradient(parameter).flatten() for parameter in parameters]))
         pieces = torch.split(flat, [parameter.numel() for parameter in parameters])
         for parameter, piece in zip(parameters, pieces, strict=True):
             parameter.grad = piece.view_as(parameter)

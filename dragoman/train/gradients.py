@@ -267,7 +267,7 @@ class Gradients:
 
     @torch.no_grad()
     def _refresh(self) -> None:
-        """Brings the copies up to date with the weights, and the replicas into training mode."""
+        """Brings the copies up to date with the weights."""
         parameters = dict(self.model.named_parameters())
         for name, copy in self._copies.items():
             if copy is not parameters[name]:

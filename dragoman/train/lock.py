@@ -21,6 +21,7 @@ def locked(run: Path) -> Iterator[None]:
     path = run / LOCK
     with contextlib.ExitStack() as stack:
         while True:
+            stack.close()
             stream = stack.enter_context(path.open("a+", encoding="ascii"))
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -34,8 +35,9 @@ def locked(run: Path) -> Iterator[None]:
             except OSError:
                 break
             # Whoever held it may have removed the file since it was opened: a lock that nobody else can meet.
-            if path.exists() and path.stat().st_ino == os.fstat(stream.fileno()).st_ino:
-                break
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_ino == os.fstat(stream.fileno()).st_ino:
+                    break
         stream.truncate(0)
         stream.write(str(os.getpid()))
         stream.flush()

@@ -14,6 +14,7 @@ from dragoman.errors import ConfigError, ResourceError
 from dragoman.model.device import sum_type
 from dragoman.train.averaging import best_steps
 from dragoman.train.checkpoint import card_of, save_checkpoint
+from dragoman.train.draws import cpu_draws, torch_seed
 from dragoman.train.gradients import Gradients
 from dragoman.train.memory import free_bytes, is_out_of_memory, micro_batch_tokens, padding_slack, plan_memory
 from dragoman.train.optimizer import optimizer_tensors
@@ -104,15 +105,17 @@ class Loop:
         if isinstance(gradients, ShardedModel):
             smallest = smallest_micro_batch(self.trainer.train)
             return self.settings.micro_batch_tokens or micro_batch_tokens(self.settings, smallest, self.model.device)
-        plan = plan_memory(gradients, self.settings, self.trainer.train, self.state.parts)
-        self.state.parts = plan.parts
-        free = free_bytes(self.model.device)
+        known, free = self.trainer.memory_plan, free_bytes(self.model.device)
+        # What an earlier stretch of this process took and gave back is not free to the system, but to this process.
+        plan = known or plan_memory(gradients, self.settings, self.trainer.train, self.state.parts)
+        self.trainer.memory_plan, self.state.parts = plan, max(self.state.parts, plan.parts)
         parts = f", in {plan.parts} parts" if plan.parts > 1 else ""
-        self.trainer.log.say(
-            f"Memory: about {plan.need_bytes / 1e9:.1f} GB forecast"
-            + (f", {free / 1e9:.1f} GB free" if free is not None else "")
-            + f"; micro-batches of at most {plan.micro_batch_tokens:,} tokens{parts}."
-        )
+        if known is None:
+            self.trainer.log.say(
+                f"Memory: about {plan.need_bytes / 1e9:.1f} GB forecast"
+                + (f", {free / 1e9:.1f} GB free" if free is not None else "")
+                + f"; micro-batches of at most {plan.micro_batch_tokens:,} tokens{parts}."
+            )
         self.gradient_of((plan.largest,), (self.settings.seed, 0), plan.largest.num_tgt_tokens, gradients)
         self.optimizer.zero_grad()
         return plan.micro_batch_tokens
@@ -132,10 +135,10 @@ class Loop:
 
     def optimise(self, step: StepBatches, gradients: Gradients | ShardedModel) -> None:
         """One update with the gradient of the mean loss over all labels of the step (section 5.3)."""
-        state, draws = self.state, (self.settings.seed, self.state.step + 1)
-        torch.manual_seed(_draw_seed(*draws))
-        others = (self.processes.rank,) if self.processes.rank else ()
-        sums = self.gradient_of(step.batches, (*draws, *others), step.num_tgt_tokens, gradients)
+        state, rank = self.state, self.processes.rank
+        draws = cpu_draws(self.settings.seed, state.step + 1, rank)
+        torch.manual_seed(torch_seed(self.settings.seed, state.step + 1, rank))
+        sums = self.gradient_of(step.batches, draws, step.num_tgt_tokens, gradients)
         sums = self.processes.summed(sums)
         if self.trainer.sharded is None:
             self.processes.add_up_gradients(self.model)
@@ -310,8 +313,3 @@ class Loop:
         passed, self.clock = now - self.clock, now
         self.state.seconds += passed
         return passed
-
-
-def _draw_seed(seed: int, step: int) -> int:
-    """A seed of torch's generator for one step: distinct for distinct (seed, step) below 2**31 and 2**32."""
-    return (seed << 32) | step

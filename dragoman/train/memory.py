@@ -29,6 +29,7 @@ _LIBRARY_BYTES = {"cpu": 100_000_000}
 _KERNEL_BYTES, _KERNEL_ROWS = 12_000_000, 64
 _PER_WEIGHT = {torch.float32: 3.0, torch.bfloat16: 4.1}
 _PER_WEIGHT_OF_ANOTHER_WORKER = 2.0
+_GIVEN_UP = ("active_file", "inactive_file", "slab_reclaimable")
 _PER_KEPT, _PER_LOGIT, _LOGIT_ROWS = 2.35, 0.6, 512
 
 
@@ -159,12 +160,23 @@ def _available() -> int | None:
         return None
 
 
-def _control_group() -> int | None:
-    """What a container's limit leaves."""
+def _control_group(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> int | None:
+    """What the limit of a container, or of a group around it, leaves: the least of them, where there are any."""
     try:
-        folder = Path("/sys/fs/cgroup")
-        limit, used = (int((folder / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
-        return limit - used
+        lines = membership.read_text(encoding="utf-8").split("\n")
+        own = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
+    except OSError:
+        own = ""
+    left = [_left_in(folder) for folder in (root / own, *(root / own).parents) if folder.is_relative_to(root)]
+    return min((each for each in left if each is not None), default=None)
+
+
+def _left_in(group: Path) -> int | None:
+    """What a group's limit leaves: pages of files that were read count as used there, but are given up when needed."""
+    try:
+        limit, used = (int((group / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
+        known = dict(line.split() for line in (group / "memory.stat").read_text(encoding="ascii").splitlines())
+        return limit - used + sum(int(known.get(name, 0)) for name in _GIVEN_UP)
     except (OSError, ValueError):
         return None
 

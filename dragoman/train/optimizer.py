@@ -61,7 +61,10 @@ def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensor
     """Puts the tensors of `optimizer_tensors` back. Raises KeyError where one is missing."""
     keys = {parameter: group[_STATE] for group in optimizer.param_groups for parameter in group["params"]}
     for name, parameter in model.named_parameters():
-        optimizer.state[parameter] = {key: _placed(tensors[f"{name}:{key}"], parameter) for key in keys[parameter]}
+        optimizer.state[parameter] = {
+            key: tensors[f"{name}:{key}"].cpu() if key == _EMA_STEPS else _placed(tensors[f"{name}:{key}"], parameter)
+            for key in keys[parameter]
+        }
 
 
 def _nothing(key: str, parameter: Tensor) -> Tensor:
@@ -103,16 +106,19 @@ def _keep_running_mean(optimizer: torch.optim.Optimizer, decay: float) -> None:
     """After each step mean <- d mean + (1 - d) weights; d rises to `decay`, so that the first weights are forgotten."""
     for group in optimizer.param_groups:
         group[_STATE] = (*group[_STATE], EMA, _EMA_STEPS)
+        for parameter in group["params"]:  # the count is read at every step: it stays where reading does not wait
+            optimizer.state[parameter] |= {EMA: parameter.detach().clone(), _EMA_STEPS: torch.zeros(())}
 
     @torch.no_grad()
     def update(*_: Any) -> None:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 state = optimizer.state[parameter]
-                if EMA not in state:
-                    state[EMA], state[_EMA_STEPS] = parameter.detach().clone(), torch.zeros(())
                 steps = int(state[_EMA_STEPS])
-                state[EMA].lerp_(parameter, 1 - min(decay, (1 + steps) / (10 + steps)))
+                if steps:
+                    state[EMA].lerp_(parameter, 1 - min(decay, (1 + steps) / (10 + steps)))
+                else:
+                    state[EMA].copy_(parameter)
                 state[_EMA_STEPS] += 1
 
     optimizer.register_step_post_hook(update)

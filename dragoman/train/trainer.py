@@ -16,7 +16,7 @@ from dragoman.train.averaging import means_of
 from dragoman.train.checkpoint import RunFolder, card_of, restore_latest, set_weights
 from dragoman.train.distributed import ALONE, Processes
 from dragoman.train.loop import Diverged, Loop
-from dragoman.train.memory import memory_errors
+from dragoman.train.memory import MemoryPlan, memory_errors
 from dragoman.train.optimizer import build_optimizer
 from dragoman.train.run_log import RunLog, perplexity
 from dragoman.train.sharding import ShardedModel
@@ -47,6 +47,7 @@ class Trainer:
     processes: Processes = ALONE
     state: TrainState = field(default_factory=TrainState)
     sharded: ShardedModel | None = None
+    memory_plan: MemoryPlan | None = None
 
     def fit(self) -> str:
         """Trains until a limit or patience ends it and returns why, in words.

@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
+from dragoman.text.segmentation import SPACE_MARK
+
 OWN_FONT = "DejaVu Sans"
 LONGEST_LABEL = 24
 _NO_FONT = "Last Resort"
@@ -69,9 +71,10 @@ def _tamed(word: str) -> str:
 
 
 def _spelled(word: str) -> str:
-    """A word no font can draw, in Latin letters and code points, between brackets."""
-    names = [_name_of(character) for character in word if character != "…"]
-    spelled = " ".join(name for name in names if name)
+    """A word that no font can draw, in Latin letters and code points, between brackets; the mark before it stays."""
+    mark = SPACE_MARK if word.startswith(SPACE_MARK) else ""
+    names = [_name_of(character) for character in word.removeprefix(mark) if character != "…"]
+    spelled = mark + " ".join(name for name in names if name)
     return f"[{spelled if len(spelled) <= 2 * LONGEST_LABEL else spelled[: 2 * LONGEST_LABEL - 1] + '…'}]"
 
 

@@ -22,10 +22,12 @@ from dragoman.text.fingerprints import FingerprintSet, fingerprints
 from dragoman.text.lines import open_bytes, read_lines
 from dragoman.text.size import SizeCounter
 from dragoman.text.splitting import chunks
+from dragoman.text.tmx import ReadReport
 
 Progress = Callable[[str], None]
 LENGTHS, ENCODING, LEAK, NEAR_LEAK = "different lengths", "wrong encoding", "leak", "near leak"
 REPEATED, AMBIGUOUS = "repeated pair", "repeated source"
+ONE_LANGUAGE = "one language"
 
 _CHUNK_PAIRS = 1 << 13
 _SAMPLE_PAIRS = 5000
@@ -65,11 +67,13 @@ def examine(
         return Examination(str(corpus), min(counts), (0, 0), ("", ""), ("", ""), tuple(findings))
     progress("reading the pairs")
     pass_ = _Pass(held_out or {})
-    pass_.read(corpus.pairs(), counts[0] if len(counts) > 1 else 0)
+    report = ReadReport()
+    pass_.read(corpus.pairs(report), counts[0] if len(counts) > 1 else 0)
     pairs = pass_.tallies.pairs
     progress("comparing the sides line by line")
     compared = compare_sides(*sides, pairs, pairs)
-    findings = [*_of_sides(corpus, compared, pass_.tallies), *pass_.repeats(), *pass_.leaks()]
+    findings = [*_skipped(corpus, report), *_of_sides(corpus, compared, pass_.tallies)]
+    findings += [*pass_.repeats(), *pass_.leaks()]
     progress("telling languages")
     languages, scripts, found = language_findings(pass_.sample, (corpus.src_lang, corpus.tgt_lang))
     return Examination(
@@ -82,15 +86,18 @@ def examine(
     )
 
 
-def checked_size(corpus: Corpus) -> CorpusSize:
+def checked_size(corpus: Corpus, note: Callable[[str], None] = lambda text: None) -> CorpusSize:
     """How much text there is, for who is about to train on them: reads all once and compares a sample of the sides.
 
-    Raises DataError, naming the first thing with which the corpus cannot be right.
+    What the reader left out is told to `note`. Raises DataError, naming the first thing with which the corpus cannot be
+    right.
     """
-    tallies, counter = Tallies(), SizeCounter()
-    for chunk in chunks(corpus.pairs(), _CHUNK_PAIRS):
+    tallies, counter, report = Tallies(), SizeCounter(), ReadReport()
+    for chunk in chunks(corpus.pairs(report), _CHUNK_PAIRS):
         tallies.add(chunk)
         counter.add(chunk)
+    for finding in _skipped(corpus, report):
+        note(f"{corpus}: {finding.count:,} of {report.units:,} {finding.message}. {finding.advice}")
     pairs = tallies.pairs
     sides = corpus.sides()
     compared = compare_sides(*sides, pairs, pairs, thorough=False)
@@ -105,6 +112,14 @@ def checked_size(corpus: Corpus) -> CorpusSize:
                 f"{corpus}: {counted}{finding.message}{first}. {finding.advice} `dragoman check` shows more."
             )
     return counter.size()
+
+
+def _skipped(corpus: Corpus, report: ReadReport) -> Iterator[Finding]:
+    """What of a translation memory is in one of the languages only, and so is no pair."""
+    if report.skipped:
+        message = f"units have no text in both {corpus.src_lang} and {corpus.tgt_lang}"
+        advice = "They are left out. If that is too many, look how the languages are written there."
+        yield Finding(ONE_LANGUAGE, message, advice, report.skipped, report.skipped / report.units)
 
 
 def _of_sides(corpus: Corpus, compared: Comparison, tallies: Tallies) -> list[Finding]:

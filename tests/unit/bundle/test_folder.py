@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from dragoman.bundle import Bundle, Card, load_bundle, replace_card, resolve_model_folder, save_bundle
 from dragoman.config import PRESETS, Config, TokenizerSettings
 from dragoman.errors import ModelError
-from dragoman.files import written_folder
+from dragoman.files import MANIFEST, written_folder
 from dragoman.model.transformer import Transformer
 from dragoman.records import Score
 from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
@@ -167,6 +167,7 @@ def test_what_a_path_means(bundle: Bundle, tmp_path: Path) -> None:
 
 def test_an_export_for_ctranslate2_is_called_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "model.bin").write_bytes(b"x")
+    (tmp_path / MANIFEST).write_text("{}")
     with pytest.raises(ModelError, match=r"exported for CTranslate2\. Name the model it was made from") as caught:
         resolve_model_folder(tmp_path)
     assert "--engine ctranslate2" in str(caught.value)

@@ -11,6 +11,7 @@ from dragoman.bundle import load_bundle, resolve_model_folder
 from dragoman.cli import training
 from dragoman.cli.main import main
 from dragoman.cli.train import settle
+from dragoman.train.frozen import frozen_config
 from dragoman.train.run_log import RunLog
 from dragoman.train.trainer import Trainer
 
@@ -145,7 +146,7 @@ def test_a_mean_that_is_no_longer_wanted_is_not_the_model(corpus: Path) -> None:
     assert train(corpus, often) == 0
     averaged = corpus.parent / "run" / "averaged"
     if not averaged.exists():
-        assert main(["average", str(corpus.parent / "run")]) == 0
+        assert main(["average", str(corpus.parent / "run"), "--out", str(averaged)]) == 0
     assert train(corpus, often | {"--train.average-last": "0"}) == 0
     assert not averaged.exists()
 
@@ -196,7 +197,7 @@ def test_what_a_stop_kept_from_being_averaged_and_scored_is_done_by_the_same_com
     run, more = corpus.parent / "run", OFTEN | {"--train.max-steps": "8"}
     assert train(corpus, OFTEN) == 0
     if not (run / "averaged").exists():
-        assert main(["average", str(run)]) == 0
+        assert main(["average", str(run), "--out", str(run / "averaged")]) == 0
 
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -267,3 +268,52 @@ def test_the_time_left_counts_the_part_of_an_epoch(corpus: Path, monkeypatch: py
     steps = len(left)
     assert steps > 8
     assert left == pytest.approx([steps - step for step in range(1, steps + 1)], abs=0.01)
+
+
+def test_the_same_text_may_have_another_name(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = corpus.parent / "run"
+    assert train(corpus) == 0
+    moved = tmp_path / "elsewhere" / "text.en-de.tsv"
+    moved.parent.mkdir()
+    corpus.rename(moved)
+    flags = [word for pair in (FLAGS | {"--train.max-steps": "3"}).items() for word in pair]
+    monkeypatch.chdir(moved.parent)
+    assert main(["train", "--data", moved.name, "--out", str(run), *flags]) == 0
+    assert "Continuing after step 2." in capsys.readouterr().err
+    write_pairs(moved, "other pears")
+    assert main(["train", "--data", f"./{moved.name}", "--out", str(run), *flags]) == 2
+    assert f"{moved.name} has changed since this run was begun" in capsys.readouterr().err
+    (run / "data" / "corpus.json").unlink()  # who knows what it was
+    assert main(["train", "--data", f"./{moved.name}", "--out", str(run), *flags]) == 2
+    assert "was begun with `data.train`" in capsys.readouterr().err
+
+
+def test_a_run_keeps_its_workers_until_it_is_told_others(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What dropout draws follows from them: a machine with more processors must not change a run unasked."""
+    run = corpus.parent / "run"
+    monkeypatch.setattr("torch.get_num_threads", lambda: 3)
+    assert train(corpus) == 0
+    monkeypatch.setattr("torch.get_num_threads", lambda: 2)
+    assert train(corpus, {"--train.max-steps": "3"}) == 0
+    assert _frozen_workers(run) == 3
+    assert train(corpus, {"--train.max-steps": "4", "--train.workers": "1"}) == 0
+    assert _frozen_workers(run) == 1
+
+
+def _frozen_workers(run: Path) -> int:
+    config = frozen_config(run)
+    assert config is not None
+    return config.train.workers
+
+
+def test_a_mean_by_hand_stands_beside_the_runs_own_model(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = corpus.parent / "run"
+    assert train(corpus) == 0
+    before = resolve_model_folder(run)
+    for _ in range(2):
+        assert main(["average", str(run)]) == 0
+        assert capsys.readouterr().out.endswith(f"{run / 'mean'}\n")
+    assert resolve_model_folder(run) == before
+    assert load_bundle(run / "mean", "cpu").card.averaged_steps

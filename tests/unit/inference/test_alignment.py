@@ -1,10 +1,13 @@
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dragoman.config import InferenceSettings, ModelSettings, TokenizerSettings
-from dragoman.inference.alignment import DEFAULT_READING, Aligner, alignment_layer, attention_links
+from dragoman.inference.alignment import DEFAULT_READING, Aligner, _words_before, alignment_layer, attention_links
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
+from dragoman.text.sentences import Segment, separators
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, TokenizerPair, train_tokenizer
 
 SETTINGS = ModelSettings(
@@ -74,3 +77,26 @@ def test_alignments_of_translations_name_words_of_both_texts(model: Transformer)
 def test_the_default_reading_is_the_better_one_of_the_documentation() -> None:
     assert DEFAULT_READING == "prediction"
     assert [alignment_layer(number) for number in (1, 2, 6)] == [0, 1, 5]
+
+
+SEGMENTS = st.lists(
+    st.tuples(st.text("ab 。", max_size=5), st.text("ab ", max_size=5), st.sampled_from(["", " ", "\n"])), max_size=6
+)
+
+
+@given(parts=SEGMENTS)
+def test_words_before_a_segment_are_those_of_the_text_before_it(parts: list[tuple[str, str, str]]) -> None:
+    segments = [Segment(src, separator) for src, _, separator in parts]
+    texts = [tgt for _, tgt, _ in parts]
+    between = separators(segments, texts)
+    for number, found in enumerate(_words_before(segments, texts)):
+        before = "".join(part for pair in zip(texts[:number], between[:number], strict=True) for part in pair)
+        whole = before + texts[number]
+        if texts[number].split():  # the place of its first word, or of the word it goes on with
+            first = len(before) + len(texts[number]) - len(texts[number].lstrip())
+            assert found == len(whole[: first + 1].split()) - 1
+
+
+def test_a_book_on_one_line_is_counted_in_one_pass() -> None:
+    segments = [Segment("some words of a sentence.", " ")] * 20_000
+    assert _words_before(segments, [segment.text for segment in segments])[-1] == 5 * 19_999

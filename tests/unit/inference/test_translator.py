@@ -177,6 +177,8 @@ def test_bad_settings_are_refused_before_any_work(tokenizers: TokenizerPair, ove
             call(["x"], **overrides)
     with pytest.raises(ConfigError, match="`window_texts` must be at least 1, but is 0"):
         translator.translate_stream([], window_texts=0)
+    with pytest.raises(ConfigError, match="give a list with it"):
+        translator.translate_stream("one text")
 
 
 def test_a_stream_holds_no_more_than_its_window(tokenizers: TokenizerPair) -> None:

@@ -6,6 +6,7 @@ import pytest
 from dragoman.errors import ConfigError, DataError
 from dragoman.records import SentencePair
 from dragoman.text.corpus import open_corpus
+from dragoman.text.doctor.examine import ONE_LANGUAGE, checked_size, examine
 from dragoman.text.tmx import ReadReport, matches
 
 HEAD = '<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx11.dtd">\n'
@@ -135,3 +136,13 @@ def test_memory_stays_flat(tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 3_000_000
+
+
+def test_units_in_one_language_only_are_counted_by_check_and_train(tmp_path):
+    units = [unit(en=f"one {n}", de=f"eins {n}") if n % 4 == 0 else unit(en=f"one {n}") for n in range(40)]
+    corpus = memory(tmp_path, *units, src_lang="en", tgt_lang="de")
+    found = [finding for finding in examine(corpus).findings if finding.kind == ONE_LANGUAGE]
+    assert [(finding.count, finding.share, finding.serious) for finding in found] == [(30, 0.75, False)]
+    notes: list[str] = []
+    assert checked_size(corpus, notes.append).pairs == 10
+    assert [note.partition(". ")[0] for note in notes] == [f"{corpus}: 30 of 40 units have no text in both en and de"]

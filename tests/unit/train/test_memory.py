@@ -1,6 +1,7 @@
 """What is computed at once: as asked, in as many parts as fit; what cannot fit is refused with a value to set."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -63,3 +64,32 @@ def test_a_failed_allocation_is_recognised_and_says_what_to_set(failure: Excepti
 def test_other_errors_stay_what_they_are() -> None:
     with pytest.raises(RuntimeError, match="shape"), memory_errors("training", ""):
         raise RuntimeError("shape mismatch")
+
+
+def _group(folder: Path, limit: str, used: int, **stat: int) -> None:
+    folder.mkdir(parents=True)
+    (folder / "memory.max").write_text(limit)
+    (folder / "memory.current").write_text(f"{used}\n")
+    (folder / "memory.stat").write_text("".join(f"{name} {value}\n" for name, value in stat.items()))
+
+
+def test_pages_of_files_that_were_read_are_free_in_a_container(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("0::/\n")
+    root = tmp_path / "root"
+    _group(root, "8000\n", 7900, anon=1000, file=6900, inactive_file=6000, active_file=500, slab_reclaimable=50)
+    assert memory._control_group(root, own) == 8000 - 7900 + 6550
+    (root / "memory.max").write_text("max\n")
+    assert memory._control_group(root, own) is None
+
+
+def test_the_least_of_the_limits_of_groups_around_counts(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("1:name=old:/elsewhere\n0::/work.slice/job.scope\n")
+    root = tmp_path / "root"
+    root.mkdir()
+    _group(root / "work.slice", "500\n", 400, anon=400)
+    _group(root / "work.slice" / "job.scope", "9000\n", 300, anon=300)
+    assert memory._control_group(root, own) == 100
+    own.unlink()
+    assert memory._control_group(root, own) is None

@@ -100,3 +100,16 @@ def test_the_running_mean_follows_its_formula_and_forgets_the_first_weights() ->
         expected = current if expected is None else decay * expected + (1 - decay) * current
     mean = optimizer_tensors(model, optimizer)[f"{name}:{EMA}"]
     torch.testing.assert_close(mean.double(), expected, atol=1e-6, rtol=1e-5)
+
+
+def test_a_running_mean_that_has_not_begun_is_kept_and_begins_with_the_first_weights() -> None:
+    """Steps without a finite gradient are skipped: a checkpoint may come before the first that is taken."""
+    model = _model()
+    optimizer = build_optimizer(model, MUON)
+    kept = optimizer_tensors(model, optimizer)
+    again = _model()
+    other = build_optimizer(again, MUON)
+    restore_optimizer(again, other, kept)
+    _step(again, other, 1)
+    for parameter in again.parameters():
+        torch.testing.assert_close(other.state[parameter][EMA], parameter.detach(), atol=0, rtol=0)

@@ -5,7 +5,9 @@ import io
 import json
 import math
 import os
+import sys
 from pathlib import Path
+from types import ModuleType
 from unittest import mock
 
 import pytest
@@ -96,6 +98,26 @@ def test_a_disk_too_full_for_tensorboard_ends_neither_the_run_nor_the_log(
     (tmp_path / "tensorboard").write_text("a file where the folder should be")
     RunLog(tmp_path, stream).close()
     assert stream.getvalue().count("TensorBoard's file could not be written") == 2
+
+
+def test_a_tensorboard_that_cannot_be_loaded_is_said_and_done_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(ModuleType):
+        def __getattr__(self, name: str) -> object:
+            raise TypeError("Descriptors cannot be created directly.\nIf this call came from a _pb2.py file ...")
+
+    monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", Broken("event_pb2"))
+    stream = io.StringIO()
+    log = RunLog(tmp_path, stream)
+    log.progress(EVENT, None)
+    log.close()
+    assert (
+        stream.getvalue()
+        .splitlines()[0]
+        .endswith("TensorBoard is installed, but cannot be loaded (Descriptors cannot be created directly.).")
+    )
+    assert (tmp_path / "log.jsonl").exists()
 
 
 def test_perplexity_does_not_overflow() -> None:
