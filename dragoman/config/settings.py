@@ -280,6 +280,11 @@ class InferenceSettings:
         "of matrix products; auto: the fastest that the device has. Below float32, near ties may fall otherwise, in "
         "bfloat16 also with the company a text is translated in; a CPU without bfloat16 takes float32 for it",
     )
+    capitals: bool = setting(
+        True,
+        "a text all in capitals is translated in sentence case too, and where the model is surer of that, that "
+        "translation is given, in capitals",
+    )
     sample: bool = setting(
         False, "draw the translation from the model's distribution instead of searching for the best"
     )

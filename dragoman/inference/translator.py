@@ -12,6 +12,7 @@ from dragoman.config.fields import Value, did_you_mean
 from dragoman.errors import ConfigError, ModelError
 from dragoman.evaluate.flags import flags_of
 from dragoman.inference.alignment import Aligner
+from dragoman.inference.capitals import with_capitals
 from dragoman.inference.keeping import NOTHING_KEPT, Keeper, Kept
 from dragoman.inference.minimum_bayes_risk import choose
 from dragoman.inference.products import resolve_inference_precision
@@ -208,9 +209,10 @@ class Translator:
         pairs, number = iter(texts), first_number
         while window := list(islice(pairs, window_texts)):
             numbers = range(number, number + len(window))
-            requests, answers = keeper.answers(
-                [one for one, _ in window], [prefix for _, prefix in window], numbers, kept
-            )
+            sources, prefixes = [one for one, _ in window], [prefix for _, prefix in window]
+            requests, answers = keeper.answers(sources, prefixes, numbers, kept)
+            if settings.capitals and not (settings.sample or settings.mbr_samples):  # what is drawn has no best
+                with_capitals(keeper, sources, prefixes, numbers, kept, requests, answers)
             yield from aligner.aligned(requests, answers) if aligner else answers
             number += len(window)
 

@@ -1,0 +1,77 @@
+"""Text in capitals: headings and angry mail, which most models never saw and answer with nonsense.
+
+It is translated as it is and in sentence case as well, and the answer that the model is surer of is taken, in capitals.
+So a model that knows capitals keeps its own answer, and names such as NATO theirs. docs/recipes.md has what it gives.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from dragoman.inference.keeping import Keeper, Kept
+from dragoman.inference.segments import Request
+from dragoman.records import Translation
+from dragoman.text.marks import MarkedText
+from dragoman.text.sentences import split_sentences
+
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_LEAST_WORDS, _LEAST_LETTERS = 2, 8
+
+
+def in_capitals(text: str) -> bool:
+    """Whether every letter is a capital, of two words and eight letters at least: what is shorter may be a name."""
+    if text != text.upper():
+        return False
+    words = [word for word in _WORD.findall(text) if word != word.lower()]
+    return len(words) >= _LEAST_WORDS and sum(map(len, words)) >= _LEAST_LETTERS
+
+
+def sentence_case(text: str) -> str:
+    """In small letters, but for the one that a sentence begins with."""
+    return "".join(_with_capital(sentence.lower()) for sentence in split_sentences(text))
+
+
+def with_capitals(
+    keeper: Keeper,
+    sources: Sequence[MarkedText],
+    prefixes: Sequence[str],
+    numbers: Sequence[int],
+    kept: Kept,
+    plain: list[Request | None],
+    answers: list[Translation],
+) -> None:
+    """Puts better answers to texts in capitals in their places among `answers`, and their requests among `plain`.
+
+    Texts with marks or a prefix keep theirs. A candidate's tokens stay those that the model wrote, in small letters.
+    """
+    places = [
+        place
+        for place, source in enumerate(sources)
+        if not source.marks and not prefixes[place] and in_capitals(source.text)
+    ]
+    if not places:
+        return
+    recased = [MarkedText(sentence_case(sources[place].text), ()) for place in places]
+    own, unescaped = [numbers[place] for place in places], replace(kept, escape=str)
+    others = keeper.answers(recased, [""] * len(places), own, unescaped)
+    for place, request, answer in zip(places, *others, strict=True):
+        if _sureness(answer) > _sureness(answers[place]):
+            plain[place] = request
+            answers[place] = _in_capitals(replace(answer, src=sources[place].text), kept.escape)
+
+
+def _sureness(answer: Translation) -> tuple[int, float]:
+    score = answer.candidates[0].score if answer.candidates else float("-inf")
+    return -len(answer.lost), score
+
+
+def _in_capitals(answer: Translation, escape: Callable[[str], str]) -> Translation:
+    candidates = tuple(replace(each, text=escape(each.text.upper())) for each in answer.candidates)
+    return replace(answer, candidates=candidates, lost=tuple(each.upper() for each in answer.lost))
+
+
+def _with_capital(sentence: str) -> str:
+    for place, character in enumerate(sentence):
+        if character.isalnum():  # a sentence that begins with a number has no capital
+            return sentence[:place] + character.upper() + sentence[place + 1 :]
+    return sentence
