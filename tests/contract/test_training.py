@@ -24,11 +24,12 @@ from dragoman.records import SentencePair
 from dragoman.text.bpe_dropout import BpeDropout
 from dragoman.text.phrasebook_file import load_phrasebook
 from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
-from dragoman.train import gradients
+from dragoman.train import gradients, loop
 from dragoman.train.averaging import means_of
 from dragoman.train.checkpoint import RunFolder, set_weights
 from dragoman.train.gradients import Gradients
 from dragoman.train.loop import Loop
+from dragoman.train.memory import MemoryPlan, plan_memory
 from dragoman.train.optimizer import build_optimizer
 from dragoman.train.run_log import RunLog
 from dragoman.train.signals import Interrupted
@@ -346,7 +347,16 @@ def test_where_memory_runs_out_the_same_is_computed_in_parts(
 
 
 def test_a_step_with_a_loss_that_is_not_finite_never_reaches_a_checkpoint(corpus: Corpus, tmp_path: Path) -> None:
-    """Five in a row send the run back to the last checkpoint, with half the rate."""
+    """Five in a row send the run back to the last checkpoint, with half the rate.
+
+    The memory that the steps before have taken is this process's own: it is not planned for again.
+    """
+    plans: list[MemoryPlan] = []
+
+    def plan(*given: Any) -> MemoryPlan:
+        plans.append(plan_memory(*given))
+        return plans[-1]
+
     config = replace(CONFIG, train=replace(CONFIG.train, max_steps=25, checkpoint_every_steps=5))
     trainer = _trainer(corpus, tmp_path / "run", config)
     original, left = gradients.Gradients.compute, {3, *range(12, 17)}
@@ -361,7 +371,9 @@ def test_a_step_with_a_loss_that_is_not_finite_never_reaches_a_checkpoint(corpus
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(gradients.Gradients, "compute", compute)
+        patched.setattr(loop, "plan_memory", plan)
         trainer.fit()
+    assert len(plans) == 1
     assert (trainer.state.step, trainer.state.watchdog.rate_factor) == (25, 0.5)
     assert trainer.state.watchdog.not_finite == 6
     names = [event["name"] for event in _log(tmp_path / "run") if event["event"] == "watchdog"]
