@@ -17,6 +17,7 @@ from dragoman.data.batch import Batch, pad_rows
 from dragoman.errors import DataError
 from dragoman.inference.alignment import DEFAULT_READING, alignment_layer, attention_links
 from dragoman.inference.beam import beam_search
+from dragoman.inference.capitals import in_capitals, sentence_case
 from dragoman.inference.constraints import NEVER_WRITTEN, hide
 from dragoman.inference.scoring import score_tokens
 from dragoman.inference.step_model import SingleModel
@@ -245,4 +246,7 @@ def _notes(bundle: Bundle, src: Side, tgt: Side, seen: _Seen, best: Hypothesis) 
     if not shows_heads(len(src.tokens), len(tgt.tokens)):
         text = f"More than {MOST_TOKENS_WITH_HEADS} tokens on a side: only the mean of each layer's heads is kept."
         lengths = (*lengths, Note("mean", text))
+    if bundle.config.inference.capitals and in_capitals(src.text):
+        text = f"All in capitals: `translate` tries it as “{sentence_case(src.text)}” too, and gives the surer answer."
+        lengths = (*lengths, Note("capitals", text))
     return (*lengths, *notes)

@@ -230,3 +230,15 @@ def test_no_more_tokens_are_forced_than_there_are_positions(bundle: Bundle) -> N
     assert inspect_text(short, "one two", prefix_ids=[9] * 5).tgt.ids[:5] == (9,) * 5
     with pytest.raises(DataError, match="cannot begin with these tokens"):
         inspect_text(short, "one two", prefix_ids=[9] * 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "capitals", "expected"), [("TWO MEN SLEEP.", True, 1), ("TWO MEN SLEEP.", False, 0), (TEXT, True, 0)]
+)
+def test_a_text_in_capitals_is_said_to_be_tried_in_sentence_case_too(
+    bundle: Bundle, text: str, capitals: bool, expected: int
+) -> None:
+    config = replace(bundle.config, inference=replace(bundle.config.inference, capitals=capitals))
+    notes = [note.text for note in inspect_text(replace(bundle, config=config), text).notes if note.kind == "capitals"]
+    assert len(notes) == expected
+    assert all("“Two men sleep.”" in note for note in notes)
