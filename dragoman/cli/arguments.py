@@ -82,12 +82,13 @@ class ArgumentParser(argparse.ArgumentParser):
         for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
             flag, equals, value = argument.partition("=")
             action = self._option_string_actions.get(flag)
-            if action is None or not (action.metavar in _FILES or action.dest in _CORPUS_SETTINGS):
+            is_file = action is not None and (action.metavar in _FILES or action.dest in _CORPUS_SETTINGS)
+            if not is_file or not isinstance(action, argparse._StoreAction):  # some flags collect what they are given
                 continue
             file = value if equals else following
             if seen.setdefault(flag, file) != file:
                 raise ConfigError(
-                    f"`{flag}` is given twice, as {seen[flag]} and as {file}, of which only the last would be read. "
+                    f"`{flag}` is given twice, as {seen[flag]} and as {file}, of which only the last would count. "
                     "Put both into one file."
                 )
 

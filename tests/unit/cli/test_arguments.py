@@ -81,7 +81,13 @@ def test_a_second_file_is_not_read_instead_of_the_first(
 ) -> None:
     assert main([verb, *given]) == 2
     said = capsys.readouterr().err
-    assert "is given twice, as a.tsv and as b.tsv, of which only the last would be read. Put both into one" in said
+    assert "is given twice, as a.tsv and as b.tsv, of which only the last would count. Put both into one" in said
+
+
+def test_flags_that_collect_files_take_several(tmp_path: Path) -> None:
+    parser = ArgumentParser("serve", "serves")
+    parser.add_argument("--terms", action="append", metavar="FILE")
+    assert parser.parse(["--terms", "a.tsv", "--terms", "b.tsv"]).terms == ["a.tsv", "b.tsv"]
 
 
 def test_settings_may_come_again_and_the_last_counts(capsys: pytest.CaptureFixture[str]) -> None:
