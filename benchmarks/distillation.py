@@ -6,12 +6,10 @@
 The teacher, or the ensemble of several, translates the training text by beam search. Two students of the tiny model's
 width, with --layers encoder layers and one decoder layer, are trained by configs/distilled_12_1.toml for as many steps:
 `distilled` on what the teacher wrote, `plain` on the real text. Each translates greedily and with a beam of 5. Speeds
-are of the test set after a first time, on the cores OMP_NUM_THREADS says; runs that were cut off go on.
+are of the test set, after the validation set, on the cores OMP_NUM_THREADS says; runs that were cut off go on.
 """
 
 import argparse
-import json
-import os
 import subprocess
 import sys
 import time
@@ -19,8 +17,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from quality import CONFIGS, HERE, RECIPES, Pairs, data_flags, prepared, scored, shown, train_once
-from side_by_side.machine import facts
+from quality import (
+    CONFIGS,
+    HERE,
+    RECIPES,
+    Pairs,
+    data_flags,
+    machine,
+    prepared,
+    scored,
+    shown,
+    train_once,
+    write_results,
+)
 
 CORPUS = RECIPES["multi30k_en_de"].corpus
 WAYS = {"greedy": 1, "beam 5": 5}
@@ -37,12 +46,10 @@ def main() -> None:
     models = {"teacher": given.teacher} | {name: [folder / name / "run"] for name in STUDENTS}
     measured = {name: measure(runs, parts) for name, runs in models.items()}
     commands = [shown(train_command(folder, student, given), folder) for student in STUDENTS]
-    machine = facts(int(os.environ.get("OMP_NUM_THREADS", len(os.sched_getaffinity(0)))))
-    found = {"date": time.strftime("%Y-%m-%d"), "machine": machine, "commands": commands, "models": measured}
-    base = given.results / f"distillation_{given.layers}_1_{given.steps}"
-    base.with_suffix(".json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    base.with_suffix(".md").write_text(markdown(found, given), encoding="utf-8")
-    print(base.with_suffix(".md").read_text(encoding="utf-8"))
+    found = {"date": time.strftime("%Y-%m-%d"), "machine": machine(), "commands": commands, "models": measured}
+    table = markdown(found, given)
+    write_results(given.results / f"distillation_{given.layers}_1_{given.steps}", found, table)
+    print(table)
 
 
 def arguments() -> argparse.Namespace:
@@ -91,7 +98,6 @@ def measure(runs: Sequence[Path], parts: dict[str, Pairs]) -> dict[str, Any]:
         judged = {}
         for part in ("validation", "test"):
             sources, references = ([pair[side] for pair in parts[part]] for side in (0, 1))
-            translator.translate(sources, beam_size=beam)
             began = time.perf_counter()
             outputs = translator.translate(sources, beam_size=beam)
             seconds = time.perf_counter() - began

@@ -141,15 +141,14 @@ def main() -> None:
         "date": time.strftime("%Y-%m-%d"),
         "config": recipe.config,
         "command": shown(command, given.folder),
-        "machine": facts(int(os.environ.get("OMP_NUM_THREADS", len(os.sched_getaffinity(0))))),
+        "machine": machine(),
         **facts_of_run(folder / "run", given.folder),
         "scores": {part: scores(recipe.corpus, folder, part, parts[part]) for part in ("validation", "test")},
     }
     rows = [other for other in read_rows(given.results) if (other["name"], other["date"]) != (name, row["date"])] + [
         row
     ]
-    given.results.with_suffix(".json").write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
-    given.results.with_suffix(".md").write_text(markdown(rows))
+    write_results(given.results, rows, markdown(rows))
     print(markdown([row]))
 
 
@@ -249,6 +248,17 @@ def scored(name: str, metric: Any, outputs: Sequence[str], references: Sequence[
         "sentences": len(outputs),
         "signature": str(metric.get_signature()),
     }
+
+
+def machine() -> dict[str, Any]:
+    """What the figures are of, with as many cores as may be used."""
+    return facts(int(os.environ.get("OMP_NUM_THREADS", len(os.sched_getaffinity(0)))))
+
+
+def write_results(path: Path, found: object, table: str) -> None:
+    """PATH.json with all facts, and PATH.md for people."""
+    path.with_suffix(".json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.with_suffix(".md").write_text(table, encoding="utf-8")
 
 
 def read_rows(results: Path) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from multi30k import read_lines
 from quality import say
 
+from dragoman.evaluate.checklists import without_final_dots
 from dragoman.evaluate.metrics import bleu, chrf
 from dragoman.inference.translator import Translator
 from dragoman.text.augmentation import mistyped
@@ -23,14 +24,14 @@ WAYS: dict[str, Callable[[str, int], str]] = {
     "as it is": lambda text, number: text,
     "ALL CAPS": lambda text, number: text.upper(),
     "lower case": lambda text, number: text.lower(),
-    "no final dot": lambda text, number: words(text),
+    "no final dot": lambda text, number: without_final_dots(text),
     "typing errors": lambda text, number: mistyped(text, random.Random(f"robustness {number}")),
 }
 
 
 def main() -> None:
     given = arguments()
-    sources, references = read_lines(given.src), [words(line).lower() for line in read_lines(given.ref)]
+    sources, references = read_lines(given.src), [without_final_dots(line).lower() for line in read_lines(given.ref)]
     models = dict(model.split("=", 1) for model in given.models)
     lines = [
         f"| source | {' | '.join(f'{name}: BLEU, chrF2' for name in models)} |",
@@ -41,7 +42,7 @@ def main() -> None:
         texts = [written(text, number) for number, text in enumerate(sources)]
         cells = [way]
         for translator in translators.values():
-            outputs = [words(line).lower() for line in translator.translate(texts)]
+            outputs = [without_final_dots(line).lower() for line in translator.translate(texts)]
             cells.append(f"{bleu(outputs, references).value:.2f}, {chrf(outputs, references).value:.2f}")
         lines.append(f"| {' | '.join(cells)} |")
         say(lines[-1])
@@ -58,11 +59,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--ref", type=Path, required=True)
     parser.add_argument("--results", type=Path, help="a file for the table")
     return parser.parse_args()
-
-
-def words(text: str) -> str:
-    """Without its final dots."""
-    return text.rstrip().rstrip(".。।").rstrip()
 
 
 if __name__ == "__main__":

@@ -18,8 +18,6 @@ go on with the same command; each is on one core where OMP_NUM_THREADS=1 says so
 """
 
 import argparse
-import json
-import os
 import random
 import subprocess
 import sys
@@ -30,8 +28,20 @@ from pathlib import Path
 from typing import Any
 
 from multi30k import read_lines, write_lines
-from quality import CONFIGS, HERE, RECIPES, Pairs, data_flags, facts_of_run, prepared, scores, shown, train_once
-from side_by_side.machine import facts
+from quality import (
+    CONFIGS,
+    HERE,
+    RECIPES,
+    Pairs,
+    data_flags,
+    facts_of_run,
+    machine,
+    prepared,
+    scores,
+    shown,
+    train_once,
+    write_results,
+)
 
 CORPUS = RECIPES["multi30k_en_de"].corpus
 SEED = 1
@@ -88,11 +98,9 @@ def main() -> None:
     for name in given.only or STAGES:
         train(folder, name, given)
         rows.append(row(folder, name, parts, given))
-        (folder / "rows.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    base = given.results / f"small_data_{given.pairs}_{given.steps}"
-    base.with_suffix(".json").write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    base.with_suffix(".md").write_text(markdown(rows, given), encoding="utf-8")
-    print(base.with_suffix(".md").read_text(encoding="utf-8"))
+    table = markdown(rows, given)
+    write_results(given.results / f"small_data_{given.pairs}_{given.steps}", rows, table)
+    print(table)
 
 
 def arguments() -> argparse.Namespace:
@@ -119,13 +127,10 @@ def write_texts(folder: Path, pairs: int) -> dict[str, Pairs]:
 
 
 def train(folder: Path, name: str, given: argparse.Namespace) -> None:
-    """With what it begins with; does nothing where it is complete."""
-    stage, place = STAGES[name], folder / name
-    if (place / "complete").exists():
-        return
-    if stage.made is not None:
-        stage.made(folder, given)
-    train_once(place, train_command(folder, name, given))
+    """With what it begins with; what is complete is not done again."""
+    if (made := STAGES[name].made) is not None:
+        made(folder, given)
+    train_once(folder / name, train_command(folder, name, given))
 
 
 def train_command(folder: Path, name: str, given: argparse.Namespace) -> list[str]:
@@ -145,7 +150,7 @@ def row(folder: Path, name: str, parts: dict[str, Pairs], given: argparse.Namesp
         "name": name,
         "date": time.strftime("%Y-%m-%d"),
         "command": shown(train_command(folder, name, given), folder),
-        "machine": facts(int(os.environ.get("OMP_NUM_THREADS", len(os.sched_getaffinity(0))))),
+        "machine": machine(),
         **known,
         "scores": {part: scores(CORPUS, folder / name, part, pairs) for part, pairs in judged.items()},
     }

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dragoman.config import CORPUS_FILES, Setting, settings_of
+from dragoman.config import CORPUS_KEYS, Setting, settings_of
 from dragoman.config.fields import did_you_mean, shown
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError
@@ -14,7 +14,6 @@ from dragoman.errors import ConfigError
 _NUMBER = re.compile(r"-\.?\d")
 _MARK = "\0"
 _FILES = ("F", "FILE")
-_CORPUS_SETTINGS = {f"data.{name}" for name in CORPUS_FILES}
 
 
 class ArgumentParser(argparse.ArgumentParser):
@@ -82,7 +81,7 @@ class ArgumentParser(argparse.ArgumentParser):
         for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
             flag, equals, value = argument.partition("=")
             action = self._option_string_actions.get(flag)
-            is_file = action is not None and (action.metavar in _FILES or action.dest in _CORPUS_SETTINGS)
+            is_file = action is not None and (action.metavar in _FILES or action.dest in CORPUS_KEYS)
             if not is_file or not isinstance(action, argparse._StoreAction):  # some flags collect what they are given
                 continue
             file = value if equals else following

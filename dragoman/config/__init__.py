@@ -17,6 +17,7 @@ from dragoman.config.loading import (
 )
 from dragoman.config.settings import (
     CORPUS_FILES,
+    CORPUS_KEYS,
     PRESETS,
     WITHOUT_SAMPLING,
     Config,
@@ -30,6 +31,7 @@ from dragoman.config.settings import (
 
 __all__ = [
     "CORPUS_FILES",
+    "CORPUS_KEYS",
     "PRESETS",
     "SETTINGS",
     "WITHOUT_SAMPLING",

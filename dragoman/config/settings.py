@@ -20,6 +20,9 @@ CORPORA = ("train", "dev", "test", "old", "old_test")
 CORPUS_FILES = tuple(f"{corpus}{side}" for corpus in CORPORA for side in ("", "_src", "_tgt"))
 """The names of the settings of [data] that are files."""
 
+CORPUS_KEYS = frozenset(f"data.{name}" for name in CORPUS_FILES)
+"""The same as keys, such as data.train."""
+
 
 @dataclass(frozen=True, slots=True)
 class DataSettings:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from dragoman.config import CORPUS_FILES, Config
+from dragoman.data.identity import IDENTITY, read_identity
 from dragoman.data.store import PairStore, open_if_current, written_store
 from dragoman.data.stream import Encode
 from dragoman.errors import DataError, ModelError
@@ -39,7 +40,6 @@ _Encoded: TypeAlias = Callable[[tuple[str, str], int, int], tuple[list[int], lis
 """The ids of both texts of a pair in an epoch; the last number is the pair's index."""
 
 _CHUNK_PAIRS = 10_000
-_IDENTITY = "corpus.json"
 # What is said about data without deciding which pairs and ids are kept.
 _OTHER_SETTINGS = {*CORPUS_FILES, "augment_case", "augment_punctuation", "augment_noise", "old_share"}
 
@@ -166,9 +166,9 @@ class _Preparation:
         What a begun training reads stays what it was, whatever is to be the test now: the key of its stores is kept,
         and where they have to be made again, another test has no part in it.
         """
-        path, files = self._folder / _IDENTITY, self._files()
+        path, files = self._folder / IDENTITY, self._files()
         if is_begun and path.exists():
-            before = _read_identity(path)
+            before = read_identity(path)
             for (file, digest), was in zip(files.items(), before["files"].values(), strict=False):
                 if digest != was:
                     raise DataError(
@@ -329,20 +329,6 @@ def _nothing_left(report: CleaningReport) -> str:
     return (
         f"No training pair is left: of {report.read} read, all were left out ({dropped}). "
         "Look at the corpus with `dragoman check`, or loosen the rules in [data]."
-    )
-
-
-def _read_identity(path: Path) -> dict[str, Any]:
-    """What `keep_identity` wrote. Raises DataError where the file holds anything else."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(found["key"], str) and {"test", "files"} <= set(found) and isinstance(found["files"], dict):
-            return dict(found)
-    except (ValueError, KeyError, TypeError):
-        pass
-    raise DataError(
-        f"{path} is damaged: it does not say which files this run was begun with. If they have not changed since, "
-        "delete it, and go on."
     )
 
 

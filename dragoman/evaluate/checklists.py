@@ -192,7 +192,12 @@ def _probes(test: _Test, translate: Translate) -> Iterator[Finding]:
     yield _probe("ALL CAPS", check, capitals, expected, in_capitals, str.casefold)
     expected = [test.outputs[row] for row in dotted]
     yield _probe(
-        "no final dot", "without its dot the sentence gives the same words", bare, expected, without_dot, _bare
+        "no final dot",
+        "without its dot the sentence gives the same words",
+        bare,
+        expected,
+        without_dot,
+        without_final_dots,
     )
     yield _probe("empty", "nothing comes out of nothing", [""], [""], [of_nothing], str)
 
@@ -213,7 +218,8 @@ def _probe(
     return Finding(name, check, len(asked), len(asked) - len(failed), None, tuple(failed[:_SHOWN]))
 
 
-def _bare(text: str) -> str:
+def without_final_dots(text: str) -> str:
+    """The text up to its last dots, and the white space around them."""
     return text.rstrip().rstrip("".join(_DOTS)).rstrip()
 
 

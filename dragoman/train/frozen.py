@@ -4,7 +4,8 @@ import tomllib
 from dataclasses import asdict
 from pathlib import Path
 
-from dragoman.config import Config, config_from_dict, dump_config
+from dragoman.config import CORPUS_KEYS, Config, config_from_dict, dump_config
+from dragoman.data.identity import IDENTITY
 from dragoman.errors import CheckpointError, ConfigError
 from dragoman.files import TEMPORARY_PREFIX, write_file
 from dragoman.train.lock import LOCK
@@ -43,9 +44,6 @@ _FREE = TESTS_AND_MEANS | {
 }
 
 
-_FILES_OF_THE_RUN = frozenset(f"data.{part}{side}" for part in ("train", "old", "dev") for side in ("", "_src", "_tgt"))
-
-
 def frozen_config(folder: Path) -> Config | None:
     """The configuration in a run's folder; None where no run began. Raises CheckpointError where it is damaged,
     or `folder` is a file.
@@ -75,9 +73,9 @@ def check_frozen(folder: Path, config: Config) -> frozenset[str]:
         _written_config(folder)
         return frozenset()
     changed = _differences(before, config)
-    known = (folder / "data" / "corpus.json").exists()  # which has the digests of the files: names may change then
+    known = (folder / "data" / IDENTITY).exists()  # which has the digests of the files: names may change then
     for key, old, new in changed:
-        if key in _FILES_OF_THE_RUN and old and new and known:
+        if key in CORPUS_KEYS and old and new and known:
             continue
         # A rate that falls to 0 at the limit is another schedule with another limit.
         ends = key == "train.max_steps" and before.train.schedule in ("linear", "cosine")

@@ -105,17 +105,18 @@ class Loop:
         if isinstance(gradients, ShardedModel):
             smallest = smallest_micro_batch(self.trainer.train)
             return self.settings.micro_batch_tokens or micro_batch_tokens(self.settings, smallest, self.model.device)
-        known, free = self.trainer.memory_plan, free_bytes(self.model.device)
-        # What an earlier stretch of this process took and gave back is not free to the system, but to this process.
-        plan = known or plan_memory(gradients, self.settings, self.trainer.train, self.state.parts)
-        self.trainer.memory_plan, self.state.parts = plan, max(self.state.parts, plan.parts)
-        parts = f", in {plan.parts} parts" if plan.parts > 1 else ""
-        if known is None:
+        # What an earlier stretch took and gave back is this process's own, though nobody calls it free: one plan for all.
+        plan = self.trainer.memory_plan
+        if plan is None:
+            plan = plan_memory(gradients, self.settings, self.trainer.train, self.state.parts)
+            self.trainer.memory_plan, free = plan, free_bytes(self.model.device)
+            parts = f", in {plan.parts} parts" if plan.parts > 1 else ""
             self.trainer.log.say(
                 f"Memory: about {plan.need_bytes / 1e9:.1f} GB forecast"
                 + (f", {free / 1e9:.1f} GB free" if free is not None else "")
                 + f"; micro-batches of at most {plan.micro_batch_tokens:,} tokens{parts}."
             )
+        self.state.parts = max(self.state.parts, plan.parts)
         self.gradient_of((plan.largest,), (self.settings.seed, 0), plan.largest.num_tgt_tokens, gradients)
         self.optimizer.zero_grad()
         return plan.micro_batch_tokens

@@ -29,8 +29,8 @@ _LIBRARY_BYTES = {"cpu": 100_000_000}
 _KERNEL_BYTES, _KERNEL_ROWS = 12_000_000, 64
 _PER_WEIGHT = {torch.float32: 3.0, torch.bfloat16: 4.1}
 _PER_WEIGHT_OF_ANOTHER_WORKER = 2.0
-_GIVEN_UP = ("active_file", "inactive_file", "slab_reclaimable")
 _PER_KEPT, _PER_LOGIT, _LOGIT_ROWS = 2.35, 0.6, 512
+_GIVEN_UP = ("active_file", "inactive_file", "slab_reclaimable")  # by a control group, when memory is wanted
 
 
 @dataclass(frozen=True, slots=True)
