@@ -105,7 +105,7 @@ class Loop:
         if isinstance(gradients, ShardedModel):
             smallest = smallest_micro_batch(self.trainer.train)
             return self.settings.micro_batch_tokens or micro_batch_tokens(self.settings, smallest, self.model.device)
-        # What an earlier stretch took and gave back is this process's own, though nobody calls it free: one plan for all.
+        # What an earlier stretch took and gave back is still held by this process: one plan serves all its stretches.
         plan = self.trainer.memory_plan
         if plan is None:
             plan = plan_memory(gradients, self.settings, self.trainer.train, self.state.parts)
