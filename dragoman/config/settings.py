@@ -215,7 +215,7 @@ class TrainSettings:
     r_drop: float = setting(
         0.0,
         "weight of R-Drop (Liang et al. 2021; 5 there): each pair is computed with two draws of dropout, which shall "
-        "agree. A step takes some 2.5 times as long; 0: off",
+        "agree. A step takes twice as long; 0: off",
         minimum=0.0,
     )
     clip_norm: float = setting(1.0, "gradients are scaled down to this norm; 0: never", minimum=0.0)

@@ -26,7 +26,7 @@ from dragoman.model.dropout import Randomness, share_randomness
 from dragoman.model.threads import compute_on_one_thread, own_threads_restored
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenizer import PAD_ID
-from dragoman.train.loss import StepProjection, projected_cross_entropy, projected_divergence
+from dragoman.train.loss import StepProjection, agreeing_cross_entropy, projected_cross_entropy
 
 Losses = Callable[[Transformer, Batch, StepProjection | None], tuple[Tensor, Tensor]]
 """The sums over a batch's labels of what is minimised and of the negative log-probability. See `losses`."""
@@ -51,22 +51,18 @@ def losses(
     return projected_cross_entropy(hidden[counted], projection.weight, projection.bias, labels, epsilon, PAD_ID, step)
 
 
-def agreeing_losses(model: Transformer, batch: Batch, epsilon: float, weight: float) -> tuple[Tensor, Tensor]:
-    """R-Drop (Liang et al. 2021): each pair with two draws of dropout. Half the paper's loss, to compare with `losses`.
-
-    That is the mean of both losses and weight / 4 times the divergence of both predictions, both ways; and the mean of
-    both negative log-probabilities.
-    """
-    src_ids, src_lengths, decoder_input, labels = (
-        torch.cat((each, each)) for each in (batch.src_ids, batch.src_lengths, batch.decoder_input, batch.labels)
+def agreeing_losses(
+    model: Transformer, batch: Batch, epsilon: float, weight: float, step: StepProjection | None = None
+) -> tuple[Tensor, Tensor]:
+    """R-Drop (Liang et al. 2021): each pair with two draws of dropout; see `agreeing_cross_entropy` and `losses`."""
+    src_ids, src_lengths, decoder_input = (
+        torch.cat((each, each)) for each in (batch.src_ids, batch.src_lengths, batch.decoder_input)
     )
     hidden = model.decode(decoder_input, model.encode(src_ids, src_lengths), src_lengths)
-    counted, projection = labels != PAD_ID, model.projection
-    states = hidden[counted]
-    loss, nll = projected_cross_entropy(states, projection.weight, projection.bias, labels[counted], epsilon, PAD_ID)
-    one, other = states.chunk(2)
-    divergence = projected_divergence(one, other, projection.weight, projection.bias)
-    return loss / 2 + weight / 4 * divergence, nll / 2
+    counted, projection = batch.labels != PAD_ID, model.projection
+    one, other = (half[counted] for half in hidden.chunk(2))
+    labels, weights = batch.labels[counted], (projection.weight, projection.bias)
+    return agreeing_cross_entropy(one, other, *weights, labels, epsilon, PAD_ID, weight, step)
 
 
 def num_workers(settings: TrainSettings, device: torch.device) -> int:
@@ -285,7 +281,7 @@ class Gradients:
 
 def _losses_of(settings: TrainSettings) -> Losses:
     if settings.r_drop:
-        return lambda model, batch, _: agreeing_losses(model, batch, settings.label_smoothing, settings.r_drop)
+        return lambda model, batch, step: agreeing_losses(model, batch, settings.label_smoothing, settings.r_drop, step)
     return lambda model, batch, step: losses(model, batch, settings.label_smoothing, step)
 
 

@@ -145,54 +145,28 @@ def _longest_row(matrix: Tensor) -> float:
     return longest if math.isfinite(longest) else math.inf
 
 
-def projected_divergence(
+def agreeing_cross_entropy(
     one: Float[Tensor, "M D"],
     other: Float[Tensor, "M D"],
     weight: Float[Tensor, "V D"],
     bias: Float[Tensor, "V"] | None,
-) -> Tensor:
-    """KL(p || q) + KL(q || p), summed over M positions, in nats, of the projections p and q of two states.
+    labels: Int64[Tensor, "M"],
+    epsilon: float,
+    pad_id: int,
+    agreement: float,
+    step: StepProjection | None = None,
+) -> tuple[Tensor, Tensor]:
+    """`projected_cross_entropy` of two states for each label, plus what makes their predictions p and q agree.
 
-    For R-Drop (Liang et al. 2021, equation 2). As in `projected_cross_entropy` each slice's gradient is computed on the
-    way forward, in the type of `one`; sums are float32.
+    Half of R-Drop's loss (Liang et al. 2021, equation 4), to compare with the plain one: the mean of both smoothed
+    losses plus `agreement` / 4 times KL(p || q) + KL(q || p), in nats, summed over the labels. The second result is
+    the mean of both negative log-probabilities.
     """
-    total: Tensor = _ProjectedDivergence.apply(one, other, weight, bias)  # type: ignore[no-untyped-call]
-    return total
-
-
-class _ProjectedDivergence(torch.autograd.Function):
-    """The gradient with respect to the logits of p is p (log p - log q - KL(p || q)) + p - q, and so for q."""
-
-    @staticmethod
-    def forward(ctx: FunctionCtx, one: Tensor, other: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        working = weight.to(one.dtype), None if bias is None else bias.to(one.dtype)
-        total = torch.zeros((), device=one.device)
-        grads = torch.empty_like(one), torch.empty_like(other)
-        weight_grad, bias_grad = torch.zeros_like(weight), None if bias is None else torch.zeros_like(bias)
-        size = _ROWS_PER_SLICE.get(one.device.type, _ROWS_PER_SLICE_ELSEWHERE)
-        for start in range(0, one.size(0), size):
-            rows = slice(start, start + size)
-            states = one[rows], other[rows]
-            p, q = (functional.linear(each, *working).float().log_softmax(-1) for each in states)
-            ratio = p - q
-            for probs in (p, q):
-                probs.exp_()
-            for own, another, sign, state, grad in ((p, q, 1, states[0], grads[0]), (q, p, -1, states[1], grads[1])):
-                weighted = own * ratio if sign > 0 else own * -ratio
-                kl = weighted.sum(1, keepdim=True)
-                total += kl.sum()
-                logit_grad = weighted.addcmul_(own, 1 - kl).sub_(another).to(state.dtype)
-                grad[rows] = logit_grad @ working[0]
-                weight_grad += logit_grad.t() @ state
-                if bias_grad is not None:
-                    bias_grad += logit_grad.sum(0, dtype=torch.float32)
-        ctx.save_for_backward(*grads, weight_grad, bias_grad)  # type: ignore[arg-type]
-        return total
-
-    @staticmethod
-    def backward(ctx: FunctionCtx, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        saved = ctx.saved_tensors  # type: ignore[attr-defined]
-        return tuple(None if grad is None else grad.mul_(grads[0]) for grad in saved)
+    hidden = torch.stack((one, other), dim=1).flatten(0, 1)  # two of a label are neighbours, so that a slice has both
+    task = _Task(labels.repeat_interleave(2), epsilon, pad_id, torch.is_grad_enabled(), step, agreement / 2, 0.5)
+    leaves = (weight, bias) if step is None else (None, None)
+    loss, nll = _ProjectedCrossEntropy.apply(hidden, *leaves, task)  # type: ignore[no-untyped-call]
+    return loss, nll
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +176,10 @@ class _Task:
     pad_id: int
     with_gradient: bool
     step: StepProjection | None
+    agreement: float | None = None
+    """Where given, each two rows are states of one label: this weight has the divergence of their predictions."""
+    share: float = 1.0
+    """What is summed and its gradient are times this."""
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
@@ -224,8 +202,9 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         sums.add_uniform_part(hidden)
         grads = (None, None) if task.step is not None else projection.finish()
         ctx.save_for_backward(sums.hidden_grad, *grads)  # type: ignore[arg-type]
-        ctx.mark_non_differentiable(sums.nll)
-        return sums.loss, sums.nll
+        loss, nll = sums.loss * task.share, sums.nll * task.share
+        ctx.mark_non_differentiable(nll)
+        return loss, nll
 
     @staticmethod
     def backward(ctx: FunctionCtx, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -258,7 +237,7 @@ class _Sums:
         every_row = torch.arange(count, device=gold.device)
         gold_logits, pad_logits = logits[every_row, gold].float(), logits[:count, task.pad_id].float().sum()
         largest = logits.new_zeros(1) if self._safe else logits.amax(1, keepdim=True)
-        exponentials, totals = _powers(logits if self._safe else logits.sub_(largest), count)
+        exponentials, totals = self._powers(logits if self._safe else logits.sub_(largest), count)
         log_totals = totals.log2() + largest[:count].float().flatten()
         nll = (log_totals - gold_logits).sum() * _LN_2
         self.nll += nll
@@ -269,7 +248,7 @@ class _Sums:
         # From here on the rows of `exponentials` are Z times the gradient.
         exponentials[every_row, gold] -= ((1 - task.epsilon) * totals).to(hidden.dtype)
         exponentials[:count, task.pad_id] += (share * totals).to(hidden.dtype)
-        inverse = functional.pad(totals.reciprocal(), (0, hidden.size(0) - count))[:, None]
+        inverse = functional.pad(totals.reciprocal() * task.share, (0, hidden.size(0) - count))[:, None]
         hidden_grad = (exponentials @ self._projection.weight)[:count]
         torch.mul(hidden_grad, _LN_2 * inverse[:count], out=self.hidden_grad[rows])
         self._projection.add(exponentials, hidden, inverse)
@@ -281,8 +260,21 @@ class _Sums:
         bias_sum = 0.0 if projection.bias_sum is None else projection.bias_sum
         self.loss -= share * (hidden_sum @ projection.weight_sum + hidden.size(0) * bias_sum)
         if self._task.with_gradient:
+            share *= self._task.share
             self.hidden_grad -= (share * projection.weight_sum).to(hidden.dtype)
             projection.add_uniform(share, hidden_sum, hidden.size(0))
+
+    def _powers(self, logits: Float[Tensor, "m V"], count: int) -> tuple[Float[Tensor, "m V"], Float[Tensor, "count"]]:
+        """2 ** logits, in their place, and the sums of the first `count` rows; the powers moved towards agreement.
+
+        How far two rows are apart is added to the loss.
+        """
+        agreement = self._task.agreement
+        if agreement is None:
+            return _powers(logits, count)
+        powers, totals, divergence = _agreeing_powers(logits, count, agreement)
+        self.loss += agreement * divergence
+        return powers, totals
 
 
 def _powers(logits: Float[Tensor, "m V"], count: int) -> tuple[Float[Tensor, "m V"], Float[Tensor, "count"]]:
@@ -291,6 +283,31 @@ def _powers(logits: Float[Tensor, "m V"], count: int) -> tuple[Float[Tensor, "m 
         return logits, fused.exp2_(logits)[:count]
     powers = logits.exp2_()
     return powers, _row_sums(powers)[:count]
+
+
+def _agreeing_powers(
+    logits: Float[Tensor, "m V"], count: int, weight: float
+) -> tuple[Float[Tensor, "m V"], Float[Tensor, "count"], Tensor]:
+    """`_powers`, plus `weight` times the rows' sums times the gradient of each two rows' divergence; and its sum.
+
+    With respect to the logits of p the gradient of KL(p || q) + KL(q || p) is p (log p - log q - KL(p || q)) + p - q.
+    """
+    if fused.computes(logits):
+        totals, divergences = fused.agreeing_exp2_(logits, weight)
+        return logits, totals[:count], divergences[: count // 2].sum()
+    powers = logits.float().exp2()
+    totals = powers.sum(1)
+    log_probs = (logits.float() - totals.log2()[:, None]) * _LN_2
+    divergence = torch.zeros((), device=logits.device)
+    moved = torch.empty_like(logits)
+    for own, other in ((0, 1), (1, 0)):
+        gap = log_probs[own::2] - log_probs[other::2]
+        apart = (log_probs[own::2].exp() * gap).sum(1, keepdim=True)
+        divergence += apart[: count // 2].sum()
+        ratio = (totals[own::2] / totals[other::2])[:, None]
+        step = powers[own::2] * (gap - apart + 1) - ratio * powers[other::2]
+        moved[own::2] = (powers[own::2] + weight * step).to(logits.dtype)
+    return moved, totals[:count], divergence
 
 
 def _row_sums(numbers: Float[Tensor, "m V"]) -> Float[Tensor, "m"]:

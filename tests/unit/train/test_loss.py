@@ -6,8 +6,14 @@ import pytest
 import torch
 from torch.nn import functional
 
+from dragoman.model import fused
 from dragoman.train import loss as loss_module
-from dragoman.train.loss import projected_cross_entropy, smoothed_cross_entropy
+from dragoman.train.loss import (
+    StepProjection,
+    agreeing_cross_entropy,
+    projected_cross_entropy,
+    smoothed_cross_entropy,
+)
 
 
 def _smoothed_targets(labels: torch.Tensor, vocab_size: int, epsilon: float, pad_id: int) -> torch.Tensor:
@@ -65,6 +71,53 @@ def test_sliced_loss_and_gradients_equal_the_plain_ones(
         results.append([loss.detach(), nll, *(leaf.grad for leaf in leaves)])
     for ours, plain in zip(*results, strict=True):
         torch.testing.assert_close(ours, plain, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "torch"])
+@pytest.mark.parametrize("scale", [1, 20], ids=["logits that are safe as they are", "logits that might overflow"])
+@pytest.mark.parametrize(("rows", "bias"), [(1, True), (3, False), (17, True)])
+def test_agreeing_loss_and_gradients_equal_those_of_torchs_divergences(
+    rows: int, bias: bool, scale: int, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(loss_module._ROWS_PER_SLICE, "cpu", 6)
+    if not compiled:
+        monkeypatch.setattr(fused, "computes", lambda _: False)
+    torch.manual_seed(rows)
+    tensors = [torch.randn(2, rows, 6) * scale, torch.randn(19, 6), torch.randn(19)][: 3 if bias else 2]
+    labels = torch.randint(1, 19, (rows,))
+    results = []
+    for sliced in (True, False):
+        states, weight, *offset = leaves = [tensor.clone().requires_grad_() for tensor in tensors]
+        if sliced:
+            added = offset[0] if bias else None
+            loss, nll = agreeing_cross_entropy(states[0], states[1], weight, added, labels, 0.1, 0, 5.0)
+        else:
+            logits = functional.linear(states, weight, *offset)
+            both = [smoothed_cross_entropy(each, labels, 0.1, 0) for each in logits]
+            one, other = logits.log_softmax(-1)
+            apart = [
+                functional.kl_div(*pair, log_target=True, reduction="sum") for pair in ((one, other), (other, one))
+            ]
+            loss, nll = (both[0][0] + both[1][0]) / 2 + 5.0 / 4 * (apart[0] + apart[1]), (both[0][1] + both[1][1]) / 2
+        (loss / 3).backward()
+        results.append([loss.detach(), nll, *(leaf.grad for leaf in leaves)])
+    for ours, plain in zip(*results, strict=True):
+        torch.testing.assert_close(ours, plain, atol=1e-5 * scale, rtol=2e-5)
+
+
+@pytest.mark.parametrize("working", [torch.float32, torch.bfloat16])
+def test_what_agreement_adds_goes_to_the_step_as_to_the_weights(working: torch.dtype) -> None:
+    torch.manual_seed(2)
+    one, other = (torch.randn(2, 75, 32) / 4).to(working)
+    labels = torch.randint(1, 50, (75,))
+    weight, offset = torch.randn(50, 32, requires_grad=True), torch.randn(50, requires_grad=True)
+    agreeing_cross_entropy(one, other, weight, offset, labels, 0.1, 0, 5.0)[0].backward()
+    with_step = StepProjection(weight, offset, working, 0.5)
+    agreeing_cross_entropy(one, other, weight, offset, labels, 0.1, 0, 5.0, with_step)
+    for ours, leaf in zip(with_step.finish(), (weight, offset), strict=True):
+        assert ours is not None
+        assert leaf.grad is not None
+        torch.testing.assert_close(2 * ours, leaf.grad, atol=1e-5, rtol=1e-5)
 
 
 def test_without_gradients_only_the_sums_are_computed() -> None:
