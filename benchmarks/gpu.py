@@ -39,7 +39,8 @@ from dragoman.data.batch import pad_rows
 from dragoman.data.pairs import InMemoryPairs
 from dragoman.data.stream import BatchStream
 from dragoman.inference.beam import beam_search
-from dragoman.inference.step_model import SingleModel
+from dragoman.inference.fast_model import FastModel
+from dragoman.model.device import resolve_device
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenizer import EOS_ID, PAD_ID, TokenizerPair, train_tokenizer
 from dragoman.train.checkpoint import RunFolder
@@ -87,10 +88,9 @@ def main() -> None:
     parser.add_argument("--skip", nargs="*", default=[], choices=["training", "translation", "peers"])
     parser.add_argument("--out", type=Path, help="a file for the JSON result")
     given = parser.parse_args()
-    device = torch.device(given.device)
+    device = resolve_device(given.device)
     given.batch_tokens = given.batch_tokens or (2048 if device.type == "cpu" else 32_768)
     given.sentences = given.sentences or (40 if device.type == "cpu" else 1000)
-    torch.set_float32_matmul_precision("high")
     ceiling = matrix_product_rate(device)
     say(f"{machine(device)['device']}: {ceiling / 1e12:.1f} TFLOP/s in bfloat16 matrix products; {MARIAN_MISSING}")
     training: list[TrainingResult] = []
@@ -264,11 +264,11 @@ def training_flops_a_token(settings: ModelSettings, pairs: InMemoryPairs) -> flo
 # Translation.
 
 
-class FixedLength(SingleModel):
+class FixedLength(FastModel):
     """A model whose outputs all have the same length: the settings keep them from ending sooner."""
 
     def __init__(self, model: Transformer, length: int) -> None:
-        super().__init__(model)
+        super().__init__(model, "bfloat16")
         self._length = length
 
     @property
@@ -307,8 +307,7 @@ def translated(size: str, device: torch.device, given: argparse.Namespace) -> It
 def dragoman_search(
     settings: ModelSettings, device: torch.device, length: int
 ) -> Callable[[Tensor, Tensor, int], object]:
-    model = Transformer(settings, VOCAB_SIZE, VOCAB_SIZE).to(device, torch.bfloat16).eval()
-    step_model = FixedLength(model, length)
+    step_model = FixedLength(Transformer(settings, VOCAB_SIZE, VOCAB_SIZE).to(device).eval(), length)
 
     def search(src_ids: Tensor, src_lengths: Tensor, beam: int) -> object:
         inference = InferenceSettings(beam_size=beam, min_tokens=length, max_extra_tokens=length)

@@ -152,7 +152,7 @@ def measure(settled: Settled, folder: Path) -> Measured:
     trainer.fit()
     save_seconds = time.perf_counter() - log.validated_at
     seconds = log.seconds[min(_WARM_STEPS - 1, len(log.seconds) - 2) :] if len(log.seconds) > 1 else [0.0, *log.seconds]
-    on_gpu = trainer.model.device.type == "cuda"
+    device = trainer.model.device
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return Measured(
         prepare_seconds=prepare_seconds,
@@ -163,7 +163,7 @@ def measure(settled: Settled, folder: Path) -> Measured:
         scoring_seconds=scoring_seconds,
         steps_per_epoch=len(epoch_batches(data.train, config.train.batch_tokens, config.train.seed, 0)) / share,
         parameters=trainer.bundle.card.parameters,
-        peak_bytes=torch.cuda.max_memory_allocated() if on_gpu else peak,
+        peak_bytes=torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak,
         checkpoint_bytes=_bytes_in(folder / "run" / "checkpoints"),
         data_bytes=_bytes_in(folder / "data") / share,
     )

@@ -41,9 +41,11 @@ _MAX_PLAIN_KEYS = 64
 # A token with a bias below this has no probability in float32, whatever the state.
 _IMPOSSIBLE = -5000.0
 # Rows computed at once where that makes no difference to the result, for the same reason as the next.
-_ROWS_AT_ONCE = 256
-# Logits computed at once: more would fall out of the processor's cache between one look at them and the next.
-_LOGITS_AT_ONCE = 640_000
+_ROWS_AT_ONCE = {"cpu": 256}
+# Logits computed at once: more would fall out of a processor's cache between one look at them and the next. Elsewhere
+# launches cost more than memory, of which so many take a quarter of a gigabyte.
+_LOGITS_AT_ONCE = {"cpu": 640_000}
+_ROWS_AT_ONCE_ELSEWHERE, _LOGITS_AT_ONCE_ELSEWHERE = 1 << 16, 1 << 26
 
 
 @dataclass(slots=True)
@@ -115,7 +117,8 @@ class FastModel(OfTransformer):
         hidden = weights.hidden(tuple(unwritable))
         num_sentences, width = log_probs.shape
         count = min(count, width * self.vocab_size)
-        group = max(1, _LOGITS_AT_ONCE // (weights.padded_size * width))
+        at_once = _LOGITS_AT_ONCE.get(states.device.type, _LOGITS_AT_ONCE_ELSEWHERE)
+        group = max(1, at_once // (weights.padded_size * width))
         parts = [
             best_continuations(
                 weights.project(states[first * width : (first + group) * width]),
@@ -140,6 +143,10 @@ class FastModel(OfTransformer):
             _keep_seen(state, sentences)
         else:
             state.slots = state.slots.index_select(2, sentences)
+
+
+def _rows_at_once(like: Tensor) -> int:
+    return _ROWS_AT_ONCE.get(like.device.type, _ROWS_AT_ONCE_ELSEWHERE)
 
 
 def _keep_seen(state: FastState, sentences: Int64[Tensor, "B"]) -> None:
@@ -232,11 +239,10 @@ class _FeedForward:
         self._activation = _IN_PLACE.get(module.activation, module.activation)
 
     def __call__(self, rows: Tensor) -> Tensor:
-        if rows.size(0) <= _ROWS_AT_ONCE:
+        size = _rows_at_once(rows)
+        if rows.size(0) <= size:
             return self._outer(self._activation(self._inner(rows)))
-        return torch.cat(
-            [self._outer(self._activation(self._inner(part))) for part in torch.split(rows, _ROWS_AT_ONCE)]
-        )
+        return torch.cat([self._outer(self._activation(self._inner(part))) for part in torch.split(rows, size)])
 
 
 class _EncoderLayer:
@@ -343,7 +349,7 @@ class _Weights:
         """The memory, computed for some sentences at a time."""
         embedded = functional.embedding(src_ids, self._src_embedding)
         embedded += self._model.src_embedding.table(0, src_ids.size(1))
-        group = max(1, _ROWS_AT_ONCE // src_ids.size(1))
+        group = max(1, _rows_at_once(src_ids) // src_ids.size(1))
         parts = zip(torch.split(embedded, group), torch.split(mask, group), strict=True)
         return torch.cat([self._encoded(*part) for part in parts])
 

@@ -38,16 +38,22 @@ def resolve_device(name: str, setting: str = "--device") -> torch.device:
     Raises ConfigError where `name`, the value of `setting`, is no device of this machine.
     """
     if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         device = torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise ConfigError(
-            f"`{setting}` is {name!r}, which this machine does not have. Use auto, cpu, cuda or mps."
-        ) from error
+        if device.type == "cuda":
+            # Nothing is put there to try it: of several processes each would take memory of the first GPU.
+            there = torch.cuda.is_available() and (device.index or 0) < torch.cuda.device_count()
+        else:
+            there = torch.empty(1, device=device).device.type != "meta"
+    except (RuntimeError, AssertionError, NotImplementedError):
+        there = False
+    if not there:
+        raise ConfigError(f"`{setting}` is {name!r}, which this machine does not have. Use auto, cpu, cuda or mps.")
+    if device.type == "cuda":
+        # torch asks cuDNN first for attention on newer GPUs, which makes a plan for every new shape, some tenths of a
+        # second each; batches of text come in thousands of shapes. Its other ways need no plan.
+        torch.backends.cuda.enable_cudnn_sdp(False)
     return device
 
 

@@ -122,16 +122,19 @@ def joined(device: torch.device) -> Iterator[Processes]:
                 f"RANK and WORLD_SIZE are set, but the environment variable {name} is not. Start the processes with "
                 "torchrun (torchrun --nproc-per-node 2 -m dragoman train ...), or unset RANK and WORLD_SIZE."
             )
+    if device.type == "mps":
+        raise ConfigError(
+            "Several processes cannot share Apple's GPU. Set `train.device` to cpu, or start one process."
+        )
     rank, count, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     with _lost_processes():
         if device.type == "cuda":
             torch.cuda.set_device(Processes(rank, count, local).device(device))
         distributed.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=_TIMEOUT)
         talk = distributed.new_group(backend="gloo", timeout=_TIMEOUT)
-    try:
-        yield Processes(rank, count, local, talk)
-    finally:
-        distributed.destroy_process_group()
+    yield Processes(rank, count, local, talk)
+    # Not after an error: the others may be waiting for this process, which NCCL would then wait for, and say nothing.
+    distributed.destroy_process_group()
 
 
 def _gradient(parameter: Tensor) -> Tensor:

@@ -37,18 +37,23 @@ _LEAST_POSITIONS = 128
 
 
 def losses(
-    model: Transformer, batch: Batch, epsilon: float, step: StepProjection | None = None
+    model: Transformer,
+    batch: Batch,
+    epsilon: float,
+    step: StepProjection | None = None,
+    precision: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The sums over a batch's labels, padding left out, of the smoothed loss and of the negative log-probability.
 
-    With a `step` of the model's projection, that one's gradient goes there and not into its parameters.
+    With a `step` of the model's projection, that one's gradient goes there and not into its parameters. The projection
+    is computed in `precision`, in the type that the decoder gives where it is None.
     """
     memory = model.encode(batch.src_ids, batch.src_lengths)
     hidden = model.decode(batch.decoder_input, memory, batch.src_lengths)
     counted = batch.labels != PAD_ID
     projection = model.projection
-    labels = batch.labels[counted]
-    return projected_cross_entropy(hidden[counted], projection.weight, projection.bias, labels, epsilon, PAD_ID, step)
+    labels, states = batch.labels[counted], hidden[counted].to(precision)
+    return projected_cross_entropy(states, projection.weight, projection.bias, labels, epsilon, PAD_ID, step)
 
 
 def agreeing_losses(
@@ -152,6 +157,12 @@ class _Replica:
         taken, self.sums = self.sums, {}
         return taken
 
+    def drop(self) -> None:
+        """Leaves no gradients, and takes no memory for it: there may be none."""
+        self.sums = {}
+        for parameter in self.model.parameters():
+            parameter.grad = None
+
     @contextlib.contextmanager
     def _tables(self, num_tokens: int) -> Iterator[StepProjection]:
         """While it lasts, the gradients of projection and embeddings add up in place, batch after batch."""
@@ -225,7 +236,7 @@ class Gradients:
                 total = self._side_by_side(dealt, seed, num_tokens, parts)
         except BaseException:
             for replica in self._replicas:
-                replica.take()
+                replica.drop()
             raise
         self._collect(len(dealt))
         return total

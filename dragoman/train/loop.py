@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from dragoman.train.trainer import Trainer
 
 
+_GIVE_BACK = {"cuda": torch.cuda.empty_cache, "mps": torch.mps.empty_cache}
+
+
 class Diverged(Exception):
     """The losses or gradients of several steps in a row are not finite: the run must go back."""
 
@@ -177,8 +180,8 @@ class Loop:
                 "or lower `data.max_tokens`."
             )
         self.state.parts *= 2
-        if self.model.device.type == "cuda":
-            torch.cuda.empty_cache()
+        if give_back := _GIVE_BACK.get(self.model.device.type):
+            give_back()
         fitting = max(1, -(-rows // self.state.parts)) * width
         self.trainer.log.finding(
             self.state.step,

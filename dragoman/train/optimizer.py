@@ -49,11 +49,15 @@ def build_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Op
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The state of every parameter by name, whole: its moments, its step count, its running mean."""
+    """The state of every parameter by name, whole: its moments, its step count, its running mean.
+
+    What is spread over processes comes to the CPU's memory: whole, all of it may not fit into a GPU's.
+    """
     tensors = {}
     for name, parameter in model.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
-            tensors[f"{name}:{key}"] = whole(value)
+            gathered = whole(value)
+            tensors[f"{name}:{key}"] = gathered if gathered is value else gathered.cpu()
     return tensors
 
 

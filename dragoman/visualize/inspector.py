@@ -240,7 +240,7 @@ def _opinions(
 
 
 def _notes(bundle: Bundle, src: Side, tgt: Side, seen: _Seen, best: Hypothesis) -> tuple[Note, ...]:
-    links = seen.links.double().cpu().numpy()
+    links = seen.links.cpu().double().numpy()  # Apple's GPU has no float64
     notes = notes_of(src, tgt, links, best.token_log_probs, seen.alone)
     lengths = cut_notes(len(src.tokens), bundle.config.data.max_tokens, finished=best.finished)
     if not shows_heads(len(src.tokens), len(tgt.tokens)):

@@ -35,7 +35,7 @@ def opinions_of(
 ) -> Opinions:
     """Attention, occlusion and gradient between the words of source and target; ids are without control ids."""
     src_words, tgt_words = words
-    attention = _by_words(links.double().cpu().numpy(), src_words, tgt_words)
+    attention = _by_words(links.cpu().double().numpy(), src_words, tgt_words)
     occlusion = _summed(np.abs(left_out(model, src_ids, tgt_ids, src_words)), tgt_words, axis=0)
     gradient = _by_words(np.abs(gradient_times_input(model, src_ids, tgt_ids)), src_words, tgt_words)
     return Opinions(
@@ -55,7 +55,7 @@ def left_out(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int],
     scores = torch.cat(
         [score_tokens(model, _batch(sources[at : at + size], tgt_ids, model)) for at in range(0, len(sources), size)]
     )[:, : len(tgt_ids)]
-    lost: Matrix = (scores[:1] - scores[1:]).T.double().cpu().numpy()
+    lost: Matrix = (scores[:1] - scores[1:]).T.cpu().double().numpy()
     return lost
 
 
@@ -87,7 +87,7 @@ def _gradients(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int
         log_probs = torch.log_softmax(model.project(states[rows, chosen]).float(), dim=-1)
         wanted = log_probs[rows, batch.labels[rows, chosen]].sum()
         (gradient,) = torch.autograd.grad(wanted, tokens)
-    products: Matrix = (gradient * tokens).sum(-1)[:, : len(src_ids)].detach().double().cpu().numpy()
+    products: Matrix = (gradient * tokens).sum(-1)[:, : len(src_ids)].detach().cpu().double().numpy()
     return products
 
 

@@ -3,10 +3,12 @@
 import subprocess
 import sys
 
+import pytest
 import torch
 
 from dragoman.config import ModelSettings
-from dragoman.model.device import without_values
+from dragoman.errors import ConfigError
+from dragoman.model.device import resolve_device, without_values
 from dragoman.model.transformer import Transformer
 
 SMALL = ModelSettings(
@@ -35,3 +37,24 @@ def test_it_does_not_import_the_compiler_of_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["cuda:99", "meta", "gpu", "cpu:x", ""])
+def test_a_device_that_is_not_there_is_named_with_its_setting(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"`train.device` is {name!r}"):
+        resolve_device(name, "train.device")
+
+
+def test_a_gpu_is_not_asked_for_plans_of_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each new shape of a batch would wait for one."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    asked = torch.backends.cuda.cudnn_sdp_enabled()
+    try:
+        torch.backends.cuda.enable_cudnn_sdp(True)
+        assert resolve_device("cpu").type == "cpu"
+        assert torch.backends.cuda.cudnn_sdp_enabled()
+        assert [resolve_device("auto"), resolve_device("cuda:1")] == [torch.device("cuda"), torch.device("cuda:1")]
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(asked)
