@@ -8,9 +8,10 @@ Of Multi30k's English-German training pairs, PAIRS are kept as pairs, and of all
 
 - low_resource: configs/low_resource.toml on the pairs;
 - by_the_rule: no configuration at all, on the pairs;
-- back_translation: a model of the other direction, from the pairs by configs/low_resource.toml, draws an English
+- back_translation: a model of the other direction, from the pairs by configs/low_resource.toml, searches for an English
   sentence for each German one, and configs/back_translation.toml is trained on both, with the tiny model and 2,048
   tokens a step; then `real_pairs_last` goes on with the real pairs alone, as that file says;
+- drawn, drawn_last: the same with sentences that are drawn instead of searched for;
 - all_pairs: no configuration, on all pairs as if nothing lacked, for comparison.
 
 All take the same number of steps but the last stage of back-translation, which ends by itself. Runs that were cut off
@@ -57,22 +58,26 @@ class Stage:
     limited: bool = True
 
 
-def back_translated(folder: Path, given: argparse.Namespace) -> None:
-    """The text of `back_translation`: the pairs, and each German sentence with the English that `reverse` draws."""
-    text = folder / "both"
+def back_translated(folder: Path, given: argparse.Namespace, name: str = "searched", flags: Sequence[str] = ()) -> None:
+    """The text of `back_translation`: the pairs, and each German sentence with the English that `reverse` gives."""
+    text = folder / name
     text.mkdir(exist_ok=True)
     if not (text / "made.en").exists():
         train(folder, "reverse", given)
-        command = [sys.executable, "-m", "dragoman", "translate", str(folder / "reverse" / "run")]
-        command += ["--inference.sample", "true", "--input", str(folder / "real" / "alone.de")]
-        subprocess.run([*command, "--output", str(text / "made.en")], check=True)
+        command = [sys.executable, "-m", "dragoman", "translate", str(folder / "reverse" / "run"), *flags]
+        command += ["--input", str(folder / "real" / "alone.de"), "--output", str(text / "made.en")]
+        subprocess.run(command, check=True)
     for lang, made in (("en", text / "made.en"), ("de", folder / "real" / "alone.de")):
         write_lines(text / f"train.{lang}", read_lines(folder / "real" / f"train.{lang}") + read_lines(made))
         write_lines(text / f"validation.{lang}", read_lines(folder / "real" / f"validation.{lang}"))
 
 
-def begun_with_both(folder: Path, given: argparse.Namespace) -> None:
-    train(folder, "back_translation", given)
+def drawn(folder: Path, given: argparse.Namespace) -> None:
+    back_translated(folder, given, "drawn_text", ["--inference.sample", "true"])
+
+
+def begun_with(name: str) -> Callable[[Path, argparse.Namespace], None]:
+    return lambda folder, given: train(folder, name, given)
 
 
 REVERSED = replace(CORPUS, src="de", tgt="en")
@@ -82,8 +87,12 @@ STAGES = {
     "low_resource": Stage("real", [LOW_RESOURCE, "--data.tgt-lang", "de"]),
     "by_the_rule": Stage("real", []),
     "reverse": Stage("real", [LOW_RESOURCE, "--data.src-lang", "de", "--data.tgt-lang", "en"]),
-    "back_translation": Stage("both", BACK_TRANSLATION, back_translated),
-    "real_pairs_last": Stage("real", ["--from", "FOLDER/back_translation/run"], begun_with_both, limited=False),
+    "back_translation": Stage("searched", BACK_TRANSLATION, back_translated),
+    "real_pairs_last": Stage(
+        "real", ["--from", "FOLDER/back_translation/run"], begun_with("back_translation"), limited=False
+    ),
+    "drawn": Stage("drawn_text", BACK_TRANSLATION, drawn),
+    "drawn_last": Stage("real", ["--from", "FOLDER/drawn/run"], begun_with("drawn"), limited=False),
     "all_pairs": Stage("all", ["--train.batch-tokens", "2048"]),
 }
 
