@@ -9,8 +9,8 @@ Of Multi30k's English-German training pairs, PAIRS are kept as pairs, and of all
 - low_resource: configs/low_resource.toml on the pairs;
 - by_the_rule: no configuration at all, on the pairs;
 - back_translation: a model of the other direction, from the pairs by configs/low_resource.toml, searches for an English
-  sentence for each German one, and configs/back_translation.toml is trained on both, with the tiny model and 2,048
-  tokens a step; then `real_pairs_last` goes on with the real pairs alone, as that file says;
+  sentence for each German one, and configs/back_translation.toml is trained on both, with 2,048 tokens a step; then
+  `real_pairs_last` goes on with the real pairs alone, as that file says;
 - drawn, drawn_last: the same with sentences that are drawn instead of searched for;
 - all_pairs: no configuration, on all pairs as if nothing lacked, for comparison.
 
@@ -82,7 +82,7 @@ def begun_with(name: str) -> Callable[[Path, argparse.Namespace], None]:
 
 REVERSED = replace(CORPUS, src="de", tgt="en")
 LOW_RESOURCE = str(CONFIGS / "low_resource.toml")
-BACK_TRANSLATION = [str(CONFIGS / "back_translation.toml"), "--model.preset", "tiny", "--train.batch-tokens", "2048"]
+BACK_TRANSLATION = [str(CONFIGS / "back_translation.toml"), "--train.batch-tokens", "2048"]
 STAGES = {
     "low_resource": Stage("real", [LOW_RESOURCE, "--data.tgt-lang", "de"]),
     "by_the_rule": Stage("real", []),
