@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from multi30k import read_lines, tokenised, write_lines
-from quality import CONFIGS, HERE, RECIPES, Pairs, data_flags, facts_of_run, prepared, say
+from quality import CONFIGS, HERE, RECIPES, Pairs, data_flags, facts_of_run, prepared, say, write_results
 from side_by_side.machine import facts
 
 RECIPE = "multi30k_en_de"
@@ -178,9 +178,8 @@ def write(given: argparse.Namespace, rows: Sequence[Row]) -> None:
     kept |= {row.lever: asdict(row) for row in rows}
     ordered = [kept[name] for name in LEVERS if name in kept]
     machine = facts(len(os.sched_getaffinity(0)))
-    path.write_text(json.dumps({"steps": given.steps, "machine": machine, "rows": ordered}, indent=1) + "\n")
     text = table([Row(**row) for row in ordered], given.steps)
-    path.with_suffix(".md").write_text(text, encoding="utf-8")
+    write_results(path, {"steps": given.steps, "machine": machine, "rows": ordered}, text)
     print(text)
 
 

@@ -56,10 +56,7 @@ def projected_cross_entropy(
     Only the first carries a gradient. With a `step`, made of the same weight and bias, theirs goes there at once: that
     of the loss times `step.scale`, whatever becomes of the loss.
     """
-    task = _Task(labels, epsilon, pad_id, torch.is_grad_enabled(), step)
-    leaves = (weight, bias) if step is None else (None, None)
-    loss, nll = _ProjectedCrossEntropy.apply(hidden, *leaves, task)  # type: ignore[no-untyped-call]
-    return loss, nll
+    return _computed(hidden, weight, bias, _Task(labels, epsilon, pad_id, torch.is_grad_enabled(), step))
 
 
 class StepProjection:
@@ -163,10 +160,8 @@ def agreeing_cross_entropy(
     the mean of both negative log-probabilities.
     """
     hidden = torch.stack((one, other), dim=1).flatten(0, 1)  # two of a label are neighbours, so that a slice has both
-    task = _Task(labels.repeat_interleave(2), epsilon, pad_id, torch.is_grad_enabled(), step, agreement / 2, 0.5)
-    leaves = (weight, bias) if step is None else (None, None)
-    loss, nll = _ProjectedCrossEntropy.apply(hidden, *leaves, task)  # type: ignore[no-untyped-call]
-    return loss, nll
+    task = _Task(labels.repeat_interleave(2), epsilon, pad_id, torch.is_grad_enabled(), step, agreement / 2)
+    return _computed(hidden, weight, bias, task)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +173,17 @@ class _Task:
     step: StepProjection | None
     agreement: float | None = None
     """Where given, each two rows are states of one label: this weight has the divergence of their predictions."""
-    share: float = 1.0
-    """What is summed and its gradient are times this."""
+
+    @property
+    def share(self) -> float:
+        """What a row counts: of two for a label each is half."""
+        return 1.0 if self.agreement is None else 0.5
+
+
+def _computed(hidden: Tensor, weight: Tensor, bias: Tensor | None, task: _Task) -> tuple[Tensor, Tensor]:
+    leaves = (weight, bias) if task.step is None else (None, None)
+    loss, nll = _ProjectedCrossEntropy.apply(hidden, *leaves, task)  # type: ignore[no-untyped-call]
+    return loss, nll
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
@@ -237,7 +241,13 @@ class _Sums:
         every_row = torch.arange(count, device=gold.device)
         gold_logits, pad_logits = logits[every_row, gold].float(), logits[:count, task.pad_id].float().sum()
         largest = logits.new_zeros(1) if self._safe else logits.amax(1, keepdim=True)
-        exponentials, totals = self._powers(logits if self._safe else logits.sub_(largest), count)
+        if not self._safe:
+            logits.sub_(largest)
+        if task.agreement is None:
+            exponentials, totals = _powers(logits, count)
+        else:
+            exponentials, totals, divergence = _agreeing_powers(logits, count, task.agreement)
+            self.loss += task.agreement * divergence
         log_totals = totals.log2() + largest[:count].float().flatten()
         nll = (log_totals - gold_logits).sum() * _LN_2
         self.nll += nll
@@ -263,18 +273,6 @@ class _Sums:
             share *= self._task.share
             self.hidden_grad -= (share * projection.weight_sum).to(hidden.dtype)
             projection.add_uniform(share, hidden_sum, hidden.size(0))
-
-    def _powers(self, logits: Float[Tensor, "m V"], count: int) -> tuple[Float[Tensor, "m V"], Float[Tensor, "count"]]:
-        """2 ** logits, in their place, and the sums of the first `count` rows; the powers moved towards agreement.
-
-        How far two rows are apart is added to the loss.
-        """
-        agreement = self._task.agreement
-        if agreement is None:
-            return _powers(logits, count)
-        powers, totals, divergence = _agreeing_powers(logits, count, agreement)
-        self.loss += agreement * divergence
-        return powers, totals
 
 
 def _powers(logits: Float[Tensor, "m V"], count: int) -> tuple[Float[Tensor, "m V"], Float[Tensor, "count"]]:
@@ -302,7 +300,7 @@ def _agreeing_powers(
     moved = torch.empty_like(logits)
     for own, other in ((0, 1), (1, 0)):
         gap = log_probs[own::2] - log_probs[other::2]
-        apart = (log_probs[own::2].exp() * gap).sum(1, keepdim=True)
+        apart = (powers[own::2] * gap).sum(1, keepdim=True) / totals[own::2, None]
         divergence += apart[: count // 2].sum()
         ratio = (totals[own::2] / totals[other::2])[:, None]
         step = powers[own::2] * (gap - apart + 1) - ratio * powers[other::2]

@@ -324,7 +324,7 @@ def agreeing_exponentials(
         there = _LN_2 * (along / total - between)
         back = _LN_2 * (between - other_along / other_total)
         apart[n] = there + back
-        for i in range(width):
+        for i in range(width):  # powers once more: the numbers are still in their place
             x, y = number(one[i]), number(other[i])
             power, other_power, gap = exp2(x), exp2(y), _LN_2 * (x - y - between)
             put(one, i, power + factor * (power * (_ONE + gap - there) - ratio * other_power))
