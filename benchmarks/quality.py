@@ -222,14 +222,18 @@ def facts_of_run(run: Path, folder: Path) -> dict[str, Any]:
 
 
 def scores(corpus: Corpus, folder: Path, part: str, pairs: Pairs) -> list[dict[str, Any]]:
+    from dragoman.inference.translator import Translator
+
+    outputs = Translator.load(folder / "run").translate([src for src, _ in pairs])
+    write_lines(folder / f"{part}.output", outputs)
+    return judged(corpus, outputs, [tgt for _, tgt in pairs])
+
+
+def judged(corpus: Corpus, outputs: Sequence[str], references: Sequence[str]) -> list[dict[str, Any]]:
+    """In this order: tokenised lower-cased BLEU, BLEU and chrF2, as the text above defines them."""
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    from dragoman.inference.translator import Translator
-
-    references = [tgt for _, tgt in pairs]
-    outputs = Translator.load(folder / "run").translate([src for src, _ in pairs])
-    write_lines(folder / f"{part}.output", outputs)
     tokens = [outputs, references] if corpus.tokens else [tokenised(each, corpus.tgt) for each in (outputs, references)]
     plain = BLEU(tokenize="none", force=True) if corpus.tokens else BLEU()
     return [
