@@ -84,6 +84,7 @@ def _as_json(value: Any) -> Any:
 
 def translate_file(job: Job, cluster: Cluster) -> None:
     """Writes the output, once all of it is there; what an earlier call of the same job did is taken over."""
+    _ray()  # or nothing is begun
     parts = OutputParts(job.output)
     if done := parts.begin(job.facts()):
         say(f"{done} pieces are there already; going on with the others")
@@ -162,6 +163,7 @@ def translated_pieces(
 
 
 def _ray() -> Any:
+    """The package. Raises ConfigError where it is not installed."""
     # A retried piece is no news to whoever translates, and nobody asked to be counted.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

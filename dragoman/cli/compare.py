@@ -15,6 +15,7 @@ from dragoman.errors import DataError
 from dragoman.evaluate.comparison import Comparison, MetricComparison, RarityGroup, compare
 from dragoman.evaluate.metrics import tokenizer_for
 from dragoman.evaluate.significance import RESAMPLES, SEED, TRIALS
+from dragoman.text.corpus import check_direction
 from dragoman.text.lines import first_read, read_lines
 
 
@@ -61,8 +62,11 @@ def _parser() -> ArgumentParser:
 
 def _outputs(path: str, sources: Sequence[str], options: argparse.Namespace) -> tuple[list[str], str]:
     """The translations, and the language that a model says they are in, or ""."""
-    if Path(path).is_dir() or not os.path.exists(path):
+    if not os.path.exists(path):
+        raise DataError(f"{path} does not exist. Name a model folder, a run, or a file with a translation a line.")
+    if Path(path).is_dir():
         model = load_model([path], options)
+        check_direction(Path(options.src), Path(options.ref), model.src_lang, model.tgt_lang)
         return model.translator.translate(sources, **model.overrides), model.tgt_lang
     outputs = list(read_lines(Path(path)))
     if len(outputs) != len(sources):

@@ -14,7 +14,7 @@ from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluate.checklists import Finding, check_phenomena
 from dragoman.evaluate.metrics import Evaluation, evaluate, tokenizer_for
-from dragoman.text.corpus import has_both_sides, open_aligned, open_corpus
+from dragoman.text.corpus import check_direction, has_both_sides, open_aligned, open_corpus
 from dragoman.text.doctor.overlap import Overlap
 from dragoman.text.lines import read_lines
 from dragoman.text.splitting import chunks
@@ -34,6 +34,7 @@ def run(arguments: Sequence[str]) -> int:
     else:
         sources, references, src_lang, lang = read_pairs(options.src, options.ref)
         model = load_model([options.model], options)
+        check_direction(Path(options.src), Path(options.ref), model.src_lang, model.tgt_lang)
         hypotheses = model.translator.translate(sources, **model.overrides)
         lang = model.tgt_lang or lang
         if options.checklist:

@@ -29,7 +29,7 @@ from dragoman.cli.models import (
 )
 from dragoman.cli.notes import Notes
 from dragoman.cli.windows import arriving_lines
-from dragoman.errors import ConfigError, DataError
+from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.evaluate.flags import FLAGS
 from dragoman.files import check_target, growing_file, part_of, write_file
 from dragoman.records import Translation
@@ -54,6 +54,7 @@ def run(arguments: Sequence[str]) -> int:
     options = _parser().parse(arguments)
     check_search_flags(options)
     _check_cluster(options)
+    _check_models(options)
     with ExitStack() as files:
         source = _open_source(options, files)
         terms = Terms.load(options.terms) if options.terms else None
@@ -138,6 +139,17 @@ def _check_cluster(options: argparse.Namespace) -> None:
         raise ConfigError(f"`--cluster` and `--format {options.format}` do not go together. Leave one out.")
     if options.engine != ENGINES[0]:
         raise ConfigError(f"`--cluster` and `--engine {options.engine}` do not go together. Leave one out.")
+
+
+def _check_models(options: argparse.Namespace) -> None:
+    """Raises ModelError where a text stands among the models, as those do who know other programs."""
+    from dragoman.bundle import resolve_model_folder
+
+    for path in filter(os.path.isfile, options.model):
+        try:
+            resolve_model_folder(Path(path))
+        except ModelError as error:
+            raise ModelError(f"{error} A text to be translated is given by `--input`.") from None
 
 
 def translated_windows(

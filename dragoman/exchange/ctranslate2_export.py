@@ -61,7 +61,8 @@ def library() -> ModuleType:
 
 
 def specification_of(bundle: Bundle, quantization: Quantization) -> Any:
-    """The model as CTranslate2 describes and saves one, checked."""
+    """The model as CTranslate2 describes and saves one, checked. Raises ModelError where that is not installed."""
+    library()
     from ctranslate2.specs import TransformerSpec, common_spec
 
     model, settings = bundle.model, bundle.config.model

@@ -31,6 +31,10 @@ class Metrics:
         self.waiting = Gauge("dragoman_requests_waiting", "Requests not fully translated", registry=registry)
         self.models = Info("dragoman_model", "A served model", ["pair"], registry=registry)
 
+    def serves(self, pair: str, fingerprint: str) -> None:
+        """A model is served: which languages it is for, and which model it is."""
+        self.models.labels(pair).info({"fingerprint": fingerprint})
+
     def batch(self, sentences: int, cost: int, seconds: float) -> None:
         """A batch is done."""
         self.batch_sentences.observe(sentences)

@@ -81,6 +81,8 @@ class Service:
 
     def __init__(self, models: Models, settings: ServeSettings) -> None:
         self.models, self.settings, self.metrics = models, settings, Metrics()
+        for model in models.all:
+            self.metrics.serves(model.pair, model.fingerprint)
         self.state: Literal["starting", "ok", "draining"] = "starting"
         self.detector: Detector | None = None
         lanes = settings.lanes or num_workers(models.all[0].bundle.model.device)

@@ -101,7 +101,7 @@ class Corpus:
             held = ", ".join(tmx_languages(self.paths[0]))
             raise DataError(
                 f"{self.paths[0]} has no unit in both {self.src_lang} and {self.tgt_lang}; it holds {held}. "
-                "Set `data.src_lang` and `data.tgt_lang` to two of them."
+                "Name two of them by `--src-lang` and `--tgt-lang` (`data.src_lang`, `data.tgt_lang`)."
             )
 
 
@@ -144,6 +144,8 @@ def open_corpus(path: Path | str, *, src_lang: str = "", tgt_lang: str = "") -> 
     path = Path(path)
     suffix = _without_gz(path).suffix.lower()
     if suffix not in _FORMATS:
+        if path.is_dir():
+            raise DataError(f"{path} is a directory, but a file is wanted. Name a file inside it.")
         raise ConfigError(
             f"{path} ends in {suffix or 'no extension'}, but one file with both sides ends in .tsv, .txt, .jsonl, "
             ".json or .tmx (and .gz). Rename it, or give two aligned files."
@@ -162,12 +164,24 @@ def has_both_sides(path: Path) -> bool:
 def open_aligned(src: Path | str, tgt: Path | str, *, src_lang: str = "", tgt_lang: str = "") -> Corpus:
     """Two files, line for line; languages from extensions such as train.en and train.de.gz where not given.
 
-    Raises ConfigError where both are the same file.
+    Raises ConfigError where both are the same file, or by their extensions the other way round.
     """
     src, tgt = Path(src), Path(tgt)
     if src == tgt:
         raise ConfigError(f"{src} is given for both sides. Name the file of each language.")
+    check_direction(src, tgt, src_lang, tgt_lang)
     return Corpus((src, tgt), "aligned", src_lang or _extension_language(src), tgt_lang or _extension_language(tgt))
+
+
+def check_direction(src: Path, tgt: Path, src_lang: str, tgt_lang: str) -> None:
+    """Raises ConfigError where extensions say that the sides of two aligned files are exchanged."""
+    found = _main_language(_extension_language(src)), _main_language(_extension_language(tgt))
+    given = _main_language(src_lang), _main_language(tgt_lang)
+    if all(found) and found == given[::-1] != given:
+        raise ConfigError(
+            f"{src} is given as the text in {src_lang} and {tgt} as that in {tgt_lang}, but their names say that it is "
+            "the other way round. Exchange them, or rename the files."
+        )
 
 
 def _part(name: str, one: str, src: str, tgt: str, src_lang: str, tgt_lang: str) -> Corpus | None:
@@ -194,6 +208,11 @@ def _extension_language(path: Path) -> str:
     return suffix if _LANGUAGE.fullmatch(suffix) and suffix.lower() not in ("txt", "tsv", "src", "tgt", "raw") else ""
 
 
+def _main_language(code: str) -> str:
+    """Without its region: en of en-US."""
+    return code.lower().replace("_", "-").partition("-")[0]
+
+
 def _languages_in(path: Path, format_: Format) -> tuple[str, ...]:
     if format_ == "jsonl":
         for _, translation in _json_translations(path):
@@ -212,8 +231,8 @@ def _complete(src: str, tgt: str, found: tuple[str, ...], path: Path, format_: F
     free = [language for language in found if not matches(language, src) and not matches(language, tgt)]
     if len(free) != (not src) + (not tgt):
         raise ConfigError(
-            f"`data.src_lang` and `data.tgt_lang` are needed to read {path}, which holds {', '.join(found) or 'none'}. "
-            "Set both."
+            f"{path} holds {', '.join(found) or 'no language'}, of which two are wanted. Name them by `--src-lang` and "
+            "`--tgt-lang` (`data.src_lang`, `data.tgt_lang`)."
         )
     return src or free.pop(0), tgt or free.pop(0)
 
@@ -242,7 +261,7 @@ def _json_side(translation: dict[str, object], language: str, path: Path, number
         held = ", ".join(key for key, value in translation.items() if isinstance(value, str))
         raise DataError(
             f'{path}, line {number} has no text for the language "{language}"; it has {held or "none"}. '
-            "Mend the line, or set `data.src_lang` and `data.tgt_lang`."
+            "Mend the line, or name others by `--src-lang` and `--tgt-lang` (`data.src_lang`, `data.tgt_lang`)."
         )
     return one_line(well_formed(text))
 

@@ -2,9 +2,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
+from dragoman.bundle import Card, replace_card
 from dragoman.cli.main import main
 from dragoman.evaluate.metrics import evaluate
 from dragoman.inference.translator import Translator
@@ -45,6 +47,20 @@ def test_a_model_is_scored_by_its_translations(model_folder: Path, capsys: pytes
     expected = evaluate(hypotheses, ["eins zwei drei vier", "fünf"])
     scores = json.loads(capsys.readouterr().out)["scores"]
     assert [score["value"] for score in scores] == [score.value for score in expected.scores]
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("verb", ["evaluate", "compare"])
+def test_a_test_the_other_way_round_is_refused(
+    model_folder: Path, verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copytree(model_folder, "en-de")
+    replace_card(Path("en-de"), Card(src_lang="en", tgt_lang="de"))
+    models = ["en-de"] * (1 if verb == "evaluate" else 2)
+    assert main([verb, *models, "--src", "test.de", "--ref", "test.en"]) == 2
+    answer = capsys.readouterr()
+    assert "test.de is given as the text in en and test.en as that in de, but their names say" in answer.err
+    assert answer.out == ""
 
 
 @pytest.mark.usefixtures("files")

@@ -168,11 +168,36 @@ def test_input_is_not_overwritten(
     assert text.read_text() == "precious\n"
 
 
+@pytest.mark.parametrize(
+    ("package", "flags"), [("ctranslate2", ["--engine", "ctranslate2"]), ("ray", ["--cluster", "local"])]
+)
+def test_a_package_that_is_not_there_is_one_line_and_nothing_is_begun(
+    package: str,
+    flags: list[str],
+    model_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    (tmp_path / "in").write_text("one two\n")
+    files = ["--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
+    assert main(["translate", str(model_folder), *files, *flags]) == 2
+    said = capfd.readouterr().err
+    assert f"the package {package}" in said
+    assert "Install it: pip install 'dragoman[" in said
+    assert said.count("\n") == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["in"]
+
+
 def test_a_text_in_place_of_a_model_is_one_short_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "text").write_text("A sentence of a private text.\n" * 900)
     assert main(["translate", str(tmp_path / "text")]) == 2
     said = capfd.readouterr().err
-    assert said.endswith("text does not lead to a model folder. Name a model folder, or a run of `dragoman train`.\n")
+    assert said.endswith(
+        "text does not lead to a model folder. Name a model folder, or a run of `dragoman train`. "
+        "A text to be translated is given by `--input`.\n"
+    )
     assert len(said) < 300
 
 

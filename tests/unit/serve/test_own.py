@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -206,6 +207,7 @@ def test_metrics_and_probes(client: TestClient) -> None:
     text = client.get("/metrics").text
     assert 'dragoman_requests_total{code="200",route="/translate"}' in text
     assert 'route="other"' in text
+    assert re.search(r'^dragoman_model_info\{fingerprint="[0-9a-f]{12}",pair="en-de"\} 1\.0$', text, re.MULTILINE)
     assert "confidential" not in text
     assert "secret" not in text
     assert "testclient" not in text

@@ -102,7 +102,7 @@ def test_bad_json(tmp_path, line, match):
 
 def test_three_languages_need_a_choice(tmp_path):
     path = write(tmp_path / "a.jsonl", translation(en="a", de="b", fr="c"))
-    with pytest.raises(ConfigError, match=r"`data.src_lang` and `data.tgt_lang` are needed.*en, de, fr"):
+    with pytest.raises(ConfigError, match=r"holds en, de, fr, of which two are wanted\. Name them by `--src-lang`"):
         open_corpus(path)
     assert next(open_corpus(path, src_lang="fr", tgt_lang="en").pairs()) == SentencePair("c", "a")
 
@@ -110,6 +110,8 @@ def test_three_languages_need_a_choice(tmp_path):
 def test_unknown_extension(tmp_path):
     with pytest.raises(ConfigError, match=r"ends in \.docx"):
         open_corpus(tmp_path / "a.docx")
+    with pytest.raises(DataError, match="is a directory, but a file is wanted"):
+        open_corpus(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.jsonl"])
@@ -127,6 +129,31 @@ def test_empty_and_missing(tmp_path, name):
 def test_one_file_for_both_sides_is_refused():
     with pytest.raises(ConfigError, match=r"a\.en is given for both sides"):
         open_aligned("a.en", "a.en")
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt"), [("dev.de", "dev.en"), ("dev.de.gz", "dev.en-US.txt"), ("dev.de_AT", "dev.en")]
+)
+def test_exchanged_sides_are_refused_by_their_names(src, tgt):
+    with pytest.raises(ConfigError, match=r"dev\.de\S* is given as the text in en and dev\.en\S* as that in de, but"):
+        open_aligned(src, tgt, src_lang="en", tgt_lang="de")
+    with pytest.raises(ConfigError, match="the other way round"):
+        open_aligned(src, tgt, src_lang="en-GB", tgt_lang="de")
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "src_lang", "tgt_lang"),
+    [
+        ("dev.de", "dev.en", "de", "en"),
+        ("dev.de", "dev.en", "", ""),
+        ("dev.de", "dev.fr", "en", "de"),
+        ("dev.de", "dev.txt", "en", "de"),
+        ("dev.en-GB", "dev.en-US", "en-US", "en-GB"),
+    ],
+)
+def test_names_that_do_not_say_that_sides_are_exchanged(src, tgt, src_lang, tgt_lang):
+    corpus = open_aligned(src, tgt, src_lang=src_lang, tgt_lang=tgt_lang)
+    assert (corpus.src_lang, corpus.tgt_lang) == (src_lang or "de", tgt_lang or "en")
 
 
 def test_empty_aligned(tmp_path):
