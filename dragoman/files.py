@@ -151,15 +151,34 @@ def checked_manifest(folder: Path) -> dict[str, Any]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes what an interrupted write left in `folder`; what it had moved aside and not yet replaced comes back."""
+    """Removes what an interrupted write left in `folder`; what it had moved aside and not yet replaced comes back.
+
+    What another process of this machine is still writing stays.
+    """
     for path in folder.glob(f"{TEMPORARY_PREFIX}*"):
-        target = folder / path.name.removeprefix(_OLD_PREFIX).rpartition("-")[0]
+        name, _, process = path.name.removeprefix(_OLD_PREFIX).rpartition("-")
+        target = folder / name
         if path.name.startswith(_OLD_PREFIX) and not target.exists():
             path.rename(target)
+        elif _is_another_process(process):
+            continue
         elif path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+def _is_another_process(number: str) -> bool:
+    """Whether a process of that number lives, and is not this one: numbers are given out again."""
+    if not number.isdecimal() or int(number) == os.getpid():
+        return False
+    try:
+        os.kill(int(number), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def remove_folder(folder: Path) -> None:

@@ -46,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_settings("train", "inference", without=["train.max_minutes"])
     given = parser.parse(arguments)
     SETTINGS["train.max_minutes"].parse(given.minutes, "`--minutes`")
-    corpus = given.out.with_name(given.out.name + "-corpus")
+    corpus = given.out.resolve().with_name(given.out.resolve().name + "-corpus")
     split = load_phrasebook().split(_SEED, _TRAIN_PAIRS, _TEST_PAIRS)
     corpus.mkdir(parents=True, exist_ok=True)
     for name, pairs in (("train", split.train), ("dev", split.dev), ("test", split.test)):

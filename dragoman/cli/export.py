@@ -29,7 +29,8 @@ def run(arguments: Sequence[str]) -> int:
     given = parser.parse(arguments)
     if given.to == "marian" and given.quantization not in (None, "float32"):
         raise ConfigError(f"`--quantization` is {given.quantization}, but marian keeps float32. Leave it out.")
-    out = given.out or given.model.with_name(f"{given.model.resolve().name}-{given.to}")
+    model = given.model.resolve() if given.model.name in ("", "..") else given.model
+    out = given.out or model.with_name(f"{model.name}-{given.to}")
     if out.exists():
         raise ModelError(f"{out} exists already. Choose another --out, or remove it.")
     folder = resolve_model_folder(given.model)

@@ -13,7 +13,7 @@ from dragoman.bundle.folder import WEIGHTS, read_settings
 from dragoman.cli.models import say
 from dragoman.config import Config
 from dragoman.config.recipes import FREE_IN_FINE_TUNING, CorpusSize, fine_tuning_recipe
-from dragoman.errors import ConfigError, DragomanError
+from dragoman.errors import ConfigError, DragomanError, ModelError
 from dragoman.evaluate.metrics import bleu, chrf, tokenizer_for
 from dragoman.files import checked_manifest
 from dragoman.inference.translator import Translator
@@ -92,10 +92,13 @@ def beginning_of(path: str) -> Beginning:
     folder = resolve_model_folder(Path(path))
     bundle = load_bundle(folder, "cpu")
     card = bundle.card
-    weights = checked_manifest(folder)["files"][WEIGHTS]["sha256"][:12]
     name = f"{Path(path).name} ({card.src_lang or '?'} to {card.tgt_lang or '?'}, {card.steps:,} steps, "
-    name += f"{card.train_pairs:,} pairs, weights sha256 {weights})"
+    name += f"{card.train_pairs:,} pairs, {_fingerprint(folder)})"
     return Beginning(bundle.tokenizers, (*card.lineage, name), card.origin, bundle)
+
+
+def _fingerprint(folder: Path) -> str:
+    return f"weights sha256 {checked_manifest(folder)['files'][WEIGHTS]['sha256'][:12]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,10 @@ def compare_with_base(
         old_test = Translated(sources, [pair.tgt for pair in pairs], after.translate(sources))
         parts = {**parts, "old test": old_test}
     try:
-        before = Translator.from_bundles([load_bundle(resolve_model_folder(Path(path)), device)])
+        folder = resolve_model_folder(Path(path))
+        if _fingerprint(folder) not in "".join(tuned.card.lineage[-1:]):
+            raise ModelError(f"{path} is another model now than the one that training began with.")
+        before = Translator.from_bundles([load_bundle(folder, device)])
     except DragomanError as error:
         say(f"no scores from before fine-tuning: {error}")
         return {}

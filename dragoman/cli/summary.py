@@ -9,6 +9,7 @@ from dragoman.bundle import load_bundle, resolve_model_folder
 from dragoman.cli.arguments import ArgumentParser, overrides_of, whole_number
 from dragoman.cli.models import say
 from dragoman.config import ModelSettings, load_config
+from dragoman.errors import ConfigError
 from dragoman.model.device import without_values
 from dragoman.model.summary import ParameterRow, expected_parameters, parameter_table
 from dragoman.model.transformer import Transformer
@@ -55,6 +56,11 @@ def run(arguments: Sequence[str]) -> int:
         config = load_config([given.what] if given.what else [], overrides_of(given))
         src_size = given.src_vocab_size or given.tgt_vocab_size or config.tokenizer.vocab_size
         tgt_size = given.tgt_vocab_size or (src_size if config.model.tie == "all" else config.tokenizer.vocab_size)
+        if config.model.tie == "all" and src_size != tgt_size:
+            raise ConfigError(
+                f"`--src-vocab-size` is {src_size} and `--tgt-vocab-size` {tgt_size}, but one tensor embeds both sides "
+                "(`model.tie` = all). Give one size, or `--model.tie decoder`."
+            )
         with without_values():
             model = Transformer(config.model, src_size, tgt_size)
     settings = config.model

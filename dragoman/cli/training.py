@@ -51,7 +51,7 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
         joined(resolve_device(config.train.device, "train.device")) as processes,
         locked(out) if processes.is_first else nullcontext(),
     ):
-        changed = processes.of_first(lambda: check_frozen(out, config))
+        processes.of_first(lambda: check_frozen(out, config))
         if processes.is_first:
             tell_of_compiling()
         show = _Stages().show if processes.is_first else _show_nothing
@@ -64,10 +64,10 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
         processes.of_first(lambda: freeze_config(out, config))
         if processes.is_first:
             _print_cleaning(data)
-            if changed & {"data.test", "data.test_src"}:
+            for part in data.late_tests:
                 say(
-                    "the test was named after training had begun, so that some of it may have been trained on; "
-                    "`dragoman evaluate` with `--train` scores without that."
+                    f"`data.{part}` was named, or has changed, after training had begun, so that some of it may have "
+                    "been trained on; `dragoman evaluate` with `--train` scores without that."
                 )
         return _train(config, data, corpora, out, begun, processes)
 

@@ -168,7 +168,7 @@ class TrainSettings:
     micro_batch_tokens: int = setting(
         0,
         "padded tokens computed at once; 0: as many as is fast on the device. Changes memory, speed and what dropout "
-        "draws, not the gradient of a step",
+        "draws; the gradient of a step only where BPE dropout or augmentation makes a pair longer than this",
         minimum=0,
     )
     workers: int = setting(

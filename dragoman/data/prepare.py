@@ -40,6 +40,7 @@ _Encoded: TypeAlias = Callable[[tuple[str, str], int, int], tuple[list[int], lis
 """The ids of both texts of a pair in an epoch; the last number is the pair's index."""
 
 _CHUNK_PAIRS = 10_000
+_TESTS = ("test", "old_test")
 # What is said about data without deciding which pairs and ids are kept.
 _OTHER_SETTINGS = {*CORPUS_FILES, "augment_case", "augment_punctuation", "augment_noise", "old_share"}
 
@@ -48,7 +49,8 @@ _OTHER_SETTINGS = {*CORPUS_FILES, "augment_case", "augment_punctuation", "augmen
 class PreparedData:
     """What training needs. `dev` and `test`, None where not wanted, keep the text; `train` does if encoded anew.
 
-    `cleaning` says what was left out of the training pairs, also when the store was made earlier.
+    `cleaning` says what was left out of the training pairs, also when the store was made earlier. `late_tests` are
+    those of "test" and "old_test" that training was not begun with, and that were not kept out of it.
     """
 
     tokenizers: TokenizerPair
@@ -56,6 +58,7 @@ class PreparedData:
     dev: PairStore | None
     test: PairStore | None
     cleaning: CleaningReport
+    late_tests: tuple[str, ...] = ()
 
 
 def prepare(
@@ -83,7 +86,7 @@ def prepare(
         train = preparation.train_store(tokenizers, key)
         dev = preparation.held_out_store("dev", tokenizers, key)
         test = preparation.held_out_store("test", tokenizers, key)
-    return PreparedData(tokenizers, train, dev, test, CleaningReport(**train.notes))
+    return PreparedData(tokenizers, train, dev, test, CleaningReport(**train.notes), preparation.late_tests)
 
 
 @contextmanager
@@ -150,21 +153,24 @@ class _Preparation:
         self._held_out: HeldOut | None = None
         self._cleaner: Cleaner | None = None
         self._read: int | None = None
-        self._excluded_test = corpora.test
+        self._excluded = {part: corpus for part in _TESTS if (corpus := getattr(corpora, part))}
+        self._excluded_gone = False
+        self.late_tests: tuple[str, ...] = ()
         settings = {name: value for name, value in asdict(config.data).items() if name not in _OTHER_SETTINGS}
-        self._identities = {part: _identity(getattr(corpora, part)) for part in ("train", "old", "dev", "test")}
+        self._identities = {part: _identity(getattr(corpora, part)) for part in ("train", "old", "dev", *_TESTS)}
         parts = [self._identities[part] for part in ("train", "dev", "test")]
         if corpora.old:
             parts += [config.data.old_share, self._identities["old"]]
         if corpora.old_test:
-            parts += [_identity(corpora.old_test)]
+            parts += [self._identities["old_test"]]
         self.key = _hash([VERSION, config.train.seed, settings, parts])
 
     def keep_identity(self, is_begun: bool) -> None:
         """Writes down what is trained on. Raises DataError where training `is_begun` and a file has changed since.
 
         What a begun training reads stays what it was, whatever is to be the test now: the key of its stores is kept,
-        and where they have to be made again, another test has no part in it.
+        and where they have to be made again, a test that has come since has no part in it, and one that is not given
+        any more is missing.
         """
         path, files = self._folder / IDENTITY, self._files()
         if is_begun and path.exists():
@@ -176,10 +182,12 @@ class _Preparation:
                         "the file, or begin anew: another --out, with `--from` this run to keep what was learnt."
                     )
             self.key = before["key"]
-            if before["test"] != self._identities["test"]:
-                self._excluded_test = None
+            changed = [part for part in _TESTS if before[part] != self._identities[part]]
+            self.late_tests = tuple(part for part in changed if self._identities[part] is not None)
+            self._excluded_gone = any(before[part] is not None for part in changed)
+            self._excluded = {part: corpus for part, corpus in self._excluded.items() if part not in changed}
             return
-        now = {"key": self.key, "test": self._identities["test"], "files": files}
+        now = {"key": self.key, **{part: self._identities[part] for part in _TESTS}, "files": files}
         with disk_errors(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
         write_file(path, json.dumps(now, indent=1) + "\n")
@@ -239,7 +247,13 @@ class _Preparation:
 
     def held_out(self) -> HeldOut:
         if self._held_out is None:
-            train, dev, test = self._corpora.train, self._corpora.dev, self._excluded_test
+            if self._excluded_gone:
+                raise DataError(
+                    f"{self._folder} is not whole, and cannot be made again with the same pairs: the test that was "
+                    "kept out of training is not the one that is named now. Name that one, or begin anew: another "
+                    "--out, with `--from` this run to keep what was learnt."
+                )
+            train, dev, test = self._corpora.train, self._corpora.dev, self._excluded.get("test")
             self._held_out = hold_out(
                 self._counted(train.pairs(), "choosing the held-out pairs"),
                 self._config.data,
@@ -247,8 +261,8 @@ class _Preparation:
                 dev=dev.pairs() if dev else None,
                 test=test.pairs() if test else None,
             )
-            if self._corpora.old_test:  # what shall be remembered is not to be trained on, either
-                for chunk in chunks(self._corpora.old_test.pairs(), _CHUNK_PAIRS):
+            if old_test := self._excluded.get("old_test"):  # what shall be remembered is not to be trained on, either
+                for chunk in chunks(old_test.pairs(), _CHUNK_PAIRS):
                     self._held_out.sources.add(source_fingerprints(chunk, self._config.train.seed))
         return self._held_out
 

@@ -17,7 +17,7 @@ from dragoman.serve.service import AUTO, Service, Wanted
 from dragoman.text.markup import MarkupRules
 
 _SPLITS: dict[str, Split] = {"0": "none", "1": "sentences", "nonewlines": "sentences"}
-_LINE_BREAK = re.compile(r"\s*[\r\n]\s*")
+_SPACE = re.compile(r"\s+")
 _NO_LIMIT = 10**12
 
 
@@ -35,7 +35,7 @@ async def translate(service: Service, fields: Fields) -> dict[str, Any]:
     if chosen not in _SPLITS:
         raise Refused(400, "Value for 'split_sentences' not supported.")
     if chosen == "nonewlines" and not handling:
-        texts = [_LINE_BREAK.sub(" ", text) for text in texts]
+        texts = [_SPACE.sub(_without_line_break, text) for text in texts]
     document = _document_of(fields, handling, chosen)
     wanted = Wanted(target, source, document=document, deadline=service.settings.deadline_seconds)
     answers = await service.translate(texts, wanted)
@@ -50,6 +50,10 @@ async def translate(service: Service, fields: Fields) -> dict[str, Any]:
             for text, answer in zip(given, answers, strict=True)
         ]
     }
+
+
+def _without_line_break(space: re.Match[str]) -> str:
+    return " " if "\n" in space[0] or "\r" in space[0] else space[0]
 
 
 def _document_of(fields: Fields, handling: str, chosen: str) -> Callable[[str], Document]:

@@ -10,11 +10,13 @@ from typing import Literal
 
 from dragoman.text.marks import MarkedText
 from dragoman.text.markup import MarkupRules, read_markup
-from dragoman.text.sentences import Segment, join_segments, split_sentences
+from dragoman.text.sentences import Segment, join_segments, split_sentences, split_to_fit
 from dragoman.text.subtitles import read_subtitles
 from dragoman.text.tags import tags_of
 
 Split = Literal["sentences", "lines", "none"]
+_LONGEST = 4_000
+"""Characters of a text that is translated in one go: so long a one has no sentences, and would keep others waiting."""
 _LINE_BREAKS = re.compile(r"((?:\r\n|\n|\r)\s*)")
 _HTML = MarkupRules()
 _LINE_TAG = "dragoman-line"
@@ -82,6 +84,7 @@ def _segments(text: str, split: Split) -> list[Segment]:
         pieces = [line + space for line, space in zip(lines[::2], [*lines[1::2], ""], strict=True)]
     if split == "sentences":
         pieces = [sentence for line in pieces for sentence in split_sentences(line)]
+    pieces = [part.text + part.separator for piece in pieces for part in split_to_fit(piece, len, _LONGEST)]
     segments = []
     for piece in filter(None, pieces):
         core = piece.strip()

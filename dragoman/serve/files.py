@@ -25,6 +25,8 @@ FILE_KINDS: dict[str, tuple[Callable[[str], Document], str]] = {
 }
 """Ending of the name -> how the file's text is found, and its type for the download."""
 
+_LONGEST_TEXT = 100_000
+"""Characters between two tags that end a paragraph: what is translated in one go cannot be interrupted."""
 _log = logging.getLogger("dragoman.serve")
 _KEPT_SECONDS = 1800.0
 _MAX_AT_ONCE = 4
@@ -121,6 +123,10 @@ class Files:
         try:
             read = FILE_KINDS[job.kind][0]
             document = await asyncio.to_thread(read, text)
+            if (longest := max((len(one.text) for one in document.texts), default=0)) > _LONGEST_TEXT:
+                raise DataError(
+                    f"a paragraph has {longest} characters, but may have {_LONGEST_TEXT}. Break it up (<p>, or a cue)."
+                )
             source = job.wanted.source
             if source == AUTO:
                 sample = " ".join(one.text for one in document.texts[:100])

@@ -58,7 +58,7 @@ async def translate(service: Service, fields: Fields) -> dict[str, Any]:
     alternatives = fields.number("alternatives", service.settings.max_alternatives)
     wanted = wanted_of(service, source, target)
     checked_texts(service, texts)
-    form = fields.text("format", "text")
+    form = fields.text("format") or "text"
     if form not in FORMATS:
         raise Refused(400, f"{form} format is not supported")
     candidates = alternatives if form == "text" else 0

@@ -30,7 +30,10 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ServedModel:
-    """A model in memory. `overrides` are settings of the search, `folder` where it comes from, `terms` its user's."""
+    """A model in memory. `overrides` are settings of the search, `folder` where it comes from, `terms` its user's.
+
+    `fingerprint` is that of all its files, the beginning of the manifest's hash: the folder may change or go.
+    """
 
     source: str
     target: str
@@ -38,17 +41,13 @@ class ServedModel:
     translator: Translator
     overrides: dict[str, float | str]
     folder: Path
+    fingerprint: str
     terms: Terms | None = None
 
     @property
     def pair(self) -> str:
         """As in en-de."""
         return f"{self.source}-{self.target}"
-
-    @property
-    def fingerprint(self) -> str:
-        """Of all its files: the beginning of the manifest's hash."""
-        return sha256_of(self.folder / MANIFEST)[:12]
 
     def translate(self, texts: Sequence[MarkedText], asked: "Asked") -> list[Translation]:
         """As the translator does, pieces and terms kept; the beam is as wide as the candidates asked for."""
@@ -147,7 +146,8 @@ def served_model(
     target = name.target or bundle.card.tgt_lang or data.tgt_lang
     if not source or not target:
         raise ConfigError(f"{name.path} does not say its languages. Name them in front, as in en-de={name.path}.")
-    return ServedModel(canonical(source), canonical(target), bundle, translator, overrides, folder)
+    fingerprint = sha256_of(folder / MANIFEST)[:12]
+    return ServedModel(canonical(source), canonical(target), bundle, translator, overrides, folder, fingerprint)
 
 
 def with_terms(models: Sequence[ServedModel], given: Sequence[str]) -> list[ServedModel]:

@@ -117,7 +117,11 @@ class Server(uvicorn.Server):
                 signal.signal(number, signal.SIG_IGN if number == signal.SIGTERM else handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begins to leave; the second time leaves."""
+        """Begins to leave; the second time leaves. At once while it starts: nothing has begun that could be lost."""
+        if self._service.state == "starting":
+            signal.signal(sig, signal.SIG_DFL)  # what is being compiled listens to nothing else
+            signal.raise_signal(sig)
+            return
         if self._service.state == "draining":
             self.should_exit = self.force_exit = True
             return
@@ -137,18 +141,32 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
         """HTTP/1.1 that closes a connection on which no whole request has come in time, or too long a head.
 
         The time for the first head begins with the connection, that for a later one with its first byte: between
-        requests uvicorn's own limit holds. A body that does not come is first refused by whoever reads it.
+        requests uvicorn's own limit holds. A body that does not come is first refused by whoever reads it. An answer
+        of which nothing is read for as long is given up, for a connection with unread bytes does not close by itself.
         """
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             self._is_in_head, self._head_bytes = True, 0
             self._deadline: asyncio.TimerHandle | None = None
+            self._unread: asyncio.TimerHandle | None = None
             self._wait(seconds)
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._wait_no_more()
+            self._watch_no_more()
             super().connection_lost(exc)
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._watch_reader()
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self._watch_no_more()
+
+        def timeout_keep_alive_handler(self) -> None:
+            self._close()
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
@@ -174,7 +192,7 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
             if was_in_head and self._is_in_head:
                 self._head_bytes += len(data)
                 if self._head_bytes > _HEAD_BYTES:
-                    self.transport.close()
+                    self._close()
 
         def _wait(self, most_seconds: float) -> None:
             self._wait_no_more()
@@ -189,6 +207,25 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
             if self.flow.read_paused:  # it is we who do not read, because another answer comes first
                 self._wait(seconds)
             else:
-                self.transport.close()
+                self._close()
+
+        def _close(self) -> None:
+            self.transport.close()
+            self._watch_reader()
+
+        def _watch_reader(self) -> None:
+            self._watch_no_more()
+            self._unread = self.loop.call_later(seconds, self._give_up, self.transport.get_write_buffer_size())
+
+        def _watch_no_more(self) -> None:
+            if self._unread is not None:
+                self._unread.cancel()
+            self._unread = None
+
+        def _give_up(self, unread: int) -> None:
+            if self.transport.get_write_buffer_size() < unread:
+                self._watch_reader()
+            else:
+                self.transport.abort()
 
     return Protocol

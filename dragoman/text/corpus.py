@@ -151,6 +151,8 @@ def open_corpus(path: Path | str, *, src_lang: str = "", tgt_lang: str = "") -> 
             ".json or .tmx (and .gz). Rename it, or give two aligned files."
         )
     format_ = _FORMATS[suffix]
+    if format_ == "tsv":
+        _check_columns(path, _languages_in(path, format_), src_lang, tgt_lang)
     if not (src_lang and tgt_lang):
         src_lang, tgt_lang = _complete(src_lang, tgt_lang, _languages_in(path, format_), path, format_)
     return Corpus((path,), format_, src_lang, tgt_lang)
@@ -181,6 +183,18 @@ def check_direction(src: Path, tgt: Path, src_lang: str, tgt_lang: str) -> None:
         raise ConfigError(
             f"{src} is given as the text in {src_lang} and {tgt} as that in {tgt_lang}, but their names say that it is "
             "the other way round. Exchange them, or rename the files."
+        )
+
+
+def _check_columns(path: Path, named: tuple[str, ...], src_lang: str, tgt_lang: str) -> None:
+    """Raises ConfigError where a language is given to one column that the file's name gives to the other."""
+    if not named:
+        return
+    first, second = map(_main_language, named)
+    if first != second and (_main_language(src_lang) == second or _main_language(tgt_lang) == first):
+        raise ConfigError(
+            f"{path} says by its name that its columns are {named[0]} and {named[1]}, but they are to be "
+            f"{src_lang or 'the source'} and {tgt_lang or 'the target'}. Exchange the columns, or rename the file."
         )
 
 

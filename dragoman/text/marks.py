@@ -8,6 +8,7 @@ so the tree is that of the source; only the order of neighbours may change, as t
 Words are units (`text/words.py`). A text that was translated in parts is placed part by part, in linear time.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -67,15 +68,32 @@ def with_marks(
         tgt_spans, src_spans = [(0, len(translation))], [(0, len(source.text))]
         parts = [AlignedPart(src_spans, tgt_spans, np.ones((1, 1)))]
     ranges: list[Range | None] = [None] * len(source.marks)
+    starts = [mark.start for mark in source.marks]
     offset = 0
     for number, part in enumerate(parts):
         bounds = _bounds(parts, number, len(source.text))
-        for mark, (start, stop) in _Part(source, translation, part, bounds).ranges().items():
+        touching = _touching(source.marks, starts, bounds)
+        for mark, (start, stop) in _Part(source, translation, part, bounds).ranges(touching).items():
             known = ranges[mark]
             begin = offset + start if known is None or known[0] == known[1] else known[0]
             ranges[mark] = begin, offset + stop if stop > start or known is None else known[1]
         offset += len(part.tgt_spans)
     return _rendered(source.marks, _nested(source.marks, ranges, offset), translation, tgt_spans, escape)
+
+
+def _touching(marks: Sequence[Mark], starts: Sequence[int], bounds: Range) -> list[int]:
+    """The marks that touch so many characters, in their order, found without a look at all others.
+
+    What begins before and goes on is the last that begins before, or what that is inside of.
+    """
+    first, last = bisect_left(starts, bounds[0]), bisect_left(starts, bounds[1])
+    going_on = []
+    number = first - 1
+    while number >= 0:
+        if marks[number].stop > bounds[0]:
+            going_on.append(number)
+        number = marks[number].parent
+    return [*reversed(going_on), *range(first, last)]
 
 
 def _nested(marks: Sequence[Mark], ranges: Sequence[Range | None], num_words: int) -> list[Range]:
@@ -124,14 +142,11 @@ class _Part:
         self._before = before
         """(target words, source words + 1): how much each looked at the first so many."""
 
-    def ranges(self) -> dict[int, Range]:
-        """For each mark that touches the part."""
-        first, last = self._bounds
+    def ranges(self, numbers: Sequence[int]) -> dict[int, Range]:
+        """For each of the marks, which touch the part."""
         children: dict[int, list[int]] = {}
-        for number, mark in enumerate(self._marks):
-            inside = first <= mark.start < last if mark.start == mark.stop else mark.start < last and mark.stop > first
-            if inside:
-                children.setdefault(mark.parent, []).append(number)
+        for number in numbers:
+            children.setdefault(self._marks[number].parent, []).append(number)
         found: dict[int, Range] = {-1: (0, len(self._tgt_letters))}
         waiting = [-1]
         while waiting:

@@ -82,11 +82,8 @@ def lost_pieces(pieces: list[Piece], translation: str) -> list[str]:
     """
     found = Counter(_written(piece) for piece in find_pieces(translation))
     wanted = Counter(_written(piece) for piece in pieces)
-    return [
-        next(piece.text for piece in pieces if _written(piece) == written)
-        for written in wanted
-        if found[written] != wanted[written]
-    ]
+    first = {_written(piece): piece.text for piece in reversed(pieces)}
+    return [first[written] for written in wanted if found[written] != wanted[written]]
 
 
 def _written(piece: Piece) -> str:

@@ -70,13 +70,19 @@ class Terms:
         return found
 
     def _longest(self, words: Sequence[str], place: int) -> tuple[int, str] | None:
-        """The longest term that begins at a word: its number of words, and its translation."""
+        """The longest term that begins at a word: its number of words, and its translation.
+
+        Of equally long ones that which is written as the text is.
+        """
+        found: tuple[int, str] | None = None
         for first in dict.fromkeys((words[place], _uncapitalised(words[place]))):
             for term, target in self._by_first_word.get(first, ()):
                 may_be = first == words[place] or first.islower()
                 if may_be and [first, *words[place + 1 : place + len(term)]] == term:
-                    return len(term), target
-        return None
+                    if found is None or len(term) > found[0]:
+                        found = len(term), target
+                    break
+        return found
 
     @cached_property
     def _by_first_word(self) -> dict[str, list[tuple[list[str], str]]]:

@@ -51,8 +51,9 @@ def frozen_config(folder: Path) -> Config | None:
     A run has begun when it has a checkpoint, or what is left of one that is finished. Before that it may have failed
     because of its settings, and the same folder must do for better ones.
     """
-    if folder.exists() and not folder.is_dir():
-        raise CheckpointError(f"{folder} is a file, but a run is a folder. Choose another --out.")
+    for path in (folder, *folder.parents):
+        if path.exists() and not path.is_dir():
+            raise CheckpointError(f"{path} is a file, but a run is a folder. Choose another --out.")
     begun = (folder / "averaged").exists() or any((folder / "checkpoints").glob("step_*"))
     return _written_config(folder) if begun else None
 

@@ -79,6 +79,7 @@ class Loop:
                 signals = [number for _, number in told if number is not None]
                 if signals:
                     self.save()
+                    self.processes.of_all(None)  # whoever ends before the first has saved has it killed
                     raise Interrupted(signals[0])
                 reason, _ = told[0]
         if not self.state.validations or self.state.validations[-1].step != self.state.step:
@@ -182,7 +183,7 @@ class Loop:
         self.state.parts *= 2
         if give_back := _GIVE_BACK.get(self.model.device.type):
             give_back()
-        fitting = max(1, -(-rows // self.state.parts)) * width
+        fitting = max(-(-rows // self.state.parts) * width, smallest_micro_batch(self.trainer.train))
         self.trainer.log.finding(
             self.state.step,
             "out of memory",
@@ -284,8 +285,8 @@ class Loop:
         """Has the watchdog judge the run by a validation, and says what it finds."""
         watchdog, step = self.state.watchdog, self.state.step
         train_loss = watchdog.train_loss if watchdog.train_loss is not None else float("inf")
-        own, other = scores.get("own_source_loss", scores["loss"]), scores.get("other_source_loss")
-        measured = Measured(step, own, other, train_loss, scores.get("distinct"))
+        own, other = scores.get("own_source_loss"), scores.get("other_source_loss")
+        measured = Measured(step, scores["loss"], other, train_loss, scores.get("distinct"), own)
         for finding in watchdog.judge_validation(measured, self.settings.warmup_steps, self.guessing_loss):
             self.trainer.log.finding(step, finding.name, finding.text)
 

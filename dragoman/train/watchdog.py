@@ -37,10 +37,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A validation: nats a token on dev, with its own and with other sentences' sources, and in training.
+    """A validation: nats a token on dev and in training.
 
-    `shuffled_loss`, with other sentences' sources, is None where dev has too few pairs for it.
-    `distinct` is the share of different translations among different sources; None where none were made.
+    `shuffled_loss`, with other sentences' sources, is None where dev has too few pairs for it; `own_loss` is that of
+    the same pairs with their own, None where those are all of dev. `distinct` is the share of different translations
+    among different sources; None where none were made.
     """
 
     step: int
@@ -48,6 +49,12 @@ class Measured:
     shuffled_loss: float | None
     train_loss: float
     distinct: float | None = None
+    own_loss: float | None = None
+
+    @property
+    def with_own_sources(self) -> float:
+        """What `shuffled_loss` is compared with."""
+        return self.dev_loss if self.own_loss is None else self.own_loss
 
 
 @dataclass(slots=True)
@@ -149,14 +156,14 @@ def _ignores_source(latest: Sequence[Measured]) -> Finding | None:
     return Finding(
         "ignores the source",
         f"The output does not depend on the source: with the sources of other sentences the validation loss is "
-        f"{other:.2f}, with their own {latest[-1].dev_loss:.2f}. Check that line n of both sides "
+        f"{other:.2f}, with their own {latest[-1].with_own_sources:.2f}. Check that line n of both sides "
         "says the same; if it does, train longer, or lower `train.learning_rate`.",
     )
 
 
 def _needs_source(measured: Measured) -> bool:
-    other = measured.shuffled_loss
-    return other is None or other - measured.dev_loss > 0.01 + 0.01 * measured.dev_loss
+    own, other = measured.with_own_sources, measured.shuffled_loss
+    return other is None or other - own > 0.01 + 0.01 * own
 
 
 def _same_output(latest: Sequence[Measured]) -> Finding | None:

@@ -47,15 +47,17 @@ def chosen_rows(chrf: Sequence[float], lengths: Sequence[int]) -> list[tuple[str
 
     All of them, worst first, where there are not more.
     """
-    order = sorted(range(len(chrf)), key=lambda row: (chrf[row], lengths[row]))
+    order = sorted(range(len(chrf)), key=lambda row: (chrf[row], -lengths[row]))
     if len(order) <= SHOWN:
         return [("all", row) for row in order]
     (worst, num_worst), (median, num_median), (best, num_best) = _GROUPS
+    top = set(sorted(order[num_worst:], key=lambda row: (-chrf[row], -lengths[row]))[:num_best])
+    others = [row for row in order if row not in top]
     start = (len(order) - num_median) // 2
     return [
-        *((worst, row) for row in order[:num_worst]),
-        *((median, row) for row in order[start : start + num_median]),
-        *((best, row) for row in order[-num_best:]),
+        *((worst, row) for row in others[:num_worst]),
+        *((median, row) for row in others[start : start + num_median]),
+        *((best, row) for row in order if row in top),
     ]
 
 

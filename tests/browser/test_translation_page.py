@@ -67,7 +67,7 @@ def service(bundle: Bundle, folder: Path, *pairs: str, **settings: Any) -> Servi
     """With the same model for all pairs."""
     translator = Translator.from_bundles([bundle])
     models = [
-        ServedModel(source, target, bundle, translator, {}, folder)
+        ServedModel(source, target, bundle, translator, {}, folder, "0" * 12)
         for source, target in (pair.split("-") for pair in pairs or ("en-de", "de-en"))
     ]
     return Service(Models(models), ServeSettings(lanes=1, **settings))

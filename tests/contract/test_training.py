@@ -27,6 +27,7 @@ from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
 from dragoman.train import gradients, loop
 from dragoman.train.averaging import means_of
 from dragoman.train.checkpoint import RunFolder, set_weights
+from dragoman.train.distributed import Processes
 from dragoman.train.gradients import Gradients
 from dragoman.train.loop import Loop
 from dragoman.train.memory import MemoryPlan, plan_memory
@@ -145,6 +146,25 @@ def test_stopped_and_resumed_is_uninterrupted_bit_for_bit(
     assert _log(tmp_path / "resumed") == _log(straight.run.path)
     assert {event["event"] for event in _log(straight.run.path)} == {"train", "validation"}
     assert replace(resumed.state, seconds=0) == replace(straight.state, seconds=0)
+
+
+def test_several_processes_stop_when_the_first_has_saved(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever starts them kills all once one has ended, and would kill it while it writes."""
+    stopped = _trainer(corpus, tmp_path, stop_after=7)
+    met: list[int] = []
+    of_all = Processes.of_all
+
+    def meet(processes: Processes, value: object) -> list[object]:
+        if value is None:
+            met.extend(stopped.run.steps())
+        return of_all(processes, value)
+
+    monkeypatch.setattr(Processes, "of_all", meet)
+    with pytest.raises(Interrupted):
+        stopped.fit()
+    assert met == [7]
 
 
 def test_every_lever_keeps_resuming_exact_and_its_weights_are_candidates(corpus: Corpus, tmp_path: Path) -> None:

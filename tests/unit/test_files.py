@@ -9,6 +9,9 @@ import pytest
 from dragoman.errors import ModelError, ResourceError
 from dragoman.files import checked_manifest, remove_leftovers, require_free_space, write_file, written_folder
 
+GONE = 1 << 22
+"""No process of Linux has this number, or a greater one."""
+
 
 def test_a_folder_appears_whole_with_its_manifest(tmp_path: Path) -> None:
     with written_folder(tmp_path / "model", {"step": 3}) as folder:
@@ -105,11 +108,19 @@ def test_a_manifest_that_is_none_is_named(tmp_path: Path, content: str) -> None:
 
 
 def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
-    (tmp_path / ".writing-model-77").mkdir()
-    (tmp_path / ".writing-f-78").write_text("half")
+    (tmp_path / f".writing-model-{GONE}").mkdir()
+    (tmp_path / f".writing-f-{GONE}").write_text("half")
     (tmp_path / "kept").write_text("whole")
     remove_leftovers(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_what_another_process_is_writing_stays(tmp_path: Path) -> None:
+    (tmp_path / f".writing-model-{os.getppid()}").mkdir()
+    (tmp_path / f".writing-model-{os.getpid()}").mkdir()
+    (tmp_path / ".writing-model").mkdir()
+    remove_leftovers(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [f".writing-model-{os.getppid()}"]
 
 
 def test_space_is_asked_for_before_writing(tmp_path: Path) -> None:
@@ -129,11 +140,11 @@ def test_errors_of_writing_name_the_file_and_not_the_temporary_one(tmp_path: Pat
 
 
 def test_what_was_moved_aside_when_the_process_died_comes_back(tmp_path: Path) -> None:
-    (tmp_path / ".writing-old-model-77").mkdir()
-    (tmp_path / ".writing-old-model-77" / "a.txt").write_text("old")
+    (tmp_path / f".writing-old-model-{GONE}").mkdir()
+    (tmp_path / f".writing-old-model-{GONE}" / "a.txt").write_text("old")
     remove_leftovers(tmp_path)
     assert (tmp_path / "model" / "a.txt").read_text() == "old"
-    (tmp_path / ".writing-old-model-78").mkdir()
+    (tmp_path / f".writing-old-model-{GONE + 1}").mkdir()
     remove_leftovers(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 

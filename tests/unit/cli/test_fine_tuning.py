@@ -65,14 +65,19 @@ def test_a_model_goes_on_with_new_data_and_remembers_where_it_comes_from(
         f"{part}, beam 2"
         for part in ("validation", "old test", "validation, before fine-tuning", "old test, before fine-tuning")
     }
-    # It goes on without the model it began with, and keeps the lineage.
+    # It goes on where that model has become another, or is gone, and keeps the lineage.
     shutil.rmtree(base_folder)
-    command[command.index("--train.max-steps") + 1] = "3"
+    shutil.copytree(resolve_model_folder(out), base_folder)
+    command[command.index("--train.max-steps") + 1] = "4"
+    assert main(command) == 0
+    assert "base is another model now than the one that training began with" in capsys.readouterr().err
+    shutil.rmtree(base_folder)
+    command[command.index("--train.max-steps") + 1] = "5"
     assert main(command) == 0
     assert "no scores from before fine-tuning" in capsys.readouterr().err
     again = load_bundle(resolve_model_folder(out), "cpu")
     assert again.card.lineage == tuned.card.lineage
-    assert again.card.steps == 3
+    assert again.card.steps == 5
     assert torch.equal(again.model.src_embedding.weight, again.model.tgt_embedding.weight)
 
 

@@ -1,5 +1,6 @@
 """A run that goes on: with its own tokeniser, on the same pairs; and one that never began may be put right."""
 
+import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -92,7 +93,7 @@ def test_a_test_that_comes_later_is_scored_and_changes_no_id(
     assert train(corpus, {"--data.test": str(test)}) == 0
     answer = capsys.readouterr()
     assert "test (40 sentences, beam 2): BLEU" in answer.out
-    assert "the test was named after training had begun" in answer.err
+    assert "`data.test` was named, or has changed, after training had begun" in answer.err
     assert "Nothing is left to do" not in answer.err
     assert train(corpus, {"--data.test": str(test)}) == 0
     assert "Nothing is left to do" in capsys.readouterr().err
@@ -101,7 +102,30 @@ def test_a_test_that_comes_later_is_scored_and_changes_no_id(
     assert after.card.steps == 3
     for part, manifest in stores.items():
         assert (tmp_path / "run" / "data" / part / "manifest.json").read_bytes() == manifest
+    test.write_text("".join(corpus.read_text().splitlines(keepends=True)[::4]))
+    capsys.readouterr()
+    assert train(corpus, {"--data.test": str(test), "--train.max-steps": "3"}) == 0
+    assert "`data.test` was named, or has changed, after" in capsys.readouterr().err, "the same name, another test"
     assert after.tokenizers.src.library.to_str() == before.src.library.to_str()
+
+
+def test_pairs_that_must_be_made_again_are_those_the_run_was_begun_with(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first test was kept out of them: without it they would be others, and it would be trained on."""
+    lines = corpus.read_text().splitlines(keepends=True)
+    tests = [tmp_path / "first.en-de.tsv", tmp_path / "second.en-de.tsv"]
+    for path, part in zip(tests, (lines[:20], lines[20:25]), strict=True):
+        path.write_text("".join(part))
+    assert train(corpus, {"--data.test": str(tests[0])}) == 0
+    store = tmp_path / "run" / "data" / "train"
+    kept = {path.name: path.read_bytes() for path in store.iterdir()}
+    shutil.rmtree(store)
+    for other in (str(tests[1]), ""):
+        assert train(corpus, {"--data.test": other, "--train.max-steps": "3"}) == 2
+        assert "the test that was kept out of training is not the one that is named now" in capsys.readouterr().err
+    assert train(corpus, {"--data.test": str(tests[0]), "--train.max-steps": "3"}) == 0
+    assert {path.name: path.read_bytes() for path in store.iterdir()} == kept
 
 
 def test_a_run_that_never_began_takes_the_advice_it_was_given(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:

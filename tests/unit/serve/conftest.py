@@ -73,7 +73,7 @@ def make_service(small_bundle: Bundle, served_folder: Callable[[str], Path]) -> 
     def made(*pairs: str, model_class: type[ServedModel] = Echo, pivot: str = "", **settings: Any) -> Service:
         folder = served_folder("en-de")
         models = [
-            model_class(source, target, small_bundle, translator, {}, folder)
+            model_class(source, target, small_bundle, translator, {}, folder, "0123456789ab")
             for source, target in (pair.split("-") for pair in pairs or ("en-de", "de-en"))
         ]
         return Service(Models(models, pivot), ServeSettings(**{"lanes": 2, **settings}))

@@ -8,6 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from dragoman.serve.app import make_app
+from dragoman.serve.documents import plain
 from dragoman.serve.keys import Keys
 from dragoman.serve.service import Service
 
@@ -238,6 +239,14 @@ def test_files(client: TestClient, name: str, content: str, expected: str) -> No
     assert download.headers["content-disposition"] == f'attachment; filename="x_de.{ending}"'
 
 
+def test_a_text_without_sentences_is_translated_in_pieces() -> None:
+    text = "  Wort für Wort" * 2_000 + "\r\nEnde\n"
+    document = plain(text)
+    assert max(len(one.text) for one in document.texts) <= 4_000
+    assert len(document.texts) < 10
+    assert document.with_translations([one.text for one in document.texts]) == text
+
+
 def test_files_that_are_refused(client: TestClient) -> None:
     for name, content, fields, message in [
         ("x.exe", b"a", EN, "Invalid request: file format not supported"),
@@ -248,6 +257,12 @@ def test_files_that_are_refused(client: TestClient) -> None:
             EN,
             "Invalid request: no line is the time of a subtitle, such as 00:00:01,000 --> 00:00:02,500. Is it plain "
             "text?",
+        ),
+        (
+            "x.html",
+            b"<p>a b " * 9 + b"<p>" + b"word " * 20_001,
+            EN,
+            "Invalid request: a paragraph has 100004 characters, but may have 100000. Break it up (<p>, or a cue).",
         ),
         (
             "x.txt",

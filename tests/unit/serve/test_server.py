@@ -21,7 +21,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from dragoman.errors import ConfigError
-from dragoman.serve.server import bound_socket
+from dragoman.serve.app import make_app
+from dragoman.serve.keys import Keys
+from dragoman.serve.server import Server, bound_socket
 from dragoman.serve.service import Service
 
 LIVE = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -174,6 +176,33 @@ def send_without_end(connection: socket.socket) -> None:
         while True:
             connection.sendall(b"X: " + b"y" * 4096 + b"\r\n")
             time.sleep(0.001)
+
+
+def test_an_answer_that_nobody_reads_is_given_up(address: str) -> None:
+    asked_for = 400
+    with opened(address) as connection:
+        request = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * asked_for
+        threading.Thread(target=send_all, args=(connection, request)).start()
+        time.sleep(4.5)  # the server waits for a second, and for another
+        content = received(connection)
+    assert 0 < content.count(b"HTTP/1.1 200") < asked_for
+
+
+def send_all(connection: socket.socket, content: bytes) -> None:
+    with contextlib.suppress(OSError):
+        connection.sendall(content)
+
+
+def test_a_signal_ends_at_once_what_only_starts(
+    make_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = make_service()
+    assert service.state == "starting"
+    done: list[Any] = []
+    monkeypatch.setattr("signal.signal", lambda *given: done.append(given))
+    monkeypatch.setattr("signal.raise_signal", done.append)
+    Server(make_app(service, Keys(None, 0)), service).handle_exit(signal.SIGTERM, None)
+    assert done == [(signal.SIGTERM, signal.SIG_DFL), signal.SIGTERM]
 
 
 def test_a_head_without_end_is_cut_off(address: str) -> None:

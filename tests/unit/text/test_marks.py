@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.text.marks import AlignedPart, Mark, MarkedText, run_of, with_marks
+from dragoman.text.marks import AlignedPart, Mark, MarkedText, _touching, run_of, with_marks
 
 SOURCE = "the red car stops"
 
@@ -70,6 +70,18 @@ def trees(draw):
 
     grow(0, len(text), -1, 0)
     return MarkedText(text, tuple(marks))
+
+
+@settings(max_examples=300, deadline=None)
+@given(trees(), st.integers(-1, 30), st.integers(0, 30))
+def test_marks_that_touch_a_part_are_found_without_a_look_at_all(marked, first, length):
+    last = first + length
+    touching = [
+        number
+        for number, mark in enumerate(marked.marks)
+        if (first <= mark.start < last if mark.start == mark.stop else mark.start < last and mark.stop > first)
+    ]
+    assert _touching(marked.marks, [mark.start for mark in marked.marks], (first, last)) == touching
 
 
 @settings(max_examples=300, deadline=None)

@@ -25,6 +25,13 @@ def test_terms_are_whole_words(text, found):
     assert [text[term.start : term.stop] for term in terms] == found
 
 
+def test_the_longest_term_wins_however_its_first_word_is_written():
+    terms = Terms((("Apple", "APFEL"), ("apple pie", "Apfelkuchen"), ("apple", "Apfel")))
+    assert terms.found_in("Apple pie, Apple, apple") == [
+        Term(0, 9, "Apfelkuchen"), Term(11, 16, "APFEL"), Term(18, 23, "Apfel")
+    ]  # fmt: skip
+
+
 def test_where_a_target_stands():
     assert occurrences("das Rad", "Das Rad und das Rad, das Radio") == [(0, 7), (12, 19)]
     assert occurrences("C++", "C++, C") == [(0, 3)]

@@ -49,6 +49,15 @@ def test_sources_that_were_not_measured_are_no_fault() -> None:
     assert _said([Measured(100 * n, 3.0 - 0.01 * n, None, 2.9, 0.9) for n in range(1, 9)]) == []
 
 
+def test_each_fault_goes_by_its_own_loss() -> None:
+    """Sources are exchanged among the shortest pairs only, whose loss need not go where that of all goes."""
+    steady = [Measured(100 * n, 2.0, 6.0, 2.0 / n, 0.9, 1.0 + 0.2 * n) for n in range(1, 9)]
+    assert _said(steady) == []
+    assert _said([Measured(100 * n, 3.0 - 0.01 * n, 2.5, 2.9, 0.9, 2.5) for n in range(1, 9)]) == [
+        (300, "ignores the source")
+    ]
+
+
 def test_over_fitting_says_since_when() -> None:
     state = WatchdogState()
     found = [finding for each in FAULTS["over-fitting"] for finding in state.judge_validation(each, 100, GUESSING)]

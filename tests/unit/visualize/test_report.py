@@ -279,6 +279,11 @@ def test_the_worst_the_middle_and_the_best_are_chosen() -> None:
     assert [group for group, _ in chosen] == ["worst"] * 7 + ["median"] * 7 + ["best"] * 6
     assert chosen_rows([2.0, 1.0], [1, 1]) == [("all", 1), ("all", 0)]
     assert len(set(chosen_rows([0.0] * 21, [1] * 21))) == 20
+    equal = [0.0] * 20 + [50.0] * 20 + [100.0] * 20
+    lengths = [*range(20)] * 3
+    rows = [row for _, row in chosen_rows(equal, lengths)]
+    assert rows[:7] == [19, 18, 17, 16, 15, 14, 13], "of equally bad ones the longest"
+    assert rows[-6:] == [59, 58, 57, 56, 55, 54], "and of equally good ones"
     assert chosen_rows([], []) == []
 
 
