@@ -178,7 +178,9 @@ def markdown(rows: Sequence[dict[str, Any]], given: argparse.Namespace) -> str:
             lines.append(f"| {' | '.join([*facts_of, part, *values])} |")
     signatures = {f"{s['metric']}: `{s['signature']}`" for each in rows for p in each["scores"].values() for s in p[1:]}
     lines += ["", *(f"- {each}" for each in sorted(signatures)), ""]
-    lines += [f"- {each['name']}: {each['machine']['cores']} cores, `{each['command']}`" for each in rows]
+    for each in rows:
+        where = f"{each['machine']['cores']} cores of {each['machine']['processor']}, {each['precision']}"
+        lines.append(f"- {each['name']}: {where}, `{each['command']}`")
     return "\n".join(lines) + "\n"
 
 
