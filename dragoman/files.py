@@ -181,6 +181,12 @@ def _is_another_process(number: str) -> bool:
     return True
 
 
+def beside(path: Path, ending: str) -> Path:
+    """A neighbour with the same name and an ending: demo-corpus of demo, also where demo is given as `.`."""
+    named = path.resolve() if path.name in ("", "..") else path
+    return named.parent / f"{named.name}{ending}"
+
+
 def remove_folder(folder: Path) -> None:
     """Removes a folder, which at no time is there in part under its name."""
     doomed = folder.with_name(f"{TEMPORARY_PREFIX}removed-{folder.name}-{os.getpid()}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from dragoman.cli.arguments import ArgumentParser, overrides_of
 from dragoman.cli.train import train
 from dragoman.config.fields import SETTINGS
-from dragoman.files import write_file
+from dragoman.files import beside, write_file
 from dragoman.text.phrasebook import PhrasebookPair
 from dragoman.text.phrasebook_file import load_phrasebook
 
@@ -46,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_settings("train", "inference", without=["train.max_minutes"])
     given = parser.parse(arguments)
     SETTINGS["train.max_minutes"].parse(given.minutes, "`--minutes`")
-    corpus = given.out.resolve().with_name(given.out.resolve().name + "-corpus")
+    corpus = beside(given.out, "-corpus")
     split = load_phrasebook().split(_SEED, _TRAIN_PAIRS, _TEST_PAIRS)
     corpus.mkdir(parents=True, exist_ok=True)
     for name, pairs in (("train", split.train), ("dev", split.dev), ("test", split.test)):

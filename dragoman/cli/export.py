@@ -9,6 +9,7 @@ from dragoman.cli.models import say
 from dragoman.errors import ConfigError, ModelError
 from dragoman.exchange.ctranslate2_export import Quantization, export_ctranslate2
 from dragoman.exchange.marian_export import export_marian
+from dragoman.files import beside
 
 FORMATS = ("ctranslate2", "marian")
 QUANTIZATIONS = ("float32", "float16", "int8")
@@ -29,8 +30,7 @@ def run(arguments: Sequence[str]) -> int:
     given = parser.parse(arguments)
     if given.to == "marian" and given.quantization not in (None, "float32"):
         raise ConfigError(f"`--quantization` is {given.quantization}, but marian keeps float32. Leave it out.")
-    model = given.model.resolve() if given.model.name in ("", "..") else given.model
-    out = given.out or model.with_name(f"{model.name}-{given.to}")
+    out = given.out or beside(given.model, f"-{given.to}")
     if out.exists():
         raise ModelError(f"{out} exists already. Choose another --out, or remove it.")
     folder = resolve_model_folder(given.model)

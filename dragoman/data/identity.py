@@ -13,11 +13,7 @@ def read_identity(path: Path) -> dict[str, Any]:
     """What preparing the data wrote there. Raises DataError where the file holds anything else."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        if (
-            isinstance(found["key"], str)
-            and {"test", "old_test", "files"} <= set(found)
-            and isinstance(found["files"], dict)
-        ):
+        if isinstance(found["key"], str) and {"test", "files"} <= set(found) and isinstance(found["files"], dict):
             return dict(found)
     except (ValueError, KeyError, TypeError):
         pass

@@ -182,9 +182,9 @@ class _Preparation:
                         "the file, or begin anew: another --out, with `--from` this run to keep what was learnt."
                     )
             self.key = before["key"]
-            changed = [part for part in _TESTS if before[part] != self._identities[part]]
+            changed = [part for part in _TESTS if before.get(part) != self._identities[part]]
             self.late_tests = tuple(part for part in changed if self._identities[part] is not None)
-            self._excluded_gone = any(before[part] is not None for part in changed)
+            self._excluded_gone = any(before.get(part) is not None for part in changed)
             self._excluded = {part: corpus for part, corpus in self._excluded.items() if part not in changed}
             return
         now = {"key": self.key, **{part: self._identities[part] for part in _TESTS}, "files": files}

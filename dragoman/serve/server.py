@@ -163,7 +163,8 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
 
         def resume_writing(self) -> None:
             super().resume_writing()
-            self._watch_no_more()
+            if not self.transport.is_closing():
+                self._watch_no_more()
 
         def timeout_keep_alive_handler(self) -> None:
             self._close()

@@ -120,6 +120,7 @@ def test_one_side_without_the_other(train: Run, good: Path) -> None:
 
 def test_a_file_where_the_run_is_to_be(train: Run, good: Path) -> None:
     refused(train("--data", good, "--out", good), "is a file, but a run is a folder")
+    refused(train("--data", good, "--out", f"{good}/run"), f"{good} is a file, but a run is a folder")
     assert good.read_text() == GOOD
 
 

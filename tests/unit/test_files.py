@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import ModelError, ResourceError
-from dragoman.files import checked_manifest, remove_leftovers, require_free_space, write_file, written_folder
+from dragoman.files import beside, checked_manifest, remove_leftovers, require_free_space, write_file, written_folder
 
 GONE = 1 << 22
 """No process of Linux has this number, or a greater one."""
@@ -121,6 +121,13 @@ def test_what_another_process_is_writing_stays(tmp_path: Path) -> None:
     (tmp_path / ".writing-model").mkdir()
     remove_leftovers(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [f".writing-model-{os.getppid()}"]
+
+
+def test_a_neighbour_has_the_name_also_where_that_is_a_dot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert beside(Path("runs/demo"), "-corpus") == Path("runs/demo-corpus")
+    assert beside(Path(), "-marian") == tmp_path.with_name(f"{tmp_path.name}-marian")
+    assert beside(Path("below/.."), "-marian") == tmp_path.with_name(f"{tmp_path.name}-marian")
 
 
 def test_space_is_asked_for_before_writing(tmp_path: Path) -> None:

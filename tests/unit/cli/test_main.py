@@ -14,6 +14,7 @@ from dragoman.cli import main as command_line
 from dragoman.errors import DataError
 
 BAD_COMMANDS = {
+    "summary --src-vocab-size 100 --tgt-vocab-size 200": "`--src-vocab-size` is 100 and `--tgt-vocab-size` 200",
     "trnslate": "`trnslate` is not a verb of dragoman. Did you mean `translate`?",
     "qqq": "`qqq` is not a verb of dragoman. `dragoman --help` lists them.",
     "--verison": "`--verison` is not a verb of dragoman.",
