@@ -23,7 +23,7 @@ from dragoman.inference.compiled.layout import (
     Shape,
 )
 from dragoman.inference.compiled.tiles import BAND, COLUMNS, ROWS
-from dragoman.model.compiled.arithmetic import exp2, larger
+from dragoman.model.compiled.arithmetic import exp2, larger, sum_of_powers
 from dragoman.model.compiled.jit import compiled
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
@@ -134,10 +134,7 @@ def score_vocabulary(linear: Linear, rules: Rules, rows: Rows, num_rows: int, se
                 if top > largest[row]:
                     sums[row] *= exp2(largest[row] - top)
                     largest[row] = top
-                shift, total = largest[row], _ZERO
-                for c in range(BAND):
-                    total += exp2(line[c] - shift)
-                sums[row] += total
+                sums[row] += sum_of_powers(line, largest[row])
                 if band == 0:
                     position, top = search.position[rows.slot[row]], _LEAST
                     for c in range(BAND):

@@ -22,8 +22,17 @@ from dragoman.inference.compiled.layout import (
     Shape,
 )
 from dragoman.inference.compiled.tiles import COLUMNS, LINE_BYTES, NUMBERS_AT_ONCE, ROWS
-from dragoman.model.compiled.arithmetic import exp2, larger
-from dragoman.model.compiled.jit import WITHOUT_COUNTING, compiled
+from dragoman.model.compiled import LANES
+from dragoman.model.compiled.arithmetic import (
+    copy_line,
+    exp2,
+    exp2_of_line,
+    larger,
+    largest_of_line,
+    sum_of,
+    sum_of_squares,
+)
+from dragoman.model.compiled.jit import AS_WRITTEN, compiled
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _LARGEST_BYTE, _ZERO_BYTE, _TINY = np.float32(127), np.float32(128.5), np.float32(1e-30)
@@ -35,7 +44,7 @@ _ROOT_HALF = math.sqrt(0.5)
 _LEAST = np.float32(-3e38)
 # Below this x / (1 + exp(-x)) is 0 but for 1e-35.
 _LEAST_SWISH = np.float32(-80)
-BLOCK = 16
+BLOCK = LANES
 """Scores that are looked at together."""
 
 
@@ -43,7 +52,7 @@ def put_row(values: Floats, inputs: Any, scales: Floats, row: int) -> None:
     """Makes `values` that row of a product's inputs: bytes around 128 or shorts, and the scale; or the same floats."""
 
 
-@overload(put_row, jit_options=WITHOUT_COUNTING)  # type: ignore[untyped-decorator]
+@overload(put_row, jit_options=AS_WRITTEN)  # type: ignore[untyped-decorator]
 def _put_row(values: Any, inputs: Any, scales: Any, row: Any) -> Any:
     if inputs.dtype.name == "uint8":
 
@@ -95,14 +104,8 @@ def product(inputs: Any, scales: Floats, linear: Linear, layer: int, num_rows: i
 def normalise(values: Floats, gain: Floats, bias: Floats, epsilon: float, out: Floats) -> None:
     """Layer norm of one row."""
     size = np.float32(values.size)
-    mean = _ZERO
-    for i in range(values.size):
-        mean += values[i]
-    mean /= size
-    variance = _ZERO
-    for i in range(values.size):
-        variance += (values[i] - mean) * (values[i] - mean)
-    factor = _ONE / np.sqrt(variance / size + np.float32(epsilon))
+    mean = sum_of(values) / size
+    factor = _ONE / np.sqrt(sum_of_squares(values, mean) / size + np.float32(epsilon))
     for i in range(values.size):
         out[i] = (values[i] - mean) * factor * gain[i] + bias[i]
 
@@ -163,25 +166,29 @@ def weigh(values: Any, value_shift: int, num_keys: int, rows: Rows, num_heads: i
 @compiled
 def softmax(scores: Floats, size: int) -> None:
     """Of the first few, in base 2 and in place. There is room for a whole block more."""
-    blocks = (size + BLOCK - 1) // BLOCK
-    for k in range(size, blocks * BLOCK):
-        scores[k] = _LEAST
     largest = _LEAST
-    for block in range(blocks):
-        line = scores[block * BLOCK : (block + 1) * BLOCK]
-        for k in range(BLOCK):
-            largest = larger(largest, line[k])
+    for k in range(0, size, BLOCK):
+        largest = larger(largest, largest_of_line(scores[k:], np.int32(size - k)))
     total = _ZERO
-    for block in range(blocks):
-        line = scores[block * BLOCK : (block + 1) * BLOCK]
-        for k in range(BLOCK):
-            line[k] = exp2(line[k] - largest)
-            total += line[k]
+    for k in range(0, size, BLOCK):
+        total += exp2_of_line(scores[k:], np.int32(size - k), largest)
     factor = _ONE / total
-    for block in range(blocks):
-        line = scores[block * BLOCK : (block + 1) * BLOCK]
-        for k in range(BLOCK):
-            line[k] *= factor
+    for k in range(0, size, BLOCK):
+        copy_line(scores[k:], factor, scores[k:])
+
+
+@compiled
+def activate(values: Floats, activation: int, out: Floats) -> None:
+    """The activation function of each number: 0 is ReLU, 1 GELU, and another Swish."""
+    if activation == 0:
+        for i in range(values.size):
+            out[i] = larger(values[i], _ZERO)
+    elif activation == 1:
+        for i in range(values.size):
+            out[i] = values[i] * np.float32(0.5 + 0.5 * math.erf(values[i] * _ROOT_HALF))
+    else:
+        for i in range(values.size):
+            out[i] = values[i] / (_ONE + exp2(-larger(values[i], _LEAST_SWISH) * _LOG2_E))
 
 
 @compiled
@@ -191,15 +198,7 @@ def feed_forward(rows: Rows, num_rows: int, inner: Linear, outer: Linear, layer:
     width = rows.inner_inputs.shape[1]
     for row in range(num_rows):
         line, out = rows.outputs[row, :width], rows.line[:width]
-        if shape.activation == 0:
-            for i in range(width):
-                out[i] = larger(line[i], _ZERO)
-        elif shape.activation == 1:
-            for i in range(width):
-                out[i] = line[i] * np.float32(0.5 + 0.5 * math.erf(line[i] * _ROOT_HALF))
-        else:
-            for i in range(width):
-                out[i] = line[i] / (_ONE + exp2(-larger(line[i], _LEAST_SWISH) * _LOG2_E))
+        activate(line, shape.activation, out)
         put_row(out, rows.inner_inputs, rows.scales, row)
     product(rows.inner_inputs, rows.scales, outer, layer, num_rows, rows.outputs)
 

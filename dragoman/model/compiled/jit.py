@@ -12,20 +12,25 @@ from numba.core.codegen import get_host_cpu_features
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# Sums may be taken in any order that does not change from call to call; infinities are meant.
-_FLOAT_RULES = {"nsz", "arcp", "contract", "reassoc"}
 WITHOUT_COUNTING: Any = {"_nrt": False}
 """No array is made or kept here, so none is counted: counting took half of the time."""
+AS_WRITTEN: Any = WITHOUT_COUNTING | {"fastmath": False}
+"""For overloads: the arithmetic of `compiled_with_nan`, whoever calls."""
 
 
 def compiled(function: Function) -> Function:
     """`compiled_with_nan` for numbers of which none is NaN, which the compiler may then take for granted."""
-    return _made(function, _FLOAT_RULES | {"nnan"})
+    return _made(function, {"nnan"})
 
 
 def compiled_with_nan(function: Function) -> Function:
-    """Compiled at its first call, other Python threads run meanwhile; kept on disk wherever that can be written."""
-    return _made(function, _FLOAT_RULES)
+    """Compiled at its first call, other Python threads run meanwhile; kept on disk wherever that can be written.
+
+    Each operation is rounded as it is written, and in that order; `arithmetic` has sums for which many numbers are
+    taken at once. With freer rules a result would depend on where arrays lie, because the compiler makes two loops of
+    one that writes, for arrays that are near one another and for others, and on whether code is new or was kept.
+    """
+    return _made(function, set())
 
 
 def _made(function: Function, float_rules: set[str]) -> Function:

@@ -24,10 +24,15 @@ from dragoman.model.compiled.arithmetic import (
     exp2_of_line,
     larger,
     largest_of_line,
+    made_powers,
     multiply_tile,
     number,
     put,
     subtract_and_multiply,
+    sum_of,
+    sum_of_squares,
+    sums_of_gradients,
+    sums_of_two,
 )
 from dragoman.model.compiled.jit import compiled_with_nan
 
@@ -97,15 +102,8 @@ def normalise(
     share = _ONE / np.float32(width)
     for n in range(count):
         row, out = given[n], made[n]
-        total = _ZERO
-        for i in range(width):
-            total += number(row[i])
-        mean = total * share
-        squares = _ZERO
-        for i in range(width):
-            off = number(row[i]) - mean
-            squares += off * off
-        inverse = _ONE / np.sqrt(squares * share + np.float32(epsilon))
+        mean = sum_of(row) * share
+        inverse = _ONE / np.sqrt(sum_of_squares(row, mean) * share + np.float32(epsilon))
         kept_means[n], kept_inverses[n] = mean, inverse
         for i in range(width):
             put(out, i, (number(row[i]) - mean) * inverse * number(gains[i]) + number(biases[i]))
@@ -135,18 +133,13 @@ def normalise_back(
     for n in range(count):
         row, grad, out = given[n], upstream[n], made[n]
         mean, inverse = kept_means[n], kept_inverses[n]
-        plain, along = _ZERO, _ZERO
+        plain, along = sums_of_gradients(grad, gains, row, mean, inverse)
+        plain, along = plain * share, along * share
         for i in range(width):
             normed, above = (number(row[i]) - mean) * inverse, number(grad[i])
             gain_sums[i] += above * normed
             bias_sums[i] += above
-            scaled = above * number(gains[i])
-            plain += scaled
-            along += scaled * normed
-        plain, along = plain * share, along * share
-        for i in range(width):
-            normed = (number(row[i]) - mean) * inverse
-            put(out, i, inverse * (number(grad[i]) * number(gains[i]) - plain - normed * along))
+            put(out, i, inverse * (above * number(gains[i]) - plain - normed * along))
     _round(kind, gain_sums, gain_grad)
     _round(kind, bias_sums, bias_grad)
 
@@ -287,13 +280,7 @@ def exponentials(kind: Any, count: int, width: int, rows: int, totals: int) -> N
     """rows = 2 ** rows, in place and of the kind, and the sum of each."""
     given, sums = array_at(rows, kind, (count, width)), array_at(totals, _ZERO, (count,))
     for n in range(count):
-        row = given[n]
-        total = _ZERO
-        for i in range(width):
-            power = exp2(number(row[i]))
-            total += power
-            put(row, i, power)
-        sums[n] = total
+        sums[n] = made_powers(given[n])
 
 
 @compiled_with_nan
@@ -310,14 +297,7 @@ def agreeing_exponentials(
     apart, factor = array_at(divergences, _ZERO, (count,)), np.float32(weight)
     for n in range(count):
         one, other = given[2 * n], given[2 * n + 1]
-        total, other_total, along, other_along = _ZERO, _ZERO, _ZERO, _ZERO
-        for i in range(width):
-            x, y = number(one[i]), number(other[i])
-            power, other_power, gap = exp2(x), exp2(y), x - y
-            total += power
-            other_total += other_power
-            along += power * gap
-            other_along += other_power * gap
+        total, other_total, along, other_along = sums_of_two(one, other)
         sums[2 * n], sums[2 * n + 1] = total, other_total
         ratio = total / other_total
         between = np.float32(math.log2(ratio))

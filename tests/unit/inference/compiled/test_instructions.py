@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 pytest.importorskip("numba", reason="numba compiles what is tested here")
 
+from dragoman.config import InferenceSettings, ModelSettings
+from dragoman.inference.compiled.beams import place_rows
 from dragoman.inference.compiled.instructions import dot, keep, weighted_sum
-from dragoman.inference.compiled.layers import normalise, product, put_row, softmax
-from dragoman.inference.compiled.layout import Linear
-from dragoman.inference.compiled.memory import INPUTS
+from dragoman.inference.compiled.layers import activate, decode, encode, normalise, product, put_row, softmax
+from dragoman.inference.compiled.layout import Linear, Norm
+from dragoman.inference.compiled.memory import INPUTS, room_for_rows, room_for_search
 from dragoman.inference.compiled.tiles import (
     AT_ONCE,
     COLUMNS,
@@ -23,9 +25,10 @@ from dragoman.inference.compiled.tiles import (
     ROWS,
     largest_integer,
 )
-from dragoman.inference.compiled.weights import packed
+from dragoman.inference.compiled.weights import CompiledWeights, packed
 from dragoman.model.compiled.arithmetic import exp2, larger, rounded
 from dragoman.model.compiled.jit import compiled
+from dragoman.model.transformer import Transformer
 
 NEEDS_BYTES = pytest.mark.skipif(not MULTIPLIES_BYTES, reason="this processor multiplies no bytes")
 NEEDS_SHORTS = pytest.mark.skipif(not MULTIPLIES_SHORTS, reason="this processor has no pmaddwd")
@@ -128,6 +131,75 @@ def test_softmax_and_layer_norm_are_torchs(size: int) -> None:
     tensor, weight, shift = (torch.tensor(one) for one in (values, gain, bias))
     normal = torch.nn.functional.layer_norm(tensor, (size,), weight, shift)
     np.testing.assert_allclose(out, normal, atol=1e-4)
+
+
+def apart(gap: int, *arrays: Any) -> list[Any]:
+    """Copies that lie in this order in memory, with so many bytes between two."""
+    room = np.zeros(64 + sum(array.nbytes + gap for array in arrays), np.uint8)
+    end, placed = -room.ctypes.data % 64, []
+    for array in arrays:
+        view = room[end : end + array.nbytes].view(array.dtype).reshape(array.shape)
+        view[...] = array
+        placed.append(view)
+        end += array.nbytes + gap
+    return placed
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_states_do_not_depend_on_where_a_norms_weights_lie(norm_first: bool, precision: str) -> None:
+    """What a layer norm writes lies up to 320 bytes behind its weights, where compiled code may take other ways."""
+    torch.manual_seed(1)
+    sizes = {"d_model": 32, "d_ff": 64, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2}
+    model = Transformer(ModelSettings(preset="custom", norm_first=norm_first, **sizes), 40, 40).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    weights, chosen = CompiledWeights(model, precision), InferenceSettings(beam_size=1)
+    encoder, decoder = weights.encoder(16), weights.decoder(16)
+    ids, starts, slots = np.arange(3, 19), np.array([0, 16]), np.zeros(1, np.int64)
+
+    def states(norms: tuple[str, Any, Any], line: Any) -> tuple[bytes, bytes]:
+        name, gain, bias = norms
+        rows = room_for_rows(weights, 16, 16, 16)._replace(line=line)
+        search = room_for_search(weights, chosen, 1, 16, 16, 0)
+        search.live[0], search.ids[0, 0] = 1, 1
+        read = encoder._replace(**{name: Norm(gain, bias)}) if hasattr(encoder, name) else encoder
+        encode(read, decoder.cross_sources, weights.shape, ids, starts, slots, rows, search)
+        of_sources = rows.inputs.tobytes()
+        place_rows(rows, search, slots, 1)
+        decode(decoder._replace(**{name: Norm(gain, bias)}), weights.shape, rows, 1, search)
+        return of_sources, rows.inputs.tobytes()
+
+    for name in ("self_norm", "cross_norm", "feed_forward_norm", "final_norm")[: 4 if norm_first else 3]:
+        norm = getattr(decoder, name)
+        expected = states((name, norm.gain, norm.bias), np.zeros(1024, np.float32)[512:])
+        for gap in range(0, 320, 4):
+            bias, gain, line = apart(gap, norm.bias, norm.gain, np.zeros(64, np.float32))
+            assert states((name, gain, bias), line) == expected, (name, gap)
+            gain, bias, line = apart(gap, norm.gain, norm.bias, np.zeros(64, np.float32))
+            assert states((name, gain, bias), line) == expected, (name, gap)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_inputs_of_a_product_do_not_depend_on_where_arrays_lie(precision: str) -> None:
+    values, kind = numbers(96) * 3, INPUTS[precision]
+    expected, scales = np.zeros((1, 96), kind), np.zeros(1, np.float32)
+    put(values, expected, scales, 0)
+    for gap in range(0, 320, 4):
+        near, out, scale = apart(gap, values, np.zeros((1, 96), kind), np.zeros(1, np.float32))
+        put(near, out, scale, 0)
+        assert (out.tobytes(), scale) == (expected.tobytes(), scales), gap
+
+
+@pytest.mark.parametrize("activation", range(3))
+def test_an_activation_does_not_depend_on_where_arrays_lie(activation: int) -> None:
+    values = numbers(70) * 3
+    expected = np.zeros(70, np.float32)
+    activate(values, activation, expected)
+    for gap in range(0, 320, 4):
+        near, out = apart(gap, values, np.zeros(70, np.float32))
+        activate(near, activation, out)
+        assert out.tobytes() == expected.tobytes(), gap
 
 
 def multiplied(rows: Any, linear: Linear, precision: str) -> tuple[Any, Any, Any]:

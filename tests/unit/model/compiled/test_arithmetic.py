@@ -17,10 +17,16 @@ from dragoman.model.compiled.arithmetic import (
     dot_of_lines,
     exp2_of_line,
     largest_of_line,
+    made_powers,
     multiply_tile,
     number,
     put,
     subtract_and_multiply,
+    sum_of,
+    sum_of_powers,
+    sum_of_squares,
+    sums_of_gradients,
+    sums_of_two,
 )
 from dragoman.model.compiled.jit import compiled_with_nan
 
@@ -40,6 +46,18 @@ def copied_line(values: Any, factor: Any, out: Any) -> None:
 def softmax_parts(line: Any, count: Any) -> Any:
     top = largest_of_line(line, count)
     return top, exp2_of_line(line, count, top)
+
+
+@compiled_with_nan
+def sums(values: Any, others: Any, gains: Any) -> Any:
+    squares, powers = sum_of_squares(values, np.float32(0.3)), sum_of_powers(values, np.float32(0.3))
+    of_gradients = sums_of_gradients(others, gains, values, np.float32(0.3), np.float32(1.7))
+    return (sum_of(values), squares, powers), of_gradients, sums_of_two(values, others)
+
+
+@compiled_with_nan
+def powers_in_place(values: Any) -> Any:
+    return made_powers(values)
 
 
 @compiled_with_nan
@@ -134,3 +152,34 @@ def test_a_limit_keeps_nan() -> None:
     values = np.array([-1, 2, np.nan, -np.inf], np.float32)
     limited(values, np.float32(0))
     np.testing.assert_array_equal(values, np.array([0, 2, np.nan, 0], np.float32))
+
+
+def stored(values: Any, is_bfloat16: bool) -> tuple[Any, Any]:
+    """As a kernel has them, and the float64 that this stands for."""
+    if not is_bfloat16:
+        return values, values.astype(np.float64)
+    tensor = torch.tensor(values).bfloat16()
+    return tensor.view(torch.uint16).numpy(), tensor.double().numpy()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 100), st.integers(0, 999), st.booleans())
+def test_sums_are_numpys_and_look_at_nothing_beyond(size: int, seed: int, is_bfloat16: bool) -> None:
+    drawn = np.random.default_rng(seed).normal(size=(3, size + 20)).astype(np.float32)
+    drawn[:, size:] = np.nan
+    given_rows, meant = zip(*(stored(row, is_bfloat16) for row in drawn), strict=True)
+    plain, of_gradients, of_two = sums(*(row[:size] for row in given_rows))
+    x, y, gain = (row[:size] for row in meant)
+    normed, gap = (x - 0.3) * 1.7, x - y
+    expected = [x.sum(), ((x - 0.3) ** 2).sum(), (2 ** (x - 0.3)).sum()]
+    np.testing.assert_allclose(plain, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(of_gradients, [(y * gain).sum(), (y * gain * normed).sum()], rtol=1e-5, atol=1e-4)
+    expected = [(2**x).sum(), (2**y).sum(), (2**x * gap).sum(), (2**y * gap).sum()]
+    np.testing.assert_allclose(of_two, expected, rtol=1e-5, atol=1e-4)
+    values, before = given_rows[0], given_rows[0].copy()
+    assert powers_in_place(values[:size]) == pytest.approx((2**x).sum(), rel=1e-5)
+    assert values[size:].tobytes() == before[size:].tobytes()
+    after = (
+        stored(drawn[0], False)[1] if not is_bfloat16 else torch.tensor(values).view(torch.bfloat16).double().numpy()
+    )
+    np.testing.assert_allclose(after[:size], 2**x, rtol=2**-8 if is_bfloat16 else 1e-6)

@@ -1,0 +1,80 @@
+"""Training's kernels give the same numbers wherever their arrays lie: a run that goes on is the run, to the last bit.
+
+What is written lies up to 320 bytes behind what is read, where the compiler's code asks and takes other ways.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba", reason="numba compiles what is tested here")
+
+from dragoman.model.compiled import kernels as typed_kernels
+
+kernels: Any = typed_kernels
+FLOAT, BFLOAT16 = np.float32(0), np.uint16(0)
+COUNT, WIDTH = 3, 40
+SHAPES = {"rows": (COUNT, WIDTH), "grads": (COUNT, WIDTH), "gain": (WIDTH,), "bias": (WIDTH,)}
+
+
+def given(kind: Any, name: str) -> Any:
+    values = np.random.default_rng(len(name)).normal(size=SHAPES[name]).astype(np.float32) + np.float32(1)
+    return values if kind.dtype == np.float32 else (values.view(np.uint32) >> 16).astype(np.uint16)
+
+
+def normalised(kind: Any, arrays: dict[str, Any], out: Any) -> list[Any]:
+    means, inverses = np.zeros(COUNT, np.float32), np.zeros(COUNT, np.float32)
+    at = [arrays[name].ctypes.data for name in ("rows", "gain", "bias")]
+    kernels.normalise(kind, COUNT, WIDTH, *at, 1e-5, *(each.ctypes.data for each in (out, means, inverses)))
+    return [means, inverses]
+
+
+def gradients(kind: Any, arrays: dict[str, Any], out: Any) -> list[Any]:
+    means, inverses = np.full(COUNT, 0.9, np.float32), np.full(COUNT, 1.1, np.float32)
+    made = [np.zeros(WIDTH, kind.dtype) for _ in range(2)]
+    at = [arrays[name].ctypes.data for name in ("grads", "rows", "gain")]
+    places = [each.ctypes.data for each in (means, inverses, out)]
+    sums = np.zeros((2, WIDTH), np.float32)
+    kernels.normalise_back(kind, COUNT, WIDTH, *at, *places, sums, *(each.ctypes.data for each in made))
+    return made
+
+
+def dropped(kind: Any, arrays: dict[str, Any], out: Any) -> list[Any]:
+    draws = np.arange(COUNT * WIDTH, dtype=np.int16)
+    at = [arrays[name].ctypes.data for name in ("rows", "grads")]
+    kernels.add_dropped(kind, COUNT * WIDTH, *at, draws.ctypes.data, 7, 1.3, out.ctypes.data)
+    return []
+
+
+@pytest.mark.parametrize("kind", [FLOAT, BFLOAT16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("kernel", "names"),
+    [(normalised, ("rows", "bias", "gain")), (gradients, ("rows", "grads", "gain")), (dropped, ("rows", "grads"))],
+)
+def test_numbers_do_not_depend_on_where_arrays_lie(
+    kernel: Callable[..., list[Any]], names: Sequence[str], kind: Any
+) -> None:
+    arrays = {name: given(kind, name) for name in names}
+    expected = np.zeros((COUNT, WIDTH), kind.dtype)
+    others = kernel(kind, arrays, expected)
+    assert expected.any()
+    for last in names:
+        order = [*(name for name in names if name != last), last]
+        for gap in range(0, 320, 8):
+            placed, out = placed_apart(gap, {name: arrays[name] for name in order}, np.zeros_like(expected))
+            found = kernel(kind, placed, out)
+            assert out.tobytes() == expected.tobytes(), (last, gap)
+            assert [each.tobytes() for each in found] == [each.tobytes() for each in others], (last, gap)
+
+
+def placed_apart(gap: int, arrays: dict[str, Any], out: Any) -> tuple[dict[str, Any], Any]:
+    """Copies that lie in this order in memory, what is written last, with so many bytes between two."""
+    room = np.zeros(sum(array.nbytes + gap for array in arrays.values()) + out.nbytes + 64, np.uint8)
+    end, placed = -room.ctypes.data % 64, {}
+    for name, array in arrays.items():
+        placed[name] = room[end : end + array.nbytes].view(array.dtype).reshape(array.shape)
+        placed[name][...] = array
+        end += array.nbytes + gap
+    return placed, room[end : end + out.nbytes].view(out.dtype).reshape(out.shape)
