@@ -23,7 +23,7 @@ _PART_SUFFIX = ".part"
 _CHUNK_BYTES = 1 << 20
 _OLD_PREFIX = f"{TEMPORARY_PREFIX}old-"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_DISK_ERRORS = (*_FULL, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EFBIG)
+_DISK_ERRORS = (*_FULL, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EFBIG, errno.ENOTDIR)
 _MOST_MANIFEST_BYTES = 16 << 20
 
 
@@ -42,11 +42,22 @@ def check_target(path: Path, name: str, example: str) -> None:
     `example` is a file name to suggest.
     """
     if path.is_dir():
-        raise ConfigError(f"`{name}` is {path}, which is a folder. Give a file name, such as {path / example}.")
+        suggested = Path(example) if (path / MANIFEST).exists() else path / example
+        raise ConfigError(f"`{name}` is {path}, which is a folder. Give a file name, such as {suggested}.")
+    if (path.parent / MANIFEST).exists():
+        raise ConfigError(f"`{name}` is {path}, in a model folder, which holds nothing else. Choose another folder.")
     if not path.parent.is_dir():
         raise ConfigError(f"`{name}` is {path}, but {path.parent} is no folder. Make it first.")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise ConfigError(f"`{name}` is {path}, but {path.parent} may not be written to. Choose another folder.")
+
+
+def check_new_folder(path: Path) -> None:
+    """Raises ModelError where no folder can be made at `path`, which `--out` gave: it is there, or within a model's."""
+    if path.exists():
+        raise ModelError(f"{path} exists already. Choose another --out, or remove it.")
+    if (path.parent / MANIFEST).exists():
+        raise ModelError(f"{path} is in a model folder, which holds nothing else. Choose another --out.")
 
 
 def write_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:

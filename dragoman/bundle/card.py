@@ -62,15 +62,19 @@ class Card:
         lines += ["", f"It comes from {self.origin}; its licence is stated there."] if self.origin else []
         lines += ["", self._training()] if self.steps or not self.origin else []
         lines += ["", f"It was fine-tuned from {', then '.join(self.lineage)}."] if self.lineage else []
-        if self.ema_decay:
-            step = f"step {self.averaged_steps[0]:,}" if self.averaged_steps else "the last step"
-            lines += ["", f"The weights are their running mean with decay {self.ema_decay:g} at {step}."]
-        elif self.averaged_steps:
-            lines += ["", f"The weights are the mean of those after steps {', '.join(map(str, self.averaged_steps))}."]
+        lines += ["", self.averaging()] if self.averaging() else []
         lines += _table("Scores", ("data", "metric", "value", "signature"), self.scores)
         lines += _table("Cleaning of the training data", ("rule", "pairs"), self.cleaning)
         lines += _table("Versions", ("package", "version"), self.versions)
         return "\n".join(lines) + "\n"
+
+    def averaging(self) -> str:
+        """Of which weights these are the mean, as a sentence; empty where they are those of one step."""
+        if self.ema_decay:
+            step = f"step {self.averaged_steps[0]:,}" if self.averaged_steps else "the last step"
+            return f"The weights are their running mean with decay {self.ema_decay:g} at {step}."
+        steps = ", ".join(map(str, self.averaged_steps))
+        return f"The weights are the mean of those after steps {steps}." if steps else ""
 
     def _training(self) -> str:
         tested = f", tested on {self.test_pairs:,}." if self.test_pairs else "."

@@ -72,10 +72,10 @@ def write_bundle_files(bundle: Bundle, folder: Path) -> None:
     write_tensors(weights_of(bundle.model), folder / WEIGHTS)
 
 
-def write_tensors(tensors: dict[str, torch.Tensor], path: Path) -> None:
+def write_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
     """A safetensors file. Raises OSError, as everything else that writes, where the library has an error of its own."""
     try:
-        save_file(tensors, path)
+        save_file(tensors, path, metadata)
     except SafetensorError as error:
         found = re.search(r"os error (\d+)", str(error))
         code = int(found[1]) if found else errno.EIO

@@ -8,6 +8,7 @@ from dragoman.bundle import load_bundle, save_bundle
 from dragoman.cli.arguments import ArgumentParser
 from dragoman.cli.models import say
 from dragoman.errors import CheckpointError, ConfigError
+from dragoman.files import check_new_folder
 from dragoman.train.averaging import averaged_weights
 from dragoman.train.checkpoint import RunFolder, set_weights
 
@@ -28,8 +29,8 @@ def run(arguments: Sequence[str]) -> int:
     if not steps:
         raise CheckpointError(f"{given.run} has no checkpoints. Name the folder of a run of `dragoman train`.")
     out = given.out or folder.path / "mean"
-    if given.out is not None and out.exists():
-        raise CheckpointError(f"{out} exists already. Choose another --out, or remove it.")
+    if given.out is not None:
+        check_new_folder(out)
     folders = [folder.step_folder(step) for step in steps]
     bundle = load_bundle(folders[-1], "cpu")
     set_weights(bundle.model, averaged_weights(folders, bundle.model))

@@ -2,20 +2,20 @@
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from dragoman.cli.arguments import ArgumentParser, file_name
+from dragoman.cli.arguments import ArgumentParser, file_name, overrides_of
 from dragoman.cli.evaluate import add_tokenize_flag, read_pairs
 from dragoman.cli.models import add_model_flags, check_search_flags, load_model, say
-from dragoman.errors import DataError
+from dragoman.config.loading import flag_of
+from dragoman.errors import ConfigError, DataError
 from dragoman.evaluate.comparison import Comparison, MetricComparison, RarityGroup, compare
 from dragoman.evaluate.metrics import tokenizer_for
 from dragoman.evaluate.significance import RESAMPLES, SEED, TRIALS
-from dragoman.text.corpus import check_direction
+from dragoman.text.corpus import check_direction, texts_of_side
 from dragoman.text.lines import first_read, read_lines
 
 
@@ -23,8 +23,9 @@ def run(arguments: Sequence[str]) -> int:
     """Prints the comparison; returns the exit code."""
     options = _parser().parse(arguments)
     check_search_flags(options)
-    sources, references, _, lang = read_pairs(options.src, options.ref)
-    training_text = first_read(read_lines(Path(options.train))) if options.train else None
+    sources, references, src_lang, lang = read_pairs(options.src, options.ref)
+    training_text = first_read(texts_of_side(Path(options.train), 1, src_lang, lang)) if options.train else None
+    _check(options, len(sources))
     (a, lang_a), (b, lang_b) = (_outputs(path, sources, options) for path in (options.a, options.b))
     lang = lang_a or lang_b or lang
     comparison = compare(sources, references, a, b, options.tokenize or tokenizer_for(lang), training_text)
@@ -60,21 +61,39 @@ def _parser() -> ArgumentParser:
     return parser
 
 
+def _check(options: argparse.Namespace, num_sources: int) -> None:
+    """What is no model and no file with a translation a line is said before anything is translated."""
+    paths = [Path(path) for path in (options.a, options.b)]
+    for path in paths:
+        if not path.exists():
+            raise DataError(f"{path} does not exist. Name a model folder, a run, or a file with a translation a line.")
+        if path.is_dir():
+            from dragoman.bundle import resolve_model_folder  # two files are compared without torch
+
+            resolve_model_folder(path)
+        else:
+            _translations(path, num_sources, options.src)
+    if not any(path.is_dir() for path in paths) and (given := list(overrides_of(options))):
+        raise ConfigError(f"`{flag_of(given[0])}` is for a model that translates, but both are files. Leave it out.")
+
+
+def _translations(path: Path, num_sources: int, src: str) -> list[str]:
+    outputs = list(read_lines(path))
+    if len(outputs) != num_sources:
+        raise DataError(
+            f"{path} has {len(outputs)} lines, but {src} has {num_sources}. Give a translation a line, or name a "
+            "model's folder."
+        )
+    return outputs
+
+
 def _outputs(path: str, sources: Sequence[str], options: argparse.Namespace) -> tuple[list[str], str]:
     """The translations, and the language that a model says they are in, or ""."""
-    if not os.path.exists(path):
-        raise DataError(f"{path} does not exist. Name a model folder, a run, or a file with a translation a line.")
     if Path(path).is_dir():
         model = load_model([path], options)
         check_direction(Path(options.src), Path(options.ref), model.src_lang, model.tgt_lang)
         return model.translator.translate(sources, **model.overrides), model.tgt_lang
-    outputs = list(read_lines(Path(path)))
-    if len(outputs) != len(sources):
-        raise DataError(
-            f"{path} has {len(outputs)} lines, but {options.src} has {len(sources)}. Give a translation a line, or "
-            "name a model's folder."
-        )
-    return outputs, ""
+    return _translations(Path(path), len(sources), options.src), ""
 
 
 def _page(found: Comparison, options: argparse.Namespace) -> Iterator[str]:

@@ -14,9 +14,9 @@ from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluate.checklists import Finding, check_phenomena
 from dragoman.evaluate.metrics import Evaluation, evaluate, tokenizer_for
-from dragoman.text.corpus import check_direction, has_both_sides, open_aligned, open_corpus
+from dragoman.text.corpus import check_direction, open_aligned, texts_of_side
 from dragoman.text.doctor.overlap import Overlap
-from dragoman.text.lines import read_lines
+from dragoman.text.lines import first_read, read_lines
 from dragoman.text.splitting import chunks
 
 _CHUNK_LINES = 1 << 13
@@ -28,15 +28,19 @@ def run(arguments: Sequence[str]) -> int:
     _check(options)
     check_search_flags(options)
     findings: list[Finding] = []
+    corpus = open_aligned(Path(options.src or options.hyp), Path(options.ref))
+    src_lang, lang = corpus.src_lang if options.src else "", corpus.tgt_lang
+    for path in options.train or ():  # what cannot be read is said before anything is translated
+        first_read(texts_of_side(Path(path), 0, src_lang, lang))
     if options.hyp:
-        hypotheses, references, _, lang = read_pairs(options.hyp, options.ref)
+        hypotheses, references = read_pairs(options.hyp, options.ref)[:2]
         sources = _sources(options.src, len(hypotheses)) if options.src else []
     else:
         sources, references, src_lang, lang = read_pairs(options.src, options.ref)
         model = load_model([options.model], options)
         check_direction(Path(options.src), Path(options.ref), model.src_lang, model.tgt_lang)
         hypotheses = model.translator.translate(sources, **model.overrides)
-        lang = model.tgt_lang or lang
+        src_lang, lang = model.src_lang or src_lang, model.tgt_lang or lang
         if options.checklist:
             overrides, translator = model.overrides, model.translator
             findings = check_phenomena(
@@ -44,13 +48,13 @@ def run(arguments: Sequence[str]) -> int:
                 references,
                 hypotheses,
                 lambda texts: translator.translate(texts, **overrides),
-                model.src_lang or src_lang,
+                src_lang,
                 lang,
             )
     tokenize = options.tokenize or tokenizer_for(lang)
     evaluations = [("", evaluate(hypotheses, references, tokenize, intervals=True))]
     if options.train:
-        rest = _without_leaks(sources, options.train)
+        rest = _without_leaks(sources, options.train, src_lang, lang)
         kept = [hypotheses[place] for place in rest], [references[place] for place in rest]
         if rest:
             evaluations.append(("without leaks ", evaluate(*kept, tokenize, intervals=True)))
@@ -136,9 +140,9 @@ def _sources(path: str, wanted: int) -> list[str]:
     return sources
 
 
-def _without_leaks(sources: Sequence[str], training: Sequence[str]) -> list[int]:
+def _without_leaks(sources: Sequence[str], training: Sequence[str], src_lang: str, tgt_lang: str) -> list[int]:
     """The places of the sources that training text does not have; says how many it has."""
-    leaked = _leaked(sources, training)
+    leaked = _leaked(sources, training, src_lang, tgt_lang)
     say(
         f"{len(leaked):,} of {len(sources):,} test sources ({len(leaked) / len(sources):.1%}) are in the training "
         f"text, {sum(leaked.values()):,} exactly and the others but for a word, case or punctuation"
@@ -146,13 +150,11 @@ def _without_leaks(sources: Sequence[str], training: Sequence[str]) -> list[int]
     return [place for place in range(len(sources)) if place not in leaked]
 
 
-def _leaked(sources: Sequence[str], training: Sequence[str]) -> dict[int, bool]:
+def _leaked(sources: Sequence[str], training: Sequence[str], src_lang: str, tgt_lang: str) -> dict[int, bool]:
     """The sources that training text has too: place -> whether exactly."""
     overlap = Overlap(sources)
     for name in training:
-        path = Path(name)
-        texts = open_corpus(path).sides()[0]() if has_both_sides(path) else read_lines(path)
-        for chunk in chunks(texts, _CHUNK_LINES):
+        for chunk in chunks(texts_of_side(Path(name), 0, src_lang, tgt_lang), _CHUNK_LINES):
             overlap.add(chunk)
     near, exact = overlap.near(), overlap.exact()
     return {int(place): bool(exact[place]) for place in near.nonzero()[0]}

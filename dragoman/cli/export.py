@@ -6,10 +6,10 @@ from pathlib import Path
 from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
 from dragoman.cli.arguments import ArgumentParser, one_of
 from dragoman.cli.models import say
-from dragoman.errors import ConfigError, ModelError
+from dragoman.errors import ConfigError
 from dragoman.exchange.ctranslate2_export import Quantization, export_ctranslate2
 from dragoman.exchange.marian_export import export_marian
-from dragoman.files import beside
+from dragoman.files import beside, check_new_folder
 
 FORMATS = ("ctranslate2", "marian")
 QUANTIZATIONS = ("float32", "float16", "int8")
@@ -31,8 +31,7 @@ def run(arguments: Sequence[str]) -> int:
     if given.to == "marian" and given.quantization not in (None, "float32"):
         raise ConfigError(f"`--quantization` is {given.quantization}, but marian keeps float32. Leave it out.")
     out = given.out or beside(given.model, f"-{given.to}")
-    if out.exists():
-        raise ModelError(f"{out} exists already. Choose another --out, or remove it.")
+    check_new_folder(out)
     folder = resolve_model_folder(given.model)
     if folder != given.model:
         say(f"the model is {folder}")

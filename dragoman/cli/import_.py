@@ -10,6 +10,7 @@ from dragoman.cli.models import say
 from dragoman.errors import ModelError
 from dragoman.exchange.hub import fetched, is_hub_name
 from dragoman.exchange.marian_import import import_marian
+from dragoman.files import check_new_folder
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -20,8 +21,7 @@ def run(arguments: Sequence[str]) -> int:
     given = parser.parse(arguments)
     name = Path(given.model).resolve().name
     out = given.out or Path("models") / name
-    if out.exists():
-        raise ModelError(f"{out} exists already. Choose another --out, or remove it.")
+    check_new_folder(out)
     folder = _folder(given.model)
     imported = import_marian(folder, name if folder == Path(given.model) else given.model)
     save_bundle(imported.bundle, out)

@@ -7,7 +7,7 @@ from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
 from dragoman.cli.arguments import ArgumentParser
 from dragoman.cli.models import say
 from dragoman.data.store import PairStore
-from dragoman.evaluate.metrics import evaluate, tokenizer_for
+from dragoman.evaluate.metrics import counts_of, metrics_of, tokenizer_for, warnings_about
 from dragoman.inference.translator import Translator
 from dragoman.visualize.report import Judged, write_report
 from dragoman.visualize.run_facts import open_part, read_run
@@ -33,7 +33,8 @@ def _judged(run_folder: Path, bundle: Bundle) -> Judged | None:
             sources, references = texts_of(store)
             translator = Translator.from_bundles([bundle])
             outputs = translator.translate(sources)
-            warnings = evaluate(outputs, references, tokenizer_for(bundle.config.data.tgt_lang)).warnings
+            bleu = metrics_of(tokenizer_for(bundle.config.data.tgt_lang))[0]
+            warnings = warnings_about(counts_of(bleu, outputs, references), outputs, references)
             return judged(name, sources, references, outputs, warnings, translator, bundle)
     say("the run's test and validation data are gone: the report has no sentences")
     return None

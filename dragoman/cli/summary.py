@@ -1,5 +1,6 @@
 """``dragoman summary CONFIG|MODEL``: every parameter tensor, the total checked against the formula, and the card."""
 
+import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -9,6 +10,7 @@ from dragoman.bundle import load_bundle, resolve_model_folder
 from dragoman.cli.arguments import ArgumentParser, overrides_of, whole_number
 from dragoman.cli.models import say
 from dragoman.config import ModelSettings, load_config
+from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError
 from dragoman.model.device import without_values
 from dragoman.model.summary import ParameterRow, expected_parameters, parameter_table
@@ -49,13 +51,15 @@ def run(arguments: Sequence[str]) -> int:
         check_figure_path(given.plot, "--plot")
     card = ""
     if given.what is not None and (given.what.is_dir() or given.what.suffix != ".toml"):
+        _refuse_settings(given)
         bundle = load_bundle(resolve_model_folder(given.what), "cpu")
         model, config = bundle.model, bundle.config
         card = bundle.card.to_markdown()
     else:
         config = load_config([given.what] if given.what else [], overrides_of(given))
-        src_size = given.src_vocab_size or given.tgt_vocab_size or config.tokenizer.vocab_size
-        tgt_size = given.tgt_vocab_size or (src_size if config.model.tie == "all" else config.tokenizer.vocab_size)
+        one_size = (given.src_vocab_size or given.tgt_vocab_size) if config.model.tie == "all" else None
+        src_size = given.src_vocab_size or one_size or config.tokenizer.vocab_size
+        tgt_size = given.tgt_vocab_size or one_size or config.tokenizer.vocab_size
         if config.model.tie == "all" and src_size != tgt_size:
             raise ConfigError(
                 f"`--src-vocab-size` is {src_size} and `--tgt-vocab-size` {tgt_size}, but one tensor embeds both sides "
@@ -71,6 +75,15 @@ def run(arguments: Sequence[str]) -> int:
         save_figure(plot_summary(rows, config.train, settings.d_model), given.plot)
         say(f"the picture is {given.plot}")
     return 0 if sum(row.count for row in rows) == expected else 1
+
+
+def _refuse_settings(given: argparse.Namespace) -> None:
+    """Raises ConfigError for what would change a configuration, where a model is given, which stays as it is."""
+    sizes = [flag for flag in ("src_vocab_size", "tgt_vocab_size") if getattr(given, flag)]
+    if flags := [*map(flag_of, overrides_of(given)), *(f"--{flag.replace('_', '-')}" for flag in sizes)]:
+        raise ConfigError(
+            f"`{flags[0]}` is for a configuration, but {given.what} is a model, whose settings stay. Leave it out."
+        )
 
 
 def _print(rows: list[ParameterRow], expected: int, settings: ModelSettings, card: str, as_json: bool) -> None:

@@ -6,11 +6,11 @@ sentence in capitals, or without its final dot, should come out the same, and no
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dragoman.evaluate.metrics import sentence_chrf
+from dragoman.evaluate.flags import numbers
+from dragoman.evaluate.metrics import main_language, sentence_chrf
 
 Translate = Callable[[Sequence[str]], Sequence[str]]
 
@@ -21,7 +21,8 @@ _LONGEST_SHARE = 0.1
 _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 _DOTS = (".", "。", "।")
-_QUESTIONS = ("?", "？", "؟", ";")
+_QUESTIONS = ("?", "？", "؟", "\u037e")
+"""Of Greek the mark of its own; its semicolon is a semicolon elsewhere."""
 _NEGATIONS: dict[str, frozenset[str]] = {
     language: frozenset(words.split())
     for language, words in {
@@ -141,7 +142,7 @@ class _Test:
 
 
 def _same_numbers(test: _Test, row: int) -> bool:
-    return Counter(_NUMBER.findall(test.outputs[row])) == Counter(_NUMBER.findall(test.references[row]))
+    return numbers(test.outputs[row]) == numbers(test.references[row])
 
 
 def _names(test: _Test, row: int) -> bool:
@@ -163,7 +164,7 @@ def _stays_short(test: _Test, row: int) -> bool:
 
 def _negation(test: _Test, src_lang: str, tgt_lang: str) -> Finding:
     check = "the output denies, as the reference does"
-    src, tgt = (_NEGATIONS.get(_base(language)) for language in (src_lang, tgt_lang))
+    src, tgt = (_NEGATIONS.get(main_language(language)) for language in (src_lang, tgt_lang))
     if src is None or tgt is None:
         unknown = src_lang if src is None else tgt_lang
         return test.finding("negation", check, [], _same_numbers, f"no list of negations of {unknown or '?'}")
@@ -221,7 +222,3 @@ def _probe(
 def without_final_dots(text: str) -> str:
     """The text up to its last dots, and the white space around them."""
     return text.rstrip().rstrip("".join(_DOTS)).rstrip()
-
-
-def _base(language: str) -> str:
-    return language.replace("_", "-").split("-")[0].lower()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.ter import TER
 
-from dragoman.evaluate.metrics import counts_of, metrics_of, score_with, sentence_chrf, warnings_about
+from dragoman.evaluate.metrics import counts_of, metrics_for, metrics_of, score_with, sentence_chrf, warnings_about
 from dragoman.evaluate.significance import TRIALS, Significance, Statistics, resampled_scores, significance
 from dragoman.records import Score
 
@@ -103,7 +103,8 @@ def compare(
     Raises DataError where there is nothing to compare. `tokenize` is sacreBLEU's, for BLEU and for words; `trials`
     are those of approximate randomisation.
     """
-    metrics = metrics_of(tokenize)
+    (metrics, notes), (of_b, notes_of_b) = (metrics_for(tokenize, outputs, references) for outputs in (a, b))
+    metrics = metrics[: len(of_b)]
     compared, warnings = [], []
     for metric in metrics:
         counts = [counts_of(metric, outputs, references) for outputs in (a, b)]
@@ -112,7 +113,7 @@ def compare(
             warnings = [warnings_about(bleu, outputs, references) for bleu, outputs in zip(counts, (a, b), strict=True)]
     chrf = np.array([sentence_chrf(a, references), sentence_chrf(b, references)])
     gains = np.sign(np.round(chrf[1] - chrf[0], 9))
-    words = _words_by(metrics[0].tokenizer)
+    words = _words_by(metrics_of(tokenize)[0].tokenizer)
     seen = Counter(word for text in training_text or references for word in words(text))
     return Comparison(
         len(references),
@@ -123,7 +124,7 @@ def compare(
         _by_length(sources, chrf, gains),
         _by_rarity(references, a, b, words, seen),
         _changes(sources, references, a, b, chrf),
-        tuple(dict.fromkeys(chain(*warnings))),
+        tuple(dict.fromkeys(chain(notes or notes_of_b, *warnings))),
     )
 
 

@@ -24,12 +24,24 @@ from dragoman.evaluate.significance import (
 from dragoman.records import Score
 
 FEW_SENTENCES = 100
+_MOST_TER_WORDS = 200
+"""In both lines of a pair: TER's time rises with the fourth power, and is some seconds here."""
+_BY_CHARACTER = ("zh", "char")
+_TWO_LETTERS = {
+    "ces": "cs", "cze": "cs", "chi": "zh", "cmn": "zh", "deu": "de", "dut": "nl", "eng": "en", "fra": "fr",
+    "fre": "fr", "ger": "de", "ita": "it", "jap": "ja", "jpn": "ja", "khm": "km", "lao": "lo", "mya": "my",
+    "nld": "nl", "pol": "pl", "por": "pt", "rus": "ru", "spa": "es", "swe": "sv", "tha": "th", "yue": "zh",
+    "zho": "zh",
+}  # fmt: skip
 _TOKENISED_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Scores of one test in the order BLEU, chrF, TER, and what to know before believing them."""
+    """Scores of one test in the order BLEU, chrF, TER, and what to know before believing them.
+
+    TER is left out, with a warning, where lines are so long that it would take minutes.
+    """
 
     scores: tuple[Score, ...]
     warnings: tuple[str, ...]
@@ -58,18 +70,32 @@ def evaluate(
 
     Raises DataError where the counts differ or there is nothing to score. `tokenize` is for BLEU alone.
     """
+    metrics, notes = metrics_for(tokenize, hypotheses, references)
     scores, counted = [], []
-    for metric in metrics_of(tokenize):
+    for metric in metrics:
         statistics = counts_of(metric, hypotheses, references)
         resampled = resampled_scores(metric, statistics)[0] if intervals else None
         scores.append(score_with(metric, statistics, resampled))
         counted.append(statistics)
-    return Evaluation(tuple(scores), warnings_about(counted[0], hypotheses, references), len(hypotheses))
+    return Evaluation(tuple(scores), (*notes, *warnings_about(counted[0], hypotheses, references)), len(hypotheses))
 
 
 def metrics_of(tokenize: str) -> tuple[BLEU, CHRF, TER]:
     """The metrics in their order. sacreBLEU's warning about tokenised text is off: there is one of ours."""
-    return BLEU(tokenize=tokenize, force=True), CHRF(), TER()
+    by_character = tokenize in _BY_CHARACTER  # a line without spaces would be one word, which is right or not
+    return BLEU(tokenize=tokenize, force=True), CHRF(), TER(normalized=by_character, asian_support=by_character)
+
+
+def metrics_for(
+    tokenize: str, hypotheses: Sequence[str], references: Sequence[str]
+) -> tuple[tuple[Metric, ...], tuple[str, ...]]:
+    """Those for such lines, and a warning where TER is not among them."""
+    for number, pair in enumerate(zip(hypotheses, references, strict=False), start=1):
+        if min(len(line) if tokenize in _BY_CHARACTER else len(line.split()) for line in pair) > _MOST_TER_WORDS:
+            units = "characters" if tokenize in _BY_CHARACTER else "words"
+            note = f"line {number} has more than {_MOST_TER_WORDS} {units}: TER would take minutes and is left out."
+            return metrics_of(tokenize)[:2], (note,)
+    return metrics_of(tokenize), ()
 
 
 def counts_of(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
@@ -104,9 +130,14 @@ def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[
 
 def tokenizer_for(lang: str) -> str:
     """sacreBLEU's tokenizer for a target language written without spaces; 13a, its default, for all others."""
-    return {"zh": "zh", "ja": "char", "th": "char", "lo": "char", "km": "char", "my": "char"}.get(
-        lang.replace("_", "-").split("-")[0].lower(), "13a"
-    )
+    by_language = {"zh": "zh", "ja": "char", "th": "char", "lo": "char", "km": "char", "my": "char"}
+    return by_language.get(main_language(lang), "13a")
+
+
+def main_language(code: str) -> str:
+    """Without its region, in lower case and of two letters where there are such: en of en-US and of eng."""
+    code = code.replace("_", "-").split("-")[0].lower()
+    return _TWO_LETTERS.get(code, code)
 
 
 def warnings_about(bleu_counts: Statistics, hypotheses: Sequence[str], references: Sequence[str]) -> tuple[str, ...]:

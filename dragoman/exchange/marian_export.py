@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from dragoman.bundle import Bundle
+from dragoman.bundle.folder import write_tensors
 from dragoman.errors import ModelError
 from dragoman.exchange.marian_config import CONFIG, GENERATION, TOKENIZER
 from dragoman.exchange.marian_import import SOURCE_SPM, TARGET_SPM, TARGET_VOCABULARY, VOCABULARY
@@ -50,7 +50,7 @@ def export_marian(bundle: Bundle, folder: Path) -> tuple[str, ...]:
     _refuse_what_does_not_fit(bundle, src, tgt)
     shared = src.tokenizer.vocabulary == tgt.tokenizer.vocabulary
     with written_folder(folder, {"format": 1, "versions": {"dragoman": __version__}}) as temporary:
-        save_file(_tensors(bundle, src, tgt), temporary / SAFETENSORS, metadata={"format": "pt"})
+        write_tensors(_tensors(bundle, src, tgt), temporary / SAFETENSORS, {"format": "pt"})
         _write(temporary / CONFIG, _config(bundle, src, tgt))
         _write(temporary / GENERATION, _generation(bundle, tgt))
         _write(temporary / TOKENIZER, _tokenizer(bundle, shared))

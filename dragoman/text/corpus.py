@@ -163,6 +163,25 @@ def has_both_sides(path: Path) -> bool:
     return _without_gz(path).suffix.lower() in _FORMATS
 
 
+def texts_of_side(path: Path, side: int, src_lang: str, tgt_lang: str) -> Iterator[str]:
+    """The texts that a file has of side 0 or 1: every line, or of a file with both sides those in the side's language.
+
+    Where nobody tells the languages, it is the file's first or second side. Raises as `open_corpus`.
+    """
+    if not has_both_sides(path):
+        return read_lines(path)
+    format_ = _FORMATS[_without_gz(path).suffix.lower()]
+    named = _languages_in(path, format_)
+    codes = {_main_language(code): code for code in named}
+    wanted, other = (codes.get(_main_language(lang)) for lang in (src_lang, tgt_lang)[:: -1 if side else 1])
+    others = [code for code in named if code != wanted]
+    if wanted is None or not others:
+        return iter(open_corpus(path).sides()[side]())
+    if format_ == "tsv":
+        return iter(Corpus((path,), format_, named[0], named[1]).sides()[named.index(wanted)]())
+    return iter(Corpus((path,), format_, wanted, other if other in others else others[0]).sides()[0]())
+
+
 def open_aligned(src: Path | str, tgt: Path | str, *, src_lang: str = "", tgt_lang: str = "") -> Corpus:
     """Two files, line for line; languages from extensions such as train.en and train.de.gz where not given.
 

@@ -53,7 +53,7 @@ def frozen_config(folder: Path) -> Config | None:
     """
     for path in (folder, *folder.parents):
         if path.exists() and not path.is_dir():
-            raise CheckpointError(f"{path} is a file, but a run is a folder. Choose another --out.")
+            raise CheckpointError(f"{path} is a file, but a run is a folder. Name a folder.")
     begun = (folder / "averaged").exists() or any((folder / "checkpoints").glob("step_*"))
     return _written_config(folder) if begun else None
 

@@ -76,6 +76,10 @@ def test_the_page_names_both_and_says_what_is_chance(capsys: pytest.CaptureFixtu
         (["out.de", "out.de", "--src", "test.en", "--ref", "short.de"], "test.en has 4 lines, but short.de has 3;"),
         (["out.de", "out.de", "--src", "test.en", "--ref", "test.de", "--train", "no.de"], "no.de does not exist."),
         (["out.de", "out.de", "--ref", "test.de"], "`--src` is missing."),
+        (
+            ["out.de", "out.de", "--src", "test.en", "--ref", "test.de", "--inference.beam-size", "2"],
+            "`--inference.beam-size` is for a model that translates, but both are files.",
+        ),
     ],
 )
 def test_bad_input_is_one_line(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,3 +88,15 @@ def test_bad_input_is_one_line(arguments: list[str], complaint: str, capsys: pyt
     assert answer.out == ""
     assert answer.err.startswith(f"dragoman: {complaint}")
     assert answer.err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("files")
+def test_rare_words_are_counted_on_the_side_of_the_reference(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("train.en-de.tsv").write_text("eins eins eins\tzwei\n", encoding="utf-8")
+    Path("train.de").write_text("zwei\n", encoding="utf-8")
+    tables = []
+    for name in ("train.en-de.tsv", "train.de"):
+        test = ["--src", "test.en", "--ref", "test.de", "--train", name, "--json"]
+        assert main(["compare", "out.de", "out.de", *test]) == 0
+        tables.append(json.loads(capsys.readouterr().out)["by_rarity"])
+    assert tables[0] == tables[1]

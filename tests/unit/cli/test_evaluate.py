@@ -165,3 +165,37 @@ def test_a_test_that_training_had_all_of_is_scored_with_a_warning(capsys: pytest
 def test_mistakes_about_leaks(arguments: list[str], match: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", "--ref", "test.de", *arguments]) == 2
     assert match in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize(("name", "has"), [("train.en-de.tsv", 1), ("train.de-en.tsv", 1), ("train.jsonl", 1)])
+@pytest.mark.parametrize("lang", ["en", "de"])
+def test_leaks_are_looked_for_on_the_side_of_the_tests_language(
+    name: str, has: int, lang: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = {"en": "one two three four", "de": "eins zwei drei vier"}
+    langs = name.split(".")[1].split("-") if name.endswith("tsv") else ["fr", "en", "de"]
+    if name.endswith("tsv"):
+        Path(name).write_text("\t".join(texts[code] for code in langs) + "\n", encoding="utf-8")
+    else:
+        translation = {code: texts.get(code, "un deux") for code in langs}
+        Path(name).write_text(json.dumps({"translation": translation}) + "\n", encoding="utf-8")
+    other = "de" if lang == "en" else "en"
+    arguments = ["--hyp", f"test.{other}.out", "--ref", f"test.{other}", "--src", f"test.{lang}", "--train", name]
+    Path(f"test.{other}.out").write_text("x\ny\n", encoding="utf-8")
+    assert main(["evaluate", *arguments]) == 0
+    assert f"{has} of 2 test sources (50.0%)" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("files")
+def test_what_is_missing_is_said_before_anything_is_translated(
+    model_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Translator, "translate", lambda *_, **__: pytest.fail("it translates"))
+    test = ["--src", "test.en", "--ref", "test.de"]
+    assert main(["evaluate", str(model_folder), *test, "--train", "nothere.en"]) == 2
+    assert "nothere.en" in capsys.readouterr().err
+    Path("empty").mkdir()
+    for other in ("nothere", "empty"):
+        assert main(["compare", str(model_folder), other, *test]) == 2
+        assert other in capsys.readouterr().err

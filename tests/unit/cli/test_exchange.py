@@ -37,6 +37,13 @@ def test_import_and_export(small_marian: Path, tmp_path: Path, capsys: pytest.Ca
         (["export", "MODEL", "--to", "marian"], ["tokenizer of kind byte_bpe", "ctranslate2"]),
         (["export", "nothing", "--to", "marian"], ["nothing does not exist"]),
         (["export", "MODEL", "--to", "marian", "--out", "."], ["exists already", "--out"]),
+        (["export", "MODEL", "--to", "ctranslate2", "--out", "MODEL/ct2"], ["is in a model folder", "--out"]),
+        (["import", ".", "--out", "MODEL/imported"], ["is in a model folder", "--out"]),
+        (["inspect", "MODEL", "one", "--out", "MODEL/page.html"], ["in a model folder", "Choose another folder"]),
+        (["inspect", "MODEL", "one", "--out", "MODEL"], ["such as inspection.html."]),
+        (["summary", "MODEL", "--plot", "MODEL/plot.png", "--out"], ["in a model folder"]),
+        (["summary", "MODEL", "--model.d-model", "999", "--out"], ["`--model.d-model` is for a configuration"]),
+        (["summary", "MODEL", "--tgt-vocab-size", "99", "--out"], ["`--tgt-vocab-size` is for a configuration"]),
     ],
 )
 def test_what_is_refused(
@@ -49,7 +56,9 @@ def test_what_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     out = ["--out", "new"] if "--out" not in arguments else []
-    given = [str(model_folder) if one == "MODEL" else one for one in arguments]
+    given = [
+        one.replace("MODEL", str(model_folder)) for one in arguments if arguments[0] != "summary" or one != "--out"
+    ]
     assert main([*given, *out]) == 2
     err = capsys.readouterr().err
     assert err.count("\n") == 1

@@ -1,4 +1,5 @@
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from dragoman.errors import DataError
 
 BAD_COMMANDS = {
     "summary --src-vocab-size 100 --tgt-vocab-size 200": "`--src-vocab-size` is 100 and `--tgt-vocab-size` 200",
+    "summary --tgt-vocab-size 400 --src-vocab-size 300": "`--src-vocab-size` is 300 and `--tgt-vocab-size` 400",
     "trnslate": "`trnslate` is not a verb of dragoman. Did you mean `translate`?",
     "qqq": "`qqq` is not a verb of dragoman. `dragoman --help` lists them.",
     "--verison": "`--verison` is not a verb of dragoman.",
@@ -160,3 +162,13 @@ def test_our_own_mistakes_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("dragoman.cli.main.importlib.import_module", _raising(RuntimeError("a bug")))
     with pytest.raises(RuntimeError, match="a bug"):
         command_line.main(["translate"])
+
+
+@pytest.mark.parametrize(("flags", "rows"), [("--model.tie none", 8000), ("--model.tie all", 400)])
+def test_the_size_of_one_vocabulary_is_the_others_where_they_are_one(
+    flags: str, rows: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command_line.main(["summary", "--tgt-vocab-size", "400", *flags.split(), "--json"]) == 0
+    tensors = json.loads(capsys.readouterr().out)["tensors"]
+    assert tensors[0]["name"] == "src_embedding.weight"
+    assert tensors[0]["shape"][0] == rows

@@ -57,6 +57,7 @@ def test_a_perfect_translator_passes_everything() -> None:
         (1, "Sie wohnt in Frankreich.", "names"),
         (2, "Ich weiß.", "negation"),
         (3, "Wo ist der Bahnhof.", "questions"),
+        (3, "Wo ist der Bahnhof;", "questions"),
         (4, "", "short"),
         (4, "Hallo hallo hallo hallo hallo!", "short"),
         (5, "Er hat nicht", "long"),
@@ -116,3 +117,16 @@ def test_sentence_scores_are_those_of_sacrebleu() -> None:
     one = sentence_chrf(["Hallo Wald", ""], ["Hallo Welt", "x"])
     assert one[0] == pytest.approx(chrf(["Hallo Wald"], ["Hallo Welt"]).value)
     assert one[1] == 0
+
+
+def test_thousands_may_be_written_in_several_ways_and_languages_in_three_letters() -> None:
+    found = check_phenomena(
+        ["1,000 people do not sing."],
+        ["1.000 Leute singen nicht."],
+        ["1000 Leute singen nicht."],
+        perfect,
+        "eng",
+        "deu",
+    )
+    counts = {one.name: (one.passed, one.asked) for one in found}
+    assert counts["numbers"] == counts["negation"] == (1, 1)

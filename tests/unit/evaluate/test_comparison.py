@@ -77,3 +77,10 @@ def test_the_most_changed_lines_come_with_both_outputs() -> None:
 def test_a_test_without_sentences_is_refused() -> None:
     with pytest.raises(DataError, match="no translations"):
         compare([], [], [], [])
+
+
+def test_very_long_lines_are_compared_without_ter() -> None:
+    long = " ".join(map(str, range(201)))
+    found = compare(["a", "b"], ["x", long], ["x", "b"], ["x", long])
+    assert [metric.a.name for metric in found.metrics] == ["BLEU", "chrF2"]
+    assert found.warnings[0].startswith("line 2 has more than 200 words")

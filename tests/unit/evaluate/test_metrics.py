@@ -120,4 +120,23 @@ def test_languages_without_spaces_get_their_own_tokenizer() -> None:
     assert [tokenizer_for(lang) for lang in ("zh", "zh-TW", "ja", "ja_JP", "de", "")] == [
         "zh", "zh", "char", "char", "13a", "13a",
     ]  # fmt: skip
+    assert [tokenizer_for(lang) for lang in ("jpn", "zho", "cmn-Hant", "tha", "deu")] == [
+        "char", "zh", "zh", "char", "13a",
+    ]  # fmt: skip
     assert "tok:zh" in evaluate(["我爱你们大家"], ["我爱你们大家"], tokenizer_for("zh")).scores[0].signature
+
+
+def test_edits_of_text_without_spaces_are_counted_by_character() -> None:
+    score = evaluate(["我爱你们大家吗"], ["我爱你们大家"], "zh").scores[2]
+    assert score.value == pytest.approx(100 / 6)
+    assert "asian" in score.signature
+    assert evaluate(["a b c d e"], ["a b c d"]).scores[2].value == pytest.approx(25)
+
+
+def test_ter_of_very_long_lines_is_left_out_with_a_warning() -> None:
+    line = " ".join(map(str, range(201)))
+    for tokenize, long in (("13a", line), ("char", "我" * 201)):
+        found = evaluate(["a", long, long], ["a", long, long], tokenize)
+        assert [score.name for score in found.scores] == ["BLEU", "chrF2"]
+        assert found.warnings[0].startswith("line 2 has more than 200 ")
+    assert len(evaluate(["a", line], ["a", "b"]).scores) == 3

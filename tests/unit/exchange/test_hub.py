@@ -60,3 +60,13 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ModelError, match=r"dragoman\[hub\]"):
         fetched("Someone/model")
+
+
+def test_any_error_of_the_network_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise EOFError("the answer broke off.\nDetails.")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", broken)
+    expected = r"Someone/model cannot be downloaded \(EOFError: the answer broke off\)\. Check the connection"
+    with pytest.raises(ModelError, match=expected):
+        fetched("Someone/model")

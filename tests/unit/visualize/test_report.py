@@ -6,8 +6,10 @@ import json
 import re
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -190,6 +192,21 @@ def test_what_the_watchdog_found_is_said(run: Path) -> None:
     with (run / "log.jsonl").open("a") as stream:
         stream.write('{"event": "watchdog", "step": 4, "name": "odd", "text": "All <b>odd</b>."}\n')
     assert "Watchdog, step 4: All <b>odd</b>." in assert_safe(report_html(read_run(run), None)).text
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        ({"averaged_steps": (3, 4)}, "The weights are the mean of those after steps 3, 4."),
+        ({"averaged_steps": (1200,), "ema_decay": 0.999}, "their running mean with decay 0.999 at step 1,200."),
+        ({"lineage": ("old", "older")}, "The model was fine-tuned from old, then older."),
+    ],
+)
+def test_which_weights_these_are_is_said_as_the_card_says_it(run: Path, known: dict[str, Any], said: str) -> None:
+    facts = read_run(run)
+    page = assert_safe(report_html(replace(facts, card=replace(facts.card, **known)), None)).text
+    assert said in page
+    assert ("scored best on the validation data" in page) == ("averaged_steps" not in known)
 
 
 def test_a_damaged_test_is_said_before_anything_is_translated(run: Path, capsys: pytest.CaptureFixture) -> None:
