@@ -25,8 +25,11 @@ def run(arguments: Sequence[str]) -> int:
     check_search_flags(options)
     sources, references, src_lang, lang = read_pairs(options.src, options.ref)
     training_text = first_read(texts_of_side(Path(options.train), 1, src_lang, lang)) if options.train else None
-    _check(options, len(sources))
-    (a, lang_a), (b, lang_b) = (_outputs(path, sources, options) for path in (options.a, options.b))
+    written = _written(options, len(sources))
+    (a, lang_a), (b, lang_b) = (
+        (given, "") if given is not None else _translated(path, sources, options)
+        for path, given in zip((options.a, options.b), written, strict=True)
+    )
     lang = lang_a or lang_b or lang
     comparison = compare(sources, references, a, b, options.tokenize or tokenizer_for(lang), training_text)
     for warning in comparison.warnings:
@@ -61,20 +64,22 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def _check(options: argparse.Namespace, num_sources: int) -> None:
-    """What is no model and no file with a translation a line is said before anything is translated."""
-    paths = [Path(path) for path in (options.a, options.b)]
-    for path in paths:
+def _written(options: argparse.Namespace, num_sources: int) -> list[list[str] | None]:
+    """The translations in files, None for a model. What is neither is said before anything is translated."""
+    written: list[list[str] | None] = []
+    for path in (Path(options.a), Path(options.b)):
         if not path.exists():
             raise DataError(f"{path} does not exist. Name a model folder, a run, or a file with a translation a line.")
         if path.is_dir():
             from dragoman.bundle import resolve_model_folder  # two files are compared without torch
 
             resolve_model_folder(path)
+            written.append(None)
         else:
-            _translations(path, num_sources, options.src)
-    if not any(path.is_dir() for path in paths) and (given := list(overrides_of(options))):
+            written.append(_translations(path, num_sources, options.src))
+    if None not in written and (given := list(overrides_of(options))):
         raise ConfigError(f"`{flag_of(given[0])}` is for a model that translates, but both are files. Leave it out.")
+    return written
 
 
 def _translations(path: Path, num_sources: int, src: str) -> list[str]:
@@ -87,13 +92,11 @@ def _translations(path: Path, num_sources: int, src: str) -> list[str]:
     return outputs
 
 
-def _outputs(path: str, sources: Sequence[str], options: argparse.Namespace) -> tuple[list[str], str]:
-    """The translations, and the language that a model says they are in, or ""."""
-    if Path(path).is_dir():
-        model = load_model([path], options)
-        check_direction(Path(options.src), Path(options.ref), model.src_lang, model.tgt_lang)
-        return model.translator.translate(sources, **model.overrides), model.tgt_lang
-    return _translations(Path(path), len(sources), options.src), ""
+def _translated(path: str, sources: Sequence[str], options: argparse.Namespace) -> tuple[list[str], str]:
+    """A model's translations, and the language that it says they are in, or ""."""
+    model = load_model([path], options)
+    check_direction(Path(options.src), Path(options.ref), model.src_lang, model.tgt_lang)
+    return model.translator.translate(sources, **model.overrides), model.tgt_lang
 
 
 def _page(found: Comparison, options: argparse.Namespace) -> Iterator[str]:

@@ -4,7 +4,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -28,19 +28,18 @@ def run(arguments: Sequence[str]) -> int:
     _check(options)
     check_search_flags(options)
     findings: list[Finding] = []
-    corpus = open_aligned(Path(options.src or options.hyp), Path(options.ref))
-    src_lang, lang = corpus.src_lang if options.src else "", corpus.tgt_lang
-    for path in options.train or ():  # what cannot be read is said before anything is translated
-        first_read(texts_of_side(Path(path), 0, src_lang, lang))
     if options.hyp:
-        hypotheses, references = read_pairs(options.hyp, options.ref)[:2]
+        hypotheses, references, _, lang = read_pairs(options.hyp, options.ref)
         sources = _sources(options.src, len(hypotheses)) if options.src else []
+        src_lang = open_aligned(Path(options.src), Path(options.ref)).src_lang if options.src else ""
+        training = _training(options, src_lang, lang)
     else:
         sources, references, src_lang, lang = read_pairs(options.src, options.ref)
         model = load_model([options.model], options)
         check_direction(Path(options.src), Path(options.ref), model.src_lang, model.tgt_lang)
-        hypotheses = model.translator.translate(sources, **model.overrides)
         src_lang, lang = model.src_lang or src_lang, model.tgt_lang or lang
+        training = _training(options, src_lang, lang)
+        hypotheses = model.translator.translate(sources, **model.overrides)
         if options.checklist:
             overrides, translator = model.overrides, model.translator
             findings = check_phenomena(
@@ -53,8 +52,8 @@ def run(arguments: Sequence[str]) -> int:
             )
     tokenize = options.tokenize or tokenizer_for(lang)
     evaluations = [("", evaluate(hypotheses, references, tokenize, intervals=True))]
-    if options.train:
-        rest = _without_leaks(sources, options.train, src_lang, lang)
+    if training:
+        rest = _without_leaks(sources, training)
         kept = [hypotheses[place] for place in rest], [references[place] for place in rest]
         if rest:
             evaluations.append(("without leaks ", evaluate(*kept, tokenize, intervals=True)))
@@ -140,9 +139,14 @@ def _sources(path: str, wanted: int) -> list[str]:
     return sources
 
 
-def _without_leaks(sources: Sequence[str], training: Sequence[str], src_lang: str, tgt_lang: str) -> list[int]:
+def _training(options: argparse.Namespace, src_lang: str, tgt_lang: str) -> list[Iterator[str]]:
+    """The sources of each training text; what cannot be read is said now, before anything is translated."""
+    return [first_read(texts_of_side(Path(path), 0, src_lang, tgt_lang)) for path in options.train or ()]
+
+
+def _without_leaks(sources: Sequence[str], training: Sequence[Iterator[str]]) -> list[int]:
     """The places of the sources that training text does not have; says how many it has."""
-    leaked = _leaked(sources, training, src_lang, tgt_lang)
+    leaked = _leaked(sources, training)
     say(
         f"{len(leaked):,} of {len(sources):,} test sources ({len(leaked) / len(sources):.1%}) are in the training "
         f"text, {sum(leaked.values()):,} exactly and the others but for a word, case or punctuation"
@@ -150,11 +154,11 @@ def _without_leaks(sources: Sequence[str], training: Sequence[str], src_lang: st
     return [place for place in range(len(sources)) if place not in leaked]
 
 
-def _leaked(sources: Sequence[str], training: Sequence[str], src_lang: str, tgt_lang: str) -> dict[int, bool]:
+def _leaked(sources: Sequence[str], training: Sequence[Iterator[str]]) -> dict[int, bool]:
     """The sources that training text has too: place -> whether exactly."""
     overlap = Overlap(sources)
-    for name in training:
-        for chunk in chunks(texts_of_side(Path(name), 0, src_lang, tgt_lang), _CHUNK_LINES):
+    for texts in training:
+        for chunk in chunks(texts, _CHUNK_LINES):
             overlap.add(chunk)
     near, exact = overlap.near(), overlap.exact()
     return {int(place): bool(exact[place]) for place in near.nonzero()[0]}

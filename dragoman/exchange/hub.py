@@ -38,14 +38,14 @@ def _snapshot(name: str, files: list[str]) -> Path:
             f"{name} is neither in the local cache nor can it be downloaded (no network, or HF_HUB_OFFLINE is set). "
             "Check the connection, or give a folder."
         ) from None
-    except OSError as error:
-        raise ModelError(f"{name} cannot be downloaded: {error}. Check the connection, or give a folder.") from None
     except (HfHubHTTPError, HFValidationError) as error:
         status = getattr(getattr(error, "response", None), "status_code", None)
         reason = "it does not exist there, or is private" if status in (401, 404) else str(error).split("\n")[0]
         raise ModelError(
             f"{name} cannot be fetched from the Hugging Face hub: {reason.rstrip('.')}. Check the name."
         ) from None
+    except OSError as error:
+        raise ModelError(f"{name} cannot be downloaded: {error}. Check the connection, or give a folder.") from None
     except Exception as error:  # the client's network library has errors of many kinds, and none in common
         reason = f"{type(error).__name__}: {error}".split("\n")[0].rstrip(".")
         raise ModelError(f"{name} cannot be downloaded ({reason}). Check the connection, or give a folder.") from None

@@ -308,6 +308,8 @@ import sys; sys.path.insert(0, sys.argv[1])
 from test_compiled_search import *
 model, rows = transformer("pre-norm", 100), sources(100, 1)
 chosen = InferenceSettings(beam_size=1, max_extra_tokens=6)
+assert_same(searched(CompiledSearch(model, "float32"), rows, chosen), plain(model, rows, chosen))
+test_integers_are_near_float32("int16", 0.005)
 for precision in ("float32", "int16"):
     print([one[0].token_log_probs for one in searched(CompiledSearch(model, precision), rows, chosen)])
 """

@@ -1,4 +1,6 @@
 import json
+import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -100,3 +102,18 @@ def test_rare_words_are_counted_on_the_side_of_the_reference(capsys: pytest.Capt
         assert main(["compare", "out.de", "out.de", *test]) == 0
         tables.append(json.loads(capsys.readouterr().out)["by_rarity"])
     assert tables[0] == tables[1]
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such pipes")
+def test_pipes_are_read_once(capsys: pytest.CaptureFixture[str]) -> None:
+    pipes = []
+    for name in ("out.de", "test.en"):
+        reading, writing = os.pipe()
+        os.write(writing, Path(name).read_bytes())
+        os.close(writing)
+        pipes.append(f"/dev/fd/{reading}")
+    assert main(["compare", pipes[0], "out.de", "--src", "test.en", "--ref", "test.de", "--json"]) == 0
+    arguments = ["--hyp", "out.de", "--ref", "test.de", "--src", "test.en", "--train", pipes[1]]
+    assert main(["evaluate", *arguments]) == 0
+    assert "4 of 4 test sources (100.0%)" in capsys.readouterr().err
