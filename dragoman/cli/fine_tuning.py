@@ -17,6 +17,7 @@ from dragoman.errors import ConfigError, DragomanError, ModelError
 from dragoman.evaluate.metrics import bleu, chrf, tokenizer_for
 from dragoman.files import checked_manifest
 from dragoman.inference.translator import Translator
+from dragoman.languages import main_language
 from dragoman.records import Score
 from dragoman.text.corpus import Corpora
 from dragoman.text.tokenizer import TokenizerPair
@@ -46,7 +47,7 @@ def check_same_model(config: Config, path: str) -> None:
                 )
     card = read_card(folder)
     for side in ("src_lang", "tgt_lang"):
-        given, known = (_code(lang) for lang in (getattr(config.data, side), getattr(card, side)))
+        given, known = (main_language(lang) for lang in (getattr(config.data, side), getattr(card, side)))
         if given and known and len(given) == len(known) and given != known:
             raise ConfigError(
                 f"`data.{side}` is {given}, but {folder}, which training starts from, is a model of {known}. "
@@ -151,7 +152,3 @@ def compare_with_base(
 def _scores(outputs: Sequence[str], references: Sequence[str], bundle: Bundle) -> list[Score]:
     tokenize = tokenizer_for(bundle.config.data.tgt_lang)
     return [bleu(outputs, references, tokenize), chrf(outputs, references)]
-
-
-def _code(language: str) -> str:
-    return language.replace("_", "-").split("-")[0].lower()

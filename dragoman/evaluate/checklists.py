@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dragoman.evaluate.flags import numbers
-from dragoman.evaluate.metrics import main_language, sentence_chrf
+from dragoman.evaluate.metrics import sentence_chrf
+from dragoman.languages import main_language
 
 Translate = Callable[[Sequence[str]], Sequence[str]]
 

@@ -21,18 +21,13 @@ from dragoman.evaluate.significance import (
     score_of,
     statistics_of,
 )
+from dragoman.languages import main_language
 from dragoman.records import Score
 
 FEW_SENTENCES = 100
 _MOST_TER_WORDS = 200
 """In both lines of a pair: TER's time rises with the fourth power, and is some seconds here."""
 _BY_CHARACTER = ("zh", "char")
-_TWO_LETTERS = {
-    "ces": "cs", "cze": "cs", "chi": "zh", "cmn": "zh", "deu": "de", "dut": "nl", "eng": "en", "fra": "fr",
-    "fre": "fr", "ger": "de", "ita": "it", "jap": "ja", "jpn": "ja", "khm": "km", "lao": "lo", "mya": "my",
-    "nld": "nl", "pol": "pl", "por": "pt", "rus": "ru", "spa": "es", "swe": "sv", "tha": "th", "yue": "zh",
-    "zho": "zh",
-}  # fmt: skip
 _TOKENISED_SHARE = 0.5
 
 
@@ -130,14 +125,8 @@ def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[
 
 def tokenizer_for(lang: str) -> str:
     """sacreBLEU's tokenizer for a target language written without spaces; 13a, its default, for all others."""
-    by_language = {"zh": "zh", "ja": "char", "th": "char", "lo": "char", "km": "char", "my": "char"}
+    by_language = {"zh": "zh", "yue": "zh", "ja": "char", "th": "char", "lo": "char", "km": "char", "my": "char"}
     return by_language.get(main_language(lang), "13a")
-
-
-def main_language(code: str) -> str:
-    """Without its region, in lower case and of two letters where there are such: en of en-US and of eng."""
-    code = code.replace("_", "-").split("-")[0].lower()
-    return _TWO_LETTERS.get(code, code)
 
 
 def warnings_about(bleu_counts: Statistics, hypotheses: Sequence[str], references: Sequence[str]) -> tuple[str, ...]:

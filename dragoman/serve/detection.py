@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dragoman.text.doctor.languages import can_tell_languages, code_of, identifier_of
+from dragoman.languages import main_language
+from dragoman.text.doctor.languages import can_tell_languages, identifier_of
 
 _SURE_CHARS = 20
 """About so many letters tell one language from another; shorter texts count as less sure."""
@@ -37,11 +38,11 @@ class Detector:
         languages = self._languages if among is None else among
         letters = sum(char.isalpha() for char in text[:_ENOUGH_CHARS])
         weights = self._weights(text[:_ENOUGH_CHARS]) if letters and self.is_able and self._known else {}
-        total = sum(weights.get(code_of(code), 0.0) for code in languages)
+        total = sum(weights.get(main_language(code), 0.0) for code in languages)
         if not total:
             return [Detection(code, 0.0) for code in languages]
         sure = 100.0 * min(1.0, letters / _SURE_CHARS) ** 0.5
-        found = [Detection(code, round(sure * weights.get(code_of(code), 0.0) / total, 1)) for code in languages]
+        found = [Detection(code, round(sure * weights.get(main_language(code), 0.0) / total, 1)) for code in languages]
         return sorted(found, key=lambda one: -one.confidence)
 
     def _weights(self, text: str) -> dict[str, float]:

@@ -1,5 +1,7 @@
 """Names of languages, and the codes by which clients and models call them."""
 
+from dragoman.languages import normalised
+
 _NAMES = dict(
     entry.split(" ", 1)
     for entry in (
@@ -19,25 +21,13 @@ _NAMES = dict(
     ).split("|")
 )
 _BY_LOWER_CASE = {code.lower(): code for code in _NAMES}
-# ISO 639-3, as in the names of OPUS-MT models, for the languages that these have most of.
-_SHORT = dict(
-    entry.split(" ")
-    for entry in (
-        "afr af|ara ar|bel be|bul bg|ben bn|cat ca|ces cs|dan da|deu de|ell el|eng en|epo eo|spa es|est et|eus eu|"
-        "fas fa|fin fi|fra fr|gle ga|glg gl|heb he|hin hi|hrv hr|hun hu|hye hy|ind id|isl is|ita it|jpn ja|kat ka|"
-        "kor ko|lat la|lit lt|lav lv|mkd mk|mar mr|msa ms|mlt mt|nob nb|nld nl|nno nn|nor no|pol pl|por pt|ron ro|"
-        "rus ru|slk sk|slv sl|sqi sq|srp sr|swe sv|swa sw|tam ta|tel te|tha th|tgl tl|tur tr|ukr uk|urd ur|vie vi|"
-        "yid yi|zho zh"
-    ).split("|")
-)
 _SAME = {"zh-hans": "zh", "zh": "zh-hans", "zt": "zh-hant", "zh-hant": "zt", "pb": "pt-br", "pt-br": "pb"}
 """LibreTranslate takes both of these for the same."""
 
 
 def canonical(code: str) -> str:
     """A code as it is written in answers: ``EN``, ``eng`` and ``en`` are en, ``pt_br`` is pt-BR."""
-    plain = code.strip().lower().replace("_", "-")
-    plain = _SHORT.get(plain, plain)
+    plain = normalised(code)
     return _BY_LOWER_CASE.get(plain, plain)
 
 

@@ -15,6 +15,7 @@ from typing import Literal
 
 from dragoman.config import DataSettings
 from dragoman.errors import ConfigError, DataError
+from dragoman.languages import main_language
 from dragoman.records import SentencePair
 from dragoman.text.doctor.slides import Lines, find_slides
 from dragoman.text.lines import one_line, read_lines
@@ -172,8 +173,8 @@ def texts_of_side(path: Path, side: int, src_lang: str, tgt_lang: str) -> Iterat
         return read_lines(path)
     format_ = _FORMATS[_without_gz(path).suffix.lower()]
     named = _languages_in(path, format_)
-    codes = {_main_language(code): code for code in named}
-    wanted, other = (codes.get(_main_language(lang)) for lang in (src_lang, tgt_lang)[:: -1 if side else 1])
+    codes = {main_language(code): code for code in named}
+    wanted, other = (codes.get(main_language(lang)) for lang in (src_lang, tgt_lang)[:: -1 if side else 1])
     others = [code for code in named if code != wanted]
     if wanted is None or not others:
         return iter(open_corpus(path).sides()[side]())
@@ -196,8 +197,8 @@ def open_aligned(src: Path | str, tgt: Path | str, *, src_lang: str = "", tgt_la
 
 def check_direction(src: Path, tgt: Path, src_lang: str, tgt_lang: str) -> None:
     """Raises ConfigError where extensions say that the sides of two aligned files are exchanged."""
-    found = _main_language(_extension_language(src)), _main_language(_extension_language(tgt))
-    given = _main_language(src_lang), _main_language(tgt_lang)
+    found = main_language(_extension_language(src)), main_language(_extension_language(tgt))
+    given = main_language(src_lang), main_language(tgt_lang)
     if all(found) and found == given[::-1] != given:
         raise ConfigError(
             f"{src} is given as the text in {src_lang} and {tgt} as that in {tgt_lang}, but their names say that it is "
@@ -209,8 +210,8 @@ def _check_columns(path: Path, named: tuple[str, ...], src_lang: str, tgt_lang: 
     """Raises ConfigError where a language is given to one column that the file's name gives to the other."""
     if not named:
         return
-    first, second = map(_main_language, named)
-    if first != second and (_main_language(src_lang) == second or _main_language(tgt_lang) == first):
+    first, second = map(main_language, named)
+    if first != second and (main_language(src_lang) == second or main_language(tgt_lang) == first):
         raise ConfigError(
             f"{path} says by its name that its columns are {named[0]} and {named[1]}, but they are to be "
             f"{src_lang or 'the source'} and {tgt_lang or 'the target'}. Exchange the columns, or rename the file."
@@ -239,11 +240,6 @@ def _extension_language(path: Path) -> str:
     path = _without_gz(path)
     suffix = (path.with_suffix("") if path.suffix.lower() == ".txt" else path).suffix[1:]
     return suffix if _LANGUAGE.fullmatch(suffix) and suffix.lower() not in ("txt", "tsv", "src", "tgt", "raw") else ""
-
-
-def _main_language(code: str) -> str:
-    """Without its region: en of en-US."""
-    return code.lower().replace("_", "-").partition("-")[0]
 
 
 def _languages_in(path: Path, format_: Format) -> tuple[str, ...]:

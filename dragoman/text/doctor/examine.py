@@ -10,10 +10,11 @@ from pathlib import Path
 
 from dragoman.config.recipes import CorpusSize
 from dragoman.errors import DataError
+from dragoman.languages import main_language
 from dragoman.records import SentencePair
 from dragoman.text.corpus import Corpus
 from dragoman.text.doctor.findings import MOST_EXAMPLES, Examination, Finding, Tally, shortened
-from dragoman.text.doctor.languages import code_of, language_findings
+from dragoman.text.doctor.languages import language_findings
 from dragoman.text.doctor.overlap import Overlap
 from dragoman.text.doctor.slide_findings import SLIDE, UNRELATED, comparison_findings
 from dragoman.text.doctor.slides import Comparison, compare_sides
@@ -236,7 +237,7 @@ def _encoding(path: Path, languages: Sequence[str]) -> str:
         start = stream.read(1 << 16)
     if start.startswith((b"\xff\xfe", b"\xfe\xff")) or start.count(b"\0") > len(start) // 5:
         return "UTF-16"
-    return next((_LEGACY[code_of(code)] for code in languages if code_of(code) in _LEGACY), "WINDOWS-1252")
+    return next((_LEGACY[main_language(code)] for code in languages if main_language(code) in _LEGACY), "WINDOWS-1252")
 
 
 def _lengths(corpus: Corpus, counts: Sequence[int]) -> Finding:

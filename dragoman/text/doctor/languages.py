@@ -12,6 +12,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 
+from dragoman.languages import main_language
 from dragoman.records import SentencePair
 from dragoman.text.doctor.findings import MOST_EXAMPLES, Finding
 
@@ -22,23 +23,6 @@ FEWEST_LETTERS = 30
 LANGUAGE, SWAPPED, SCRIPT = "other language", "swapped languages", "other script"
 _FEWEST_LINES = 20
 _MOST_MISTAKEN = 0.02
-
-_THREE_LETTERS = {
-    "eng": "en",
-    "deu": "de",
-    "ger": "de",
-    "fra": "fr",
-    "fre": "fr",
-    "spa": "es",
-    "ita": "it",
-    "por": "pt",
-}
-
-
-def code_of(language: str) -> str:
-    """A language code without its region, in two letters where the three are well known."""
-    code = language.lower().replace("_", "-").partition("-")[0]
-    return _THREE_LETTERS.get(code, code)
 
 
 def can_tell_languages() -> bool:
@@ -61,14 +45,14 @@ def identifier_of(languages: Sequence[str]) -> tuple[Any, set[str]]:
     The first one takes up to some seconds, and 100 MB; all share that.
     """
     loaded, labels = _loaded()
-    identifier, known = copy(loaded), set(map(code_of, languages)) & labels
+    identifier, known = copy(loaded), set(map(main_language, languages)) & labels
     identifier.set_languages(sorted(known))
     return identifier, known
 
 
 def knows(language: str) -> bool:
     """Whether lines in this language can be told."""
-    return can_tell_languages() and code_of(language) in _loaded()[1]
+    return can_tell_languages() and main_language(language) in _loaded()[1]
 
 
 def script_of(text: str) -> str:
@@ -108,7 +92,7 @@ def language_findings(
     scripts = [[script_of(line) for line in lines] for lines in sides]
     main = [_most(languages) for languages in told]
     findings = []
-    wanted = [code_of(code) for code in declared]
+    wanted = [main_language(code) for code in declared]
     if all(wanted) and wanted[0] != wanted[1] and main == wanted[::-1]:
         message = f"the source looks like {main[0]} and the target like {main[1]}"
         findings.append(Finding(SWAPPED, message, "Swap the files.", len(sample), 1.0, serious=True))

@@ -132,7 +132,8 @@ def test_one_file_for_both_sides_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("src", "tgt"), [("dev.de", "dev.en"), ("dev.de.gz", "dev.en-US.txt"), ("dev.de_AT", "dev.en")]
+    ("src", "tgt"),
+    [("dev.de", "dev.en"), ("dev.de.gz", "dev.en-US.txt"), ("dev.de_AT", "dev.en"), ("dev.deu", "dev.eng")],
 )
 def test_exchanged_sides_are_refused_by_their_names(src, tgt):
     with pytest.raises(ConfigError, match=r"dev\.de\S* is given as the text in en and dev\.en\S* as that in de, but"):
@@ -156,7 +157,9 @@ def test_names_that_do_not_say_that_sides_are_exchanged(src, tgt, src_lang, tgt_
     assert (corpus.src_lang, corpus.tgt_lang) == (src_lang or "de", tgt_lang or "en")
 
 
-@pytest.mark.parametrize(("src_lang", "tgt_lang"), [("de", "en"), ("de", ""), ("", "en"), ("de-AT", "fr")])
+@pytest.mark.parametrize(
+    ("src_lang", "tgt_lang"), [("de", "en"), ("de", ""), ("", "en"), ("de-AT", "fr"), ("deu", "eng")]
+)
 def test_columns_that_are_named_the_other_way_round_are_refused(tmp_path, src_lang, tgt_lang):
     path = write(tmp_path / "x.en-de.tsv", "a\tb\n")
     with pytest.raises(ConfigError, match=r"x\.en-de\.tsv says by its name that its columns are en and de, but"):

@@ -42,8 +42,17 @@ def test_given_languages_match_by_prefix_and_exact_ones_first(tmp_path):
     corpus = memory(tmp_path, unit(pt_BR="um", pt="dois", EN_GB="one"), src_lang="en", tgt_lang="pt")
     assert list(corpus.pairs()) == [SentencePair("one", "dois")]
     assert matches("en_US", "EN")
-    assert not matches("eng", "en")
+    assert matches("ENG", "en")
+    assert not matches("enm", "en")
     assert not matches("en", "en-US")
+
+
+def test_codes_of_three_letters_are_those_of_two(tmp_path):
+    corpus = memory(tmp_path, unit(fra="un", eng="one", DEU="eins"), src_lang="en", tgt_lang="de-AT")
+    with pytest.raises(DataError, match="no unit in both en and de-AT; it holds eng, fra, DEU"):
+        list(corpus.pairs())
+    corpus = memory(tmp_path, unit(fra="un", eng="one", DEU="eins"), src_lang="en", tgt_lang="de")
+    assert list(corpus.pairs()) == [SentencePair("one", "eins")]
 
 
 def test_more_languages_need_a_choice(tmp_path):
