@@ -23,8 +23,9 @@ from dragoman.inference.compiled.layout import (
     Shape,
 )
 from dragoman.inference.compiled.tiles import BAND, COLUMNS, ROWS
-from dragoman.model.compiled.arithmetic import exp2, larger, sum_of_powers
+from dragoman.model.compiled.arithmetic import exp2, larger
 from dragoman.model.compiled.jit import compiled
+from dragoman.model.compiled.lines import sum_of_powers
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 _ZERO = np.float32(0)

@@ -23,16 +23,9 @@ from dragoman.inference.compiled.layout import (
 )
 from dragoman.inference.compiled.tiles import COLUMNS, LINE_BYTES, NUMBERS_AT_ONCE, ROWS
 from dragoman.model.compiled import LANES
-from dragoman.model.compiled.arithmetic import (
-    copy_line,
-    exp2,
-    exp2_of_line,
-    larger,
-    largest_of_line,
-    sum_of,
-    sum_of_squares,
-)
+from dragoman.model.compiled.arithmetic import exp2, larger
 from dragoman.model.compiled.jit import AS_WRITTEN, compiled
+from dragoman.model.compiled.lines import copy_line, exp2_of_line, largest_of_line, sum_of, sum_of_squares
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _LARGEST_BYTE, _ZERO_BYTE, _TINY = np.float32(127), np.float32(128.5), np.float32(1e-30)

@@ -4,6 +4,6 @@ Needs numba, which compiles these functions for the processor at hand when they 
 """
 
 LANES = 16
-"""The numbers that `arithmetic` takes at once; attention heads are as wide or a multiple of it."""
+"""The numbers that `lines` takes at once; attention heads are as wide or a multiple of it."""
 TILE_ROWS = 8
-"""The rows of a product that it computes at once."""
+"""The rows of a product that are computed at once."""

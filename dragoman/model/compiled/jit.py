@@ -26,7 +26,7 @@ def compiled(function: Function) -> Function:
 def compiled_with_nan(function: Function) -> Function:
     """Compiled at its first call, other Python threads run meanwhile; kept on disk wherever that can be written.
 
-    Each operation is rounded as it is written, and in that order; `arithmetic` has sums for which many numbers are
+    Each operation is rounded as it is written, and in that order; `lines` has sums for which many numbers are
     taken at once. With freer rules a result would depend on where arrays lie, because the compiler makes two loops of
     one that writes, for arrays that are near one another and for others, and on whether code is new or was kept.
     """

@@ -14,27 +14,21 @@ from typing import Any
 import numpy as np
 
 from dragoman.model.compiled import LANES, TILE_ROWS
-from dragoman.model.compiled.arithmetic import (
-    array_at,
-    at_least,
-    chosen,
+from dragoman.model.compiled.arithmetic import array_at, at_least, chosen, exp2, larger, number, put
+from dragoman.model.compiled.jit import compiled_with_nan
+from dragoman.model.compiled.lines import (
     copy_line,
     dot_of_lines,
-    exp2,
     exp2_of_line,
-    larger,
     largest_of_line,
     made_powers,
     multiply_tile,
-    number,
-    put,
     subtract_and_multiply,
     sum_of,
     sum_of_squares,
     sums_of_gradients,
     sums_of_two,
 )
-from dragoman.model.compiled.jit import compiled_with_nan
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _BYTE, _SHORT, _LONG = np.uint8(0), np.int16(0), np.int64(0)

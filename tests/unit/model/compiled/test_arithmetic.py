@@ -11,16 +11,15 @@ from hypothesis import strategies as st
 pytest.importorskip("numba", reason="numba compiles what is tested here")
 
 from dragoman.model.compiled import LANES, TILE_ROWS
-from dragoman.model.compiled.arithmetic import (
-    at_least,
+from dragoman.model.compiled.arithmetic import at_least, number, put
+from dragoman.model.compiled.jit import compiled_with_nan
+from dragoman.model.compiled.lines import (
     copy_line,
     dot_of_lines,
     exp2_of_line,
     largest_of_line,
     made_powers,
     multiply_tile,
-    number,
-    put,
     subtract_and_multiply,
     sum_of,
     sum_of_powers,
@@ -28,7 +27,6 @@ from dragoman.model.compiled.arithmetic import (
     sums_of_gradients,
     sums_of_two,
 )
-from dragoman.model.compiled.jit import compiled_with_nan
 
 
 @compiled_with_nan
