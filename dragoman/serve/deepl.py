@@ -8,9 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from dragoman.languages import name_of
 from dragoman.serve.bodies import Fields
 from dragoman.serve.documents import Document, Split, markup, plain, xml_lines
-from dragoman.serve.languages import name_of
 from dragoman.serve.libretranslate import checked_texts
 from dragoman.serve.refusals import Refused
 from dragoman.serve.service import AUTO, Service, Wanted

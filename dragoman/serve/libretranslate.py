@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from dragoman.languages import name_of
 from dragoman.serve.bodies import MALFORMED, Fields, Upload
 from dragoman.serve.detection import Detection
 from dragoman.serve.documents import Document, markup, plain
 from dragoman.serve.files import FILE_KINDS, Files
-from dragoman.serve.languages import name_of
 from dragoman.serve.refusals import Refused
 from dragoman.serve.service import AUTO, Answer, Service, Wanted
 

@@ -11,12 +11,12 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from dragoman.inference.workers import num_workers
+from dragoman.languages import name_of
 from dragoman.model.threads import compute_on_one_thread
 from dragoman.records import Candidate, Translation
 from dragoman.serve.batcher import Batcher
 from dragoman.serve.detection import Detection, Detector
 from dragoman.serve.documents import Document, plain
-from dragoman.serve.languages import name_of
 from dragoman.serve.metrics import Metrics
 from dragoman.serve.models import Asked, Models, ServedModel
 from dragoman.serve.pace import cost_of

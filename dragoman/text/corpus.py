@@ -15,7 +15,7 @@ from typing import Literal
 
 from dragoman.config import DataSettings
 from dragoman.errors import ConfigError, DataError
-from dragoman.languages import main_language
+from dragoman.languages import NAMES, main_language
 from dragoman.records import SentencePair
 from dragoman.text.doctor.slides import Lines, find_slides
 from dragoman.text.lines import one_line, read_lines
@@ -25,7 +25,7 @@ from dragoman.text.tmx import ReadReport, matches, read_tmx, tmx_languages
 Format = Literal["aligned", "tsv", "jsonl", "tmx"]
 _FORMATS: dict[str, Format] = {".tsv": "tsv", ".txt": "tsv", ".jsonl": "jsonl", ".json": "jsonl", ".tmx": "tmx"}
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
-_LANGUAGE_PAIR = re.compile(r"(?:^|[._-])([a-z]{2,3})[-_]([a-z]{2,3})$")
+_LANGUAGE_PAIR = re.compile(r"(?:^|[._-])([a-z]{2,3})([-_])([a-z]{2,3})$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,11 @@ def _languages_in(path: Path, format_: Format) -> tuple[str, ...]:
     if format_ == "tmx":
         return tmx_languages(path)
     named = _LANGUAGE_PAIR.search(_without_gz(path).stem)
-    return named.groups() if named else ()
+    if not named:
+        return ()
+    src, joint, tgt = named.groups()
+    # news_en_de names two languages, new_set only if both were some.
+    return (src, tgt) if joint == "-" or {main_language(src), main_language(tgt)} <= NAMES.keys() else ()
 
 
 def _complete(src: str, tgt: str, found: tuple[str, ...], path: Path, format_: Format) -> tuple[str, str]:

@@ -65,6 +65,22 @@ def test_tsv(tmp_path):
     assert open_corpus(path, src_lang="xx").src_lang == "xx"
 
 
+@pytest.mark.parametrize(
+    ("name", "languages"),
+    [
+        ("news_en_de.tsv", ("en", "de")),
+        ("news.eng_deu.tsv.gz", ("eng", "deu")),
+        ("news.hsb-xyz.tsv", ("hsb", "xyz")),
+        ("new_set.tsv", ("", "")),
+        ("to_do.tsv", ("", "")),
+    ],
+)
+def test_languages_of_table_names(tmp_path, name, languages):
+    text = b"a\tb\n"
+    corpus = open_corpus(write(tmp_path / name, gzip.compress(text) if name.endswith(".gz") else text.decode()))
+    assert (corpus.src_lang, corpus.tgt_lang) == languages
+
+
 def test_tsv_without_tab(tmp_path):
     refused(open_corpus(write(tmp_path / "a.tsv", "a\tb\nno tab here\n")), r"a\.tsv, line 2 has no tab.*'no tab here'")
 
