@@ -190,11 +190,14 @@ def table(rows: Sequence[Row], steps: int) -> str:
         "",
         f"Made by `python benchmarks/levers.py --steps {steps}`, whose text says how; the json beside it has",
     ]
-    lines += [f"the flags. Multi30k, English to German, validation set, {steps:,} steps of 4,096 tokens each.", ""]
     lines += [
-        "| lever | parameters | minutes | loss | greedy BLEU | BLEU | chrF2 | lower-cased tokens | to baseline | p |"
+        f"the flags. Multi30k, English to German, validation set, {steps:,} steps of 4,096 tokens each. The baseline is"
     ]
-    lines += ["| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    lines += ["that of the same session and precision, which a row is compared with.", ""]
+    lines += [
+        "| lever | parameters | minutes | loss | greedy BLEU | BLEU | chrF2 | lower-cased tokens | baseline | difference | p |"
+    ]
+    lines += ["| --- |" + " ---: |" * 10]
     for row in sorted(rows, key=lambda row: -row.bleu):
         cells = [
             row.lever,
@@ -204,7 +207,10 @@ def table(rows: Sequence[Row], steps: int) -> str:
             f"{row.best_greedy_bleu:.2f}",
         ]
         cells += [f"{row.bleu:.2f}", f"{row.chrf:.2f}", f"{row.tokenised_bleu:.2f}"]
-        cells += ["", ""] if row.lever == BASELINE else [f"{row.difference:+.2f}", f"{row.p:.3f}"]
+        if row.lever == BASELINE:
+            cells += [""] * 3
+        else:
+            cells += [f"{row.bleu - row.difference:.2f}", f"{row.difference:+.2f}", f"{row.p:.3f}"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -44,11 +44,12 @@ class ArgumentParser(argparse.ArgumentParser):
         without: Sequence[str] = (),
         defaults_from: str = "",
         by_recipe: Collection[str] = (),
+        defaults: Mapping[str, str] = {},
     ) -> None:
         """A flag for every setting of the tables, such as ``--train.max-steps 1000``, but for the keys in `without`.
 
-        `defaults_from` is for the help text, where defaults are not the program's own; those of the keys `by_recipe`
-        depend on the corpus.
+        The rest is for the help text: whose the defaults are where they are not the program's own (`defaults_from`),
+        which keys depend on the corpus (`by_recipe`), and the verb's own `defaults` of some.
         """
         for table in tables:
             heading = f"settings of [{table}]"
@@ -60,7 +61,9 @@ class ArgumentParser(argparse.ArgumentParser):
                         dest=setting.key,
                         default=argparse.SUPPRESS,
                         metavar=_metavar(setting),
-                        help=(setting.help if defaults_from else _help(setting, by_recipe)).replace("%", "%%"),
+                        help=(setting.help if defaults_from else _help(setting, by_recipe, defaults)).replace(
+                            "%", "%%"
+                        ),
                     )
 
     def error(self, message: str) -> NoReturn:
@@ -152,10 +155,11 @@ def _metavar(setting: Setting) -> str:
     return {bool: "true|false", int: "N", float: "X", str: "TEXT"}[setting.kind]
 
 
-def _help(setting: Setting, by_recipe: Collection[str]) -> str:
+def _help(setting: Setting, by_recipe: Collection[str], defaults: Mapping[str, str]) -> str:
     if setting.key in by_recipe:
         return f"{setting.help} (default: by the amount of text)"
-    default = setting.default if isinstance(setting.default, str) else shown(setting.default)
+    own = setting.default if isinstance(setting.default, str) else shown(setting.default)
+    default = defaults.get(setting.key, own)
     return f"{setting.help} (default {default})" if default else setting.help
 
 

@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--minutes", metavar="X", default=_SETTINGS["train.max_minutes"], help="training time (default 4.5)"
     )
-    parser.add_settings("train", "inference", without=["train.max_minutes"])
+    parser.add_settings("train", "inference", without=["train.max_minutes", "train.start_from"], defaults=_SETTINGS)
     given = parser.parse(arguments)
     SETTINGS["train.max_minutes"].parse(given.minutes, "`--minutes`")
     corpus = beside(given.out, "-corpus")

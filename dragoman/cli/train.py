@@ -97,6 +97,8 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
     whose limit on epochs is left out where the user gave another limit.
     """
     given = read_given(configs, overrides)
+    for note in given.notes:
+        say(note)
     asked = given.unchecked_over(frozen or Config())
     start_from = asked.train.start_from
     if frozen or not start_from:

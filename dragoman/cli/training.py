@@ -89,7 +89,7 @@ def _train(
         log.say(f"Stopped: {reason}.")
         finish = finish_of(config, trainer.state.step, [data.dev, data.test])
         if finish == finished(out):
-            log.say("Nothing is left to do; raise a limit to train on.")
+            log.say("Nothing is left to do; raise a limit to train on (it stays until it is given anew; 0 is none).")
         else:
             trainer.average()
             _score(out, data, config, corpora)

@@ -194,16 +194,14 @@ def json_line(translation: Translation) -> str:
 
     ``translation``, ``score``, ``log_prob``, ``tokens`` and ``token_log_probs`` are those of the first of
     ``candidates``, and missing for an empty line. ``alignment``, where asked for, has pairs of source and target word;
-    ``lost``, where there are any, the protected pieces and terms that are not in it as often as they should.
+    ``lost`` the protected pieces and terms that are not in it as often as they should be.
     """
     candidates = [_candidate(asdict(candidate)) for candidate in translation.candidates]
     best = candidates[0] if candidates else {"translation": ""}
     rest: dict[str, Any] = {"segments": translation.segments, "cut": translation.cut, "flags": translation.flags}
-    rest["candidates"] = candidates
+    rest |= {"lost": translation.lost, "candidates": candidates}
     if translation.alignment is not None:
         rest["alignment"] = translation.alignment
-    if translation.lost:
-        rest["lost"] = translation.lost
     return json.dumps({"src": translation.src, **best, **rest}, ensure_ascii=False)
 
 

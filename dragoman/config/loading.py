@@ -6,7 +6,7 @@ What is given explicitly always wins: over the recipe, and over what `model.pres
 import difflib
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,15 @@ import tomli_w
 
 from dragoman.config.checking import check_config
 from dragoman.config.fields import SETTINGS, TABLES, Value, did_you_mean, settings_of, shown
-from dragoman.config.settings import PRESETS, Config
+from dragoman.config.settings import CORPORA, PRESETS, Config
 from dragoman.errors import ConfigError
+
+_OF_TEXT = (
+    *(f"data.{part}{side}" for part in ("dev", "test") for side in ("", "_src", "_tgt")),
+    "data.src_lang",
+    "data.tgt_lang",
+)
+"""What goes with one training text, and seldom with another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,8 @@ class GivenSettings:
     """What files and flags say, each value right by itself, before it is known what stands for all the rest."""
 
     _given: Mapping[str, _Given]
+    notes: tuple[str, ...] = ()
+    """What may not be meant, each in one sentence."""
 
     def over(self, base: Config) -> LoadedConfig:
         """With `base` for what was not given. Raises ConfigError where settings contradict each other."""
@@ -64,20 +73,59 @@ def read_config(paths: Sequence[Path], overrides: Mapping[str, str] = {}, base: 
 
 
 def read_given(paths: Sequence[Path], overrides: Mapping[str, str]) -> GivenSettings:
-    """Reads TOML files in order, then flags; later ones win.
+    """Reads TOML files in order, then flags; later ones win, also where they name a corpus in the other way.
 
     `overrides` maps keys such as ``train.max_steps`` to the text of the flag. Raises ConfigError, naming file, setting,
     value and the nearest name, for whatever is unknown, of the wrong type or out of range.
     """
-    given: dict[str, _Given] = {}
-    for path in paths:
-        given |= _given_by_table(_read_toml(path), str(path))
+    sources = [_given_by_table(_read_toml(path), str(path)) for path in paths]
+    flags: dict[str, _Given] = {}
     for key, text in overrides.items():
         if key not in SETTINGS:
             raise ConfigError(f"`--{key}` is not a setting.{_nearest_setting(key)}")
         place = f"`{flag_of(key)}`"
-        given[key] = _Given(SETTINGS[key].parse(text, place), place)
-    return GivenSettings(given)
+        flags[key] = _Given(SETTINGS[key].parse(text, place), place)
+    given: dict[str, _Given] = {}
+    notes: list[str] = []
+    for source in (*sources, flags):
+        notes += _other_text(given, source)
+        for key in _replaced(source):
+            given.pop(key, None)
+        given |= source
+    return GivenSettings(given, tuple(notes))
+
+
+def _replaced(source: Mapping[str, _Given]) -> Iterator[str]:
+    """The keys that say in another way what a source says of corpora: in one file, or in two that are aligned."""
+    for corpus in CORPORA:
+        one, *two = (f"data.{corpus}{side}" for side in ("", "_src", "_tgt"))
+        if _names(source, one):
+            yield from two
+        elif _names(source, *two):
+            yield one
+
+
+def _other_text(given: Mapping[str, _Given], source: Mapping[str, _Given]) -> Iterator[str]:
+    """A note where a source names another training text, and what was given with the one before holds for it too."""
+    text = [f"data.train{side}" for side in ("", "_src", "_tgt")]
+    before, after = (tuple(one[key].value for key in text if _names(one, key)) for one in (given, source))
+    if not before or not after or before == after:
+        return
+    if not _names(source, "data.train") and len(after) < 2:
+        return  # one side may have been made of the other, as a teacher's translations are
+    kept = [key for key in _OF_TEXT if _names(given, key) and key not in source]
+    if kept:
+        was = next(given[key].place for key in text if _names(given, key))
+        now = next(source[key].place for key in text if _names(source, key))
+        yield (
+            f"{now} is another text than {was}; {', '.join(given[key].place for key in kept)} "
+            f"hold{'s' * (len(kept) == 1)} for it all the same. Set what should not, to yours or to an empty text."
+        )
+
+
+def _names(given: Mapping[str, _Given], *keys: str) -> bool:
+    """Whether one of these is given, and not as an empty text."""
+    return any(key in given and given[key].value != "" for key in keys)
 
 
 def config_from_dict(table: Mapping[str, Any], origin: str) -> Config:

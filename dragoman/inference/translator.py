@@ -92,7 +92,7 @@ class Translator:
         if not all(_same(first.tokenizers, other.tokenizers) for other in others):
             raise ModelError(
                 "the models of an ensemble must share their tokenizers, but these have different ones. "
-                "Train them with one tokenizer, or translate with one model."
+                "Train them on the same text, with another `train.seed` each, or translate with one model."
             )
         models = [bundle.model for bundle in bundles]
         longest = min(_max_src_tokens(bundle.model, bundle.config.data.max_tokens) for bundle in bundles)

@@ -53,10 +53,6 @@ def make_app(service: Service, keys: Keys, with_page: bool = True) -> ASGIApp:
 
 def _work(service: Service, files: Files, keys: Keys) -> list[Route]:
     """Routes that translate, for whoever has a key."""
-
-    def base_url(request: Request) -> str:
-        return str(request.base_url).rstrip("/")
-
     texts: dict[str, Handler] = {
         "/translate": lambda _, fields: libretranslate.translate(service, fields),
         "/detect": lambda _, fields: libretranslate.detect(service, fields),
@@ -66,7 +62,7 @@ def _work(service: Service, files: Files, keys: Keys) -> list[Route]:
     }
     uploads: dict[str, Handler] = {
         "/translate_file": lambda request, fields: libretranslate.translate_file(
-            service, files, fields, base_url(request)
+            service, files, fields, _base_url(request)
         ),
         "/v1/files": lambda _, fields: own.begin_file(service, files, fields),
     }
@@ -131,13 +127,18 @@ def _facts(service: Service, files: Files, keys: Keys) -> list[Route]:
 
 def _pages(service: Service, with_page: bool) -> list[Route]:
     answers: dict[str, Handler] = {
-        "/docs": lambda _, fields: docs_page(),
+        "/docs": lambda request, fields: docs_page(_base_url(request)),
         "/openapi.json": lambda _, fields: openapi(),
     }
     for path, answer in page_files().items():
         if with_page or path == "/docs.css":
             answers[path] = partial(_as_it_is, answer)
     return [Route(path, Endpoint(handler, service, _FORM_BYTES), methods=["GET"]) for path, handler in answers.items()]
+
+
+def _base_url(request: Request) -> str:
+    """The server's address as the client wrote it."""
+    return str(request.base_url).rstrip("/")
 
 
 def _as_it_is(answer: Response, request: Request, fields: Fields) -> Response:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment
+from jinja2 import Environment, Template
 from starlette.responses import Response
 
 from dragoman.version import __version__
@@ -40,10 +40,12 @@ def openapi() -> dict[str, Any]:
     return document
 
 
+@lru_cache(maxsize=8)
+def docs_page(base_url: str) -> Response:
+    """The same for people, with commands that ask the server at `base_url`."""
+    return Response(_docs_template().render(api=openapi(), base=base_url), media_type="text/html", headers=_HEADERS)
+
+
 @lru_cache(maxsize=1)
-def docs_page() -> Response:
-    """The same for people."""
-    template = Environment(autoescape=True).from_string(_HERE.joinpath("docs.html").read_text(encoding="utf-8"))
-    return Response(
-        template.render(api=openapi(), base="http://127.0.0.1:5000"), media_type="text/html", headers=_HEADERS
-    )
+def _docs_template() -> Template:
+    return Environment(autoescape=True).from_string(_HERE.joinpath("docs.html").read_text(encoding="utf-8"))

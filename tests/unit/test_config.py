@@ -20,6 +20,7 @@ from dragoman.config import (
     dump_config,
     load_config,
     read_config,
+    read_given,
 )
 from dragoman.errors import ConfigError
 
@@ -51,6 +52,34 @@ def test_later_files_and_flags_win(write: Any) -> None:
     assert loaded.given == {
         "train.max_steps", "train.seed", "train.learning_rate", "train.warmup_steps", "model.norm_first",
     }  # fmt: skip
+
+
+def test_a_corpus_named_in_another_way_takes_the_place_of_the_first(write: Any) -> None:
+    path = write('[data]\ntrain = "old.tsv"\ndev_src = "dev.en"\ndev_tgt = "dev.de"\n')
+    data = load_config([path], {"data.train_src": "a.en", "data.train_tgt": "a.de", "data.dev": "dev.tsv"}).data
+    assert (data.train, data.train_src, data.train_tgt) == ("", "a.en", "a.de")
+    assert (data.dev, data.dev_src, data.dev_tgt) == ("dev.tsv", "", "")
+    data = load_config([path], {"data.train": "", "data.train_src": "a.en", "data.train_tgt": "a.de"}).data
+    assert (data.train, data.dev_src) == ("", "dev.en")
+
+
+@pytest.mark.parametrize(
+    ("flags", "kept"),
+    [
+        ({"data.train_src": "a.en", "data.train_tgt": "a.de"}, "`data.dev` in base.toml, `data.tgt_lang` in base.toml"),
+        ({"data.train": "new.tsv", "data.tgt_lang": "fr"}, "`data.dev` in base.toml hold"),
+        ({"data.train": "new.tsv", "data.tgt_lang": "", "data.dev": "dev.tsv"}, ""),
+        ({"data.train": "old.tsv"}, ""),
+        ({"data.train_tgt": "taught.de"}, ""),
+        ({"train.max_steps": "3"}, ""),
+    ],
+)
+def test_what_goes_with_one_text_and_is_kept_for_another_is_told(write: Any, flags: dict[str, str], kept: str) -> None:
+    path = write('[data]\ntrain = "old.tsv"\ndev = "old-dev.tsv"\ntgt_lang = "te"\n')
+    notes = read_given([path], flags).notes
+    assert len(notes) == bool(kept)
+    assert all(f"is another text than `data.train` in base.toml; {kept}" in note for note in notes)
+    assert not read_given([path], {}).notes
 
 
 @pytest.mark.parametrize("preset", PRESETS)

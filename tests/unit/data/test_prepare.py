@@ -91,6 +91,13 @@ def test_nothing_is_made_twice(folder: Path, made: list[str]) -> None:
     assert texts(second.train, second.tokenizers) == texts(first.train, first.tokenizers)
 
 
+def test_another_seed_holds_out_and_learns_the_same(folder: Path, made: list[str]) -> None:
+    prepare(CONFIG, corpora_in(folder), folder / "data")
+    made.clear()
+    prepare(replace(CONFIG, train=replace(CONFIG.train, seed=2)), corpora_in(folder), folder / "data")
+    assert made == []
+
+
 def test_a_corpus_that_only_moved_is_not_prepared_again(
     folder: Path, pairs: list[tuple[str, str]], made: list[str]
 ) -> None:

@@ -35,7 +35,7 @@ def test_without_significance_nothing_is_called_better() -> None:
     other = [line.replace("old", "big") if n % 60 == 1 else line for n, line in enumerate(REFERENCES)]
     for a, b in ((changed, other), (REFERENCES, REFERENCES)):
         found = compare(SOURCES, REFERENCES, a, b)
-        assert found.verdict == "by BLEU, chrF2 and TER no difference is shown."
+        assert found.verdict == "By BLEU, chrF2 and TER no difference is shown."
         assert not any(one.better for one in found.metrics)
 
 
