@@ -189,15 +189,13 @@ def table(rows: Sequence[Row], steps: int) -> str:
         "# Levers",
         "",
         f"Made by `python benchmarks/levers.py --steps {steps}`, whose text says how; the json beside it has",
+        f"the flags. Multi30k, English to German, validation set, {steps:,} steps of 4,096 tokens each. A row is",
+        "compared with the baseline of its own session and precision, whose BLEU it has.",
+        "",
     ]
-    lines += [
-        f"the flags. Multi30k, English to German, validation set, {steps:,} steps of 4,096 tokens each. The baseline is"
-    ]
-    lines += ["that of the same session and precision, which a row is compared with.", ""]
-    lines += [
-        "| lever | parameters | minutes | loss | greedy BLEU | BLEU | chrF2 | lower-cased tokens | baseline | difference | p |"
-    ]
-    lines += ["| --- |" + " ---: |" * 10]
+    names = ["lever", "parameters", "minutes", "loss", "greedy BLEU", "BLEU", "chrF2", "lower-cased tokens"]
+    names += ["baseline", "difference", "p"]
+    lines += [f"| {' | '.join(names)} |", "| --- |" + " ---: |" * (len(names) - 1)]
     for row in sorted(rows, key=lambda row: -row.bleu):
         cells = [
             row.lever,
