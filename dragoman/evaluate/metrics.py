@@ -3,6 +3,7 @@
 A score without its signature cannot be compared with anybody's, so there is no function that returns a bare number.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +30,7 @@ _MOST_TER_WORDS = 200
 """In both lines of a pair: TER's time rises with the fourth power, and is some seconds here."""
 _BY_CHARACTER = ("zh", "char")
 _TOKENISED_SHARE = 0.5
+_SAME_SHARE, _SHOWN_CHARACTERS = 0.2, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,11 @@ def _text_warnings(hypotheses: Sequence[str], references: Sequence[str]) -> Iter
             yield f"the {name} look tokenised (a space before the full stop): scores need plain text."
         if empty := sum(not line.strip() for line in lines):
             yield f"{empty} of the {len(lines)} {name} are empty lines."
+    most_alike = max(Counter(references).values(), default=0)
+    for line, count in Counter(line for line in hypotheses if line.strip()).most_common(1):
+        if count > max(_SAME_SHARE * len(hypotheses), most_alike, 10):
+            shown = line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}…"
+            yield f"{count} of the {len(hypotheses)} translations are the same, {shown!r}: this is no translator yet."
 
 
 def _looks_tokenised(lines: Sequence[str]) -> bool:

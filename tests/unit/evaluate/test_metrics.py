@@ -116,6 +116,21 @@ def test_tokenised_text_and_empty_lines_are_warned_about() -> None:
     assert any("1 of the 101 references are empty" in w for w in evaluate([*plain, "x"], [*plain, " "]).warnings)
 
 
+def test_a_model_that_always_says_the_same_is_told() -> None:
+    references = [f"number {n} is here" for n in range(100)]
+    same = [*["a man ."] * 30, *references[30:]]
+    assert any(
+        "30 of the 100 translations are the same, 'a man .'" in each for each in evaluate(same, references).warnings
+    )
+    greetings = [*["hello"] * 30, *references[30:]]
+    for told in (
+        evaluate(greetings, greetings),
+        evaluate(same[15:], references[15:]),
+        evaluate(references, references),
+    ):
+        assert not any("are the same" in warning for warning in told.warnings)
+
+
 def test_languages_without_spaces_get_their_own_tokenizer() -> None:
     assert [tokenizer_for(lang) for lang in ("zh", "zh-TW", "ja", "ja_JP", "de", "")] == [
         "zh", "zh", "char", "char", "13a", "13a",
