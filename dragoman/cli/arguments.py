@@ -11,7 +11,7 @@ from dragoman.config.fields import did_you_mean, shown
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError
 
-_NUMBER = re.compile(r"-\.?\d")
+_NUMBER = re.compile(r"-(\.?\d|inf$|nan$)")
 _MARK = "\0"
 _FILES = ("F", "FILE")
 
@@ -26,6 +26,7 @@ class ArgumentParser(argparse.ArgumentParser):
             allow_abbrev=False,
             formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=32, width=110),
         )
+        self._negative_number_matcher = _NUMBER  # argparse's own takes -1e-3 for a flag
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """The arguments after the verb; raises ConfigError, or SystemExit(0) after ``--help``."""
@@ -116,15 +117,24 @@ def file_name(text: str) -> str:
     """A type for `add_argument`: what names a file, and is not the "" of a variable that was never set."""
     if not text:
         raise argparse.ArgumentTypeError("is empty. Name a file.")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise argparse.ArgumentTypeError(f"must be a name in UTF-8, but is {shown(text)}. Rename the file.")
     return text
 
 
-def whole_number(minimum: int) -> Callable[[str], int]:
-    """A type for `add_argument`: an integer that is at least `minimum`."""
+def path_name(text: str) -> Path:
+    """The same, as a path."""
+    return Path(file_name(text))
+
+
+def whole_number(minimum: int, maximum: int = 10**18) -> Callable[[str], int]:
+    """A type for `add_argument`: an integer of at least `minimum` and at most `maximum`."""
 
     def number(text: str) -> int:
-        if not re.fullmatch(r"-?\d{1,18}", text) or int(text) < minimum:
+        if not re.fullmatch(r"-?[0-9]{1,18}", text) or int(text) < minimum:
             raise argparse.ArgumentTypeError(f"must be a whole number of at least {minimum}, but is {shown(text)}.")
+        if int(text) > maximum:
+            raise argparse.ArgumentTypeError(f"must be at most {maximum}, but is {shown(text)}.")
         return int(text)
 
     return number

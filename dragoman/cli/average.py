@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from dragoman.bundle import load_bundle, save_bundle
-from dragoman.cli.arguments import ArgumentParser
+from dragoman.cli.arguments import ArgumentParser, path_name, whole_number
 from dragoman.cli.models import say
-from dragoman.errors import CheckpointError, ConfigError
+from dragoman.errors import CheckpointError
 from dragoman.files import check_new_folder
 from dragoman.train.averaging import averaged_weights
 from dragoman.train.checkpoint import RunFolder, set_weights
@@ -16,14 +15,17 @@ from dragoman.train.checkpoint import RunFolder, set_weights
 def run(arguments: Sequence[str]) -> int:
     """Prints the new model folder on stdout."""
     parser = ArgumentParser("average", "Averages the weights of a run's checkpoints into a model.")
-    parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a run")
-    parser.add_argument("--last", metavar="N", type=int, default=5, help="how many checkpoints, the newest (default 5)")
+    parser.add_argument("run", metavar="RUN", type=path_name, help="the folder of a run")
     parser.add_argument(
-        "--out", metavar="FOLDER", type=Path, help="the model folder to write (default RUN/mean, which is replaced)"
+        "--last", metavar="N", type=whole_number(1), default=5, help="of the newest checkpoints (default 5)"
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FOLDER",
+        type=path_name,
+        help="the model folder to write (default RUN/mean, which is replaced)",
     )
     given = parser.parse(arguments)
-    if given.last < 1:
-        raise ConfigError(f"`--last` must be at least 1, but is {given.last}.")
     folder = RunFolder(given.run)
     steps = folder.steps()[-given.last :]
     if not steps:

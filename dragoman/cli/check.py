@@ -68,7 +68,7 @@ def report(examination: Examination) -> str:
 
 
 def _size(examination: Examination) -> str:
-    parts = [f"{examination.pairs:,} pairs"]
+    parts = [f"{examination.pairs:,} pair{'s' * (examination.pairs != 1)}"]
     if all(examination.characters):
         means = [characters / examination.pairs for characters in examination.characters]
         parts.append(f"{means[0]:.0f} and {means[1]:.0f} characters on average")

@@ -4,12 +4,15 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from dragoman.cli.arguments import ArgumentParser, overrides_of
-from dragoman.cli.train import train
+from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name
+from dragoman.cli.train import check_early, train
+from dragoman.config import TokenizerSettings, read_given
 from dragoman.config.fields import SETTINGS
+from dragoman.config.recipes import every_recipe
 from dragoman.files import beside, write_file
 from dragoman.text.phrasebook import PhrasebookPair
 from dragoman.text.phrasebook_file import load_phrasebook
+from dragoman.train.frozen import frozen_config
 
 _SEED = 1
 _TRAIN_PAIRS, _TEST_PAIRS, _SHOWN = 30_000, 500, 10
@@ -38,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
     """Trains, scores held-out sentences, prints ten of them with their references; exit code as `train`."""
     parser = ArgumentParser("demo", "Trains a small English-German translator on the embedded phrasebook and tries it.")
     parser.add_argument(
-        "--out", metavar="RUN", type=Path, default=Path("runs/demo"), help="the run (default runs/demo)"
+        "--out", metavar="RUN", type=path_name, default=Path("runs/demo"), help="the run (default runs/demo)"
     )
     parser.add_argument(
         "--minutes", metavar="X", default=_SETTINGS["train.max_minutes"], help="training time (default 4.5)"
@@ -47,12 +50,14 @@ def run(arguments: Sequence[str]) -> int:
     given = parser.parse(arguments)
     SETTINGS["train.max_minutes"].parse(given.minutes, "`--minutes`")
     corpus = beside(given.out, "-corpus")
+    files = {f"data.{name}": str(corpus / f"{name}.en-de.tsv") for name in ("train", "dev", "test")}
+    settings = {**_SETTINGS, **files, "train.max_minutes": given.minutes, **overrides_of(given)}
+    frozen = frozen_config(given.out)
+    check_early(read_given([], settings), [frozen] if frozen else every_recipe(TokenizerSettings()))
     split = load_phrasebook().split(_SEED, _TRAIN_PAIRS, _TEST_PAIRS)
     corpus.mkdir(parents=True, exist_ok=True)
     for name, pairs in (("train", split.train), ("dev", split.dev), ("test", split.test)):
         write_file(corpus / f"{name}.en-de.tsv", "".join(f"{pair.src}\t{pair.tgt}\n" for pair in pairs))
-    files = {f"data.{name}": str(corpus / f"{name}.en-de.tsv") for name in ("train", "dev", "test")}
-    settings = {**_SETTINGS, **files, "train.max_minutes": given.minutes, **overrides_of(given)}
     code = train([], settings, given.out)
     if code == 0:
         _show(given.out, split.test)

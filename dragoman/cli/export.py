@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
-from dragoman.cli.arguments import ArgumentParser, one_of
+from dragoman.cli.arguments import ArgumentParser, one_of, path_name
 from dragoman.cli.models import say
 from dragoman.errors import ConfigError
 from dragoman.exchange.ctranslate2_export import Quantization, export_ctranslate2
@@ -18,9 +18,9 @@ QUANTIZATIONS = ("float32", "float16", "int8")
 def run(arguments: Sequence[str]) -> int:
     """Prints the new folder on stdout."""
     parser = ArgumentParser("export", "Writes a model for CTranslate2, or in Marian's Hugging Face form.")
-    parser.add_argument("model", metavar="MODEL", type=Path, help="a model folder or a run")
+    parser.add_argument("model", metavar="MODEL", type=path_name, help="a model folder or a run")
     parser.add_argument("--to", metavar="|".join(FORMATS), type=one_of(*FORMATS), required=True, help="the form")
-    parser.add_argument("--out", metavar="FOLDER", type=Path, help="the folder to write (default MODEL-FORM)")
+    parser.add_argument("--out", metavar="FOLDER", type=path_name, help="the folder to write (default MODEL-FORM)")
     parser.add_argument(
         "--quantization",
         metavar="|".join(QUANTIZATIONS),

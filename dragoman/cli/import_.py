@@ -5,7 +5,7 @@ from pathlib import Path
 from shlex import quote
 
 from dragoman.bundle import save_bundle
-from dragoman.cli.arguments import ArgumentParser
+from dragoman.cli.arguments import ArgumentParser, path_name
 from dragoman.cli.models import say
 from dragoman.errors import ModelError
 from dragoman.exchange.hub import fetched, is_hub_name
@@ -17,7 +17,9 @@ def run(arguments: Sequence[str]) -> int:
     """Prints the new model folder on stdout."""
     parser = ArgumentParser("import", "Makes a model folder of a Marian model in Hugging Face form, such as OPUS-MT's.")
     parser.add_argument("model", metavar="MODEL", help="a folder, or a name on the hub: Helsinki-NLP/opus-mt-de-en")
-    parser.add_argument("--out", metavar="FOLDER", type=Path, help="the model folder to write (default models/NAME)")
+    parser.add_argument(
+        "--out", metavar="FOLDER", type=path_name, help="the model folder to write (default models/NAME)"
+    )
     given = parser.parse(arguments)
     name = Path(given.model).resolve().name
     out = given.out or Path("models") / name

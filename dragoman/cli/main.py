@@ -6,6 +6,7 @@ import keyword
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from io import TextIOWrapper
 from typing import TextIO, cast
 
@@ -111,7 +112,8 @@ def _mendable(error: OSError | MemoryError | RuntimeError) -> str | None:
         where = f" for {error.filename}" if error.filename else ""
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return f"no disk space is left{where}. Free some, and run the same command again."
-        return f"{error.filename or 'a file'}: {error.strerror}." if error.strerror else None
+        said = f"{error.filename or 'a file'}: {error.strerror}. Look at the path and its permissions."
+        return said if error.strerror else None
     out_of_memory = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
     if isinstance(error, MemoryError) or out_of_memory:
         return (
@@ -127,7 +129,9 @@ def _speaks_for_all() -> bool:
 
 
 def _complain(message: str) -> int:
-    sys.stderr.write(f"dragoman: {' '.join(message.splitlines())}\n")
+    with suppress(BrokenPipeError):  # nobody reads it
+        sys.stderr.write(f"dragoman: {' '.join(message.splitlines())}\n")
+        sys.stderr.flush()
     return USER_ERROR
 
 

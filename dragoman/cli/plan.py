@@ -67,10 +67,13 @@ def run(arguments: Sequence[str]) -> int:
     add_data_flags(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     given = parser.parse(arguments)
+    clock = time.perf_counter()
     settled = settle(given.configs, given_overrides(given))
+    reading_seconds = time.perf_counter() - clock
     with cleaned_up_on_sigterm(), tempfile.TemporaryDirectory(prefix="dragoman-plan-") as folder:
         try:
             measured = measure(settled, Path(folder))
+            measured = replace(measured, prepare_seconds=measured.prepare_seconds + reading_seconds)
         except Interrupted as stop:
             return stop.exit_code
     forecast = forecast_of(settled.config, measured, row_for(settled.size).usual_epochs)
@@ -251,9 +254,11 @@ def _print(settled: Settled, measured: Measured, forecast: Forecast) -> None:
         if math.isfinite(forecast.hours_at_most):
             end += f"; at most {duration(3600 * forecast.hours_at_most)}"
     shape = f"{model.num_encoder_layers}+{model.num_decoder_layers} layers, d_model {model.d_model}"
+    suggested = f"{row.preset}, vocabulary {vocab_size_for(settled.size):,}: the rule for {limit} ({row.why})"
+    if train.start_from:
+        suggested = f"that of {train.start_from}, which is fine-tuned"
     rows = [
-        ("suggested size", f"{row.preset}, vocabulary {vocab_size_for(settled.size):,}: "
-                           f"the rule for {limit} ({row.why})"),
+        ("suggested size", suggested),
         ("this model", f"{shape}, {measured.parameters:,} parameters; {train.precision}"),
         ("a step", f"{measured.step_seconds:.3g} s for {train.batch_tokens:,} target tokens "
                    f"(mean of {measured.steps_measured})"),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
-from dragoman.cli.arguments import ArgumentParser
+from dragoman.cli.arguments import ArgumentParser, path_name
 from dragoman.cli.models import say
 from dragoman.data.store import PairStore
 from dragoman.evaluate.metrics import counts_of, metrics_of, tokenizer_for, warnings_about
@@ -17,7 +17,7 @@ from dragoman.visualize.word_weights import cross_attention_of
 def run(arguments: Sequence[str]) -> int:
     """Translates the run's test, or its validation data, once more; the report's path on stdout."""
     parser = ArgumentParser("report", "Writes the report of a run again: RUN/report.html, and card.md beside it.")
-    parser.add_argument("run", metavar="RUN", type=Path, help="a folder that `dragoman train` has made")
+    parser.add_argument("run", metavar="RUN", type=path_name, help="a folder that `dragoman train` has made")
     parser.add_argument("--device", default="auto", metavar="NAME", help="auto (cuda, mps, cpu) or a device by name")
     given = parser.parse(arguments)
     folder = resolve_model_folder(given.run)

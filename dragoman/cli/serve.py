@@ -5,10 +5,9 @@ import importlib.util
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dragoman.cli.arguments import ArgumentParser, overrides_of
+from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name
 from dragoman.cli.models import add_model_flags, check_search_flags, say, tell_of_compiling
 from dragoman.config import WITHOUT_SAMPLING, Config, Setting, read_config
 from dragoman.config.fields import Value, shown
@@ -63,7 +62,7 @@ def _parser() -> ArgumentParser:
         help="goes through this language where no model leads from one to another",
     )
     parser.add_argument(
-        "--api-keys", type=Path, metavar="FILE", help="a file of keys, one a line; without it everybody may ask"
+        "--api-keys", type=path_name, metavar="FILE", help="a file of keys, one a line; without it everybody may ask"
     )
     parser.add_argument(
         "--terms",

@@ -4,13 +4,13 @@ import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from dragoman.bundle import load_bundle, resolve_model_folder
-from dragoman.cli.arguments import ArgumentParser, overrides_of, whole_number
+from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name, whole_number
 from dragoman.cli.models import say
 from dragoman.config import ModelSettings, load_config
 from dragoman.config.loading import flag_of
+from dragoman.config.settings import MOST_ENTRIES
 from dragoman.errors import ConfigError
 from dragoman.model.device import without_values
 from dragoman.model.summary import ParameterRow, expected_parameters, parameter_table
@@ -24,17 +24,17 @@ def run(arguments: Sequence[str]) -> int:
     """Prints the table on stdout. Exit code 1 where the model does not have as many parameters as the formula says."""
     parser = ArgumentParser("summary", "Lists every parameter tensor of a configuration or a trained model.")
     parser.add_argument(
-        "what", metavar="CONFIG|MODEL", nargs="?", type=Path, help="a TOML file, a model folder or a run"
+        "what", metavar="CONFIG|MODEL", nargs="?", type=path_name, help="a TOML file, a model folder or a run"
     )
     parser.add_argument(
         "--src-vocab-size",
-        type=whole_number(len(CONTROL_TOKENS)),
+        type=whole_number(len(CONTROL_TOKENS), MOST_ENTRIES),
         metavar="N",
         help="of a configuration: entries (default tokenizer.vocab_size)",
     )
     parser.add_argument(
         "--tgt-vocab-size",
-        type=whole_number(len(CONTROL_TOKENS)),
+        type=whole_number(len(CONTROL_TOKENS), MOST_ENTRIES),
         metavar="N",
         help="of a configuration: entries (default tokenizer.vocab_size)",
     )
@@ -42,7 +42,7 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--plot",
         metavar="FILE",
-        type=Path,
+        type=path_name,
         help="draw the parameters by part and the learning rate: .png, .svg or .pdf",
     )
     parser.add_settings("model", "tokenizer", "train")

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from dragoman.cli.arguments import ArgumentParser, overrides_of
+from dragoman.cli.arguments import ArgumentParser, file_name, overrides_of, path_name
 from dragoman.cli.models import say
 from dragoman.config import CORPUS_FILES, Config, DataSettings, GivenSettings, read_given
-from dragoman.config.recipes import CorpusSize, chosen_keys, every_recipe, recipe_for
+from dragoman.config.loading import flag_of
+from dragoman.config.recipes import CorpusSize, adapted, chosen_keys, every_recipe, recipe_for
 from dragoman.errors import ConfigError
 from dragoman.text.corpus import Corpora, open_corpora
 from dragoman.text.doctor.examine import checked_size
@@ -32,18 +33,22 @@ def run(arguments: Sequence[str]) -> int:
     """Trains until a limit or patience ends it; scores on stdout. 130 or 143 where a signal asked it to stop."""
     parser = ArgumentParser("train", "Trains a translator on your parallel text, or continues a run.")
     add_data_flags(parser)
-    parser.add_argument("--out", metavar="RUN", type=Path, help="the run's folder (default runs/NAME)")
+    parser.add_argument("--out", metavar="RUN", type=path_name, help="the run's folder (default runs/NAME)")
     given = parser.parse(arguments)
     return train(given.configs, given_overrides(given), given.out)
 
 
 def add_data_flags(parser: ArgumentParser) -> None:
     """Configuration files, short flags for data and languages, and every setting as a flag."""
-    parser.add_argument("configs", metavar="CONFIG", nargs="*", type=Path, help="TOML files; later ones win")
-    parser.add_argument("--from", metavar="MODEL", help="fine-tune this model folder or run instead of beginning anew")
-    parser.add_argument("--data", metavar="FILE", help="one file with both sides: .tsv, .jsonl or .tmx (or .gz)")
-    parser.add_argument("--src", metavar="FILE", help="the source side of two aligned files")
-    parser.add_argument("--tgt", metavar="FILE", help="the target side of two aligned files")
+    parser.add_argument("configs", metavar="CONFIG", nargs="*", type=path_name, help="TOML files; later ones win")
+    parser.add_argument(
+        "--from", metavar="MODEL", type=file_name, help="fine-tune this model folder or run instead of beginning anew"
+    )
+    parser.add_argument(
+        "--data", metavar="FILE", type=file_name, help="one file with both sides: .tsv, .jsonl or .tmx (or .gz)"
+    )
+    parser.add_argument("--src", metavar="FILE", type=file_name, help="the source side of two aligned files")
+    parser.add_argument("--tgt", metavar="FILE", type=file_name, help="the target side of two aligned files")
     parser.add_argument("--src-lang", metavar="CODE", help="source language, where the file names do not tell")
     parser.add_argument("--tgt-lang", metavar="CODE", help="target language, where the file names do not tell")
     parser.add_settings("data", "tokenizer", "model", "train", "validate", "inference", by_recipe=chosen_keys())
@@ -53,7 +58,14 @@ def given_overrides(given: argparse.Namespace) -> dict[str, str]:
     """The settings among the parsed flags of `add_data_flags`, the short ones under their keys. Raises ConfigError."""
     _check_sides(given.src, given.tgt, bool(given.configs))
     short = {key: getattr(given, flag) for flag, key in _DATA_FLAGS.items() if getattr(given, flag) is not None}
-    return overrides_of(given) | short
+    long = overrides_of(given)
+    for flag, key in _DATA_FLAGS.items():
+        if key in short and long.get(key, short[key]) != short[key]:
+            raise ConfigError(
+                f"`{flag_of(flag)}` is {short[key]}, and `{flag_of(key)}`, which means the same, {long[key]}. "
+                "Leave one out."
+            )
+    return long | short
 
 
 def _check_sides(src: str | None, tgt: str | None, has_configs: bool) -> None:
@@ -94,21 +106,22 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
     """What a run is to be, with the data looked at and no more.
 
     What the user did not give comes from the run where it exists already, or else from the recipe for the corpus' size,
-    whose limit on epochs is left out where the user gave another limit.
+    `adapted` to what was given.
     """
     given = read_given(configs, overrides)
     for note in given.notes:
         say(note)
     asked = given.unchecked_over(frozen or Config())
     start_from = asked.train.start_from
+    names_preset = "model.preset" in given.keys
     if frozen or not start_from:
-        _check_early(given, [frozen] if frozen else every_recipe(asked.tokenizer))
+        recipes = [adapted(each, asked, names_preset) for each in every_recipe(asked.tokenizer)]
+        check_early(given, [frozen] if frozen else recipes)
     corpora = open_corpora(expanded(asked.data))
     say(f"reading {corpora.train}")
     size = checked_size(corpora.train, say) if frozen is None else CorpusSize(corpora.train.count())
-    base = frozen or (_fine_tuning(start_from, size) if start_from else recipe_for(size, asked.tokenizer))
-    if frozen is None and (asked.train.max_steps or asked.train.max_minutes):
-        base = replace(base, train=replace(base.train, max_epochs=0))  # who gives a limit means that one
+    recipe = _fine_tuning(start_from, size) if start_from and not frozen else recipe_for(size, asked.tokenizer)
+    base = frozen or adapted(recipe, asked, names_preset and not start_from)
     loaded = given.over(base)
     config = with_languages(loaded.config, corpora.train.src_lang, corpora.train.tgt_lang)
     if frozen is None and start_from:
@@ -126,7 +139,7 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
     return Settled(config, corpora, size, loaded.given)
 
 
-def _check_early(given: GivenSettings, bases: Sequence[Config]) -> None:
+def check_early(given: GivenSettings, bases: Sequence[Config]) -> None:
     """Raises ConfigError, the first one, for a contradiction with each of `bases`, before the corpus is read."""
     contradictions = []
     for base in bases:

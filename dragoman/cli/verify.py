@@ -5,15 +5,14 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
 from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
-from dragoman.cli.arguments import ArgumentParser
+from dragoman.cli.arguments import ArgumentParser, path_name, whole_number
 from dragoman.cli.models import say, tell_of_compiling
 from dragoman.cli.report import texts_of
-from dragoman.errors import ConfigError, DataError
+from dragoman.errors import DataError
 from dragoman.inference.verification import LOG_PROB_TOLERANCE, TIE, Check, verify_translations
 from dragoman.text.lines import read_lines
 from dragoman.visualize.run_facts import open_part
@@ -32,9 +31,6 @@ _DIFFERENT = 2
 def run(arguments: Sequence[str]) -> int:
     """Prints what was checked; exit code 2 where anything differs."""
     options = _parser().parse(arguments)
-    for flag, value, least in (("--sentences", options.sentences, 1), ("--steps", options.steps, 0)):
-        if value < least:
-            raise ConfigError(f"`{flag}` must be at least {least}, but is {value}.")
     folder = resolve_model_folder(options.model)
     bundle = load_bundle(folder, options.device)
     texts, origin = _texts(options, bundle)
@@ -58,17 +54,21 @@ def run(arguments: Sequence[str]) -> int:
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser("verify", "Proves that translations do not depend on batches, order, padding or caches.")
-    parser.add_argument("model", metavar="MODEL", type=Path, help="a model folder or a run")
+    parser.add_argument("model", metavar="MODEL", type=path_name, help="a model folder or a run")
     parser.add_argument(
-        "--src", metavar="F", type=Path, help="texts to translate, one a line (default: the model's own)"
+        "--src", metavar="F", type=path_name, help="texts to translate, one a line (default: the model's own)"
     )
     parser.add_argument(
-        "--sentences", metavar="N", type=int, default=SENTENCES, help=f"how many at most (default {SENTENCES})"
+        "--sentences",
+        metavar="N",
+        type=whole_number(1),
+        default=SENTENCES,
+        help=f"at most so many (default {SENTENCES})",
     )
     parser.add_argument(
         "--steps",
         metavar="N",
-        type=int,
+        type=whole_number(0),
         default=STEPS,
         help=f"of a run: training steps to resume in the midst of, 0 for none (default {STEPS})",
     )

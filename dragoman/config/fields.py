@@ -40,7 +40,8 @@ class Setting:
         if self.kind is float and type(value) is int:
             value = float(value) if abs(value) < 2**1000 else math.inf
         if type(value) is not self.kind:
-            raise ConfigError(f"{place} must be {self._expected()}, but is {shown(value)}.")
+            written = repr(value) if isinstance(value, float) else shown(value)  # 3.0, which is no whole number
+            raise ConfigError(f"{place} must be {self._expected()}, but is {written}.")
         if isinstance(value, str):
             self._check_text(value, place)
         elif isinstance(value, int | float):
@@ -52,6 +53,8 @@ class Setting:
         """The value of a flag's text: ``true`` or ``false``, a number, or the text itself."""
         parsers: dict[type, Any] = {bool: {"true": True, "false": False}.__getitem__, int: int, float: float, str: str}
         try:
+            if self.kind in (int, float) and ("_" in text or not text.isascii()):  # which Python would read
+                raise ValueError
             value = parsers[self.kind](text)
         except (ValueError, KeyError):
             raise ConfigError(f"{place} must be {self._expected()}, but is {shown(text)}.") from None

@@ -18,6 +18,21 @@ from dragoman.config.fields import SETTINGS, TABLES, Value, did_you_mean, settin
 from dragoman.config.settings import CORPORA, PRESETS, Config
 from dragoman.errors import ConfigError
 
+_OTHERS_NAMES = {
+    "lr": "train.learning_rate",
+    "rate": "train.learning_rate",
+    "warmup": "train.warmup_steps",
+    "epochs": "train.max_epochs",
+    "steps": "train.max_steps",
+    "batch_size": "train.batch_tokens",
+    "layers": "model.num_encoder_layers",
+    "heads": "model.num_heads",
+    "hidden": "model.d_model",
+    "hidden_size": "model.d_model",
+    "ffn": "model.d_ff",
+    "beam": "inference.beam_size",
+}
+"""What others call our settings, of which no letters lead to ours."""
 _OF_TEXT = (
     *(f"data.{part}{side}" for part in ("dev", "test") for side in ("", "_src", "_tgt")),
     "data.src_lang",
@@ -48,11 +63,16 @@ class GivenSettings:
     notes: tuple[str, ...] = ()
     """What may not be meant, each in one sentence."""
 
+    @property
+    def keys(self) -> frozenset[str]:
+        """The settings that are given."""
+        return frozenset(self._given)
+
     def over(self, base: Config) -> LoadedConfig:
         """With `base` for what was not given. Raises ConfigError where settings contradict each other."""
         config = self.unchecked_over(base)
         check_config(config, lambda key: self._given[key].place if key in self._given else f"`{key}`")
-        return LoadedConfig(config, frozenset(self._given))
+        return LoadedConfig(config, self.keys)
 
     def unchecked_over(self, base: Config) -> Config:
         """The same where a contradiction with `base` means nothing, because another base is to come."""
@@ -151,7 +171,10 @@ def _merge(given: Mapping[str, _Given], base: Config) -> Config:
     for table in TABLES:
         values = {setting.name: given[setting.key].value for setting in settings_of(table) if setting.key in given}
         start = getattr(base, table)
-        if table == "model" and "preset" in values:
+        if table == "data":  # what the base says of a corpus in the other way does not hold beside what is given
+            others: dict[str, Value] = {key.partition(".")[2]: "" for key in _replaced(given)}
+            values = others | values
+        if table == "model" and values.get("preset", start.preset) != start.preset:
             start = replace(PRESETS[str(values["preset"])], tie=start.tie)  # which goes with the vocabularies
         tables[table] = replace(start, **values)
     return Config(**tables)
@@ -186,6 +209,8 @@ def _unknown_table(name: str, is_table: bool, origin: str) -> str:
 def _nearest_setting(key: str) -> str:
     """The nearest setting: of the same table first, then one with such a name in any table."""
     table, _, name = key.rpartition(".")
+    if known := _OTHERS_NAMES.get(name.replace("-", "_")):
+        return f" Did you mean `{known}`?"
     names_there = [setting.name for setting in settings_of(table)]
     elsewhere = {setting.name: setting.key for setting in reversed(SETTINGS.values())}
     if name not in elsewhere and (near := difflib.get_close_matches(name, names_there, n=1)):

@@ -106,6 +106,28 @@ def _recipe(row: Recipe, vocab_size: int, tokenizer: TokenizerSettings) -> Confi
     )
 
 
+def adapted(recipe: Config, asked: Config, names_preset: bool) -> Config:
+    """A recipe with what has to follow from what was asked for, and would else contradict it or make no sense of it.
+
+    Who gives a limit means that one, and not the epochs. The rate of noam is a factor: the paper's, or a tenth of it
+    where a model is fine-tuned. A rate that falls to 0 needs steps to fall in. No more is averaged than is kept. And a
+    model of another size (`names_preset`: `asked` names it) has the rate of the row that has such models.
+    """
+    train, wanted = recipe.train, asked.train
+    if names_preset and asked.model.preset != recipe.model.preset:
+        row = next((row for row in reversed(RULE) if row.preset == asked.model.preset), None)
+        if row or asked.model.preset == "big":
+            row = row or RULE[-1]
+            train = replace(train, learning_rate=row.learning_rate, warmup_steps=row.warmup_steps)
+    if wanted.max_steps or wanted.max_minutes:
+        train = replace(train, max_epochs=0)
+    if wanted.schedule == "noam":
+        train = replace(train, learning_rate=0.1 if wanted.start_from else 1.0)
+    if wanted.schedule in ("linear", "cosine") and 0 < wanted.max_steps <= train.warmup_steps:
+        train = replace(train, warmup_steps=wanted.max_steps // 10)
+    return replace(recipe, train=replace(train, average_last=min(train.average_last, wanted.keep_checkpoints)))
+
+
 def fine_tuning_recipe(base: Config, peak_rate: float, size: CorpusSize) -> Config:
     """The configuration to go on with a model trained as `base` says, with a rate that rose to `peak_rate`.
 

@@ -17,6 +17,8 @@ def setting(
 
 CORPORA = ("train", "dev", "test", "old", "old_test")
 """What [data] names files of: one with both sides (``dev``), or two (``dev_src``, ``dev_tgt``)."""
+MOST_ENTRIES = 10_000_000
+"""Of a vocabulary: ten times what the largest models have."""
 CORPUS_FILES = tuple(f"{corpus}{side}" for corpus in CORPORA for side in ("", "_src", "_tgt"))
 """The names of the settings of [data] that are files."""
 
@@ -89,7 +91,9 @@ class TokenizerSettings:
     kind: Literal["bpe", "unigram", "word", "sentencepiece"] = setting(
         "bpe", "subwords by merges, subwords by a unigram model, or words; sentencepiece: only as imported"
     )
-    vocab_size: int = setting(8000, "entries of the vocabulary, control tokens and bytes included", minimum=8)
+    vocab_size: int = setting(
+        8000, "entries of the vocabulary, control tokens and bytes included", minimum=8, maximum=MOST_ENTRIES
+    )
     joint: bool = setting(True, "one vocabulary for both languages; false: one a side")
     byte_fallback: bool = setting(
         False, "bpe only: characters never seen become bytes; false: byte level, exact for any string"
@@ -114,9 +118,9 @@ class ModelSettings:
     )
     d_model: int = setting(256, "width of embeddings and layers", minimum=2, maximum=1 << 16)
     d_ff: int = setting(1024, "inner width of the feed-forward layers", minimum=1, maximum=1 << 20)
-    num_heads: int = setting(4, "attention heads; must divide d_model", minimum=1)
-    num_encoder_layers: int = setting(4, "encoder layers", minimum=1)
-    num_decoder_layers: int = setting(4, "decoder layers", minimum=1)
+    num_heads: int = setting(4, "attention heads; must divide d_model", minimum=1, maximum=1 << 16)
+    num_encoder_layers: int = setting(4, "encoder layers", minimum=1, maximum=1000)
+    num_decoder_layers: int = setting(4, "decoder layers", minimum=1, maximum=1000)
     dropout: float = setting(
         0.2, "dropout on embeddings and on every sublayer's output (section 5.4)", minimum=0.0, maximum=0.95
     )
@@ -253,7 +257,7 @@ class ValidateSettings:
     every_epochs: int = setting(1, "validate after so many epochs; 0: by steps only", minimum=0)
     every_steps: int = setting(0, "validate after so many steps; 0: by epochs only", minimum=0)
     metric: Literal["chrf", "bleu", "loss"] = setting("chrf", "what picks the best checkpoint and drives patience")
-    beam_size: int = setting(1, "beam of the translations scored", minimum=1)
+    beam_size: int = setting(1, "beam of the translations scored", minimum=1, maximum=1000)
     max_sentences: int = setting(
         1000, "at most so many validation sentences are translated; the loss uses all", minimum=1
     )

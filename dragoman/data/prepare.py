@@ -177,7 +177,12 @@ class _Preparation:
         path, files = self._folder / IDENTITY, self._files()
         if is_begun and path.exists():
             before = read_identity(path)
-            for (file, digest), was in zip(files.items(), before["files"].values(), strict=False):
+            for (file, digest), (name, was) in zip(files.items(), before["files"].items(), strict=False):
+                if digest != was and Path(file).name != Path(name).name:
+                    raise DataError(
+                        f"this run was begun with {name}, and {file} is another text, with which it cannot go on. Name "
+                        "the first one, or begin anew: another --out, with `--from` this run to keep what was learnt."
+                    )
                 if digest != was:
                     raise DataError(
                         f"{file} has changed since this run was begun, which cannot go on with other pairs. Restore "

@@ -49,7 +49,7 @@ def resolve_device(name: str, setting: str = "--device") -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError):
         there = False
     if not there:
-        raise ConfigError(f"`{setting}` is {name!r}, which this machine does not have. Use auto, cpu, cuda or mps.")
+        raise ConfigError(f"`{setting}` is {name!r}, which this machine does not have. Use auto or cpu.")
     if device.type == "cuda":
         # torch asks cuDNN first for attention on newer GPUs, which makes a plan for every new shape, some tenths of a
         # second each; batches of text come in thousands of shapes. Its other ways need no plan.

@@ -94,6 +94,18 @@ def test_explicit_keys_win_over_a_preset_given_later(write: Any) -> None:
     assert model == dataclasses.replace(PRESETS["base"], d_model=96)
 
 
+def test_naming_the_preset_that_the_recipe_has_changes_nothing(write: Any) -> None:
+    recipe = Config(model=dataclasses.replace(PRESETS["tiny"], dropout=0.05))
+    assert load_config([], {"model.preset": "tiny"}, recipe).model.dropout == 0.05
+    assert load_config([], {"model.preset": "small"}, recipe).model.dropout == PRESETS["small"].dropout
+
+
+def test_what_is_given_of_a_corpus_takes_the_place_of_what_a_run_has(write: Any) -> None:
+    run = Config(data=dataclasses.replace(Config().data, train="old.tsv"))
+    data = load_config([], {"data.train_src": "a.en", "data.train_tgt": "a.de"}, run).data
+    assert (data.train, data.train_src) == ("", "a.en")
+
+
 def test_recipe_fills_only_what_is_not_given(write: Any) -> None:
     recipe = Config(model=PRESETS["tiny"], train=TrainSettings(batch_tokens=100, seed=9))
     path = write("[train]\nseed = 3\n[model]\ndropout = 0.5\n")
@@ -181,7 +193,13 @@ BAD_FLAGS = {
     ("train.learning_rate", "fast"): '`--train.learning-rate` must be a number, but is "fast".',
     ("model.norm_first", "yes"): '`--model.norm-first` must be true or false, but is "yes".',
     ("model.tie", "al"): '`--model.tie` must be one of all, decoder, none, but is "al". Did you mean `all`?',
+    ("train.max_steps", "1_000"): '`--train.max-steps` must be a whole number, but is "1_000".',
+    ("train.max_steps", "٣"): "`--train.max-steps` must be a whole number, but is",
+    ("tokenizer.vocab_size", f"{10**18}"): "`--tokenizer.vocab-size` must be at most 10000000, but is",
+    ("validate.beam_size", f"{10**9}"): "`--validate.beam-size` must be at most 1000, but is 1000000000.",
     ("data.train", "\udcff"): "`--data.train` must be plain text",
+    ("train.lr", "0.1"): "`--train.lr` is not a setting. Did you mean `train.learning_rate`?",
+    ("model.layers", "6"): "`--model.layers` is not a setting. Did you mean `model.num_encoder_layers`?",
     ("data.trian", "x"): "`--data.trian` is not a setting. Did you mean `data.train`?",
 }
 

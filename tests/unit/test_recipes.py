@@ -3,11 +3,12 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dragoman.config import TokenizerSettings, check_config
-from dragoman.config.recipes import RULE, CorpusSize, fine_tuning_recipe, recipe_for
+from dragoman.config import PRESETS, Config, TokenizerSettings, TrainSettings, check_config
+from dragoman.config.recipes import RULE, CorpusSize, adapted, fine_tuning_recipe, recipe_for
 
 
 @pytest.mark.parametrize("num_words", [1, 100_000, 100_001, 320_000, 1_100_000, 20_000_000, 200_000_000])
@@ -60,6 +61,30 @@ def test_the_documentation_names_every_configuration() -> None:
     root = Path(__file__).parents[2]
     text = (root / "docs" / "recipes.md").read_text(encoding="utf-8")
     assert [path.name for path in (root / "configs").glob("*.toml") if f"(../configs/{path.name})" not in text] == []
+
+
+def asked(**train: Any) -> Config:
+    return Config(train=replace(TrainSettings(), **train))
+
+
+def test_a_recipe_is_adapted_to_what_was_asked_for() -> None:
+    recipe = recipe_for(CorpusSize(10_000, 200_000), TokenizerSettings())
+    assert adapted(recipe, Config(), names_preset=False) == recipe
+    assert adapted(recipe, asked(max_steps=50), names_preset=False).train.max_epochs == 0
+    # The rate of noam is a factor: with one made for the others, a model would not move.
+    assert adapted(recipe, asked(schedule="noam"), names_preset=False).train.learning_rate == 1.0
+    falling = adapted(recipe, asked(schedule="cosine", max_steps=400), names_preset=False)
+    check_config(replace(falling, train=replace(falling.train, schedule="cosine", max_steps=400)))
+    assert falling.train.warmup_steps == 40
+    assert adapted(recipe, asked(keep_checkpoints=3), names_preset=False).train.average_last == 3
+
+
+def test_a_model_of_another_size_has_the_rate_of_its_own_row() -> None:
+    recipe = recipe_for(CorpusSize(10_000, 200_000), TokenizerSettings())
+    for preset, rate in (("tiny", 0.004), ("small", 0.002), ("base", 0.0007), ("big", 0.0007), ("custom", 0.004)):
+        wanted = Config(model=replace(PRESETS["tiny"], preset=preset))
+        assert adapted(recipe, wanted, names_preset=True).train.learning_rate == rate, preset
+        assert adapted(recipe, wanted, names_preset=False) == recipe
 
 
 def test_fine_tuning_keeps_the_model_and_is_gentle_once() -> None:

@@ -7,6 +7,7 @@ Memory grows by at most 32 bytes a pair, for the fingerprints of pairs and sourc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 from dragoman.config.recipes import CorpusSize
 from dragoman.errors import DataError
@@ -221,7 +222,7 @@ def _files(corpus: Corpus) -> tuple[list[int], list[Finding]]:
                 Finding(
                     ENCODING,
                     f"lines of {path} are not UTF-8; it may be {guess}",
-                    f"Convert it: iconv -f {guess} -t UTF-8 {path} > NEW; or remove the lines.",
+                    f"Convert it: {_conversion(path, guess)}; or remove the lines.",
                     bad.count,
                     bad.count / count,
                     tuple(bad.lines),
@@ -229,6 +230,13 @@ def _files(corpus: Corpus) -> tuple[list[int], list[Finding]]:
                 )
             )
     return counts, findings
+
+
+def _conversion(path: Path, encoding: str) -> str:
+    name = quote(str(path))
+    if path.suffix.lower() == ".gz":
+        return f"gzip -dc {name} | iconv -f {encoding} -t UTF-8 | gzip > NEW.gz"
+    return f"iconv -f {encoding} -t UTF-8 {name} > NEW"
 
 
 def _encoding(path: Path, languages: Sequence[str]) -> str:

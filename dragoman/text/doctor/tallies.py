@@ -52,6 +52,7 @@ class Tallies:
     kinds: dict[str, Tally] = field(default_factory=lambda: {kind: Tally() for kind in (*_SAID, LONG)})
     longest: int = 0
     _ratios: Counter[int] = field(default_factory=Counter)
+    _usual: list[int] = field(default_factory=lambda: [0, 0])
     _first: SentencePair | None = None
     _same: list[bool] = field(default_factory=lambda: [True, True])
 
@@ -65,8 +66,12 @@ class Tallies:
         suspects = [(self.kinds[kind], found) for kind, found in _PATTERNS.items() if found.search(joined)]
         self.src_characters += sum(map(len, sides[0]))
         self.tgt_characters += sum(map(len, sides[1]))
-        # Characters of one language say more than another's: the mean so far tells how much.
-        scale = self.tgt_characters / max(self.src_characters, 1)
+        # Characters of one language say more than another's: what pairs were like so far tells how much.
+        usual = [(len(src), len(tgt)) for src, tgt in zip(*sides, strict=True) if src and tgt]
+        usual = [sizes for sizes in usual if max(sizes) <= MAX_CHARACTERS]
+        self._usual[0] += sum(src for src, _ in usual)
+        self._usual[1] += sum(tgt for _, tgt in usual)
+        scale = self._usual[1] / max(self._usual[0], 1)
         for line, (src, tgt) in enumerate(zip(*sides, strict=True), start=self.pairs + 1):
             self._add(line, src, tgt, scale)
             for tally, pattern in suspects:

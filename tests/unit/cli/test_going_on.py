@@ -308,7 +308,14 @@ def test_the_same_text_may_have_another_name(
     assert "Continuing after step 2." in capsys.readouterr().err
     write_pairs(moved, "other pears")
     assert main(["train", "--data", f"./{moved.name}", "--out", str(run), *flags]) == 2
-    assert f"{moved.name} has changed since this run was begun" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"this run was begun with {corpus}, and {moved.name} is another text" in said
+    aligned = [tmp_path / "other.en", tmp_path / "other.de"]
+    for path in aligned:
+        path.write_text(f"{path.suffix}\n" * 300, encoding="utf-8")
+    two = ["--src", str(aligned[0]), "--tgt", str(aligned[1])]
+    assert main(["train", *two, "--out", str(run), *flags]) == 2
+    assert "was begun with `data.train` = " in capsys.readouterr().err
     (run / "data" / "corpus.json").unlink()  # who knows what it was
     assert main(["train", "--data", f"./{moved.name}", "--out", str(run), *flags]) == 2
     assert "was begun with `data.train`" in capsys.readouterr().err

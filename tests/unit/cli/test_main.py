@@ -36,6 +36,17 @@ BAD_COMMANDS = {
     "translate m -x": "`-x` is not a flag of `dragoman translate`.",
     "translate m --input=": "`--input` is empty. Name a file.",
     "translate m --output=": "`--output` is empty. Name a file.",
+    "train --out= --data d.tsv": "`--out` is empty. Name a file.",
+    "train --from= --data d.tsv": "`--from` is empty. Name a file.",
+    "train --out bad\udcff --data d.tsv": '`--out` must be a name in UTF-8, but is "bad\\udcff". Rename the file.',
+    "train --data d.tsv --data.train e.tsv": "`--data` is d.tsv, and `--data.train`, which means the same, e.tsv.",
+    "train --src-lang en --data.src-lang fr": "`--src-lang` is en, and `--data.src-lang`, which means the same, fr.",
+    "train --data d.tsv --train.learning-rate -1e-3": "`--train.learning-rate` must be greater than 0, but is -0.001.",
+    "train --data d.tsv --train.learning-rate -inf": "`--train.learning-rate` must be a finite number, but is -inf.",
+    "summary --src-vocab-size 99999999999": "`--src-vocab-size` must be at most 10000000, but is",
+    "verify m --steps x": "`--steps` must be a whole number of at least 0, but is",
+    "demo --train.max-steps -5": "`--train.max-steps` must be at least 0, but is -5.",
+    "demo --train.schedule cosine": "`train.max_steps` must not be 0 where `train.schedule` is",
     "demo --minutes x": '`--minutes` must be a number, but is "x".',
     "train --src s --tgt t --model.num-heads 3": "`model.d_model` must be a multiple of `--model.num-heads` (3), but "
     "is 128. Change one of them.",
@@ -68,6 +79,7 @@ def test_bad_command_gives_one_line_and_exit_code_2(
     assert answer.out == ""
     assert answer.err.startswith("dragoman: " + message), answer.err
     assert answer.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def _run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -144,7 +156,11 @@ ENDS: list[tuple[BaseException, int, str]] = [
     (OutOfMemoryError("CUDA out of memory"), 2, "dragoman: memory does not suffice. Lower "),
     (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 2, "dragoman: memory does not suffice. Lower "),
     (OSError(errno.ENOSPC, "No space left on device", "run/x"), 2, "dragoman: no disk space is left for run/x. "),
-    (PermissionError(errno.EACCES, "Permission denied", "run/x"), 2, "dragoman: run/x: Permission denied.\n"),
+    (
+        PermissionError(errno.EACCES, "Permission denied", "run/x"),
+        2,
+        "dragoman: run/x: Permission denied. Look at the path and its permissions.\n",
+    ),
 ]
 
 

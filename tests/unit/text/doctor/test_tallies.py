@@ -74,3 +74,9 @@ def test_languages_of_different_lengths_are_no_outliers():
     tallies = Tallies()
     tallies.add([SentencePair("it is a house near a river in the old town of the north" * 2, "川の家" * 3)] * 500)
     assert "length ratio" not in {finding.kind for finding in tallies.findings()}
+
+
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_what_one_line_or_empty_sides_are_like_is_not_what_is_usual(chunks):
+    assert findings(("x" * (MAX_CHARACTERS + 1), "y"), chunks=chunks)["length ratio"].lines == (201,)
+    assert "length ratio" not in findings(*[("a source that has no translation yet", "")] * 2_000, chunks=chunks)
