@@ -2,13 +2,14 @@
 
 import argparse
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
 
 from dragoman.bundle import load_bundle, resolve_model_folder
 from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name, whole_number
 from dragoman.cli.models import say
-from dragoman.config import ModelSettings, load_config
+from dragoman.config import Config, ModelSettings, read_given
 from dragoman.config.loading import flag_of
 from dragoman.config.settings import MOST_ENTRIES
 from dragoman.errors import ConfigError
@@ -56,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
         model, config = bundle.model, bundle.config
         card = bundle.card.to_markdown()
     else:
-        config = load_config([given.what] if given.what else [], overrides_of(given))
+        config = _configured([given.what] if given.what else [], overrides_of(given))
         one_size = (given.src_vocab_size or given.tgt_vocab_size) if config.model.tie == "all" else None
         src_size = given.src_vocab_size or one_size or config.tokenizer.vocab_size
         tgt_size = given.tgt_vocab_size or one_size or config.tokenizer.vocab_size
@@ -75,6 +76,19 @@ def run(arguments: Sequence[str]) -> int:
         save_figure(plot_summary(rows, config.train, settings.d_model), given.plot)
         say(f"the picture is {given.plot}")
     return 0 if sum(row.count for row in rows) == expected else 1
+
+
+def _configured(paths: Sequence[Path], overrides: Mapping[str, str]) -> Config:
+    """What is given, over the defaults; says so where `train` would choose the size, which takes a corpus."""
+    settings = read_given(paths, overrides)
+    asked = settings.unchecked_over(Config())
+    base = Config().model
+    if not asked.tokenizer.joint:
+        base = replace(base, tie="decoder")  # as every recipe has it
+    config = settings.over(Config(model=base)).config
+    if not settings.keys & {"model.preset", "model.d_model"}:
+        say("the model's size is not given: this is the default one, where `train` goes by the amount of text")
+    return config
 
 
 def _refuse_settings(given: argparse.Namespace) -> None:

@@ -39,6 +39,9 @@ from dragoman.text.terms import Terms
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
 
 
+_PIECE_LINES = 5000
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where the lines come from, and the file with the beginnings of their translations, where there is one."""
@@ -118,17 +121,20 @@ def _on_cluster(
         tuple(resolve_model_folder(Path(path)) for path in options.model),
         settings,
         options.device,
-        options.piece_lines,
+        options.piece_lines or _PIECE_LINES,
         write,
         notes.line,
         notes.invalid,
     )
-    translate_file(job, Cluster(options.cluster, options.worker_cpus))
+    translate_file(job, Cluster(options.cluster, options.worker_cpus or 0))
 
 
 def _check_cluster(options: argparse.Namespace) -> None:
     """Raises ConfigError for what does not go together with a cluster."""
     if not options.cluster:
+        for flag, value in (("--piece-lines", options.piece_lines), ("--worker-cpus", options.worker_cpus)):
+            if value is not None:
+                raise ConfigError(f"`{flag}` is for a cluster, but no `--cluster` is given. Add it, or leave it out.")
         return
     if not options.input or not options.output:
         missing = "--output" if options.input else "--input"
@@ -267,14 +273,12 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--piece-lines",
         type=whole_number(1),
-        default=5000,
         metavar="N",
-        help="lines a piece of the cluster's work (default 5000)",
+        help=f"lines a piece of the cluster's work (default {_PIECE_LINES})",
     )
     parser.add_argument(
         "--worker-cpus",
         type=whole_number(0),
-        default=0,
         metavar="N",
         help="processors of a worker on the cluster (default: all of the smallest machine)",
     )

@@ -34,6 +34,7 @@ BAD_COMMANDS = {
     "translate m --inference.sample maybe": '`--inference.sample` must be true or false, but is "maybe".',
     "translate m --help=x": "`--help` takes no value, but is given 'x'.",
     "translate m -x": "`-x` is not a flag of `dragoman translate`.",
+    "translate m --piece-lines 3": "`--piece-lines` is for a cluster, but no `--cluster` is given.",
     "translate m --input=": "`--input` is empty. Name a file.",
     "translate m --output=": "`--output` is empty. Name a file.",
     "train --out= --data d.tsv": "`--out` is empty. Name a file.",
@@ -85,6 +86,15 @@ def test_bad_command_gives_one_line_and_exit_code_2(
 def _run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "dragoman", *arguments]
     return subprocess.run(command, capture_output=True, encoding="utf-8", check=False, **options)
+
+
+def test_summary_ties_what_can_be_tied_and_says_whose_size_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.main(["summary", "--tokenizer.joint", "false", "--json"]) == 0
+    answer = capsys.readouterr()
+    assert json.loads(answer.out)["model"]["tie"] == "decoder"
+    assert "the model's size is not given" in answer.err
+    assert command_line.main(["summary", "--model.preset", "tiny", "--json"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_help_and_version_go_to_stdout() -> None:
