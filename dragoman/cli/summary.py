@@ -9,7 +9,7 @@ from pathlib import Path
 from dragoman.bundle import load_bundle, resolve_model_folder
 from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name, whole_number
 from dragoman.cli.models import say
-from dragoman.config import Config, ModelSettings, read_given
+from dragoman.config import Config, LoadedConfig, ModelSettings, read_given
 from dragoman.config.loading import flag_of
 from dragoman.config.settings import MOST_ENTRIES
 from dragoman.errors import ConfigError
@@ -57,7 +57,8 @@ def run(arguments: Sequence[str]) -> int:
         model, config = bundle.model, bundle.config
         card = bundle.card.to_markdown()
     else:
-        config = _configured([given.what] if given.what else [], overrides_of(given))
+        loaded = _configured([given.what] if given.what else [], overrides_of(given))
+        config = loaded.config
         one_size = (given.src_vocab_size or given.tgt_vocab_size) if config.model.tie == "all" else None
         src_size = given.src_vocab_size or one_size or config.tokenizer.vocab_size
         tgt_size = given.tgt_vocab_size or one_size or config.tokenizer.vocab_size
@@ -66,6 +67,8 @@ def run(arguments: Sequence[str]) -> int:
                 f"`--src-vocab-size` is {src_size} and `--tgt-vocab-size` {tgt_size}, but one tensor embeds both sides "
                 "(`model.tie` = all). Give one size, or `--model.tie decoder`."
             )
+        if not loaded.given & {"model.preset", "model.d_model"}:
+            say("the model's size is not given: this is the default one, where `train` goes by the amount of text")
         with without_values():
             model = Transformer(config.model, src_size, tgt_size)
     settings = config.model
@@ -78,17 +81,14 @@ def run(arguments: Sequence[str]) -> int:
     return 0 if sum(row.count for row in rows) == expected else 1
 
 
-def _configured(paths: Sequence[Path], overrides: Mapping[str, str]) -> Config:
-    """What is given, over the defaults; says so where `train` would choose the size, which takes a corpus."""
+def _configured(paths: Sequence[Path], overrides: Mapping[str, str]) -> LoadedConfig:
+    """What is given, over the defaults."""
     settings = read_given(paths, overrides)
     asked = settings.unchecked_over(Config())
     base = Config().model
     if not asked.tokenizer.joint:
         base = replace(base, tie="decoder")  # as every recipe has it
-    config = settings.over(Config(model=base)).config
-    if not settings.keys & {"model.preset", "model.d_model"}:
-        say("the model's size is not given: this is the default one, where `train` goes by the amount of text")
-    return config
+    return settings.over(Config(model=base))
 
 
 def _refuse_settings(given: argparse.Namespace) -> None:
