@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from jaxtyping import install_import_hook
 
@@ -33,6 +34,10 @@ def _compute_on_one_thread() -> None:
 
 
 os.register_at_fork(after_in_child=_compute_on_one_thread)
+
+# How long an example takes is the machine's business: with hypothesis' deadline a test fails where others compute.
+hypothesis.settings.register_profile("unhurried", deadline=None)
+hypothesis.settings.load_profile("unhurried")
 
 Pairs = list[tuple[str, str]]
 TINY = {

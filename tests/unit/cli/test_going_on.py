@@ -185,9 +185,10 @@ def test_a_limit_that_is_given_takes_the_place_of_the_recipes(corpus: Path, limi
 def test_what_no_recipe_allows_is_refused_before_the_corpus_is_read(
     corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert train(corpus, {"--train.schedule": "cosine", "--train.max-steps": "100"}) == 2
+    late = {"--train.schedule": "cosine", "--train.max-steps": "100", "--train.warmup-steps": "100"}
+    assert train(corpus, late) == 2
     said = capsys.readouterr().err
-    assert "`train.warmup_steps`" in said
+    assert "`--train.warmup-steps` must be below" in said
     assert "reading" not in said
 
 

@@ -130,8 +130,9 @@ def test_on_a_terminal_the_translation_appears_token_by_token(
         (["one", "--png", "x.gif"], "does not end in a format that pictures are written in."),
         (["one", "--out", "nowhere/x.html"], "nowhere is no folder."),
         (["one", "--kind", "crosss"], "Did you mean"),
-        (["one", "--out", ""], "`--out` is ., which is a folder. Give a file name, such as inspection.html."),
-        (["one", "--png", ""], "`--png` is ., which is a folder. Give a file name, such as figure.png."),
+        (["one", "--out", ""], "`--out` is empty. Name a file."),
+        (["one", "--out", "."], "`--out` is ., which is a folder. Give a file name, such as inspection.html."),
+        (["one", "--png", "."], "`--png` is ., which is a folder. Give a file name, such as figure.png."),
         (["one", "--png", "nowhere/x.png"], "`--png` is nowhere/x.png, but nowhere is no folder."),
         (["one", "--out", "x.png", "--png", "./x.png"], "`--out` and `--png` are both x.png."),
         (["one", "--layer", "1"], "`--layer` chooses what `--png` draws, but no `--png` is given."),
@@ -170,9 +171,11 @@ def test_joiners_are_printed_and_what_moves_the_cursor_is_not() -> None:
 @pytest.mark.parametrize("number", ["0", "3", "-1"])
 def test_a_test_sentence_that_is_not_there(run_folder: Path, capfd: pytest.CaptureFixture[str], number: str) -> None:
     assert main(["inspect", str(run_folder), "--test", number]) == 2
-    assert (
-        f"`--test` must be from 1 to 2, the test sentences of {run_folder}, but is {number}." in capfd.readouterr().err
-    )
+    said = capfd.readouterr().err
+    if number == "3":
+        assert f"`--test` must be from 1 to 2, the test sentences of {run_folder}, but is {number}." in said
+    else:
+        assert f'`--test` must be a whole number of at least 1, but is "{number}".' in said
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_a_bug_is_shown_with_both_outputs(
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
-        (["--sentences", "0"], "`--sentences` must be at least 1, but is 0."),
+        (["--sentences", "0"], "`--sentences` must be a whole number of at least 1, but is"),
         (["--src", "gone.txt"], "gone.txt does not exist."),
         (["--src", "empty.txt"], "empty.txt is empty."),
     ],
