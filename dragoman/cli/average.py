@@ -17,7 +17,7 @@ def run(arguments: Sequence[str]) -> int:
     parser = ArgumentParser("average", "Averages the weights of a run's checkpoints into a model.")
     parser.add_argument("run", metavar="RUN", type=path_name, help="the folder of a run")
     parser.add_argument(
-        "--last", metavar="N", type=whole_number(1), default=5, help="of the newest checkpoints (default 5)"
+        "--last", metavar="N", type=whole_number(1), default=5, help="how many of the newest checkpoints (default 5)"
     )
     parser.add_argument(
         "--out",

@@ -120,8 +120,11 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
     corpora = open_corpora(expanded(asked.data))
     say(f"reading {corpora.train}")
     size = checked_size(corpora.train, say) if frozen is None else CorpusSize(corpora.train.count())
-    recipe = _fine_tuning(start_from, size) if start_from and not frozen else recipe_for(size, asked.tokenizer)
-    base = frozen or adapted(recipe, asked, names_preset and not start_from)
+    base = frozen or adapted(
+        _fine_tuning(start_from, size) if start_from else recipe_for(size, asked.tokenizer),
+        asked,
+        names_preset and not start_from,
+    )
     loaded = given.over(base)
     config = with_languages(loaded.config, corpora.train.src_lang, corpora.train.tgt_lang)
     if frozen is None and start_from:

@@ -37,8 +37,6 @@ from dragoman.text.lines import first_read, open_bytes, read_lines, refuse_utf16
 from dragoman.text.terms import Terms
 
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
-
-
 _PIECE_LINES = 5000
 
 
