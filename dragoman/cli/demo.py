@@ -6,9 +6,8 @@ from pathlib import Path
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name
 from dragoman.cli.train import check_early, train
-from dragoman.config import TokenizerSettings, read_given
+from dragoman.config import read_given
 from dragoman.config.fields import SETTINGS
-from dragoman.config.recipes import every_recipe
 from dragoman.files import beside, write_file
 from dragoman.text.phrasebook import PhrasebookPair
 from dragoman.text.phrasebook_file import load_phrasebook
@@ -52,8 +51,7 @@ def run(arguments: Sequence[str]) -> int:
     corpus = beside(given.out, "-corpus")
     files = {f"data.{name}": str(corpus / f"{name}.en-de.tsv") for name in ("train", "dev", "test")}
     settings = {**_SETTINGS, **files, "train.max_minutes": given.minutes, **overrides_of(given)}
-    frozen = frozen_config(given.out)
-    check_early(read_given([], settings), [frozen] if frozen else every_recipe(TokenizerSettings()))
+    check_early(read_given([], settings), frozen_config(given.out))
     split = load_phrasebook().split(_SEED, _TRAIN_PAIRS, _TEST_PAIRS)
     corpus.mkdir(parents=True, exist_ok=True)
     for name, pairs in (("train", split.train), ("dev", split.dev), ("test", split.test)):

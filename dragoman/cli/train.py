@@ -113,17 +113,15 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
         say(note)
     asked = given.unchecked_over(frozen or Config())
     start_from = asked.train.start_from
-    names_preset = "model.preset" in given.keys
     if frozen or not start_from:
-        recipes = [adapted(each, asked, names_preset) for each in every_recipe(asked.tokenizer)]
-        check_early(given, [frozen] if frozen else recipes)
+        check_early(given, frozen)
     corpora = open_corpora(expanded(asked.data))
     say(f"reading {corpora.train}")
     size = checked_size(corpora.train, say) if frozen is None else CorpusSize(corpora.train.count())
     base = frozen or adapted(
         _fine_tuning(start_from, size) if start_from else recipe_for(size, asked.tokenizer),
         asked,
-        names_preset and not start_from,
+        "model.preset" in given.keys,
     )
     loaded = given.over(base)
     config = with_languages(loaded.config, corpora.train.src_lang, corpora.train.tgt_lang)
@@ -142,8 +140,10 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
     return Settled(config, corpora, size, loaded.given)
 
 
-def check_early(given: GivenSettings, bases: Sequence[Config]) -> None:
-    """Raises ConfigError, the first one, for a contradiction with each of `bases`, before the corpus is read."""
+def check_early(given: GivenSettings, frozen: Config | None) -> None:
+    """Raises ConfigError for a contradiction with the run, or with whatever recipe, before the corpus is read."""
+    asked, names_preset = given.unchecked_over(Config()), "model.preset" in given.keys
+    bases = [frozen] if frozen else [adapted(each, asked, names_preset) for each in every_recipe(asked.tokenizer)]
     contradictions = []
     for base in bases:
         try:

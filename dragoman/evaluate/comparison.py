@@ -86,9 +86,8 @@ class Comparison:
         better = {name: [one.a.name for one in self.metrics if one.better == name] for name in ("A", "B")}
         found = [f"{name} is better by {_listed(names)}" for name, names in better.items() if names]
         rest = [one.a.name for one in self.metrics if not one.better]
-        if not found:
-            return f"By {_listed(rest)} no difference is shown."
-        return "; ".join(found + ([f"by {_listed(rest)} no difference is shown"] if rest else [])) + "."
+        said = "; ".join(found + ([f"by {_listed(rest)} no difference is shown"] if rest else []))
+        return f"{said[0].upper()}{said[1:]}."
 
 
 def compare(
