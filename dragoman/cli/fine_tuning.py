@@ -12,6 +12,7 @@ from dragoman.bundle.card import read_card
 from dragoman.bundle.folder import WEIGHTS, read_settings
 from dragoman.cli.models import say
 from dragoman.config import Config
+from dragoman.config.fields import shown
 from dragoman.config.recipes import FREE_IN_FINE_TUNING, CorpusSize, fine_tuning_recipe
 from dragoman.errors import ConfigError, DragomanError, ModelError
 from dragoman.evaluate.metrics import bleu, chrf, tokenizer_for
@@ -38,13 +39,14 @@ def check_same_model(config: Config, path: str) -> None:
     base = read_settings(folder)
     for table in ("model", "tokenizer"):
         asked, has = (asdict(getattr(one, table)) for one in (config, base))
-        for name, value in has.items():
-            key = f"{table}.{name}"
-            if asked[name] != value and key not in FREE_IN_FINE_TUNING | {"model.preset", "tokenizer.bpe_dropout"}:
-                raise ConfigError(
-                    f"`{key}` is {asked[name]}, but {folder}, which training starts from, has {value}. "
-                    "Leave it out, or train without `train.start_from` (--from)."
-                )
+        free = FREE_IN_FINE_TUNING | {"model.preset", "tokenizer.bpe_dropout"}
+        if name := next((name for name in has if asked[name] != has[name] and f"{table}.{name}" not in free), None):
+            if asked.get("preset") != has.get("preset"):  # then sizes are what was not given
+                name = "preset"
+            raise ConfigError(
+                f"`{table}.{name}` is {shown(asked[name])}, but {folder}, which training starts from, has "
+                f"{shown(has[name])}. Leave it out, or train without `train.start_from` (--from)."
+            )
     card = read_card(folder)
     for side in ("src_lang", "tgt_lang"):
         given, known = (main_language(lang) for lang in (getattr(config.data, side), getattr(card, side)))

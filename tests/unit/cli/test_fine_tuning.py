@@ -85,6 +85,7 @@ def test_a_model_goes_on_with_new_data_and_remembers_where_it_comes_from(
     ("flags", "message"),
     [
         (["--model.d-model", "64"], "`model.d_model` is 64, but "),
+        (["--model.preset", "base"], '`model.preset` is "base", but '),
         (["--tokenizer.vocab-size", "500"], "`tokenizer.vocab_size` is 500, but "),
         (["--from", "nowhere"], "nowhere does not exist"),
         (["--src-lang", "fr"], "`data.src_lang` is fr, but "),
