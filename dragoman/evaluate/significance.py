@@ -28,7 +28,9 @@ Statistics = NDArray[np.float64]
 class Significance:
     """The difference of two scores, second minus first, on a test of so many sentences.
 
-    95 % of the resampled differences lie in `interval`. The p-values are two-sided.
+    95 % of the resampled differences lie in `interval`. `p_randomisation` is two-sided. `p_bootstrap` is Moses' and
+    sacreBLEU's, whose chance differences are the sizes of the resampled ones less their mean: about half of a two-sided
+    one, and far below 1 for two systems that are level, so that it alone shows nothing.
     """
 
     num_sentences: int
