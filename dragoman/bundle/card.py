@@ -14,8 +14,8 @@ class Card:
     """Facts about a model; empty where nobody has found them out.
 
     `origin` says where an imported model comes from, `lineage` which models, oldest first, a fine-tuned one was begun
-    with. With `ema_decay` the weights are the running mean at the step in `averaged_steps`. `cleaning` has rows of rule
-    and count. `scores` has rows of data set, metric, value, signature.
+    with, `teachers` which ones it learnt from. With `ema_decay` the weights are the running mean at the step in
+    `averaged_steps`. `cleaning` has rows of rule and count. `scores` has rows of data set, metric, value, signature.
     """
 
     src_lang: str = ""
@@ -39,6 +39,7 @@ class Card:
     versions: tuple[tuple[str, str], ...] = ()
     origin: str = ""
     lineage: tuple[str, ...] = ()
+    teachers: tuple[str, ...] = ()
 
     def with_scores(self, data: str, scores: list[Score]) -> "Card":
         """The card with the scores on a data set, in place of earlier ones on it."""
@@ -62,6 +63,7 @@ class Card:
         lines += ["", f"It comes from {self.origin}; its licence is stated there."] if self.origin else []
         lines += ["", self._training()] if self.steps or not self.origin else []
         lines += ["", f"It was fine-tuned from {', then '.join(self.lineage)}."] if self.lineage else []
+        lines += ["", f"Beside its text it learnt from {', '.join(self.teachers)}."] if self.teachers else []
         lines += ["", self.averaging()] if self.averaging() else []
         lines += _table("Scores", ("data", "metric", "value", "signature"), self.scores)
         lines += _table("Cleaning of the training data", ("rule", "pairs"), self.cleaning)

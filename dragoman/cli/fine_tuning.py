@@ -47,12 +47,17 @@ def check_same_model(config: Config, path: str) -> None:
                 f"`{table}.{name}` is {shown(asked[name])}, but {folder}, which training starts from, has "
                 f"{shown(has[name])}. Leave it out, or train without `train.start_from` (--from)."
             )
+    check_languages(config, folder, "which training starts from")
+
+
+def check_languages(config: Config, folder: Path, role: str) -> None:
+    """Raises ConfigError where the data are known to be in other languages than those of the model in a folder."""
     card = read_card(folder)
     for side in ("src_lang", "tgt_lang"):
         given, known = (main_language(lang) for lang in (getattr(config.data, side), getattr(card, side)))
         if given and known and len(given) == len(known) and given != known:
             raise ConfigError(
-                f"`data.{side}` is {given}, but {folder}, which training starts from, is a model of {known}. "
+                f"`data.{side}` is {given}, but {folder}, {role}, is a model of {known}. "
                 "Name a model of the same languages, in the same direction."
             )
 
@@ -65,12 +70,16 @@ def languages_of(path: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What a run begins with. `bundle` is None where the run goes on: its weights are in its checkpoint then."""
+    """What a run begins with. `bundle` is None where the run goes on: its weights are in its checkpoint then.
+
+    `teachers` are those that a run which goes on has learnt from.
+    """
 
     tokenizers: TokenizerPair
     lineage: tuple[str, ...]
     origin: str
     bundle: Bundle | None
+    teachers: tuple[str, ...] = ()
 
 
 def continuation_of(out: Path) -> Beginning | None:
@@ -84,7 +93,7 @@ def continuation_of(out: Path) -> Beginning | None:
         try:
             checked_manifest(folder)
             card = read_card(folder)
-            return Beginning(TokenizerPair.load(folder), card.lineage, card.origin, None)
+            return Beginning(TokenizerPair.load(folder), card.lineage, card.origin, None, card.teachers)
         except DragomanError:
             continue  # said by the trainer
     return None
@@ -95,9 +104,15 @@ def beginning_of(path: str) -> Beginning:
     folder = resolve_model_folder(Path(path))
     bundle = load_bundle(folder, "cpu")
     card = bundle.card
-    name = f"{Path(path).name} ({card.src_lang or '?'} to {card.tgt_lang or '?'}, {card.steps:,} steps, "
-    name += f"{card.train_pairs:,} pairs, {_fingerprint(folder)})"
-    return Beginning(bundle.tokenizers, (*card.lineage, name), card.origin, bundle)
+    return Beginning(bundle.tokenizers, (*card.lineage, described(path, folder)), card.origin, bundle)
+
+
+def described(path: str, folder: Path) -> str:
+    """Which model that is, for the card of one that was made with it: name, facts and a hash of its weights."""
+    card = read_card(folder)
+    languages = f"{card.src_lang or '?'} to {card.tgt_lang or '?'}"
+    trained = f"{card.steps:,} steps, {card.train_pairs:,} pairs"
+    return f"{Path(path).name} ({languages}, {trained}, {_fingerprint(folder)})"
 
 
 def _fingerprint(folder: Path) -> str:

@@ -136,6 +136,7 @@ def measure(settled: Settled, folder: Path) -> Measured:
     import torch
 
     from dragoman.cli.fine_tuning import beginning_of
+    from dragoman.cli.teachers import soft_targets_of, tokenizers_of
     from dragoman.cli.training import make_trainer
     from dragoman.data.batching import epoch_batches
     from dragoman.data.prepare import prepare
@@ -146,10 +147,14 @@ def measure(settled: Settled, folder: Path) -> Measured:
     say("preparing the data" if share == 1.0 else f"preparing {share:.0%} of the data")
     clock = time.perf_counter()
     strict = share == 1.0 and settled.strict_vocabulary  # a part may not support what the whole does
-    data = prepare(config, corpora, folder / "data", begun.tokenizers if begun else None, strict_vocabulary=strict)
+    tokenizers = begun.tokenizers if begun else None
+    if config.train.teachers:
+        tokenizers = tokenizers_of(config.train.teachers, tokenizers)
+    data = prepare(config, corpora, folder / "data", tokenizers, strict_vocabulary=strict)
+    taught = soft_targets_of(config, data, folder / "data", None, lambda stage, pairs: None)
     prepare_seconds = (time.perf_counter() - clock) / share
     log = _Clock(folder)
-    trainer = make_trainer(_shortened(config), data, folder / "run", log, begun)
+    trainer = make_trainer(_shortened(config), data, folder / "run", log, begun, taught)
     say(f"measuring up to {_STEPS} steps, a validation and the scoring")
     scoring_seconds = _scoring_seconds(config, trainer.bundle, data)  # first, so that the search is compiled
     trainer.fit()

@@ -10,7 +10,7 @@ from typing import Literal
 
 from dragoman.cli.arguments import ArgumentParser, file_name, overrides_of, path_name
 from dragoman.cli.models import say
-from dragoman.config import CORPUS_FILES, Config, DataSettings, GivenSettings, read_given
+from dragoman.config import CORPUS_FILES, Config, DataSettings, GivenSettings, TokenizerSettings, read_given
 from dragoman.config.loading import flag_of
 from dragoman.config.recipes import CorpusSize, adapted, chosen_keys, every_recipe, recipe_for
 from dragoman.errors import ConfigError
@@ -21,6 +21,7 @@ from dragoman.train.frozen import check_frozen, frozen_config
 # Short flags of the data -> the settings they stand for.
 _DATA_FLAGS = {
     "from": "train.start_from",
+    "teacher": "train.teachers",
     "data": "data.train",
     "src": "data.train_src",
     "tgt": "data.train_tgt",
@@ -45,6 +46,13 @@ def add_data_flags(parser: ArgumentParser) -> None:
         "--from", metavar="MODEL", type=file_name, help="fine-tune this model folder or run instead of beginning anew"
     )
     parser.add_argument(
+        "--teacher",
+        metavar="MODEL",
+        type=file_name,
+        action="append",
+        help="learn what this model or run says of the text, too; several times for an ensemble of several",
+    )
+    parser.add_argument(
         "--data", metavar="FILE", type=file_name, help="one file with both sides: .tsv, .jsonl or .tmx (or .gz)"
     )
     parser.add_argument("--src", metavar="FILE", type=file_name, help="the source side of two aligned files")
@@ -57,7 +65,8 @@ def add_data_flags(parser: ArgumentParser) -> None:
 def given_overrides(given: argparse.Namespace) -> dict[str, str]:
     """The settings among the parsed flags of `add_data_flags`, the short ones under their keys. Raises ConfigError."""
     _check_sides(given.src, given.tgt, bool(given.configs))
-    short = {key: getattr(given, flag) for flag, key in _DATA_FLAGS.items() if getattr(given, flag) is not None}
+    said = {key: getattr(given, flag) for flag, key in _DATA_FLAGS.items() if getattr(given, flag) is not None}
+    short = {key: ",".join(value) if isinstance(value, list) else value for key, value in said.items()}
     long = overrides_of(given)
     for flag, key in _DATA_FLAGS.items():
         if key in short and long.get(key, short[key]) != short[key]:
@@ -112,21 +121,22 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
     for note in given.notes:
         say(note)
     asked = given.unchecked_over(frozen or Config())
-    start_from = asked.train.start_from
+    start_from, teachers = asked.train.start_from, asked.train.teachers
     if frozen or not start_from:
         check_early(given, frozen)
+    taught = _taught_tokenizer(teachers) if teachers and not frozen else None
     corpora = open_corpora(expanded(asked.data))
     say(f"reading {corpora.train}")
     size = checked_size(corpora.train, say) if frozen is None else CorpusSize(corpora.train.count())
     base = frozen or adapted(
-        _fine_tuning(start_from, size) if start_from else recipe_for(size, asked.tokenizer),
+        _fine_tuning(start_from, size) if start_from else _recipe(size, asked.tokenizer, taught),
         asked,
         "model.preset" in given.keys,
     )
     loaded = given.over(base)
     config = with_languages(loaded.config, corpora.train.src_lang, corpora.train.tgt_lang)
-    if frozen is None and start_from:
-        config = _same_model(config, start_from)
+    if frozen is None and (start_from or teachers):
+        config = _of_the_same_kind(config)
         corpora = open_corpora(expanded(config.data))  # in the model's languages, as when the run goes on
     config = replace(config, train=replace(config.train, precision=_precision(config)))
     if frozen is None:
@@ -165,12 +175,30 @@ def _fine_tuning(start_from: str, size: CorpusSize) -> Config:
     return settings_for(start_from, size)
 
 
-def _same_model(config: Config, start_from: str) -> Config:
-    """The configuration, with the model's languages where the data does not tell; ConfigError where they differ."""
-    from dragoman.cli.fine_tuning import check_same_model, languages_of
+def _taught_tokenizer(teachers: str) -> TokenizerSettings:
+    from dragoman.cli.teachers import tokenizer_settings_of
 
-    check_same_model(config, start_from)
-    src_lang, tgt_lang = languages_of(start_from)
+    return tokenizer_settings_of(teachers)
+
+
+def _recipe(size: CorpusSize, asked: TokenizerSettings, taught: TokenizerSettings | None) -> Config:
+    """The recipe for a corpus; with teachers the tokeniser is theirs."""
+    recipe = recipe_for(size, taught or asked)
+    return recipe if taught is None else replace(recipe, tokenizer=taught)
+
+
+def _of_the_same_kind(config: Config) -> Config:
+    """The configuration, with the languages of the model it starts from, or else of its teachers, where the data does
+    not tell them. Raises ConfigError where that model, or they, are of another kind."""
+    from dragoman.cli.fine_tuning import check_same_model, languages_of
+    from dragoman.cli.teachers import check_teachers, paths_of
+
+    start_from, teachers = config.train.start_from, config.train.teachers
+    if start_from:
+        check_same_model(config, start_from)
+    if teachers:
+        check_teachers(config)
+    src_lang, tgt_lang = languages_of(start_from or paths_of(teachers)[0])
     return with_languages(config, config.data.src_lang or src_lang, config.data.tgt_lang or tgt_lang)
 
 

@@ -16,8 +16,10 @@ from dragoman.bundle import Bundle, Card, load_bundle, replace_card, resolve_mod
 from dragoman.cli.fine_tuning import Beginning, Translated, beginning_of, compare_with_base, continuation_of
 from dragoman.cli.models import say, tell_of_compiling
 from dragoman.cli.report import judged, texts_of
+from dragoman.cli.teachers import soft_targets_of, tokenizers_of
 from dragoman.config import WITHOUT_SAMPLING, Config, InferenceSettings
 from dragoman.data.prepare import PreparedData, epoch_encode, prepare
+from dragoman.data.soft_targets import SoftTargets
 from dragoman.data.store import PairStore
 from dragoman.errors import DataError, DragomanError
 from dragoman.evaluate.metrics import bleu, chrf, evaluate, tokenizer_for
@@ -58,9 +60,12 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
         is_begun = bool(RunFolder(out).steps())
         begun = continuation_of(out) or (beginning_of(config.train.start_from) if config.train.start_from else None)
         tokenizers = begun.tokenizers if begun else None
+        if config.train.teachers and not is_begun:
+            tokenizers = tokenizers_of(config.train.teachers, tokenizers)
         data = processes.after_first(
             lambda: prepare(config, corpora, out / "data", tokenizers, show, strict_vocabulary, is_begun)
         )
+        taught = processes.after_first(lambda: soft_targets_of(config, data, out / "data", begun, show))
         processes.of_first(lambda: freeze_config(out, config))
         if processes.is_first:
             _print_cleaning(data)
@@ -69,7 +74,7 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
                     f"`data.{part}` was named, or has changed, after training had begun, so that some of it may have "
                     "been trained on; `dragoman evaluate` with `--train` scores without that."
                 )
-        return _train(config, data, corpora, out, begun, processes)
+        return _train(config, data, corpora, out, begun, taught, processes)
 
 
 def _train(
@@ -78,10 +83,11 @@ def _train(
     corpora: Corpora,
     out: Path,
     begun: Beginning | None,
+    taught: SoftTargets | None,
     processes: Processes,
 ) -> int:
     log = RunLog(out, speaks=processes.is_first)
-    trainer = make_trainer(config, data, out, log, begun, processes)
+    trainer = make_trainer(config, data, out, log, begun, taught, processes)
     try:
         reason = trainer.fit()
         if not processes.is_first:
@@ -130,9 +136,13 @@ def make_trainer(
     out: Path,
     log: RunLog,
     begun: Beginning | None = None,
+    taught: SoftTargets | None = None,
     processes: Processes = ALONE,
 ) -> Trainer:
-    """What trains in the folder `out`, with fresh weights or those of the model that `begun` brings."""
+    """What trains in the folder `out`, with fresh weights or those of the model that `begun` brings.
+
+    Beside the text it learns what teachers have `taught`.
+    """
     torch.manual_seed(config.train.seed)
     tokenizers = data.tokenizers
     device = processes.device(resolve_device(config.train.device, "train.device"))
@@ -143,6 +153,8 @@ def make_trainer(
     card = _card(config, data, model)
     if begun:
         card = replace(card, lineage=begun.lineage, origin=begun.origin)
+    if taught:
+        card = replace(card, teachers=taught.teachers)
     log.say(
         f"{card.parameters:,} parameters, vocabulary {card.tgt_vocab_size:,}; on {device} in {config.train.precision}"
         + (f", {processes.count} processes" if processes.count > 1 else "")
@@ -156,7 +168,7 @@ def make_trainer(
     )
     encode = epoch_encode(data.train, tokenizers, config)
     bundle = Bundle(model, tokenizers, config, card)
-    return Trainer(RunFolder(out), bundle, data.train, dev, validate, log, encode, processes)
+    return Trainer(RunFolder(out), bundle, data.train, dev, validate, log, encode, processes, taught)
 
 
 def _check_lengths(model: Transformer, dev: PairStore, max_tokens: int, log: RunLog) -> None:

@@ -7,6 +7,8 @@ from dragoman.errors import ConfigError
 
 Label = Callable[[str], str]
 
+_AUGMENTATIONS = ("augment_case", "augment_punctuation", "augment_noise")
+
 
 def check_config(config: Config, label: Label = "`{}`".format) -> None:
     """Raises ConfigError at the first contradiction; `label` turns a key into how the message names it."""
@@ -100,6 +102,19 @@ def _train(config: Config, label: Label) -> Iterator[str]:
         yield (
             f"{label('train.sharding')} is full, which goes with Adam alone: without `train.optimizer` = muon, "
             "`train.ema_decay` and `train.r_drop`. Leave these out, or set it to none."
+        )
+    if train.teachers:
+        anew = ["tokenizer.bpe_dropout"] if config.tokenizer.bpe_dropout else []
+        anew += [f"data.{name}" for name in _AUGMENTATIONS if getattr(config.data, name)]
+        if anew:
+            yield (
+                f"{label(anew[0])} must be 0 where `train.teachers` is given: teachers are asked once, about the text "
+                "as it is. Leave one of them out."
+            )
+    elif train.teacher_weight != type(train)().teacher_weight:
+        yield (
+            f"{label('train.teacher_weight')} has no effect without teachers, but is {train.teacher_weight}. "
+            "Name some as `train.teachers` (--teacher), or leave it out."
         )
     if train.schedule in ("linear", "cosine") and not train.max_steps:
         yield (

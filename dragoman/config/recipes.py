@@ -110,9 +110,9 @@ def adapted(recipe: Config, asked: Config, names_preset: bool) -> Config:
     """A recipe with what has to follow from what was asked for, and would else contradict it or make no sense of it.
 
     Who gives a limit means that one, and not the epochs. The rate of noam is a factor: the paper's, or a tenth of it
-    where a model is fine-tuned. A rate that falls to 0 needs steps to fall in. No more is averaged than is kept. And a
-    model of another size (`names_preset`: `asked` names it) has the rate of the row that has such models, unless it is
-    fine-tuned.
+    where a model is fine-tuned. A rate that falls to 0 needs steps to fall in. No more is averaged than is kept. What
+    teachers were asked about is not drawn anew. And a model of another size (`names_preset`: `asked` names it) has the
+    rate of the row that has such models, unless it is fine-tuned.
     """
     train, wanted = recipe.train, asked.train
     if names_preset and not wanted.start_from and asked.model.preset != recipe.model.preset:
@@ -126,6 +126,8 @@ def adapted(recipe: Config, asked: Config, names_preset: bool) -> Config:
         train = replace(train, learning_rate=0.1 if wanted.start_from else 1.0)
     if wanted.schedule in ("linear", "cosine") and 0 < wanted.max_steps <= train.warmup_steps:
         train = replace(train, warmup_steps=wanted.max_steps // 10)
+    if wanted.teachers:
+        recipe = replace(recipe, tokenizer=replace(recipe.tokenizer, bpe_dropout=0.0))
     return replace(recipe, train=replace(train, average_last=min(train.average_last, wanted.keep_checkpoints)))
 
 

@@ -222,6 +222,14 @@ class TrainSettings:
         "agree. A step takes twice as long; 0: off",
         minimum=0.0,
     )
+    teachers: str = setting(
+        "",
+        "models or runs with one tokeniser, separated by commas (--teacher): what they, as an ensemble, say of every "
+        "target token of the text is learnt beside it (Kim & Rush 2016, section 3.1)",
+    )
+    teacher_weight: float = setting(
+        0.5, "the teachers' share of what a label says; 1: the text's own tokens count no more", above=0.0, maximum=1.0
+    )
     clip_norm: float = setting(1.0, "gradients are scaled down to this norm; 0: never", minimum=0.0)
     precision: Literal["auto", "float32", "bfloat16"] = setting(
         "auto", "auto: bfloat16 where the device has it and it pays"

@@ -1,6 +1,6 @@
 """The one record with tensors that every room below the command line knows: padded ids and their lengths."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,12 +14,17 @@ class Batch:
     `src_ids` (B, S) end with eos and are padded with `pad_id`; `src_lengths` (B,) count the eos. `tgt_ids` (B, T + 1)
     hold bos, the target, eos, padding; `tgt_lengths` (B,) count target ids and eos but not bos, so that they are
     the lengths of both `decoder_input` and `labels`. Lengths are int64.
+
+    Where teachers are learnt from, `soft_ids` (B, T, K) and `soft_probs` (B, T, K), float32, are what they say at the
+    place of each label: tokens and their probabilities, which sum to 1, and to 0 at padding.
     """
 
     src_ids: Tensor
     src_lengths: Tensor
     tgt_ids: Tensor
     tgt_lengths: Tensor
+    soft_ids: Tensor | None = None
+    soft_probs: Tensor | None = None
 
     @property
     def decoder_input(self) -> Tensor:
@@ -36,20 +41,26 @@ class Batch:
         """Labels that count: target tokens and eos, padding excluded."""
         return int(self.tgt_lengths.sum())
 
+    def changed(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        """The same batch with every tensor of it changed in one way, such as to some of its rows."""
+        soft = (None if each is None else change(each) for each in (self.soft_ids, self.soft_probs))
+        return Batch(*map(change, (self.src_ids, self.src_lengths, self.tgt_ids, self.tgt_lengths)), *soft)
+
     def part(self, start: int, stop: int) -> "Batch":
         """Some of its rows, without padding that only the others needed."""
-        src_lengths, tgt_lengths = self.src_lengths[start:stop], self.tgt_lengths[start:stop]
-        src, tgt = int(src_lengths.max()), int(tgt_lengths.max()) + 1
-        return Batch(self.src_ids[start:stop, :src], src_lengths, self.tgt_ids[start:stop, :tgt], tgt_lengths)
+        rows = self.changed(lambda tensor: tensor[start:stop])
+        src, tgt = int(rows.src_lengths.max()), int(rows.tgt_lengths.max())
+        soft = (None if each is None else each[:, :tgt] for each in (rows.soft_ids, rows.soft_probs))
+        return Batch(rows.src_ids[:, :src], rows.src_lengths, rows.tgt_ids[:, : tgt + 1], rows.tgt_lengths, *soft)
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on a device; where it is pinned, what computes on the device waits for it, and nobody else."""
         non_blocking = device.type == "cuda"
-        return Batch(*(getattr(self, name).to(device, non_blocking=non_blocking) for name in self.__slots__))
+        return self.changed(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pinned(self) -> "Batch":
         """The same batch in memory that a GPU copies from by itself."""
-        return Batch(*(getattr(self, name).pin_memory() for name in self.__slots__))
+        return self.changed(lambda tensor: tensor.pin_memory())
 
 
 def pad_rows(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,7 @@ from torch import Tensor
 from dragoman.data.batch import Batch
 from dragoman.data.batching import PADDING_SLACK, check_budget, epoch_batches, micro_batches, smallest_micro_batch
 from dragoman.data.pairs import Ids, Pairs
+from dragoman.data.soft_targets import SoftRow, SoftTargets
 from dragoman.errors import ConfigError, DataError
 from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
@@ -63,11 +64,14 @@ class StepBatches:
         return self.epochs_before + 1 / self.steps_in_epoch
 
 
-def collate(src_rows: Sequence[Ids], tgt_rows: Sequence[Ids]) -> Batch:
-    """Rows of ids without control ids as a `Batch`: eos after the source, bos before and eos after the target."""
+def collate(src_rows: Sequence[Ids], tgt_rows: Sequence[Ids], soft_rows: Sequence[SoftRow] = ()) -> Batch:
+    """Rows of ids without control ids as a `Batch`: eos after the source, bos before and eos after the target.
+
+    `soft_rows`, if any, are what teachers say of each row's labels, eos included.
+    """
     src_ids, src_lengths = _padded(src_rows, first=())
     tgt_ids, tgt_lengths = _padded(tgt_rows, first=(BOS_ID,))
-    return Batch(src_ids, src_lengths, tgt_ids, tgt_lengths - 1)
+    return Batch(src_ids, src_lengths, tgt_ids, tgt_lengths - 1, *_soft_padded(soft_rows))
 
 
 def load_batch(pairs: Pairs, indices: npt.NDArray[np.integer]) -> Batch:
@@ -85,7 +89,8 @@ class BatchStream(Iterator[StepBatches]):
     `micro_batch_tokens` holds always. With `world_size` above 1 every rank builds its share of each step's
     micro-batches, possibly none. A larger `padding_slack` (see `micro_batches`) makes fewer and larger
     micro-batches of the same steps, which suits devices that are slow to start and fast to compute; `pin_memory`
-    leaves the batches where a GPU copies them from without anybody waiting.
+    leaves the batches where a GPU copies them from without anybody waiting. `soft` is what teachers say of the stored
+    ids, and does not go with `encode`.
 
     Raises ConfigError where a pair exceeds `batch_tokens` or `micro_batch_tokens`, DataError without pairs; what
     fails in the thread is raised by `next`. Close it, or use it in a `with` block.
@@ -104,7 +109,10 @@ class BatchStream(Iterator[StepBatches]):
         padding_slack: int = PADDING_SLACK,
         steps_ahead: int = 4,
         pin_memory: bool = False,
+        soft: SoftTargets | None = None,
     ) -> None:
+        if soft is not None and encode is not None:
+            raise ValueError("teachers were asked about the stored ids, and not about those of `encode`")
         if not len(pairs):
             raise DataError("There are no training pairs; look at the counts of cleaning and at the corpus files.")
         check_budget(pairs, batch_tokens)
@@ -113,7 +121,7 @@ class BatchStream(Iterator[StepBatches]):
                 f"`train.micro_batch_tokens` is {micro_batch_tokens}, but the longest side of a training pair has "
                 f"{needed} tokens; set it to at least {needed}, or lower `data.max_tokens`."
             )
-        self._pairs, self._encode, self._seed = pairs, encode, seed
+        self._pairs, self._encode, self._soft, self._seed = pairs, encode, soft, seed
         self._batch_tokens, self._micro_batch_tokens = batch_tokens, micro_batch_tokens
         self._rank, self._world_size, self._padding_slack = rank, world_size, padding_slack
         self._pin_memory = pin_memory
@@ -186,8 +194,13 @@ class BatchStream(Iterator[StepBatches]):
         rows = [self._rows(index, position.epoch) for index in indices.tolist()]
         src_lengths, tgt_lengths = ([len(row[side]) for row in rows] for side in (0, 1))
         pieces = micro_batches(src_lengths, tgt_lengths, self._micro_batch_tokens, self._padding_slack)
+        soft = self._soft
         batches = tuple(
-            collate([rows[row][0] for row in piece], [rows[row][1] for row in piece])
+            collate(
+                [rows[row][0] for row in piece],
+                [rows[row][1] for row in piece],
+                [] if soft is None else [soft.row(indices[row]) for row in piece],
+            )
             for piece in (piece.tolist() for piece in pieces[self._rank :: self._world_size])
         )
         if self._pin_memory:
@@ -200,6 +213,17 @@ class BatchStream(Iterator[StepBatches]):
             if max(len(src), len(tgt)) < self._micro_batch_tokens:
                 return np.asarray(src, np.int64), np.asarray(tgt, np.int64)
         return self._pairs.src_ids(index), self._pairs.tgt_ids(index)
+
+
+def _soft_padded(rows: Sequence[SoftRow]) -> tuple[Tensor, ...]:
+    """Tokens and probabilities of all rows, (B, longest, K) each; nothing for no rows."""
+    if not rows:
+        return ()
+    shape = len(rows), max(len(row.ids) for row in rows), rows[0].ids.shape[1]
+    ids, probs = np.full(shape, PAD_ID, np.int64), np.zeros(shape, np.float32)
+    for index, row in enumerate(rows):
+        ids[index, : len(row.ids)], probs[index, : len(row.ids)] = row.ids, row.probs
+    return torch.from_numpy(ids), torch.from_numpy(probs)
 
 
 def _padded(rows: Sequence[Ids], first: tuple[int, ...]) -> tuple[Tensor, Tensor]:

@@ -22,7 +22,7 @@ from dragoman.model.transformer import Transformer
 from dragoman.records import Translation
 from dragoman.text.marks import MarkedText
 from dragoman.text.terms import Terms
-from dragoman.text.tokenizer import Tokenizer, TokenizerPair
+from dragoman.text.tokenizer import TokenizerPair
 
 WINDOW_TEXTS = 4096
 """Texts held at once: they are sorted by length, translated in batches and put back in order."""
@@ -89,7 +89,7 @@ class Translator:
         )
         # What can't be computed is better said now than at the first text.
         resolve_inference_precision(settings.precision, first.model.device)
-        if not all(_same(first.tokenizers, other.tokenizers) for other in others):
+        if not all(first.tokenizers.same_as(other.tokenizers) for other in others):
             raise ModelError(
                 "the models of an ensemble must share their tokenizers, but these have different ones. "
                 "Train them on the same text, with another `train.seed` each, or translate with one model."
@@ -274,10 +274,3 @@ def changed(settings: InferenceSettings, overrides: dict[str, Value]) -> Inferen
 def _max_src_tokens(model: Transformer, max_tokens: int) -> int:
     """The longest source without eos that the model was trained for and has positions for."""
     return max_tokens if model.max_positions is None else min(max_tokens, model.max_positions - 1)
-
-
-def _same(one: TokenizerPair, other: TokenizerPair) -> bool:
-    def names(tokenizer: Tokenizer) -> list[str]:
-        return tokenizer.tokens(range(tokenizer.vocab_size))
-
-    return names(one.src) == names(other.src) and names(one.tgt) == names(other.tgt)

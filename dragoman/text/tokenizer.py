@@ -124,6 +124,13 @@ class TokenizerPair:
     tgt: Tokenizer
     joint: bool
 
+    def same_as(self, other: "TokenizerPair") -> bool:
+        """Whether the same ids are the same tokens, on both sides."""
+        return all(
+            one is another or one.tokens(range(one.vocab_size)) == another.tokens(range(another.vocab_size))
+            for one, another in ((self.src, other.src), (self.tgt, other.tgt))
+        )
+
     def save(self, folder: Path) -> None:
         """Writes tokenizer.json, or src.tokenizer.json and tgt.tokenizer.json."""
         if self.joint:

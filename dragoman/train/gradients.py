@@ -26,7 +26,7 @@ from dragoman.model.dropout import Randomness, share_randomness
 from dragoman.model.threads import compute_on_one_thread, own_threads_restored
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenizer import PAD_ID
-from dragoman.train.loss import StepProjection, agreeing_cross_entropy, projected_cross_entropy
+from dragoman.train.loss import SoftLabels, StepProjection, agreeing_cross_entropy, projected_cross_entropy
 
 Losses = Callable[[Transformer, Batch, StepProjection | None], tuple[Tensor, Tensor]]
 """The sums over a batch's labels of what is minimised and of the negative log-probability. See `losses`."""
@@ -42,22 +42,36 @@ def losses(
     epsilon: float,
     step: StepProjection | None = None,
     precision: torch.dtype | None = None,
+    teacher_weight: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """The sums over a batch's labels, padding left out, of the smoothed loss and of the negative log-probability.
 
     With a `step` of the model's projection, that one's gradient goes there and not into its parameters. The projection
-    is computed in `precision`, in the type that the decoder gives where it is None.
+    is computed in `precision`, in the type that the decoder gives where it is None. What teachers say has a share of
+    `teacher_weight` in the labels, in batches that have it.
     """
     memory = model.encode(batch.src_ids, batch.src_lengths)
     hidden = model.decode(batch.decoder_input, memory, batch.src_lengths)
     counted = batch.labels != PAD_ID
     projection = model.projection
     labels, states = batch.labels[counted], hidden[counted].to(precision)
-    return projected_cross_entropy(states, projection.weight, projection.bias, labels, epsilon, PAD_ID, step)
+    soft = _soft_labels(batch, counted, teacher_weight)
+    return projected_cross_entropy(states, projection.weight, projection.bias, labels, epsilon, PAD_ID, step, soft)
+
+
+def _soft_labels(batch: Batch, counted: Tensor, weight: float) -> SoftLabels | None:
+    if batch.soft_ids is None or batch.soft_probs is None:
+        return None
+    return SoftLabels(batch.soft_ids[counted], batch.soft_probs[counted], weight)
 
 
 def agreeing_losses(
-    model: Transformer, batch: Batch, epsilon: float, weight: float, step: StepProjection | None = None
+    model: Transformer,
+    batch: Batch,
+    epsilon: float,
+    weight: float,
+    step: StepProjection | None = None,
+    teacher_weight: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """R-Drop (Liang et al. 2021): each pair with two draws of dropout; see `agreeing_cross_entropy` and `losses`."""
     src_ids, src_lengths, decoder_input = (
@@ -67,7 +81,8 @@ def agreeing_losses(
     counted, projection = batch.labels != PAD_ID, model.projection
     one, other = (half[counted] for half in hidden.chunk(2))
     labels, weights = batch.labels[counted], (projection.weight, projection.bias)
-    return agreeing_cross_entropy(one, other, *weights, labels, epsilon, PAD_ID, weight, step)
+    soft = _soft_labels(batch, counted, teacher_weight)
+    return agreeing_cross_entropy(one, other, *weights, labels, epsilon, PAD_ID, weight, step, soft)
 
 
 def num_workers(settings: TrainSettings, device: torch.device) -> int:
@@ -103,13 +118,13 @@ def _positions(batch: Batch) -> int:
 
 def _rows(batch: Batch, start: int, stop: int) -> Batch:
     """Some rows of a batch, as wide as it is."""
-    return Batch(*(getattr(batch, name)[start:stop] for name in batch.__slots__))
+    return batch.changed(lambda tensor: tensor[start:stop])
 
 
 def first_rows(batch: Batch, count: int) -> Batch:
     """A batch of `count` rows like the first of this one, as wide as it is."""
     first = _rows(batch, 0, 1)
-    return Batch(*(getattr(first, name).repeat_interleave(count, dim=0) for name in first.__slots__))
+    return first.changed(lambda tensor: tensor.repeat_interleave(count, dim=0))
 
 
 def _cut(batch: Batch, room: float) -> tuple[Batch, Batch | None]:
@@ -291,9 +306,10 @@ class Gradients:
 
 
 def _losses_of(settings: TrainSettings) -> Losses:
-    if settings.r_drop:
-        return lambda model, batch, step: agreeing_losses(model, batch, settings.label_smoothing, settings.r_drop, step)
-    return lambda model, batch, step: losses(model, batch, settings.label_smoothing, step)
+    epsilon, agreement, taught = settings.label_smoothing, settings.r_drop, settings.teacher_weight
+    if agreement:
+        return lambda model, batch, step: agreeing_losses(model, batch, epsilon, agreement, step, taught)
+    return lambda model, batch, step: losses(model, batch, epsilon, step, teacher_weight=taught)
 
 
 def _halves(batch: Batch) -> list[Batch]:

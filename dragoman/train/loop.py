@@ -102,6 +102,7 @@ class Loop:
             self.processes.count,
             padding_slack=padding_slack(self.model.device),
             pin_memory=self.model.device.type == "cuda",
+            soft=self.trainer.soft,
         )
 
     def fit_into_memory(self, gradients: Gradients | ShardedModel) -> int:

@@ -1,7 +1,8 @@
 """Cross-entropy with label smoothing (Vaswani et al. 2017, section 5.4; Szegedy et al. 2016, section 7).
 
 The target distribution of a label y is (1 - epsilon) at y plus epsilon spread evenly over the vocabulary without
-padding. Positions whose label is padding do not count.
+padding. Positions whose label is padding do not count. Where teachers are learnt from (Hinton et al. 2015; Kim & Rush
+2016, section 3.1), a share of what is at y goes to the tokens that they would have written there.
 """
 
 import math
@@ -48,15 +49,36 @@ def projected_cross_entropy(
     epsilon: float,
     pad_id: int,
     step: "StepProjection | None" = None,
+    soft: "SoftLabels | None" = None,
 ) -> tuple[Tensor, Tensor]:
     """`smoothed_cross_entropy` of the projection of `hidden`, without ever holding all logits.
 
     Works slice by slice and computes each slice's gradient on the way forward. Products and softmax run in the type
     of `hidden`, whatever that of `weight` and `bias` is; sums over rows are float32, and so are the two results.
     Only the first carries a gradient. With a `step`, made of the same weight and bias, theirs goes there at once: that
-    of the loss times `step.scale`, whatever becomes of the loss.
+    of the loss times `step.scale`, whatever becomes of the loss. The `soft` labels share what is at the labels.
     """
-    return _computed(hidden, weight, bias, _Task(labels, epsilon, pad_id, torch.is_grad_enabled(), step))
+    return _computed(hidden, weight, bias, _Task(labels, epsilon, pad_id, torch.is_grad_enabled(), step, soft=soft))
+
+
+@dataclass(frozen=True, slots=True)
+class SoftLabels:
+    """For each of M labels K tokens and their probabilities, and the `weight` (0 to 1) that they have beside the label.
+
+    Tokens whose probability is not 0 differ from each other; the probabilities of a label sum to 1.
+    """
+
+    ids: Int64[Tensor, "M K"]
+    probs: Float[Tensor, "M K"]
+    weight: float
+
+    def rows(self, rows: slice) -> "SoftLabels":
+        """Those of some of the labels."""
+        return SoftLabels(self.ids[rows], self.probs[rows], self.weight)
+
+    def doubled(self) -> "SoftLabels":
+        """Those of each label twice, one after the other."""
+        return SoftLabels(self.ids.repeat_interleave(2, 0), self.probs.repeat_interleave(2, 0), self.weight)
 
 
 class StepProjection:
@@ -152,6 +174,7 @@ def agreeing_cross_entropy(
     pad_id: int,
     agreement: float,
     step: StepProjection | None = None,
+    soft: SoftLabels | None = None,
 ) -> tuple[Tensor, Tensor]:
     """`projected_cross_entropy` of two states for each label, plus what makes their predictions p and q agree.
 
@@ -160,7 +183,8 @@ def agreeing_cross_entropy(
     the mean of both negative log-probabilities.
     """
     hidden = torch.stack((one, other), dim=1).flatten(0, 1)  # two of a label are neighbours, so that a slice has both
-    task = _Task(labels.repeat_interleave(2), epsilon, pad_id, torch.is_grad_enabled(), step, agreement / 2)
+    labels, soft = labels.repeat_interleave(2), None if soft is None else soft.doubled()
+    task = _Task(labels, epsilon, pad_id, torch.is_grad_enabled(), step, agreement / 2, soft)
     return _computed(hidden, weight, bias, task)
 
 
@@ -173,6 +197,7 @@ class _Task:
     step: StepProjection | None
     agreement: float | None = None
     """Where given, each two rows are states of one label: this weight has the divergence of their predictions."""
+    soft: SoftLabels | None = None
 
     @property
     def share(self) -> float:
@@ -202,7 +227,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         padded = functional.pad(hidden, (0, 0, 0, missing_rows(hidden.size(0), hidden)))
         for start in range(0, hidden.size(0), rows_per_slice):
             rows = slice(start, start + rows_per_slice)
-            sums.add(rows, padded[rows], task.labels[rows])
+            sums.add(rows, padded[rows], task.labels[rows], None if task.soft is None else task.soft.rows(rows))
         sums.add_uniform_part(hidden)
         grads = (None, None) if task.step is not None else projection.finish()
         ctx.save_for_backward(sums.hidden_grad, *grads)  # type: ignore[arg-type]
@@ -233,13 +258,14 @@ class _Sums:
         self.loss, self.nll = (torch.zeros((), device=hidden.device) for _ in range(2))
         self.hidden_grad = torch.empty_like(hidden)
 
-    def add(self, rows: slice, hidden: Tensor, gold: Int64[Tensor, "m"]) -> None:
+    def add(self, rows: slice, hidden: Tensor, gold: Int64[Tensor, "m"], soft: SoftLabels | None) -> None:
         """Adds a slice of m rows, all but the uniform part. Rows of `hidden` after those are zero and do not count."""
         task, share = self._task, self._share
         logits = self._projection.logits(hidden)
         count = gold.numel()
         every_row = torch.arange(count, device=gold.device)
         gold_logits, pad_logits = logits[every_row, gold].float(), logits[:count, task.pad_id].float().sum()
+        taught = None if soft is None else (logits[:count].gather(1, soft.ids).float() * soft.probs).sum()
         largest = logits.new_zeros(1) if self._safe else logits.amax(1, keepdim=True)
         if not self._safe:
             logits.sub_(largest)
@@ -252,11 +278,18 @@ class _Sums:
         nll = (log_totals - gold_logits).sum() * _LN_2
         self.nll += nll
         spread = task.epsilon * log_totals.sum() + share * pad_logits
-        self.loss += (1 - task.epsilon) * nll + spread * _LN_2
+        by_teachers = 0.0 if soft is None else (1 - task.epsilon) * soft.weight
+        at_label = 1 - task.epsilon - by_teachers
+        self.loss += at_label * nll + spread * _LN_2
+        if taught is not None:
+            self.loss += by_teachers * (log_totals.sum() - taught) * _LN_2
         if not task.with_gradient:
             return
         # From here on the rows of `exponentials` are Z times the gradient.
-        exponentials[every_row, gold] -= ((1 - task.epsilon) * totals).to(hidden.dtype)
+        exponentials[every_row, gold] -= (at_label * totals).to(hidden.dtype)
+        if soft is not None:
+            shares = (-by_teachers * totals[:, None] * soft.probs).to(hidden.dtype)
+            exponentials[:count].scatter_add_(1, soft.ids, shares)
         exponentials[:count, task.pad_id] += (share * totals).to(hidden.dtype)
         inverse = functional.pad(totals.reciprocal() * task.share, (0, hidden.size(0) - count))[:, None]
         hidden_grad = (exponentials @ self._projection.weight)[:count]

@@ -59,7 +59,7 @@ class ShardedModel:
         policy = MixedPrecisionPolicy(precision, reduce_dtype=torch.float32, output_dtype=torch.float32)
         for layer in (*model.encoder.layers, *model.decoder.layers):
             fully_shard(layer, mesh=mesh, mp_policy=policy)
-        self._losses = _Losses(model, settings.label_smoothing, precision)
+        self._losses = _Losses(model, settings.label_smoothing, settings.teacher_weight, precision)
         fully_shard(self._losses, mesh=mesh)
         self._losses.train()
 
@@ -97,13 +97,13 @@ class ShardedModel:
 class _Losses(nn.Module):
     """The losses as a module, whose `forward` is where FSDP gathers what no layer owns."""
 
-    def __init__(self, model: Transformer, epsilon: float, precision: torch.dtype) -> None:
+    def __init__(self, model: Transformer, epsilon: float, teacher_weight: float, precision: torch.dtype) -> None:
         super().__init__()
-        self.model, self._epsilon, self._precision = model, epsilon, precision
+        self.model, self._epsilon, self._teacher_weight, self._precision = model, epsilon, teacher_weight, precision
 
     def forward(self, batch: Batch) -> Any:
         """As `losses`."""
-        return losses(self.model, batch, self._epsilon, precision=self._precision)
+        return losses(self.model, batch, self._epsilon, precision=self._precision, teacher_weight=self._teacher_weight)
 
 
 def _filler() -> Batch:

@@ -8,6 +8,7 @@ import torch
 from dragoman.bundle import Bundle, save_bundle
 from dragoman.config import TrainSettings
 from dragoman.data.pairs import Pairs
+from dragoman.data.soft_targets import SoftTargets
 from dragoman.data.stream import Encode
 from dragoman.files import remove_folder
 from dragoman.model.device import keep_freed_memory
@@ -33,8 +34,8 @@ class Trainer:
     """Trains `bundle.model` on `train`, judged on `dev`, in the folder `run`; continues what is there.
 
     `validate` brings the scores of decoded text; the trainer knows no search. `encode` replaces stored ids while
-    training (BPE dropout). The same settings give the same steps: what each draws follows from (seed, step), and
-    with several `processes` from the number of the process.
+    training (BPE dropout); `soft` is what teachers say of the stored ones. The same settings give the same steps: what
+    each draws follows from (seed, step), and with several `processes` from the number of the process.
     """
 
     run: RunFolder
@@ -45,6 +46,7 @@ class Trainer:
     log: RunLog
     encode: Encode | None = None
     processes: Processes = ALONE
+    soft: SoftTargets | None = None
     state: TrainState = field(default_factory=TrainState)
     sharded: ShardedModel | None = None
     memory_plan: MemoryPlan | None = None

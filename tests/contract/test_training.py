@@ -349,11 +349,11 @@ def test_where_memory_runs_out_the_same_is_computed_in_parts(
     whole.fit()
     original, calls = gradients.losses, [0]
 
-    def limited(model: Transformer, batch: Batch, *rest: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def limited(model: Transformer, batch: Batch, *rest: Any, **more: Any) -> tuple[torch.Tensor, torch.Tensor]:
         calls[0] += torch.is_grad_enabled()
         if calls[0] > 12 and torch.is_grad_enabled() and len(batch.src_lengths) > 6:
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-        return original(model, batch, *rest)
+        return original(model, batch, *rest, **more)
 
     monkeypatch.setattr(gradients, "losses", limited)
     halved = _trainer(corpus, tmp_path / "halved", config)

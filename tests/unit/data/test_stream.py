@@ -143,7 +143,8 @@ def test_batches_are_pinned_where_asked(monkeypatch: pytest.MonkeyPatch) -> None
         step = next(stream)
     assert len(step.batches) == len(plain.batches)
     for batch, expected in zip(step.batches, plain.batches, strict=True):
-        for name in Batch.__slots__:
+        assert batch.soft_ids is batch.soft_probs is None  # there are no teachers
+        for name in ("src_ids", "src_lengths", "tgt_ids", "tgt_lengths"):
             tensor = getattr(batch, name)
             assert tensor.data_ptr() in pinned
             assert torch.equal(tensor, getattr(expected, name))

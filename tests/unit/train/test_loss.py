@@ -9,6 +9,7 @@ from torch.nn import functional
 from dragoman.model import fused
 from dragoman.train import loss as loss_module
 from dragoman.train.loss import (
+    SoftLabels,
     StepProjection,
     agreeing_cross_entropy,
     projected_cross_entropy,
@@ -99,6 +100,54 @@ def test_agreeing_loss_and_gradients_equal_those_of_torchs_divergences(
                 functional.kl_div(*pair, log_target=True, reduction="sum") for pair in ((one, other), (other, one))
             ]
             loss, nll = (both[0][0] + both[1][0]) / 2 + 5.0 / 4 * (apart[0] + apart[1]), (both[0][1] + both[1][1]) / 2
+        (loss / 3).backward()
+        results.append([loss.detach(), nll, *(leaf.grad for leaf in leaves)])
+    for ours, plain in zip(*results, strict=True):
+        torch.testing.assert_close(ours, plain, atol=1e-5 * scale, rtol=2e-5)
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "torch"])
+@pytest.mark.parametrize("scale", [1, 20], ids=["logits that are safe as they are", "logits that might overflow"])
+@pytest.mark.parametrize(("weight", "agreement"), [(0.5, None), (1.0, None), (0.3, 5.0)])
+def test_soft_labels_share_what_is_at_the_label(
+    weight: float, agreement: float | None, scale: int, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against torch's loss of the distribution written out; what has no probability may stand there several times."""
+    monkeypatch.setitem(loss_module._ROWS_PER_SLICE, "cpu", 6)
+    if not compiled:
+        monkeypatch.setattr(fused, "computes", lambda _: False)
+    torch.manual_seed(7)
+    states, table, offset = torch.randn(2, 17, 6) * scale, torch.randn(19, 6), torch.randn(19)
+    labels = torch.randint(1, 19, (17,))
+    ids = torch.stack([torch.randperm(18)[:4] + 1 for _ in range(17)])
+    probs = torch.rand(17, 4)
+    ids[:5, 2:], probs[:5, 2:] = 0, 0.0
+    probs /= probs.sum(1, keepdim=True)
+    targets = (1 - weight) * _smoothed_targets(labels, 19, 0.0, 0)
+    targets.scatter_add_(1, ids, weight * probs)
+    targets = 0.9 * targets + 0.1 / 18
+    targets[:, 0] = 0.0
+    results = []
+    for sliced in (True, False):
+        leaves = [tensor.clone().requires_grad_() for tensor in (states, table, offset)]
+        hidden, matrix, added = leaves
+        one, other = hidden
+        soft = SoftLabels(ids, probs, weight)
+        if sliced and agreement is None:
+            loss, nll = projected_cross_entropy(one, matrix, added, labels, 0.1, 0, soft=soft)
+        elif sliced:
+            loss, nll = agreeing_cross_entropy(one, other, matrix, added, labels, 0.1, 0, agreement or 0.0, soft=soft)
+        else:
+            logits = functional.linear(hidden if agreement else hidden[:1], matrix, added)
+            losses = [functional.cross_entropy(each, targets, reduction="sum") for each in logits]
+            nlls = [functional.cross_entropy(each, labels, reduction="sum").detach() for each in logits]
+            loss, nll = torch.stack(losses).mean(), torch.stack(nlls).mean()
+            if agreement:
+                log_probs = logits.log_softmax(-1)
+                loss = loss + agreement / 4 * sum(
+                    functional.kl_div(log_probs[a], log_probs[b], log_target=True, reduction="sum")
+                    for a, b in ((0, 1), (1, 0))
+                )
         (loss / 3).backward()
         results.append([loss.detach(), nll, *(leaf.grad for leaf in leaves)])
     for ours, plain in zip(*results, strict=True):

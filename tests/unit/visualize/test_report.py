@@ -200,6 +200,7 @@ def test_what_the_watchdog_found_is_said(run: Path) -> None:
         ({"averaged_steps": (3, 4)}, "The weights are the mean of those after steps 3, 4."),
         ({"averaged_steps": (1200,), "ema_decay": 0.999}, "their running mean with decay 0.999 at step 1,200."),
         ({"lineage": ("old", "older")}, "The model was fine-tuned from old, then older."),
+        ({"teachers": ("one", "two")}, "Beside its text it learnt from one, two."),
     ],
 )
 def test_which_weights_these_are_is_said_as_the_card_says_it(run: Path, known: dict[str, Any], said: str) -> None:

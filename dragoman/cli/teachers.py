@@ -1,0 +1,114 @@
+"""Learning from teachers: models with one tokeniser whose predictions a run learns beside its text."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dragoman.bundle import load_bundle, resolve_model_folder
+from dragoman.bundle.folder import read_settings
+from dragoman.cli.fine_tuning import Beginning, check_languages, described
+from dragoman.config import Config, TokenizerSettings
+from dragoman.config.fields import shown
+from dragoman.data.prepare import PreparedData
+from dragoman.data.soft_targets import SoftTargets
+from dragoman.errors import ConfigError, DataError, ModelError
+from dragoman.text.tokenizer import TokenizerPair
+from dragoman.train.teaching import ask_teachers
+
+_FOLDER = "teachers"
+
+
+def paths_of(teachers: str) -> list[str]:
+    """What `train.teachers` names. Raises ConfigError where it names nothing between two commas."""
+    paths = [path.strip() for path in teachers.split(",")]
+    if "" in paths:
+        raise ConfigError(
+            f"`train.teachers` is {shown(teachers)}, where a name is missing. Put one comma between two models or runs."
+        )
+    return paths
+
+
+def tokenizer_settings_of(teachers: str) -> TokenizerSettings:
+    """What the teachers' tokeniser was made with; what it draws at random is left out, since nothing is drawn here."""
+    settings = read_settings(_folders(teachers)[0]).tokenizer
+    return replace(settings, bpe_dropout=0.0)
+
+
+def check_teachers(config: Config) -> None:
+    """Raises ConfigError where settings ask for another tokeniser or other languages than the teachers', or for pairs
+    that are too long for one of them."""
+    for path, folder in zip(paths_of(config.train.teachers), _folders(config.train.teachers), strict=True):
+        known = read_settings(folder)
+        for name in TokenizerSettings.__dataclass_fields__:
+            asked, has = getattr(config.tokenizer, name), getattr(known.tokenizer, name)
+            if asked != has and name != "bpe_dropout":
+                raise ConfigError(
+                    f"`tokenizer.{name}` is {shown(asked)}, but {path}, which is to teach, has {shown(has)}. Leave it "
+                    "out, or train without `train.teachers` (--teacher)."
+                )
+        check_languages(config, folder, "which is to teach")
+        longest = known.model.max_positions - 1
+        if known.model.positions == "learned" and config.data.max_tokens > longest:
+            raise ConfigError(
+                f"`data.max_tokens` is {config.data.max_tokens}, but {path}, which is to teach, has positions for "
+                f"{longest} only. Set it to {longest}, or train without this teacher."
+            )
+
+
+def tokenizers_of(teachers: str, student: TokenizerPair | None = None) -> TokenizerPair:
+    """The one tokeniser of all of them, and of the student where that has one. Raises ModelError where they differ."""
+    first, pair = "the model that is to learn", student
+    for path, folder in zip(paths_of(teachers), _folders(teachers), strict=True):
+        own = TokenizerPair.load(folder)
+        if pair is None:
+            first, pair = path, own
+        elif not own.same_as(pair):
+            raise ModelError(
+                f"{path}, which is to teach, and {first} have different tokenizers, so that neither knows the other's "
+                "tokens. Teach with models that were trained on the same text, with another `train.seed` each."
+            )
+    assert pair is not None
+    return pair
+
+
+def soft_targets_of(
+    config: Config, data: PreparedData, folder: Path, begun: Beginning | None, progress: Callable[[str, int], None]
+) -> SoftTargets | None:
+    """What the teachers say of the training pairs, found in `folder` or asked for; None where there are none.
+
+    A run that has begun needs its teachers no more, unless what they said is lost. Raises DataError where they are
+    others then.
+    """
+    teachers = config.train.teachers
+    if not teachers:
+        return None
+    asked = begun.teachers if begun else ()
+    found = _found(folder / _FOLDER, data)
+    if found and asked and found.teachers == asked:
+        return found
+    folders = _folders(teachers)
+    names = tuple(described(path, each) for path, each in zip(paths_of(teachers), folders, strict=True))
+    if asked and names != asked:
+        other = next(new for new, old in zip(names, asked, strict=False) if new != old)
+        raise DataError(
+            f"{folder / _FOLDER} is not whole, and cannot be made again: {other} is another model than the one that "
+            "this run was begun with. Restore that one, or begin anew: another --out, with `--from` this run."
+        )
+    if found and found.teachers == names:
+        return found
+    tokenizers_of(teachers, data.tokenizers)
+    models = [load_bundle(each, config.train.device).model for each in folders]
+    stage = "asking the teachers" if len(models) > 1 else "asking the teacher"
+    return ask_teachers(models, names, data.train, folder / _FOLDER, lambda pairs: progress(stage, pairs))
+
+
+def _found(folder: Path, data: PreparedData) -> SoftTargets | None:
+    try:
+        return SoftTargets(folder, data.train)
+    except DataError:
+        return None
+
+
+def _folders(teachers: str) -> Sequence[Path]:
+    """The model folders. Raises ModelError."""
+    return [resolve_model_folder(Path(path)) for path in paths_of(teachers)]

@@ -1,0 +1,87 @@
+"""What teachers say at the place of every label of a store, in memory-mapped files beside it, asked for once.
+
+A model that learns from others (Hinton et al. 2015; Kim & Rush 2016, section 3.1) needs their predictions of each
+target token in every epoch, and they are always the same. Of each the `KEPT` most probable tokens are kept: an
+ensemble's others have a few hundredths of the probability together (Tan et al. 2019 keep 8, too).
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from dragoman.data.store import PairStore, id_dtype, memory_map
+from dragoman.errors import DataError, ModelError
+from dragoman.files import checked_manifest, written_folder
+
+KEPT = 8
+"""Tokens of a label."""
+
+FORMAT = "dragoman soft targets 1"
+_PROB = np.dtype("<f2")
+_IDS, _PROBS = "ids", "probs"
+
+
+@dataclass(frozen=True, slots=True)
+class SoftRow:
+    """Of one pair's labels, eos included: `ids` (T + 1, K), and `probs` (T + 1, K), which sum to 1 in each row."""
+
+    ids: npt.NDArray[np.integer[Any]]
+    probs: npt.NDArray[np.floating[Any]]
+
+
+class SoftTargets:
+    """The soft targets of a store, memory-mapped. `teachers` are the fingerprints of the models that were asked."""
+
+    def __init__(self, folder: Path, store: PairStore) -> None:
+        """Opens those at `folder`; DataError where they are missing, damaged, or of another store."""
+        try:
+            manifest = checked_manifest(folder)
+        except (ModelError, OSError) as error:
+            raise DataError(f"{folder} is not whole ({error})") from None
+        if manifest.get("format") != FORMAT or manifest.get("store") != store.key:
+            raise DataError(f"{folder} was made from other pairs.")
+        self.teachers: tuple[str, ...] = tuple(manifest["teachers"])
+        self._store = store
+        dtype = np.dtype(manifest["id_dtype"])
+        self._ids = memory_map(folder / _IDS, dtype).reshape(-1, manifest["kept"])
+        self._probs = memory_map(folder / _PROBS, _PROB).reshape(-1, manifest["kept"])
+
+    def row(self, index: int) -> SoftRow:
+        """Those of one pair, views of the files."""
+        rows = self._store.label_rows(index)
+        return SoftRow(self._ids[rows], self._probs[rows])
+
+
+class SoftTargetsWriter:
+    """Takes the soft targets of all labels in the order of the store; `written_soft_targets` makes one."""
+
+    def __init__(self, ids: BinaryIO, probs: BinaryIO, dtype: np.dtype[Any]) -> None:
+        self._ids, self._probs, self._dtype = ids, probs, dtype
+
+    def append(self, ids: npt.NDArray[np.integer[Any]], probs: npt.NDArray[np.floating[Any]]) -> None:
+        """Adds those of some labels, (labels, `KEPT`) both."""
+        self._ids.write(np.ascontiguousarray(ids, self._dtype).data)
+        self._probs.write(np.ascontiguousarray(probs, _PROB).data)
+
+
+@contextmanager
+def written_soft_targets(
+    folder: Path, store: PairStore, teachers: Sequence[str], vocab_size: int, kept: int = KEPT
+) -> Iterator[SoftTargetsWriter]:
+    """A writer for the soft targets at `folder`, which appear, or are replaced, when the block ends without an error.
+
+    Raises ResourceError where the disk is full.
+    """
+    dtype = id_dtype(vocab_size)
+    facts = {"format": FORMAT, "store": store.key, "teachers": list(teachers), "kept": kept, "id_dtype": dtype.str}
+    with (
+        written_folder(folder, facts) as partial,
+        (partial / _IDS).open("wb") as ids,
+        (partial / _PROBS).open("wb") as probs,
+    ):
+        yield SoftTargetsWriter(ids, probs, dtype)

@@ -1,0 +1,88 @@
+"""Teachers are asked once what they would write at the place of every label of a store (Kim & Rush 2016, section 3.1).
+
+Several are an ensemble: the mean of their probabilities counts. So a model learns what several know, or a small one
+what a large one knows, and translating costs no more than it did.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from dragoman.data.batch import Batch
+from dragoman.data.batching import micro_batches
+from dragoman.data.soft_targets import KEPT, SoftTargets, written_soft_targets
+from dragoman.data.store import PairStore
+from dragoman.data.stream import load_batch
+from dragoman.model.transformer import Transformer
+from dragoman.text.tokenizer import PAD_ID
+
+_PAIRS_AT_ONCE = 10_000
+_TOKENS_AT_ONCE = 4096
+_ROWS_AT_ONCE = 512
+
+
+def ask_teachers(
+    teachers: Sequence[Transformer],
+    names: Sequence[str],
+    store: PairStore,
+    folder: Path,
+    progress: Callable[[int], None] = lambda pairs: None,
+) -> SoftTargets:
+    """Writes the soft targets of a store to `folder`, `names` saying whose they are, and opens them.
+
+    All `teachers` have the store's vocabularies, and positions for its longest side. Raises ResourceError where the
+    disk is full.
+    """
+    vocab_size = teachers[0].tgt_vocab_size
+    kept = min(KEPT, vocab_size)
+    for teacher in teachers:
+        teacher.eval()
+    with written_soft_targets(folder, store, names, vocab_size, kept) as writer:
+        for start in range(0, len(store), _PAIRS_AT_ONCE):
+            progress(start)
+            indices = np.arange(start, min(len(store), start + _PAIRS_AT_ONCE))
+            writer.append(*_of_pairs(teachers, store, indices, kept))
+    return SoftTargets(folder, store)
+
+
+def _of_pairs(
+    teachers: Sequence[Transformer], store: PairStore, indices: npt.NDArray[np.int64], kept: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """Tokens and probabilities, (labels, kept) both, of pairs that follow each other in the store."""
+    first, stop = store.label_rows(int(indices[0])).start, store.label_rows(int(indices[-1])).stop
+    ids, probs = np.empty((stop - first, kept), np.int64), np.empty((stop - first, kept), np.float32)
+    for piece in micro_batches(store.src_lengths[indices], store.tgt_lengths[indices], _TOKENS_AT_ONCE):
+        chosen = indices[piece].tolist()
+        where = np.concatenate([np.arange(rows.start, rows.stop) - first for rows in map(store.label_rows, chosen)])
+        said = most_probable(teachers, load_batch(store, indices[piece]), kept)
+        ids[where], probs[where] = (part.cpu().numpy() for part in said)
+    return ids, probs
+
+
+@torch.inference_mode()
+def most_probable(
+    teachers: Sequence[Transformer], batch: Batch, kept: int
+) -> tuple[Int64[Tensor, "M K"], Float[Tensor, "M K"]]:
+    """For each of the batch's labels, row by row and padding left out, the tokens with the largest mean probability.
+
+    With their shares of it, which sum to 1. Padding is never one of them.
+    """
+    batch = batch.to(teachers[0].device)
+    counted = batch.labels != PAD_ID
+    states = []
+    for teacher in teachers:
+        memory = teacher.encode(batch.src_ids, batch.src_lengths)
+        states.append(teacher.decode(batch.decoder_input, memory, batch.src_lengths)[counted])
+    said = []
+    for slices in zip(*(torch.split(each, _ROWS_AT_ONCE) for each in states), strict=True):
+        probs = [torch.softmax(teacher.project(each), 1) for teacher, each in zip(teachers, slices, strict=True)]
+        mean = torch.stack(probs).mean(0)
+        mean[:, PAD_ID] = 0.0
+        said.append(mean.topk(kept, dim=1))
+    best, ids = (torch.cat(parts) for parts in zip(*said, strict=True))
+    return ids, best / best.sum(1, keepdim=True)

@@ -1,0 +1,178 @@
+"""One model from several: what teachers say of the text is asked for once, kept with the run, and told of."""
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from dragoman.bundle import Bundle, load_bundle, replace_card, resolve_model_folder, save_bundle
+from dragoman.cli.main import main
+from dragoman.data.soft_targets import SoftTargets
+from dragoman.data.store import PairStore
+from dragoman.files import sha256_of
+from dragoman.model.transformer import Transformer
+from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
+
+SIZE = ["--model.preset", "custom", "--model.d-model", "16", "--model.d-ff", "16", "--model.num-heads", "2"]
+SIZE += ["--model.num-encoder-layers", "1", "--model.num-decoder-layers", "1"]
+FLAGS = ["--train.batch-tokens", "200", "--train.device", "cpu", "--train.precision", "float32"]
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    path, numbers = tmp_path / "pairs.en-de.tsv", ("one", "two", "three", "four", "five")
+    rows = [f"{numbers[i % 5]} {numbers[i // 5 % 5]} {i}" for i in range(60)]
+    path.write_text("".join(f"{row}\t{row}.\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def teachers(model_folder: Path, other_model_folder: Path, tmp_path: Path) -> list[Path]:
+    return [
+        shutil.copytree(folder, tmp_path / name)
+        for name, folder in (("first", model_folder), ("second", other_model_folder))
+    ]
+
+
+def command(pairs: Path, teachers: list[Path], out: Path, steps: int, *more: str) -> list[str]:
+    named = [word for teacher in teachers for word in ("--teacher", str(teacher))]
+    return ["train", "--data", str(pairs), *named, "--out", str(out), *FLAGS, "--train.max-steps", str(steps), *more]
+
+
+def test_a_run_learns_from_teachers_and_goes_on_without_them(
+    pairs: Path, teachers: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+    assert main(command(pairs, teachers, straight, 6, *SIZE)) == 0
+    assert "asking the teachers" in capsys.readouterr().err
+    model = load_bundle(resolve_model_folder(straight), "cpu")
+    assert model.tokenizers.same_as(load_bundle(teachers[0], "cpu").tokenizers)
+    assert model.config.tokenizer.bpe_dropout == 0  # which the rule for so little text would have drawn
+    assert [name.split(" (")[0] for name in model.card.teachers] == ["first", "second"]
+    assert sha256_of(teachers[1] / "model.safetensors")[:12] in model.card.teachers[1]
+    assert "Beside its text it learnt from first (" in model.card.to_markdown()
+    soft = SoftTargets(straight / "data" / "teachers", PairStore(straight / "data" / "train"))
+    assert soft.teachers == model.card.teachers
+
+    # The same in two parts, the second without the teachers.
+    assert main(command(pairs, teachers, stopped, 3, *SIZE)) == 0
+    for teacher in teachers:
+        teacher.rename(teacher.with_name(f"{teacher.name} elsewhere"))
+    assert main(command(pairs, teachers, stopped, 6, *SIZE)) == 0
+    again = load_bundle(stopped / "checkpoints" / "step_0000006", "cpu")
+    straight_last = load_bundle(straight / "checkpoints" / "step_0000006", "cpu")
+    assert again.card.teachers == model.card.teachers
+    for ours, theirs in zip(again.model.parameters(), straight_last.model.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+    # And it is another model than without them.
+    assert main(["train", "--from", str(straight / "checkpoints" / "step_0000006"), "--data", str(pairs), *FLAGS,
+                 "--out", str(tmp_path / "plain"), "--train.max-steps", "1"]) == 0  # fmt: skip
+    assert load_bundle(resolve_model_folder(tmp_path / "plain"), "cpu").card.teachers == ()
+
+
+def test_what_they_said_is_asked_for_again_where_it_is_lost_and_only_of_the_same(
+    pairs: Path, teachers: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert main(command(pairs, teachers, out, 2, *SIZE)) == 0
+    kept = out / "data" / "teachers"
+    before = {path.name: path.read_bytes() for path in kept.iterdir()}
+    (kept / "probs").write_bytes(b"")
+    assert main(command(pairs, teachers, out, 3, *SIZE)) == 0
+    assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
+    shutil.rmtree(kept)
+    bundle = load_bundle(teachers[1], "cpu")
+    with torch.no_grad():
+        next(bundle.model.parameters()).add_(1.0)
+    save_bundle(bundle, teachers[1])
+    capsys.readouterr()
+    assert main(command(pairs, teachers, out, 4, *SIZE)) == 2
+    error = capsys.readouterr().err.strip().split("\n")[-1]
+    assert "second (" in error
+    assert "another model than the one that this run was begun with" in error
+    # A run that has not begun takes them as they are.
+    assert main(command(pairs, teachers, tmp_path / "another", 1, *SIZE)) == 0
+
+
+def test_a_model_goes_on_from_one_of_them(pairs: Path, teachers: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert main(command(pairs, teachers, out, 2, "--from", str(teachers[0]))) == 0
+    card = load_bundle(resolve_model_folder(out), "cpu").card
+    assert len(card.lineage) == 1
+    assert len(card.teachers) == 2
+
+
+def test_somebody_elses_model_can_teach_a_smaller_one(pairs: Path, small_marian: Path, tmp_path: Path) -> None:
+    imported, out = tmp_path / "opus", tmp_path / "run"
+    assert main(["import", str(small_marian), "--out", str(imported)]) == 0
+    assert main(command(pairs, [imported], out, 2, *SIZE)) == 0
+    student, teacher = (load_bundle(resolve_model_folder(folder), "cpu") for folder in (out, imported))
+    assert student.config.tokenizer.kind == "sentencepiece"
+    assert student.tokenizers.same_as(teacher.tokenizers)
+    assert student.card.parameters < teacher.card.parameters
+    assert [name.split(" (")[0] for name in student.card.teachers] == ["opus"]
+
+
+def test_a_plan_asks_them_too(pairs: Path, teachers: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    named = [word for teacher in teachers for word in ("--teacher", str(teacher))]
+    assert main(["plan", "--data", str(pairs), *named, *FLAGS, *SIZE]) == 0
+    assert "the whole run" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--teacher", "nowhere"], "nowhere does not exist"),
+        (["--train.teachers", "FIRST,,SECOND"], "where a name is missing. Put one comma between"),
+        (["--teacher", "FIRST", "--train.teachers", "SECOND"], "`--teacher` is "),
+        (["--teacher", "FIRST", "--tokenizer.vocab-size", "500"], "`tokenizer.vocab_size` is 500, but "),
+        (["--teacher", "FIRST", "--tokenizer.bpe-dropout", "0.1"], "`--tokenizer.bpe-dropout` must be 0 where "),
+        (["--teacher", "FIRST", "--data.augment-noise", "0.1"], "`--data.augment-noise` must be 0 where "),
+        (["--teacher", "FIRST", "--src-lang", "fr"], "`data.src_lang` is fr, but "),
+        (["--train.teacher-weight", "0.7"], "`--train.teacher-weight` has no effect without teachers"),
+        (["--teacher", "FIRST", "--train.teacher-weight", "0"], "must be greater than 0"),
+        (["--teacher", "FIRST", "--teacher", "STRANGER"], "have different tokenizers"),
+        (["--teacher", "FIRST", "--from", "STRANGER"], "the model that is to learn have different tokenizers"),
+        (["--teacher", "SHORT"], "has positions for 15 only. Set it to 15"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_written(
+    pairs: Path,
+    teachers: list[Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    flags: list[str],
+    message: str,
+) -> None:
+    first = load_bundle(teachers[0], "cpu")
+    if "--src-lang" in flags:
+        replace_card(teachers[0], replace(first.card, src_lang="en", tgt_lang="de"))
+    places = {"FIRST": str(teachers[0]), "SECOND": str(teachers[1])}
+    for name in ("STRANGER", "SHORT"):
+        if name in flags:
+            places[name] = str(tmp_path / name.lower())
+            save_bundle(_stranger(first) if name == "STRANGER" else _short(first), Path(places[name]))
+    given = [re.sub("|".join(places), lambda found: places[found[0]], flag) for flag in flags]
+    own = [] if "--from" in flags else SIZE
+    out = tmp_path / "run"
+    assert main(["train", "--data", str(pairs), "--out", str(out), *FLAGS, *own, *given]) == 2
+    assert message in capsys.readouterr().err.strip().split("\n")[-1]
+    assert not (out / "checkpoints").exists()
+
+
+def _stranger(bundle: Bundle) -> Bundle:
+    """A model whose tokeniser was made with the same settings from another text."""
+    tokenizer = train_tokenizer(bundle.config.tokenizer, ["sechs sieben acht neun zehn"] * 3)
+    model = Transformer(bundle.config.model, tokenizer.vocab_size, tokenizer.vocab_size)
+    return replace(bundle, model=model, tokenizers=TokenizerPair(tokenizer, tokenizer, joint=True))
+
+
+def _short(bundle: Bundle) -> Bundle:
+    settings = replace(bundle.config.model, positions="learned", max_positions=16)
+    size = bundle.tokenizers.src.vocab_size
+    config = replace(bundle.config, model=settings, data=replace(bundle.config.data, max_tokens=15))
+    return replace(bundle, model=Transformer(settings, size, size), config=config)
