@@ -122,6 +122,13 @@ def file_name(text: str) -> str:
     return text
 
 
+def listed_name(text: str) -> str:
+    """The same for one of several names that a setting separates by commas."""
+    if "," in text:
+        raise argparse.ArgumentTypeError(f"must have no comma, but is {shown(text)}. Give the flag once for each name.")
+    return file_name(text)
+
+
 def path_name(text: str) -> Path:
     """The same, as a path."""
     return Path(file_name(text))

@@ -6,7 +6,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from io import StringIO
 from pathlib import Path
@@ -25,7 +25,7 @@ from dragoman.text.corpus import Corpora, Corpus, open_aligned
 from dragoman.train.run_log import RunLog, duration
 from dragoman.train.signals import Interrupted, cleaned_up_on_sigterm
 
-_MOST_PAIRS = 200_000
+_MOST_PAIRS, _MOST_ASKED_PAIRS = 200_000, 5_000
 _STEPS, _WARM_STEPS, _MOST_MINUTES = 20, 5, 2.0
 _SCORED_SENTENCES = 200
 _REPORT_SENTENCES = 120  # translated once more for the report
@@ -141,8 +141,10 @@ def measure(settled: Settled, folder: Path) -> Measured:
     from dragoman.data.batching import epoch_batches
     from dragoman.data.prepare import prepare
 
-    config, share = settled.config, min(1.0, _MOST_PAIRS / settled.size.pairs)
-    corpora = settled.corpora if share == 1.0 else _sampled(settled.corpora, settled.size.pairs, folder)
+    config = settled.config
+    most = _MOST_ASKED_PAIRS if config.train.teachers else _MOST_PAIRS
+    share = min(1.0, most / settled.size.pairs)
+    corpora = settled.corpora if share == 1.0 else _sampled(settled.corpora, settled.size.pairs, most, folder)
     begun = beginning_of(config.train.start_from) if config.train.start_from else None
     say("preparing the data" if share == 1.0 else f"preparing {share:.0%} of the data")
     clock = time.perf_counter()
@@ -151,7 +153,7 @@ def measure(settled: Settled, folder: Path) -> Measured:
     if config.train.teachers:
         tokenizers = tokenizers_of(config.train.teachers, tokenizers)
     data = prepare(config, corpora, folder / "data", tokenizers, strict_vocabulary=strict)
-    taught = soft_targets_of(config, data, folder / "data", None, lambda stage, pairs: None)
+    taught = soft_targets_of(config, data, folder / "data", None, _stages())
     prepare_seconds = (time.perf_counter() - clock) / share
     log = _Clock(folder)
     trainer = make_trainer(_shortened(config), data, folder / "run", log, begun, taught)
@@ -175,6 +177,18 @@ def measure(settled: Settled, folder: Path) -> Measured:
         checkpoint_bytes=_bytes_in(folder / "run" / "checkpoints"),
         data_bytes=_bytes_in(folder / "data") / share,
     )
+
+
+def _stages() -> Callable[[str, int], None]:
+    """Says each stage once."""
+    said: set[str] = set()
+
+    def show(stage: str, pairs: int) -> None:
+        if stage not in said:
+            said.add(stage)
+            say(stage)
+
+    return show
 
 
 def _finite(value: Any) -> Any:
@@ -227,18 +241,17 @@ def _scoring_seconds(config: Config, bundle: Any, data: Any) -> float:
     return seconds * total / len(sources)
 
 
-def _sampled(corpora: Corpora, num_pairs: int, folder: Path) -> Corpora:
-    """The corpora with `_MOST_PAIRS` training pairs, evenly spread, in files in `folder`."""
+def _sampled(corpora: Corpora, num_pairs: int, most: int, folder: Path) -> Corpora:
+    """The corpora with `most` of their training pairs, evenly spread, in files in `folder`."""
     train, paths = corpora.train, (folder / "sample.src", folder / "sample.tgt")
     with paths[0].open("w", encoding="utf-8") as src, paths[1].open("w", encoding="utf-8") as tgt:
-        for pair in _spread(train, num_pairs):
+        for pair in _spread(train, num_pairs, most):
             src.write(pair.src + "\n")
             tgt.write(pair.tgt + "\n")
     return replace(corpora, train=open_aligned(*paths, src_lang=train.src_lang, tgt_lang=train.tgt_lang))
 
 
-def _spread(corpus: Corpus, num_pairs: int) -> Iterable[SentencePair]:
-    most = _MOST_PAIRS
+def _spread(corpus: Corpus, num_pairs: int, most: int) -> Iterable[SentencePair]:
     return (
         pair for index, pair in enumerate(corpus.pairs()) if (index + 1) * most // num_pairs > index * most // num_pairs
     )
@@ -260,6 +273,8 @@ def _print(settled: Settled, measured: Measured, forecast: Forecast) -> None:
             end += f"; at most {duration(3600 * forecast.hours_at_most)}"
     shape = f"{model.num_encoder_layers}+{model.num_decoder_layers} layers, d_model {model.d_model}"
     suggested = f"{row.preset}, vocabulary {vocab_size_for(settled.size):,}: the rule for {limit} ({row.why})"
+    if train.teachers:
+        suggested += "; tokenizer and vocabulary are the teachers'"
     if train.start_from:
         suggested = f"that of {train.start_from}, which is fine-tuned"
     rows = [

@@ -13,6 +13,7 @@ from dragoman.data.prepare import PreparedData
 from dragoman.data.soft_targets import SoftTargets
 from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.text.tokenizer import TokenizerPair
+from dragoman.train.memory import give_back_memory, memory_errors
 from dragoman.train.teaching import ask_teachers
 
 _FOLDER = "teachers"
@@ -72,19 +73,24 @@ def tokenizers_of(teachers: str, student: TokenizerPair | None = None) -> Tokeni
 
 
 def soft_targets_of(
-    config: Config, data: PreparedData, folder: Path, begun: Beginning | None, progress: Callable[[str, int], None]
+    config: Config,
+    data: PreparedData,
+    folder: Path,
+    begun: Beginning | None,
+    progress: Callable[[str, int], None],
+    is_first: bool = True,
 ) -> SoftTargets | None:
     """What the teachers say of the training pairs, found in `folder` or asked for; None where there are none.
 
     A run that has begun needs its teachers no more, unless what they said is lost. Raises DataError where they are
-    others then.
+    others then, ResourceError where memory runs out. Of several processes all but the first take what that one found.
     """
     teachers = config.train.teachers
     if not teachers:
         return None
     asked = begun.teachers if begun else ()
     found = _found(folder / _FOLDER, data)
-    if found and asked and found.teachers == asked:
+    if found and (found.teachers == asked or not is_first):
         return found
     folders = _folders(teachers)
     names = tuple(described(path, each) for path, each in zip(paths_of(teachers), folders, strict=True))
@@ -97,9 +103,15 @@ def soft_targets_of(
     if found and found.teachers == names:
         return found
     tokenizers_of(teachers, data.tokenizers)
-    models = [load_bundle(each, config.train.device).model for each in folders]
-    stage = "asking the teachers" if len(models) > 1 else "asking the teacher"
-    return ask_teachers(models, names, data.train, folder / _FOLDER, lambda pairs: progress(stage, pairs))
+    whom = "the teacher" if len(names) == 1 else f"{len(names)} teachers"
+    stage = f"asking {whom} about {len(data.train):,} pairs"
+    with memory_errors(stage, "Teach with smaller models, or with fewer of them."):
+        models = [load_bundle(each, config.train.device).model for each in folders]
+        taught = ask_teachers(models, names, data.train, folder / _FOLDER, lambda pairs: progress(stage, pairs))
+        device = models[0].device
+    del models
+    give_back_memory(device)
+    return taught
 
 
 def _found(folder: Path, data: PreparedData) -> SoftTargets | None:

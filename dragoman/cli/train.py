@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from dragoman.cli.arguments import ArgumentParser, file_name, overrides_of, path_name
+from dragoman.cli.arguments import ArgumentParser, file_name, listed_name, overrides_of, path_name
 from dragoman.cli.models import say
 from dragoman.config import CORPUS_FILES, Config, DataSettings, GivenSettings, TokenizerSettings, read_given
 from dragoman.config.loading import flag_of
@@ -48,7 +48,7 @@ def add_data_flags(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--teacher",
         metavar="MODEL",
-        type=file_name,
+        type=listed_name,
         action="append",
         help="learn what this model or run says of the text, too; several times for an ensemble of several",
     )
@@ -89,7 +89,11 @@ def _check_sides(src: str | None, tgt: str | None, has_configs: bool) -> None:
 def train(configs: Sequence[Path], overrides: Mapping[str, str], out: Path | None) -> int:
     """The verb behind its flags: settings and data are checked first, and only then is torch loaded."""
     out = out or Path("runs") / _name(configs, overrides)
-    settled = settle(configs, overrides, frozen_config(out))
+    frozen = frozen_config(out)
+    if frozen:  # what may not change is said before what contradicts it
+        asked = read_given(configs, overrides).unchecked_over(frozen)
+        check_frozen(out, replace(asked, train=replace(asked.train, precision=frozen.train.precision)))
+    settled = settle(configs, overrides, frozen)
     check_frozen(out, settled.config)  # before anything is written into what may be somebody else's folder
     from dragoman.cli.training import run_training
 

@@ -60,12 +60,14 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
         is_begun = bool(RunFolder(out).steps())
         begun = continuation_of(out) or (beginning_of(config.train.start_from) if config.train.start_from else None)
         tokenizers = begun.tokenizers if begun else None
-        if config.train.teachers and not is_begun:
+        if config.train.teachers and not (is_begun and begun):
             tokenizers = tokenizers_of(config.train.teachers, tokenizers)
         data = processes.after_first(
             lambda: prepare(config, corpora, out / "data", tokenizers, show, strict_vocabulary, is_begun)
         )
-        taught = processes.after_first(lambda: soft_targets_of(config, data, out / "data", begun, show))
+        taught = processes.after_first(
+            lambda: soft_targets_of(config, data, out / "data", begun, show, processes.is_first)
+        )
         processes.of_first(lambda: freeze_config(out, config))
         if processes.is_first:
             _print_cleaning(data)

@@ -224,8 +224,8 @@ class TrainSettings:
     )
     teachers: str = setting(
         "",
-        "models or runs with one tokeniser, separated by commas (--teacher): what they, as an ensemble, say of every "
-        "target token of the text is learnt beside it (Kim & Rush 2016, section 3.1)",
+        "models or runs with one tokeniser, separated by commas: what they, as an ensemble, say of every target token "
+        "of the text is learnt beside it (Kim & Rush 2016, section 3.1)",
     )
     teacher_weight: float = setting(
         0.5, "the teachers' share of what a label says; 1: the text's own tokens count no more", above=0.0, maximum=1.0

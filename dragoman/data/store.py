@@ -165,7 +165,8 @@ class PairStore:
 
     def label_rows(self, index: int) -> slice:
         """Where the labels of a pair, its target ids and eos, stand among those of all pairs, one after the other."""
-        return slice(int(self._tgt_offsets[index]) + index, int(self._tgt_offsets[index + 1]) + index + 1)
+        pair = int(index)  # a narrow integer of numpy would overflow in the sum
+        return slice(int(self._tgt_offsets[pair]) + pair, int(self._tgt_offsets[pair + 1]) + pair + 1)
 
     def src_text(self, index: int) -> str:
         """Source text of one pair; AttributeError where the store keeps no text."""

@@ -223,6 +223,8 @@ def _soft_padded(rows: Sequence[SoftRow]) -> tuple[Tensor, ...]:
     ids, probs = np.full(shape, PAD_ID, np.int64), np.zeros(shape, np.float32)
     for index, row in enumerate(rows):
         ids[index, : len(row.ids)], probs[index, : len(row.ids)] = row.ids, row.probs
+    sums = probs.sum(2, keepdims=True)
+    np.divide(probs, sums, where=sums > 0, out=probs)  # they were rounded to be kept
     return torch.from_numpy(ids), torch.from_numpy(probs)
 
 

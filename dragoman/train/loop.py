@@ -16,7 +16,14 @@ from dragoman.train.averaging import best_steps
 from dragoman.train.checkpoint import card_of, save_checkpoint
 from dragoman.train.draws import cpu_draws, torch_seed
 from dragoman.train.gradients import Gradients
-from dragoman.train.memory import free_bytes, is_out_of_memory, micro_batch_tokens, padding_slack, plan_memory
+from dragoman.train.memory import (
+    free_bytes,
+    give_back_memory,
+    is_out_of_memory,
+    micro_batch_tokens,
+    padding_slack,
+    plan_memory,
+)
 from dragoman.train.optimizer import optimizer_tensors
 from dragoman.train.run_log import perplexity
 from dragoman.train.schedule import learning_rate
@@ -28,9 +35,6 @@ from dragoman.train.watchdog import Measured, Verdict
 
 if TYPE_CHECKING:
     from dragoman.train.trainer import Trainer
-
-
-_GIVE_BACK = {"cuda": torch.cuda.empty_cache, "mps": torch.mps.empty_cache}
 
 
 class Diverged(Exception):
@@ -182,8 +186,7 @@ class Loop:
                 "or lower `data.max_tokens`."
             )
         self.state.parts *= 2
-        if give_back := _GIVE_BACK.get(self.model.device.type):
-            give_back()
+        give_back_memory(self.model.device)
         fitting = max(-(-rows // self.state.parts) * width, smallest_micro_batch(self.trainer.train))
         self.trainer.log.finding(
             self.state.step,

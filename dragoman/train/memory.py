@@ -21,6 +21,7 @@ from dragoman.train.gradients import Gradients, first_rows
 
 # What is fast: enough rows for efficient products, few enough to stay near the caches.
 _FAST_TOKENS = {"cpu": 4096, "mps": 8192, "cuda": 32768}
+_GIVE_BACK = {"cuda": torch.cuda.empty_cache, "mps": torch.mps.empty_cache}
 _STEPS_LOOKED_AT = 256
 # Fitted to the peaks of 15 runs on a CPU: what torch's libraries take by themselves and the kernels for bfloat16
 # products of 64 rows more; bytes for each byte of weights (moments, copies, gradients), of activations that are kept
@@ -139,6 +140,12 @@ def memory_errors(doing: str, remedy: str) -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         raise ResourceError(f"Memory ran out while {doing}. {remedy}") from error
+
+
+def give_back_memory(device: torch.device) -> None:
+    """Gives what torch keeps for later tensors back to the device, which else counts it as taken."""
+    if give_back := _GIVE_BACK.get(device.type):
+        give_back()
 
 
 def free_bytes(device: torch.device) -> int | None:

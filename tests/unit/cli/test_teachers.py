@@ -47,7 +47,7 @@ def test_a_run_learns_from_teachers_and_goes_on_without_them(
 ) -> None:
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
     assert main(command(pairs, teachers, straight, 6, *SIZE)) == 0
-    assert "asking the teachers" in capsys.readouterr().err
+    assert "asking 2 teachers about 59 pairs" in capsys.readouterr().err
     model = load_bundle(resolve_model_folder(straight), "cpu")
     assert model.tokenizers.same_as(load_bundle(teachers[0], "cpu").tokenizers)
     assert model.config.tokenizer.bpe_dropout == 0  # which the rule for so little text would have drawn
@@ -98,6 +98,32 @@ def test_what_they_said_is_asked_for_again_where_it_is_lost_and_only_of_the_same
     assert main(command(pairs, teachers, tmp_path / "another", 1, *SIZE)) == 0
 
 
+def test_a_run_that_was_begun_without_them_does_not_go_on_with_them(
+    pairs: Path, teachers: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rule draws merges for so little text, which teachers forbid; but that is not what is wrong."""
+    out = tmp_path / "run"
+    assert main(command(pairs, [], out, 2, *SIZE)) == 0
+    assert load_bundle(resolve_model_folder(out), "cpu").config.tokenizer.bpe_dropout > 0
+    capsys.readouterr()
+    assert main(command(pairs, teachers, out, 3, *SIZE)) == 2
+    assert "was begun with `train.teachers` = ''" in capsys.readouterr().err.strip().split("\n")[-1]
+
+
+def test_a_run_without_a_whole_checkpoint_says_so(
+    pairs: Path, teachers: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert main(command(pairs, teachers, out, 2, *SIZE)) == 0
+    weights = out / "checkpoints" / "step_0000002" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    store = (out / "data" / "train" / "manifest.json").read_bytes()
+    capsys.readouterr()
+    assert main(command(pairs, teachers, out, 3, *SIZE)) == 2
+    assert "has no checkpoint that can be continued" in capsys.readouterr().err.strip().split("\n")[-1]
+    assert (out / "data" / "train" / "manifest.json").read_bytes() == store
+
+
 def test_a_model_goes_on_from_one_of_them(pairs: Path, teachers: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert main(command(pairs, teachers, out, 2, "--from", str(teachers[0]))) == 0
@@ -127,6 +153,7 @@ def test_a_plan_asks_them_too(pairs: Path, teachers: list[Path], capsys: pytest.
     ("flags", "message"),
     [
         (["--teacher", "nowhere"], "nowhere does not exist"),
+        (["--teacher", "FIRST,SECOND"], "`--teacher` must have no comma"),
         (["--train.teachers", "FIRST,,SECOND"], "where a name is missing. Put one comma between"),
         (["--teacher", "FIRST", "--train.teachers", "SECOND"], "`--teacher` is "),
         (["--teacher", "FIRST", "--tokenizer.vocab-size", "500"], "`tokenizer.vocab_size` is 500, but "),

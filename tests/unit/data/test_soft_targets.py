@@ -27,12 +27,13 @@ def stored(folder: Path, targets: list[list[int]], key: str = "key") -> PairStor
 
 
 def taught(folder: Path, store: PairStore) -> SoftTargets:
-    """Of every label the label itself, with a number that names its place, and padding for the rest."""
+    """Of every label the label itself, with a share that goes by its place, and another token with the rest."""
     with written_soft_targets(folder, store, ["a teacher"], VOCAB_SIZE, kept=2) as writer:
         for index in range(len(store)):
             labels = np.append(store.tgt_ids(index), EOS_ID)
             ids, probs = np.full((len(labels), 2), PAD_ID), np.zeros((len(labels), 2))
-            ids[:, 0], probs[:, 0] = labels, 1 / (1 + np.arange(len(labels)))
+            ids[:, 0], probs[:, 0] = labels, 1 / (1 + np.arange(len(labels)) % 3)
+            ids[:, 1], probs[:, 1] = 4 + (labels == 4), 1 - probs[:, 0]
             writer.append(ids, probs)
     return SoftTargets(folder, store)
 
@@ -42,9 +43,12 @@ def check(batch: Batch) -> None:
     assert batch.soft_probs is not None
     assert batch.soft_ids.shape == batch.soft_probs.shape == (*batch.labels.shape, 2)
     assert torch.equal(batch.soft_ids[..., 0], batch.labels)
-    places = 1 / (1 + torch.arange(batch.labels.size(1)))
-    expected = places.expand(batch.labels.shape).masked_fill(batch.labels == PAD_ID, 0.0)
+    # A quarter and more of the first, by place; what was rounded sums to 1 again, and to 0 at padding.
+    places = 1 / (1 + torch.arange(batch.labels.size(1)) % 3)
+    counted = batch.labels != PAD_ID
+    expected = places.expand(batch.labels.shape).masked_fill(~counted, 0.0)
     torch.testing.assert_close(batch.soft_probs[..., 0], expected, atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(batch.soft_probs.sum(-1), counted.float(), atol=1e-6, rtol=0)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -64,6 +68,14 @@ def test_they_stay_with_their_labels_wherever_these_go(
     for share in shares(batches, workers):
         for batch in share:
             check(batch.to(torch.device("cpu")))
+
+
+def test_pairs_beyond_the_numbers_of_32_bits_have_their_own_labels(tmp_path: Path) -> None:
+    """As steps name them, in 32 bits."""
+    store = stored(tmp_path / "train", [[7], [8, 9], [7, 7, 7]])
+    store._tgt_offsets = store._tgt_offsets + (1 << 31)
+    rows = [store.label_rows(np.int32(index)) for index in range(3)]  # type: ignore[arg-type]
+    assert rows == [slice((1 << 31) + start, (1 << 31) + stop) for start, stop in ((0, 2), (2, 5), (5, 9))]
 
 
 def test_without_teachers_batches_have_none(tmp_path: Path) -> None:
