@@ -80,9 +80,10 @@ def most_probable(
         states.append(teacher.decode(batch.decoder_input, memory, batch.src_lengths)[counted])
     said = []
     for slices in zip(*(torch.split(each, _ROWS_AT_ONCE) for each in states), strict=True):
-        probs = [torch.softmax(teacher.project(each), 1) for teacher, each in zip(teachers, slices, strict=True)]
-        mean = torch.stack(probs).mean(0)
-        mean[:, PAD_ID] = 0.0
-        said.append(mean.topk(kept, dim=1))
+        probs = slices[0].new_zeros(len(slices[0]), teachers[0].tgt_vocab_size)  # times the number of teachers
+        for teacher, rows in zip(teachers, slices, strict=True):
+            probs += torch.softmax(teacher.project(rows), 1)
+        probs[:, PAD_ID] = 0.0
+        said.append(probs.topk(kept, dim=1))
     best, ids = (torch.cat(parts) for parts in zip(*said, strict=True))
     return ids, best / best.sum(1, keepdim=True)

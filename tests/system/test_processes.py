@@ -136,6 +136,17 @@ def test_a_spread_model_takes_the_same_steps_and_goes_on_whole(corpus: Path, alo
     assert farthest(alone, spread) < 1e-5
 
 
+def test_all_processes_learn_what_the_first_heard_from_teachers(corpus: Path, alone: Path, two: Path):
+    taught = {"train.teachers": f"{alone},{two}", "train.seed": 3}
+    one = trained(corpus, corpus.parent / "taught alone", 1, 10, **taught)
+    both = trained(corpus, corpus.parent / "taught", 2, 10, **taught)
+    spread = trained(corpus, corpus.parent / "taught and spread", 2, 10, **taught, **{"train.sharding": "full"})
+    assert farthest(one, both) < 1e-5
+    assert farthest(one, spread) < 1e-5
+    untaught = trained(corpus, corpus.parent / "untaught", 1, 10, **{"train.seed": 3, "tokenizer.bpe-dropout": 0})
+    assert farthest(one, untaught) > 0.01
+
+
 def test_a_killed_process_ends_the_run_which_then_continues_exactly(corpus: Path, two: Path):
     killed = corpus.parent / "killed"
     children = start(corpus, killed, 2)
