@@ -3,11 +3,12 @@
     export DRAGOMAN_DATA=...                               the folder that holds multi30k/
     python benchmarks/distillation.py --teacher RUN [RUN ...] [--layers 6] [--steps 2000] [--recipe multi30k_en_fr]
 
-The teacher, or the ensemble of several, translates the training text by beam search. Two students of the tiny model's
-width, with --layers encoder layers and one decoder layer, are trained by configs/distilled_12_1.toml for as many steps:
-`distilled` on what the teacher wrote, `plain` on the real text, with label smoothing as that wants it. Each translates
-greedily and with a beam of 5. --recipe names the one of quality.py whose corpus the teacher was trained on. Speeds are
-of the test set, after the validation set, on the cores OMP_NUM_THREADS says; runs that were cut off go on.
+The teacher, or the ensemble of several, translates the training text by beam search. Three students of the tiny
+model's width, with --layers encoder layers and one decoder layer, are trained by configs/distilled_12_1.toml for as
+many steps: `distilled` on what the teacher wrote, `taught` on the same and what the teacher says of every token of it
+(`train --teacher`), `plain` on the real text, with label smoothing as that wants it. Each translates greedily and with
+a beam of 5. --recipe names the one of quality.py whose corpus the teacher was trained on. Speeds are of the test set,
+after the validation set, on the cores OMP_NUM_THREADS says; runs that were cut off go on.
 """
 
 import argparse
@@ -34,7 +35,8 @@ from quality import (
 )
 
 WAYS = {"greedy": 1, "beam 5": 5}
-STUDENTS = ("distilled", "plain")
+STUDENTS = {"distilled": "distilled", "taught": "distilled", "plain": "plain"}
+"""Each with the folder of the text that it is trained on."""
 
 
 def main() -> None:
@@ -45,14 +47,16 @@ def main() -> None:
     folder = given.folder / "distillation" / f"{given.recipe}_{given.layers}_1_{given.steps}"
     parts = prepared(corpus, folder / "plain")
     teach(folder, corpus, given)
-    for student in STUDENTS:
+    for student in given.students:
         train_once(folder / student, train_command(folder, corpus, student, given))
-    models = {"teacher": given.teacher} | {name: [folder / name / "run"] for name in STUDENTS}
+    models = {"teacher": given.teacher} | {name: [folder / name / "run"] for name in given.students}
     measured = {name: measure(runs, corpus, parts) for name, runs in models.items()}
-    commands = [shown(train_command(folder, corpus, student, given), folder) for student in STUDENTS]
+    commands = [shown(train_command(folder, corpus, student, given), given.folder) for student in given.students]
     found = {"date": time.strftime("%Y-%m-%d"), "machine": machine(), "commands": commands, "models": measured}
     table = markdown(found, given)
-    write_results(given.results / f"distillation_{given.recipe}_{given.layers}_1_{given.steps}", found, table)
+    some = [] if given.students == list(STUDENTS) else given.students
+    name = "_".join(["distillation", given.recipe, f"{given.layers}_1_{given.steps}", *some])
+    write_results(given.results / name, found, table)
     print(table)
 
 
@@ -60,6 +64,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--teacher", type=Path, nargs="+", required=True, metavar="RUN")
     parser.add_argument("--recipe", default="multi30k_en_de", help="whose text is translated (quality.py --list)")
+    parser.add_argument("--students", nargs="+", choices=STUDENTS, default=list(STUDENTS), help="(default: all)")
     parser.add_argument("--layers", type=int, default=6, help="of the students' encoders (default 6)")
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--folder", type=Path, default=HERE.parent / ".bench" / "quality", help="for text and runs")
@@ -86,8 +91,10 @@ def train_command(folder: Path, corpus: Corpus, student: str, given: argparse.Na
     flags += ["--train.max-steps", f"{given.steps}", "--validate.max-sentences", "1014"]
     if student == "plain":
         flags += ["--train.label-smoothing", "0.1"]
+    if student == "taught":
+        flags += [flag for run in given.teacher for flag in ("--teacher", str(run))]
     command = [sys.executable, "-m", "dragoman", "train", str(CONFIGS / "distilled_12_1.toml"), *flags]
-    return [*command, *data_flags(corpus, folder / student), "--out", str(folder / student / "run")]
+    return [*command, *data_flags(corpus, folder / STUDENTS[student]), "--out", str(folder / student / "run")]
 
 
 def measure(runs: Sequence[Path], corpus: Corpus, parts: Parts) -> dict[str, Any]:
@@ -112,7 +119,8 @@ def measure(runs: Sequence[Path], corpus: Corpus, parts: Parts) -> dict[str, Any
 
 def markdown(found: dict[str, Any], given: argparse.Namespace) -> str:
     called = f"--recipe {given.recipe} --layers {given.layers} --steps {given.steps} --teacher ..."
-    where = f"{found['machine']['cores']} cores of {found['machine']['processor']}"
+    called += "" if given.students == list(STUDENTS) else f" --students {' '.join(given.students)}"
+    where = f"{found['machine']['cores']} cores of {found['machine']['processor']}, {found['date']}"
     lines = [f"# A student of one decoder layer, with the text of {given.recipe}", ""]
     lines += [f"`python benchmarks/distillation.py {called}` ({len(given.teacher)} of them), {where}."]
     lines += ["", "| model | parameters | decoding | validation BLEU | chrF2 | test BLEU | chrF2 | sentences/s |"]

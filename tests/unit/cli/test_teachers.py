@@ -143,10 +143,16 @@ def test_somebody_elses_model_can_teach_a_smaller_one(pairs: Path, small_marian:
     assert [name.split(" (")[0] for name in student.card.teachers] == ["opus"]
 
 
-def test_a_plan_asks_them_too(pairs: Path, teachers: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_asks_them_about_a_part(
+    pairs: Path, teachers: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.cli.plan._MOST_ASKED_PAIRS", 31)
     named = [word for teacher in teachers for word in ("--teacher", str(teacher))]
     assert main(["plan", "--data", str(pairs), *named, *FLAGS, *SIZE]) == 0
-    assert "the whole run" in capsys.readouterr().out
+    answer = capsys.readouterr()
+    assert "asking 2 teachers about 30 pairs" in answer.err
+    assert "the whole run" in answer.out
+    assert "vocabulary are the teachers'" in " ".join(answer.out.split())
 
 
 @pytest.mark.parametrize(
