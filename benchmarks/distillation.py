@@ -3,12 +3,13 @@
     export DRAGOMAN_DATA=...                               the folder that holds multi30k/
     python benchmarks/distillation.py --teacher RUN [RUN ...] [--layers 6] [--steps 2000] [--recipe multi30k_en_fr]
 
-The teacher, or the ensemble of several, translates the training text by beam search. Three students of the tiny
-model's width, with --layers encoder layers and one decoder layer, are trained by configs/distilled_12_1.toml for as
-many steps: `distilled` on what the teacher wrote, `taught` on the same and what the teacher says of every token of it
-(`train --teacher`), `plain` on the real text, with label smoothing as that wants it. Each translates greedily and with
-a beam of 5. --recipe names the one of quality.py whose corpus the teacher was trained on. Speeds are of the test set,
-after the validation set, on the cores OMP_NUM_THREADS says; runs that were cut off go on.
+The teacher, or the ensemble of several, translates the training text by beam search. Students of the tiny model's
+width, with --layers encoder layers and one decoder layer, are trained by configs/distilled_12_1.toml for as many
+steps: `distilled` on what the teacher wrote (Kim & Rush 2016, section 3.2), `taught` on the real text and what the
+teacher says of every token of it (section 3.1: `train --teacher`), `both` on what it wrote and says of that, `plain`
+on the real text alone. Where the text is real, labels are smoothed. Each translates greedily and with a beam of 5.
+--recipe names the one of quality.py whose corpus the teacher was trained on. Speeds are of the test set, after the
+validation set, on the cores OMP_NUM_THREADS says; runs that were cut off go on.
 """
 
 import argparse
@@ -35,7 +36,7 @@ from quality import (
 )
 
 WAYS = {"greedy": 1, "beam 5": 5}
-STUDENTS = {"distilled": "distilled", "taught": "distilled", "plain": "plain"}
+STUDENTS = {"distilled": "distilled", "taught": "plain", "both": "distilled", "plain": "plain"}
 """Each with the folder of the text that it is trained on."""
 
 
@@ -89,9 +90,9 @@ def train_command(folder: Path, corpus: Corpus, student: str, given: argparse.Na
     flags += ["--tokenizer.vocab-size", "10000", "--train.batch-tokens", "4096", "--train.learning-rate", "0.005"]
     flags += ["--train.warmup-steps", "1000", "--train.max-epochs", "0", "--train.patience", "0"]
     flags += ["--train.max-steps", f"{given.steps}", "--validate.max-sentences", "1014"]
-    if student == "plain":
+    if STUDENTS[student] == "plain":
         flags += ["--train.label-smoothing", "0.1"]
-    if student == "taught":
+    if student in ("taught", "both"):
         flags += [flag for run in given.teacher for flag in ("--teacher", str(run))]
     command = [sys.executable, "-m", "dragoman", "train", str(CONFIGS / "distilled_12_1.toml"), *flags]
     return [*command, *data_flags(corpus, folder / STUDENTS[student]), "--out", str(folder / student / "run")]
