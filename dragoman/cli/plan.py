@@ -6,7 +6,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from io import StringIO
 from pathlib import Path
@@ -137,7 +137,7 @@ def measure(settled: Settled, folder: Path) -> Measured:
 
     from dragoman.cli.fine_tuning import beginning_of
     from dragoman.cli.teachers import soft_targets_of, tokenizers_of
-    from dragoman.cli.training import make_trainer
+    from dragoman.cli.training import Stages, make_trainer
     from dragoman.data.batching import epoch_batches
     from dragoman.data.prepare import prepare
 
@@ -153,7 +153,7 @@ def measure(settled: Settled, folder: Path) -> Measured:
     if config.train.teachers:
         tokenizers = tokenizers_of(config.train.teachers, tokenizers)
     data = prepare(config, corpora, folder / "data", tokenizers, strict_vocabulary=strict)
-    taught = soft_targets_of(config, data, folder / "data", None, _stages())
+    taught = soft_targets_of(config, data, folder / "data", None, Stages().show)
     prepare_seconds = (time.perf_counter() - clock) / share
     log = _Clock(folder)
     trainer = make_trainer(_shortened(config), data, folder / "run", log, begun, taught)
@@ -177,18 +177,6 @@ def measure(settled: Settled, folder: Path) -> Measured:
         checkpoint_bytes=_bytes_in(folder / "run" / "checkpoints"),
         data_bytes=_bytes_in(folder / "data") / share,
     )
-
-
-def _stages() -> Callable[[str, int], None]:
-    """Says each stage once."""
-    said: set[str] = set()
-
-    def show(stage: str, pairs: int) -> None:
-        if stage not in said:
-            said.add(stage)
-            say(stage)
-
-    return show
 
 
 def _finite(value: Any) -> Any:

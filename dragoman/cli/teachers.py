@@ -1,7 +1,7 @@
 """Learning from teachers: models with one tokeniser whose predictions a run learns beside its text."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from dragoman.bundle import load_bundle, resolve_model_folder
@@ -40,13 +40,12 @@ def check_teachers(config: Config) -> None:
     that are too long for one of them."""
     for path, folder in zip(paths_of(config.train.teachers), _folders(config.train.teachers), strict=True):
         known = read_settings(folder)
-        for name in TokenizerSettings.__dataclass_fields__:
-            asked, has = getattr(config.tokenizer, name), getattr(known.tokenizer, name)
-            if asked != has and name != "bpe_dropout":
-                raise ConfigError(
-                    f"`tokenizer.{name}` is {shown(asked)}, but {path}, which is to teach, has {shown(has)}. Leave it "
-                    "out, or train without `train.teachers` (--teacher)."
-                )
+        asked, has = asdict(config.tokenizer), asdict(known.tokenizer)
+        if name := next((name for name in has if asked[name] != has[name] and name != "bpe_dropout"), None):
+            raise ConfigError(
+                f"`tokenizer.{name}` is {shown(asked[name])}, but {path}, which is to teach, has {shown(has[name])}. "
+                "Leave it out, or train without `train.teachers` (--teacher)."
+            )
         check_languages(config, folder, "which is to teach")
         longest = known.model.max_positions - 1
         if known.model.positions == "learned" and config.data.max_tokens > longest:

@@ -56,7 +56,7 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
         processes.of_first(lambda: check_frozen(out, config))
         if processes.is_first:
             tell_of_compiling()
-        show = _Stages().show if processes.is_first else _show_nothing
+        show = Stages().show if processes.is_first else _show_nothing
         is_begun = bool(RunFolder(out).steps())
         begun = continuation_of(out) or (beginning_of(config.train.start_from) if config.train.start_from else None)
         tokenizers = begun.tokenizers if begun else None
@@ -257,7 +257,7 @@ def _report(out: Path, last: Judged | None) -> None:
         say(f"the report was not written: {error}")
 
 
-class _Stages:
+class Stages:
     """Says on stderr what is being prepared; on a terminal with a running count."""
 
     def __init__(self) -> None:
@@ -265,6 +265,7 @@ class _Stages:
         self._live = sys.stderr.isatty()
 
     def show(self, stage: str, pairs: int) -> None:
+        """Says that so many pairs have come to a stage."""
         if self._live:
             sys.stderr.write(f"\r\033[K{stage}: {pairs:,} pairs" + ("" if stage == self._stage else "\n"))
         elif stage != self._stage:

@@ -28,14 +28,14 @@ _IDS, _PROBS = "ids", "probs"
 
 @dataclass(frozen=True, slots=True)
 class SoftRow:
-    """Of one pair's labels, eos included: `ids` (T + 1, K), and `probs` (T + 1, K), which sum to 1 in each row."""
+    """Of one pair's labels, eos included: `ids` (T + 1, K), and `probs` (T + 1, K), which sum to 1 but for rounding."""
 
     ids: npt.NDArray[np.integer[Any]]
     probs: npt.NDArray[np.floating[Any]]
 
 
 class SoftTargets:
-    """The soft targets of a store, memory-mapped. `teachers` are the fingerprints of the models that were asked."""
+    """The soft targets of a store, memory-mapped. `teachers` say which models were asked."""
 
     def __init__(self, folder: Path, store: PairStore) -> None:
         """Opens those at `folder`; DataError where they are missing, damaged, or of another store."""
