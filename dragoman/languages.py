@@ -1,5 +1,14 @@
 """Names of languages, and their codes, which files, settings and clients write in many forms: EN, en_US, eng."""
 
+import difflib
+import json
+import re
+from functools import lru_cache
+
+import langcodes
+
+from dragoman.errors import ConfigError
+
 NAMES = dict(
     entry.split(" ", 1)
     for entry in (
@@ -19,24 +28,63 @@ NAMES = dict(
     ).split("|")
 )
 """In English, by code."""
-# ISO 639-2 and 639-3 (of some languages both of 639-2's codes) to ISO 639-1, for those that corpora and models have
-# most of.
-_TWO_LETTERS = dict(
-    entry.split(" ")
-    for entry in (
-        "afr af|ara ar|bel be|ben bn|bul bg|cat ca|ces cs|chi zh|cmn zh|cze cs|dan da|deu de|dut nl|ell el|eng en|"
-        "epo eo|est et|eus eu|fas fa|fin fi|fra fr|fre fr|ger de|gle ga|glg gl|heb he|hin hi|hrv hr|hun hu|hye hy|"
-        "ind id|isl is|ita it|jpn ja|kat ka|khm km|kor ko|lao lo|lat la|lit lt|lav lv|mar mr|mkd mk|mlt mt|msa ms|"
-        "mya my|nld nl|nno nn|nob nb|nor no|pol pl|por pt|ron ro|rus ru|slk sk|slv sl|spa es|sqi sq|srp sr|swa sw|"
-        "swe sv|tam ta|tel te|tgl tl|tha th|tur tr|ukr uk|urd ur|vie vi|yid yi|zho zh"
-    ).split("|")
-)
+_CODE = re.compile(r"([A-Za-z]{2,3}|[xX](?=[-_]))([-_][A-Za-z0-9]{1,8})*")
+_NAME = re.compile(r"[^\W\d_]{3,}([ '’()-]+[^\W\d_]+)*\)?")
+_NO_LANGUAGE = frozenset({"und", "mul", "zxx", "mis"})
+_LONGEST_NAME = 60
+
+
+@lru_cache(maxsize=1 << 12)
+def code_named(text: str) -> str:
+    """The standard code of the language that a text names by a code (EN, en_US, eng) or by its name in any language.
+
+    Empty where it names none: codes must be registered (BCP 47), or private such as x-mine.
+    """
+    text = text.strip()
+    if _CODE.fullmatch(text):
+        if not langcodes.tag_is_valid(text):
+            return ""
+        code = langcodes.standardize_tag(text)
+        return "" if code.partition("-")[0] in _NO_LANGUAGE else code
+    if len(text) > _LONGEST_NAME or not _NAME.fullmatch(text):
+        return ""
+    try:
+        return langcodes.find(text).to_tag()
+    except LookupError:
+        return ""
+
+
+def check_language(text: str, place: str) -> str:
+    """The code of the language that a setting or flag names, or "" where it is empty.
+
+    Raises ConfigError where it names none; `place` is what set it.
+    """
+    if not text or (code := code_named(text)):
+        return code if text else ""
+    near = difflib.get_close_matches(text.title(), NAMES.values(), n=1)
+    hint = f"Did you mean {near[0]}?" if near else "Write a code such as `cs` or a name such as `Czech`."
+    shown = json.dumps(text[:_LONGEST_NAME], ensure_ascii=False)
+    raise ConfigError(f"{place} is {shown}, which is not a language. {hint} For one without a code, write `x-name`.")
+
+
+def is_code(text: str) -> bool:
+    """Whether a text is the code, not the name, of a language."""
+    return bool(_CODE.fullmatch(text) and code_named(text))
+
+
+@lru_cache(maxsize=1 << 12)
+def _two_letters(language: str) -> str:
+    """Of two letters where there is such a code; Mandarin is Chinese."""
+    if not langcodes.tag_is_valid(language):
+        return language
+    standard = langcodes.standardize_tag(language).partition("-")[0]
+    return "zh" if standard == "cmn" else standard
 
 
 def normalised(code: str) -> str:
     """In lower case, with hyphens, and of two letters where there are such: en-us of en_US and of eng-US."""
     language, hyphen, region = code.strip().lower().replace("_", "-").partition("-")
-    return _TWO_LETTERS.get(language, language) + hyphen + region
+    return _two_letters(language) + hyphen + region
 
 
 def main_language(code: str) -> str:

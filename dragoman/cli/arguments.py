@@ -1,6 +1,7 @@
 """Flags made from the settings, and errors about flags in the same words as errors about settings."""
 
 import argparse
+import difflib
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -8,12 +9,15 @@ from typing import Any, NoReturn
 
 from dragoman.config import CORPUS_KEYS, Setting, settings_of
 from dragoman.config.fields import did_you_mean, shown
-from dragoman.config.loading import flag_of
+from dragoman.config.loading import OTHERS_NAMES, flag_of
 from dragoman.errors import ConfigError
+from dragoman.text.charsets import check_encoding
+from dragoman.text.corpus import Layout, layout_of
 
 _NUMBER = re.compile(r"-(\.?\d|inf$|nan$)")
 _MARK = "\0"
 _FILES = ("F", "FILE")
+_BOOL = "true|false"
 
 
 class ArgumentParser(argparse.ArgumentParser):
@@ -32,7 +36,7 @@ class ArgumentParser(argparse.ArgumentParser):
         """The arguments after the verb; raises ConfigError, or SystemExit(0) after ``--help``."""
         self.usage = " ".join([self.prog, *map(_place, self._get_positional_actions()), "[flags]"])
         end = arguments.index("--") if "--" in arguments else len(arguments)
-        flags = [_with_hyphens(argument) for argument in arguments[:end]]
+        flags = self._with_values([_with_hyphens(argument) for argument in arguments[:end]])
         self._refuse_unknown_flags(flags)
         self._refuse_second_files(flags)
         # argparse forgets a lone "--" between its passes over flags and the rest: what follows it is marked instead.
@@ -71,12 +75,22 @@ class ArgumentParser(argparse.ArgumentParser):
         """Raises ConfigError with argparse's message in our words."""
         raise ConfigError(_in_our_words(message, self.prog))
 
+    def _with_values(self, flags: Sequence[str]) -> list[str]:
+        """The flags, those of yes-or-no settings with their value: ``--model.norm-first`` alone is true."""
+        completed = []
+        for flag, following in zip(flags, [*flags[1:], ""], strict=False):
+            action = self._option_string_actions.get(flag)
+            alone = action is not None and action.metavar == _BOOL and (not following or following.startswith("-"))
+            completed.append(f"{flag}=true" if alone else flag)
+        return completed
+
     def _refuse_unknown_flags(self, arguments: Sequence[str]) -> None:
         known = self._option_string_actions
         for argument in arguments:
             flag = argument.partition("=")[0]
             if flag.startswith("-") and flag != "-" and flag not in known and not _NUMBER.match(flag):
-                hint = did_you_mean(flag, known) or f" `{self.prog} --help` lists them all."
+                near = _nearest_flag(flag, known)
+                hint = f" Did you mean `{near}`?" if near else f" `{self.prog} --help` lists them all."
                 raise ConfigError(f"`{flag}` is not a flag of `{self.prog}`.{hint}")
 
     def _refuse_second_files(self, arguments: Sequence[str]) -> None:
@@ -94,6 +108,32 @@ class ArgumentParser(argparse.ArgumentParser):
                     f"`{flag}` is given twice, as {seen[flag]} and as {file}, of which only the last would count. "
                     "Put both into one file."
                 )
+
+
+def add_layout_flags(parser: argparse.ArgumentParser) -> None:
+    """``--columns``, ``--header`` and ``--encoding`` of the files that a verb reads."""
+    parser.add_argument(
+        "--columns",
+        metavar="SRC,TGT",
+        help="columns of a table with source and target, such as 2,3; names of its header or JSON keys work too",
+    )
+    parser.add_argument("--header", action="store_const", const="yes", help="skip the first row of a table")
+    add_encoding_flag(parser)
+
+
+def add_encoding_flag(parser: argparse.ArgumentParser) -> None:
+    """``--encoding`` alone."""
+    parser.add_argument("--encoding", metavar="NAME", help="encoding of files that are not UTF-8, as windows-1250")
+
+
+def encoding_of(options: argparse.Namespace) -> str:
+    """The encoding that the flag of `add_encoding_flag` names, or "". Raises ConfigError where there is no such one."""
+    return check_encoding(options.encoding or "", "`--encoding`")
+
+
+def layout_from(options: argparse.Namespace) -> Layout:
+    """What the flags of `add_layout_flags` say. Raises ConfigError."""
+    return layout_of(options.encoding or "", options.columns or "", options.header or "auto")
 
 
 def overrides_of(arguments: argparse.Namespace) -> dict[str, str]:
@@ -169,7 +209,7 @@ def _place(positional: argparse.Action) -> str:
 def _metavar(setting: Setting) -> str:
     if setting.choices:
         return "|".join(setting.choices)
-    return {bool: "true|false", int: "N", float: "X", str: "TEXT"}[setting.kind]
+    return {bool: _BOOL, int: "N", float: "X", str: "TEXT"}[setting.kind]
 
 
 def _help(setting: Setting, by_recipe: Collection[str], defaults: Mapping[str, str]) -> str:
@@ -193,6 +233,23 @@ def _in_our_words(message: str, prog: str) -> str:
     if found := re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL):
         return f"`{found[1].replace(_MARK, '')}` is too much. `{prog} --help` says what goes where."
     return f"{message}. `{prog} --help` says what goes where."
+
+
+def _nearest_flag(flag: str, known: Collection[str]) -> str:
+    """The flag that is most likely meant: by another program's name, by a setting's name without its table, by letters.
+
+    Empty where none is near.
+    """
+    name = flag.strip("-")
+    by_name = {each.rpartition(".")[2].strip("-"): each for each in sorted(known, reverse=True)}
+    if (key := OTHERS_NAMES.get(name.replace("-", "_"))) and flag_of(key) in known:
+        return flag_of(key)
+    for found in (name, next((each for each in by_name if each.startswith(f"{name}-")), "")):
+        if found in by_name:
+            return by_name[found]
+    near = difflib.get_close_matches(flag, known, n=1, cutoff=0.7)
+    near = near or [by_name[each] for each in difflib.get_close_matches(name, by_name, n=1, cutoff=0.7)]
+    return near[0] if near else ""
 
 
 def _last_name(names: str) -> str:

@@ -3,13 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dragoman.bundle import load_bundle, save_bundle
 from dragoman.cli.arguments import ArgumentParser, path_name, whole_number
-from dragoman.cli.models import say
+from dragoman.cli.models import require_model, say
 from dragoman.errors import CheckpointError
 from dragoman.files import check_new_folder
-from dragoman.train.averaging import averaged_weights
-from dragoman.train.checkpoint import RunFolder, set_weights
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -26,6 +23,11 @@ def run(arguments: Sequence[str]) -> int:
         help="the model folder to write (default RUN/mean, which is replaced)",
     )
     given = parser.parse(arguments)
+    require_model(given.run)
+    from dragoman.bundle import load_bundle, save_bundle  # torch: only once the arguments are right
+    from dragoman.train.averaging import averaged_weights
+    from dragoman.train.checkpoint import RunFolder, set_weights
+
     folder = RunFolder(given.run)
     steps = folder.steps()[-given.last :]
     if not steps:

@@ -4,12 +4,12 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
-from dragoman.cli.arguments import ArgumentParser
+from dragoman.cli.arguments import ArgumentParser, add_layout_flags, layout_from
 from dragoman.cli.models import say
 from dragoman.errors import ConfigError
-from dragoman.text.corpus import Corpus, open_aligned, open_corpus
+from dragoman.languages import check_language
+from dragoman.text.corpus import Corpus, Layout, open_aligned, open_corpus
 from dragoman.text.doctor.examine import examine
 from dragoman.text.doctor.findings import Examination, Finding
 from dragoman.text.doctor.languages import can_tell_languages
@@ -21,21 +21,24 @@ def run(arguments: Sequence[str]) -> int:
     """Prints what was found. Exit code 2 where the corpus cannot be right, else 0."""
     parser = ArgumentParser("check", "Looks a parallel corpus over before you train on it: the corpus doctor.")
     parser.add_argument("files", nargs="*", metavar="SRC TGT", help="the two sides, line for line")
-    parser.add_argument("--data", metavar="FILE", help="one file with both sides: .tsv, .jsonl or .tmx (or .gz)")
+    parser.add_argument("--data", metavar="FILE", help="one file with both sides: .tsv, .csv, .jsonl, .tmx (or .gz)")
     for part in ("dev", "test"):
         text = f"the {part} set, as one file with both sides or as two: is it in the training text?"
         parser.add_argument(f"--{part}", nargs="+", metavar="FILE", help=text)
-    parser.add_argument("--src-lang", default="", metavar="CODE", help="source language, where the names do not tell")
-    parser.add_argument("--tgt-lang", default="", metavar="CODE", help="target language, where the names do not tell")
+    for side, name in (("src", "source"), ("tgt", "target")):
+        text = f"{name} language, code or name, where the file names do not tell"
+        parser.add_argument(f"--{side}-lang", default="", metavar="LANG", help=text)
+    add_layout_flags(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a report")
     options = parser.parse(arguments)
     if bool(options.files) == bool(options.data):
         raise ConfigError("Give either SRC and TGT, or one file with both sides as `--data`.")
-    languages = options.src_lang, options.tgt_lang
-    corpus = _opened("SRC TGT", options.files or [options.data], *languages)
+    layout = layout_from(options)
+    languages = check_language(options.src_lang, "`--src-lang`"), check_language(options.tgt_lang, "`--tgt-lang`")
+    corpus = _opened("SRC TGT", options.files or [options.data], languages, layout)
     languages = corpus.src_lang, corpus.tgt_lang
     held_out = {
-        part: _opened(f"`--{part}`", getattr(options, part), *languages)
+        part: _opened(f"`--{part}`", getattr(options, part), languages, layout)
         for part in ("dev", "test")
         if getattr(options, part)
     }
@@ -48,12 +51,13 @@ def run(arguments: Sequence[str]) -> int:
     return _WRONG if examination.serious else 0
 
 
-def _opened(name: str, files: Sequence[str], src_lang: str, tgt_lang: str) -> Corpus:
+def _opened(name: str, files: Sequence[str], languages: tuple[str, str], layout: Layout) -> Corpus:
+    src_lang, tgt_lang = languages
     if len(files) > 2:
         raise ConfigError(f"{name} is {len(files)} files. Give one file with both sides, or two aligned files.")
     if len(files) == 2:
-        return open_aligned(Path(files[0]), Path(files[1]), src_lang=src_lang, tgt_lang=tgt_lang)
-    return open_corpus(Path(files[0]), src_lang=src_lang, tgt_lang=tgt_lang)
+        return open_aligned(*files, src_lang=src_lang, tgt_lang=tgt_lang, encoding=layout.encoding)
+    return open_corpus(files[0], src_lang=src_lang, tgt_lang=tgt_lang, layout=layout)
 
 
 def report(examination: Examination) -> str:

@@ -61,6 +61,7 @@ class Job:
     options: Mapping[str, Any]
     device: str
     lines_a_piece: int
+    encoding: str
     write: Callable[[Translation], str]
     report: Callable[[int, Translation], None]
     report_invalid: Callable[[int], None]
@@ -92,7 +93,7 @@ def translate_file(job: Job, cluster: Cluster) -> None:
 
     def missing() -> Iterator[Piece]:
         nonlocal number
-        lines = read_lines(job.source, on_invalid="replace", report_invalid=job.report_invalid)
+        lines = read_lines(job.source, encoding=job.encoding, on_invalid="replace", report_invalid=job.report_invalid)
         for piece in pieces_of(lines, job.lines_a_piece):
             number += 1
             if not parts.has(piece.number):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from dragoman.cli.arguments import ArgumentParser, file_name, overrides_of
+from dragoman.cli.arguments import ArgumentParser, add_layout_flags, file_name, layout_from, overrides_of
 from dragoman.cli.evaluate import add_tokenize_flag, read_pairs
 from dragoman.cli.models import add_model_flags, check_search_flags, load_model, say
 from dragoman.config.loading import flag_of
@@ -23,9 +23,10 @@ def run(arguments: Sequence[str]) -> int:
     """Prints the comparison; returns the exit code."""
     options = _parser().parse(arguments)
     check_search_flags(options)
-    sources, references, src_lang, lang = read_pairs(options.src, options.ref)
-    training_text = first_read(texts_of_side(Path(options.train), 1, src_lang, lang)) if options.train else None
-    written = _written(options, len(sources))
+    layout = layout_from(options)
+    sources, references, src_lang, lang = read_pairs(options.src, options.ref, layout.encoding)
+    training_text = first_read(texts_of_side(Path(options.train), 1, src_lang, lang, layout)) if options.train else None
+    written = _written(options, len(sources), layout.encoding)
     (a, lang_a), (b, lang_b) = (
         (given, "") if given is not None else _translated(path, sources, options)
         for path, given in zip((options.a, options.b), written, strict=True)
@@ -60,11 +61,12 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     add_tokenize_flag(parser)
+    add_layout_flags(parser)
     add_model_flags(parser)
     return parser
 
 
-def _written(options: argparse.Namespace, num_sources: int) -> list[list[str] | None]:
+def _written(options: argparse.Namespace, num_sources: int, encoding: str) -> list[list[str] | None]:
     """The translations in files, None for a model. What is neither is said before anything is translated."""
     written: list[list[str] | None] = []
     for path in (Path(options.a), Path(options.b)):
@@ -76,14 +78,14 @@ def _written(options: argparse.Namespace, num_sources: int) -> list[list[str] | 
             resolve_model_folder(path)
             written.append(None)
         else:
-            written.append(_translations(path, num_sources, options.src))
+            written.append(_translations(path, num_sources, options.src, encoding))
     if None not in written and (given := list(overrides_of(options))):
         raise ConfigError(f"`{flag_of(given[0])}` is for a model that translates, but both are files. Leave it out.")
     return written
 
 
-def _translations(path: Path, num_sources: int, src: str) -> list[str]:
-    outputs = list(read_lines(path))
+def _translations(path: Path, num_sources: int, src: str, encoding: str) -> list[str]:
+    outputs = list(read_lines(path, encoding=encoding))
     if len(outputs) != num_sources:
         raise DataError(
             f"{path} has {len(outputs)} lines, but {src} has {num_sources}. Give a translation a line, or name a "

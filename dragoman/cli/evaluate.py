@@ -8,13 +8,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from dragoman.cli.arguments import ArgumentParser, file_name, one_of, overrides_of
+from dragoman.cli.arguments import (
+    ArgumentParser,
+    add_layout_flags,
+    file_name,
+    layout_from,
+    one_of,
+    overrides_of,
+)
 from dragoman.cli.models import add_model_flags, check_search_flags, load_model, say
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluate.checklists import Finding, check_phenomena
 from dragoman.evaluate.metrics import Evaluation, evaluate, tokenizer_for
-from dragoman.text.corpus import check_direction, open_aligned, texts_of_side
+from dragoman.text.corpus import Layout, check_direction, open_aligned, texts_of_side
 from dragoman.text.doctor.overlap import Overlap
 from dragoman.text.lines import first_read, read_lines
 from dragoman.text.splitting import chunks
@@ -27,18 +34,19 @@ def run(arguments: Sequence[str]) -> int:
     options = _parser().parse(arguments)
     _check(options)
     check_search_flags(options)
+    layout = layout_from(options)
     findings: list[Finding] = []
     if options.hyp:
-        hypotheses, references, _, lang = read_pairs(options.hyp, options.ref)
-        sources = _sources(options.src, len(hypotheses)) if options.src else []
+        hypotheses, references, _, lang = read_pairs(options.hyp, options.ref, layout.encoding)
+        sources = _sources(options.src, len(hypotheses), layout.encoding) if options.src else []
         src_lang = open_aligned(Path(options.src), Path(options.ref)).src_lang if options.src else ""
-        training = _training(options, src_lang, lang)
+        training = _training(options, layout, src_lang, lang)
     else:
-        sources, references, src_lang, lang = read_pairs(options.src, options.ref)
+        sources, references, src_lang, lang = read_pairs(options.src, options.ref, layout.encoding)
         model = load_model([options.model], options)
         check_direction(Path(options.src), Path(options.ref), model.src_lang, model.tgt_lang)
         src_lang, lang = model.src_lang or src_lang, model.tgt_lang or lang
-        training = _training(options, src_lang, lang)
+        training = _training(options, layout, src_lang, lang)
         hypotheses = model.translator.translate(sources, **model.overrides)
         if options.checklist:
             overrides, translator = model.overrides, model.translator
@@ -84,6 +92,7 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
     add_tokenize_flag(parser)
+    add_layout_flags(parser)
     add_model_flags(parser)
     return parser
 
@@ -123,15 +132,15 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError("`--src` is missing. `dragoman evaluate --help` says what goes where.")
 
 
-def read_pairs(first: str, second: str) -> tuple[list[str], list[str], str, str]:
+def read_pairs(first: str, second: str, encoding: str = "") -> tuple[list[str], list[str], str, str]:
     """The lines of both files, and their languages as the file names tell them, or ""."""
-    corpus = open_aligned(Path(first), Path(second))
+    corpus = open_aligned(first, second, encoding=encoding)
     pairs = list(corpus.pairs())
     return [pair.src for pair in pairs], [pair.tgt for pair in pairs], corpus.src_lang, corpus.tgt_lang
 
 
-def _sources(path: str, wanted: int) -> list[str]:
-    sources = list(read_lines(Path(path)))
+def _sources(path: str, wanted: int, encoding: str) -> list[str]:
+    sources = list(read_lines(Path(path), encoding=encoding))
     if len(sources) != wanted:
         raise DataError(
             f"{path} has {len(sources)} lines, but there are {wanted} translations. Give the test's source."
@@ -139,9 +148,9 @@ def _sources(path: str, wanted: int) -> list[str]:
     return sources
 
 
-def _training(options: argparse.Namespace, src_lang: str, tgt_lang: str) -> list[Iterator[str]]:
+def _training(options: argparse.Namespace, layout: Layout, src_lang: str, tgt_lang: str) -> list[Iterator[str]]:
     """The sources of each training text; what cannot be read is said now, before anything is translated."""
-    return [first_read(texts_of_side(Path(path), 0, src_lang, tgt_lang)) for path in options.train or ()]
+    return [first_read(texts_of_side(Path(path), 0, src_lang, tgt_lang, layout)) for path in options.train or ()]
 
 
 def _without_leaks(sources: Sequence[str], training: Sequence[Iterator[str]]) -> list[int]:

@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
 from dragoman.cli.arguments import ArgumentParser, one_of, path_name
-from dragoman.cli.models import say
+from dragoman.cli.models import require_model, say
 from dragoman.errors import ConfigError
-from dragoman.exchange.ctranslate2_export import Quantization, export_ctranslate2
-from dragoman.exchange.marian_export import export_marian
 from dragoman.files import beside, check_new_folder
+
+if TYPE_CHECKING:
+    from dragoman.bundle import Bundle
+    from dragoman.exchange.ctranslate2_export import Quantization
 
 FORMATS = ("ctranslate2", "marian")
 QUANTIZATIONS = ("float32", "float16", "int8")
@@ -32,6 +34,9 @@ def run(arguments: Sequence[str]) -> int:
         raise ConfigError(f"`--quantization` is {given.quantization}, but marian keeps float32. Leave it out.")
     out = given.out or beside(given.model, f"-{given.to}")
     check_new_folder(out)
+    require_model(given.model)
+    from dragoman.bundle import load_bundle, resolve_model_folder  # torch: only once the arguments are right
+
     folder = resolve_model_folder(given.model)
     if folder != given.model:
         say(f"the model is {folder}")
@@ -41,8 +46,11 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _notes(bundle: Bundle, form: str, out: Path, quantization: Quantization) -> tuple[str, ...]:
+def _notes(bundle: "Bundle", form: str, out: Path, quantization: "Quantization") -> tuple[str, ...]:
     """Writes the folder; what the user should know about it."""
+    from dragoman.exchange.ctranslate2_export import export_ctranslate2
+    from dragoman.exchange.marian_export import export_marian
+
     if form == "marian":
         return export_marian(bundle, out)
     return (f"{quantization}: {export_ctranslate2(bundle, out, quantization)}",)

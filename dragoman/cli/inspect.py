@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.cli.arguments import ArgumentParser, one_of, overrides_of, path_name, whole_number
-from dragoman.cli.models import add_model_flags, check_search_flags, say
+from dragoman.cli.models import add_model_flags, check_search_flags, require_model, say
 from dragoman.config import WITHOUT_SAMPLING, Config, read_config
 from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.files import check_target, write_file
@@ -122,6 +122,7 @@ def _test_sentence(run: Path, number: int) -> _Text:
 
 
 def _inspected(options: argparse.Namespace, text: _Text) -> "Inspection":
+    require_model(options.model)
     from dragoman.bundle import load_bundle, resolve_model_folder
     from dragoman.visualize.inspector import inspect_text
 

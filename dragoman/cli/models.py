@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of
 from dragoman.config import Config, InferenceSettings, read_config, read_given
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
     from dragoman.bundle import Bundle
@@ -37,16 +37,26 @@ def add_model_flags(parser: ArgumentParser, without: Sequence[str] = ()) -> None
     parser.add_settings("inference", without=without, defaults_from="the model's own")
 
 
+def require_model(path: str | Path, hint: str = "") -> None:
+    """Raises ModelError, with `hint` after it, where nothing is at a path: before time goes into imports."""
+    if not os.path.exists(path):
+        raise ModelError(f"{path} does not exist. Name a model folder, or a run of `dragoman train`.{hint}")
+
+
 def check_search_flags(options: argparse.Namespace) -> None:
     """Raises ConfigError for flags whose values no model could have, before time goes into loading one."""
     read_given([], overrides_of(options))
 
 
-def load_model(paths: Sequence[str], options: argparse.Namespace, engine: str = ENGINES[0]) -> LoadedModel:
+def load_model(
+    paths: Sequence[str], options: argparse.Namespace, engine: str = ENGINES[0], hint: str = ""
+) -> LoadedModel:
     """One model, or several as an ensemble; says on stderr which folder of a run it took.
 
-    Raises ModelError, and ConfigError for what the engine cannot do.
+    Raises ModelError, with `hint` after it where nothing is at a path, and ConfigError for what the engine cannot do.
     """
+    for path in paths:
+        require_model(path, hint)
     from dragoman.bundle import load_bundle, resolve_model_folder
     from dragoman.inference.translator import Translator
     from dragoman.model.device import keep_freed_memory

@@ -3,12 +3,13 @@
 import argparse
 import importlib.util
 import logging
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name
-from dragoman.cli.models import add_model_flags, check_search_flags, say, tell_of_compiling
+from dragoman.cli.models import add_model_flags, check_search_flags, require_model, say, tell_of_compiling
 from dragoman.config import WITHOUT_SAMPLING, Config, Setting, read_config
 from dragoman.config.fields import Value, shown
 from dragoman.errors import ConfigError
@@ -28,6 +29,9 @@ def run(arguments: Sequence[str]) -> int:
     check_search_flags(options)
     if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
         raise ConfigError(f"serving needs {', '.join(missing)}: pip install 'dragoman[serve]'.")
+    for text in options.model:  # before time goes into imports and models
+        if not os.path.exists(text):
+            require_model(text.partition("=")[2] or text)
     from dragoman.serve.app import make_app
     from dragoman.serve.keys import Keys
     from dragoman.serve.models import Models, with_terms

@@ -5,20 +5,18 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dragoman.bundle import load_bundle, resolve_model_folder
 from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name, whole_number
-from dragoman.cli.models import say
+from dragoman.cli.models import require_model, say
 from dragoman.config import Config, LoadedConfig, ModelSettings, read_given
 from dragoman.config.loading import flag_of
 from dragoman.config.settings import MOST_ENTRIES
 from dragoman.errors import ConfigError
-from dragoman.model.device import without_values
-from dragoman.model.summary import ParameterRow, expected_parameters, parameter_table
-from dragoman.model.transformer import Transformer
 from dragoman.text.segmentation import CONTROL_TOKENS
-from dragoman.visualize.figure import check_figure_path, save_figure
-from dragoman.visualize.summary import plot_summary
+
+if TYPE_CHECKING:
+    from dragoman.model.summary import ParameterRow
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -48,6 +46,16 @@ def run(arguments: Sequence[str]) -> int:
     )
     parser.add_settings("model", "tokenizer", "train")
     given = parser.parse(arguments)
+    if given.what is not None and given.what.suffix != ".toml":
+        require_model(given.what)
+    # torch and matplotlib: only once the arguments are right
+    from dragoman.bundle import load_bundle, resolve_model_folder
+    from dragoman.model.device import without_values
+    from dragoman.model.summary import expected_parameters, parameter_table
+    from dragoman.model.transformer import Transformer
+    from dragoman.visualize.figure import check_figure_path, save_figure
+    from dragoman.visualize.summary import plot_summary
+
     if given.plot is not None:
         check_figure_path(given.plot, "--plot")
     card = ""
@@ -100,7 +108,7 @@ def _refuse_settings(given: argparse.Namespace) -> None:
         )
 
 
-def _print(rows: list[ParameterRow], expected: int, settings: ModelSettings, card: str, as_json: bool) -> None:
+def _print(rows: "list[ParameterRow]", expected: int, settings: ModelSettings, card: str, as_json: bool) -> None:
     total = sum(row.count for row in rows)
     if as_json:
         tensors = [asdict(row) for row in rows]

@@ -8,12 +8,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from dragoman.cli.arguments import ArgumentParser, file_name, listed_name, overrides_of, path_name
-from dragoman.cli.models import say
+from dragoman.cli.arguments import (
+    ArgumentParser,
+    add_layout_flags,
+    file_name,
+    listed_name,
+    overrides_of,
+    path_name,
+)
+from dragoman.cli.models import require_model, say
 from dragoman.config import CORPUS_FILES, Config, DataSettings, GivenSettings, TokenizerSettings, read_given
 from dragoman.config.loading import flag_of
 from dragoman.config.recipes import CorpusSize, adapted, chosen_keys, every_recipe, recipe_for
 from dragoman.errors import ConfigError
+from dragoman.languages import check_language, code_named
 from dragoman.text.corpus import Corpora, open_corpora
 from dragoman.text.doctor.examine import checked_size
 from dragoman.train.frozen import check_frozen, frozen_config
@@ -27,6 +35,9 @@ _DATA_FLAGS = {
     "tgt": "data.train_tgt",
     "src_lang": "data.src_lang",
     "tgt_lang": "data.tgt_lang",
+    "columns": "data.columns",
+    "header": "data.header",
+    "encoding": "data.encoding",
 }
 
 
@@ -53,12 +64,14 @@ def add_data_flags(parser: ArgumentParser) -> None:
         help="learn what this model or run says of the text, too; several times for an ensemble of several",
     )
     parser.add_argument(
-        "--data", metavar="FILE", type=file_name, help="one file with both sides: .tsv, .jsonl or .tmx (or .gz)"
+        "--data", metavar="FILE", type=file_name, help="one file with both sides: .tsv, .csv, .jsonl or .tmx (or .gz)"
     )
     parser.add_argument("--src", metavar="FILE", type=file_name, help="the source side of two aligned files")
     parser.add_argument("--tgt", metavar="FILE", type=file_name, help="the target side of two aligned files")
-    parser.add_argument("--src-lang", metavar="CODE", help="source language, where the file names do not tell")
-    parser.add_argument("--tgt-lang", metavar="CODE", help="target language, where the file names do not tell")
+    for side, name in (("src", "source"), ("tgt", "target")):
+        text = f"{name} language, code or name, where the file names do not tell"
+        parser.add_argument(f"--{side}-lang", metavar="LANG", help=text)
+    add_layout_flags(parser)
     parser.add_settings("data", "tokenizer", "model", "train", "validate", "inference", by_recipe=chosen_keys())
 
 
@@ -91,7 +104,7 @@ def train(configs: Sequence[Path], overrides: Mapping[str, str], out: Path | Non
     out = out or Path("runs") / _name(configs, overrides)
     frozen = frozen_config(out)
     if frozen:  # what may not change is said before what contradicts it
-        asked = read_given(configs, overrides).unchecked_over(frozen)
+        asked = _asked(read_given(configs, overrides), frozen)
         check_frozen(out, replace(asked, train=replace(asked.train, precision=frozen.train.precision)))
     settled = settle(configs, overrides, frozen)
     check_frozen(out, settled.config)  # before anything is written into what may be somebody else's folder
@@ -124,10 +137,13 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
     given = read_given(configs, overrides)
     for note in given.notes:
         say(note)
-    asked = given.unchecked_over(frozen or Config())
+    asked = _asked(given, frozen)
     start_from, teachers = asked.train.start_from, asked.train.teachers
     if frozen or not start_from:
         check_early(given, frozen)
+    if frozen is None:
+        for path in filter(None, [start_from, *teachers.split(",")]):
+            require_model(path.strip())
     taught = _taught_tokenizer(teachers) if teachers and not frozen else None
     corpora = open_corpora(expanded(asked.data))
     say(f"reading {corpora.train}")
@@ -152,6 +168,27 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
         f"{model.num_encoder_layers}+{model.num_decoder_layers} layers, d_model {model.d_model}"
     )
     return Settled(config, corpora, size, loaded.given)
+
+
+def _asked(given: GivenSettings, frozen: Config | None) -> Config:
+    """The settings that are given, with codes for languages, over those of the run or else the defaults.
+
+    A run keeps the form in which it has them. Raises ConfigError where a language does not exist, or both are one.
+    """
+    asked = given.unchecked_over(frozen or Config())
+    languages = []
+    for name in ("src_lang", "tgt_lang"):
+        text: str = getattr(asked.data, name)
+        before: str = getattr(frozen.data, name) if frozen else ""
+        code = text if text == before else check_language(text, f"`data.{name}`")
+        languages.append(before if before and code_named(before) == code else code)
+    src_lang, tgt_lang = languages
+    if frozen is None and src_lang and src_lang == tgt_lang:
+        raise ConfigError(
+            f"`data.src_lang` and `data.tgt_lang` are both {src_lang}. Name two languages; for a task within one "
+            "language, name none."
+        )
+    return with_languages(asked, src_lang, tgt_lang)
 
 
 def check_early(given: GivenSettings, frozen: Config | None) -> None:

@@ -10,13 +10,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from io import BufferedReader
+from io import BufferedReader, BytesIO
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, cast
 
-from dragoman.cli.arguments import ArgumentParser, file_name, one_of, whole_number
+from dragoman.cli.arguments import (
+    ArgumentParser,
+    add_encoding_flag,
+    encoding_of,
+    file_name,
+    one_of,
+    overrides_of,
+    whole_number,
+)
 from dragoman.cli.documents import DOCUMENTS, translate_document
 from dragoman.cli.models import (
     ENGINES,
@@ -54,14 +62,15 @@ def run(arguments: Sequence[str]) -> int:
     """Translates the input to the output; returns the exit code."""
     options = _parser().parse(arguments)
     check_search_flags(options)
+    _check_format(options)
     _check_cluster(options)
     _check_models(options)
     with ExitStack() as files:
         source = _open_source(options, files)
-        terms = Terms.load(options.terms) if options.terms else None
-        model = load_model(options.model, options, options.engine)
-        if not options.input:
-            source = replace(source, stream=files.enter_context(_standard_input(source)))
+        terms = Terms.load(options.terms, encoding_of(options)) if options.terms else None
+        model = load_model(options.model, options, options.engine, " A text to translate is given by `--text`.")
+        if not options.input and options.text is None:
+            source = replace(source, stream=files.enter_context(_standard_input(source, encoding_of(options))))
         notes = Notes()
         write = json_line if options.format == "jsonl" else flagged_line if options.flags else text_line
         wanted = {
@@ -120,11 +129,22 @@ def _on_cluster(
         settings,
         options.device,
         options.piece_lines or _PIECE_LINES,
+        encoding_of(options),
         write,
         notes.line,
         notes.invalid,
     )
     translate_file(job, Cluster(options.cluster, options.worker_cpus or 0))
+
+
+def _check_format(options: argparse.Namespace) -> None:
+    """Raises ConfigError for candidates that the format has no place for."""
+    given = overrides_of(options).get("inference.n_best", "1")
+    if options.format != "jsonl" and given != "1":
+        raise ConfigError(
+            f"`--inference.n-best` is {given}, but `--format {options.format}` has one translation a text. Use "
+            "`--format jsonl`, which has all candidates."
+        )
 
 
 def _check_cluster(options: argparse.Namespace) -> None:
@@ -217,11 +237,16 @@ def _candidate(fields: dict[str, Any]) -> dict[str, Any]:
 def _parser() -> ArgumentParser:
     parser = ArgumentParser("translate", "Translates text line by line: stdin to stdout, or from and to files.")
     parser.add_argument(
-        "model", nargs="+", metavar="MODEL", help="a model folder or a run; several are an ensemble (same tokenizers)"
+        "model",
+        nargs="+",
+        metavar="MODEL",
+        help="a model folder or a run; several are an ensemble (same tokenizers)",
     )
+    parser.add_argument("--text", metavar="TEXT", help="the text to translate, instead of a file or stdin")
     parser.add_argument(
         "--input", type=file_name, metavar="F", help="text to translate, a sentence a line (default: stdin)"
     )
+    add_encoding_flag(parser)
     parser.add_argument("--output", type=file_name, metavar="F", help="where translations go (default: stdout)")
     parser.add_argument(
         "--format",
@@ -289,18 +314,25 @@ def _open_source(options: argparse.Namespace, files: ExitStack) -> Source:
         flag = "--prefix" if options.prefix else "--alignment" if options.alignment else "--flags"
         raise ConfigError(f"`{flag}` is for lines, but `--format` is {options.format}. Leave out one of the two.")
     _check_output(options)
-    prefixes = first_read(read_lines(Path(options.prefix))) if options.prefix else None
+    encoding = encoding_of(options)
+    prefixes = first_read(read_lines(Path(options.prefix), encoding=encoding)) if options.prefix else None
+    if options.text is not None:
+        if options.input or options.cluster:
+            raise ConfigError(
+                f"`--text` and `{'--input' if options.input else '--cluster'}` are both given. Leave one out."
+            )
+        return Source(BytesIO(options.text.encode("utf-8", "replace")), "`--text`", options.prefix, prefixes)
     if not options.input:
         return Source(standard_input(), "standard input", options.prefix, prefixes)
-    stream = files.enter_context(open_bytes(Path(options.input)))
+    stream = files.enter_context(open_bytes(Path(options.input), encoding))
     refuse_utf16(_start_of(stream), options.input)
     return Source(stream, options.input, options.prefix, prefixes)
 
 
 @contextmanager
-def _standard_input(source: Source) -> Iterator[BinaryIO]:
-    """Unpacked where it is gzip; waits for its first bytes."""
-    with unpacked(source.stream, source.name) as stream:
+def _standard_input(source: Source, encoding: str) -> Iterator[BinaryIO]:
+    """Unpacked where it is gzip, and as UTF-8 where it is in another encoding; waits for its first bytes."""
+    with unpacked(source.stream, source.name, encoding) as stream:
         refuse_utf16(_start_of(stream), source.name)
         yield stream
 

@@ -18,7 +18,7 @@ from dragoman.config.fields import SETTINGS, TABLES, Value, did_you_mean, settin
 from dragoman.config.settings import CORPORA, PRESETS, Config
 from dragoman.errors import ConfigError
 
-_OTHERS_NAMES = {
+OTHERS_NAMES = {
     "lr": "train.learning_rate",
     "rate": "train.learning_rate",
     "warmup": "train.warmup_steps",
@@ -209,7 +209,7 @@ def _unknown_table(name: str, is_table: bool, origin: str) -> str:
 def _nearest_setting(key: str) -> str:
     """The nearest setting: of the same table first, then one with such a name in any table."""
     table, _, name = key.rpartition(".")
-    if known := _OTHERS_NAMES.get(name.replace("-", "_")):
+    if known := OTHERS_NAMES.get(name.replace("-", "_")):
         return f" Did you mean `{known}`?"
     names_there = [setting.name for setting in settings_of(table)]
     elsewhere = {setting.name: setting.key for setting in reversed(SETTINGS.values())}

@@ -30,7 +30,7 @@ CORPUS_KEYS = frozenset(f"data.{name}" for name in CORPUS_FILES)
 class DataSettings:
     """[data]: where the parallel text is and how it is cleaned."""
 
-    train: str = setting("", "one file with both sides: .tsv, .jsonl or .tmx, plain or .gz")
+    train: str = setting("", "one file with both sides: .tsv, .csv, .jsonl or .tmx, plain or .gz")
     train_src: str = setting("", "source side of two aligned files, plain or .gz")
     train_tgt: str = setting("", "target side of two aligned files, plain or .gz")
     dev: str = setting(
@@ -41,8 +41,18 @@ class DataSettings:
     test: str = setting("", "test data, one file with both sides; scored once, after training")
     test_src: str = setting("", "source side of the test data")
     test_tgt: str = setting("", "target side of the test data")
-    src_lang: str = setting("", "source language code; from the file names or the data where empty")
-    tgt_lang: str = setting("", "target language code; from the file names or the data where empty")
+    src_lang: str = setting("", "source language, code or name; from the file names or the data where empty")
+    tgt_lang: str = setting("", "target language, code or name; from the file names or the data where empty")
+    columns: str = setting(
+        "", "source and target column of tables, such as 2,3; names of their header or keys of JSON lines work too"
+    )
+    header: Literal["auto", "yes", "no"] = setting(
+        "auto", "whether the first row of tables is a header, which is skipped; auto: stop where it looks like one"
+    )
+    encoding: str = setting("", "encoding of the files that are not UTF-8, such as windows-1250")
+    check_languages: bool = setting(
+        True, "stop where a file is clearly in another language than src_lang and tgt_lang say"
+    )
     dev_fraction: float = setting(
         0.02, "share of the training data held out for validation where no dev file is given", minimum=0.0, maximum=0.5
     )

@@ -1,4 +1,4 @@
-"""Lines of text files, as people have them: plain or gzip, UTF-8 with or without a byte order mark.
+"""Lines of text files, as people have them: plain or gzip, UTF-8 with or without a byte order mark, or as told.
 
 A line ends at ``\\n``, and a ``\\r`` before it belongs to the end. Nothing else ends a line: U+0085, U+2028 and a
 ``\\r`` by itself stay inside, because whoever wrote the other side of a corpus counted ``\\n`` too.
@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
 from dragoman.errors import DataError
+from dragoman.text.charsets import recoded, utf16_of
 
 _BUFFER_BYTES = 1 << 18
+_LINES_LOOKED_AT = 100
 _BOM = b"\xef\xbb\xbf"
 _GZIP_MAGIC = b"\x1f\x8b"
 _SPACE = re.compile(r"[ \t\r\n]+")
@@ -30,22 +32,25 @@ def one_line(text: str) -> str:
 
 
 @contextmanager
-def open_bytes(path: Path) -> Iterator[BinaryIO]:
-    """A file's bytes, unpacked where its content (whatever its name) is gzip. Raises DataError."""
-    with _opened(path) as raw, unpacked(raw, str(path)) as stream:
+def open_bytes(path: Path, encoding: str = "") -> Iterator[BinaryIO]:
+    """A file's bytes, unpacked where its content (whatever its name) is gzip, and as UTF-8 where it is in `encoding`.
+
+    Raises DataError.
+    """
+    with _opened(path) as raw, unpacked(raw, str(path), encoding) as stream:
         yield stream
 
 
 @contextmanager
-def unpacked(stream: BinaryIO, name: str) -> Iterator[BinaryIO]:
-    """A stream's bytes, unpacked where they are gzip; waits for the first of them. Raises DataError with `name`."""
+def unpacked(stream: BinaryIO, name: str, encoding: str = "") -> Iterator[BinaryIO]:
+    """The same for a stream; waits for its first bytes. Raises DataError with `name`."""
     raw = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, stream))
     if _start_of(raw, name) != _GZIP_MAGIC:
-        yield raw
+        yield recoded(raw, encoding, name)
         return
     try:
         with gzip.GzipFile(fileobj=raw) as packed, io.BufferedReader(packed, _BUFFER_BYTES) as content:
-            yield content
+            yield recoded(content, encoding, name)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         problem = f"{name} is a damaged or truncated gzip file ({error}). Copy or download it again."
         raise DataError(problem) from None
@@ -77,8 +82,10 @@ def _unreadable(name: str, error: OSError) -> DataError:
 
 def refuse_utf16(start: bytes, name: str) -> None:
     """Raises DataError where a text that starts with these bytes is UTF-16."""
-    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError(f"{name} is UTF-16, but UTF-8 is wanted. Convert it: iconv -f UTF-16 -t UTF-8.")
+    if encoding := utf16_of(start):
+        raise DataError(
+            f"{name} is UTF-16, but UTF-8 is expected. Read it with `--encoding {encoding}`, or convert it to UTF-8."
+        )
 
 
 def first_read(lines: Iterator[str]) -> Iterator[str]:
@@ -90,17 +97,19 @@ def first_read(lines: Iterator[str]) -> Iterator[str]:
 def read_lines(
     source: Path | BinaryIO | Iterable[bytes],
     *,
+    encoding: str = "",
     on_invalid: Literal["error", "replace"] = "error",
     report_invalid: Callable[[int], None] | None = None,
     name: str = "",
 ) -> Iterator[str]:
     """The lines of a file or a binary stream, without their ends; empty lines stay.
 
-    Bytes that are no UTF-8 raise DataError, or with `on_invalid="replace"` become U+FFFD, and `report_invalid` is
-    called with the number of the line (from 1). `name` is what errors call a stream.
+    Bytes that are not UTF-8 raise DataError, or with `on_invalid="replace"` become U+FFFD, and `report_invalid` is
+    called with the number of the line (from 1). `encoding` is what a file that is not UTF-8 is in. `name` is what
+    errors call a stream.
     """
     if isinstance(source, Path):
-        with open_bytes(source) as stream:
+        with open_bytes(source, encoding) as stream:
             yield from _decoded(stream, name or str(source), on_invalid, report_invalid)
     else:
         yield from _decoded(source, name or "standard input", on_invalid, report_invalid)
@@ -113,7 +122,7 @@ def _decoded(
     for block in _blocks(lines):
         if number == 1:
             if on_invalid == "error":
-                refuse_utf16(block[0], name)
+                refuse_utf16(b"".join(block[:_LINES_LOOKED_AT]), name)
             block[0] = block[0].removeprefix(_BOM)
         try:
             yield from _decoded_block(block)
@@ -152,7 +161,7 @@ def _decoded_line(
         if on_invalid == "error":
             raise DataError(
                 f"{name}, line {number}, byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is "
-                "not UTF-8. Convert the file to UTF-8, for example with iconv, or remove the line."
+                "not UTF-8. `dragoman check` shows which encoding it may be, to read it with `--encoding`."
             ) from None
         if report_invalid is not None:
             report_invalid(number)

@@ -33,13 +33,13 @@ class Terms:
     pairs: tuple[tuple[str, str], ...]
 
     @classmethod
-    def load(cls, path: str | Path) -> "Terms":
+    def load(cls, path: str | Path, encoding: str = "") -> "Terms":
         """Reads ``source<TAB>target`` lines; blank lines and those that begin with ``#`` are left out.
 
         Raises DataError, with the line's number, for a line of another form and for a term with two translations.
         """
         pairs: dict[str, tuple[str, int]] = {}
-        for number, line in enumerate(read_lines(Path(path)), start=1):
+        for number, line in enumerate(read_lines(Path(path), encoding=encoding), start=1):
             if not line.strip() or line.lstrip().startswith("#"):
                 continue
             columns = [column.strip() for column in line.split("\t")]

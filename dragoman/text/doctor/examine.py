@@ -7,13 +7,12 @@ Memory grows by at most 32 bytes a pair, for the fingerprints of pairs and sourc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from shlex import quote
 
 from dragoman.config.recipes import CorpusSize
 from dragoman.errors import DataError
-from dragoman.languages import main_language
 from dragoman.records import SentencePair
 from dragoman.text.corpus import Corpus
+from dragoman.text.doctor.encodings import EncodingGuess, guess_encoding, is_utf16
 from dragoman.text.doctor.findings import MOST_EXAMPLES, Examination, Finding, Tally, shortened
 from dragoman.text.doctor.languages import language_findings
 from dragoman.text.doctor.overlap import Overlap
@@ -21,7 +20,7 @@ from dragoman.text.doctor.slide_findings import SLIDE, UNRELATED, comparison_fin
 from dragoman.text.doctor.slides import Comparison, compare_sides
 from dragoman.text.doctor.tallies import IDENTICAL, SAME_LINE, Tallies
 from dragoman.text.fingerprints import FingerprintSet, fingerprints
-from dragoman.text.lines import open_bytes, read_lines
+from dragoman.text.lines import read_lines
 from dragoman.text.size import SizeCounter
 from dragoman.text.splitting import chunks
 from dragoman.text.tmx import ReadReport
@@ -35,17 +34,6 @@ _CHUNK_PAIRS = 1 << 13
 _SAMPLE_PAIRS = 5000
 _TRAINABLE = {IDENTICAL}
 _WHOLE = {SLIDE, UNRELATED, SAME_LINE}
-_LEGACY = {
-    "ja": "SHIFT_JIS",
-    "zh": "GB18030",
-    "ko": "CP949",
-    "el": "WINDOWS-1253",
-    "tr": "WINDOWS-1254",
-    "he": "WINDOWS-1255",
-    "ar": "WINDOWS-1256",
-    **dict.fromkeys(("ru", "uk", "bg", "sr", "mk", "be"), "WINDOWS-1251"),
-    **dict.fromkeys(("pl", "cs", "sk", "hu", "sl", "hr", "ro"), "WINDOWS-1250"),
-}
 
 
 def examine(
@@ -214,38 +202,33 @@ def _files(corpus: Corpus) -> tuple[list[int], list[Finding]]:
         if corpus.format == "tmx":  # an XML file says itself what it is in
             return [0], []
         bad = Tally()
-        count = sum(1 for _ in read_lines(path, on_invalid="replace", report_invalid=bad.add))
+        reading = read_lines(path, encoding=corpus.encoding, on_invalid="replace", report_invalid=bad.add)
+        count = sum(1 for _ in reading)
         counts.append(count)
+        if not corpus.encoding and is_utf16(path):
+            bad = Tally(count, [1])
         if bad.count:
-            guess = _encoding(path, languages[side:] if len(corpus.paths) > 1 else languages)
-            findings.append(
-                Finding(
-                    ENCODING,
-                    f"lines of {path} are not UTF-8; it may be {guess}",
-                    f"Convert it: {_conversion(path, guess)}; or remove the lines.",
-                    bad.count,
-                    bad.count / count,
-                    tuple(bad.lines),
-                    serious=True,
-                )
-            )
+            guess = guess_encoding(path, languages[side : side + 1] if len(corpus.paths) > 1 else languages)
+            message, advice = _encoding_message(path, guess)
+            preview = tuple(f"{reading.encoding}: {reading.line}" for reading in guess.readings)
+            share, lines = bad.count / count, tuple(bad.lines)
+            findings.append(Finding(ENCODING, message, advice, bad.count, share, lines, serious=True, preview=preview))
     return counts, findings
 
 
-def _conversion(path: Path, encoding: str) -> str:
-    name = quote(str(path))
-    if path.suffix.lower() == ".gz":
-        return f"gzip -dc {name} | iconv -f {encoding} -t UTF-8 | gzip > NEW.gz"
-    return f"iconv -f {encoding} -t UTF-8 {name} > NEW"
-
-
-def _encoding(path: Path, languages: Sequence[str]) -> str:
-    """A guess at what a file that is not UTF-8 is in."""
-    with open_bytes(path) as stream:
-        start = stream.read(1 << 16)
-    if start.startswith((b"\xff\xfe", b"\xfe\xff")) or start.count(b"\0") > len(start) // 5:
-        return "UTF-16"
-    return next((_LEGACY[main_language(code)] for code in languages if main_language(code) in _LEGACY), "WINDOWS-1252")
+def _encoding_message(path: Path, guess: EncodingGuess) -> tuple[str, str]:
+    """What is wrong with a file that is not UTF-8, and what to do. A conversion is named only where it is sure."""
+    names = [reading.encoding for reading in guess.readings]
+    if guess.is_utf8:
+        message = f"lines of {path} are not UTF-8, as its other lines are: these are damaged"
+        return message, "Correct or remove these lines."
+    if len(names) == 1:
+        return f"lines of {path} are not UTF-8, but {names[0]}", f"Read it with `--encoding {names[0].lower()}`."
+    if names:
+        message = f"lines of {path} are not UTF-8; several encodings are possible: {', '.join(names)}"
+        return message, "Take the one whose line above reads right, and give it as `--encoding`."
+    message = f"lines of {path} are not UTF-8, and no other encoding fits"
+    return message, "Find out how the file was made, and save it again as UTF-8."
 
 
 def _lengths(corpus: Corpus, counts: Sequence[int]) -> Finding:

@@ -55,6 +55,13 @@ def knows(language: str) -> bool:
     return can_tell_languages() and main_language(language) in _loaded()[1]
 
 
+def log_odds(text: str, languages: Sequence[str]) -> list[float]:
+    """How much likelier a text is in each of the languages that can be told than in any other, in nats."""
+    scores = dict(_loaded()[0].rank(text))
+    codes = [code for code in map(main_language, languages) if code in scores]
+    return [scores[code] - max(score for other, score in scores.items() if other != code) for code in codes]
+
+
 def script_of(text: str) -> str:
     """The script of most letters (latin, cyrillic, cjk ...), "" where there is none."""
     counts: Counter[str] = Counter()

@@ -34,7 +34,7 @@ _SAID = {
     RATIO: ("have sides of very different lengths", "Look at the examples; training leaves out the worst."),
     MISREAD: (
         "look like UTF-8 that was read as Windows-1252 (Ã¼ for ü)",
-        "Convert the file back: iconv -f UTF-8 -t WINDOWS-1252 (or LATIN1) gives the UTF-8 it was.",
+        "Go back to the original file, before it was saved in the wrong encoding.",
     ),
     LOST: ("hold U+FFFD, the mark of a character that was lost", "Convert the original again, with its own encoding."),
     CONTROL: ("hold control or invisible characters", "Remove them; translations will copy some."),

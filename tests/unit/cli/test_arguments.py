@@ -92,7 +92,7 @@ def test_flags_that_collect_files_take_several(tmp_path: Path) -> None:
 
 def test_settings_may_come_again_and_the_last_counts(capsys: pytest.CaptureFixture[str]) -> None:
     same = ["--data", "none.tsv", "--data", "none.tsv"]
-    assert main(["train", *same, "--train.seed", "1", "--train.seed", "2", "--src-lang", "a", "--tgt-lang", "b"]) == 2
+    assert main(["train", *same, "--train.seed", "1", "--train.seed", "2", "--src-lang", "en", "--tgt-lang", "de"]) == 2
     assert "none.tsv does not exist" in capsys.readouterr().err
 
 

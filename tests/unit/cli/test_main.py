@@ -66,7 +66,7 @@ BAD_COMMANDS = {
 
 
 def test_flags_are_judged_with_the_models_own_settings(model_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command_line.main(["translate", str(model_folder), "--inference.n-best", "7"]) == 2
+    assert command_line.main(["translate", str(model_folder), "--format", "jsonl", "--inference.n-best", "7"]) == 2
     assert "`--inference.n-best` must be at most `inference.beam_size` (2), but is 7." in capsys.readouterr().err
 
 

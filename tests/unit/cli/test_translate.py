@@ -307,10 +307,10 @@ def test_utf16_is_refused(model_folder: Path, tmp_path: Path, type_in: Any, capf
     text.write_bytes("one\n".encode("utf-16"))
     output = tmp_path / "out"
     assert main(["translate", "no model", "--input", str(text), "--output", str(output)]) == 2
-    assert f"{text} is UTF-16, but UTF-8 is wanted." in capfd.readouterr().err
+    assert f"{text} is UTF-16, but UTF-8 is expected." in capfd.readouterr().err
     type_in(text.read_bytes())
     assert main(["translate", str(model_folder), "--output", str(output)]) == 2
-    assert "standard input is UTF-16, but UTF-8 is wanted." in capfd.readouterr().err
+    assert "standard input is UTF-16, but UTF-8 is expected." in capfd.readouterr().err
     assert list(tmp_path.iterdir()) == [text]
 
 

@@ -188,7 +188,7 @@ def test_keys_and_rates(make_service: Callable[..., Service], tmp_path: Path) ->
         (None, "keys does not exist."),
         (b"# none\n\n", "keys has no API keys."),
         (b"good\nb\xffd\n", "keys, line 2, byte 2 of the line is 0xff, which is not UTF-8."),
-        ("good\n".encode("utf-16"), "keys is UTF-16, but UTF-8 is wanted."),
+        ("good\n".encode("utf-16"), "keys is UTF-16, but UTF-8 is expected."),
     ],
 )
 def test_a_file_that_has_no_keys(content: bytes | None, complaint: str, tmp_path: Path) -> None:

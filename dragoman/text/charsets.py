@@ -1,0 +1,108 @@
+"""Text that is not UTF-8: names of encodings, and a stream that reads as UTF-8 whatever it is stored in."""
+
+import codecs
+import io
+from typing import Any, BinaryIO, cast
+
+from charset_normalizer.constant import IANA_SUPPORTED
+
+from dragoman.config.fields import did_you_mean, shown
+from dragoman.errors import ConfigError, DataError
+
+_LOOKED_AT_BYTES = 1 << 16
+_UTF_8 = "utf-8"
+_NAMES = {"mac_roman": "MACINTOSH", "mac_latin2": "MACCENTRALEUROPE", "shift_jis": "SHIFT-JIS"}
+
+
+def check_encoding(name: str, place: str) -> str:
+    """The name, where it is that of an encoding of text, or empty. Raises ConfigError; `place` is what set it."""
+    if not name or _codec(name) in _SUPPORTED:
+        return name
+    hint = did_you_mean(name.lower(), {display_name(codec).lower() for codec in _SUPPORTED})
+    hint = hint or " Write a name such as `windows-1250`."
+    raise ConfigError(f"{place} is {shown(name)}, which is not a text encoding.{hint}")
+
+
+def display_name(codec: str) -> str:
+    """An encoding's usual name, which Python and iconv both know: WINDOWS-1250 for cp1250."""
+    if codec in _NAMES:
+        return _NAMES[codec]
+    if codec.startswith("cp125"):
+        return codec.replace("cp", "WINDOWS-")
+    return codec.upper().replace("ISO8859", "ISO-8859").replace("_", "-")
+
+
+def _codec(name: str) -> str:
+    """Python's name of an encoding, "" where there is none."""
+    try:
+        return codecs.lookup(name).name
+    except (LookupError, ValueError):
+        return ""
+
+
+_SUPPORTED = {_codec(name) for name in IANA_SUPPORTED} | {_UTF_8, "utf-8-sig"} - {""}
+
+
+def recoded(stream: "io.BufferedReader[Any]", encoding: str, name: str) -> BinaryIO:
+    """The bytes of a stream in UTF-8.
+
+    `encoding` is what the stream is in if its first bytes are not UTF-8 beyond ASCII, so that one setting serves files
+    of several kinds. Reading raises DataError, with `name` and the line, where bytes are not in that encoding.
+    """
+    if not encoding or _codec(encoding) in (_UTF_8, "utf-8-sig") or _is_utf8(stream.peek(_LOOKED_AT_BYTES)):
+        return cast(BinaryIO, stream)
+    return io.BufferedReader(_Recoded(stream, encoding, name))
+
+
+def utf16_of(start: bytes) -> str:
+    """The UTF-16 that a text starting with these bytes is in, "" where it is something else."""
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    # Most text has many characters whose other byte is 0, all of them at even or all at odd places.
+    even, odd = start[::2].count(0), start[1::2].count(0)
+    if len(start) >= 4 and even + odd > len(start) // 8 and min(even, odd) * 20 <= max(even, odd):
+        return "utf-16-le" if odd > even else "utf-16-be"
+    return ""
+
+
+def _is_utf8(start: bytes) -> bool:
+    try:
+        return not codecs.getincrementaldecoder(_UTF_8)().decode(start).isascii()
+    except UnicodeDecodeError:
+        return False
+
+
+class _Recoded(io.RawIOBase):
+    """A stream in another encoding, read as UTF-8."""
+
+    def __init__(self, stream: "io.BufferedReader[Any]", encoding: str, name: str) -> None:
+        self._stream, self._encoding, self._name = stream, encoding, name
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._waiting = b""
+        self._lines = 0
+        self._ended = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "bytearray | memoryview") -> int:  # type: ignore[override]
+        while not self._waiting and not self._ended:
+            content = self._stream.read1(_LOOKED_AT_BYTES)
+            self._ended = not content
+            self._waiting = self._decoded(content).encode(_UTF_8)
+        count = min(len(buffer), len(self._waiting))
+        buffer[:count] = self._waiting[:count]
+        self._waiting = self._waiting[count:]
+        return count
+
+    def _decoded(self, content: bytes) -> str:
+        try:
+            text = self._decoder.decode(content, final=self._ended)
+        except UnicodeDecodeError as error:
+            line = self._lines + error.object.count(b"\n", 0, error.start) + 1
+            raise DataError(
+                f"{self._name}, line {line} has byte 0x{error.object[error.start]:02x}, which is not "
+                f"{display_name(_codec(self._encoding))}. Check `--encoding`; `dragoman check` shows what fits."
+            ) from None
+        self._lines += text.count("\n")
+        return text

@@ -1,0 +1,182 @@
+"""Pairs in JSON, an object or array a line, or all of them in one array.
+
+Of an object, the texts stand below "translation", or beside each other under languages or roles:
+``{"translation": {"en": "...", "de": "..."}}``, ``{"en": "...", "de": "..."}``, ``{"source": "...", "target": "..."}``,
+``["...", "..."]``. Other keys are ignored.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from dragoman.errors import ConfigError, DataError
+from dragoman.languages import code_named
+from dragoman.records import SentencePair
+from dragoman.text.corpus.layout import Layout
+from dragoman.text.lines import one_line, read_lines
+from dragoman.text.surrogates import well_formed
+from dragoman.text.tmx import matches
+
+_CONTAINER = "translation"
+_ROLES = (
+    ("source", "target"),
+    ("src", "tgt"),
+    ("source_text", "target_text"),
+    ("src_text", "tgt_text"),
+    ("source_sentence", "target_sentence"),
+    ("input", "output"),
+    ("text", "translation"),
+)
+_MOST_CHARACTERS = 1 << 22
+"""Of one object in an array: more is not a pair."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonFields:
+    """Where the texts of each record stand: below "translation" or not, and under which keys, or places from 1."""
+
+    nested: bool = True
+    src: str = ""
+    tgt: str = ""
+
+    def pairs(self, path: Path, encoding: str) -> Iterator[SentencePair]:
+        """The pairs in order. Raises DataError for a record without both texts."""
+        for number, record in _records(path, encoding):
+            texts = _texts(record, self.nested, path, number)
+            yield SentencePair(_text(texts, self.src, path, number), _text(texts, self.tgt, path, number))
+
+
+def first_texts(path: Path, layout: Layout) -> tuple[bool, dict[str, Any]]:
+    """Whether the first record has its texts below "translation", and these, with other fields, by key.
+
+    Raises DataError where there is no record.
+    """
+    for number, record in _records(path, layout.encoding):
+        nested = isinstance(record, dict) and isinstance(record.get(_CONTAINER), dict)
+        if not nested and not isinstance(record, list) and not _has_two_texts(record):
+            _texts(record, True, path, number)  # which says what is expected
+        return nested, dict(_texts(record, nested, path, number))
+    raise DataError(f"{path} holds no sentence pair. Check that it is the right file.")
+
+
+def languages_of_fields(nested: bool, texts: Mapping[str, Any]) -> tuple[str, ...]:
+    """The keys that are languages, in order: below "translation" all are."""
+    if nested:
+        return tuple(texts)
+    found = [key for key, value in texts.items() if isinstance(value, str) and code_named(key)]
+    return tuple(key for key in found if key != "id" or len(found) == 2)  # else it is no Indonesian
+
+
+def choose_fields(path: Path, layout: Layout, src_lang: str, tgt_lang: str) -> JsonFields:
+    """The keys of both sides: those named by the user, of the languages, or of roles. Raises ConfigError."""
+    nested, texts = first_texts(path, layout)
+    if layout.columns:
+        if missing := [name for name in layout.columns if name not in texts]:
+            raise ConfigError(
+                f"`--columns` names {missing[0]}, but the first record of {path} has {', '.join(texts)}. "
+                "Name two of these."
+            )
+        return JsonFields(nested, *layout.columns)
+    languages = languages_of_fields(nested, texts)
+    chosen = [_key_of(lang, languages) for lang in (src_lang, tgt_lang) if lang]
+    if len(chosen) == 2 and (nested or all(chosen)):
+        return JsonFields(nested, chosen[0] or src_lang, chosen[1] or tgt_lang)
+    if not nested:
+        for roles in (*_ROLES, ("1", "2")):
+            if all(isinstance(texts.get(role), str) for role in roles):
+                return JsonFields(False, *roles)
+    raise ConfigError(
+        f"the records of {path} have the fields {', '.join(texts)}, and which two are source and target is not clear. "
+        "Name them: `--columns SOURCE,TARGET`."
+    )
+
+
+def _key_of(language: str, keys: Sequence[str]) -> str:
+    """The key that stands for a language: the same text, or another form of the code or name."""
+    if language in keys:
+        return language
+    return next((key for key in keys if matches(key, language) or code_named(key) == language), "")
+
+
+def _has_two_texts(record: object) -> bool:
+    return isinstance(record, dict) and sum(isinstance(value, str) for value in record.values()) >= 2
+
+
+def _texts(record: object, nested: bool, path: Path, number: int) -> dict[str, Any]:
+    found = record.get(_CONTAINER) if nested and isinstance(record, dict) else record
+    if isinstance(found, list) and not nested:
+        found = {str(place): value for place, value in enumerate(found, start=1)}
+    if isinstance(found, dict):
+        return found
+    wanted = 'no "translation" object' if nested else "no texts"
+    raise DataError(
+        f"{path}, line {number} has {wanted}: {_shortened(json.dumps(record, ensure_ascii=False))}. "
+        'Write {"translation": {"en": "...", "de": "..."}}.'
+    )
+
+
+def _text(texts: Mapping[str, Any], key: str, path: Path, number: int) -> str:
+    text = texts.get(key)
+    if not isinstance(text, str):
+        held = ", ".join(name for name, value in texts.items() if isinstance(value, str))
+        raise DataError(
+            f'{path}, line {number} has no text for "{key}"; it has {held or "none"}. Correct the line, or name '
+            "others by `--columns`, or by `--src-lang` and `--tgt-lang`."
+        )
+    return one_line(well_formed(text))
+
+
+def _records(path: Path, encoding: str) -> Iterator[tuple[int, object]]:
+    """The line and the content of each record."""
+    lines = enumerate(read_lines(path, encoding=encoding), start=1)
+    is_first = True
+    for number, line in lines:
+        if not line.strip():
+            continue
+        if is_first and line.lstrip().startswith("[") and not _is_pair(line):
+            yield from _array(chain([(number, line)], lines), path)
+            return
+        is_first = False
+        try:
+            yield number, json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{path}, line {number} is not JSON: {error}. Write one object a line.") from None
+
+
+def _is_pair(line: str) -> bool:
+    """Whether a line is an array of texts, and not the beginning of one of all records."""
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(content, list) and all(isinstance(text, str) for text in content)
+
+
+def _array(lines: Iterator[tuple[int, str]], path: Path) -> Iterator[tuple[int, object]]:
+    """The elements of an array over all lines, one at a time."""
+    decoder = json.JSONDecoder()
+    number, text = next(lines)
+    place = text.index("[") + 1
+    while True:
+        while place < len(text) and (text[place].isspace() or text[place] == ","):
+            place += 1
+        if text[place : place + 1] == "]":
+            return
+        try:
+            record, place = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError) as error:
+            following = next(lines, None)  # the element goes on there
+            text = text[place:]
+            place = 0
+            if following is None or len(text) > _MOST_CHARACTERS or isinstance(error, RecursionError):
+                raise DataError(f"{path}, line {number} is not JSON: {error}. Write one object a line.") from None
+            number, text = following[0], text + "\n" + following[1]
+            continue
+        yield number, record
+
+
+def _shortened(line: str) -> str:
+    return repr(line if len(line) <= 60 else line[:57] + "...")

@@ -1,0 +1,217 @@
+"""From file names and settings to corpora: formats by extension, languages by names and content."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from dragoman.config import DataSettings
+from dragoman.config.settings import CORPORA
+from dragoman.errors import ConfigError, DataError
+from dragoman.languages import NAMES, code_named, is_code, main_language
+from dragoman.text.corpus.corpus import Corpora, Corpus, Format
+from dragoman.text.corpus.json_lines import choose_fields, first_texts, languages_of_fields
+from dragoman.text.corpus.layout import PLAIN, Layout, layout_of_settings
+from dragoman.text.corpus.tables import languages_of_header, open_table
+from dragoman.text.lines import read_lines
+from dragoman.text.tmx import matches, tmx_languages
+
+_FORMATS: dict[str, Format] = {
+    ".tsv": "tsv",
+    ".txt": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".json": "jsonl",
+    ".tmx": "tmx",
+}
+_TABLES = ("tsv", "csv")
+_NOT_LANGUAGES = ("txt", "tsv", "src", "tgt", "raw", "tok", "bpe", "out", "ref", "hyp", "sys", "new", "old")
+"""What file names end in that are codes of small languages too."""
+_LANGUAGE_PAIR = re.compile(r"(?:^|[._-])([a-z]{2,3})([-_])([a-z]{2,3})$")
+
+
+def open_corpora(settings: DataSettings) -> Corpora:
+    """The files that [data] names; languages found in the training files hold for the others. Raises ConfigError."""
+    layout = layout_of_settings(settings)
+    files = {name: [str(getattr(settings, f"{name}{side}")) for side in ("", "_src", "_tgt")] for name in CORPORA}
+    for name, part in files.items():
+        _check_part(name, *part)
+    train = _open_part(files["train"], settings.src_lang, settings.tgt_lang, layout)
+    if train is None:
+        raise ConfigError(
+            "`data.train` is not set. Give a .tsv, .csv, .jsonl or .tmx file (--data FILE), "
+            "or two aligned files as `data.train_src` and `data.train_tgt` (--src FILE --tgt FILE)."
+        )
+    languages = train.src_lang, train.tgt_lang
+    return Corpora(train, *(_open_part(files[name], *languages, layout) for name in ("dev", "test", "old", "old_test")))
+
+
+def open_corpus(path: Path | str, *, src_lang: str = "", tgt_lang: str = "", layout: Layout = PLAIN) -> Corpus:
+    """One file with both sides, its format by its extension; languages from the file where not given.
+
+    Raises ConfigError for an unknown extension, and where languages or columns stay open, DataError where the file is
+    unreadable.
+    """
+    path = Path(path)
+    suffix = _without_gz(path).suffix.lower()
+    if suffix not in _FORMATS:
+        if path.is_dir():
+            raise DataError(f"{path} is a directory, but a file is wanted. Name a file inside it.")
+        raise ConfigError(
+            f"{path} ends in {suffix or 'no extension'}, but one file with both sides ends in .tsv, .txt, .csv, "
+            ".jsonl, .json or .tmx (and .gz). Rename it, or give two aligned files."
+        )
+    format_ = _FORMATS[suffix]
+    if format_ == "tmx":
+        if not (src_lang and tgt_lang):
+            src_lang, tgt_lang = _complete(src_lang, tgt_lang, tmx_languages(path), path)
+        return Corpus((path,), format_, src_lang, tgt_lang)
+    if format_ == "jsonl":
+        return _open_json(path, src_lang, tgt_lang, layout)
+    in_name = () if layout.columns else _languages_in_name(path)
+    _check_columns(path, in_name, src_lang, tgt_lang)
+    table = open_table(path, layout, quoted=format_ == "csv")
+    named = in_name or languages_of_header(table)
+    if all(named):
+        _check_columns(path, named, src_lang, tgt_lang)
+    src_lang, tgt_lang = src_lang or named[0], tgt_lang or named[1]
+    return Corpus((path,), format_, src_lang, tgt_lang, layout.encoding, table)
+
+
+def _open_json(path: Path, src_lang: str, tgt_lang: str, layout: Layout) -> Corpus:
+    nested, texts = first_texts(path, layout)
+    languages = languages_of_fields(nested, texts)
+    if layout.columns or (not nested and len(languages) < 2):
+        fields = choose_fields(path, layout, src_lang, tgt_lang)
+        named = [code_named(key) for key in (fields.src, fields.tgt)]
+        if not any(named):
+            named = list(_languages_in_name(path)) or named
+        src_lang, tgt_lang = src_lang or named[0], tgt_lang or named[1]
+    else:
+        if not (src_lang and tgt_lang):
+            src_lang, tgt_lang = _complete(src_lang, tgt_lang, languages, path)
+        fields = choose_fields(path, layout, src_lang, tgt_lang)
+    return Corpus((path,), "jsonl", src_lang, tgt_lang, layout.encoding, fields)
+
+
+def has_both_sides(path: Path) -> bool:
+    """Whether a file's name says that it holds both sides of a corpus."""
+    return _without_gz(path).suffix.lower() in _FORMATS
+
+
+def texts_of_side(path: Path, side: int, src_lang: str, tgt_lang: str, layout: Layout = PLAIN) -> Iterator[str]:
+    """The texts that a file has of side 0 or 1: every line, or of a file with both sides those in the side's language.
+
+    Where nobody tells the languages, it is the file's first or second side. Raises as `open_corpus`.
+    """
+    if not has_both_sides(path):
+        return read_lines(path, encoding=layout.encoding)
+    named = _languages_in(path, layout)
+    codes = {main_language(code): code for code in named}
+    wanted, other = (codes.get(main_language(lang)) for lang in (src_lang, tgt_lang)[:: -1 if side else 1])
+    others = [code for code in named if code != wanted]
+    if wanted is None or not others:
+        return iter(open_corpus(path, layout=layout).sides()[side]())
+    if _FORMATS[_without_gz(path).suffix.lower()] in _TABLES:
+        return iter(open_corpus(path, layout=layout).sides()[named.index(wanted)]())
+    languages = {"src_lang": wanted, "tgt_lang": other if other in others else others[0]}
+    return iter(open_corpus(path, **languages, layout=layout).sides()[0]())
+
+
+def open_aligned(
+    src: Path | str, tgt: Path | str, *, src_lang: str = "", tgt_lang: str = "", encoding: str = ""
+) -> Corpus:
+    """Two files, line for line; languages from extensions such as train.en and train.de.gz where not given.
+
+    Raises ConfigError where both are the same file, or by their extensions the other way round.
+    """
+    src, tgt = Path(src), Path(tgt)
+    if src == tgt:
+        raise ConfigError(f"{src} is given for both sides. Name the file of each language.")
+    check_direction(src, tgt, src_lang, tgt_lang)
+    src_lang, tgt_lang = src_lang or _extension_language(src), tgt_lang or _extension_language(tgt)
+    return Corpus((src, tgt), "aligned", src_lang, tgt_lang, encoding)
+
+
+def check_direction(src: Path, tgt: Path, src_lang: str, tgt_lang: str) -> None:
+    """Raises ConfigError where extensions say that the sides of two aligned files are exchanged."""
+    found = main_language(_extension_language(src)), main_language(_extension_language(tgt))
+    given = main_language(src_lang), main_language(tgt_lang)
+    if all(found) and found == given[::-1] != given:
+        raise ConfigError(
+            f"{src} is given as the text in {src_lang} and {tgt} as that in {tgt_lang}, but their names say that it is "
+            "the other way round. Exchange them, or rename the files."
+        )
+
+
+def _check_columns(path: Path, named: tuple[str, ...], src_lang: str, tgt_lang: str) -> None:
+    """Raises ConfigError where a language is given to one column that the file's name gives to the other."""
+    if not named:
+        return
+    first, second = map(main_language, named)
+    if first != second and (main_language(src_lang) == second or main_language(tgt_lang) == first):
+        raise ConfigError(
+            f"{path} says by its name or header that its columns are {named[0]} and {named[1]}, but they are to be "
+            f"{src_lang or 'the source'} and {tgt_lang or 'the target'}. Take them the other way round with "
+            "`--columns 2,1`, or rename the file."
+        )
+
+
+def _check_part(name: str, one: str, src: str, tgt: str) -> None:
+    """Raises ConfigError where the files of a part contradict each other."""
+    if one and (src or tgt):
+        raise ConfigError(
+            f"`data.{name}` and `data.{name}_src` or `data.{name}_tgt` are both set. Set one file with both sides, "
+            "or two aligned files."
+        )
+    if bool(src) != bool(tgt):
+        have, lack = ("src", "tgt") if src else ("tgt", "src")
+        raise ConfigError(f"`data.{name}_{have}` is set, but `data.{name}_{lack}` is not. Set both.")
+
+
+def _open_part(files: Sequence[str], src_lang: str, tgt_lang: str, layout: Layout) -> Corpus | None:
+    one, src, tgt = files
+    if one:
+        return open_corpus(one, src_lang=src_lang, tgt_lang=tgt_lang, layout=layout)
+    return open_aligned(src, tgt, src_lang=src_lang, tgt_lang=tgt_lang, encoding=layout.encoding) if src else None
+
+
+def _without_gz(path: Path) -> Path:
+    return path.with_suffix("") if path.suffix.lower() == ".gz" else path
+
+
+def _extension_language(path: Path) -> str:
+    path = _without_gz(path)
+    suffix = (path.with_suffix("") if path.suffix.lower() == ".txt" else path).suffix[1:]
+    return suffix if is_code(suffix) and suffix.lower() not in _NOT_LANGUAGES else ""
+
+
+def _languages_in(path: Path, layout: Layout) -> tuple[str, ...]:
+    """The languages that a file holds, as it or its name says."""
+    format_ = _FORMATS[_without_gz(path).suffix.lower()]
+    if format_ == "jsonl":
+        return languages_of_fields(*first_texts(path, layout)) or _languages_in_name(path)
+    if format_ == "tmx":
+        return tmx_languages(path)
+    corpus = open_corpus(path, layout=layout)
+    return (corpus.src_lang, corpus.tgt_lang) if corpus.src_lang and corpus.tgt_lang else ()
+
+
+def _languages_in_name(path: Path) -> tuple[str, ...]:
+    named = _LANGUAGE_PAIR.search(_without_gz(path).stem)
+    if not named:
+        return ()
+    src, joint, tgt = named.groups()
+    # news_en_de names two languages, new_set only if both were some.
+    sure = is_code(src) and is_code(tgt) if joint == "-" else {main_language(src), main_language(tgt)} <= NAMES.keys()
+    return (src, tgt) if sure else ()
+
+
+def _complete(src: str, tgt: str, found: tuple[str, ...], path: Path) -> tuple[str, str]:
+    """The languages with what was not given filled from those found in the file, in their order."""
+    free = [language for language in found if not matches(language, src) and not matches(language, tgt)]
+    if len(free) != (not src) + (not tgt):
+        raise ConfigError(
+            f"{path} holds {', '.join(found) or 'no language'}, of which two are wanted. Name them by `--src-lang` and "
+            "`--tgt-lang` (`data.src_lang`, `data.tgt_lang`)."
+        )
+    return src or free.pop(0), tgt or free.pop(0)

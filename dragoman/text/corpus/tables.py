@@ -1,0 +1,220 @@
+"""Tables with a sentence pair a row: tab-separated text and CSV, and which of their columns hold the text.
+
+Nobody checks a table by eye once it is in training: one whose first columns are not text, or whose first row is a
+header, is refused until the user says what is meant.
+"""
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+from dragoman.errors import ConfigError, DataError
+from dragoman.languages import code_named
+from dragoman.records import SentencePair
+from dragoman.text.corpus.layout import Layout
+from dragoman.text.lines import one_line, read_lines
+
+Kind = Literal["text", "numbers", "ids", "links", "labels", "nothing"]
+Row = tuple[int, list[str]]
+"""The number of a row's first line, from 1, and its cells."""
+
+TAB = "\t"
+_DELIMITERS = (",", ";", TAB, "|")
+_LOOKED_AT_ROWS = 1000
+_DELIMITER_ROWS = 100
+_SHARE = 0.9
+_MOST_LABELS, _FEWEST_ROWS_OF_LABELS = 10, 50
+_KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    ("numbers", re.compile(r"[-+]?\d[\d.,:/-]*%?")),
+    ("ids", re.compile(r"(?=\S*\d)\S{1,64}")),
+    ("links", re.compile(r"(https?|ftp)://\S+")),
+)
+_ROLES = frozenset(
+    "id ids index number source target src tgt trg text texts translation translations translated sentence sentences "
+    "segment segments phrase phrases word words original reference input output language languages lang".split()
+)
+_EXAMPLE_CHARACTERS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """How the pairs of a table are read: its delimiter, the places of both columns, from 0, and its header, if any.
+
+    A tab-separated table has no quoting: a quotation mark is text.
+    """
+
+    delimiter: str = TAB
+    quoted: bool = False
+    columns: tuple[int, int] = (0, 1)
+    header: tuple[str, ...] = ()
+
+    def pairs(self, path: Path, encoding: str) -> Iterator[SentencePair]:
+        """The pairs in order. Raises DataError where a row has too few cells."""
+        src, tgt = self.columns
+        fewest = max(src, tgt) + 1
+        cells = fewest if self.quoted else fewest + 1
+        rows = self.rows(path, encoding, cells)
+        for number, row in islice(rows, bool(self.header), None):
+            if len(row) < fewest:
+                raise _too_short(path, number, row, fewest, self.delimiter)
+            yield SentencePair(row[src], row[tgt])
+
+    def rows(self, path: Path, encoding: str, cells: int = 0) -> Iterator[Row]:
+        """The rows that are not empty; where not quoted, split into at most so many `cells`, the last with the rest."""
+        lines = read_lines(path, encoding=encoding)
+        if self.quoted:
+            return _quoted_rows(lines, self.delimiter, path)
+        return ((number, line.split(self.delimiter, cells - 1)) for number, line in enumerate(lines, 1) if line)
+
+
+def open_table(path: Path, layout: Layout, quoted: bool) -> Table:
+    """How to read the table in a file, from what the user says and a look at its first rows.
+
+    Raises ConfigError where the columns that are named do not exist, where those that would be taken do not hold text,
+    and where the first row looks like a header and the user has not said whether it is one.
+    """
+    table = Table(_delimiter(path, layout.encoding), True) if quoted else Table()
+    rows = list(islice(table.rows(path, layout.encoding), _LOOKED_AT_ROWS))
+    if not rows:
+        return table
+    first, width = [cell.strip() for cell in rows[0][1]], len(rows[0][1])
+    if width < 2:  # only now, so that an empty file is called empty
+        raise _too_short(path, *rows[0], 2, table.delimiter)
+    by_name = any(not name.isdecimal() for name in layout.columns)
+    columns = _places(path, layout, first) if layout.columns else (0, 1)
+    body = [row for _, row in rows[1:]]
+    kinds = [_kind_of([row[place] for row in body if place < len(row)]) for place in range(width)]
+    if width == 2:  # which is all there is: what the doctor says of it is clearer
+        kinds = [kind if kind in ("numbers", "ids", "links") else "text" for kind in kinds]
+    has_header = layout.header == "yes" or by_name
+    if not layout.columns and body and "text" in kinds and any(kinds[place] != "text" for place in columns):
+        header = first if has_header or _is_header(first, kinds, range(width)) else []
+        raise _not_text(path, kinds, columns, body, header)
+    if layout.header == "auto" and not by_name and body and _is_header(first, kinds, columns):
+        raise ConfigError(
+            f"the first row of {path} looks like a header: {', '.join(first[:8])}. Skip it with `--header`, or keep it "
+            "as a pair with `--data.header no`."
+        )
+    return Table(table.delimiter, quoted, columns, tuple(first) if has_header else ())
+
+
+def languages_of_header(table: Table) -> tuple[str, str]:
+    """The languages that a header names both columns by, "" where it does not."""
+    src, tgt = (_language_in(table.header[place]) if table.header else "" for place in table.columns)
+    return src, tgt
+
+
+def _language_in(cell: str) -> str:
+    """The language that a name of a column holds: en of English sentences."""
+    return code_named(cell) or next(filter(None, (code_named(word) for word in _words(cell) if word not in _ROLES)), "")
+
+
+def _places(path: Path, layout: Layout, first: Sequence[str]) -> tuple[int, int]:
+    places = []
+    lower = [cell.lower() for cell in first]
+    for name in layout.columns:
+        if name.isdecimal() and 1 <= int(name) <= len(first):
+            places.append(int(name) - 1)
+        elif name.lower() in lower and layout.header != "no":
+            places.append(lower.index(name.lower()))
+        else:
+            have = f"{len(first)} columns" if name.isdecimal() else f"the columns {', '.join(first[:12])}"
+            raise ConfigError(f"`--columns` names {name}, but {path} has {have}. Name two of these.")
+    return places[0], places[1]
+
+
+def _kind_of(values: Sequence[str]) -> Kind:
+    """What most cells of a column hold."""
+    filled = [value.strip() for value in values if value.strip()]
+    if len(filled) <= (1 - _SHARE) * len(values):
+        return "nothing"
+    for kind, pattern in _KINDS:
+        if sum(map(bool, map(pattern.fullmatch, filled))) >= _SHARE * len(filled):
+            return kind
+    if len(filled) >= _FEWEST_ROWS_OF_LABELS and len(set(filled)) <= _MOST_LABELS:
+        return "labels"
+    return "text"
+
+
+def _is_header(first: Sequence[str], kinds: Sequence[Kind], columns: Iterable[int]) -> bool:
+    """Whether the cells of the text in a first row are names of columns, or one is no number where all others are."""
+    named = [first[place] for place in columns if kinds[place] == "text"]
+    if named and all(map(_is_name, named)):
+        return True
+    numbers = [cell for cell, kind in zip(first, kinds, strict=True) if kind in ("numbers", "ids")]
+    return "text" in kinds and any(cell and not any(map(str.isdigit, cell)) for cell in numbers)
+
+
+def _is_name(cell: str) -> bool:
+    """Whether a cell may name a column: a language, or a role such as source, of which it may be several words."""
+    words = _words(cell)
+    return 1 <= len(words) <= 4 and all(word in _ROLES or code_named(word) for word in words)
+
+
+def _words(cell: str) -> list[str]:
+    return [word for word in re.split(r"[\s_.:/()-]+", cell.strip().lower()) if word]
+
+
+def _not_text(
+    path: Path, kinds: Sequence[Kind], columns: tuple[int, int], body: Sequence[Sequence[str]], header: Sequence[str]
+) -> ConfigError:
+    place = next(place for place in columns if kinds[place] != "text")
+    parts = [f"{number} {_described(kind, number - 1, body, header)}" for number, kind in enumerate(kinds, start=1)]
+    texts = [str(number) for number, kind in enumerate(kinds, start=1) if kind == "text"]
+    choice = ",".join(texts) if len(texts) == 2 else "SOURCE,TARGET"
+    skip = " --header" if header else ""
+    return ConfigError(
+        f"{path}: column {place + 1} holds {kinds[place]}, not text. Its columns: {'; '.join(parts)}. "
+        f"Name the two with text, source first: `--columns {choice}{skip}`."
+    )
+
+
+def _described(kind: Kind, place: int, body: Sequence[Sequence[str]], header: Sequence[str]) -> str:
+    example = next((row[place].strip() for row in body if place < len(row) and row[place].strip()), "")
+    if len(example) > _EXAMPLE_CHARACTERS:
+        example = example[: _EXAMPLE_CHARACTERS - 1] + "…"
+    name = f"{header[place]}: " if header else ""
+    return f"{name}{kind}" + (f" ({example})" if example else "")
+
+
+def _delimiter(path: Path, encoding: str) -> str:
+    """The delimiter with which the first rows have the most cells, all as many."""
+    best, most = _DELIMITERS[0], 1
+    for delimiter in _DELIMITERS:
+        try:
+            rows = [row for _, row in islice(Table(delimiter, True).rows(path, encoding), _DELIMITER_ROWS)]
+        except DataError:
+            continue
+        widths = {len(row) for row in rows}
+        if len(widths) == 1 and (width := widths.pop()) > most:
+            best, most = delimiter, width
+    return best
+
+
+def _quoted_rows(lines: Iterator[str], delimiter: str, path: Path) -> Iterator[Row]:
+    reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, strict=True)
+    number = 1
+    try:
+        for row in reader:
+            if row:
+                yield number, [one_line(cell) for cell in row]
+            number = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(
+            f"{path}, line {number} is not CSV: {error}. Close its quotation marks, and double those inside a cell."
+        ) from None
+
+
+def _too_short(path: Path, number: int, row: Sequence[str], fewest: int, delimiter: str) -> DataError:
+    line = delimiter.join(row)
+    shown = repr(line if len(line) <= 60 else line[:57] + "...")
+    if len(row) < 2:
+        name = "tab" if delimiter == TAB else repr(delimiter)
+        what = f"has no {name} between source and target"
+    else:
+        what = f"has {len(row)} columns, but column {fewest} is needed"
+    return DataError(f"{path}, line {number} {what}: {shown}. Correct or remove the line.")

@@ -1,0 +1,189 @@
+"""Which encoding a file that is not UTF-8 is in, and how sure that is.
+
+charset-normalizer says which encodings the bytes may be in; a language model judges what each of them makes of the
+lines. Both look at a sample, and what is called sure is read through to the end of the file.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+
+from charset_normalizer import from_bytes
+
+from dragoman.errors import DataError
+from dragoman.languages import main_language
+from dragoman.text.charsets import display_name, utf16_of
+from dragoman.text.doctor.findings import shortened
+from dragoman.text.doctor.languages import log_odds
+from dragoman.text.lines import open_bytes, read_lines
+
+_SAMPLE_LINES, _SAMPLE_BYTES = 300, 1 << 16
+_FEWEST_LINES, _SURE_DEVIATIONS = 3, 3.0
+_MOST_READINGS = 3
+_DAMAGED_SHARE = 0.5
+_UTF_16_32 = ("utf_16", "utf_16_le", "utf_16_be", "utf_32", "utf_32_le", "utf_32_be")
+_WESTERN = ("cp1252", "iso8859_15", "mac_roman", "cp850")
+_CENTRAL = ("cp1250", "iso8859_2", "cp852", "mac_latin2")
+_CYRILLIC = ("cp1251", "koi8_r", "koi8_u", "cp866", "iso8859_5", "mac_cyrillic")
+_BALTIC = ("cp1257", "iso8859_13", "iso8859_4")
+_SAME_LETTERS = str.maketrans("şţŞŢ", "șțȘȚ")
+"""Romanian is written with both, and which of them a file has no language model can tell."""
+_USUAL = {
+    **dict.fromkeys(("cs", "sk", "pl", "hu", "sl", "hr", "bs", "sq"), _CENTRAL),
+    **dict.fromkeys(("ru", "uk", "be", "bg", "mk", "kk", "ky", "mn", "tg", "tt"), _CYRILLIC),
+    **dict.fromkeys(("lt", "lv", "et"), _BALTIC),
+    "ro": (*_CENTRAL, "iso8859_16"),
+    "sr": (*_CYRILLIC, *_CENTRAL),
+    "el": ("cp1253", "iso8859_7", "mac_greek"),
+    "tr": ("cp1254", "iso8859_9", "cp857"),
+    "he": ("cp1255", "iso8859_8"),
+    "ar": ("cp1256", "iso8859_6"),
+    "fa": ("cp1256",),
+    "vi": ("cp1258",),
+    "th": ("tis_620", "cp874"),
+    "ja": ("cp932", "euc_jp", "iso2022_jp"),
+    "zh": ("gb18030", "big5"),
+    "ko": ("cp949",),
+}
+"""By language; others use the Western ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a line looks like in an encoding."""
+
+    encoding: str
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class EncodingGuess:
+    """The readings that stay possible, the best first: one where it is sure, none where nothing fits.
+
+    `is_utf8`: most lines beyond ASCII are UTF-8, so that the others are damaged and the file is in no other encoding.
+    """
+
+    readings: tuple[Reading, ...]
+    is_utf8: bool = False
+
+
+def guess_encoding(path: Path, languages: Sequence[str]) -> EncodingGuess:
+    """Reads a file that is not UTF-8 in the encodings that its bytes and its language, one of `languages`, allow."""
+    with open_bytes(path) as stream:
+        start = stream.read(_SAMPLE_BYTES)
+    if wide := utf16_of(start) or _wide(start):
+        return EncodingGuess(tuple(_first_reading(path, wide)))
+    lines, is_utf8 = _lines_not_utf8(path)
+    if is_utf8 or not lines:
+        return EncodingGuess((), is_utf8)
+    usual = {codec for code in languages for codec in _USUAL.get(main_language(code), _WESTERN)}
+    groups = _Groups(lines, languages, usual)
+    possible = [reading for reading in groups.readings() if _reads(path, reading.encoding)]
+    return EncodingGuess(tuple(possible[:_MOST_READINGS]))
+
+
+def is_utf16(path: Path) -> bool:
+    """Whether a file is UTF-16 that shows in its first bytes. Much of it is UTF-8 too, with a NUL a character."""
+    with open_bytes(path) as stream:
+        return bool(utf16_of(stream.read(_SAMPLE_BYTES)))
+
+
+def _wide(start: bytes) -> str:
+    """The encoding of two or four bytes a character that a text is in, "" where it is in another."""
+    best = from_bytes(start).best()
+    return best.encoding if best is not None and best.encoding in _UTF_16_32 else ""
+
+
+def _first_reading(path: Path, encoding: str) -> Iterator[Reading]:
+    try:
+        line = next(filter(str.strip, read_lines(path, encoding=encoding)), "")
+    except DataError:
+        return
+    yield Reading(encoding.upper().replace("_", "-"), shortened(line))
+
+
+def _lines_not_utf8(path: Path) -> tuple[list[bytes], bool]:
+    """A sample of the lines that are not UTF-8, spread over the file, and whether most beyond ASCII are."""
+    kept: list[bytes] = []
+    others = wrong = 0
+    every = 1
+    with open_bytes(path) as stream:
+        for line in stream:
+            if line.isascii():
+                continue
+            try:
+                line.decode()
+                others += 1
+            except UnicodeDecodeError:
+                if wrong % every == 0:
+                    kept.append(line[:1000].strip())
+                wrong += 1
+                if len(kept) > 2 * _SAMPLE_LINES:
+                    kept, every = kept[::2], 2 * every
+    return kept[:: max(1, len(kept) // _SAMPLE_LINES)], others > _DAMAGED_SHARE * (others + wrong)
+
+
+class _Groups:
+    """Encodings by what they make of some lines, and how likely these are text in one of the languages."""
+
+    def __init__(self, lines: Sequence[bytes], languages: Sequence[str], usual: set[str]) -> None:
+        found = {codec for match in from_bytes(b"\n".join(lines)) for codec in match.could_be_from_charset}
+        self._usual, self._judged = usual, any(languages)
+        self._odds: dict[tuple[str, ...], list[float]] = {}
+        self._names: dict[tuple[str, ...], str] = {}
+        for codec in sorted(found | usual, key=_order(usual)):
+            try:
+                texts = tuple(line.decode(codec) for line in lines)
+            except (UnicodeDecodeError, LookupError):
+                continue
+            if texts not in self._names:
+                self._names[texts] = codec
+                self._odds[texts] = [max(log_odds(text, languages), default=0.0) for text in texts]
+
+    def readings(self) -> Iterator[Reading]:
+        """The best reading, and those that are not surely worse, each of a line that tells it from the best."""
+        if not self._names:
+            return
+        usual = [texts for texts, codec in self._names.items() if codec in self._usual]
+        best = max(usual or self._names, key=self._mean)
+        better = [texts for texts in self._names if self._surely_better(texts, best)]
+        best = max(better, key=self._mean) if better else best
+        rivals = [texts for texts in self._names if texts != best and not self._surely_better(best, texts)]
+        if self._names[best] not in self._usual:  # too odd to be sure of
+            rivals += [texts for texts in usual if texts not in rivals]
+        elif self._judged:
+            rivals = [texts for texts in rivals if texts in usual]
+        rivals.sort(key=self._mean, reverse=True)
+        for texts in (best, *rivals):
+            other = best if texts != best else rivals[0] if rivals else best
+            place = next((place for place, pair in enumerate(zip(texts, other, strict=True)) if pair[0] != pair[1]), 0)
+            yield Reading(display_name(self._names[texts]), shortened(texts[place]))
+
+    def _mean(self, texts: tuple[str, ...]) -> float:
+        return mean(self._odds[texts])
+
+    def _surely_better(self, one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+        """Whether one reading is the likelier one on the lines where both differ, beyond chance."""
+        texts = ([text.translate(_SAME_LETTERS) for text in texts] for texts in (one, other))
+        pairs = zip(self._odds[one], self._odds[other], *texts, strict=True)
+        gains = [first - second for first, second, text, other_text in pairs if text != other_text]
+        if not self._judged or len(gains) < _FEWEST_LINES:
+            return False
+        spread = max(stdev(gains), 0.1) / len(gains) ** 0.5
+        return bool(mean(gains) > _SURE_DEVIATIONS * spread)
+
+
+def _order(usual: set[str]) -> Callable[[str], tuple[bool, str]]:
+    """The usual encodings first, so that of several with one reading the best known is named."""
+    return lambda codec: (codec not in usual, codec)
+
+
+def _reads(path: Path, encoding: str) -> bool:
+    """Whether all of a file can be read in an encoding."""
+    try:
+        for _ in read_lines(path, encoding=encoding):
+            pass
+    except DataError:
+        return False
+    return True
