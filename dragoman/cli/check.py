@@ -12,7 +12,6 @@ from dragoman.languages import check_language
 from dragoman.text.corpus import Corpus, Layout, open_aligned, open_corpus
 from dragoman.text.doctor.examine import examine
 from dragoman.text.doctor.findings import Examination, Finding
-from dragoman.text.doctor.languages import can_tell_languages
 
 _WRONG = 2
 
@@ -78,8 +77,6 @@ def _size(examination: Examination) -> str:
         parts.append(f"{means[0]:.0f} and {means[1]:.0f} characters on average")
         parts += _told("languages", examination.languages)
         parts += _told("scripts", examination.scripts)
-        if not can_tell_languages():
-            parts.append("languages not looked at (pip install 'dragoman[detect]')")
     return "; ".join(parts)
 
 

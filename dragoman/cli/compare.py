@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from dragoman.cli.arguments import ArgumentParser, add_layout_flags, file_name, layout_from, overrides_of
-from dragoman.cli.evaluate import add_tokenize_flag, read_pairs
+from dragoman.cli.evaluate import add_language_flag, add_tokenize_flag, check_test_languages, read_pairs
 from dragoman.cli.models import add_model_flags, check_search_flags, load_model, say
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError, DataError
@@ -16,6 +16,7 @@ from dragoman.evaluate.comparison import Comparison, MetricComparison, RarityGro
 from dragoman.evaluate.metrics import tokenizer_for
 from dragoman.evaluate.significance import RESAMPLES, SEED, TRIALS
 from dragoman.text.corpus import check_direction, texts_of_side
+from dragoman.text.doctor.languages import SKIP_FLAG, check_same_language
 from dragoman.text.lines import first_read, read_lines
 
 
@@ -28,10 +29,15 @@ def run(arguments: Sequence[str]) -> int:
     training_text = first_read(texts_of_side(Path(options.train), 1, src_lang, lang, layout)) if options.train else None
     written = _written(options, len(sources), layout.encoding)
     (a, lang_a), (b, lang_b) = (
-        (given, "") if given is not None else _translated(path, sources, options)
+        (given, "") if given is not None else _translated(path, sources, references, options)
         for path, given in zip((options.a, options.b), written, strict=True)
     )
     lang = lang_a or lang_b or lang
+    if options.check_languages:
+        if not lang_a and not lang_b:
+            check_test_languages(sources, references, (src_lang, lang), (options.src, options.ref))
+        for name, outputs in ((options.a, a), (options.b, b)):
+            check_same_language(outputs, references, name, SKIP_FLAG)
     comparison = compare(sources, references, a, b, options.tokenize or tokenizer_for(lang), training_text)
     for warning in comparison.warnings:
         say(f"warning: {warning}")
@@ -61,6 +67,7 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     add_tokenize_flag(parser)
+    add_language_flag(parser)
     add_layout_flags(parser)
     add_model_flags(parser)
     return parser
@@ -94,10 +101,14 @@ def _translations(path: Path, num_sources: int, src: str, encoding: str) -> list
     return outputs
 
 
-def _translated(path: str, sources: Sequence[str], options: argparse.Namespace) -> tuple[list[str], str]:
+def _translated(
+    path: str, sources: Sequence[str], references: Sequence[str], options: argparse.Namespace
+) -> tuple[list[str], str]:
     """A model's translations, and the language that it says they are in, or ""."""
     model = load_model([path], options)
     check_direction(Path(options.src), Path(options.ref), model.src_lang, model.tgt_lang)
+    if options.check_languages:
+        check_test_languages(sources, references, (model.src_lang, model.tgt_lang), (options.src, options.ref))
     return model.translator.translate(sources, **model.overrides), model.tgt_lang
 
 

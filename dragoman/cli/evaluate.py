@@ -22,6 +22,7 @@ from dragoman.errors import ConfigError, DataError
 from dragoman.evaluate.checklists import Finding, check_phenomena
 from dragoman.evaluate.metrics import Evaluation, evaluate, tokenizer_for
 from dragoman.text.corpus import Layout, check_direction, open_aligned, texts_of_side
+from dragoman.text.doctor.languages import SKIP_FLAG, check_same_language, check_side
 from dragoman.text.doctor.overlap import Overlap
 from dragoman.text.lines import first_read, read_lines
 from dragoman.text.splitting import chunks
@@ -41,12 +42,17 @@ def run(arguments: Sequence[str]) -> int:
         sources = _sources(options.src, len(hypotheses), layout.encoding) if options.src else []
         src_lang = open_aligned(Path(options.src), Path(options.ref)).src_lang if options.src else ""
         training = _training(options, layout, src_lang, lang)
+        if options.check_languages:
+            _check_side(references, lang, options.ref)
+            check_same_language(hypotheses, references, options.hyp, SKIP_FLAG)
     else:
         sources, references, src_lang, lang = read_pairs(options.src, options.ref, layout.encoding)
         model = load_model([options.model], options)
         check_direction(Path(options.src), Path(options.ref), model.src_lang, model.tgt_lang)
         src_lang, lang = model.src_lang or src_lang, model.tgt_lang or lang
         training = _training(options, layout, src_lang, lang)
+        if options.check_languages:
+            check_test_languages(sources, references, (src_lang, lang), (options.src, options.ref))
         hypotheses = model.translator.translate(sources, **model.overrides)
         if options.checklist:
             overrides, translator = model.overrides, model.translator
@@ -92,9 +98,37 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
     add_tokenize_flag(parser)
+    add_language_flag(parser)
     add_layout_flags(parser)
     add_model_flags(parser)
     return parser
+
+
+def check_test_languages(
+    sources: Sequence[str], references: Sequence[str], languages: tuple[str, str], files: tuple[str, str]
+) -> None:
+    """Raises DataError where a side of a test is clearly in another language than the model's, or than its file says.
+
+    Near languages are warned about.
+    """
+    sides = zip((sources, references), languages, languages[::-1], files, strict=True)
+    for lines, stated, other, file in sides:
+        _check_side(lines, stated, file, other)
+
+
+def _check_side(lines: Sequence[str], stated: str, file: str, other: str = "") -> None:
+    if note := check_side(lines, stated, file, SKIP_FLAG, other):
+        say(f"warning: {note}")
+
+
+def add_language_flag(parser: argparse.ArgumentParser) -> None:
+    """``--no-language-check``, for texts whose language is taken for another."""
+    parser.add_argument(
+        "--no-language-check",
+        dest="check_languages",
+        action="store_false",
+        help="do not stop where a file looks like another language than it should be in",
+    )
 
 
 def add_tokenize_flag(parser: ArgumentParser) -> None:

@@ -23,7 +23,7 @@ from dragoman.config.recipes import CorpusSize, adapted, chosen_keys, every_reci
 from dragoman.errors import ConfigError
 from dragoman.languages import check_language, code_named
 from dragoman.text.corpus import Corpora, open_corpora
-from dragoman.text.doctor.examine import checked_size
+from dragoman.text.doctor.examine import check_corpus_languages, checked_size
 from dragoman.train.frozen import check_frozen, frozen_config
 
 # Short flags of the data -> the settings they stand for.
@@ -147,7 +147,12 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
     taught = _taught_tokenizer(teachers) if teachers and not frozen else None
     corpora = open_corpora(expanded(asked.data))
     say(f"reading {corpora.train}")
-    size = checked_size(corpora.train, say) if frozen is None else CorpusSize(corpora.train.count())
+    learns_from_models = frozen is None and bool(start_from or teachers)
+    tells = asked.data.check_languages
+    if frozen is None:
+        size = checked_size(corpora.train, say, with_languages=tells and not learns_from_models)
+    else:
+        size = CorpusSize(corpora.train.count())
     base = frozen or adapted(
         _fine_tuning(start_from, size) if start_from else _recipe(size, asked.tokenizer, taught),
         asked,
@@ -155,9 +160,13 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
     )
     loaded = given.over(base)
     config = with_languages(loaded.config, corpora.train.src_lang, corpora.train.tgt_lang)
-    if frozen is None and (start_from or teachers):
+    if learns_from_models:
         config = _of_the_same_kind(config)
         corpora = open_corpora(expanded(config.data))  # in the model's languages, as when the run goes on
+    if tells:
+        train = corpora.train if learns_from_models else None
+        for corpus in filter(None, [train, corpora.dev, corpora.test, corpora.old, corpora.old_test]):
+            check_corpus_languages(corpus, say)
     config = replace(config, train=replace(config.train, precision=_precision(config)))
     if frozen is None:
         config = replace(config, train=replace(config.train, workers=_workers(config)))

@@ -14,7 +14,13 @@ from dragoman.records import SentencePair
 from dragoman.text.corpus import Corpus
 from dragoman.text.doctor.encodings import EncodingGuess, guess_encoding, is_utf16
 from dragoman.text.doctor.findings import MOST_EXAMPLES, Examination, Finding, Tally, shortened
-from dragoman.text.doctor.languages import language_findings
+from dragoman.text.doctor.languages import (
+    SAMPLE_LINES,
+    SKIP_SETTING,
+    contradictions,
+    language_findings,
+    languages_of_sides,
+)
 from dragoman.text.doctor.overlap import Overlap
 from dragoman.text.doctor.slide_findings import SLIDE, UNRELATED, comparison_findings
 from dragoman.text.doctor.slides import Comparison, compare_sides
@@ -76,16 +82,21 @@ def examine(
     )
 
 
-def checked_size(corpus: Corpus, note: Callable[[str], None] = lambda text: None) -> CorpusSize:
-    """How much text there is, for who is about to train on them: reads all once and compares a sample of the sides.
+def checked_size(
+    corpus: Corpus, note: Callable[[str], None] = lambda text: None, with_languages: bool = True
+) -> CorpusSize:
+    """How much text there is, for who is about to train on it: reads all once and compares a sample of the sides.
 
-    What the reader left out is told to `note`. Raises DataError, naming the first thing with which the corpus cannot be
-    right.
+    What the reader left out, and a language that is near the stated one, are told to `note`. Raises DataError, naming
+    the first thing with which the corpus cannot be right.
     """
-    tallies, counter, report = Tallies(), SizeCounter(), ReadReport()
+    tallies, counter, report, sample = Tallies(), SizeCounter(), ReadReport(), _Sample(SAMPLE_LINES)
     for chunk in chunks(corpus.pairs(report), _CHUNK_PAIRS):
         tallies.add(chunk)
         counter.add(chunk)
+        sample.add(chunk)
+    if with_languages:
+        _check_languages(corpus, sample, note)
     for finding in _skipped(corpus, report):
         note(f"{corpus}: {finding.count:,} of {report.units:,} {finding.message}. {finding.advice}")
     pairs = tallies.pairs
@@ -102,6 +113,23 @@ def checked_size(corpus: Corpus, note: Callable[[str], None] = lambda text: None
                 f"{corpus}: {counted}{finding.message}{first}. {finding.advice} `dragoman check` shows more."
             )
     return counter.size()
+
+
+def check_corpus_languages(corpus: Corpus, note: Callable[[str], None] = lambda text: None) -> None:
+    """Raises DataError where a side of a corpus is clearly in another language than the corpus says."""
+    sample = _Sample(SAMPLE_LINES)
+    for chunk in chunks(corpus.pairs(), _CHUNK_PAIRS):
+        sample.add(chunk)
+    _check_languages(corpus, sample, note)
+
+
+def _check_languages(corpus: Corpus, sample: "_Sample", note: Callable[[str], None]) -> None:
+    stated = corpus.src_lang, corpus.tgt_lang
+    sides = [pair.src for _, pair in sample.pairs], [pair.tgt for _, pair in sample.pairs]
+    for finding in contradictions(languages_of_sides(sides, stated), stated, len(sample.pairs)):
+        if finding.serious:
+            raise DataError(f"{corpus}: {finding.message}. {finding.advice} If it is right, add {SKIP_SETTING}.")
+        note(f"{corpus}: {finding.message}. {finding.advice}")
 
 
 def _skipped(corpus: Corpus, report: ReadReport) -> Iterator[Finding]:
@@ -123,18 +151,33 @@ def _of_sides(corpus: Corpus, compared: Comparison, tallies: Tallies) -> list[Fi
     ]
 
 
+class _Sample:
+    """At most twice as many pairs as wanted, evenly spread over a corpus whose length need not be known, numbered."""
+
+    def __init__(self, wanted: int, total: int = 0) -> None:
+        self.pairs: list[tuple[int, SentencePair]] = []
+        self._wanted, self._every, self._seen = wanted, max(total // wanted, 1), 0
+
+    def add(self, chunk: Sequence[SentencePair]) -> None:
+        """Some pairs more."""
+        for place in range(-self._seen % self._every, len(chunk), self._every):
+            self.pairs.append((self._seen + place + 1, chunk[place]))
+        while len(self.pairs) > 2 * self._wanted:
+            self.pairs, self._every = self.pairs[::2], 2 * self._every
+        self._seen += len(chunk)
+
+
 class _Pass:
     """What one pass over the pairs collects."""
 
     def __init__(self, held_out: Mapping[str, Corpus]) -> None:
         self.tallies = Tallies()
-        self.sample: list[tuple[int, SentencePair]] = []
         self._repeated, self._ambiguous = Tally(), Tally()
         self._sources_of = {name: [pair.src for pair in other.pairs()] for name, other in held_out.items()}
         self._overlaps = {name: Overlap(sources) for name, sources in self._sources_of.items()}
 
     def read(self, pairs: Iterable[SentencePair], total: int) -> None:
-        every = max(total // _SAMPLE_PAIRS, 1)
+        self._sample = _Sample(_SAMPLE_PAIRS, total)
         seen, seen_sources = FingerprintSet(), FingerprintSet()
         for chunk in chunks(pairs, _CHUNK_PAIRS):
             before = self.tallies.pairs
@@ -148,9 +191,12 @@ class _Pass:
                 self._ambiguous.add(before + place + 1)
             for overlap in self._overlaps.values():
                 overlap.add(sources)
-            self.sample += [(before + place + 1, chunk[place]) for place in range(-before % every, len(chunk), every)]
-            if len(self.sample) > 2 * _SAMPLE_PAIRS:  # the length was not known
-                self.sample, every = self.sample[::2], 2 * every
+            self._sample.add(chunk)
+
+    @property
+    def sample(self) -> list[tuple[int, SentencePair]]:
+        """Numbers and pairs, evenly spread."""
+        return self._sample.pairs
 
     def repeats(self) -> Iterator[Finding]:
         for kind, tally, message, advice in (

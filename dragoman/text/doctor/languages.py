@@ -1,48 +1,162 @@
 """Which language and script a side is in, judged by a sample of its lines.
 
-Languages are told by py3langid (Lui & Baldwin 2012), which is asked to choose among the languages it should be and a
-dozen that are often mixed in; without the package only scripts are looked at.
+Languages are told by py3langid (Lui & Baldwin 2012) among all that it knows. A line says little, so that lines are
+judged in blocks; benchmarks/language_detectors.py measures how often that is right.
 """
 
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import lru_cache
-from importlib.util import find_spec
 from typing import Any
 
-from dragoman.languages import main_language
+from dragoman.errors import DataError
+from dragoman.languages import main_language, name_of
 from dragoman.records import SentencePair
-from dragoman.text.doctor.findings import MOST_EXAMPLES, Finding
-
-OFTEN_MIXED_IN = ("en", "de", "fr", "es", "it", "pt", "nl", "pl", "ru", "tr", "ar", "zh", "ja")
-FEWEST_LETTERS = 30
-"""Shorter lines do not tell their language."""
+from dragoman.text.doctor.findings import MOST_EXAMPLES, Finding, shortened
 
 LANGUAGE, SWAPPED, SCRIPT = "other language", "swapped languages", "other script"
-_FEWEST_LINES = 20
+SKIP_SETTING, SKIP_FLAG = "`--data.check-languages false`", "`--no-language-check`"
+SAMPLE_LINES = 1000
+
+_FEWEST_LETTERS = 30
+"""Of a line that is judged by itself."""
+_BLOCK_LETTERS, _FEWEST_BLOCKS = 150, 3
+_MOST_CHARACTERS = 1000
+_SURE_NATS = 10.0
+_CLEAR_SHARE, _STATED_SHARE = 0.7, 0.1
 _MOST_MISTAKEN = 0.02
+_FEWEST_SCRIPTS = 20
+_SAME = {"nb": "no", "fil": "tl", "sh": "sr", "in": "id", "tl-PH": "tl", "zho": "zh", "swh": "sw", "ckb": "ku"}
+_NEAR = tuple(
+    frozenset(group.split())
+    for group in (
+        "hr bs sr",
+        "cs sk",
+        "id ms",
+        "da no nn",
+        "bg mk",
+        "es gl an ext",
+        "pt gl",
+        "ca oc",
+        "it vec lij",
+        "fr wa gcf gcr ht",
+        "nl af fy",
+        "de lb",
+        "hi ne mr sa gom",
+        "zu xh",
+        "st nso",
+        "tr az crh",
+        "tt ba",
+        "lv ltg",
+        "is fo",
+        "ar ary arz",
+        "zh yue wuu",
+        "en pcm",
+        "he hbo",
+        "el grc",
+        "uz uzs",
+        "ku sdh",
+        "tl bcl",
+    )
+)
+"""Languages so alike that the detector takes one for another: told with a warning."""
+_NO_LANGUAGE = "zxx"
 
 
-def can_tell_languages() -> bool:
-    """Whether py3langid is installed."""
-    return find_spec("py3langid") is not None
+@dataclass(frozen=True, slots=True)
+class SideLanguage:
+    """What a side is in: the language of most of its blocks of lines, "" where that is not clear.
+
+    `share` is that of the blocks in this language or one near it, `stated` that of the blocks in the language that the
+    side should be in.
+    """
+
+    language: str = ""
+    share: float = 0.0
+    stated: float = 0.0
 
 
-def languages_of(lines: Sequence[str], expected: Sequence[str]) -> list[str]:
-    """The language of each line, "" for short ones and where nobody can tell."""
-    if not can_tell_languages():
-        return [""] * len(lines)
-    identifier, _ = identifier_of([*expected, *OFTEN_MIXED_IN])
-    enough = [sum(map(str.isalpha, line)) >= FEWEST_LETTERS for line in lines]
-    return [identifier.classify(line[:1000])[0] if told else "" for line, told in zip(lines, enough, strict=True)]
+def language_of_side(lines: Sequence[str], stated: str = "") -> SideLanguage:
+    """The language that some lines of a side are in."""
+    wanted = _label(stated)
+    found: Counter[str] = Counter()
+    for block in _blocks(lines):
+        scores = _scores(block)
+        best = max(scores, key=scores.__getitem__)
+        is_sure = wanted not in scores or scores[best] - scores[wanted] > _SURE_NATS
+        found[best if is_sure else wanted] += 1
+    blocks = found.total()
+    if blocks < _FEWEST_BLOCKS:
+        return SideLanguage()
+    language = found.most_common(1)[0][0]
+    share = sum(count for other, count in found.items() if are_near(other, language)) / blocks
+    is_clear = 2 * share > 1 and language != _NO_LANGUAGE
+    return SideLanguage(language if is_clear else "", share, found[wanted] / blocks)
+
+
+def are_near(one: str, other: str) -> bool:
+    """Whether two languages are one, or so alike that one may be taken for the other."""
+    labels = {_label(one), _label(other)}
+    return len(labels) == 1 or any(labels <= group for group in _NEAR)
+
+
+def contradiction(side: SideLanguage, stated: str, other_stated: str = "") -> str:
+    """The language that a side is clearly in, where that is not the stated one; "" where nothing contradicts it.
+
+    What should be in a language that the detector does not know is only taken for the language of the other side.
+    """
+    if not stated or not side.language or side.language == _label(stated):
+        return ""
+    if not knows(stated):
+        is_other = side.language == _label(other_stated) and not are_near(stated, other_stated)
+        return side.language if is_other and side.share >= _CLEAR_SHARE else ""
+    return side.language if side.share >= _CLEAR_SHARE and side.stated <= _STATED_SHARE else ""
+
+
+def check_side(lines: Sequence[str], stated: str, name: str, skip: str, other_stated: str = "") -> str:
+    """A warning where a side looks like a language near the one that it should be in, or "".
+
+    Raises DataError where it is clearly in another; `name` is the side's, `skip` what turns this off.
+    """
+    found = contradiction(language_of_side(lines, stated), stated, other_stated)
+    if not found:
+        return ""
+    message = f"{name} looks like {name_of(found)} ({found}), not like {name_of(stated)} ({stated})"
+    if are_near(found, stated):
+        return f"{message}; the two are alike, so look at it yourself"
+    example = shortened(next(filter(str.strip, lines)))
+    raise DataError(f'{message}: "{example}". Name the right file or language; if they are right, add {skip}.')
+
+
+def check_same_language(lines: Sequence[str], references: Sequence[str], name: str, skip: str) -> None:
+    """Raises DataError where translations, with this name, are clearly in another language than their references."""
+    found, wanted = language_of_side(lines).language, language_of_side(references).language
+    if found and wanted and not are_near(found, wanted):
+        raise DataError(
+            f"{name} looks like {name_of(found)} ({found}), and the references like {name_of(wanted)} ({wanted}). "
+            f"Name the right files; if they are right, add {skip}."
+        )
+
+
+def log_odds(text: str, languages: Sequence[str]) -> list[float]:
+    """How much likelier a text is in each of the languages that can be told than in any other, in nats."""
+    scores = _scores(text)
+    codes = [code for code in map(_label, languages) if code in scores]
+    return [scores[code] - max(score for other, score in scores.items() if other != code) for code in codes]
+
+
+def languages_of(lines: Sequence[str], usual: str) -> list[str]:
+    """The language of each line, "" for short ones: another than the `usual` one only where that is clear."""
+    return [_language_of(line, usual) for line in lines]
 
 
 def identifier_of(languages: Sequence[str]) -> tuple[Any, set[str]]:
     """py3langid's identifier, to choose among those of the languages that it knows; and these.
 
-    The first one takes up to some seconds, and 100 MB; all share that.
+    The first one takes half a second, and 90 MB; all share that.
     """
     loaded, labels = _loaded()
     identifier, known = copy(loaded), set(map(main_language, languages)) & labels
@@ -52,14 +166,45 @@ def identifier_of(languages: Sequence[str]) -> tuple[Any, set[str]]:
 
 def knows(language: str) -> bool:
     """Whether lines in this language can be told."""
-    return can_tell_languages() and main_language(language) in _loaded()[1]
+    return _label(language) in _loaded()[1]
 
 
-def log_odds(text: str, languages: Sequence[str]) -> list[float]:
-    """How much likelier a text is in each of the languages that can be told than in any other, in nats."""
-    scores = dict(_loaded()[0].rank(text))
-    codes = [code for code in map(main_language, languages) if code in scores]
-    return [scores[code] - max(score for other, score in scores.items() if other != code) for code in codes]
+def _label(language: str) -> str:
+    """The detector's code of a language."""
+    code = main_language(language)
+    return _SAME.get(code, code)
+
+
+def _language_of(line: str, usual: str) -> str:
+    if sum(map(str.isalpha, line[:_MOST_CHARACTERS])) < _FEWEST_LETTERS:
+        return ""
+    scores = _scores(line)
+    best = max(scores, key=scores.__getitem__)
+    is_other = usual not in scores or (scores[best] - scores[usual] > _SURE_NATS and not are_near(best, usual))
+    return best if is_other else usual
+
+
+def _spread(lines: Sequence[str]) -> Sequence[str]:
+    """At most `SAMPLE_LINES`, or nearly so, evenly spread."""
+    return lines[:: max(1, len(lines) // SAMPLE_LINES)]
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[str]:
+    """Lines joined until they have enough letters to tell a language."""
+    block: list[str] = []
+    letters = 0
+    for line in lines:
+        line = line[:_MOST_CHARACTERS]
+        block.append(line)
+        letters += sum(map(str.isalpha, line))
+        if letters >= _BLOCK_LETTERS:
+            yield " ".join(block)
+            block, letters = [], 0
+
+
+def _scores(text: str) -> dict[str, float]:
+    """The log-likelihood of a text in each language."""
+    return dict(_loaded()[0].rank(text[:_MOST_CHARACTERS]))
 
 
 def script_of(text: str) -> str:
@@ -93,24 +238,16 @@ def language_findings(
     """Language and script of either side, "" where unknown, and what does not fit; the sample has numbers and pairs."""
     numbers = [number for number, _ in sample]
     sides = [pair.src for _, pair in sample], [pair.tgt for _, pair in sample]
+    found = languages_of_sides(sides, declared)
     # What is said to be in a language that nobody here knows cannot be judged.
-    judged = [not code or knows(code) for code in declared]
-    told = [languages_of(lines, declared) if judged[side] else [""] * len(lines) for side, lines in enumerate(sides)]
+    main = [side.language if not code or knows(code) else "" for side, code in zip(found, declared, strict=True)]
+    findings = contradictions(found, declared, len(sample))
     scripts = [[script_of(line) for line in lines] for lines in sides]
-    main = [_most(languages) for languages in told]
-    findings = []
-    wanted = [main_language(code) for code in declared]
-    if all(wanted) and wanted[0] != wanted[1] and main == wanted[::-1]:
-        message = f"the source looks like {main[0]} and the target like {main[1]}"
-        findings.append(Finding(SWAPPED, message, "Swap the files.", len(sample), 1.0, serious=True))
     for side, name in enumerate(("source", "target")):
-        if main[side] and wanted[side] and main[side] != wanted[side] and not findings:
-            message = f"the {name} looks like {main[side]}, not like {wanted[side]}"
-            same = main[0] == main[1]
-            findings.append(Finding(LANGUAGE, message, "Check the files.", len(sample), 1.0, serious=same))
-        for kind, values, least in ((LANGUAGE, told[side], _MOST_MISTAKEN), (SCRIPT, scripts[side], 0.0)):
-            usual = _most(values)
-            odd = [number for number, value in zip(numbers, values, strict=True) if value not in ("", usual)]
+        told = languages_of(sides[side], main[side]) if main[side] else []
+        for kind, values, least in ((LANGUAGE, told, _MOST_MISTAKEN), (SCRIPT, scripts[side], 0.0)):
+            usual = main[side] if kind == LANGUAGE else _most(values)
+            odd = [number for number, value in zip(numbers, values, strict=False) if value not in ("", usual)]
             looked_at = sum(map(bool, values))
             if usual and len(odd) > least * looked_at:
                 message = f"of {looked_at:,} {name} sides looked at are not in {usual}, as the others are"
@@ -120,8 +257,31 @@ def language_findings(
     return (main[0], main[1]), (_most(scripts[0]), _most(scripts[1])), findings
 
 
+def languages_of_sides(sides: tuple[Sequence[str], Sequence[str]], declared: tuple[str, str]) -> list[SideLanguage]:
+    """What both sides are in, judged by some thousand lines of each."""
+    return [language_of_side(_spread(lines), code) for lines, code in zip(sides, declared, strict=True)]
+
+
+def contradictions(found: Sequence[SideLanguage], declared: tuple[str, str], count: int) -> list[Finding]:
+    """What the sides are clearly in and should not be: swapped, or one of them in another language."""
+    wrong = [contradiction(found[side], declared[side], declared[1 - side]) for side in (0, 1)]
+    if all(wrong) and wrong == [_label(code) for code in declared[::-1]]:
+        names = [name_of(code) for code in wrong]
+        message = f"the source looks like {names[0]} and the target like {names[1]}: they are swapped"
+        advice = "Swap the files, the columns (`--columns 2,1`) or the languages."
+        return [Finding(SWAPPED, message, advice, count, 1.0, serious=not are_near(*wrong))]
+    findings = []
+    for language, stated, name in zip(wrong, declared, ("source", "target"), strict=True):
+        if language:
+            message = f"the {name} looks like {name_of(language)} ({language}), not like {name_of(stated)} ({stated})"
+            near = are_near(language, stated)
+            advice = "The two are alike: look at it yourself." if near else "Name the right file or language."
+            findings.append(Finding(LANGUAGE, message, advice, count, 1.0, serious=not near))
+    return findings
+
+
 def _most(values: Sequence[str]) -> str:
     """What most of the values that say something are, "" where they are few or divided."""
     counts = Counter(filter(None, values))
     value, count = counts.most_common(1)[0] if counts else ("", 0)
-    return value if counts.total() >= _FEWEST_LINES and 2 * count > counts.total() else ""
+    return value if counts.total() >= _FEWEST_SCRIPTS and 2 * count > counts.total() else ""

@@ -31,8 +31,8 @@ def write_pairs(path: Path, words: str, count: int) -> Path:
 
 @pytest.fixture
 def data(tmp_path: Path) -> list[str]:
-    new, old = (write_pairs(tmp_path / f"{name}.en-de.tsv", name, count) for name, count in (("new", 60), ("old", 90)))
-    test = write_pairs(tmp_path / "old-test.en-de.tsv", "test", 4)
+    new, old = (write_pairs(tmp_path / f"{name}.tsv", name, count) for name, count in (("new", 60), ("old", 90)))
+    test = write_pairs(tmp_path / "old-test.tsv", "test", 4)
     with old.open("a") as file:
         file.write(test.read_text())  # what is tested must not be trained on
     files = {"--data": new, "--data.old": old, "--data.old-test": test, "--data.old-share": 0.4}
@@ -125,7 +125,7 @@ def _state_languages(folder: Path) -> None:
 
 
 def test_a_run_whose_translations_are_drawn_is_validated_by_a_search(model_folder: Path, tmp_path: Path) -> None:
-    pairs = write_pairs(tmp_path / "new.en-de.tsv", "new", 60)
+    pairs = write_pairs(tmp_path / "new.tsv", "new", 60)
     drawn = ["--inference.sample", "true", "--inference.temperature", "0.8", "--inference.top-k", "9"]
     command = ["train", "--from", str(model_folder), "--data", str(pairs), "--out", str(tmp_path / "run"), *FLAGS]
     assert main([*command, *drawn]) == 0

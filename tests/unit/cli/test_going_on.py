@@ -41,7 +41,7 @@ def write_pairs(path: Path, words: str, count: int = 80) -> Path:
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    return write_pairs(tmp_path / "corpus.en-de.tsv", "apples")
+    return write_pairs(tmp_path / "corpus.tsv", "apples")
 
 
 def train(corpus: Path, changes: Mapping[str, str] = {}) -> int:
@@ -87,7 +87,7 @@ def test_a_test_that_comes_later_is_scored_and_changes_no_id(
     assert train(corpus) == 0
     stores = {part: (tmp_path / "run" / "data" / part / "manifest.json").read_bytes() for part in ("train", "dev")}
     before = load_bundle(resolve_model_folder(tmp_path / "run"), "cpu").tokenizers
-    test = tmp_path / "test.en-de.tsv"
+    test = tmp_path / "test.tsv"
     test.write_text("".join(corpus.read_text().splitlines(keepends=True)[::2]))
     capsys.readouterr()
     assert train(corpus, {"--data.test": str(test)}) == 0
@@ -114,7 +114,7 @@ def test_pairs_that_must_be_made_again_are_those_the_run_was_begun_with(
 ) -> None:
     """The first test was kept out of them: without it they would be others, and it would be trained on."""
     lines = corpus.read_text().splitlines(keepends=True)
-    tests = [tmp_path / "first.en-de.tsv", tmp_path / "second.en-de.tsv"]
+    tests = [tmp_path / "first.tsv", tmp_path / "second.en-de.tsv"]
     for path, part in zip(tests, (lines[:20], lines[20:25]), strict=True):
         path.write_text("".join(part))
     assert train(corpus, {"--data.test": str(tests[0])}) == 0
@@ -196,7 +196,7 @@ def test_pairs_beyond_learned_positions_are_left_out_and_counted(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     learned = {"--model.positions": "learned", "--model.max-positions": "14", "--data.max-tokens": "13"}
-    dev = write_pairs(tmp_path / "dev.en-de.tsv", "pears", 5)
+    dev = write_pairs(tmp_path / "dev.tsv", "pears", 5)
     with dev.open("a") as file:
         file.write(f"{'one ' * 60}\t{'one ' * 60}\n")
     assert train(corpus, learned | {"--data.dev": str(dev), "--tokenizer.bpe-dropout": "0.9"}) == 0
@@ -300,7 +300,7 @@ def test_the_same_text_may_have_another_name(
 ) -> None:
     run = corpus.parent / "run"
     assert train(corpus) == 0
-    moved = tmp_path / "elsewhere" / "text.en-de.tsv"
+    moved = tmp_path / "elsewhere" / "text.tsv"
     moved.parent.mkdir()
     corpus.rename(moved)
     flags = [word for pair in (FLAGS | {"--train.max-steps": "3"}).items() for word in pair]

@@ -23,7 +23,7 @@ FLAGS = ["--train.batch-tokens", "200", "--train.device", "cpu", "--train.precis
 
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
-    path, numbers = tmp_path / "pairs.en-de.tsv", ("one", "two", "three", "four", "five")
+    path, numbers = tmp_path / "pairs.tsv", ("one", "two", "three", "four", "five")
     rows = [f"{numbers[i % 5]} {numbers[i // 5 % 5]} {i}" for i in range(60)]
     path.write_text("".join(f"{row}\t{row}.\n" for row in rows), encoding="utf-8")
     return path

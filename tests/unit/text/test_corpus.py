@@ -180,7 +180,9 @@ def test_names_that_do_not_say_that_sides_are_exchanged(src, tgt, src_lang, tgt_
 )
 def test_columns_that_are_named_the_other_way_round_are_refused(tmp_path, src_lang, tgt_lang):
     path = write(tmp_path / "x.en-de.tsv", "a\tb\n")
-    with pytest.raises(ConfigError, match=r"x\.en-de\.tsv says by its name or header that its columns are en and de, but"):
+    with pytest.raises(
+        ConfigError, match=r"x\.en-de\.tsv says by its name or header that its columns are en and de, but"
+    ):
         open_corpus(path, src_lang=src_lang, tgt_lang=tgt_lang)
     corpus = open_corpus(path, src_lang="en-GB")
     assert (corpus.src_lang, corpus.tgt_lang) == ("en-GB", "de")

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -95,4 +96,8 @@ def test_training_refuses_what_cannot_be_right(tmp_path, phrases, damage, match)
 
 
 def test_training_may_learn_to_copy(tmp_path, phrases):
-    assert checked_size(tsv(tmp_path, [(src, src) for src, _ in phrases])).pairs == 1200
+    copies = tsv(tmp_path, [(src, src) for src, _ in phrases])
+    assert checked_size(replace(copies, src_lang="", tgt_lang="")).pairs == 1200
+    assert checked_size(copies, with_languages=False).pairs == 1200
+    with pytest.raises(DataError, match=r"the target looks like English \(en\), not like German \(de\)"):
+        checked_size(copies)
