@@ -3,11 +3,13 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name
 from dragoman.cli.train import check_early, train
 from dragoman.config import read_given
 from dragoman.config.fields import SETTINGS
+from dragoman.errors import ConfigError
 from dragoman.files import beside, write_file
 from dragoman.text.phrasebook import PhrasebookPair
 from dragoman.text.phrasebook_file import load_phrasebook
@@ -42,15 +44,17 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--out", metavar="RUN", type=path_name, default=Path("runs/demo"), help="the run (default runs/demo)"
     )
-    parser.add_argument(
-        "--minutes", metavar="X", default=_SETTINGS["train.max_minutes"], help="training time (default 4.5)"
-    )
-    parser.add_settings("train", "inference", without=["train.max_minutes", "train.start_from"], defaults=_SETTINGS)
+    parser.add_argument("--minutes", metavar="X", help="short for --train.max-minutes (default 4.5)")
+    parser.add_settings("train", "inference", without=["train.start_from"], defaults=_SETTINGS)
     given = parser.parse(arguments)
-    SETTINGS["train.max_minutes"].parse(given.minutes, "`--minutes`")
+    limits = {} if given.minutes is None else {"train.max_minutes": given.minutes}
+    if limits and overrides_of(given).get("train.max_minutes", given.minutes) != given.minutes:
+        raise ConfigError("`--minutes` and `--train.max-minutes` mean the same, but differ. Leave one out.")
+    for minutes in limits.values():
+        SETTINGS["train.max_minutes"].parse(minutes, "`--minutes`")
     corpus = beside(given.out, "-corpus")
     files = {f"data.{name}": str(corpus / f"{name}.en-de.tsv") for name in ("train", "dev", "test")}
-    settings = {**_SETTINGS, **files, "train.max_minutes": given.minutes, **overrides_of(given)}
+    settings = {**_SETTINGS, **files, **limits, **overrides_of(given)}
     check_early(read_given([], settings), frozen_config(given.out))
     split = load_phrasebook().split(_SEED, _TRAIN_PAIRS, _TEST_PAIRS)
     corpus.mkdir(parents=True, exist_ok=True)
@@ -78,4 +82,4 @@ def _show(run: Path, test: Sequence[PhrasebookPair]) -> None:
         pair = test[index]
         print(f"\n  {pair.src}\n  {outputs[index]}" + ("" if right[index] else f"\n  reference: {pair.tgt}"))
     print(f"\nLook at it: {run / REPORT}")
-    print(f'Try it: echo "Where is the train station?" | dragoman translate {run}')
+    print(f'Try it: echo "Where is the train station?" | dragoman translate {quote(str(run))}')

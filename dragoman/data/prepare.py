@@ -44,7 +44,14 @@ _TESTS = ("test", "old_test")
 # What is said about data without deciding which pairs and ids are kept.
 _HELD_OUT_SEED = 1
 """Not `train.seed`: models that differ in that alone share tokenisers and validation text, and can be one ensemble."""
-_OTHER_SETTINGS = {*CORPUS_FILES, "augment_case", "augment_punctuation", "augment_noise", "old_share"}
+_OTHER_SETTINGS = {
+    *CORPUS_FILES,
+    "check_languages",
+    "augment_case",
+    "augment_punctuation",
+    "augment_noise",
+    "old_share",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ TESTS_AND_MEANS = frozenset(
 
 # What may differ when a run goes on: limits, bookkeeping, where and how much at once, and how its model is used later.
 _FREE = TESTS_AND_MEANS | {
+    "data.check_languages",
     "train.max_steps",
     "train.max_epochs",
     "train.max_minutes",

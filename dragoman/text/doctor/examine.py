@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from dragoman.config.recipes import CorpusSize
 from dragoman.errors import DataError
 from dragoman.records import SentencePair
@@ -185,9 +187,10 @@ class _Pass:
             sources = [pair.src for pair in chunk]
             new_pair = seen.add(fingerprints(f"{len(pair.src)} {pair.src}{pair.tgt}" for pair in chunk))
             new_source = seen_sources.add(fingerprints(sources))
-            for place in (~new_pair).nonzero()[0].tolist():
+            filled = np.array([bool(pair.src.strip() and pair.tgt.strip()) for pair in chunk])
+            for place in (~new_pair & filled).nonzero()[0].tolist():
                 self._repeated.add(before + place + 1)
-            for place in (new_pair & ~new_source).nonzero()[0].tolist():
+            for place in (new_pair & ~new_source & filled).nonzero()[0].tolist():
                 self._ambiguous.add(before + place + 1)
             for overlap in self._overlaps.values():
                 overlap.add(sources)
