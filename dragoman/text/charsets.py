@@ -11,6 +11,7 @@ from dragoman.errors import ConfigError, DataError
 
 _LOOKED_AT_BYTES = 1 << 16
 _UTF_8 = "utf-8"
+_WIDE = ("utf-16", "utf-32")
 _NAMES = {"mac_roman": "MACINTOSH", "mac_latin2": "MACCENTRALEUROPE", "shift_jis": "SHIFT-JIS"}
 
 
@@ -49,7 +50,8 @@ def recoded(stream: "io.BufferedReader[Any]", encoding: str, name: str) -> Binar
     `encoding` is what the stream is in if its first bytes are not UTF-8 beyond ASCII, so that one setting serves files
     of several kinds. Reading raises DataError, with `name` and the line, where bytes are not in that encoding.
     """
-    if not encoding or _codec(encoding) in (_UTF_8, "utf-8-sig") or _is_utf8(stream.peek(_LOOKED_AT_BYTES)):
+    codec = _codec(encoding)
+    if codec in ("", _UTF_8, "utf-8-sig") or _is_utf8(stream.peek(_LOOKED_AT_BYTES), codec.startswith(_WIDE)):
         return cast(BinaryIO, stream)
     return io.BufferedReader(_Recoded(stream, encoding, name))
 
@@ -65,11 +67,13 @@ def utf16_of(start: bytes) -> str:
     return ""
 
 
-def _is_utf8(start: bytes) -> bool:
+def _is_utf8(start: bytes, or_wide: bool) -> bool:
+    """Whether a text is UTF-8 and could not be in another encoding too, as ASCII could, but not in a wide one."""
     try:
-        return not codecs.getincrementaldecoder(_UTF_8)().decode(start).isascii()
+        text = codecs.getincrementaldecoder(_UTF_8)().decode(start)
     except UnicodeDecodeError:
         return False
+    return not text.isascii() or (or_wide and bool(text) and "\0" not in text)
 
 
 class _Recoded(io.RawIOBase):
@@ -104,5 +108,7 @@ class _Recoded(io.RawIOBase):
                 f"{self._name}, line {line} has byte 0x{error.object[error.start]:02x}, which is not "
                 f"{display_name(_codec(self._encoding))}. Check `--encoding`; `dragoman check` shows what fits."
             ) from None
+        except UnicodeError as error:  # no byte order mark
+            raise DataError(f"{self._name} is not {self._encoding}: {error}. Check `--encoding`.") from None
         self._lines += text.count("\n")
         return text

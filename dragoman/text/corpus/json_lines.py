@@ -152,7 +152,7 @@ def _is_pair(line: str) -> bool:
         content = json.loads(line)
     except (ValueError, RecursionError):
         return False
-    return isinstance(content, list) and all(isinstance(text, str) for text in content)
+    return isinstance(content, list) and bool(content) and all(isinstance(text, str) for text in content)
 
 
 def _array(lines: Iterator[tuple[int, str]], path: Path) -> Iterator[tuple[int, object]]:

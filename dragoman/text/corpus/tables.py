@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from dragoman.errors import ConfigError, DataError
-from dragoman.languages import code_named
+from dragoman.languages import NAMES, code_named, main_language
 from dragoman.records import SentencePair
 from dragoman.text.corpus.layout import Layout
 from dragoman.text.lines import one_line, read_lines
@@ -30,8 +30,8 @@ _SHARE = 0.9
 _MOST_LABELS, _FEWEST_ROWS_OF_LABELS = 10, 50
 _KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("numbers", re.compile(r"[-+]?\d[\d.,:/-]*%?")),
-    ("ids", re.compile(r"(?=\S*\d)\S{1,64}")),
     ("links", re.compile(r"(https?|ftp)://\S+")),
+    ("ids", re.compile(r"(?=\S*\d)\S{1,64}")),
 )
 _ROLES = frozenset(
     "id ids index number source target src tgt trg text texts translation translations translated sentence sentences "
@@ -152,7 +152,13 @@ def _is_header(first: Sequence[str], kinds: Sequence[Kind], columns: Iterable[in
 def _is_name(cell: str) -> bool:
     """Whether a cell may name a column: a language, or a role such as source, of which it may be several words."""
     words = _words(cell)
-    return 1 <= len(words) <= 4 and all(word in _ROLES or code_named(word) for word in words)
+    return 1 <= len(words) <= 4 and all(word in _ROLES or _is_language(word) for word in words)
+
+
+def _is_language(word: str) -> bool:
+    """Whether a word is the name or the code of a language; of codes that are words too, only the well known ones."""
+    code = code_named(word)
+    return bool(code) and (len(word) > 3 or main_language(code) in NAMES)
 
 
 def _words(cell: str) -> list[str]:
