@@ -64,7 +64,7 @@ def report(examination: Examination) -> str:
     blocks = [f"{examination.name}\n{_size(examination)}"]
     blocks += map(_block, examination.findings)
     if examination.serious:
-        blocks.append("This corpus cannot be right as it is: mend what is marked WRONG.")
+        blocks.append("This corpus cannot be right as it is: fix what is marked WRONG.")
     else:
         blocks.append("Nothing here forbids training on this corpus.")
     return "\n\n".join(blocks) + "\n"

@@ -57,7 +57,7 @@ def test_what_cannot_be_right_comes_first_and_the_exit_code_says_so(
     assert blocks[1].startswith("WRONG  slide")
     assert "near line 20" in blocks[1]
     assert phrases[200][0][:40] in blocks[1]
-    assert "mend what is marked WRONG" in blocks[-1]
+    assert "fix what is marked WRONG" in blocks[-1]
     Path("train.de").write_text("")
     assert main(["check", "train.en", "train.de"]) == 2
     assert "train.de is empty" in capsys.readouterr().err
