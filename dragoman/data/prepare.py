@@ -23,11 +23,11 @@ from dragoman.files import checked_manifest, disk_errors, remove_leftovers, sha2
 from dragoman.records import SentencePair
 from dragoman.text.augmentation import Augmentation
 from dragoman.text.bpe_dropout import BpeDropout
-from dragoman.text.cleaning import Cleaner, CleaningReport
+from dragoman.text.cleaning import EMPTY, SHARED, Cleaner, CleaningReport
 from dragoman.text.corpus import Corpora, Corpus
 from dragoman.text.encoding import BatchEncoderPair, EncodedChunk, side_by_side
 from dragoman.text.encoding_processes import ProcessEncoderPair
-from dragoman.text.splitting import HeldOut, chunks, hold_out, source_fingerprints
+from dragoman.text.splitting import HeldOut, chunks, hold_out, nothing_but_shared, source_fingerprints
 from dragoman.text.tokenizer import TokenizerPair, train_tokenizers
 
 VERSION = 1
@@ -230,7 +230,7 @@ class _Preparation:
         except DataError:
             report = self.cleaner().report
             if report.read == report.num_dropped > 0:
-                raise DataError(_nothing_left(report)) from None
+                raise _nothing_left(report, self._names()) from None
             raise
         with written_folder(folder, {"key": key}) as partial:
             trained.save(partial)
@@ -244,7 +244,7 @@ class _Preparation:
         cleaner = self.cleaner()
         pairs = self._counted(self._with_old_pairs(), "encoding the training pairs")
         kept = cleaner.clean(pairs, ProcessEncoderPair(tokenizers))
-        return _write(folder, key, kept, tokenizers, keep_text, cleaner.report)
+        return _write(folder, key, kept, tokenizers, keep_text, cleaner.report, self._names())
 
     def held_out_store(self, part: str, tokenizers: TokenizerPair, key: str) -> PairStore | None:
         """The store of "dev" or "test": all pairs of the file given for it, else what is held out, else None."""
@@ -274,11 +274,17 @@ class _Preparation:
                 _HELD_OUT_SEED,
                 dev=dev.pairs() if dev else None,
                 test=test.pairs() if test else None,
+                names=self._names(),
             )
             if old_test := self._excluded.get("old_test"):  # what shall be remembered is not to be trained on, either
                 for chunk in chunks(old_test.pairs(), _CHUNK_PAIRS):
                     self._held_out.sources.add(source_fingerprints(chunk, _HELD_OUT_SEED))
         return self._held_out
+
+    def _names(self) -> tuple[str, str]:
+        """What errors call the training text, and the files whose sources are kept out of it."""
+        given = [self._corpora.dev, *self._excluded.values()]
+        return str(self._corpora.train), " and ".join(dict.fromkeys(str(corpus) for corpus in given if corpus))
 
     def _with_old_pairs(self) -> Iterator[SentencePair]:
         """The training pairs, then as many old ones, evenly spread, as `data.old_share` of all says, if there are."""
@@ -339,6 +345,7 @@ def _write(
     tokenizers: TokenizerPair,
     keep_text: bool,
     report: CleaningReport | None,
+    names: tuple[str, str] = ("", ""),
 ) -> PairStore:
     """Writes a store; the counts of `report`, complete when `encoded` is exhausted, become its notes."""
     with written_store(folder, key, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size, keep_text) as writer:
@@ -348,13 +355,15 @@ def _write(
         if report is not None:
             writer.notes = asdict(report)
             if not writer.num_pairs:
-                raise DataError(_nothing_left(report))
+                raise _nothing_left(report, names)
     return PairStore(folder, key)
 
 
-def _nothing_left(report: CleaningReport) -> str:
+def _nothing_left(report: CleaningReport, names: tuple[str, str]) -> DataError:
+    if report.dropped[SHARED] and report.dropped[SHARED] + report.dropped[EMPTY] == report.read:
+        return nothing_but_shared(*names)
     dropped = ", ".join(f"{rule}: {count}" for rule, count in report.dropped.items() if count)
-    return (
+    return DataError(
         f"No training pair is left: of {report.read} read, all were left out ({dropped}). "
         "Look at the corpus with `dragoman check`, or loosen the rules in [data]."
     )

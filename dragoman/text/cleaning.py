@@ -21,9 +21,10 @@ from dragoman.text.splitting import HeldOut, chunks, source_fingerprints
 
 Mask = NDArray[np.bool_]
 
-EMPTY, HELD_OUT, DUPLICATE = "a side is empty", "source in dev or test", "repeated pair"
+EMPTY, DUPLICATE = "a side is empty", "repeated pair"
+HELD_OUT, SHARED = "held out for validation or test", "source also in validation or test"
 TOO_LONG, RATIO = "longer than max_tokens", "lengths too different"
-RULES = (EMPTY, HELD_OUT, DUPLICATE, TOO_LONG, RATIO)
+RULES = (EMPTY, HELD_OUT, SHARED, DUPLICATE, TOO_LONG, RATIO)
 RATIO_SLACK_TOKENS = 5
 _CHUNK_PAIRS = 1 << 13
 
@@ -63,6 +64,7 @@ class Cleaner:
         self._read = read or deque()
         self._settings = settings
         self._held_out = held_out
+        self._own = {*held_out.dev, *held_out.test} if held_out else set()
         self._seen = FingerprintSet()
         self._decided: list[NDArray[np.uint8]] = []
 
@@ -96,13 +98,24 @@ class Cleaner:
         keep = np.fromiter((bool(pair.src.strip() and pair.tgt.strip()) for pair in pairs), np.bool_, len(pairs))
         self.report.dropped[EMPTY] += len(pairs) - int(keep.sum())
         if self._held_out is not None and len(self._held_out.sources):
-            values = self._fingerprints(pairs, self._held_out.seed)[keep]
-            self._drop(keep, self._held_out.sources.contains(values), HELD_OUT)
+            values = self._fingerprints(pairs, self._held_out.seed)
+            shared = keep & self._held_out.sources.contains(values)
+            own = self._held_out_here(pairs, shared)
+            self._drop(keep, own[keep], HELD_OUT)
+            self._drop(keep, shared[keep], SHARED)
         if self._settings.drop_duplicates:
             # The length in front keeps ("ab", "c") and ("a", "bc") apart.
             texts = (f"{len(pair.src)} {pair.src}{pair.tgt}" for pair in compress(pairs, keep.tolist()))
             self._drop(keep, ~self._seen.add(fingerprints(texts)), DUPLICATE)
         return keep
+
+    def _held_out_here(self, pairs: Sequence[SentencePair], shared: Mask) -> Mask:
+        """True for the pairs that were held out, each where it stands first; the others only have their source."""
+        own = np.zeros(len(pairs), np.bool_)
+        for place in np.flatnonzero(shared).tolist() if self._own else ():
+            own[place] = pairs[place] in self._own
+            self._own.discard(pairs[place])
+        return own
 
     def _fingerprints(self, pairs: Sequence[SentencePair], seed: int) -> Fingerprints:
         """Those of the sources, as many as are known taken from them."""

@@ -44,12 +44,13 @@ def hold_out(
     *,
     dev: Iterable[SentencePair] | None = None,
     test: Iterable[SentencePair] | None = None,
+    names: tuple[str, str] = ("the training data", "the validation or test data"),
 ) -> HeldOut:
     """Holds out what is not given as `dev` or `test`; reads `train` once where something is to be held out.
 
     At least one pair and at most `max_held_out` a part, and never more than half of the distinct sources; the first
-    pair of a source is taken. Memory follows `max_held_out`, the given parts, and 8 bytes a pair read. Raises DataError
-    where too few different sources are left.
+    pair of a source is taken. `names` are what errors call the training text and the given parts. Memory follows
+    `max_held_out`, the given parts, and 8 bytes a pair read. Raises DataError where too few different sources are left.
     """
     sources = FingerprintSet()
     for given in (dev, test):
@@ -65,9 +66,12 @@ def hold_out(
         read.append(source_fingerprints(chunk, seed))
         pool.add(chunk, read[-1])
     chosen = pool.smallest()
+    if pool.shared and not chosen:
+        raise nothing_but_shared(*names)
     if len(chosen) <= parts:
+        besides = f" besides those in {names[1]}" if pool.shared else ""
         raise DataError(
-            f"The training data has {len(chosen)} different source sentences, too few to hold some out. "
+            f"The training data has {len(chosen)} different source sentences{besides}, too few to hold some out. "
             "Give more text, or set `data.dev` to a file."
         )
     most = min(settings.max_held_out, max(len(chosen) // (2 * parts), 1))
@@ -75,6 +79,14 @@ def hold_out(
     sources.add(np.array([fingerprint for fingerprint, _ in chosen[: sum(sizes)]], np.uint64))
     first, second = chosen[: sizes[0]], chosen[sizes[0] : sum(sizes)]
     return HeldOut(_in_file_order(first), _in_file_order(second), sources, seed, read)
+
+
+def nothing_but_shared(train: str, given: str) -> DataError:
+    """The error for a training text of which every source is in the validation or test data, by their names."""
+    return DataError(
+        f"every source sentence of {train} is also in {given}, so that no pair is left to train on. Name another file "
+        "for validation and test, or leave it out: a part of the training data is held out for validation then."
+    )
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -93,16 +105,21 @@ _Placed = tuple[int, tuple[int, SentencePair]]
 
 
 class _Pool:
-    """The pairs with the smallest source fingerprints seen so far, the first of each source."""
+    """The pairs with the smallest source fingerprints seen so far, the first of each source.
+
+    Of the `read` pairs, `shared` have a source that is excluded.
+    """
 
     def __init__(self, size: int, excluded: FingerprintSet) -> None:
-        self.read = 0
+        self.read = self.shared = 0
         self._size, self._excluded = size, excluded
         self._kept: dict[int, tuple[int, SentencePair]] = {}
         self._limit = np.uint64(2**64 - 1)
 
     def add(self, chunk: Sequence[SentencePair], values: Fingerprints) -> None:
-        for place in np.flatnonzero((values <= self._limit) & ~self._excluded.contains(values)).tolist():
+        excluded = self._excluded.contains(values)
+        self.shared += int(excluded.sum())
+        for place in np.flatnonzero((values <= self._limit) & ~excluded).tolist():
             pair = chunk[place]
             if pair.src.strip() and pair.tgt.strip():
                 self._kept.setdefault(int(values[place]), (self.read + place, pair))

@@ -274,13 +274,14 @@ def test_a_stop_in_the_last_validation_is_obeyed_after_saving(
     assert "validation (" in capsys.readouterr().out
 
 
-def test_text_that_is_all_in_the_validation_data_is_called_that(
-    corpus: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("flag", ["--data.dev", "--data.test"])
+def test_text_that_is_all_in_the_validation_or_test_data_is_called_that(
+    corpus: Path, flag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert train(corpus, {"--data.dev": str(corpus)}) == 2
-    assert "No training pair is left: of 80 read, all were left out (source in dev or test: 80)" in (
-        capsys.readouterr().err
-    )
+    other = corpus.with_name("other.en-de.tsv")
+    shutil.copyfile(corpus, other)
+    assert train(corpus, {flag: str(other)}) == 2
+    assert f"every source sentence of {corpus} is also in {other}, so that no pair is left" in capsys.readouterr().err
 
 
 def test_the_time_left_counts_the_part_of_an_epoch(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:

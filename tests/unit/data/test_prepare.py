@@ -78,7 +78,7 @@ def test_every_pair_is_in_training_or_held_out(folder: Path, pairs: list[tuple[s
     assert sorted([*train, *dev]) == sorted(pairs)
     assert [(prepared.dev.src_text(i), prepared.dev.tgt_text(i)) for i in range(7)] == dev
     assert (prepared.cleaning.read, prepared.cleaning.kept) == (100, 93)
-    assert prepared.cleaning.dropped["source in dev or test"] == 7
+    assert prepared.cleaning.dropped["held out for validation or test"] == 7
 
 
 def test_nothing_is_made_twice(folder: Path, made: list[str]) -> None:
@@ -168,7 +168,9 @@ def test_given_tokenizers_are_used(folder: Path, made: list[str]) -> None:
 
 def test_a_corpus_of_which_nothing_is_left_says_which_rules_took_it(folder: Path) -> None:
     strict = replace(CONFIG, data=replace(CONFIG.data, max_tokens=1))
-    with pytest.raises(DataError, match=r"of 100 read, .*source in dev or test: 7, longer than max_tokens: 93"):
+    with pytest.raises(
+        DataError, match=r"of 100 read, .*held out for validation or test: 7, longer than max_tokens: 93"
+    ):
         prepare(strict, corpora_in(folder), folder / "data")
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dragoman.config import DataSettings
 from dragoman.records import SentencePair
-from dragoman.text.cleaning import DUPLICATE, EMPTY, HELD_OUT, RATIO, TOO_LONG, Cleaner
+from dragoman.text.cleaning import DUPLICATE, EMPTY, HELD_OUT, RATIO, SHARED, TOO_LONG, Cleaner
 from dragoman.text.encoding import BatchEncoderPair
 from dragoman.text.fingerprints import FingerprintSet, fingerprints
 from dragoman.text.splitting import HeldOut, hold_out, source_fingerprints
@@ -31,10 +31,27 @@ def test_every_rule_counts_what_it_takes(tokenizer_of):
     assert kept.src.to_lists() == [tokenizer.encode(pair.src) for pair in kept.pairs]
     assert kept.tgt.to_lists() == [tokenizer.encode(pair.tgt) for pair in kept.pairs]
     report = cleaner.report
-    assert report.dropped == {EMPTY: 2, HELD_OUT: 1, DUPLICATE: 1, TOO_LONG: 1, RATIO: 1}
+    assert report.dropped == {EMPTY: 2, HELD_OUT: 0, SHARED: 1, DUPLICATE: 1, TOO_LONG: 1, RATIO: 1}
     assert report.read == report.kept + sum(report.dropped.values()) == 8
     assert report.rows()[0] == ("read", 8, 1.0)
     assert report.rows()[-1] == ("kept", 2, 0.25)
+
+
+def test_pairs_held_out_are_told_from_others_with_their_source():
+    pairs = pairs_of(*((f"source {number % 50}", f"Ziel {number}") for number in range(200)))
+    held = hold_out(pairs, DataSettings(dev_fraction=0.02, test_fraction=0.02), 7)
+    cleaner = Cleaner(DataSettings(), held)
+    kept = list(cleaner.clean_texts(pairs))
+    assert cleaner.report.dropped[HELD_OUT] == len(held.dev) + len(held.test) == 8
+    assert cleaner.report.dropped[SHARED] == 3 * 8
+    assert len(kept) == 200 - 4 * 8
+
+
+def test_of_repetitions_of_a_held_out_pair_one_was_held_out():
+    pairs = pairs_of(*((f"source {number}", "Ziel") for number in range(60))) * 2
+    cleaner = Cleaner(DataSettings(drop_duplicates=False), hold_out(pairs, DataSettings(), 7))
+    assert len(list(cleaner.clean_texts(pairs))) == 120 - 4
+    assert (cleaner.report.dropped[HELD_OUT], cleaner.report.dropped[SHARED]) == (2, 2)
 
 
 def test_a_second_pass_repeats_what_the_first_decided(tokenizer_of, monkeypatch):

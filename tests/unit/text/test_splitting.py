@@ -95,6 +95,14 @@ def test_too_few_sources():
         hold_out(corpus(50, 2), SETTINGS, 1)
 
 
+def test_a_given_part_with_every_source_is_named():
+    pairs = corpus(50, 50)
+    with pytest.raises(DataError, match=r"every source sentence of a\.tsv is also in b\.tsv, so that no pair is left"):
+        hold_out(pairs, DataSettings(), 1, test=pairs, names=("a.tsv", "b.tsv"))
+    with pytest.raises(DataError, match=r"has 1 different source sentences besides those in b\.tsv, too few"):
+        hold_out(pairs, DataSettings(), 1, test=pairs[1:], names=("a.tsv", "b.tsv"))
+
+
 def test_nothing_to_hold_out_reads_nothing():
     def never():
         raise AssertionError
