@@ -12,6 +12,8 @@ from typing import TextIO, cast
 
 from dragoman.config.fields import did_you_mean
 from dragoman.errors import ConfigError, DataError, DragomanError
+from dragoman.interrupts import EXIT_CODE as INTERRUPTED
+from dragoman.interrupts import interrupts
 from dragoman.version import __version__
 
 VERBS: dict[str, str] = {
@@ -36,7 +38,6 @@ VERBS: dict[str, str] = {
 A verb that is a word of Python has its module under that name with ``_`` after it."""
 
 USER_ERROR = 2
-INTERRUPTED = 130
 PIPE_CLOSED = 141
 
 
@@ -52,7 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as end:
         return _flushed(end.code if isinstance(end.code, int) else 0)
     except KeyboardInterrupt:
-        return INTERRUPTED
+        interrupts.say_last_words()
+        return _flushed(INTERRUPTED)
     except BrokenPipeError:
         _abandon_stdout()
         return PIPE_CLOSED
@@ -129,7 +131,7 @@ def _speaks_for_all() -> bool:
 
 
 def _complain(message: str) -> int:
-    with suppress(BrokenPipeError):  # nobody reads it
+    with suppress(OSError):  # nobody reads it: the pipe is closed, the terminal is gone
         sys.stderr.write(f"dragoman: {' '.join(message.splitlines())}\n")
         sys.stderr.flush()
     return USER_ERROR
@@ -138,9 +140,9 @@ def _complain(message: str) -> int:
 def _flushed(code: int) -> int:
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         _abandon_stdout()
-        return PIPE_CLOSED
+        return PIPE_CLOSED if isinstance(error, BrokenPipeError) else code
     return code
 
 

@@ -23,7 +23,7 @@ from dragoman.config.recipes import Recipe, row_for, vocab_size_for
 from dragoman.records import SentencePair
 from dragoman.text.corpus import Corpora, Corpus, open_aligned
 from dragoman.train.run_log import RunLog, duration
-from dragoman.train.signals import Interrupted, cleaned_up_on_sigterm
+from dragoman.train.signals import Interrupted, cleaned_up_when_terminated
 
 _MOST_PAIRS, _MOST_ASKED_PAIRS = 200_000, 5_000
 _STEPS, _WARM_STEPS, _MOST_MINUTES = 20, 5, 2.0
@@ -70,7 +70,7 @@ def run(arguments: Sequence[str]) -> int:
     clock = time.perf_counter()
     settled = settle(given.configs, given_overrides(given))
     reading_seconds = time.perf_counter() - clock
-    with cleaned_up_on_sigterm(), tempfile.TemporaryDirectory(prefix="dragoman-plan-") as folder:
+    with cleaned_up_when_terminated(), tempfile.TemporaryDirectory(prefix="dragoman-plan-") as folder:
         try:
             measured = measure(settled, Path(folder))
             measured = replace(measured, prepare_seconds=measured.prepare_seconds + reading_seconds)

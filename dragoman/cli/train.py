@@ -21,6 +21,7 @@ from dragoman.config import CORPUS_FILES, Config, DataSettings, GivenSettings, T
 from dragoman.config.loading import flag_of
 from dragoman.config.recipes import CorpusSize, adapted, chosen_keys, every_recipe, recipe_for
 from dragoman.errors import ConfigError
+from dragoman.interrupts import interrupts
 from dragoman.languages import check_language, code_named
 from dragoman.text.corpus import Corpora, open_corpora
 from dragoman.text.doctor.examine import check_corpus_languages, checked_size
@@ -42,7 +43,7 @@ _DATA_FLAGS = {
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Trains until a limit or patience ends it; scores on stdout. 130 or 143 where a signal asked it to stop."""
+    """Trains until a limit or patience ends it; scores on stdout. 128 + a signal that stopped it."""
     parser = ArgumentParser("train", "Trains a translator on your parallel text, or continues a run.")
     add_data_flags(parser)
     parser.add_argument("--out", metavar="RUN", type=path_name, help="the run's folder (default runs/NAME)")
@@ -102,6 +103,7 @@ def _check_sides(src: str | None, tgt: str | None, has_configs: bool) -> None:
 def train(configs: Sequence[Path], overrides: Mapping[str, str], out: Path | None) -> int:
     """The verb behind its flags: settings and data are checked first, and only then is torch loaded."""
     out = out or Path("runs") / _name(configs, overrides)
+    interrupts.last_words = lambda: _last_words(out)
     frozen = frozen_config(out)
     if frozen:  # what may not change is said before what contradicts it
         asked = _asked(read_given(configs, overrides), frozen)
@@ -110,7 +112,9 @@ def train(configs: Sequence[Path], overrides: Mapping[str, str], out: Path | Non
     check_frozen(out, settled.config)  # before anything is written into what may be somebody else's folder
     from dragoman.cli.training import run_training
 
-    return run_training(settled.config, settled.corpora, out, settled.strict_vocabulary)
+    code = run_training(settled.config, settled.corpora, out, settled.strict_vocabulary)
+    interrupts.last_words = None
+    return code
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +293,14 @@ def _workers(config: Config) -> int:
 
     device = resolve_device(config.train.device, "train.device")
     return num_workers(config.train, device) if device.type == "cpu" else config.train.workers
+
+
+def _last_words(out: Path) -> str:
+    """What a run that was stopped before it could save says: where the same command continues."""
+    steps = sorted(path.name for path in (out / "checkpoints").glob("step_*"))
+    if not steps:
+        return "stopped without saving. There is no checkpoint yet: the same command starts from the beginning."
+    return f"stopped without saving. The same command continues from {out / 'checkpoints' / steps[-1]}."
 
 
 def _name(configs: Sequence[Path], overrides: Mapping[str, str]) -> str:

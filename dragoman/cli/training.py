@@ -24,6 +24,7 @@ from dragoman.data.store import PairStore
 from dragoman.errors import DataError, DragomanError
 from dragoman.evaluate.metrics import bleu, chrf, evaluate, tokenizer_for
 from dragoman.inference.translator import Translator
+from dragoman.interrupts import interrupts
 from dragoman.model.device import resolve_device
 from dragoman.model.transformer import Transformer
 from dragoman.text.corpus import Corpora
@@ -44,7 +45,7 @@ _PACKAGES = ("torch", "tokenizers", "sacrebleu", "safetensors", "numpy")
 
 
 def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary: bool) -> int:
-    """Trains in the folder `out` and prints the final scores. Returns 0, or 130 or 143 where a signal stopped it.
+    """Trains in the folder `out` and prints the final scores. Returns 0, or 128 + the signal that stopped it.
 
     As one of several processes it trains along, and leaves all else to the first. Raises CheckpointError where another
     command trains in `out`.
@@ -103,6 +104,7 @@ def _train(
             _score(out, data, config, corpora)
             write_finished(out, finish)
     except Interrupted as stop:
+        interrupts.has_saved()
         log.say(f"Saved after step {trainer.state.step}. The same command continues.")
         return stop.exit_code
     finally:

@@ -1,5 +1,6 @@
 """What a run says while it trains: log.jsonl for programs, lines for people, TensorBoard where it is installed."""
 
+import errno
 import json
 import math
 import sys
@@ -43,7 +44,7 @@ class RunLog:
         if not self._speaks:
             return
         self._end_live_line()
-        print(text, file=self._stream, flush=True)
+        self._print(text + "\n")
 
     def finding(self, step: int, name: str, text: str) -> None:
         """What is wrong with the run, by its short name and in words."""
@@ -60,7 +61,7 @@ class RunLog:
             f"{event['tokens_per_second']:6.0f} tokens/s{left}"
         )
         if self._live and self._speaks:
-            print(f"\r\033[K{text}", end="", file=self._stream, flush=True)
+            self._print(f"\r\033[K{text}")
             self._pending = True
         else:
             self.say(text)
@@ -100,8 +101,17 @@ class RunLog:
 
     def _end_live_line(self) -> None:
         if self._pending:
-            print(file=self._stream)
+            self._print("\n")
             self._pending = False
+
+    def _print(self, text: str) -> None:
+        """To people; a run goes on, or saves, where their terminal was closed."""
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
 
 
 def perplexity(nll: float) -> float:

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM ask a run to save and leave; a second one leaves at once. What is temporary goes first."""
+"""SIGINT, SIGTERM and SIGHUP ask a run to save and leave; a second one leaves at once. What is temporary goes first."""
 
 import contextlib
 import signal
@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import FrameType
 
-_CAUGHT = (signal.SIGINT, signal.SIGTERM)
+from dragoman.interrupts import interrupts
+
+_TERMINATING = (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))  # Windows has no SIGHUP
+_KILLING = (signal.SIGINT, signal.SIGTERM)  # caught even where they are ignored
 
 
 class Interrupted(Exception):
@@ -19,28 +22,30 @@ class Interrupted(Exception):
 
     @property
     def exit_code(self) -> int:
-        """130 for SIGINT, 143 for SIGTERM, as shells report them."""
+        """130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP, as shells report them."""
         return 128 + self.signal_number
 
 
 @contextlib.contextmanager
-def cleaned_up_on_sigterm() -> Iterator[None]:
-    """While it lasts, SIGTERM is an exit like another, which undoes what `with` and `finally` began.
+def cleaned_up_when_terminated() -> Iterator[None]:
+    """While it lasts, SIGTERM and SIGHUP are an exit like another, which undoes what `with` and `finally` began.
 
-    Does nothing outside the main thread, and where somebody else handles the signal.
+    Does nothing outside the main thread, and for a signal that is ignored or that other code handles.
     """
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        yield
-        return
+    free = []
+    if threading.current_thread() is threading.main_thread():
+        free = [number for number in _TERMINATING if signal.getsignal(number) == signal.SIG_DFL]
 
     def leave(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    signal.signal(signal.SIGTERM, leave)
+    for number in free:
+        signal.signal(number, leave)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in free:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @dataclass(slots=True)
@@ -52,38 +57,51 @@ class StopRequest:
 
 @contextlib.contextmanager
 def caught_signals() -> Iterator[StopRequest]:
-    """While it lasts, the first SIGINT or SIGTERM is only noted; the second acts as it did before.
+    """While it lasts, the first SIGINT, SIGTERM or SIGHUP is only noted; a second one ends the process.
 
-    Outside the main thread, where Python lets nobody catch signals, nothing is ever noted.
+    A SIGHUP that is ignored (nohup) stays so. Outside the main thread, where Python lets nobody catch signals, nothing
+    is ever noted.
     """
-    request = StopRequest()
+    with _noting(StopRequest()) as request:
+        yield request
+
+
+@contextlib.contextmanager
+def signals_held_back() -> Iterator[StopRequest]:
+    """While it lasts, the first signal of `caught_signals` is only noted; it acts at the end.
+
+    For what must not be torn by an exception between any two instructions: a process that was started but is not yet
+    in any variable is one that nobody can end, and a lock that was just taken is never given back. A second SIGINT
+    raises KeyboardInterrupt.
+    """
+    with _noting(StopRequest(), leaves=False) as request:
+        yield request
+    if request.signal_number is not None:
+        signal.raise_signal(request.signal_number)
+
+
+@contextlib.contextmanager
+def _noting(request: StopRequest, leaves: bool = True) -> Iterator[StopRequest]:
+    """Notes the first signal in `request`, after which all of them act as they did before.
+
+    Where it `leaves`, a second SIGINT ends a command at once: by an exception, which may come anywhere, it would not.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    before = {number: signal.getsignal(number) for number in _CAUGHT}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *_TERMINATING)}
+    before = {number: found for number, found in before.items() if number in _KILLING or found != signal.SIG_IGN}
 
     def note(number: int, frame: FrameType | None) -> None:
         request.signal_number = number
+        interrupts.noted = leaves
         for each, handler in before.items():
             signal.signal(each, handler)
 
-    for number in _CAUGHT:
+    for number in before:
         signal.signal(number, note)
     try:
         yield request
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def signals_held_back() -> Iterator[StopRequest]:
-    """While it lasts, the first SIGINT or SIGTERM is only noted; it acts at the end.
-
-    For what must not be torn by an exception between any two instructions: a process that was started but is not yet
-    in any variable is one that nobody can end, and a lock that was just taken is never given back.
-    """
-    with caught_signals() as request:
-        yield request
-    if request.signal_number is not None:
-        signal.raise_signal(request.signal_number)

@@ -54,8 +54,8 @@ class Trainer:
     def fit(self) -> str:
         """Trains until a limit or patience ends it and returns why, in words.
 
-        Raises Interrupted after saving where SIGINT or SIGTERM came; ConfigError, ResourceError or CheckpointError
-        where the run cannot begin or go on.
+        Raises Interrupted after saving where SIGINT, SIGTERM or SIGHUP came; ConfigError, ResourceError or
+        CheckpointError where the run cannot begin or go on.
         """
         self.processes.of_first(self.run.tidy)
         if self.settings.sharding == "full" and self.processes.count > 1:

@@ -20,7 +20,7 @@ from dragoman.errors import CheckpointError, ModelError
 from dragoman.files import MANIFEST, checked_manifest
 from dragoman.train.checkpoint import RunFolder
 from dragoman.train.frozen import frozen_config
-from dragoman.train.signals import StopRequest, cleaned_up_on_sigterm, signals_held_back
+from dragoman.train.signals import StopRequest, cleaned_up_when_terminated, signals_held_back
 
 _CLOCKS = {"seconds", "window_seconds", "tokens_per_second"}
 _POLL_SECONDS = 0.005
@@ -66,7 +66,7 @@ def verify_resume(
     first = _newest_whole(RunFolder(run), limit - max(2, steps) if limit else math.inf)
     middle, last = first + max(1, steps // 2), first + max(2, steps)
     with (
-        cleaned_up_on_sigterm(),
+        cleaned_up_when_terminated(),
         tempfile.TemporaryDirectory(prefix=".verify-", dir=run.resolve().parent) as name,
     ):
         children = _Children(Path(name), run, first, not limit, command, timeout_seconds)

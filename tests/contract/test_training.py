@@ -128,7 +128,11 @@ def straight(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Traine
 
 @pytest.mark.parametrize(
     ("stops", "signal_number"),
-    [pytest.param((14,), signal.SIGTERM, marks=pytest.mark.slow), ((7, 28, 56), signal.SIGINT)],
+    [
+        pytest.param((14,), signal.SIGTERM, marks=pytest.mark.slow),
+        ((7, 28, 56), signal.SIGINT),
+        ((7,), signal.SIGHUP),
+    ],
 )
 def test_stopped_and_resumed_is_uninterrupted_bit_for_bit(
     corpus: Corpus, straight: Trainer, tmp_path: Path, stops: tuple[int, ...], signal_number: int

@@ -40,6 +40,18 @@ def test_plain_lines_and_json(tmp_path: Path) -> None:
     assert events[1]["bleu"] == 3.2
 
 
+def test_a_run_goes_on_where_its_terminal_was_closed(tmp_path: Path) -> None:
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.EIO, "Input/output error")
+
+    log = RunLog(tmp_path, Closed())
+    log.progress(EVENT, None)
+    log.say("Saved.")
+    log.close()
+    assert json.loads((tmp_path / "log.jsonl").read_text()) == {"event": "train", **EVENT}
+
+
 def test_what_is_not_finite_is_no_number_of_json(tmp_path: Path) -> None:
     log = RunLog(tmp_path, io.StringIO())
     log.progress({**EVENT, "loss": math.nan, "perplexity": math.inf}, seconds_left=None)
