@@ -149,16 +149,27 @@ def checked_manifest(folder: Path) -> dict[str, Any]:
     present = {path.name for path in folder.iterdir()} - {MANIFEST}
     for name in sorted(present - listed.keys()):
         raise ModelError(f"{folder / name} does not belong to this model: its manifest does not list it. Remove it.")
-    for name, facts in listed.items():
-        path = folder / name
-        if name not in present or not path.is_file():
-            raise ModelError(f"{path} is missing. {_RESTORE}")
-        size = path.stat().st_size
-        if size != facts["bytes"]:
-            raise ModelError(f"{path} has {size} bytes instead of {facts['bytes']}. {_RESTORE}")
-        if sha256_of(path) != facts["sha256"]:
-            raise ModelError(f"{path} is damaged: its content is not what was written. {_RESTORE}")
+    for name in listed:
+        _check_file(folder / name, listed[name])
     return manifest
+
+
+def checked_file(folder: Path, name: str) -> None:
+    """Raises ModelError where this one file of a folder with a manifest is not as it was written."""
+    listed = _read_manifest(folder)["files"]
+    if name not in listed:
+        raise ModelError(f"{folder / name} does not belong to this model: its manifest does not list it. Remove it.")
+    _check_file(folder / name, listed[name])
+
+
+def _check_file(path: Path, facts: dict[str, Any]) -> None:
+    if not path.is_file():
+        raise ModelError(f"{path} is missing. {_RESTORE}")
+    size = path.stat().st_size
+    if size != facts["bytes"]:
+        raise ModelError(f"{path} has {size} bytes instead of {facts['bytes']}. {_RESTORE}")
+    if sha256_of(path) != facts["sha256"]:
+        raise ModelError(f"{path} is damaged: its content is not what was written. {_RESTORE}")
 
 
 def remove_leftovers(folder: Path) -> None:

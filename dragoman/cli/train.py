@@ -25,7 +25,7 @@ from dragoman.interrupts import interrupts
 from dragoman.languages import check_language, code_named
 from dragoman.text.corpus import Corpora, open_corpora
 from dragoman.text.doctor.examine import check_corpus_languages, checked_size
-from dragoman.train.frozen import check_frozen, frozen_config
+from dragoman.train.frozen import check_frozen, check_recorded, frozen_config
 
 # Short flags of the data -> the settings they stand for.
 _DATA_FLAGS = {
@@ -106,7 +106,9 @@ def train(configs: Sequence[Path], overrides: Mapping[str, str], out: Path | Non
     interrupts.last_words = lambda: _last_words(out)
     frozen = frozen_config(out)
     if frozen:  # what may not change is said before what contradicts it
-        asked = _asked(read_given(configs, overrides), frozen)
+        given = read_given(configs, overrides)
+        asked = _asked(given, frozen)
+        check_recorded(out, asked.data, given.keys)
         check_frozen(out, replace(asked, train=replace(asked.train, precision=frozen.train.precision)))
     settled = settle(configs, overrides, frozen)
     check_frozen(out, settled.config)  # before anything is written into what may be somebody else's folder

@@ -32,7 +32,7 @@ from dragoman.text.tokenizer import TokenizerPair
 from dragoman.train.checkpoint import RunFolder, set_weights
 from dragoman.train.distributed import ALONE, Processes, joined
 from dragoman.train.finish import finish_of, finished, write_finished
-from dragoman.train.frozen import check_frozen, freeze_config
+from dragoman.train.frozen import absolute_paths, check_frozen, freeze_config, shared_paths
 from dragoman.train.lock import locked
 from dragoman.train.run_log import RunLog
 from dragoman.train.signals import Interrupted
@@ -55,6 +55,7 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
         locked(out) if processes.is_first else nullcontext(),
     ):
         processes.of_first(lambda: check_frozen(out, config))
+        shared = replace(config, data=shared_paths(out, config.data))
         if processes.is_first:
             tell_of_compiling()
         show = Stages().show if processes.is_first else _show_nothing
@@ -77,11 +78,12 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
                     f"`data.{part}` was named, or has changed, after training had begun, so that some of it may have "
                     "been trained on; `dragoman evaluate` with `--train` scores without that."
                 )
-        return _train(config, data, corpora, out, begun, taught, processes)
+        return _train(config, shared, data, corpora, out, begun, taught, processes)
 
 
 def _train(
     config: Config,
+    shared: Config,
     data: PreparedData,
     corpora: Corpora,
     out: Path,
@@ -89,14 +91,15 @@ def _train(
     taught: SoftTargets | None,
     processes: Processes,
 ) -> int:
+    """`config` is the run's, `shared` what its models keep of it."""
     log = RunLog(out, speaks=processes.is_first)
-    trainer = make_trainer(config, data, out, log, begun, taught, processes)
+    trainer = make_trainer(shared, data, out, log, begun, taught, processes)
     try:
         reason = trainer.fit()
         if not processes.is_first:
             return 0
         log.say(f"Stopped: {reason}.")
-        finish = finish_of(config, trainer.state.step, [data.dev, data.test])
+        finish = finish_of(replace(config, data=absolute_paths(config.data)), trainer.state.step, [data.dev, data.test])
         if finish == finished(out):
             log.say("Nothing is left to do; raise a limit to train on (it stays until it is given anew; 0 is none).")
         else:

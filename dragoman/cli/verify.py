@@ -1,4 +1,7 @@
-"""``dragoman verify``: the same translation for any batch, order, padding and cache; and that resuming is exact."""
+"""``dragoman verify``: the same translation for any batch, order, padding and cache; and that resuming is exact.
+
+Exit code 0: everything holds; 2: something differs, or the command line is wrong; 3: resuming could not be verified.
+"""
 
 import argparse
 import json
@@ -12,9 +15,10 @@ from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
 from dragoman.cli.arguments import ArgumentParser, path_name, whole_number
 from dragoman.cli.models import say, tell_of_compiling
 from dragoman.cli.report import texts_of
-from dragoman.errors import DataError
+from dragoman.errors import DataError, DragomanError
 from dragoman.inference.verification import LOG_PROB_TOLERANCE, TIE, Check, verify_translations
 from dragoman.text.lines import read_lines
+from dragoman.train.frozen import check_resumable
 from dragoman.visualize.run_facts import open_part
 
 if TYPE_CHECKING:
@@ -25,31 +29,57 @@ STEPS = 20
 CHECKPOINTS = "checkpoints"
 _SHOWN = 5
 _LONGEST_INVENTED = 30
-_DIFFERENT = 2
+_DIFFERENT, _NOT_VERIFIED = 2, 3
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints what was checked; exit code 2 where anything differs."""
+    """Prints what was checked; exit code 2 where anything differs, 3 where resuming could not be verified."""
     options = _parser().parse(arguments)
     folder = resolve_model_folder(options.model)
     bundle = load_bundle(folder, options.device)
     texts, origin = _texts(options, bundle)
+    if _resumes(options):
+        try:
+            check_resumable(options.model)
+        except DragomanError as error:
+            return _complain(error)
     beam_sizes = sorted({1, max(2, bundle.config.inference.beam_size)})
     tell_of_compiling()
     say(f"the model is {folder}; translating {len(texts):,} texts ({origin}) in many ways")
     checks = list(_reported(verify_translations(bundle, texts, beam_sizes), options.json))
     if not options.json:
         sys.stdout.writelines(f"{line}\n" for line in _verdict(checks, len(texts)))
-    resume = _resume(options)
+    try:
+        resume, problem = _resume(options), None
+    except DragomanError as error:
+        resume, problem = None, error
     holds = not any(check.differences for check in checks) and (resume is None or resume.exact)
     if options.json:
-        facts = {"model": str(folder), "texts": len(texts), "from": origin, "holds": holds}
+        facts = {
+            "model": str(folder),
+            "texts": len(texts),
+            "from": origin,
+            "holds": holds and (None if problem else True),
+        }
         facts |= {"checks": [asdict(check) for check in checks], "resume": asdict(resume) if resume else None}
+        facts |= {"not_verified": str(problem)} if problem else {}
         json.dump(facts, sys.stdout, ensure_ascii=False)
         sys.stdout.write("\n")
     elif resume:
         sys.stdout.writelines(f"{line}\n" for line in _resume_verdict(resume))
-    return 0 if holds else _DIFFERENT
+    if problem:
+        _complain(problem)
+    return _DIFFERENT if not holds else _NOT_VERIFIED if problem else 0
+
+
+def _complain(error: DragomanError) -> int:
+    say(f"could not verify resuming: {error} `--steps 0` leaves it out.")
+    return _NOT_VERIFIED
+
+
+def _resumes(options: argparse.Namespace) -> bool:
+    """Whether this is a run, which can be resumed, and not a model folder, which nothing continues."""
+    return bool(options.steps) and (options.model / CHECKPOINTS).is_dir()
 
 
 def _parser() -> ArgumentParser:
@@ -94,8 +124,8 @@ def _texts(options: argparse.Namespace, bundle: Bundle) -> tuple[list[str], str]
 
 
 def _resume(options: argparse.Namespace) -> "ResumeReport | None":
-    """Whether the run goes on exactly after a kill; None for a model folder, which nothing continues."""
-    if not options.steps or not (options.model / CHECKPOINTS).is_dir():
+    """Whether the run goes on exactly after a kill; None where there is no run to resume."""
+    if not _resumes(options):
         return None
     from dragoman.train.verification import verify_resume
 

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from dragoman.bundle import Card, resolve_model_folder
 from dragoman.bundle.card import read_card
-from dragoman.config import Config
+from dragoman.bundle.folder import read_settings
+from dragoman.config import Config, dump_config
 from dragoman.data.store import PairStore
 from dragoman.errors import DataError
 from dragoman.files import MANIFEST
@@ -73,7 +74,7 @@ def read_run(run: Path) -> RunFacts:
         run,
         folder,
         config,
-        (run / "config.toml").read_text(encoding="utf-8"),
+        dump_config(replace(config, data=read_settings(folder).data)),  # for others: no home folder of this machine
         card,
         read_log(run / "log.jsonl"),
         tuple(rows),

@@ -50,6 +50,30 @@ def train(corpus: Path, changes: Mapping[str, str] = {}) -> int:
     return main(["train", "--data", str(corpus), "--out", str(corpus.parent / "run"), *given])
 
 
+def test_a_run_goes_on_from_any_folder(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its model does not tell where its makers keep their text."""
+    monkeypatch.chdir(tmp_path)
+    assert train(Path(corpus.name)) == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert main(["train", "--out", "../run", "--train.max-steps", "3"]) == 0
+    assert "Continuing after step 2." in capsys.readouterr().err
+    assert main(["train", "--out", "../run", "--train.max-steps", "3"]) == 0
+    assert "Nothing is left to do" in capsys.readouterr().err
+    models = [*(tmp_path / "run").glob("checkpoints/*/config.toml"), tmp_path / "run" / "report.html"]
+    assert len(models) > 2
+    assert all(str(tmp_path) not in path.read_text() for path in models)
+    assert all(f'train = "{corpus.name}"' in path.read_text() for path in models[:-1])
+    corpus.rename(tmp_path / "moved.en-de.tsv")
+    assert main(["train", "--out", "../run", "--train.max-steps", "4"]) == 2
+    said = capsys.readouterr().err
+    assert f"{corpus}, which ../run/config.toml records as `data.train`, does not exist." in said
+    assert "name the file that it is now: --data FILE." in said
+    assert main(["train", "--out", "../run", "--train.max-steps", "4", "--data", "../moved.en-de.tsv"]) == 0
+
+
 def test_other_pairs_are_refused_by_name_and_nothing_is_lost(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(corpus) == 0
     run, before = corpus.parent / "run", corpus.read_text()
@@ -319,7 +343,8 @@ def test_the_same_text_may_have_another_name(
     assert main(["train", *two, "--out", str(run), *flags]) == 2
     assert "was begun with `data.train` = " in capsys.readouterr().err
     (run / "data" / "corpus.json").unlink()  # who knows what it was
-    assert main(["train", "--data", f"./{moved.name}", "--out", str(run), *flags]) == 2
+    shutil.copyfile(moved, "copy.en-de.tsv")
+    assert main(["train", "--data", "copy.en-de.tsv", "--out", str(run), *flags]) == 2
     assert "was begun with `data.train`" in capsys.readouterr().err
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from dragoman.cli import verify
 from dragoman.cli.main import main
+from dragoman.errors import CheckpointError
 from dragoman.inference import verification
 from dragoman.inference.step_model import SingleModel
 from dragoman.train.verification import ResumeReport
@@ -73,6 +74,7 @@ def test_a_run_is_resumed_too_and_its_differences_fail(
     (tmp_path / "checkpoints").mkdir()
     shutil.copytree(model_folder, tmp_path / "checkpoints" / "step_0000007")
     (tmp_path / "best").write_text("checkpoints/step_0000007\n")
+    shutil.copyfile(model_folder / "config.toml", tmp_path / "config.toml")
     asked: list[tuple[Path, int]] = []
 
     def verify_resume(run: Path, steps: int) -> ResumeReport:
@@ -100,3 +102,41 @@ def test_a_model_that_samples_is_verified_by_its_search(
 ) -> None:
     assert main(["verify", str(sampling_folder), "--sentences", "3"]) == 0
     assert "ok: 0 of 42 translations differ" in capsys.readouterr().out
+
+
+def test_what_cannot_be_resumed_is_said_before_the_work_with_a_code_of_its_own(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(model_folder, tmp_path / "checkpoints" / "step_0000007")
+    (tmp_path / "best").write_text("checkpoints/step_0000007\n")
+    config = (model_folder / "config.toml").read_text()
+    text = tmp_path / "text.en-de.tsv"
+    (tmp_path / "config.toml").write_text(config.replace('train = ""', f'train = "{text}"', 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(verify, "verify_translations", lambda *_: pytest.fail("the work has begun"))
+        assert main(["verify", str(tmp_path)]) == 3
+        said = capsys.readouterr()
+        assert (said.out, said.err.count("\n")) == ("", 1)
+        assert (
+            f"could not verify resuming: {text}, which {tmp_path / 'config.toml'} records as `data.train`" in said.err
+        )
+        text.write_text("one\teins\n")
+        (tmp_path / "data").mkdir()
+        record = {"key": "k", "test": None, "files": {"text.en-de.tsv": "0" * 64}}
+        (tmp_path / "data" / "corpus.json").write_text(json.dumps(record))
+        assert main(["verify", str(tmp_path)]) == 3
+        assert f"{text} has changed since {tmp_path} was begun" in capsys.readouterr().err
+    same = verification.Check("all together", 1, 2, 0, (), 0.0)
+    different = verification.Check("all together", 1, 2, 0, (verification.Difference(1, "a", "b", "c", 1.0),), 0.0)
+    (tmp_path / "data" / "corpus.json").unlink()
+
+    def fails(run: Path, steps: int) -> ResumeReport:
+        raise CheckpointError("Training a copy took too long.")
+
+    monkeypatch.setattr("dragoman.train.verification.verify_resume", fails)
+    for check, code, holds in ((same, 3, None), (different, 2, False)):
+        monkeypatch.setattr(verify, "verify_translations", lambda *_, check=check: iter([check]))
+        assert main(["verify", str(tmp_path), "--json"]) == code
+        said = capsys.readouterr()
+        assert json.loads(said.out)["holds"] is holds
+        assert "could not verify resuming: Training a copy took too long." in said.err
