@@ -217,9 +217,14 @@ def remove_folder(folder: Path) -> None:
         shutil.rmtree(doomed, ignore_errors=True)
 
 
+def free_space(folder: Path | str) -> int:
+    """The bytes left on the disk that holds `folder`."""
+    return shutil.disk_usage(folder).free
+
+
 def require_free_space(folder: Path, needed_bytes: int) -> None:
     """Raises ResourceError where the disk that holds `folder` has less than `needed_bytes` free."""
-    free = shutil.disk_usage(folder).free
+    free = free_space(folder)
     if free < needed_bytes:
         raise ResourceError(
             f"{folder} has {free / 1e6:.0f} MB of disk space left, but {needed_bytes / 1e6:.0f} MB are needed. "

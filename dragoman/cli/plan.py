@@ -22,6 +22,7 @@ from dragoman.config import Config, TrainSettings
 from dragoman.config.recipes import Recipe, row_for, vocab_size_for
 from dragoman.records import SentencePair
 from dragoman.text.corpus import Corpora, Corpus, open_aligned
+from dragoman.train.limits import kept_bytes, validations_until
 from dragoman.train.run_log import RunLog, duration
 from dragoman.train.signals import Interrupted, cleaned_up_when_terminated
 
@@ -111,8 +112,7 @@ def forecast_of(config: Config, measured: Measured, usual_epochs: int) -> Foreca
     ends_by = min(limits, key=lambda name: limits[name]) if most <= usual else "train.patience"
     steps = max(1, math.ceil(min(most, usual)))
     rest = measured.prepare_seconds + measured.scoring_seconds + _averaging_seconds(train, measured)
-    validations = max(1, round(steps * validation_share))
-    kept = max(train.keep_checkpoints, train.average_last) + train.average_best + 1
+    validations = validations_until(config, steps, measured.steps_per_epoch)
     return Forecast(
         steps=steps,
         epochs=steps / measured.steps_per_epoch,
@@ -120,9 +120,7 @@ def forecast_of(config: Config, measured: Measured, usual_epochs: int) -> Foreca
         hours=(steps * seconds_a_step + rest) / 3600,
         hours_at_most=(most * seconds_a_step + rest) / 3600,
         ends_by=ends_by,
-        disk_bytes=measured.checkpoint_bytes * min(kept, validations + 1)
-        + 4 * measured.parameters
-        + measured.data_bytes,
+        disk_bytes=kept_bytes(train, validations, measured.checkpoint_bytes, measured.parameters) + measured.data_bytes,
     )
 
 

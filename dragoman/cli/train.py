@@ -114,7 +114,7 @@ def train(configs: Sequence[Path], overrides: Mapping[str, str], out: Path | Non
     check_frozen(out, settled.config)  # before anything is written into what may be somebody else's folder
     from dragoman.cli.training import run_training
 
-    code = run_training(settled.config, settled.corpora, out, settled.strict_vocabulary)
+    code = run_training(settled.config, settled.corpora, out, settled.strict_vocabulary, settled.given)
     interrupts.last_words = None
     return code
 

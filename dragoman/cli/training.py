@@ -1,6 +1,8 @@
 """What `dragoman train` does once its settings are known: data, model, training, average, scores, card."""
 
 import sys
+import time
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -17,7 +19,7 @@ from dragoman.cli.fine_tuning import Beginning, Translated, beginning_of, compar
 from dragoman.cli.models import say, tell_of_compiling
 from dragoman.cli.report import judged, texts_of
 from dragoman.cli.teachers import soft_targets_of, tokenizers_of
-from dragoman.config import WITHOUT_SAMPLING, Config, InferenceSettings
+from dragoman.config import WITHOUT_SAMPLING, Config, InferenceSettings, TrainSettings
 from dragoman.data.prepare import PreparedData, epoch_encode, prepare
 from dragoman.data.soft_targets import SoftTargets
 from dragoman.data.store import PairStore
@@ -41,10 +43,11 @@ from dragoman.train.validation import fitting
 from dragoman.version import __version__
 from dragoman.visualize.report import Judged, write_report
 
+_SILENCE_SECONDS = 20.0
 _PACKAGES = ("torch", "tokenizers", "sacrebleu", "safetensors", "numpy")
 
 
-def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary: bool) -> int:
+def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary: bool, given: Collection[str]) -> int:
     """Trains in the folder `out` and prints the final scores. Returns 0, or 128 + the signal that stopped it.
 
     As one of several processes it trains along, and leaves all else to the first. Raises CheckpointError where another
@@ -78,7 +81,13 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
                     f"`data.{part}` was named, or has changed, after training had begun, so that some of it may have "
                     "been trained on; `dragoman evaluate` with `--train` scores without that."
                 )
-        return _train(config, shared, data, corpora, out, begun, taught, processes)
+        adapts = None if is_begun or "train.warmup_steps" in given else lambda train: _freeze_again(out, config, train)
+        return _train(config, shared, data, corpora, out, begun, taught, processes, adapts)
+
+
+def _freeze_again(out: Path, config: Config, train: TrainSettings) -> None:
+    """Writes the settings that a new run has chosen itself."""
+    freeze_config(out, replace(config, train=train))
 
 
 def _train(
@@ -90,10 +99,12 @@ def _train(
     begun: Beginning | None,
     taught: SoftTargets | None,
     processes: Processes,
+    adapts_warmup: Callable[[TrainSettings], None] | None,
 ) -> int:
     """`config` is the run's, `shared` what its models keep of it."""
     log = RunLog(out, speaks=processes.is_first)
     trainer = make_trainer(shared, data, out, log, begun, taught, processes)
+    trainer.adapts_warmup = adapts_warmup
     try:
         reason = trainer.fit()
         if not processes.is_first:
@@ -263,10 +274,11 @@ def _report(out: Path, last: Judged | None) -> None:
 
 
 class Stages:
-    """Says on stderr what is being prepared; on a terminal with a running count."""
+    """Says on stderr what is being prepared; on a terminal with a running count, elsewhere with one now and then."""
 
     def __init__(self) -> None:
         self._stage = ""
+        self._said = 0.0
         self._live = sys.stderr.isatty()
 
     def show(self, stage: str, pairs: int) -> None:
@@ -275,6 +287,10 @@ class Stages:
             sys.stderr.write(f"\r\033[K{stage}: {pairs:,} pairs" + ("" if stage == self._stage else "\n"))
         elif stage != self._stage:
             say(stage)
+            self._said = time.monotonic()
+        elif time.monotonic() - self._said > _SILENCE_SECONDS:
+            say(f"{stage}: {pairs:,} pairs")
+            self._said = time.monotonic()
         self._stage = stage
 
 

@@ -76,6 +76,11 @@ class RunFolder:
         """Where the mean of a finished run's checkpoints is."""
         return self.path / "averaged"
 
+    def model_bytes(self) -> int:
+        """What checkpoints and the mean take on the disk."""
+        folders = [self.averaged, *map(self.step_folder, self.steps())]
+        return sum(path.stat().st_size for folder in folders if folder.is_dir() for path in folder.iterdir())
+
     def tidy(self) -> None:
         """Removes what a killed process left half written."""
         for folder in (self.path, self.checkpoints):

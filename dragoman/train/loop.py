@@ -1,12 +1,15 @@
 """One stretch of a run: step after step, with what is logged, judged and saved in between."""
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import TYPE_CHECKING
 
 import torch
 
+from dragoman.config.recipes import with_fitting_warmup
 from dragoman.data.batch import Batch
 from dragoman.data.batching import smallest_micro_batch
 from dragoman.data.stream import BatchStream, Position, StepBatches
@@ -16,6 +19,7 @@ from dragoman.train.averaging import best_steps
 from dragoman.train.checkpoint import card_of, save_checkpoint
 from dragoman.train.draws import cpu_draws, torch_seed
 from dragoman.train.gradients import Gradients
+from dragoman.train.limits import Pace, limit_notes, pace_note
 from dragoman.train.memory import (
     free_bytes,
     give_back_memory,
@@ -35,6 +39,10 @@ from dragoman.train.watchdog import Measured, Verdict
 
 if TYPE_CHECKING:
     from dragoman.train.trainer import Trainer
+
+
+_MEASURED_STEPS = 4
+_TELLING_STEPS, _TELLING_SECONDS = 5, 10.0
 
 
 class Diverged(Exception):
@@ -61,16 +69,18 @@ class Loop:
         self.sums = torch.tensor(window, dtype=sum_type(self.model.device), device=self.model.device)
         self.guessing_loss = guessing_loss(trainer.train)
         self.pace: _Pace | None = None
-        self.epochs_passed = 0.0
+        self.epochs_passed = self.first_seconds = 0.0
+        self.has_told_pace = False
         self.clock = time.perf_counter()
 
     def run(self, request: StopRequest) -> str:
         """Trains until there is a reason to stop, and returns it. Raises Interrupted and Diverged."""
         self.model.train()
-        with (
-            self.trainer.sharded or Gradients(self.model, self.settings) as gradients,
-            self.stream(self.fit_into_memory(gradients)) as stream,
-        ):
+        gradients: Gradients | ShardedModel = self.trainer.sharded or Gradients(self.model, self.settings)
+        with gradients, contextlib.ExitStack() as stack:
+            micro_batch_tokens = self.fit_into_memory(gradients)
+            self.fit_warmup(gradients, micro_batch_tokens)
+            stream = stack.enter_context(self.stream(micro_batch_tokens))
             self.count_time()  # compiling and trying are no part of the first steps
             reason = self.processes.of_first(self.reason_to_stop)
             while reason is None:
@@ -129,6 +139,57 @@ class Loop:
         self.gradient_of((plan.largest,), (self.settings.seed, 0), plan.largest.num_tgt_tokens, gradients)
         self.optimizer.zero_grad()
         return plan.micro_batch_tokens
+
+    def fit_warmup(self, gradients: Gradients | ShardedModel, micro_batch_tokens: int) -> None:
+        """Gives a new run a warm-up that fits its time limit, if the trainer may: by the gradients of its first steps.
+
+        They are computed and forgotten; what the run draws and learns is the same as without. What an update and the
+        validations take is not known yet: it is little beside the share of a run that a warm-up may take.
+        """
+        adapts, settings = self.trainer.adapts_warmup, self.settings
+        if adapts is None or self.state.step or not settings.max_minutes or not settings.warmup_steps:
+            return
+        seconds, steps_in_epoch = [], 0
+        with self.stream(micro_batch_tokens) as stream:
+            for number, step in zip(range(_MEASURED_STEPS), stream, strict=False):
+                clock = time.perf_counter()
+                draws = cpu_draws(settings.seed, number + 1, self.processes.rank)
+                torch.manual_seed(torch_seed(settings.seed, number + 1, self.processes.rank))
+                float(self.gradient_of(step.batches, draws, step.num_tgt_tokens, gradients).sum())  # waits for a GPU
+                if self.trainer.sharded is None:
+                    self.processes.add_up_gradients(self.model)
+                self.optimizer.zero_grad()
+                seconds.append(time.perf_counter() - clock)
+                steps_in_epoch = step.steps_in_epoch
+        pace = Pace(0, self.state.seconds, median(seconds), steps_in_epoch)
+        steps = self.processes.of_first(lambda: pace.steps_until(settings)[0])
+        fitting = with_fitting_warmup(settings, steps)
+        if fitting.warmup_steps == settings.warmup_steps:
+            return
+        self.settings = self.trainer.take_settings(fitting)
+        self.processes.of_first(lambda: adapts(fitting))
+        self.trainer.log.say(
+            f"The limit of {settings.max_minutes:g} minutes allows about {steps:,.0f} steps: the warm-up is "
+            f"{fitting.warmup_steps:,} steps instead of {settings.warmup_steps:,} (`train.warmup_steps`)."
+        )
+
+    def tell_pace(self, step: StepBatches) -> None:
+        """Says once, as soon as the speed is known, when progress is shown, and what a limit will cut short."""
+        if self.pace is None or self.has_told_pace:
+            return
+        taken, seconds = self.state.step - self.pace.step, self.state.seconds - self.pace.seconds
+        if taken == 1:
+            self.first_seconds = seconds  # some things are compiled or read in the first step
+        if taken < _TELLING_STEPS and seconds < _TELLING_SECONDS:
+            return
+        self.has_told_pace = True
+        step_seconds = (seconds - self.first_seconds) / (taken - 1) if taken > 1 else seconds
+        pace = Pace(self.state.step, self.state.seconds, step_seconds, step.steps_in_epoch)
+        validate = self.trainer.bundle.config.validate
+        notes = limit_notes(self.settings, validate, pace, bool(self.state.validations))
+        for note in (pace_note(self.settings, pace), *notes):
+            if note:
+                self.trainer.log.say(note)
 
     def reason_to_stop(self) -> str | None:
         """The limit that is reached, in words; None where the run goes on."""
@@ -228,6 +289,7 @@ class Loop:
     def after_step(self, step: StepBatches) -> None:
         """Logs, validates and saves as often as the settings say."""
         self.state.window_seconds += self.count_time()
+        self.tell_pace(step)
         if self.state.step % self.settings.log_every_steps == 0:
             self.report()
         schedule, every = self.trainer.bundle.config.validate, self.settings.checkpoint_every_steps

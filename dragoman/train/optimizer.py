@@ -61,6 +61,15 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
     return tensors
 
 
+def optimizer_bytes(optimizer: torch.optim.Optimizer) -> int:
+    """How large the `optimizer_tensors` are, but for the counts of steps."""
+    return sum(
+        4 * parameter.numel() * len(set(group[_STATE]) - {"step", _EMA_STEPS})
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    )
+
+
 def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
     """Puts the tensors of `optimizer_tensors` back. Raises KeyError where one is missing."""
     keys = {parameter: group[_STATE] for group in optimizer.param_groups for parameter in group["params"]}

@@ -1,8 +1,10 @@
 """The training loop: one optimiser step, repeated, until there is a reason to stop (Vaswani et al. 2017, section 5)."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 
 from dragoman.bundle import Bundle, save_bundle
@@ -16,14 +18,18 @@ from dragoman.model.transformer import Transformer
 from dragoman.train.averaging import means_of
 from dragoman.train.checkpoint import RunFolder, card_of, restore_latest, set_weights
 from dragoman.train.distributed import ALONE, Processes
+from dragoman.train.limits import check_disk, kept_bytes, validations_until
 from dragoman.train.loop import Diverged, Loop
 from dragoman.train.memory import MemoryPlan, memory_errors
-from dragoman.train.optimizer import build_optimizer
+from dragoman.train.optimizer import build_optimizer, optimizer_bytes
 from dragoman.train.run_log import RunLog, perplexity
 from dragoman.train.sharding import ShardedModel
 from dragoman.train.signals import caught_signals
 from dragoman.train.state import TrainState
 from dragoman.train.validation import dev_loss
+
+_SMALL_FILES_BYTES = 1 << 20
+"""Of a checkpoint: tokenisers, settings, state, card."""
 
 Validate = Callable[[Transformer], Mapping[str, float]]
 """Translates the validation set and returns the metrics by name ("bleu", "chrf"), higher is better."""
@@ -35,7 +41,8 @@ class Trainer:
 
     `validate` brings the scores of decoded text; the trainer knows no search. `encode` replaces stored ids while
     training (BPE dropout); `soft` is what teachers say of the stored ones. The same settings give the same steps: what
-    each draws follows from (seed, step), and with several `processes` from the number of the process.
+    each draws follows from (seed, step), and with several `processes` from the number of the process. With
+    `adapts_warmup` a new run may shorten its warm-up to fit a time limit, and hands over the settings that it takes.
     """
 
     run: RunFolder
@@ -47,6 +54,7 @@ class Trainer:
     encode: Encode | None = None
     processes: Processes = ALONE
     soft: SoftTargets | None = None
+    adapts_warmup: Callable[[TrainSettings], None] | None = None
     state: TrainState = field(default_factory=TrainState)
     sharded: ShardedModel | None = None
     memory_plan: MemoryPlan | None = None
@@ -62,6 +70,7 @@ class Trainer:
             self.sharded = ShardedModel(self.model, self.settings, self.processes)
         optimizer = build_optimizer(self.model, self.settings)
         self._restore(optimizer)
+        self.processes.of_first(lambda: self._check_disk(optimizer))
         if self.state.step:
             self.log.say(f"Continuing after step {self.state.step}.")
         self.processes.of_first(lambda: self.log.drop_after(self.state.step))
@@ -83,6 +92,23 @@ class Trainer:
             self.log.say(note)
         if self.state.step:
             self.processes.of_first(lambda: self.run.point_to(self.state))
+
+    def _check_disk(self, optimizer: torch.optim.Optimizer) -> None:
+        """Raises ResourceError where the disk has no room for what the run will keep, less what is there already."""
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        checkpoint = 4 * parameters + optimizer_bytes(optimizer) + _SMALL_FILES_BYTES
+        settings, tokens = self.settings, int(np.sum(self.train.tgt_lengths)) + len(self.train)
+        steps_in_epoch = max(1, tokens // settings.batch_tokens)
+        limits = [steps for steps in (settings.max_steps, settings.max_epochs * steps_in_epoch) if steps]
+        left = max(0, min(limits, default=math.inf) - self.state.step)
+        validations = validations_until(self.bundle.config, left, steps_in_epoch)
+        needed = kept_bytes(settings, validations, checkpoint, parameters)
+        check_disk(settings, self.run.path, needed, self.run.model_bytes())
+
+    def take_settings(self, settings: TrainSettings) -> TrainSettings:
+        """Makes these the settings of the run and of its models, and returns them."""
+        self.bundle = replace(self.bundle, config=replace(self.bundle.config, train=settings))
+        return settings
 
     def _go_back(self, optimizer: torch.optim.Optimizer) -> None:
         """To the last checkpoint, or where there is none to the weights as they are, with half the rate."""

@@ -18,7 +18,7 @@ from dragoman.data.batch import Batch
 from dragoman.data.batching import micro_batches
 from dragoman.data.pairs import InMemoryPairs
 from dragoman.data.stream import Encode, load_batch
-from dragoman.errors import CheckpointError
+from dragoman.errors import CheckpointError, ResourceError
 from dragoman.model.transformer import Transformer
 from dragoman.records import SentencePair
 from dragoman.text.bpe_dropout import BpeDropout
@@ -150,6 +150,42 @@ def test_stopped_and_resumed_is_uninterrupted_bit_for_bit(
     assert _log(tmp_path / "resumed") == _log(straight.run.path)
     assert {event["event"] for event in _log(straight.run.path)} == {"train", "validation"}
     assert replace(resumed.state, seconds=0) == replace(straight.state, seconds=0)
+
+
+def test_a_warmup_that_fits_the_time_changes_nothing_but_the_rate(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Measuring leaves no trace: the run is the one whose warm-up was given, bit for bit."""
+    monkeypatch.setattr("dragoman.train.loop.Pace.steps_until", lambda self, train: (30.0, "train.max_minutes"))
+    limited = replace(CONFIG, train=replace(CONFIG.train, max_steps=12, max_minutes=60))
+    taken: list[TrainSettings] = []
+    chosen = _trainer(corpus, tmp_path / "chosen", limited)
+    chosen.adapts_warmup = taken.append
+    chosen.fit()
+    given = _trainer(corpus, tmp_path / "given", replace(limited, train=replace(limited.train, warmup_steps=5)))
+    given.fit()
+    assert all(torch.equal(*pair) for pair in zip(chosen.model.parameters(), given.model.parameters(), strict=True))
+    assert _log(tmp_path / "chosen") == _log(tmp_path / "given")
+    assert [settings.warmup_steps for settings in taken] == [chosen.bundle.config.train.warmup_steps] == [5]
+    said = capsys.readouterr().err
+    assert said.count("allows about 30 steps: the warm-up is 5 steps instead of 20 (`train.warmup_steps`).") == 1
+    resumed = _trainer(corpus, tmp_path / "chosen", replace(limited, train=replace(taken[0], max_steps=14)))
+    resumed.adapts_warmup = taken.append
+    resumed.fit()
+    assert len(taken) == 1, "a run that goes on keeps its warm-up"
+
+
+def test_a_disk_that_is_too_small_is_refused_before_the_first_step(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.train.limits.free_space", lambda folder: 2_000_000)
+    trainer = _trainer(corpus, tmp_path)
+    with pytest.raises(ResourceError, match=r"2,000,000 bytes free, but the checkpoints .* need \d,\d{3},\d{3}"):
+        trainer.fit()
+    assert not (tmp_path / "checkpoints").exists()
+    short = replace(CONFIG, train=replace(CONFIG.train, max_steps=1, keep_checkpoints=2, average_last=0))
+    monkeypatch.setattr("dragoman.train.limits.free_space", lambda folder: 3_500_000)
+    _trainer(corpus, tmp_path, short).fit()
 
 
 def test_several_processes_stop_when_the_first_has_saved(

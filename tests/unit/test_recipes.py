@@ -9,6 +9,7 @@ import pytest
 
 from dragoman.config import PRESETS, Config, TokenizerSettings, TrainSettings, check_config
 from dragoman.config.recipes import RULE, CorpusSize, adapted, fine_tuning_recipe, recipe_for
+from dragoman.train.schedule import learning_rate
 
 
 @pytest.mark.parametrize("num_words", [1, 100_000, 100_001, 320_000, 1_100_000, 20_000_000, 200_000_000])
@@ -75,8 +76,21 @@ def test_a_recipe_is_adapted_to_what_was_asked_for() -> None:
     assert adapted(recipe, asked(schedule="noam"), names_preset=False).train.learning_rate == 1.0
     falling = adapted(recipe, asked(schedule="cosine", max_steps=400), names_preset=False)
     check_config(replace(falling, train=replace(falling.train, schedule="cosine", max_steps=400)))
-    assert falling.train.warmup_steps == 40
+    assert falling.train.warmup_steps == 62, "1,000 halved until it is a fifth at most"
     assert adapted(recipe, asked(keep_checkpoints=3), names_preset=False).train.average_last == 3
+
+
+@pytest.mark.parametrize(("steps", "warmup"), [(5000, 1000), (4999, 500), (310, 62), (83, 15), (5, 1), (4, 0)])
+@pytest.mark.parametrize("schedule", ["inverse_sqrt", "constant", "linear", "noam"])
+def test_a_warmup_that_does_not_fit_is_halved_and_the_peak_stays(steps: int, warmup: int, schedule: str) -> None:
+    recipe = recipe_for(CorpusSize(10_000, 200_000), TokenizerSettings())
+    long, short = (adapted(recipe, asked(schedule=schedule, max_steps=each), False).train for each in (90_000, steps))
+    assert (long.warmup_steps, short.warmup_steps) == (1000, warmup)
+    peaks = [
+        learning_rate(max(1, each.warmup_steps), replace(each, schedule=schedule, max_steps=90_000), 128)
+        for each in (long, short)
+    ]
+    assert peaks[0] == pytest.approx(peaks[1])
 
 
 def test_a_model_of_another_size_has_the_rate_of_its_own_row() -> None:
