@@ -218,8 +218,9 @@ def remove_folder(folder: Path) -> None:
 
 
 def free_space(folder: Path | str) -> int:
-    """The bytes left on the disk that holds `folder`."""
-    return shutil.disk_usage(folder).free
+    """The bytes left on the disk that holds `folder`, or will hold it."""
+    path = Path(folder).absolute()
+    return shutil.disk_usage(next(each for each in (path, *path.parents) if each.exists())).free
 
 
 def require_free_space(folder: Path, needed_bytes: int) -> None:

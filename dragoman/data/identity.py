@@ -18,6 +18,6 @@ def read_identity(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError):
         pass
     raise DataError(
-        f"{path} is damaged: it does not say which files this run was begun with. If they have not changed since, "
+        f"{path} is damaged: it does not say which files this run started with. If they have not changed since, "
         "delete it, and go on."
     )

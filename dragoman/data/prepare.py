@@ -187,13 +187,13 @@ class _Preparation:
             for (file, digest), (name, was) in zip(files.items(), before["files"].items(), strict=False):
                 if digest != was and Path(file).name != Path(name).name:
                     raise DataError(
-                        f"this run was begun with {name}, and {file} is another text, with which it cannot go on. Name "
-                        "the first one, or begin anew: another --out, with `--from` this run to keep what was learnt."
+                        f"{file} is not the text that this run is trained on, which was {name} when it started. Name "
+                        "that text, or start a new run: another --out, with `--from` this run to keep what it learnt."
                     )
                 if digest != was:
                     raise DataError(
-                        f"{file} has changed since this run was begun, which cannot go on with other pairs. Restore "
-                        "the file, or begin anew: another --out, with `--from` this run to keep what was learnt."
+                        f"{file} has changed since this run started, which cannot continue with other pairs. Restore "
+                        "the file, or start a new run: another --out, with `--from` this run to keep what it learnt."
                     )
             self.key = before["key"]
             changed = [part for part in _TESTS if before.get(part) != self._identities[part]]

@@ -1,4 +1,4 @@
-"""The configuration a run was begun with: written once, and compared whenever the run is continued.
+"""The configuration a run started with: written once, and compared whenever the run is continued.
 
 RUN/config.toml has absolute paths of the corpora, so that the run goes on from any folder. Model folders, which are
 shared with others, keep the paths as they were given.
@@ -93,8 +93,8 @@ def check_frozen(folder: Path, config: Config) -> frozenset[str]:
             continue
         if not _is_free(key, before):
             raise CheckpointError(
-                f"{folder} was begun with `{key}` = {old!r}, which is {new!r} now. Use the same settings to "
-                "continue it, or choose another --out."
+                f"{folder} is a run with `{key}` = {old!r}, but now it is {new!r}. Use the same settings to continue "
+                "it, or choose another --out."
             )
     return frozenset(key for key, _, _ in changed)
 
@@ -150,7 +150,7 @@ def check_resumable(folder: Path) -> None:
     digests = read_identity(record)["files"].values()
     for path, digest in zip(paths, digests, strict=True) if len(paths) == len(digests) else ():
         if sha256_of(Path(path)) != digest:
-            raise DataError(f"{path} has changed since {folder} was begun. Restore the file.")
+            raise DataError(f"{path} has changed since {folder} started. Restore the file.")
 
 
 def _check_unedited(folder: Path, config: Config) -> None:

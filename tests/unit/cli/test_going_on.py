@@ -66,12 +66,12 @@ def test_a_run_goes_on_from_any_folder(
     assert len(models) > 2
     assert all(str(tmp_path) not in path.read_text() for path in models)
     assert all(f'train = "{corpus.name}"' in path.read_text() for path in models[:-1])
-    corpus.rename(tmp_path / "moved.en-de.tsv")
+    corpus.rename(tmp_path / "moved.tsv")
     assert main(["train", "--out", "../run", "--train.max-steps", "4"]) == 2
     said = capsys.readouterr().err
     assert f"{corpus}, which ../run/config.toml records as `data.train`, does not exist." in said
     assert "name the file that it is now: --data FILE." in said
-    assert main(["train", "--out", "../run", "--train.max-steps", "4", "--data", "../moved.en-de.tsv"]) == 0
+    assert main(["train", "--out", "../run", "--train.max-steps", "4", "--data", "../moved.tsv"]) == 0
 
 
 def test_other_pairs_are_refused_by_name_and_nothing_is_lost(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,7 +81,7 @@ def test_other_pairs_are_refused_by_name_and_nothing_is_lost(corpus: Path, capsy
     corpus.write_text(before.replace("three", "thirty"))
     assert train(corpus, {"--train.max-steps": "3"}) == 2
     said = capsys.readouterr().err.strip().split("\n")[-1]
-    assert f"{corpus} has changed since this run was begun" in said
+    assert f"{corpus} has changed since this run started" in said
     for path in (path for path in kept if path.name != ".lock"):
         assert path.read_bytes() == kept[path], path
     corpus.write_text(before)
@@ -138,7 +138,7 @@ def test_pairs_that_must_be_made_again_are_those_the_run_was_begun_with(
 ) -> None:
     """The first test was kept out of them: without it they would be others, and it would be trained on."""
     lines = corpus.read_text().splitlines(keepends=True)
-    tests = [tmp_path / "first.tsv", tmp_path / "second.en-de.tsv"]
+    tests = [tmp_path / "first.tsv", tmp_path / "second.tsv"]
     for path, part in zip(tests, (lines[:20], lines[20:25]), strict=True):
         path.write_text("".join(part))
     assert train(corpus, {"--data.test": str(tests[0])}) == 0
@@ -157,7 +157,7 @@ def test_a_run_that_never_began_takes_the_advice_it_was_given(corpus: Path, caps
     assert "`tokenizer.vocab_size`" in capsys.readouterr().err
     assert train(corpus) == 0
     assert train(corpus, {"--model.d-model": "32"}) == 2, "now it has"
-    assert "`model.d_model` = 16, which is 32 now" in capsys.readouterr().err
+    assert "`model.d_model` = 16, but now it is 32" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_a_stop_in_the_last_validation_is_obeyed_after_saving(
 def test_text_that_is_all_in_the_validation_or_test_data_is_called_that(
     corpus: Path, flag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = corpus.with_name("other.en-de.tsv")
+    other = corpus.with_name("other.tsv")
     shutil.copyfile(corpus, other)
     assert train(corpus, {flag: str(other)}) == 2
     assert f"every source sentence of {corpus} is also in {other}, so that no pair is left" in capsys.readouterr().err
@@ -335,17 +335,17 @@ def test_the_same_text_may_have_another_name(
     write_pairs(moved, "other pears")
     assert main(["train", "--data", f"./{moved.name}", "--out", str(run), *flags]) == 2
     said = capsys.readouterr().err
-    assert f"this run was begun with {corpus}, and {moved.name} is another text" in said
+    assert f"{moved.name} is not the text that this run is trained on, which was {corpus} when it started" in said
     aligned = [tmp_path / "other.en", tmp_path / "other.de"]
     for path in aligned:
         path.write_text(f"{path.suffix}\n" * 300, encoding="utf-8")
     two = ["--src", str(aligned[0]), "--tgt", str(aligned[1])]
     assert main(["train", *two, "--out", str(run), *flags]) == 2
-    assert "was begun with `data.train` = " in capsys.readouterr().err
+    assert "is a run with `data.train` = " in capsys.readouterr().err
     (run / "data" / "corpus.json").unlink()  # who knows what it was
-    shutil.copyfile(moved, "copy.en-de.tsv")
-    assert main(["train", "--data", "copy.en-de.tsv", "--out", str(run), *flags]) == 2
-    assert "was begun with `data.train`" in capsys.readouterr().err
+    shutil.copyfile(moved, "copy.tsv")
+    assert main(["train", "--data", "copy.tsv", "--out", str(run), *flags]) == 2
+    assert "is a run with `data.train`" in capsys.readouterr().err
 
 
 def test_a_run_keeps_its_workers_until_it_is_told_others(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:

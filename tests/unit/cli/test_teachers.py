@@ -93,7 +93,7 @@ def test_what_they_said_is_asked_for_again_where_it_is_lost_and_only_of_the_same
     assert main(command(pairs, teachers, out, 4, *SIZE)) == 2
     error = capsys.readouterr().err.strip().split("\n")[-1]
     assert "second (" in error
-    assert "another model than the one that this run was begun with" in error
+    assert "another model than the one that this run started with" in error
     # A run that has not begun takes them as they are.
     assert main(command(pairs, teachers, tmp_path / "another", 1, *SIZE)) == 0
 
@@ -107,7 +107,7 @@ def test_a_run_that_was_begun_without_them_does_not_go_on_with_them(
     assert load_bundle(resolve_model_folder(out), "cpu").config.tokenizer.bpe_dropout > 0
     capsys.readouterr()
     assert main(command(pairs, teachers, out, 3, *SIZE)) == 2
-    assert "was begun with `train.teachers` = ''" in capsys.readouterr().err.strip().split("\n")[-1]
+    assert "is a run with `train.teachers` = ''" in capsys.readouterr().err.strip().split("\n")[-1]
 
 
 def test_a_run_without_a_whole_checkpoint_says_so(

@@ -125,7 +125,7 @@ def test_what_cannot_be_resumed_is_said_before_the_work_with_a_code_of_its_own(
         record = {"key": "k", "test": None, "files": {"text.en-de.tsv": "0" * 64}}
         (tmp_path / "data" / "corpus.json").write_text(json.dumps(record))
         assert main(["verify", str(tmp_path)]) == 3
-        assert f"{text} has changed since {tmp_path} was begun" in capsys.readouterr().err
+        assert f"{text} has changed since {tmp_path} started" in capsys.readouterr().err
     same = verification.Check("all together", 1, 2, 0, (), 0.0)
     different = verification.Check("all together", 1, 2, 0, (verification.Difference(1, "a", "b", "c", 1.0),), 0.0)
     (tmp_path / "data" / "corpus.json").unlink()

@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import pytest
 
@@ -7,7 +8,7 @@ from dragoman.records import SentencePair
 from dragoman.text.corpus import Layout, open_corpus
 
 PAIRS = [SentencePair("Hello", "Ahoj"), SentencePair("Good day", "Dobrý den")]
-SHAPES = {
+SHAPES: dict[str, list[Any]] = {
     "languages": [{"en": pair.src, "cs": pair.tgt} for pair in PAIRS],
     "languages and an id": [{"id": str(n), "en": pair.src, "cs": pair.tgt} for n, pair in enumerate(PAIRS)],
     "names": [{"English": pair.src, "Czech": pair.tgt} for pair in PAIRS],

@@ -46,7 +46,7 @@ def test_limits_may_change_and_the_model_may_not(tmp_path: Path) -> None:
     )
     assert check_frozen(run, longer) == {"train.max_steps", "inference.beam_size"}
     other = replace(config, model=replace(config.model, d_model=512))
-    with pytest.raises(CheckpointError, match=r"`model\.d_model` = 256, which is 512 now"):
+    with pytest.raises(CheckpointError, match=r"`model\.d_model` = 256, but now it is 512"):
         check_frozen(run, other)
     assert frozen_config(run) == config, "to check writes nothing"
 
@@ -78,7 +78,7 @@ def test_the_limit_is_part_of_a_schedule_that_ends_there(tmp_path: Path) -> None
     config = Config()
     config = replace(config, train=replace(config.train, schedule="cosine", max_steps=9000))
     run = begin(tmp_path / "run", config)
-    with pytest.raises(CheckpointError, match=r"`train\.max_steps` = 9000, which is 9500 now"):
+    with pytest.raises(CheckpointError, match=r"`train\.max_steps` = 9000, but now it is 9500"):
         check_frozen(run, replace(config, train=replace(config.train, max_steps=9500)))
 
 
