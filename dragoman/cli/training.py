@@ -1,5 +1,6 @@
 """What `dragoman train` does once its settings are known: data, model, training, average, scores, card."""
 
+import math
 import sys
 import time
 from collections.abc import Callable, Collection
@@ -25,10 +26,12 @@ from dragoman.data.soft_targets import SoftTargets
 from dragoman.data.store import PairStore
 from dragoman.errors import DataError, DragomanError
 from dragoman.evaluate.metrics import bleu, chrf, evaluate, tokenizer_for
+from dragoman.evaluate.verdict import Outcome, is_improving, verdict, weakest_group
 from dragoman.inference.translator import Translator
 from dragoman.interrupts import interrupts
 from dragoman.model.device import resolve_device
 from dragoman.model.transformer import Transformer
+from dragoman.records import Score
 from dragoman.text.corpus import Corpora
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.train.checkpoint import RunFolder, set_weights
@@ -42,6 +45,7 @@ from dragoman.train.trainer import Trainer
 from dragoman.train.validation import fitting
 from dragoman.version import __version__
 from dragoman.visualize.report import Judged, write_report
+from dragoman.visualize.run_facts import read_log
 
 _SILENCE_SECONDS = 20.0
 _PACKAGES = ("torch", "tokenizers", "sacrebleu", "safetensors", "numpy")
@@ -115,7 +119,7 @@ def _train(
             log.say("Nothing is left to do; raise a limit to train on (it stays until it is given anew; 0 is none).")
         else:
             trainer.average()
-            _score(out, data, config, corpora)
+            _score(out, data, config, corpora, _end_of(trainer, reason, out))
             write_finished(out, finish)
     except Interrupted as stop:
         interrupts.has_saved()
@@ -231,8 +235,27 @@ def _card(config: Config, data: PreparedData, model: Transformer) -> Card:
     )
 
 
-def _score(out: Path, data: PreparedData, config: Config, corpora: Corpora) -> None:
-    """Translates validation and test data as `translate` will, prints the scores, keeps them in the card, reports.
+@dataclass(frozen=True, slots=True)
+class _End:
+    """How training ended: as in `Outcome`."""
+
+    limit: str
+    is_improving: bool
+    within_warmup: bool
+    gap: float | None
+
+
+def _end_of(trainer: Trainer, reason: str, out: Path) -> _End:
+    log = read_log(out / "log.jsonl")
+    losses = log.validation.get("loss"), log.train.get("perplexity")
+    gap = losses[0][-1][1] - math.log(losses[1][-1][1]) if losses[0] and losses[1] else None
+    limit = reason.split(" ")[0] if reason.startswith("train.") else ""
+    scores = [record.score for record in trainer.state.validations]
+    return _End(limit, is_improving(scores), trainer.state.step <= trainer.settings.warmup_steps, gap)
+
+
+def _score(out: Path, data: PreparedData, config: Config, corpora: Corpora, end: _End) -> None:
+    """Translates validation and test data as `translate` will, prints a verdict and the scores, keeps them, reports.
 
     The model takes over [inference], which may have been given only after its weights were saved.
     """
@@ -243,7 +266,9 @@ def _score(out: Path, data: PreparedData, config: Config, corpora: Corpora) -> N
     translator = Translator.from_bundles([bundle])
     search = f"beam {bundle.config.inference.beam_size}"
     last: Judged | None = None
+    line = ""
     parts: dict[str, Translated] = {}
+    lines: list[str] = []
     for part, store in (("validation", data.dev), ("test", data.test)):
         if store is None or not len(store):
             continue
@@ -254,15 +279,39 @@ def _score(out: Path, data: PreparedData, config: Config, corpora: Corpora) -> N
         card = card.with_scores(f"{part}, {search}", list(result.scores))
         for warning in result.warnings:
             say(f"{part}: {warning}")
-        for score in result.scores:
-            print(f"{part} ({result.num_sentences} sentences, {search}): {score}")
+        lines += [f"{part} ({result.num_sentences} sentences, {search}): {score}" for score in result.scores]
+        is_own = (corpora.dev if part == "validation" else corpora.test) is not None
+        line = verdict(_outcome(part, parts[part], result.scores[0], bundle, len(data.train), not is_own, end))
         last = judged(part, sources, references, outputs, result.warnings, translator, bundle)
+    print("\n".join([line, *lines]))
     if start_from := bundle.config.train.start_from:
         for name, scores in compare_with_base(start_from, bundle, corpora, parts, device).items():
             card = card.with_scores(f"{name}, {search}", scores)
     sys.stdout.flush()
     replace_card(folder, card, bundle.config)
     _report(out, last)
+
+
+def _outcome(
+    part: str, found: Translated, score: Score, bundle: Bundle, train_pairs: int, held_out: bool, end: _End
+) -> Outcome:
+    sources, references, outputs = found.sources, found.references, found.outputs
+    right = sum(output == reference for output, reference in zip(outputs, references, strict=True))
+    return Outcome(
+        part=part,
+        sentences=len(sources),
+        bleu=score.value,
+        by_character=tokenizer_for(bundle.config.data.tgt_lang) == "char",
+        exact=right / len(sources),
+        distinct=len(set(outputs)) / len(set(sources)),
+        held_out=held_out,
+        train_pairs=train_pairs,
+        limit=end.limit,
+        is_improving=end.is_improving,
+        within_warmup=end.within_warmup,
+        gap=end.gap,
+        weakest=weakest_group(sources, references, outputs),
+    )
 
 
 def _report(out: Path, last: Judged | None) -> None:

@@ -4,6 +4,7 @@ import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -72,6 +73,18 @@ def test_a_run_goes_on_from_any_folder(
     assert f"{corpus}, which ../run/config.toml records as `data.train`, does not exist." in said
     assert "name the file that it is now: --data FILE." in said
     assert main(["train", "--out", "../run", "--train.max-steps", "4", "--data", "../moved.tsv"]) == 0
+
+
+def test_a_long_stage_counts_along_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter([0.0, 5.0, 19.0, 21.0, 21.0, 30.0])
+    monkeypatch.setattr("dragoman.cli.training.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    stages = training.Stages()
+    for pairs in (0, 10_000, 20_000, 30_000, 40_000):
+        stages.show("encoding", pairs)
+    said = capsys.readouterr().err.split("\n")
+    assert said == ["dragoman: encoding", "dragoman: encoding: 30,000 pairs", ""]
 
 
 def test_other_pairs_are_refused_by_name_and_nothing_is_lost(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -274,7 +287,9 @@ def test_a_finished_run_takes_over_another_search_and_is_scored_with_it(
     assert train(corpus) == 0
     capsys.readouterr()
     assert train(corpus, {"--inference.beam-size": "3"}) == 0
-    assert "beam 3): BLEU" in capsys.readouterr().out
+    lines = capsys.readouterr().out.split("\n")
+    assert lines[0].startswith("BLEU 0 on 2 held-out sentences means little: there are too few. ")
+    assert "validation (2 sentences, beam 3): BLEU" in lines[1]
     bundle = load_bundle(resolve_model_folder(corpus.parent / "run"), "cpu")
     assert bundle.config.inference.beam_size == 3
     assert any(row[0] == "validation, beam 3" for row in bundle.card.scores)

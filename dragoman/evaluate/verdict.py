@@ -1,0 +1,146 @@
+"""One line for a newcomer about a finished training: what its score means, what is weakest, what to do next.
+
+The bands of BLEU are those of Google Cloud's documentation, "Evaluate models", section "Interpretation"
+(cloud.google.com/translate/docs/advanced/automl-evaluate). They are rough, and hold for words, not for characters.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dragoman.evaluate.flags import text_flags
+from dragoman.evaluate.metrics import FEW_SENTENCES, chrf
+
+_BANDS = (
+    (10.0, "almost useless"),
+    (20.0, "the gist is hard to get"),
+    (30.0, "the gist is clear, the grammar often wrong"),
+    (40.0, "understandable to good"),
+    (50.0, "high quality"),
+    (60.0, "very high quality"),
+    (float("inf"), "quality often better than human"),
+)
+_GOOD_BLEU, _PERFECT_BLEU, _PERFECT_SHARE = 40.0, 60.0, 0.5
+_SAME_SHARE = 0.1
+"""Of different outputs among different sources: below it, the model writes the same whatever it is given."""
+_MEMORISED_GAP = 1.0
+"""Nats a token that validation is worse than training: its words have a third of the probability or less."""
+_IMPROVEMENT = 0.01
+"""Of the best score before: less is noise of a validation."""
+_CLEARLY_WEAKER_CHRF, _MANY_FLAGGED, _LEAST_IN_GROUP = 5.0, 0.05, 30
+_FLAG_WORDS = {
+    "loop": "repeat themselves",
+    "copied": "copy the source",
+    "short": "are too short",
+    "long": "are too long",
+    "number": "have a wrong number",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is known of a finished training, of the text that it is judged by and of its end.
+
+    `exact` and `distinct` are shares: of outputs that are their reference, and of different outputs among different
+    sources. `held_out` says that the text was taken from the training corpus. `limit` is the key of the setting that
+    ended training, or empty. `gap` is the validation loss less the training loss, in nats a token. `weakest` is a
+    clause, or empty.
+    """
+
+    part: str
+    sentences: int
+    bleu: float
+    by_character: bool
+    exact: float
+    distinct: float
+    held_out: bool
+    train_pairs: int
+    limit: str
+    is_improving: bool
+    within_warmup: bool
+    gap: float | None
+    weakest: str
+
+
+def verdict(outcome: Outcome) -> str:
+    """The line, of about 45 words at most."""
+    parts = [f"{_meaning(outcome)}.", f"Weakest: {outcome.weakest}." if outcome.weakest else "", _advice(outcome)]
+    return " ".join(part for part in parts if part)
+
+
+def is_improving(scores: Sequence[float]) -> bool:
+    """Whether the last third of a run's validations, in order, is clearly better than those before; true of so few
+    that nobody can tell."""
+    if len(scores) < 3:
+        return True
+    cut = len(scores) - max(1, len(scores) // 3)
+    before, since = max(scores[:cut]), max(scores[cut:])
+    return since > before + _IMPROVEMENT * abs(before)
+
+
+def weakest_group(sources: Sequence[str], references: Sequence[str], outputs: Sequence[str]) -> str:
+    """What is clearly worse than the rest: outputs with one kind of flag, or sources of one length. Empty if nothing.
+
+    The thirds are by the length of the source; each is scored by chrF2.
+    """
+    count = len(sources)
+    if count < _LEAST_IN_GROUP:
+        return ""
+    flagged = [flag for pair in zip(sources, outputs, strict=True) for flag in text_flags(*pair)]
+    natural = [flag for pair in zip(sources, references, strict=True) for flag in text_flags(*pair)]
+    excess = {flag: (flagged.count(flag) - natural.count(flag)) / count for flag in _FLAG_WORDS}
+    worst = max(excess, key=lambda flag: excess[flag])
+    if excess[worst] >= _MANY_FLAGGED:
+        return f"{excess[worst]:.0%} of the outputs {_FLAG_WORDS[worst]}"
+    order = sorted(range(count), key=lambda row: len(sources[row]))
+    if count < 3 * _LEAST_IN_GROUP:
+        return ""
+    thirds = {
+        name: order[count * place // 3 : count * (place + 1) // 3]
+        for place, name in enumerate(("short", "middling", "long"))
+    }
+    whole = chrf(outputs, references).value
+    scores = {
+        name: chrf([outputs[row] for row in rows], [references[row] for row in rows]).value
+        for name, rows in thirds.items()
+    }
+    name = min(scores, key=lambda each: scores[each])
+    if scores[name] > whole - _CLEARLY_WEAKER_CHRF:
+        return ""
+    return f"{name} sentences (chrF2 {scores[name]:.0f}, all {whole:.0f})"
+
+
+def _meaning(outcome: Outcome) -> str:
+    unit = " of characters" if outcome.by_character else ""
+    where = f"{outcome.sentences:,} {'held-out' if outcome.held_out else outcome.part} sentences"
+    score = f"BLEU {outcome.bleu:.0f}{unit} on {where}"
+    if outcome.sentences < FEW_SENTENCES:
+        return f"{score} means little: there are too few"
+    exact = f", {outcome.exact:.0%} of them word for word" if outcome.exact >= _PERFECT_SHARE else ""
+    if outcome.by_character:
+        return score + exact
+    return f"{score}{exact}: {next(word for most, word in _BANDS if outcome.bleu < most)}"
+
+
+def _advice(outcome: Outcome) -> str:
+    raising = f"raise `{outcome.limit}` and repeat the command" if outcome.limit else ""
+    if outcome.distinct <= _SAME_SHARE:
+        then = f"; if it does, {raising}" if raising else ""
+        return f"Nearly every source gets the same output. Check that line n of both sides says the same{then}."
+    if outcome.within_warmup and raising:
+        return f"It has barely trained: {raising}."
+    is_perfect = outcome.bleu >= _PERFECT_BLEU or outcome.exact >= _PERFECT_SHARE
+    if is_perfect and outcome.held_out:
+        return (
+            "That is within this corpus, which these sentences come from: score text from elsewhere "
+            "(`dragoman evaluate`) before you rely on it."
+        )
+    if outcome.limit and outcome.is_improving and not is_perfect:
+        return f"It was still improving: {raising}."
+    if outcome.sentences < FEW_SENTENCES:
+        return f"Name a test of {FEW_SENTENCES} sentences or more (`--data.test FILE`)."
+    if outcome.bleu >= _GOOD_BLEU:
+        return "Fine: try it on your own text."
+    pairs = f"{outcome.train_pairs:,} training pairs"
+    if outcome.gap is not None and outcome.gap >= _MEMORISED_GAP:
+        return f"It knows its {pairs} by heart: more text helps most, longer training does not."
+    return f"It has stopped improving: more text than these {pairs} helps most."
