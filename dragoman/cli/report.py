@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
 from dragoman.cli.arguments import ArgumentParser, path_name
-from dragoman.cli.models import say
-from dragoman.data.store import PairStore
+from dragoman.cli.models import require_model, say
 from dragoman.evaluate.metrics import counts_of, metrics_of, tokenizer_for, warnings_about
-from dragoman.inference.translator import Translator
-from dragoman.visualize.report import Judged, write_report
-from dragoman.visualize.run_facts import open_part, read_run
-from dragoman.visualize.word_weights import cross_attention_of
+
+if TYPE_CHECKING:
+    from dragoman.bundle import Bundle
+    from dragoman.data.store import PairStore
+    from dragoman.inference.translator import Translator
+    from dragoman.visualize.report import Judged
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -20,6 +21,11 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("run", metavar="RUN", type=path_name, help="a folder that `dragoman train` has made")
     parser.add_argument("--device", default="auto", metavar="NAME", help="auto (cuda, mps, cpu) or a device by name")
     given = parser.parse(arguments)
+    require_model(given.run)
+    from dragoman.bundle import load_bundle, resolve_model_folder  # torch: only once the arguments are right
+    from dragoman.visualize.report import write_report
+    from dragoman.visualize.run_facts import read_run
+
     folder = resolve_model_folder(given.run)
     read_run(given.run)  # what is no run is said before anything is loaded or translated
     say(f"the model is {folder}")
@@ -27,7 +33,10 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _judged(run_folder: Path, bundle: Bundle) -> Judged | None:
+def _judged(run_folder: Path, bundle: "Bundle") -> "Judged | None":
+    from dragoman.inference.translator import Translator
+    from dragoman.visualize.run_facts import open_part
+
     for part, name in (("test", "test"), ("dev", "validation")):
         if store := open_part(run_folder, part):
             sources, references = texts_of(store)
@@ -46,15 +55,18 @@ def judged(
     references: Sequence[str],
     outputs: Sequence[str],
     warnings: Sequence[str],
-    translator: Translator,
-    bundle: Bundle,
-) -> Judged:
+    translator: "Translator",
+    bundle: "Bundle",
+) -> "Judged":
     """What the report needs of a test that a model has translated."""
+    from dragoman.visualize.report import Judged
+    from dragoman.visualize.word_weights import cross_attention_of
+
     alignment = cross_attention_of(bundle)
     return Judged(part, sources, references, outputs, warnings, translator.translate, alignment)
 
 
-def texts_of(store: PairStore, limit: int | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def texts_of(store: "PairStore", limit: int | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Sources and references of a store that keeps text, at most `limit`."""
     indices = range(len(store) if limit is None else min(limit, len(store)))
     return tuple(store.src_text(index) for index in indices), tuple(store.tgt_text(index) for index in indices)

@@ -167,9 +167,9 @@ def _check_cluster(options: argparse.Namespace) -> None:
 
 def _check_models(options: argparse.Namespace) -> None:
     """Raises ModelError where a text stands among the models, as those do who know other programs."""
-    from dragoman.bundle import resolve_model_folder
-
     for path in filter(os.path.isfile, options.model):
+        from dragoman.bundle import resolve_model_folder
+
         try:
             resolve_model_folder(Path(path))
         except ModelError as error:

@@ -11,17 +11,15 @@ from dataclasses import asdict
 from random import Random
 from typing import TYPE_CHECKING
 
-from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
-from dragoman.cli.arguments import ArgumentParser, path_name, whole_number
-from dragoman.cli.models import say, tell_of_compiling
-from dragoman.cli.report import texts_of
+from dragoman.cli.arguments import ArgumentParser, add_encoding_flag, encoding_of, path_name, whole_number
+from dragoman.cli.models import require_model, say, tell_of_compiling
 from dragoman.errors import DataError, DragomanError
-from dragoman.inference.verification import LOG_PROB_TOLERANCE, TIE, Check, verify_translations
 from dragoman.text.lines import read_lines
 from dragoman.train.frozen import check_resumable
-from dragoman.visualize.run_facts import open_part
 
 if TYPE_CHECKING:
+    from dragoman.bundle import Bundle
+    from dragoman.inference.verification import Check
     from dragoman.train.verification import ResumeReport
 
 SENTENCES = 200
@@ -35,6 +33,10 @@ _DIFFERENT, _NOT_VERIFIED = 2, 3
 def run(arguments: Sequence[str]) -> int:
     """Prints what was checked; exit code 2 where anything differs, 3 where resuming could not be verified."""
     options = _parser().parse(arguments)
+    require_model(options.model)
+    from dragoman.bundle import load_bundle, resolve_model_folder  # torch: only once the arguments are right
+    from dragoman.inference.verification import verify_translations
+
     folder = resolve_model_folder(options.model)
     bundle = load_bundle(folder, options.device)
     texts, origin = _texts(options, bundle)
@@ -88,6 +90,7 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--src", metavar="F", type=path_name, help="texts to translate, one a line (default: the model's own)"
     )
+    add_encoding_flag(parser)
     parser.add_argument(
         "--sentences",
         metavar="N",
@@ -107,11 +110,16 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def _texts(options: argparse.Namespace, bundle: Bundle) -> tuple[list[str], str]:
+def _texts(options: argparse.Namespace, bundle: "Bundle") -> tuple[list[str], str]:
     """The texts, and where they are from: the file, the run's validation data, or the model's vocabulary."""
+    from dragoman.cli.report import texts_of
+    from dragoman.visualize.run_facts import open_part
+
     most = options.sentences
     if options.src:
-        texts = [text for text, _ in zip(read_lines(options.src), range(most), strict=False)]
+        texts = [
+            text for text, _ in zip(read_lines(options.src, encoding=encoding_of(options)), range(most), strict=False)
+        ]
         if not texts:
             raise DataError(f"{options.src} is empty. Give at least one line to translate.")
         return texts, str(options.src)
@@ -140,7 +148,7 @@ def _resume_verdict(resume: "ResumeReport") -> Iterator[str]:
     yield f"{resume.tensors:,} tensors, the state and {resume.log_lines:,} lines of the log, compared bit for bit."
 
 
-def _reported(checks: Iterator[Check], as_json: bool) -> Iterator[Check]:
+def _reported(checks: "Iterator[Check]", as_json: bool) -> "Iterator[Check]":
     """The checks, each printed as a row as soon as it is done."""
     if not as_json:
         print(f"{'translated':<24}{'beam':>5}{'same':>9}{'ties':>7}{'different':>11}{'log_prob':>11}")
@@ -151,7 +159,9 @@ def _reported(checks: Iterator[Check], as_json: bool) -> Iterator[Check]:
         yield check
 
 
-def _verdict(checks: Sequence[Check], num_texts: int) -> Iterator[str]:
+def _verdict(checks: "Sequence[Check]", num_texts: int) -> Iterator[str]:
+    from dragoman.inference.verification import LOG_PROB_TOLERANCE, TIE
+
     different = sum(len(check.differences) for check in checks)
     for check in checks:
         for one in check.differences[:_SHOWN]:
