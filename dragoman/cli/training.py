@@ -21,6 +21,7 @@ from dragoman.cli.models import say, tell_of_compiling
 from dragoman.cli.report import judged, texts_of
 from dragoman.cli.teachers import soft_targets_of, tokenizers_of
 from dragoman.config import WITHOUT_SAMPLING, Config, InferenceSettings, TrainSettings
+from dragoman.config.recipes import WARMUP_SHARE
 from dragoman.data.prepare import PreparedData, epoch_encode, prepare
 from dragoman.data.soft_targets import SoftTargets
 from dragoman.data.store import PairStore
@@ -80,6 +81,8 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
         processes.of_first(lambda: freeze_config(out, config))
         if processes.is_first:
             _print_cleaning(data)
+            if not is_begun and "train.warmup_steps" not in given:
+                _tell_warmup(config.train)
             for part in data.late_tests:
                 say(
                     f"`data.{part}` was named, or has changed, after training had begun, so that some of it may have "
@@ -87,6 +90,12 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
                 )
         adapts = None if is_begun or "train.warmup_steps" in given else lambda train: _freeze_again(out, config, train)
         return _train(config, shared, data, corpora, out, begun, taught, processes, adapts)
+
+
+def _tell_warmup(train: TrainSettings) -> None:
+    """Says which warm-up a new run takes where it was fitted to `train.max_steps`."""
+    if train.max_steps and train.warmup_steps > WARMUP_SHARE / 2 * train.max_steps:
+        say(f"the warm-up is {train.warmup_steps:,} of {train.max_steps:,} steps (`train.warmup_steps`)")
 
 
 def _freeze_again(out: Path, config: Config, train: TrainSettings) -> None:

@@ -4,7 +4,6 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import TYPE_CHECKING
 
 import torch
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
 
 
 _MEASURED_STEPS = 4
+_GRADIENTS_SHARE = 0.75  # of a time limit: an allowance, since more warm-up than fits costs more than a little less
 _TELLING_STEPS, _TELLING_SECONDS = 5, 10.0
 
 
@@ -143,8 +143,8 @@ class Loop:
     def fit_warmup(self, gradients: Gradients | ShardedModel, micro_batch_tokens: int) -> None:
         """Gives a new run a warm-up that fits its time limit, if the trainer may: by the gradients of its first steps.
 
-        They are computed and forgotten; what the run draws and learns is the same as without. What an update and the
-        validations take is not known yet: it is little beside the share of a run that a warm-up may take.
+        They are computed and forgotten; what the run draws and learns is the same as without. For updates, validations
+        and saving, whose time is not known yet, a part of the limit is set aside.
         """
         adapts, settings = self.trainer.adapts_warmup, self.settings
         if adapts is None or self.state.step or not settings.max_minutes or not settings.warmup_steps:
@@ -161,8 +161,10 @@ class Loop:
                 self.optimizer.zero_grad()
                 seconds.append(time.perf_counter() - clock)
                 steps_in_epoch = step.steps_in_epoch
-        pace = Pace(0, self.state.seconds, median(seconds), steps_in_epoch)
-        steps = self.processes.of_first(lambda: pace.steps_until(settings)[0])
+        # The slowest after the first: that one compiles, and later steps share the processors with what builds batches.
+        pace = Pace(0, self.state.seconds, max(seconds[1:]), steps_in_epoch)
+        gradients_only = replace(settings, max_minutes=settings.max_minutes * _GRADIENTS_SHARE)
+        steps = self.processes.of_first(lambda: pace.steps_until(gradients_only)[0])
         fitting = with_fitting_warmup(settings, steps)
         if fitting.warmup_steps == settings.warmup_steps:
             return

@@ -75,6 +75,16 @@ def test_a_run_goes_on_from_any_folder(
     assert main(["train", "--out", "../run", "--train.max-steps", "4", "--data", "../moved.tsv"]) == 0
 
 
+@pytest.mark.parametrize(("flags", "warmup"), [({}, 7), ({"--train.warmup-steps": "30"}, 30)])
+def test_the_warmup_fits_the_steps_unless_it_is_given(
+    corpus: Path, flags: dict[str, str], warmup: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {f"--{key}": value for key, value in (("validate.every-epochs", "100"), ("train.max-steps", "40"))}
+    assert train(corpus, given | flags) == 0
+    assert frozen_config(corpus.parent / "run").train.warmup_steps == warmup  # type: ignore[union-attr]
+    assert ("the warm-up is 7 of 40 steps (`train.warmup_steps`)" in capsys.readouterr().err) == (not flags)
+
+
 def test_a_long_stage_counts_along_where_there_is_no_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
