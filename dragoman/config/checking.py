@@ -12,12 +12,18 @@ _AUGMENTATIONS = ("augment_case", "augment_punctuation", "augment_noise")
 
 def check_config(config: Config, label: Label = "`{}`".format) -> None:
     """Raises ConfigError at the first contradiction; `label` turns a key into how the message names it."""
-    for rules in (_model, _tokenizer, _data, _train, _inference):
+    for rules in (_shape, _model, _tokenizer, _data, _train, _inference):
         for problem in rules(config, label):
             raise ConfigError(problem)
 
 
-def _model(config: Config, label: Label) -> Iterator[str]:
+def check_shape(config: Config, label: Label = "`{}`".format) -> None:
+    """The same for what must hold of a finished model too: without it, there can be none of that shape."""
+    for problem in _shape(config, label):
+        raise ConfigError(problem)
+
+
+def _shape(config: Config, label: Label) -> Iterator[str]:
     model = config.model
     if model.d_model % model.num_heads:
         yield (
@@ -29,6 +35,11 @@ def _model(config: Config, label: Label) -> Iterator[str]:
             f"{label('model.d_model')} must be even for sinusoidal positions, but is {model.d_model}. "
             f'Change it, or set `model.positions` to "learned".'
         )
+
+
+def _model(config: Config, label: Label) -> Iterator[str]:
+    """What a new run needs besides."""
+    model = config.model
     if model.positions == "learned" and model.max_positions <= config.data.max_tokens:
         yield (
             f"{label('model.max_positions')} must be greater than `data.max_tokens` ({config.data.max_tokens}), "

@@ -5,7 +5,6 @@ What is given explicitly always wins: over the recipe, and over what `model.pres
 
 import difflib
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,9 +12,10 @@ from typing import Any
 
 import tomli_w
 
-from dragoman.config.checking import check_config
+from dragoman.config.checking import check_config, check_shape
 from dragoman.config.fields import SETTINGS, TABLES, Value, did_you_mean, settings_of, shown
 from dragoman.config.settings import CORPORA, PRESETS, Config
+from dragoman.config.toml import parsed_toml, toml_bytes
 from dragoman.errors import ConfigError
 
 OTHERS_NAMES = {
@@ -151,9 +151,13 @@ def _names(given: Mapping[str, _Given], *keys: str) -> bool:
 def config_from_dict(table: Mapping[str, Any], origin: str) -> Config:
     """The configuration of a finished model; `origin` names the file in errors. Raises ConfigError.
 
-    Every value is checked by itself, but not what must hold between them: those are rules for new runs.
+    Every value is checked by itself, and whether there can be a model of that shape; what must hold between settings
+    besides are rules for new runs.
     """
-    return _merge(_given_by_table(table, origin), Config())
+    given = _given_by_table(table, origin)
+    config = _merge(given, Config())
+    check_shape(config, lambda key: given[key].place if key in given else f"`{key}`")
+    return config
 
 
 def dump_config(config: Config) -> str:
@@ -229,9 +233,7 @@ def _quoted(name: str) -> str:
 def _read_toml(path: Path) -> dict[str, Any]:
     text = _read_text(path)
     try:
-        return tomllib.loads(text)
-    except RecursionError:
-        raise ConfigError(f"{path} is nested too deeply. A setting is a number, a text, true or false.") from None
+        return parsed_toml(text, str(path))
     except ValueError as error:
         raise ConfigError(_syntax_error(path, text, str(error))) from None
 
@@ -249,7 +251,7 @@ def _syntax_error(path: Path, text: str, reason: str) -> str:
 
 def _read_text(path: Path) -> str:
     try:
-        content = path.read_bytes()
+        content = toml_bytes(path)
     except FileNotFoundError:
         raise ConfigError(f"{path} does not exist.{_nearest_file(path)}") from None
     except IsADirectoryError:

@@ -22,6 +22,7 @@ from dragoman.config import (
     read_config,
     read_given,
 )
+from dragoman.config.toml import parsed_toml
 from dragoman.errors import ConfigError
 
 
@@ -226,6 +227,43 @@ def test_unreadable_files_are_named(write: Any, tmp_path: Path) -> None:
         load_config([write('[data]\ntrain = "Bücher.tsv"'.encode("latin-1"), "latin.toml")])
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("#" * (1 << 18) + "\n", r"big\.toml has more than 262144 bytes, the limit for settings\."),
+        (".".join("a" * 17) + " = 1", r"big\.toml has a key of more than 16 parts\."),
+        ("x = 1\n[" + " . ".join(["'a'", '"b\\".c"', "d-1"] * 6) + "]", r"big\.toml has a key of more than 16 parts\."),
+        ("x = [{" + ".".join("a" * 20_000) + " = 1}]", r"big\.toml has a key of more than 16 parts\."),
+        ("x = " + "[" * 100_000, r"big\.toml is nested too deeply\."),
+        ("x = " + "{a=" * 50_000, r"big\.toml"),
+    ],
+    ids=["size", "key", "quoted", "inline", "lists", "tables"],
+)
+def test_what_would_take_much_memory_is_not_parsed(write: Any, content: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        load_config([write(content, "big.toml")])
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.text("ab-_.\"'\\ =[]{},#\n1", max_size=200))
+def test_what_is_small_is_parsed_as_toml_is(text: str) -> None:
+    try:
+        expected: Any = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        expected = None
+    try:
+        found: Any = parsed_toml(text, "x.toml")
+    except (ValueError, ConfigError):
+        found = None
+    assert found == expected or text.count(".") >= 16
+
+
+def test_texts_and_remarks_with_many_dots_are_no_keys(write: Any) -> None:
+    path = "/".join(["..", "..", "..", "a.b.c-1.2.3.tsv"] * 4)
+    config = load_config([write(f'# {"." * 100} see a.b.c\n[data]\ntrain = "{path}" # {"." * 60}\n')])
+    assert config.data.train == path
+
+
 def test_model_folder_errors_name_their_file() -> None:
     with pytest.raises(ConfigError, match=r"^`model\.d_mode` in m/config\.toml is not a setting"):
         config_from_dict({"model": {"d_mode": 3}}, "m/config.toml")
@@ -292,6 +330,18 @@ def test_whatever_a_file_holds_the_error_is_ours(content: dict[str, Any]) -> Non
 
 def test_contradictions_in_a_finished_model_do_not_keep_it_from_loading() -> None:
     assert config_from_dict({"train": {"average_last": 9}}, "m/config.toml").train.average_last == 9
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ({"num_heads": 3}, r"`model\.d_model` must be a multiple of `model\.num_heads` in m/config\.toml \(3\)"),
+        ({"d_model": 27, "num_heads": 3}, r"`model\.d_model` in m/config\.toml must be even for sinusoidal positions"),
+    ],
+)
+def test_a_shape_that_no_model_has_does(model: dict[str, int], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        config_from_dict({"model": model}, "m/config.toml")
 
 
 def test_every_setting_has_help_and_a_checked_default() -> None:
