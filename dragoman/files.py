@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,7 +24,8 @@ _CHUNK_BYTES = 1 << 20
 _OLD_PREFIX = f"{TEMPORARY_PREFIX}old-"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _DISK_ERRORS = (*_FULL, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EFBIG, errno.ENOTDIR)
-_MOST_MANIFEST_BYTES = 16 << 20
+_MOST_MANIFEST_BYTES = 1 << 20
+_FINGERPRINT_DIGITS = 12
 
 
 def sha256_of(path: Path) -> str:
@@ -144,31 +145,72 @@ def checked_manifest(folder: Path) -> dict[str, Any]:
 
     Raises ModelError that names the file which is missing, added, truncated or changed.
     """
-    manifest = _read_manifest(folder)
-    listed = manifest["files"]
-    present = {path.name for path in folder.iterdir()} - {MANIFEST}
-    for name in sorted(present - listed.keys()):
-        raise ModelError(f"{folder / name} does not belong to this model: its manifest does not list it. Remove it.")
-    for name in listed:
-        _check_file(folder / name, listed[name])
-    return manifest
+    return CheckedFolder(folder).manifest
+
+
+class CheckedFolder:
+    """A folder whose every file is as it was written, as long as it is not changed.
+
+    `unread` names files that are large: only their sizes are compared, until `read` gives their content. No other has
+    more than `most_bytes`. Raises ModelError as `checked_manifest` does.
+    """
+
+    def __init__(self, folder: Path, unread: Collection[str] = (), most_bytes: int | None = None) -> None:
+        self.path = folder
+        content, self.manifest = _read_manifest(folder)
+        self.fingerprint = hashlib.sha256(content).hexdigest()[:_FINGERPRINT_DIGITS]
+        """The beginning of the manifest's hash, which stands for the content of all files."""
+        files = self.manifest["files"]
+        present = {path.name for path in folder.iterdir()} - {MANIFEST}
+        for name in sorted(present - files.keys()):
+            raise ModelError(
+                f"{folder / name} does not belong to this model: its manifest does not list it. Remove it."
+            )
+        for name in files:
+            path = folder / name
+            if name not in present or not path.is_file():
+                raise ModelError(f"{path} is missing. {_RESTORE}")
+            size = path.stat().st_size
+            _check_size(path, size, files[name])
+            if name in unread:
+                continue
+            if most_bytes is not None and size > most_bytes:
+                raise ModelError(f"{path} has {size} bytes, more than any such file ({most_bytes}). {_RESTORE}")
+            _check_content(path, sha256_of(path), files[name])
+
+    def read(self, name: str) -> bytes:
+        """The whole content of a file, which is what was written: it is read once, and that is compared."""
+        path = self.path / name
+        try:
+            with path.open("rb") as stream:
+                content = stream.read(self.manifest["files"][name]["bytes"] + 1)
+        except OSError as error:
+            raise ModelError(f"{path} cannot be read: {error.strerror or error}. {_RESTORE}") from None
+        facts = self.manifest["files"][name]
+        _check_size(path, len(content), facts)
+        _check_content(path, hashlib.sha256(content).hexdigest(), facts)
+        return content
 
 
 def checked_file(folder: Path, name: str) -> None:
     """Raises ModelError where this one file of a folder with a manifest is not as it was written."""
-    listed = _read_manifest(folder)["files"]
+    listed = _read_manifest(folder)[1]["files"]
     if name not in listed:
         raise ModelError(f"{folder / name} does not belong to this model: its manifest does not list it. Remove it.")
-    _check_file(folder / name, listed[name])
-
-
-def _check_file(path: Path, facts: dict[str, Any]) -> None:
+    path = folder / name
     if not path.is_file():
         raise ModelError(f"{path} is missing. {_RESTORE}")
-    size = path.stat().st_size
+    _check_size(path, path.stat().st_size, listed[name])
+    _check_content(path, sha256_of(path), listed[name])
+
+
+def _check_size(path: Path, size: int, facts: dict[str, Any]) -> None:
     if size != facts["bytes"]:
         raise ModelError(f"{path} has {size} bytes instead of {facts['bytes']}. {_RESTORE}")
-    if sha256_of(path) != facts["sha256"]:
+
+
+def _check_content(path: Path, digest: str, facts: dict[str, Any]) -> None:
+    if digest != facts["sha256"]:
         raise ModelError(f"{path} is damaged: its content is not what was written. {_RESTORE}")
 
 
@@ -266,16 +308,19 @@ def _write_manifest(folder: Path, facts: dict[str, Any]) -> None:
     _flush_to_disk(folder)
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
+def _read_manifest(folder: Path) -> tuple[bytes, dict[str, Any]]:
+    """Its bytes, and what they say."""
     path = folder / MANIFEST
     try:
         if path.exists() and not (path.is_file() and path.stat().st_size <= _MOST_MANIFEST_BYTES):
             raise ValueError
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        content = path.read_bytes()
+        manifest = json.loads(content.decode("utf-8"))
         stated = manifest.pop("sha256")
         files = manifest["files"]
         sound = stated == _digest(manifest) and all(
-            {"bytes", "sha256"} <= facts.keys() and Path(name).name == name for name, facts in files.items()
+            type(facts["bytes"]) is int and isinstance(facts["sha256"], str) and Path(name).name == name
+            for name, facts in files.items()
         )
     except FileNotFoundError:
         raise ModelError(f"{folder} is not a model folder: it has no {MANIFEST}.") from None
@@ -283,7 +328,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         sound = False
     if not sound:
         raise ModelError(f"{path} is damaged. {_RESTORE}")
-    return manifest  # type: ignore[no-any-return]
+    return content, manifest
 
 
 def _is_no_file(path: Path) -> bool:

@@ -8,6 +8,8 @@ from typing import Any
 from dragoman.errors import ModelError
 from dragoman.records import Score
 
+_MOST_BYTES = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Card:
@@ -93,6 +95,10 @@ def read_card(folder: Path) -> Card:
     if not path.exists():
         return Card()
     known = {field.name for field in fields(Card)}
+    if path.stat().st_size > _MOST_BYTES:
+        raise ModelError(
+            f"{path} is not a model card: it has more than {_MOST_BYTES} bytes. Restore the folder from where it came."
+        )
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return Card(**{name: _frozen(value) for name, value in content.items() if name in known})

@@ -6,19 +6,19 @@ import math
 import os
 import re
 import shutil
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError, deserialize
 from safetensors.torch import save_file
 
 from dragoman.bundle.card import Card, read_card
 from dragoman.config import Config, ModelSettings, config_from_dict, dump_config
+from dragoman.config.toml import parsed_toml, toml_bytes
 from dragoman.errors import ConfigError, ModelError
-from dragoman.files import MANIFEST, checked_manifest, written_folder
+from dragoman.files import MANIFEST, CheckedFolder, checked_manifest, written_folder
 from dragoman.model.device import resolve_device, without_values
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenizer import TokenizerPair
@@ -29,6 +29,11 @@ CTRANSLATE2_WEIGHTS = "model.bin"
 POINTERS = ("averaged", "best")
 _HUGGING_FACE_CONFIG = "config.json"
 _LONGEST_POINTER = 4096
+_CONFIG = "config.toml"
+_MOST_BYTES = 64 << 20
+"""Of a file that is not the weights: three times the largest tokeniser known."""
+_MOST_HEADER_BYTES = 1 << 10
+"""Of a tensor: its name, shape and place take some hundred bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,8 @@ class Bundle:
     tokenizers: TokenizerPair
     config: Config
     card: Card
+    fingerprint: str = ""
+    """Of the folder that it was read from: the beginning of the manifest's hash."""
 
 
 def manifest_facts() -> dict[str, Any]:
@@ -83,7 +90,7 @@ def write_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[s
 
 
 def _write_config(config: Config, folder: Path) -> None:
-    (folder / "config.toml").write_text(dump_config(config), encoding="utf-8")
+    (folder / _CONFIG).write_text(dump_config(config), encoding="utf-8")
 
 
 def _write_card(card: Card, folder: Path) -> None:
@@ -97,20 +104,26 @@ def weights_of(model: Transformer) -> dict[str, torch.Tensor]:
 
 
 def load_bundle(folder: Path, device: str = "auto") -> Bundle:
-    """Reads a model folder, in eval mode on `device`.
+    """Reads a model folder, in eval mode on `device`. The model is in memory of its own: the folder may change or go.
 
     Raises ModelError that names the file which is missing, damaged or does not fit the others.
     """
-    checked_manifest(folder)
-    config = read_settings(folder)
+    checked = CheckedFolder(folder, {WEIGHTS}, _MOST_BYTES)
+    path = folder / WEIGHTS
+    if WEIGHTS not in checked.manifest["files"]:
+        raise ModelError(f"{path} is missing. Restore the folder from where it came.")
+    config = _settings_in(checked.read(_CONFIG), folder / _CONFIG)
     _check_size(config.model, folder)
     tokenizers = TokenizerPair.load(folder)
     # Shapes are compared on the meta device, so that no memory is taken for a model that does not fit its weights.
     with without_values():
         model = _build(config, tokenizers, folder)
-    tensors = read_weights(folder / WEIGHTS, {name: tuple(p.shape) for name, p in model.named_parameters()})
-    model = filled(model, tensors)
-    return Bundle(model.to(resolve_device(device)).eval(), tokenizers, config, read_card(folder))
+    shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    _check_most(path, shapes)
+    model = filled(model, _tensors_in(checked.read(WEIGHTS), path, shapes))
+    card = read_card(folder)
+    CheckedFolder(folder, {WEIGHTS})  # what was read in between is of the same model
+    return Bundle(model.to(resolve_device(device)).eval(), tokenizers, config, card, checked.fingerprint)
 
 
 def resolve_model_folder(path: Path) -> Path:
@@ -148,24 +161,47 @@ def resolve_model_folder(path: Path) -> Path:
 def read_weights(path: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
     """The float32 tensors of a safetensors file, which must have exactly the given names and shapes.
 
-    All numbers must be finite. Names, shapes and types are compared before any tensor is read. Raises ModelError.
+    All numbers must be finite. Names, shapes and types are compared before any tensor is made. The tensors are no part
+    of the file any more, so that nothing happens to them when it is changed or truncated. Raises ModelError.
     """
+    _check_most(path, shapes)
     try:
-        with safe_open(path, framework="pt") as stream:
-            names = set(stream.keys())
-            for name in sorted(names ^ shapes.keys()):
-                problem = "is missing" if name in shapes else "does not belong to this model"
-                raise ModelError(f"{path}: tensor `{name}` {problem}. The file is of another model than config.toml.")
-            for name, shape in shapes.items():
-                found = stream.get_slice(name)
-                if tuple(found.get_shape()) != shape or found.get_dtype() != "F32":
-                    raise ModelError(
-                        f"{path}: tensor `{name}` is {found.get_dtype()} {tuple(found.get_shape())} instead of F32 "
-                        f"{shape}. The file is of another model than config.toml."
-                    )
-            tensors = {name: stream.get_tensor(name) for name in shapes}
-    except (SafetensorError, OSError) as error:
+        content = path.read_bytes()
+    except OSError as error:
         raise ModelError(f"{path} is not a readable safetensors file: {error}.") from None
+    return _tensors_in(content, path, shapes)
+
+
+def _check_most(path: Path, shapes: dict[str, tuple[int, ...]]) -> None:
+    """Raises ModelError where a file has more bytes than such tensors take: it is read into memory as a whole."""
+    most = sum(4 * math.prod(shape) + _MOST_HEADER_BYTES for shape in shapes.values())
+    size = path.stat().st_size if path.exists() else 0
+    if size > most:
+        raise ModelError(
+            f"{path} has {size} bytes, but the model in config.toml takes at most {most}. "
+            "The file is of another model than config.toml."
+        )
+
+
+def _tensors_in(content: bytes, path: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
+    try:
+        found = dict(deserialize(content))  # type: ignore[no-untyped-call]
+    except SafetensorError as error:
+        raise ModelError(f"{path} is not a readable safetensors file: {error}.") from None
+    for name in sorted(found.keys() ^ shapes.keys()):
+        problem = "is missing" if name in shapes else "does not belong to this model"
+        raise ModelError(f"{path}: tensor `{name}` {problem}. The file is of another model than config.toml.")
+    for name, shape in shapes.items():
+        kind, own_shape = found[name]["dtype"], tuple(found[name]["shape"])
+        if own_shape != shape or kind != "F32":
+            raise ModelError(
+                f"{path}: tensor `{name}` is {kind} {own_shape} instead of F32 {shape}. "
+                "The file is of another model than config.toml."
+            )
+    tensors = {
+        name: torch.frombuffer(found[name]["data"], dtype=torch.float32).reshape(shape)
+        for name, shape in shapes.items()
+    }
     for name, tensor in tensors.items():
         if not math.isfinite(tensor.sum()) and not tensor.isfinite().all():
             raise ModelError(f"{path}: tensor `{name}` holds numbers that are not finite. Take an earlier model.")
@@ -188,10 +224,19 @@ def _followed(pointer: Path) -> Path:
 
 def read_settings(folder: Path) -> Config:
     """The settings a model folder was made with. Raises ModelError."""
-    path = folder / "config.toml"
+    path = folder / _CONFIG
     try:
-        return config_from_dict(tomllib.loads(path.read_text(encoding="utf-8")), str(path))
-    except (OSError, ValueError, RecursionError) as error:
+        return _settings_in(toml_bytes(path), path)
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error}.") from None
+    except ConfigError as error:
+        raise ModelError(str(error)) from None
+
+
+def _settings_in(content: bytes, path: Path) -> Config:
+    try:
+        return config_from_dict(parsed_toml(content, str(path)), str(path))
+    except ValueError as error:
         raise ModelError(f"{path} cannot be read: {error}.") from None
     except ConfigError as error:
         raise ModelError(str(error)) from None

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from dragoman.bundle import Bundle
 from dragoman.config import InferenceSettings
 from dragoman.errors import ConfigError
-from dragoman.files import MANIFEST, sha256_of
 from dragoman.inference.keeping import Kept
 from dragoman.inference.translator import Translator, changed
 from dragoman.records import Translation
@@ -146,8 +145,8 @@ def served_model(
     target = name.target or bundle.card.tgt_lang or data.tgt_lang
     if not source or not target:
         raise ConfigError(f"{name.path} does not say its languages. Name them in front, as in en-de={name.path}.")
-    fingerprint = sha256_of(folder / MANIFEST)[:12]
-    return ServedModel(canonical(source), canonical(target), bundle, translator, overrides, folder, fingerprint)
+    where = (folder, bundle.fingerprint)
+    return ServedModel(canonical(source), canonical(target), bundle, translator, overrides, *where)
 
 
 def with_terms(models: Sequence[ServedModel], given: Sequence[str]) -> list[ServedModel]:

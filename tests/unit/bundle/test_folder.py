@@ -1,8 +1,11 @@
 """Model folders: exact round trip, and every way in which a folder can be wrong is named."""
 
+import hashlib
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -41,6 +44,38 @@ def test_round_trip_is_exact_and_stays_tied(bundle: Bundle, tmp_path: Path, tie:
         assert torch.equal(parameter, dict(loaded.model.named_parameters())[name])
     assert loaded.tokenizers.src.encode("ein Rad </s>") == bundle.tokenizers.src.encode("ein Rad </s>")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+
+
+def test_a_loaded_model_is_no_part_of_its_files(bundle: Bundle, tmp_path: Path) -> None:
+    """Mapped into memory, they would change with the file, and reading beyond its new end kills the process."""
+    save_bundle(bundle, tmp_path / "model")
+    loaded, path = load_bundle(tmp_path / "model", "cpu"), tmp_path / "model" / "model.safetensors"
+    with path.open("r+b") as stream:
+        stream.seek(-2000, 2)
+        stream.write(b"\0" * 2000)
+    for name, parameter in bundle.model.named_parameters():
+        assert torch.equal(parameter, dict(loaded.model.named_parameters())[name])
+    os.truncate(path, 100)
+    assert all(parameter.isfinite().all() for parameter in loaded.model.parameters())
+
+
+def test_what_is_loaded_is_what_was_compared(bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights, tokenisers or card that are exchanged while the model is loaded are noticed."""
+    save_bundle(bundle, tmp_path / "model")
+    load = TokenizerPair.load
+
+    def exchanging(path: Path, change: str) -> TokenizerPair:
+        found = load(path)
+        content = bytearray((path / change).read_bytes())
+        content[-20] ^= 1
+        (path / change).write_bytes(content)
+        return found
+
+    for name in ("model.safetensors", "tokenizer.json"):
+        monkeypatch.setattr(TokenizerPair, "load", partial(exchanging, change=name))
+        with pytest.raises(ModelError, match=f"{name} is damaged"):
+            load_bundle(tmp_path / "model", "cpu")
+        save_bundle(bundle, tmp_path / "model")
 
 
 def test_another_card_leaves_the_rest(bundle: Bundle, tmp_path: Path) -> None:
@@ -115,6 +150,27 @@ def _other_tokenizer(folder: Path) -> None:
     (folder / "tokenizer.json").write_text(json.dumps(content))
 
 
+def _of_another_type(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    save_file(tensors | {"decoder.norm.bias": torch.zeros(16, dtype=torch.float16)}, folder / "model.safetensors")
+
+
+def _settings(old: str, new: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        text = (folder / "config.toml").read_text()
+        assert old in text
+        (folder / "config.toml").write_text(text.replace(old, new))
+
+    return change
+
+
+def _json(name: str, content: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        (folder / name).write_text(content)
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -123,6 +179,14 @@ def _other_tokenizer(folder: Path) -> None:
         (_no_safetensors, "not a readable safetensors file"),
         (_misspelt_setting, "model.d_model"),
         (_other_tokenizer, "tokenizer.json"),
+        (_of_another_type, r"is F16 \(16,\) instead of F32 \(16,\)"),
+        (_settings("num_heads = 4", "num_heads = 3"), r"`model.d_model` in \S+config.toml must be a multiple of"),
+        (_settings("[data]", f"{'.'.join('a' * 20_000)} = 1\n[data]"), "config.toml has a key of more than 16 parts"),
+        (_settings("[data]", "#" * (1 << 18) + "\n[data]"), "config.toml has more than 262144 bytes"),
+        (_settings("dropout = 0.3", f"dropout = {'[' * 100_000}"), "config.toml is nested too deeply"),
+        (_json("tokenizer.json", "[" * 100_000), "tokenizer.json cannot be read as a tokenizer"),
+        (_json("card.json", "[" * 100_000), "card.json is not a model card"),
+        (_json("card.json", "[" + "0," * (1 << 20) + "0]"), "card.json is not a model card: it has more than 1048576"),
     ],
 )
 def test_a_consistent_but_wrong_folder_is_refused(
@@ -136,6 +200,20 @@ def test_a_consistent_but_wrong_folder_is_refused(
                 (folder / path.name).write_bytes(path.read_bytes())
         change(folder)
     with pytest.raises(ModelError, match=words):
+        load_bundle(tmp_path / "model", "cpu")
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "card.json", "card.md", "config.toml", "model.safetensors"])
+def test_no_file_is_read_that_is_larger_than_it_can_be(bundle: Bundle, tmp_path: Path, name: str) -> None:
+    save_bundle(bundle, tmp_path / "model")
+    manifest = json.loads((tmp_path / "model" / MANIFEST).read_text())
+    with (tmp_path / "model" / name).open("r+b") as stream:
+        stream.truncate(10 << 30)  # with a hole: it takes no room, but for ever to be read
+    manifest["files"][name]["bytes"] = 10 << 30
+    del manifest["sha256"]
+    digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+    (tmp_path / "model" / MANIFEST).write_text(json.dumps(manifest | {"sha256": digest}))
+    with pytest.raises(ModelError, match=rf"{name} has {10 << 30} bytes"):
         load_bundle(tmp_path / "model", "cpu")
 
 

@@ -1,13 +1,17 @@
+import os
 import re
+import shutil
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
-from dragoman.bundle import load_bundle
+from dragoman.bundle import Bundle, Card, load_bundle, save_bundle
 from dragoman.errors import ConfigError, DataError
+from dragoman.files import MANIFEST, sha256_of
 from dragoman.inference.markup import translate_html
 from dragoman.inference.translator import Translator
 from dragoman.records import Candidate, Translation
@@ -133,6 +137,39 @@ def test_models(real: TestClient) -> None:
     assert said["pairs"] == ["en-de"]
     assert said["models"][0]["pair"] == "en-de"
     assert len(said["models"][0]["fingerprint"]) == 12
+
+
+def test_what_is_served_stays_when_the_folder_changes(
+    small_bundle: Bundle, served_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(served_folder("en-de"), folder)
+    bundle = load_bundle(folder)
+    service = Service(
+        Models([served_model(named("model"), bundle, Translator.from_bundles([bundle]), {}, folder)]),
+        ServeSettings(lanes=1),
+    )
+    sent = {"text": "one two three", "q": "one two three", "source": "en", "target": "de", "n_best": 2}
+    with TestClient(make_app(service, Keys(None, 0))) as client:
+
+        def answers() -> list[Any]:
+            posted = [client.post(path, json=sent).json() for path in ("/inspect", "/translate", "/v1/translate")]
+            return [*posted, client.get("/v1/models").json()]
+
+        before = answers()
+        weights = folder / "model.safetensors"
+        content = bytearray(weights.read_bytes())
+        content[-4000:] = content[-4000:][::-1]
+        with weights.open("r+b") as stream:
+            stream.write(content)
+        assert answers() == before
+        os.truncate(weights, 1000)
+        assert answers() == before
+        save_bundle(replace(small_bundle, card=Card(train_pairs=1)), folder)
+        assert answers() == before
+        shutil.rmtree(folder)
+        assert answers() == before
+    assert before[3]["models"][0]["fingerprint"] == sha256_of(served_folder("en-de") / MANIFEST)[:12]
 
 
 def test_through_a_third_language(make_service: Callable[..., Service]) -> None:
