@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from dragoman.serve import deepl, libretranslate, own
 from dragoman.serve.bodies import Fields
-from dragoman.serve.endpoint import Endpoint, Frame, Handler, Json, error_response
+from dragoman.serve.endpoint import Endpoint, Frame, Handler, Json, error_response, is_deepl
 from dragoman.serve.files import FILE_KINDS, Files
 from dragoman.serve.keys import Keys
 from dragoman.serve.pages import docs_page, openapi, page_files
@@ -26,6 +26,7 @@ from dragoman.serve.service import Service
 _log = logging.getLogger("dragoman.serve")
 _FORM_BYTES = 1 << 16
 """What a form around a file may take."""
+_WHERE_TO_LOOK = "/docs lists what there is."
 
 
 def make_app(service: Service, keys: Keys, with_page: bool = True) -> ASGIApp:
@@ -153,7 +154,7 @@ async def _unknown(request: Request, error: Exception) -> Response:
     """What the router refuses: an unknown address, or a known one asked in another way."""
     assert isinstance(error, HTTPException)
     words = {
-        404: "There is nothing at this address. /docs lists what there is.",
+        404: f"There is nothing at this address. {deepl.WHAT_THERE_IS if is_deepl(request.scope) else _WHERE_TO_LOOK}",
         405: f"This address is not for {request.method}. /docs says what it is for.",
     }
     response = error_response(request.scope, Refused(error.status_code, words.get(error.status_code, error.detail)))

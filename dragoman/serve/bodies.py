@@ -124,10 +124,10 @@ class Fields:
 async def fields_of(scope: Scope, body: bytes, most_file_bytes: int) -> Fields:
     """The fields of a JSON object, a form of either kind, and where it is no JSON of the query too.
 
-    Raises Refused for what cannot be read.
+    A GET may have a form: DeepL's client asks for the languages so. Raises Refused for what cannot be read.
     """
     kind = Headers(scope=scope).get("content-type", "").partition(";")[0].strip().lower()
-    if scope["method"] == "GET":
+    if scope["method"] == "GET" and kind != "application/x-www-form-urlencoded":
         kind = ""
     if kind == "application/json" or kind.endswith("+json"):
         return Fields(_json_object(body), is_json=True)

@@ -19,6 +19,13 @@ from dragoman.text.markup import MarkupRules
 _SPLITS: dict[str, Split] = {"0": "none", "1": "sentences", "nonewlines": "sentences"}
 _SPACE = re.compile(r"\s+")
 _NO_LIMIT = 10**12
+_NOT_HERE = {
+    "glossary_id": "glossaries",
+    "glossary_ids": "glossaries",
+    "translation_memory_id": "translation memories",
+}
+"""What would have to be there to be applied: without it, the answer would be another than was asked for."""
+WHAT_THERE_IS = "Of DeepL's API this server has /v2/translate, /v2/languages and /v2/usage."
 
 
 async def translate(service: Service, fields: Fields) -> dict[str, Any]:
@@ -26,6 +33,9 @@ async def translate(service: Service, fields: Fields) -> dict[str, Any]:
     texts = given = checked_texts(service, fields.texts("text"))
     if not texts:
         raise Refused(400, "Parameter 'text' not specified.")
+    for name, thing in _NOT_HERE.items():
+        if fields.values.get(name):
+            raise Refused(400, f"Value for '{name}' not supported: this server has no {thing}. Leave it out.")
     target = _language(service, fields.text("target_lang"), "target_lang")
     source = _language(service, fields.text("source_lang"), "source_lang") if fields.text("source_lang") else AUTO
     handling = fields.text("tag_handling")

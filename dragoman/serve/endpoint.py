@@ -42,10 +42,14 @@ class Json(JSONResponse):
         return (text + "\n").encode("utf-8", "replace")
 
 
+def is_deepl(scope: Scope) -> bool:
+    """Whether DeepL's clients ask there."""
+    return str(scope["path"]).startswith(("/v2/", "/v3/"))
+
+
 def error_response(scope: Scope, refused: Refused) -> Response:
     """Every error's body: ``{"error": ...}``, and for DeepL's clients ``{"message": ..., "detail": ...}``."""
-    is_deepl = scope["path"].startswith("/v2/")
-    content = {"message": refused.message, "detail": ""} if is_deepl else {"error": refused.message}
+    content = {"message": refused.message, "detail": ""} if is_deepl(scope) else {"error": refused.message}
     return Json(content, refused.status, refused.headers)
 
 

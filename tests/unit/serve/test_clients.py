@@ -1,0 +1,130 @@
+"""Clients as they are published: every public method of theirs is called once, and answered as it must be."""
+
+import importlib.util
+import inspect
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.error import HTTPError
+
+import pytest
+
+from dragoman.serve.service import Service
+
+
+@pytest.fixture(scope="module")
+def address(make_service: Callable[..., Service], serving: Any) -> Iterator[str]:
+    """Of a server that has more targets than sources."""
+    with serving(make_service("en-de", "en-fr", "de-en")) as found:
+        yield found
+
+
+ANSWERED = {"translate_text", "get_source_languages", "get_target_languages", "get_usage", "set_app_info", "close"}
+NOT_ASKED = {"upload_translation_memory_file"}  # goes to an address that another answer of DeepL's names
+
+
+def test_every_method_of_the_official_deepl_client(address: str, tmp_path: Path) -> None:
+    """What it cannot have raises the client's own error, in the server's words where the client reads any."""
+    deepl = pytest.importorskip("deepl")
+    client = deepl.DeepLClient("key", server_url=address)
+    said: dict[str, str] = {}
+    for name, method in inspect.getmembers(client, callable):
+        if name.startswith("_") or name in ANSWERED | NOT_ASKED:
+            continue
+        with pytest.raises(deepl.DeepLException) as error:
+            method(**_arguments(deepl, name, method, tmp_path))
+        assert error.value.http_status_code == (400 if name == "translate_text_with_glossary" else 404), name
+        said[name] = str(error.value)
+    assert len(said) > 20
+    assert "Of DeepL's API this server has /v2/translate" in said["list_glossaries"]
+    assert "Of DeepL's API this server has /v2/translate" in said["translate_document_upload"]
+    assert "'glossary_id' not supported: this server has no glossaries" in said["translate_text_with_glossary"]
+    assert said.keys() >= {"create_glossary", "rephrase_text"}
+    assert [one.code for one in client.get_source_languages()] == ["EN", "DE"]
+    assert [one.code for one in client.get_target_languages()] == ["DE", "EN", "FR"]
+    answers = client.translate_text(["Hello", "Bye."], source_lang="EN", target_lang="FR")
+    assert [one.text for one in answers] == ["Hello [fr]", "Bye. [fr]"]
+    assert client.get_usage().character.count >= 9
+    assert client.set_app_info("app", "1.0").translate_text("Hi", source_lang="EN", target_lang="DE").text == "Hi [de]"
+    client.close()
+
+
+def _arguments(deepl: Any, name: str, method: Any, folder: Path) -> dict[str, Any]:
+    """For each parameter that must be given, something that it may be."""
+    (folder / "in.txt").write_text("Hello")
+    entries = deepl.api_data.MultilingualGlossaryDictionaryEntries("EN", "DE", {"a": "b"})
+    known = {
+        "text": "Hello",
+        "source_lang": "EN",
+        "target_lang": "DE",
+        "entries": {"a": "b"},
+        "csv_data": "a,b",
+        "input_document": io.BytesIO(b"Hello"),
+        "output_document": io.BytesIO(),
+        "input_path": folder / "in.txt",
+        "output_path": folder / "out.txt",
+        "handle": deepl.DocumentHandle("id", "key"),
+        "glossary_dicts": [entries],
+        "glossary_dict": entries,
+        "configured_rules": {},
+        "content_length": 1,
+    }
+    given = [each for each in inspect.signature(method).parameters.values() if each.default is each.empty]
+    arguments = {each.name: known.get(each.name, "x") for each in given if each.kind is not each.VAR_KEYWORD}
+    if name == "translate_text_with_glossary":
+        arguments["glossary"] = deepl.GlossaryInfo("id", "name", True, "EN", "DE", None, 1)
+    if name == "delete_multilingual_glossary_dictionary":
+        arguments |= {"source_lang": "EN", "target_lang": "DE"}
+    if name == "translate_document_upload":
+        arguments["filename"] = "in.txt"
+    if name == "download_translation_memory_export":
+        result = SimpleNamespace(download_url=f"{method.__self__.server_url}/v3/export")
+        arguments["job"] = SimpleNamespace(result=result, job_id="id", done=True, ok=True, status="complete")
+    return arguments
+
+
+def test_every_method_of_libretranslatepy(address: str) -> None:
+    library = pytest.importorskip("libretranslatepy")
+    api = library.LibreTranslateAPI(address)
+    calls: dict[str, Callable[[], Any]] = {
+        "translate": lambda: api.translate("Hello", "en", "de"),
+        "languages": lambda: {one["code"]: one["targets"] for one in api.languages()},
+    }
+    expected = {"translate": "Hello [de]", "languages": {"en": ["de", "en", "fr"], "de": ["de", "en"], "fr": ["fr"]}}
+    if importlib.util.find_spec("py3langid"):
+        calls["detect"] = lambda: api.detect("Das ist ein deutscher Satz")[0]["language"]
+        expected["detect"] = "de"
+    public = {name for name, _ in inspect.getmembers(api, callable) if not name.startswith("_")}
+    assert public == {*calls, "detect"}
+    assert {name: call() for name, call in calls.items()} == expected
+    with pytest.raises(HTTPError, match="400"):
+        api.translate("Hello", "en", "xx")
+
+
+def test_every_method_of_deep_translator(address: str, tmp_path: Path) -> None:
+    library = pytest.importorskip("deep_translator")
+    (tmp_path / "in.txt").write_text("From a file")
+
+    def translator(target: str = "de") -> Any:
+        return library.LibreTranslator(source="en", target=target, api_key="x", custom_url=f"{address}/")
+
+    calls: dict[str, Callable[[], Any]] = {
+        "translate": lambda: translator().translate("Hello & more"),
+        "translate_batch": lambda: translator().translate_batch(["One", "Two"]),
+        "translate_file": lambda: translator().translate_file(str(tmp_path / "in.txt")),
+        "get_supported_languages": lambda: "de" in translator().get_supported_languages(as_dict=True).values(),
+        "is_language_supported": lambda: translator().is_language_supported("de"),
+    }
+    public = {name for name, _ in inspect.getmembers(translator(), callable) if not name.startswith("_")}
+    assert public == calls.keys()
+    assert {name: call() for name, call in calls.items()} == {
+        "translate": "Hello & more [de]",
+        "translate_batch": ["One [de]", "Two [de]"],
+        "translate_file": "From a file [de]",
+        "get_supported_languages": True,
+        "is_language_supported": True,
+    }
+    with pytest.raises(library.exceptions.ServerException, match="ERR_BAD_REQUEST"):
+        translator("it").translate("Hello")
