@@ -21,10 +21,10 @@ from dragoman.serve.service import Service
 Handler = Callable[[Request, Fields], Awaitable[Any] | Any]
 
 _log = logging.getLogger("dragoman.serve")
-_ON_ALL_ANSWERS = [
+ON_ALL_ANSWERS = [
     (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-headers", b"Authorization, Content-Type"),
-    (b"access-control-allow-methods", b"GET, POST"),
+    (b"access-control-allow-methods", b"GET, POST, DELETE"),
     (b"access-control-expose-headers", b"Retry-After"),
     (b"access-control-max-age", b"1728000"),
     (b"x-content-type-options", b"nosniff"),
@@ -147,7 +147,7 @@ class Frame:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], *_ON_ALL_ANSWERS]
+                message["headers"] = [*message["headers"], *ON_ALL_ANSWERS]
             await send(message)
 
         self._metrics.in_flight.inc()

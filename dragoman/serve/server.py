@@ -1,4 +1,4 @@
-"""The process around the application: its socket, its signals, and connections on which nothing comes."""
+"""The process around the application: its socket, its signals, and connections on which nothing comes, or no HTTP."""
 
 import asyncio
 import contextlib
@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from types import FrameType
 from typing import Any
 
@@ -16,10 +17,15 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dragoman.errors import ConfigError
+from dragoman.serve.bodies import MALFORMED
+from dragoman.serve.endpoint import ON_ALL_ANSWERS, error_response
+from dragoman.serve.refusals import Refused
 from dragoman.serve.service import Service
 
 _KEEP_ALIVE_SECONDS = 20
 _HEAD_BYTES = 1 << 16
+_LINGER_SECONDS = 0.5
+_LONG_HEAD = f"The head of the request has more than {_HEAD_BYTES} bytes."
 # What the refusal of a body that does not come may take, before the connection is closed without one.
 _REFUSAL_SECONDS = 2.0
 _BACKLOG, _ACCEPTED_AT_ONCE = 2048, 64
@@ -136,9 +142,18 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
+def plain_refusal(status: int, reason: str) -> bytes:
+    """The answer where there is no request that could be answered."""
+    answer = error_response({"path": ""}, Refused(status, reason, closes=True))
+    headers = [*answer.raw_headers, *ON_ALL_ANSWERS]
+    head = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
+    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode() + head + b"\r\n" + bytes(answer.body)
+
+
 def _protocol(seconds: float) -> type[asyncio.Protocol]:
     class Protocol(HttpToolsProtocol):
-        """HTTP/1.1 that closes a connection on which no whole request has come in time, or too long a head.
+        """HTTP/1.1 that closes a connection on which no whole request has come in time, and refuses in JSON what is no
+        HTTP (400) and too long a head (431), to which what comes after a body in chunks belongs too.
 
         The time for the first head begins with the connection, that for a later one with its first byte: between
         requests uvicorn's own limit holds. A body that does not come is first refused by whoever reads it. An answer
@@ -147,7 +162,8 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self._is_in_head, self._head_bytes = True, 0
+            self._named_bytes = self._bytes_without_end = 0
+            self._is_over = False
             self._deadline: asyncio.TimerHandle | None = None
             self._unread: asyncio.TimerHandle | None = None
             self._wait(seconds)
@@ -171,29 +187,73 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
-            self._is_in_head, self._head_bytes = True, 0
+            self._named_bytes = self._bytes_without_end = 0
             if self.cycle is not None:
                 self._wait(seconds)
 
+        def on_url(self, url: bytes) -> None:
+            super().on_url(url)
+            self._count(len(url))
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            self._count(len(name) + len(value))
+            super().on_header(name, value)
+
         def on_headers_complete(self) -> None:
             self._wait(seconds + _REFUSAL_SECONDS)
-            self._is_in_head = False
             super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            self._bytes_without_end = 0
+            super().on_body(body)
 
         def on_message_complete(self) -> None:
             self._wait_no_more()
+            self._bytes_without_end = 0
             super().on_message_complete()
 
         def data_received(self, data: bytes) -> None:
+            if self._is_over:
+                return
             # Line ends between requests begin none, but end uvicorn's waiting.
             if self._deadline is None and self.cycle.response_complete:
                 self._wait(seconds)
-            was_in_head = self._is_in_head
+            # A line of a head that does not end is none yet, so that nobody is told of it.
+            self._bytes_without_end += len(data)
+            before = self._bytes_without_end
             super().data_received(data)
-            if was_in_head and self._is_in_head:
-                self._head_bytes += len(data)
-                if self._head_bytes > _HEAD_BYTES:
+            if self._bytes_without_end == before > _HEAD_BYTES and not self._is_over:
+                self._refuse(431, _LONG_HEAD)
+
+        def send_400_response(self, msg: str) -> None:
+            if self._named_bytes > _HEAD_BYTES:
+                self._refuse(431, _LONG_HEAD)
+            else:
+                self._refuse(400, MALFORMED)
+
+        def _count(self, size: int) -> None:
+            self._named_bytes += size
+            if self._named_bytes > _HEAD_BYTES:
+                raise ValueError(_LONG_HEAD)  # which the parser takes for a mistake in what it reads
+
+        def _refuse(self, status: int, reason: str) -> None:
+            """The last answer on this connection. One before it is sent whole, or as far as it has been."""
+            self._is_over = True
+            self._wait_no_more()
+            cycle: Any = self.cycle
+            if cycle is not None and not cycle.response_complete:
+                if not cycle.more_body:  # what is wrong comes after this request
+                    cycle.keep_alive = False
+                    return
+                if cycle.response_started:
                     self._close()
+                    return
+                cycle.disconnected = True  # whoever reads the rest of it answers no more
+                cycle.message_event.set()
+            self.transport.write(plain_refusal(status, reason))
+            if self.transport.can_write_eof():
+                self.transport.write_eof()  # closed with something unread, it would take the answer along
+            self.loop.call_later(_LINGER_SECONDS, self._close)
 
         def _wait(self, most_seconds: float) -> None:
             self._wait_no_more()
