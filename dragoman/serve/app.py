@@ -63,9 +63,9 @@ def _work(service: Service, files: Files, keys: Keys) -> list[Route]:
     }
     uploads: dict[str, Handler] = {
         "/translate_file": lambda request, fields: libretranslate.translate_file(
-            service, files, fields, _base_url(request)
+            service, files, fields, keys.client(request.scope, fields), _base_url(request)
         ),
-        "/v1/files": lambda _, fields: own.begin_file(service, files, fields),
+        "/v1/files": lambda request, fields: own.begin_file(service, files, fields, keys.client(request.scope, fields)),
     }
     limits = service.settings
     sized = [(texts, limits.max_body_bytes), (uploads, limits.max_file_bytes + _FORM_BYTES)]
@@ -92,10 +92,12 @@ def _facts(service: Service, files: Files, keys: Keys) -> list[Route]:
         return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     def download(request: Request, fields: Fields) -> Response:
-        job = files.find(request.path_params["name"])
-        if job.status != "done":
-            raise Refused(503, f"The file is not ready: {job.done} of {job.total} sentences are translated.", 5)
-        return FileResponse(job.path, media_type=FILE_KINDS[job.kind][1], filename=job.name)
+        job, path = files.download(request.path_params["name"])
+        return FileResponse(path, media_type=FILE_KINDS[job.kind][1], filename=job.name)
+
+    def file(request: Request, fields: Fields) -> dict[str, Any]:
+        name = request.path_params["name"]
+        return files.cancel(name) if request.method == "DELETE" else files.progress(name)
 
     open_to_all: dict[str, Handler] = {
         "/languages": lambda _, fields: libretranslate.languages(service),
@@ -105,7 +107,6 @@ def _facts(service: Service, files: Files, keys: Keys) -> list[Route]:
         "/livez": lambda _, fields: {"status": "ok"},
         "/metrics": metrics,
         "/v1/models": lambda _, fields: own.models(service),
-        "/v1/files/{name}": lambda request, fields: files.find(request.path_params["name"]).progress(),
         "/download_file/{name}": download,
     }
     with_key: dict[str, Handler] = {
@@ -122,6 +123,7 @@ def _facts(service: Service, files: Files, keys: Keys) -> list[Route]:
             Route(path, Endpoint(handler, service, _FORM_BYTES, keys), methods=["GET", "POST"])
             for path, handler in with_key.items()
         ),
+        Route("/v1/files/{name}", Endpoint(file, service, _FORM_BYTES), methods=["GET", "DELETE"]),
         Route("/suggest", suggest, methods=["POST"]),
     ]
 

@@ -3,15 +3,16 @@
 import asyncio
 import json
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers, UploadFile
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.types import Message, Receive, Scope
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope
 
 from dragoman.serve.refusals import Refused
 from dragoman.text.surrogates import well_formed
@@ -164,17 +165,25 @@ def _pairs(encoded: bytes) -> list[tuple[str, Any]]:
     return [(name, _with_line_feeds(value)) for name, value in found]
 
 
-async def _parts(scope: Scope, body: bytes, most_file_bytes: int) -> list[tuple[str, Any]]:
-    async def receive() -> Message:
-        return {"type": "http.request", "body": body, "more_body": False}
+class _Parser(MultiPartParser):
+    """Starlette's, which writes no file: the body is in memory as a whole, and the disk for others may be full."""
 
+    spool_max_size = sys.maxsize
+
+
+async def _parts(scope: Scope, body: bytes, most_file_bytes: int) -> list[tuple[str, Any]]:
+    async def stream() -> AsyncGenerator[bytes, None]:
+        yield body
+
+    most_bytes = max(most_file_bytes, len(body))
+    parser = _Parser(Headers(scope=scope), stream(), max_files=1, max_fields=_MAX_FIELDS, max_part_size=most_bytes)
     try:
-        form = await Request(scope, receive).form(
-            max_files=1, max_fields=_MAX_FIELDS, max_part_size=max(most_file_bytes, len(body))
-        )
-    except HTTPException as error:
-        raise Refused(400, f"Invalid request: {error.detail}") from None
-    except Exception:  # the parser raises its own and others for what is no form
+        form = await parser.parse()
+    except MultiPartException as error:
+        raise Refused(400, f"Invalid request: {error.message}") from None
+    except (OSError, MemoryError):
+        raise
+    except Exception:  # the parser raises others for what is no form
         raise Refused(400, MALFORMED) from None
     pairs: list[tuple[str, Any]] = []
     for name, value in form.multi_items():

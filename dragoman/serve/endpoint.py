@@ -87,7 +87,7 @@ class Endpoint:
         settings = self._service.settings
         body = await read_body(scope, receive, self._most_bytes, settings.body_seconds)
         if self._is_work:
-            self._service.batcher.check_room()
+            self._service.check_room()
         fields = await fields_of(scope, body, self._most_bytes)
         if self._keys is not None:
             self._keys.check(scope, fields)
@@ -169,7 +169,7 @@ class Frame:
         if not announced.isdigit() or len(announced) > _FEW_DIGITS:
             return None
         try:
-            self._service.batcher.check_room()
+            self._service.check_room()
         except Refused as refused:
             return refused
         return None

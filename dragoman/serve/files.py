@@ -1,11 +1,18 @@
-"""Files translated in the background, sentence by sentence among everybody's requests, and kept for their download."""
+"""Files translated in the background, sentence by sentence among everybody's requests, and kept for their download.
+
+Some are translated at once, the others wait their turn; of the places among either, no client has more than half.
+"""
 
 import asyncio
+import contextlib
+import errno
 import logging
 import re
 import tempfile
+import time
 import uuid
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +20,7 @@ from typing import Any, Literal
 from dragoman.errors import DataError
 from dragoman.serve.bodies import Upload
 from dragoman.serve.documents import Document, markup, plain, subtitles
-from dragoman.serve.refusals import Refused, broken, busy
+from dragoman.serve.refusals import Refused, broken
 from dragoman.serve.service import AUTO, Kind, Service, Wanted
 from dragoman.text.surrogates import well_formed
 
@@ -31,46 +38,69 @@ _log = logging.getLogger("dragoman.serve")
 _KEPT_SECONDS = 1800.0
 _MAX_AT_ONCE = 4
 _SENTENCES_A_TURN = 256
+_MOST_WAITING = 8
+"""So many times the size of the largest file may wait, in memory."""
+_FETCH_SECONDS = 5.0
+"""A server that is being stopped leaves so much time for the download of a file that was just translated."""
+_AGAIN_SECONDS = 30
 
 
 @dataclass(eq=False, slots=True)
 class FileJob:
-    """A file in translation, or translated; `done` of `total` sentences are."""
+    """A file that waits, is in translation, or translated; `done` of `total` sentences are. `text` is what waits."""
 
     id: str
     name: str
     kind: str
     wanted: Wanted
-    path: Path
+    client: bytes
+    text: str
+    ended: asyncio.Event
+    path: Path | None = None
     status: Literal["translating", "done", "error"] = "translating"
     done: int = 0
     total: int = 0
     refused: Refused | None = None
     task: asyncio.Task[None] | None = None
+    was_fetched: bool = False
+    ended_at: float = 0.0
 
     @property
     def download_name(self) -> str:
         """As LibreTranslate names it, with what nobody can guess in front."""
         return f"{self.id}.{self.name}"
 
-    def progress(self) -> dict[str, Any]:
-        """For its owner."""
-        url = f"/download_file/{self.download_name}" if self.status == "done" else None
-        facts = {"id": self.id, "status": self.status, "sentences": self.total, "translated": self.done}
-        return facts | ({"url": url} if url else {}) | ({"error": self.refused.message} if self.refused else {})
+    @property
+    def waits(self) -> bool:
+        """Whether its turn has not come."""
+        return self.status == "translating" and self.task is None
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether it waits or is in translation."""
+        return self.status == "translating"
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether it is not done, or nobody has it yet."""
+        return self.is_unfinished or (self.status == "done" and not self.was_fetched)
 
 
 class Files:
-    """The files of one server, in a folder of its own that goes when the server does, or at the latest the process."""
+    """The files of one server, in a folder of its own that goes when the server does, or at the latest the process.
+
+    The folder is made when the first file is translated: without room for it, all else is served.
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._folder = tempfile.TemporaryDirectory(prefix="dragoman-files-", ignore_cleanup_errors=True)
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._jobs: dict[str, FileJob] = {}
+        service.files_in_work = self.in_work
 
-    def begin(self, upload: Upload, wanted: Wanted) -> FileJob:
-        """Begins to translate a file. Raises Refused for a kind or content that is not read, for a pair that is not
-        served, and where there are too many.
+    def begin(self, upload: Upload, wanted: Wanted, client: bytes) -> FileJob:
+        """Begins to translate a file, or puts it among those that wait. Raises Refused for a kind or content that is
+        not read, for a pair that is not served, and where there are too many, of this client (429) or of all.
         """
         stem, dot, ending = upload.name.rpartition(".")
         kind = ending.lower()
@@ -82,70 +112,201 @@ class Files:
             raise Refused(400, "Invalid request: the file is not UTF-8") from None
         if wanted.source != AUTO:
             self._service.path(wanted.source, wanted.target)
-        running = sum(job.status == "translating" for job in self._jobs.values())
-        if running >= _MAX_AT_ONCE or len(self._jobs) >= self._service.settings.max_files:
-            raise busy(30)
+        self._make_room(client, len(text))
         name = re.sub(r"[^\w-]+", "_", stem)[:80] or "file"
-        number = str(uuid.uuid4())
-        job = FileJob(number, f"{name}_{wanted.target}.{kind}", kind, wanted, Path(self._folder.name) / number)
-        self._jobs[number] = job
-        job.task = asyncio.create_task(self._translate(job, well_formed(text)))
+        job = FileJob(
+            str(uuid.uuid4()),
+            f"{name}_{wanted.target}.{kind}",
+            kind,
+            wanted,
+            client,
+            well_formed(text),
+            asyncio.Event(),
+        )
+        self._jobs[job.id] = job
+        self._start_next()
         return job
+
+    def _make_room(self, client: bytes, size: int) -> None:
+        """Raises Refused where there is none. Files that somebody has, or that failed, make room for others."""
+        jobs = self._jobs.values()
+        settings = self._service.settings
+        most, most_chars = settings.max_files, _MOST_WAITING * settings.max_file_bytes
+        own = [job for job in jobs if job.client == client and job.is_owed]
+        if len(own) >= _half(most) or size + _chars(own) > max(size, _half(most_chars)):
+            raise Refused(
+                429, f"{len(own)} of your files wait, or for their download. Fetch or cancel some.", _AGAIN_SECONDS
+            )
+        if len(jobs) >= most:
+            others = [job for job in jobs if not job.is_owed]
+            if not others:
+                raise Refused(503, "There are too many files here. Try again later.", _AGAIN_SECONDS)
+            self.drop(min(others, key=lambda job: job.ended_at))
+        if size + _chars(jobs) > max(size, most_chars):
+            raise Refused(503, "Too many files wait to be translated. Try again later.", _AGAIN_SECONDS)
+
+    def _start_next(self) -> None:
+        """While there is a free place, of the clients that have fewest in translation the file that came first."""
+        while True:
+            running = [job for job in self._jobs.values() if job.task is not None and job.is_unfinished]
+            places = Counter(job.client for job in running)
+            waiting = [job for job in self._jobs.values() if job.waits and places[job.client] < _half(_MAX_AT_ONCE)]
+            if len(running) >= _MAX_AT_ONCE or not waiting:
+                return
+            job = min(waiting, key=lambda job: places[job.client])
+            job.task = asyncio.create_task(self._run(job))
 
     async def finished(self, job: FileJob) -> None:
         """Waits until it is. Raises Refused where it could not be translated."""
-        assert job.task is not None
-        await asyncio.shield(job.task)
+        await job.ended.wait()
         if job.refused:
             raise job.refused
+
+    def progress(self, name: str) -> dict[str, Any]:
+        """For its owner, by its id or the name for the download. `ahead` files are before it while it waits."""
+        job = self.find(name)
+        facts: dict[str, Any] = {
+            "id": job.id, "status": job.status, "sentences": job.total, "translated": job.done
+        }  # fmt: skip
+        if job.waits:
+            facts["ahead"] = next(
+                place for place, one in enumerate(filter(_unfinished, self._jobs.values())) if one is job
+            )
+        if job.status == "done":
+            facts["url"] = f"/download_file/{job.download_name}"
+        return facts | ({"error": job.refused.message} if job.refused else {})
+
+    def download(self, name: str) -> tuple[FileJob, Path]:
+        """A file that is translated, and where it is. Raises Refused where it is not, or no longer there."""
+        job = self.find(name)
+        if job.refused:
+            raise job.refused
+        if job.path is None:
+            raise Refused(503, f"The file is not ready: {job.done} of {job.total} sentences are translated.", 5)
+        if not job.path.is_file():  # what cleans temporary folders has been there
+            self.drop(job)
+            raise _missing()
+        job.was_fetched = True
+        return job, job.path
+
+    def cancel(self, name: str) -> dict[str, Any]:
+        """Nobody wants it any more, says whoever knows its name."""
+        job = self.find(name)
+        self.drop(job)
+        return {"id": job.id, "status": "cancelled"}
 
     def find(self, name: str) -> FileJob:
         """By its id or the name for the download. Raises Refused where there is none."""
         job = self._jobs.get(name) or self._jobs.get(name.partition(".")[0])
         if job is None or name not in (job.id, job.download_name):
-            raise Refused(404, "There is no such file here. Files are kept for half an hour.")
+            raise _missing()
         return job
 
     def drop(self, job: FileJob) -> None:
-        """Nobody wants it any more."""
+        """It is not kept any longer, and what is not translated yet is left."""
         if job.task is not None:
             job.task.cancel()
-        job.path.unlink(missing_ok=True)
+        if job.is_unfinished:
+            job.status, job.refused = "error", Refused(410, "The file was cancelled.")
+            job.ended.set()
+        if job.path is not None:
+            with contextlib.suppress(OSError):
+                job.path.unlink()
         self._jobs.pop(job.id, None)
+        self._start_next()
+
+    def in_work(self) -> int:
+        """How many files a server that is to be stopped should wait for."""
+        since = time.monotonic() - _FETCH_SECONDS
+        return sum(job.is_owed and (job.is_unfinished or job.ended_at > since) for job in self._jobs.values())
 
     def close(self) -> None:
-        """Drops all of them."""
-        for job in list(self._jobs.values()):
+        """Drops all of them, and says in the log which are lost."""
+        jobs = list(self._jobs.values())
+        if lost := [f"{job.id} ({job.done} of {job.total} sentences)" for job in jobs if job.is_unfinished]:
+            _log.warning("stopped before %d files were translated: %s", len(lost), ", ".join(lost))
+        if unfetched := [job.id for job in jobs if job.is_owed and not job.is_unfinished]:
+            _log.warning("stopped before %d translated files were fetched: %s", len(unfetched), ", ".join(unfetched))
+        self._jobs.clear()
+        for job in jobs:
             self.drop(job)
-        self._folder.cleanup()
+        if self._folder is not None:
+            self._folder.cleanup()
 
-    async def _translate(self, job: FileJob, text: str) -> None:
+    async def _run(self, job: FileJob) -> None:
+        text, job.text = job.text, ""
         try:
-            read = FILE_KINDS[job.kind][0]
-            document = await asyncio.to_thread(read, text)
-            if (longest := max((len(one.text) for one in document.texts), default=0)) > _LONGEST_TEXT:
-                raise DataError(
-                    f"a paragraph has {longest} characters, but may have {_LONGEST_TEXT}. Break it up (<p>, or a cue)."
-                )
-            source = job.wanted.source
-            if source == AUTO:
-                sample = " ".join(one.text for one in document.texts[:100])
-                source = self._service.detect_for(sample, job.wanted.target).language
-            for number, model in enumerate(self._service.path(source, job.wanted.target)):
-                document = await asyncio.to_thread(read, text) if number else document
-                job.total += len(document.texts)
-                kind, answers = Kind(model).reading(document), list[str]()
-                while turn := document.texts[len(answers) : len(answers) + _SENTENCES_A_TURN]:
-                    answers += [one.text for one in await self._service.batcher.translate(kind, turn)]
-                    job.done += len(turn)
-                text = await asyncio.to_thread(document.with_translations, answers)
-            await asyncio.to_thread(job.path.write_bytes, text.encode())
+            job.path = await asyncio.to_thread(self._kept, job, await self._translated(job, text))
             job.status = "done"
         except Refused as refused:
             job.status, job.refused = "error", refused
         except DataError as error:
             job.status, job.refused = "error", Refused(400, f"Invalid request: {error}")
+        except OSError as error:
+            _log.exception("a translated file could not be kept")
+            status = 507 if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else 500
+            words = "The server could not keep the translated file. Its log says why."
+            job.status, job.refused = "error", Refused(status, words)
         except Exception:
             _log.exception("a file could not be translated")
             job.status, job.refused = "error", broken()
+        job.ended_at = time.monotonic()
+        job.ended.set()
+        self._start_next()
         asyncio.get_running_loop().call_later(_KEPT_SECONDS, self.drop, job)
+
+    async def _translated(self, job: FileJob, text: str) -> str:
+        read = FILE_KINDS[job.kind][0]
+        document = await asyncio.to_thread(read, text)
+        if (longest := max((len(one.text) for one in document.texts), default=0)) > _LONGEST_TEXT:
+            raise DataError(
+                f"a paragraph has {longest} characters, but may have {_LONGEST_TEXT}. Break it up (<p>, or a cue)."
+            )
+        source = job.wanted.source
+        if source == AUTO:
+            sample = " ".join(one.text for one in document.texts[:100])
+            source = self._service.detect_for(sample, job.wanted.target).language
+        for number, model in enumerate(self._service.path(source, job.wanted.target)):
+            document = await asyncio.to_thread(read, text) if number else document
+            job.total += len(document.texts)
+            kind, answers = Kind(model).reading(document), list[str]()
+            while turn := document.texts[len(answers) : len(answers) + _SENTENCES_A_TURN]:
+                answers += [one.text for one in await self._service.batcher.translate(kind, turn)]
+                job.done += len(turn)
+            text = await asyncio.to_thread(document.with_translations, answers)
+        return text
+
+    def _kept(self, job: FileJob, text: str) -> Path:
+        """Where its translation is now."""
+        path = self._place() / job.id
+        try:
+            path.write_bytes(text.encode())
+        except OSError:
+            with contextlib.suppress(OSError):
+                path.unlink()
+            raise
+        return path
+
+    def _place(self) -> Path:
+        """The folder, made where it is not there, or was removed by what cleans temporary folders."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="dragoman-files-", ignore_cleanup_errors=True)
+        place = Path(self._folder.name)
+        place.mkdir(mode=0o700, exist_ok=True)
+        return place
+
+
+def _half(number: int) -> int:
+    return max(1, number // 2)
+
+
+def _chars(jobs: Iterable[FileJob]) -> int:
+    return sum(len(job.text) for job in jobs if job.waits)
+
+
+def _unfinished(job: FileJob) -> bool:
+    return job.is_unfinished
+
+
+def _missing() -> Refused:
+    return Refused(404, "There is no such file here. Files are kept for half an hour.")

@@ -1,7 +1,8 @@
 """Who may use the service, and how often: API keys from a file, and so many requests a minute."""
 
+import contextlib
 import hashlib
-import math
+import ipaddress
 import re
 import time
 from collections import OrderedDict
@@ -17,6 +18,9 @@ from dragoman.serve.refusals import Refused
 from dragoman.text.lines import read_lines
 
 _MAX_CLIENTS = 10_000
+_GUESSES_PER_MINUTE = 30
+"""Of one address: keys that are wrong, and those that have not been right there before."""
+_MAX_COOKIES = 8
 _COOKIE = "dragoman-key"
 """How the names of cookies with a key begin; the port follows.
 
@@ -32,8 +36,9 @@ class Keys:
     def __init__(self, path: Path | None, requests_per_minute: int) -> None:
         """Raises DataError where the file cannot be read or has no keys."""
         self._known: set[bytes] | None = None
-        self._rate = requests_per_minute
-        self._left: OrderedDict[bytes, tuple[float, float]] = OrderedDict()
+        self._requests = _Buckets(requests_per_minute)
+        self._guesses = _Buckets(_GUESSES_PER_MINUTE)
+        self._seen: OrderedDict[tuple[bytes, bytes], None] = OrderedDict()
         if path is None:
             return
         self._known = {_hash(key) for line in read_lines(path) if (key := line.partition("#")[0].strip())}
@@ -47,16 +52,35 @@ class Keys:
 
     def check(self, scope: Scope, fields: Fields) -> None:
         """Raises Refused without a key (400, as LibreTranslate), with a wrong one (403), or too often (429)."""
-        key = self._key_in(scope, fields)
-        who = _hash(key) if key and self._known is not None else _hash((scope.get("client") or ("",))[0])
-        if self._known is not None and not key and scope["path"].startswith("/v2/"):
+        if self._known is not None:
+            self._check_key(scope, self._key_in(scope, fields))
+        if (seconds := self._requests.take(self.client(scope, fields))) is not None:
+            raise Refused(429, f"Slowdown: {self._requests.per_minute} per 1 minute", seconds)
+
+    def client(self, scope: Scope, fields: Fields) -> bytes:
+        """Who asks: the key where keys are needed, or else the address."""
+        return _hash(self._key_in(scope, fields)) if self._known is not None else _address(scope)
+
+    def _check_key(self, scope: Scope, key: str) -> None:
+        """From an address that sends many wrong keys only those are taken that were right there before: of another,
+        nobody is told whether it is right.
+        """
+        if not key and scope["path"].startswith("/v2/"):
             raise Refused(403, "Authorization failure, check auth_key")
-        if self._known is not None and not key:
+        if not key:
             raise Refused(400, "Please contact the server operator to get an API key")
-        if self._known is not None and not self._is_known(key):
+        who = (_address(scope), _hash(key))
+        if who in self._seen:
+            self._seen.move_to_end(who)
+            return
+        if (seconds := self._guesses.take(who[0])) is not None:
+            raise Refused(429, f"Slowdown: {_GUESSES_PER_MINUTE} wrong API keys per 1 minute", seconds)
+        if not self._is_known(key):
             raise Refused(403, "Invalid API key")
-        if self._rate:
-            self._count(who)
+        self._guesses.give_back(who[0])
+        self._seen[who] = None
+        if len(self._seen) > _MAX_CLIENTS:
+            self._seen.popitem(last=False)
 
     def _key_in(self, scope: Scope, fields: Fields) -> str:
         """Empty where there is none.
@@ -70,21 +94,49 @@ class Keys:
         if (key := fields.text("api_key")) or scope["method"] != "GET":
             return key
         keys = [unquote(value) for name, value in sent.cookies.items() if name.startswith(_COOKIE)]
+        keys = keys[:_MAX_COOKIES]  # each of them is a guess
         return next((key for key in keys if self._is_known(key)), "".join(keys[:1]))
 
     def _is_known(self, key: str) -> bool:
         return self._known is not None and _hash(key) in self._known
 
-    def _count(self, who: bytes) -> None:
-        """A bucket of a minute's requests, filled again as time goes; the clients longest away are forgotten."""
-        now, per_second = time.monotonic(), self._rate / 60
-        left, seen = self._left.pop(who, (float(self._rate), now))
-        left = min(float(self._rate), left + (now - seen) * per_second)
+
+class _Buckets:
+    """For each client a bucket of a minute's tries, filled again as time goes; the longest away are forgotten.
+
+    With 0 a minute there are any number.
+    """
+
+    def __init__(self, per_minute: int) -> None:
+        self.per_minute = per_minute
+        self._left: OrderedDict[bytes, tuple[float, float]] = OrderedDict()
+
+    def take(self, who: bytes) -> float | None:
+        """Takes one; where there is none, takes nothing and says in how many seconds there will be."""
+        if not self.per_minute:
+            return None
+        now, per_second = time.monotonic(), self.per_minute / 60
+        left, seen = self._left.pop(who, (float(self.per_minute), now))
+        left = min(float(self.per_minute), left + (now - seen) * per_second)
         self._left[who] = (left - 1 if left >= 1 else left, now)
         if len(self._left) > _MAX_CLIENTS:
             self._left.popitem(last=False)
-        if left < 1:
-            raise Refused(429, f"Slowdown: {self._rate} per 1 minute", math.ceil((1 - left) / per_second))
+        return None if left >= 1 else (1 - left) / per_second
+
+    def give_back(self, who: bytes) -> None:
+        """What was taken just now."""
+        left, seen = self._left[who]
+        self._left[who] = (left + 1, seen)
+
+
+def _address(scope: Scope) -> bytes:
+    """Of IPv6 its first half: the rest is the client's own to choose."""
+    host = (scope.get("client") or ("",))[0]
+    with contextlib.suppress(ValueError):
+        address = ipaddress.ip_address(host)
+        if address.version == 6 and address.ipv4_mapped is None:
+            host = str(ipaddress.ip_network((address, 64), strict=False))
+    return _hash(host)
 
 
 def _hash(text: str) -> bytes:

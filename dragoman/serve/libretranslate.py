@@ -115,13 +115,15 @@ def settings(service: Service, needs_keys: bool) -> dict[str, Any]:
     }
 
 
-async def translate_file(service: Service, files: Files, fields: Fields, base_url: str) -> dict[str, Any]:
+async def translate_file(
+    service: Service, files: Files, fields: Fields, client: bytes, base_url: str
+) -> dict[str, Any]:
     """POST /translate_file: answers when the file is translated."""
     upload = fields.values.get("file")
     if not isinstance(upload, Upload):
         raise Refused(400, MALFORMED)
     wanted = wanted_of(service, fields.text("source").lower(), fields.text("target").lower())
-    job = files.begin(upload, wanted)
+    job = files.begin(upload, wanted, client)
     try:
         await files.finished(job)
     except BaseException:  # the client has left, or hears of it: nobody will ask for this file

@@ -195,10 +195,10 @@ def _ids(text: str) -> list[int]:
     return [int(one) for one in text.split(",") if one]
 
 
-def begin_file(service: Service, files: Files, fields: Fields) -> dict[str, Any]:
+def begin_file(service: Service, files: Files, fields: Fields, client: bytes) -> dict[str, Any]:
     """POST /v1/files: answers at once; ask for the progress by the file's id."""
     upload = fields.values.get("file")
     if not isinstance(upload, Upload):
         raise Refused(400, "Invalid request: missing file parameter")
     wanted = wanted_of(service, fields.text("source", AUTO).lower(), fields.text("target").lower())
-    return files.begin(upload, wanted).progress()
+    return files.progress(files.begin(upload, wanted, client).id)

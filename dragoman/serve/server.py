@@ -25,6 +25,7 @@ from dragoman.serve.service import Service
 _KEEP_ALIVE_SECONDS = 20
 _HEAD_BYTES = 1 << 16
 _LINGER_SECONDS = 0.5
+_FILES_SECONDS = 0.2
 _LONG_HEAD = f"The head of the request has more than {_HEAD_BYTES} bytes."
 # What the refusal of a body that does not come may take, before the connection is closed without one.
 _REFUSAL_SECONDS = 2.0
@@ -76,8 +77,8 @@ def run_server(app: ASGIApp, service: Service, found: socket.socket, when_ready:
 class Server(uvicorn.Server):
     """uvicorn's, which tells the service of signals and ends without passing them on.
 
-    SIGTERM: not ready at once, and no new connections a moment later, when load balancers have seen that. SIGINT: no
-    new connections at once. A second signal leaves what has begun.
+    SIGTERM: not ready at once, and no new connections a moment later, when load balancers have seen that, or when files
+    are translated and fetched. SIGINT: no new connections at once. A second signal leaves what has begun.
     """
 
     def __init__(self, app: ASGIApp, service: Service, when_ready: Callable[[], None] = lambda: None) -> None:
@@ -133,12 +134,23 @@ class Server(uvicorn.Server):
             return
         self._service.state = "draining"
         self.was_interrupted = sig == signal.SIGINT
-        if sig == signal.SIGINT or not self._service.settings.drain_delay_seconds:
+        if sig == signal.SIGINT:
             self.should_exit = True
             return
-        asyncio.get_running_loop().call_later(self._service.settings.drain_delay_seconds, self._leave)
+        delay = self._service.settings.drain_delay_seconds
+        loop = asyncio.get_running_loop()
+        loop.call_later(delay, self._leave, loop.time() + delay + self._service.settings.drain_seconds)
 
-    def _leave(self) -> None:
+    def _leave(self, latest: float) -> None:
+        """Begins to end, but for files that are not translated or fetched: these go on until `latest`, and connections
+        are taken for them alone.
+        """
+        loop = asyncio.get_running_loop()
+        if self._service.files_in_work() and loop.time() < latest:
+            self._service.takes_work = False
+            loop.call_later(_FILES_SECONDS, self._leave, latest)
+            return
+        self.config.timeout_graceful_shutdown = max(1, round(latest - loop.time()))
         self.should_exit = True
 
 

@@ -1,6 +1,7 @@
 """What every interface of the server asks for: texts translated, from a language that may have to be found out."""
 
 import asyncio
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ from dragoman.serve.refusals import Refusals, Refused
 from dragoman.serve.settings import ServeSettings
 from dragoman.text.marks import MarkedText
 
+_log = logging.getLogger("dragoman.serve")
 AUTO = "auto"
 Result = TypeVar("Result")
 # Splitting and detecting more characters than this would keep other requests waiting.
@@ -85,17 +87,32 @@ class Service:
             self.metrics.serves(model.pair, model.fingerprint)
         self.state: Literal["starting", "ok", "draining"] = "starting"
         self.detector: Detector | None = None
+        self.detection_failed = False
         lanes = settings.lanes or num_workers(models.all[0].bundle.model.device)
         self._executor = ThreadPoolExecutor(lanes, "translate", compute_on_one_thread)
         self.batcher = Batcher(_translate_batch, settings, self._executor, lanes, self.metrics)
         self._apart = ThreadPoolExecutor(1, "inspect", compute_on_one_thread)
         self.refusals = Refusals()
         self.characters = self.inspections = 0
+        self.takes_work = True
+        """Until it is only waited for what has begun."""
+        self.files_in_work: Callable[[], int] = lambda: 0
+        """How many files are to be finished, or fetched, before the server may end."""
+
+    def check_room(self) -> None:
+        """Raises Refused (503) where no new work is taken, or there is too much already."""
+        if not self.takes_work:
+            raise Refused(503, "The server is being stopped.", 5)
+        self.batcher.check_room()
 
     async def start(self) -> None:
         """Translates some sentences with every model, so that the first client finds all compiled and measured."""
         loop = asyncio.get_running_loop()
-        self.detector = await asyncio.to_thread(Detector, self.models.codes)
+        try:
+            self.detector = await asyncio.to_thread(Detector, self.models.codes)
+        except OSError:  # the library unpacks its model into a temporary file
+            _log.exception("languages will not be detected")
+            self.detection_failed = True
         for model in self.models.all:
             kind, texts = Kind(model), [MarkedText(text, ()) for text in _WARM_UP]
             await loop.run_in_executor(self._executor, _translate_batch, kind, texts)
@@ -176,6 +193,8 @@ class Service:
 
     def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detection]:
         """Among the served languages, or some of them; the likeliest first. Raises Refused where we cannot tell."""
+        if self.detection_failed:
+            raise Refused(503, "This server cannot detect languages now. Its log says why. Name the source language.")
         if self.detector is None or not self.detector.is_able:
             raise Refused(400, "This server cannot detect languages (extra `detect`). Name the source language.")
         return self.detector.detect(text, among)

@@ -219,6 +219,32 @@ def test_keys_and_rates(make_service: Callable[..., Service], tmp_path: Path) ->
         assert "secret" not in client.get("/metrics").text
 
 
+def test_keys_cannot_be_guessed_fast(make_service: Callable[..., Service], tmp_path: Path) -> None:
+    """Neither one after the other nor many at once, and who had a right key before goes on."""
+    (tmp_path / "keys").write_text("secret\nother\n")
+    sent = {"q": "a", "source": "en", "target": "de"}
+    app = make_app(make_service(), Keys(tmp_path / "keys", 0))
+    with TestClient(app) as client, TestClient(app, client=("elsewhere", 1)) as elsewhere:
+
+        def status(key: str, asking: TestClient = client) -> int:
+            return asking.post("/translate", json=sent | {"api_key": key}).status_code
+
+        assert [status("secret") for _ in range(40)] == [200] * 40
+        assert [status(f"guess {number}") for number in range(30)] == [403] * 30
+        refused = client.post("/v2/translate", json={}, headers={"Authorization": "DeepL-Auth-Key guess"})
+        assert (refused.status_code, refused.json()["message"]) == (429, "Slowdown: 30 wrong API keys per 1 minute")
+        assert 1 <= int(refused.headers["retry-after"]) <= 3
+        assert status("other") == 429, "nobody is told that this one is right"
+        assert (status("secret"), status("other", elsewhere)) == (200, 200)
+        same_network = [TestClient(app, client=(f"2001:db8::{number}", 1)) for number in (1, 2)]
+        assert [status("guess", same_network[0]) for _ in range(30)] == [403] * 30
+        assert status("guess", same_network[1]) == 429
+    cookies = "; ".join(f"dragoman-key-{number}=guess{number}" for number in range(50))
+    with TestClient(make_app(make_service(), Keys(tmp_path / "keys", 0))) as client:
+        looked = client.get("/look", headers={"Cookie": f"{cookies}; dragoman-key=secret"}, params=sent)
+        assert looked.status_code == 403
+
+
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [

@@ -1,0 +1,261 @@
+"""Files: their queue, each client's share of it, what a full disk does, and what becomes of them at a signal."""
+
+import contextlib
+import errno
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+
+import pytest
+from starlette.testclient import TestClient
+
+from dragoman.serve.app import make_app
+from dragoman.serve.keys import Keys
+from dragoman.serve.service import Service
+
+EN = {"source": "en", "target": "de"}
+
+
+@pytest.fixture
+def opened(make_service: Callable[..., Service], tmp_path: Path) -> Iterator[Callable[..., TestClient]]:
+    """A server whose clients have keys: a, b, c."""
+    (tmp_path / "keys").write_text("a\nb\nc\n")
+    with contextlib.ExitStack() as stack:
+
+        def opening(**settings: Any) -> TestClient:
+            service = make_service("en-de", **{"lanes": 1, "max_files": 8, **settings})
+            return stack.enter_context(TestClient(make_app(service, Keys(tmp_path / "keys", 0))))
+
+        yield opening
+
+
+def send(client: TestClient, key: str, content: str = "Hello") -> Any:
+    return client.post("/v1/files", data=EN | {"api_key": key}, files={"file": ("x.txt", content)})
+
+
+def begun(client: TestClient, key: str, content: str = "Hello") -> str:
+    answer = send(client, key, content)
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["id"])
+
+
+def ended(client: TestClient, number: str) -> dict[str, Any]:
+    until = time.monotonic() + 20
+    while (said := client.get(f"/v1/files/{number}").json())["status"] == "translating":
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    return dict(said)
+
+
+SLOW = "SLOW.\n" * 3
+ENDLESS = "SLOW.\n" * 300
+
+
+def test_more_files_than_are_translated_at_once_wait_their_turn(opened: Callable[..., TestClient]) -> None:
+    client = opened(max_files=20)
+    numbers = [begun(client, "a", SLOW) for _ in range(6)]
+    last = client.get(f"/v1/files/{numbers[-1]}").json()
+    assert (last["status"], last["ahead"]) == ("translating", 5)
+    said = [ended(client, number) for number in numbers]
+    assert [one["status"] for one in said] == ["done"] * 6
+    assert "ahead" not in said[0]
+    assert client.get(said[5]["url"]).text == "SLOW. [de]\n" * 3
+
+
+def test_a_client_leaves_half_of_all_places_to_others(opened: Callable[..., TestClient]) -> None:
+    client = opened()
+    own = [begun(client, "a", ENDLESS) for _ in range(4)]
+    refused = send(client, "a")
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "30")
+    assert refused.json()["error"] == "4 of your files wait, or for their download. Fetch or cancel some."
+    assert ended(client, begun(client, "b"))["status"] == "done", "it did not wait for all of the first client's"
+    assert [client.get(f"/v1/files/{number}").json()["status"] for number in own] == ["translating"] * 4
+    for number in own:
+        client.delete(f"/v1/files/{number}")
+    assert ended(client, begun(client, "a"))["status"] == "done"
+
+
+def test_what_was_fetched_or_failed_makes_room(opened: Callable[..., TestClient]) -> None:
+    client = opened(max_files=2)
+    first = begun(client, "a")
+    url = ended(client, first)["url"]
+    assert send(client, "a").status_code == 429, "nobody has it yet"
+    assert ended(client, begun(client, "b", "BOOM"))["status"] == "error"
+    assert client.get(url).text == "Hello [de]"
+    for number in (begun(client, "a"), begun(client, "c")):
+        assert ended(client, number)["status"] == "done"
+    assert client.get(url).status_code == 404
+    full = send(client, "b")
+    assert (full.status_code, full.json()["error"]) == (503, "There are too many files here. Try again later.")
+
+
+def test_so_much_text_may_wait(opened: Callable[..., TestClient]) -> None:
+    client = opened(max_file_bytes=2000, max_files=100)
+    long = ENDLESS + "x" * (1990 - len(ENDLESS))
+    statuses = [send(client, "a", long).status_code for _ in range(7)]
+    assert statuses == [200] * 6 + [429], "two are translated, and four wait"
+    statuses = [send(client, "b", long).status_code for _ in range(7)]
+    assert statuses == [200] * 6 + [429]
+    assert send(client, "c", long).json()["error"] == "Too many files wait to be translated. Try again later."
+
+
+def test_a_file_is_cancelled(opened: Callable[..., TestClient]) -> None:
+    client = opened()
+    running, waiting = begun(client, "a", ENDLESS), [begun(client, "a", ENDLESS) for _ in range(3)][-1]
+    for number in (waiting, running):
+        assert client.delete(f"/v1/files/{number}").json() == {"id": number, "status": "cancelled"}
+        assert client.get(f"/v1/files/{number}").status_code == 404
+        assert client.delete(f"/v1/files/{number}").status_code == 404
+    done = begun(client, "a")
+    url = ended(client, done)["url"]
+    assert client.delete(url.replace("/download_file/", "/v1/files/")).status_code == 200
+    assert client.get(url).status_code == 404
+    assert "DELETE" in client.options(f"/v1/files/{done}").headers["access-control-allow-methods"]
+
+
+def _full(*_: Any, **__: Any) -> Any:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_is_the_servers_fault_and_logged(
+    opened: Callable[..., TestClient], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = opened(max_file_bytes=3 << 20)
+    with monkeypatch.context() as patch:
+        patch.setattr(tempfile, "TemporaryDirectory", _full)
+        answer = client.post("/translate_file", data=EN | {"api_key": "a"}, files={"file": ("x.txt", "Hello")})
+        assert answer.status_code == 507
+        assert answer.json() == {"error": "The server could not keep the translated file. Its log says why."}
+        assert "No space left on device" in caplog.text
+    large = "Hello.\n" * (2 << 17)
+    with monkeypatch.context() as patch:
+        patch.setattr(tempfile, "TemporaryFile", _full)  # what is larger than Starlette keeps in memory
+        assert send(client, "a", large).status_code == 200
+    assert ended(client, begun(client, "b"))["status"] == "done"
+
+
+def test_a_folder_that_was_cleaned_away_is_made_again(opened: Callable[..., TestClient], tmp_path: Path) -> None:
+    client = opened()
+    url = ended(client, begun(client, "a"))["url"]
+    folder = max(Path(tempfile.gettempdir()).glob("dragoman-files-*"), key=lambda path: path.stat().st_mtime)
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    assert client.get(url).status_code == 404
+    assert client.get(ended(client, begun(client, "a"))["url"]).text == "Hello [de]"
+
+
+def test_without_room_for_the_detectors_model_the_server_starts(
+    make_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("dragoman.serve.service.Detector", _full)
+    with TestClient(make_app(make_service("en-de"), Keys(None, 0))) as client:
+        assert client.post("/translate", json={"q": "Hello"} | EN).status_code == 200
+        answer = client.post("/translate", json={"q": "Hello", "source": "auto", "target": "de"})
+        assert answer.status_code == 503
+        assert "Its log says why" in answer.json()["error"]
+    assert "No space left on device" in caplog.text
+
+
+def test_files_that_are_lost_are_named_in_the_log(
+    make_service: Callable[..., Service], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING), TestClient(make_app(make_service("en-de"), Keys(None, 0))) as client:
+        done, running = begun(client, ""), begun(client, "", ENDLESS)
+        ended(client, done)
+    assert f"stopped before 1 files were translated: {running} (0 of 300 sentences)" in caplog.text
+    assert f"stopped before 1 translated files were fetched: {done}" in caplog.text
+
+
+def _upload(address: str, content: str) -> dict[str, Any]:
+    parts = {"source": b"en", "target": b"de"}
+    body = b"".join(
+        b'--x\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n' % (name.encode(), value)
+        for name, value in parts.items()
+    )
+    file = b'--x\r\nContent-Disposition: form-data; name="file"; filename="x.txt"\r\n\r\n'
+    body += file + content.encode() + b"\r\n--x--\r\n"
+    request = urllib.request.Request(f"{address}/v1/files", body, {"Content-Type": "multipart/form-data; boundary=x"})
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        return dict(json.loads(answer.read()))
+
+
+def _fetched(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        return bytes(answer.read())
+
+
+def test_a_signal_lets_files_be_finished_and_fetched(served_folder: Callable[[str], Path], tmp_path: Path) -> None:
+    """Meanwhile no new work is taken, and the process ends as soon as somebody has them."""
+    command = [sys.executable, "-m", "dragoman", "serve", str(served_folder("en-de")), "--port", "0"]
+    with subprocess.Popen(
+        [*command, "--drain-delay-seconds", "0.1"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    ) as process:
+        assert process.stderr is not None
+        address = process.stderr.readline().split()[1]
+        number = _upload(address, "one two three four.\n" * 3000)["id"]
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.6)
+        with pytest.raises(HTTPError, match="503") as refused:
+            urllib.request.urlopen(
+                urllib.request.Request(f"{address}/translate", b"q=one&source=en&target=de"), timeout=20
+            )
+        assert json.loads(refused.value.read()) == {"error": "The server is being stopped."}
+        until = time.monotonic() + 25
+        while (said := json.loads(_fetched(f"{address}/v1/files/{number}")))["status"] != "done":
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        assert _fetched(f"{address}{said['url']}").count(b"\n") == 3000
+        assert process.wait(10) == 0
+        assert process.stderr.read() == ""
+
+
+@pytest.mark.slow
+def test_a_temporary_folder_that_is_full(served_folder: Callable[[str], Path], tmp_path: Path) -> None:
+    """The real thing: a disk of 300 MB that fills while the server runs, and one too small for it from the start."""
+    mounted = tmp_path / "small"
+    mounted.mkdir()
+    for size in ("300m", "64k"):
+        if subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(mounted)], check=False
+        ).returncode:
+            pytest.skip("file systems cannot be mounted here")
+        try:
+            _serve_with_a_full_disk(served_folder("en-de"), mounted, size)
+        finally:
+            subprocess.run(["umount", str(mounted)], check=True)
+
+
+def _serve_with_a_full_disk(folder: Path, mounted: Path, size: str) -> None:
+    command = [sys.executable, "-m", "dragoman", "serve", str(folder), "--port", "0"]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(mounted)}
+    ) as server:
+        assert server.stderr is not None
+        while " translates " not in (said := server.stderr.readline()):
+            assert said
+        with contextlib.suppress(OSError), (mounted / "fill").open("wb", buffering=0) as stream:
+            while True:
+                stream.write(bytes(1 << 16))
+        begun = _upload(said.split()[1], "one two three four.\n" * 60_000)  # more than a megabyte
+        assert begun["status"] == "translating"
+        until = time.monotonic() + 120
+        while (now := json.loads(_fetched(f"{said.split()[1]}/v1/files/{begun['id']}")))["status"] == "translating":
+            assert time.monotonic() < until
+            time.sleep(0.5)
+        assert now["error"] == "The server could not keep the translated file. Its log says why."
+        server.send_signal(signal.SIGINT)
+        assert "No space left on device" in server.stderr.read()
