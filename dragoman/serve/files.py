@@ -13,9 +13,10 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from dragoman.errors import DataError
 from dragoman.serve.bodies import Upload
@@ -24,6 +25,7 @@ from dragoman.serve.refusals import Refused, broken
 from dragoman.serve.service import AUTO, Kind, Service, Wanted
 from dragoman.text.surrogates import well_formed
 
+Result = TypeVar("Result")
 FILE_KINDS: dict[str, tuple[Callable[[str], Document], str]] = {
     "txt": (plain, "text/plain"),
     "html": (markup, "text/html"),
@@ -34,6 +36,8 @@ FILE_KINDS: dict[str, tuple[Callable[[str], Document], str]] = {
 
 _LONGEST_TEXT = 100_000
 """Characters between two tags that end a paragraph: what is translated in one go cannot be interrupted."""
+_MOST_TAGS = 400_000
+"""Of a file: reading so many takes some seconds, during which everybody's requests take longer."""
 _log = logging.getLogger("dragoman.serve")
 _KEPT_SECONDS = 1800.0
 _MAX_AT_ONCE = 4
@@ -96,6 +100,7 @@ class Files:
         self._service = service
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._jobs: dict[str, FileJob] = {}
+        self._executor = ThreadPoolExecutor(1, "files")
         service.files_in_work = self.in_work
 
     def begin(self, upload: Upload, wanted: Wanted, client: bytes) -> FileJob:
@@ -230,13 +235,14 @@ class Files:
         self._jobs.clear()
         for job in jobs:
             self.drop(job)
+        self._executor.shutdown(wait=False, cancel_futures=True)
         if self._folder is not None:
             self._folder.cleanup()
 
     async def _run(self, job: FileJob) -> None:
         text, job.text = job.text, ""
         try:
-            job.path = await asyncio.to_thread(self._kept, job, await self._translated(job, text))
+            job.path = await self._apart(self._kept, job, await self._translated(job, text))
             job.status = "done"
         except Refused as refused:
             job.status, job.refused = "error", refused
@@ -255,9 +261,15 @@ class Files:
         self._start_next()
         asyncio.get_running_loop().call_later(_KEPT_SECONDS, self.drop, job)
 
+    async def _apart(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """One after the other: side by side they would take as long, and more of everybody's time."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
+
     async def _translated(self, job: FileJob, text: str) -> str:
         read = FILE_KINDS[job.kind][0]
-        document = await asyncio.to_thread(read, text)
+        if job.kind != "txt" and (tags := text.count("<")) > _MOST_TAGS:
+            raise DataError(f"the file has {tags} tags, but may have {_MOST_TAGS}. Send it in parts.")
+        document = await self._apart(read, text)
         if (longest := max((len(one.text) for one in document.texts), default=0)) > _LONGEST_TEXT:
             raise DataError(
                 f"a paragraph has {longest} characters, but may have {_LONGEST_TEXT}. Break it up (<p>, or a cue)."
@@ -267,13 +279,13 @@ class Files:
             sample = " ".join(one.text for one in document.texts[:100])
             source = self._service.detect_for(sample, job.wanted.target).language
         for number, model in enumerate(self._service.path(source, job.wanted.target)):
-            document = await asyncio.to_thread(read, text) if number else document
+            document = await self._apart(read, text) if number else document
             job.total += len(document.texts)
             kind, answers = Kind(model).reading(document), list[str]()
             while turn := document.texts[len(answers) : len(answers) + _SENTENCES_A_TURN]:
                 answers += [one.text for one in await self._service.batcher.translate(kind, turn)]
                 job.done += len(turn)
-            text = await asyncio.to_thread(document.with_translations, answers)
+            text = await self._apart(document.with_translations, answers)
         return text
 
     def _kept(self, job: FileJob, text: str) -> Path:

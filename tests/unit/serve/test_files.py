@@ -123,6 +123,14 @@ def test_a_file_is_cancelled(opened: Callable[..., TestClient]) -> None:
     assert "DELETE" in client.options(f"/v1/files/{done}").headers["access-control-allow-methods"]
 
 
+def test_a_file_of_tags_alone_takes_no_time(opened: Callable[..., TestClient]) -> None:
+    client = opened(max_file_bytes=10 << 20)
+    for name in ("x.html", "x.srt"):
+        answer = client.post("/translate_file", data=EN | {"api_key": "a"}, files={"file": (name, "<b>" * 3_000_000)})
+        said = "Invalid request: the file has 3000000 tags, but may have 400000. Send it in parts."
+        assert (answer.status_code, answer.json()) == (400, {"error": said})
+
+
 def _full(*_: Any, **__: Any) -> Any:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
