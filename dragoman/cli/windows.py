@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import BinaryIO
 
-from dragoman.text.lines import read_lines
+from dragoman.text.lines import MOST_LINE_BYTES, read_lines
 
 MAX_LINES = 4096
 _READ_BYTES = 1 << 18
@@ -40,12 +40,16 @@ def _popped(waiting: deque[bytes]) -> Iterator[bytes]:
 def _complete_lines(stream: BinaryIO) -> Iterator[list[bytes]]:
     """The lines that each read completes; the last one may lack its end."""
     pieces: list[bytes] = []
+    size = 0
     while piece := stream.read1(_READ_BYTES):  # type: ignore[attr-defined]
         head, newline, tail = piece.rpartition(b"\n")
         if newline:
             yield [line + b"\n" for line in b"".join([*pieces, head]).split(b"\n")]
-            pieces = []
+            pieces, size = [], 0
         if tail:
             pieces.append(tail)
+            size += len(tail)
+        if size > MOST_LINE_BYTES:  # which the reader of these lines refuses
+            break
     if pieces:
         yield [b"".join(pieces)]

@@ -10,6 +10,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, Literal, cast
@@ -18,6 +19,8 @@ from dragoman.errors import DataError
 from dragoman.text.charsets import recoded, utf16_of
 
 _BUFFER_BYTES = 1 << 18
+MOST_LINE_BYTES = 1 << 24
+"""A line that is longer is none of text: a file without line ends, a few bytes of gzip that unpack to gigabytes."""
 _LINES_LOOKED_AT = 100
 _BOM = b"\xef\xbb\xbf"
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -119,7 +122,7 @@ def _decoded(
     lines: Iterable[bytes], name: str, on_invalid: str, report_invalid: Callable[[int], None] | None
 ) -> Iterator[str]:
     number = 1
-    for block in _blocks(lines):
+    for block in _blocks(lines, name):
         if number == 1:
             if on_invalid == "error":
                 refuse_utf16(b"".join(block[:_LINES_LOOKED_AT]), name)
@@ -132,14 +135,34 @@ def _decoded(
         number += len(block)
 
 
-def _blocks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Lists of lines: whole buffers of a file, else one line at a time, because a pipe's next may take its time."""
+def _blocks(lines: Iterable[bytes], name: str) -> Iterator[list[bytes]]:
+    """Lists of lines: whole buffers of a file, else one line at a time, because a pipe's next may take its time.
+
+    Raises DataError for a line of more than `MOST_LINE_BYTES`, of which no more is read.
+    """
+    number = 0
     if isinstance(lines, io.BufferedReader) and lines.seekable():
-        while block := lines.readlines(_BUFFER_BYTES):
+        while start := lines.read(_BUFFER_BYTES):
+            end = b"" if start.endswith(b"\n") else lines.readline(MOST_LINE_BYTES)
+            block = io.BytesIO(start + end).readlines()
+            number += len(block)
+            _check_length(block[-1], number, name)
             yield block
-    else:
-        for line in lines:
-            yield [line]
+        return
+    if isinstance(lines, io.BufferedIOBase):
+        lines = iter(partial(lines.readline, MOST_LINE_BYTES + 1), b"")
+    for line in lines:
+        number += 1
+        _check_length(line, number, name)
+        yield [line]
+
+
+def _check_length(line: bytes, number: int, name: str) -> None:
+    if len(line) > MOST_LINE_BYTES:
+        raise DataError(
+            f"{name}, line {number} has more than {MOST_LINE_BYTES >> 20} MiB, the limit for one line. "
+            "Check that it is text, with a line feed after each sentence."
+        )
 
 
 def _decoded_block(block: list[bytes]) -> list[str]:

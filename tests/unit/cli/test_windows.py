@@ -3,10 +3,12 @@ import os
 import threading
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.cli.windows import arriving_lines
+from dragoman.errors import DataError
 
 
 class Drip(io.BytesIO):
@@ -61,3 +63,12 @@ def test_a_line_is_handed_on_before_the_next_one_comes() -> None:
         answered.set()
         assert list(windows) == [["second"]]
     asking.join()
+
+
+def test_a_line_without_end_is_read_no_further() -> None:
+    stream = io.BytesIO(b"a\n" + b"x" * (40 << 20))
+    windows = arriving_lines(stream, lambda number: None, name="in")
+    assert next(windows) == ["a"]
+    with pytest.raises(DataError, match=r"^in, line 2 has more than 16 MiB, the limit for one line\."):
+        next(windows)
+    assert stream.tell() < 18 << 20

@@ -40,6 +40,37 @@ def test_gzip_in_several_members(tmp_path):
     assert list(read_lines(tmp_path / "a")) == ["a", "bc"]
 
 
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_line_without_end_is_read_no_further(tmp_path, monkeypatch, pack):
+    """Of a file, packed or not, and of a pipe; a line of the largest size passes."""
+    monkeypatch.setattr("dragoman.text.lines.MOST_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr("dragoman.text.lines._BUFFER_BYTES", 1 << 10)
+    largest = b"y" * ((1 << 20) - 1) + b"\n"
+    for fits, name in ((True, "good"), (False, "bad")):
+        content = b"a\nb\n" + (largest if fits else b"x" * (1 << 24)) + b"\nc"
+        (tmp_path / name).write_bytes(pack(content))
+        with open_bytes(tmp_path / name) as stream:
+            position = stream.tell
+            read = read_lines(stream, name="in")
+            if fits:
+                assert list(read) == ["a", "b", largest[:-1].decode(), "", "c"]
+                continue
+            with pytest.raises(DataError, match=r"^in, line 3 has more than 1 MiB, the limit for one line\."):
+                list(read)
+            assert position() < 1 << 21
+    pipe = io.BufferedReader(_Pipe(b"a\n" + b"x" * (1 << 24)))
+    with pytest.raises(DataError, match=r"^standard input, line 2 has more than 1 MiB"):
+        list(read_lines(pipe))
+    assert pipe.raw.tell() < 1 << 21
+    with pytest.raises(DataError, match=r"line 1 has more than 1 MiB"):
+        list(read_lines([b"x" * (1 << 21)]))
+
+
+class _Pipe(io.BytesIO):
+    def seekable(self):
+        return False
+
+
 def refused(path: Path, match: str) -> None:
     with pytest.raises(DataError, match=match) as caught:
         list(read_lines(path))
