@@ -19,7 +19,7 @@ from dragoman.serve.bodies import Fields
 from dragoman.serve.endpoint import Endpoint, Frame, Handler, Json, error_response, is_deepl
 from dragoman.serve.files import FILE_KINDS, Files
 from dragoman.serve.keys import Keys
-from dragoman.serve.pages import docs_page, openapi, page_files
+from dragoman.serve.pages import OF_DOCS, docs_page, openapi, page_files
 from dragoman.serve.refusals import Refused
 from dragoman.serve.service import Service
 
@@ -130,11 +130,11 @@ def _facts(service: Service, files: Files, keys: Keys) -> list[Route]:
 
 def _pages(service: Service, with_page: bool) -> list[Route]:
     answers: dict[str, Handler] = {
-        "/docs": lambda request, fields: docs_page(_base_url(request)),
+        "/docs": lambda request, fields: docs_page(_base_url(request), with_page),
         "/openapi.json": lambda _, fields: openapi(),
     }
     for path, answer in page_files().items():
-        if with_page or path == "/docs.css":
+        if with_page or path in OF_DOCS:
             answers[path] = partial(_as_it_is, answer)
     return [Route(path, Endpoint(handler, service, _FORM_BYTES), methods=["GET"]) for path, handler in answers.items()]
 

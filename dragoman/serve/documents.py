@@ -1,6 +1,7 @@
 """From what a client sends to what is translated, and back: lines and sentences of plain text, blocks of mark-up, cues.
 
-White space, line breaks and what has no letters or digits come back as they are; mark-up does as `text/markup.py` says.
+White space, line breaks and what has no letters, such as a number alone, come back as they are; mark-up does as
+`text/markup.py` says.
 """
 
 import re
@@ -38,7 +39,7 @@ class Document:
 def plain(text: str, split: Split = "sentences") -> Document:
     """Plain text."""
     parts = _segments(text, split)
-    places = [place for place, part in enumerate(parts) if any(map(str.isalnum, part.text))]
+    places = [place for place, part in enumerate(parts) if any(map(str.isalpha, part.text))]
 
     def whole(translations: Sequence[str]) -> str:
         texts = [part.text for part in parts]

@@ -2,7 +2,8 @@
 
 import json
 import mimetypes
-from functools import lru_cache
+import shlex
+from functools import lru_cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -18,6 +19,8 @@ POLICY = (
 """A page runs its own script, takes its own style and asks its own server."""
 _HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
 _HERE = files("dragoman.serve")
+OF_DOCS = frozenset({"/docs.css", "/page.css", "/theme.js"})
+"""What the documentation takes along, where there is no page too."""
 
 
 @lru_cache(maxsize=1)
@@ -41,11 +44,18 @@ def openapi() -> dict[str, Any]:
 
 
 @lru_cache(maxsize=8)
-def docs_page(base_url: str) -> Response:
+def docs_page(base_url: str, with_page: bool = True) -> Response:
     """The same for people, with commands that ask the server at `base_url`."""
-    return Response(_docs_template().render(api=openapi(), base=base_url), media_type="text/html", headers=_HEADERS)
+    page = _docs_template().render(api=openapi(), base=base_url, with_page=with_page)
+    return Response(page, media_type="text/html", headers=_HEADERS)
 
 
 @lru_cache(maxsize=1)
 def _docs_template() -> Template:
-    return Environment(autoescape=True).from_string(_HERE.joinpath("docs.html").read_text(encoding="utf-8"))
+    environment = Environment(autoescape=True)
+    environment.filters |= {
+        "compact": partial(json.dumps, ensure_ascii=False),
+        "indented": partial(json.dumps, ensure_ascii=False, indent=1),
+        "quoted": shlex.quote,
+    }
+    return environment.from_string(_HERE.joinpath("docs.html").read_text(encoding="utf-8"))

@@ -374,6 +374,37 @@ def test_a_file_shows_how_far_it_is_and_why_it_failed(open_page: Open) -> None:
     assert page.evaluate("window.hacked === undefined")
 
 
+def test_six_files_at_once_wait_their_turn(open_page: Open) -> None:
+    page = open_page().page
+    files_ = [{"name": f"{number}.txt", "mimeType": "text/plain", "buffer": b"one two.\n" * 40} for number in range(6)]
+    page.get_by_label("File to translate").set_input_files(files_)
+    page.get_by_role("link", name="Download").nth(5).wait_for()
+    assert page.locator("#jobs .wrong").count() == 0
+    assert "busy" not in page.locator("#jobs").inner_text()
+
+
+def test_a_file_waits_and_is_cancelled(open_page: Open) -> None:
+    page = open_page().page
+    job = {"id": "x", "status": "translating", "sentences": 0, "translated": 0, "ahead": 3}
+    asked: list[str] = []
+
+    def answer(route: Any) -> None:
+        asked.append(route.request.method)
+        route.fulfill(json=job)
+
+    page.route("**/v1/files", lambda route: route.fulfill(json=job))
+    page.route("**/v1/files/x", answer)
+    page.locator("#file").set_input_files({"name": "a.txt", "mimeType": "text/plain", "buffer": b"one"})
+    page.get_by_text("Waiting for 3 other files").wait_for()
+    with page.expect_request(lambda request: request.method == "DELETE"):
+        page.get_by_role("button", name="Cancel a.txt").click()
+    assert page.locator("#jobs li").inner_text().split() == ["a.txt", "Cancelled"]
+    seen = len(asked)
+    page.wait_for_timeout(1200)
+    assert len(asked) <= seen + 1, "it is watched no longer"
+    assert page.locator("#jobs li").inner_text().split() == ["a.txt", "Cancelled"]
+
+
 def test_files_are_dropped_anywhere_and_others_are_refused(open_page: Open) -> None:
     page = open_page().page
     drop = """kind => {
@@ -472,6 +503,96 @@ def test_a_slow_answer_does_not_overwrite_a_newer_one(open_page: Open) -> None:
     answering(AGAIN)(held[0])
     opened.page.wait_for_timeout(100)
     assert opened.output == TRAIN["text"]
+
+
+@pytest.mark.parametrize("failure", ["error", "gone"])
+def test_nothing_is_offered_of_the_translation_of_another_text(open_page: Open, failure: str) -> None:
+    opened = open_page()
+    page = opened.page
+    opened.type(TEXT)
+    copy, look, others = page.locator("#copy"), page.locator("#look"), page.locator("#alternatives button").first
+    assert (copy.is_enabled(), look.is_visible(), others.is_enabled()) == (True, True, True)
+    held: list[Any] = []
+    page.route("**/v1/translate", lambda route: held.append(route))
+    page.locator("#text").fill("Another text")
+    assert (copy.is_enabled(), look.is_visible()) == (False, False)
+    while not held:
+        page.wait_for_timeout(50)
+    if failure == "gone":
+        held[0].abort()
+    else:
+        held[0].fulfill(status=500, json={"error": "Its log says why."})
+    page.locator("#status.wrong").wait_for()
+    assert (copy.is_enabled(), look.is_visible()) == (False, False)
+    page.locator("#output .word").first.click()
+    assert look.is_hidden(), "nor when a word of it is chosen"
+    before = opened.output
+    others.evaluate("node => node.closest('[inert]') && node.focus()")
+    page.keyboard.press("Enter")
+    assert opened.output == before
+    assert page.locator("#others").evaluate("node => node.inert")
+    page.keyboard.press("Alt+s")
+    assert page.locator("#text").input_value() == "Another text", "nor does it become the text"
+    page.unroute_all()
+    page.keyboard.press("Control+Enter")
+    opened.settled()
+    assert (copy.is_enabled(), look.is_visible()) == (True, True)
+
+
+@pytest.mark.parametrize("text", ["one", "one two three\n" * 60])
+def test_what_is_wrong_is_seen_where_one_types(open_page: Open, text: str) -> None:
+    page = open_page(viewport={"width": 390, "height": 500}, is_mobile=True, has_touch=True).page
+    page.route("**/v1/translate", lambda route: route.fulfill(status=500, json={"error": "Its log says why."}))
+    page.locator("#text").fill(text)
+    page.locator("#status.wrong").wait_for()
+    status, field = page.locator("#status").bounding_box(), page.locator("#text").bounding_box()
+    assert 0 <= status["y"] <= 500 - status["height"], "inside the screen"
+    assert status["y"] < field["y"] + field["height"] + 80
+    assert page.locator("#text").get_attribute("aria-invalid") == "true"
+    assert page.locator("#text").get_attribute("aria-describedby") == "status"
+
+
+def test_a_number_alone_stays_as_it_is(open_page: Open) -> None:
+    opened = open_page()
+    opened.type("1,234.50")
+    assert opened.output == "1,234.50"
+    assert opened.page.locator("#status").inner_text().startswith("Translated in")
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("?source=fr&q=Bonjour", "This server does not translate from French (fr). Choose languages that it has."),
+        ("?source=en&target=it&q=one", "This server does not translate from English (en) to Italian (it)."),
+        ("?source=auto&target=it&q=one", "This server does not translate to Italian (it)."),
+        ("?source=<b>&q=one", "This server does not translate from \u2068<b>\u2069."),
+    ],
+)
+def test_languages_of_the_address_that_are_not_served_are_named(open_page: Open, query: str, words: str) -> None:
+    opened = open_page(query)
+    page = opened.page
+    assert page.get_by_role("alert").inner_text().startswith(words)
+    assert opened.output == "", "as another language it is not translated unasked"
+    assert page.locator("#text").input_value() in ("Bonjour", "one")
+    page.locator("#source").select_option("de")
+    opened.settled()
+    page.wait_for_function("() => document.querySelector('#output').textContent")
+    assert page.locator("#unknown").is_hidden()
+
+
+def test_the_documentation_is_in_the_pages_style(open_page: Open) -> None:
+    opened = open_page(viewport={"width": 390, "height": 800})
+    page = opened.page
+    page.get_by_role("button", name="Dark theme").click()
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.get_by_role("link", name="The API").click()
+    page.get_by_role("heading", name="POST /v1/translate").wait_for()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == ground, "dark, as was chosen"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    tables = page.locator("table").all_inner_texts()
+    assert len(tables) == page.locator("section:has(table)").count() > 4
+    page.get_by_role("link", name="The page", exact=True).click()
+    page.wait_for_function("() => document.querySelector('#target')?.value")
 
 
 def test_a_busy_server_is_asked_again_when_it_says(open_page: Open) -> None:

@@ -1,28 +1,39 @@
 // Files: sent, watched while they are translated, and offered for download.
 
-import { ask, upload } from "./server.js";
+import { ask, remove, upload } from "./server.js";
 
 const EVERY_SECONDS = 0.5;
 
 export async function translateFile(file, source, target, list, onError) {
-  const [item, label, bar, note] = ["li", "bdi", "progress", "span"].map((tag) => document.createElement(tag));
+  const [item, label, bar, note, cancel] = ["li", "bdi", "progress", "span", "button"].map((tag) => document.createElement(tag));
+  const state = { id: "", cancelled: false };
   label.textContent = file.name;
   bar.setAttribute("aria-label", `Progress of ${file.name}`);
   note.className = "quiet";
   note.setAttribute("aria-live", "off"); // the list says aloud what is new in it: the end, not every step
-  item.append(label, bar, note);
+  cancel.type = "button";
+  cancel.textContent = "Cancel";
+  cancel.setAttribute("aria-label", `Cancel ${file.name}`);
+  cancel.addEventListener("click", () => {
+    state.cancelled = true;
+    if (state.id) remove(`v1/files/${state.id}`).catch(() => {});
+    finish(item, "Cancelled", "quiet");
+  });
+  item.append(label, bar, note, cancel);
   list.prepend(item);
   try {
-    const job = await translated(file, source, target, (words, share) => {
+    const job = await translated(file, source, target, state, (words, share) => {
       note.textContent = words;
       if (share) bar.value = share;
     });
+    if (state.cancelled) return;
     const link = document.createElement("a");
     link.href = job.url.replace(/^\//, "");
     link.download = "";
     link.textContent = `Download ${job.url.split(".").slice(1).join(".")}`;
     finish(item, `${counted(job.sentences)} translated`, "quiet").after(link);
   } catch (error) {
+    if (state.cancelled) return;
     finish(item, error.message, "wrong");
     onError(error.message);
   }
@@ -30,12 +41,15 @@ export async function translateFile(file, source, target, list, onError) {
 
 const counted = (count) => `${count.toLocaleString("en")} sentence${count === 1 ? "" : "s"}`;
 
-async function translated(file, source, target, tell) {
+async function translated(file, source, target, state, tell) {
   const form = new FormData();
   for (const [name, value] of Object.entries({ file, source, target })) form.set(name, value);
   let job = await upload("v1/files", form, tell);
-  while (job.status === "translating") {
-    if (job.sentences) tell(`${job.translated.toLocaleString("en")} of ${counted(job.sentences)}`, job.translated / job.sentences);
+  state.id = job.id;
+  if (state.cancelled) await remove(`v1/files/${job.id}`);
+  while (job.status === "translating" && !state.cancelled) {
+    if (job.ahead) tell(`Waiting for ${job.ahead} other file${job.ahead === 1 ? "" : "s"}`);
+    else if (job.sentences) tell(`${job.translated.toLocaleString("en")} of ${counted(job.sentences)}`, job.translated / job.sentences);
     await new Promise((resolve) => setTimeout(resolve, 1000 * EVERY_SECONDS));
     job = await ask(`v1/files/${job.id}`);
   }

@@ -18,6 +18,7 @@ const nameOf = (code) => state.languages.find((one) => one.code === code)?.name 
 function say(message, wrong = false) {
   byId("status").textContent = message;
   byId("status").classList.toggle("wrong", wrong);
+  text.setAttribute("aria-invalid", wrong);
 }
 
 function fill(select, options, chosen) {
@@ -58,15 +59,31 @@ function remember() {
   history.replaceState({ text: text.value }, "", `?${address}`);
 }
 
-function changed(seconds = PAUSE_SECONDS) {
-  clearTimeout(state.timer);
-  state.running?.abort();
-  words.forget();
+// Whether the translation that is shown is that of the text that stands there.
+const isCurrent = () => !byId("output").classList.contains("stale");
+
+// What is offered for a translation is not offered for that of another text.
+function age(isOld) {
+  byId("output").classList.toggle("stale", isOld);
+  byId("others").classList.toggle("stale", isOld);
+  byId("others").inert = isOld;
+  byId("copy").disabled = isOld || !state.answer?.text;
+  offerLook();
+}
+
+function count() {
   const size = [...text.value].length;
   const most = state.limit > 0 ? ` of ${state.limit.toLocaleString("en")}` : "";
   byId("count").textContent = `${size.toLocaleString("en")}${most} characters`;
   byId("count").classList.toggle("wrong", state.limit > 0 && size > state.limit);
-  byId("output").classList.add("stale");
+}
+
+function changed(seconds = PAUSE_SECONDS) {
+  clearTimeout(state.timer);
+  state.running?.abort();
+  words.forget();
+  count();
+  age(true);
   state.timer = setTimeout(translate, 1000 * seconds);
 }
 
@@ -112,15 +129,13 @@ function askForKey(message) {
 
 function show(asked, answer) {
   [state.asked, state.answer] = [asked, answer];
-  byId("output").classList.remove("stale");
   words.draw(asked, answer ? answer.text : "", answer?.sentences || []);
-  byId("copy").disabled = !answer?.text;
   state.detected = answer?.confidence === undefined ? "" : answer.source;
   byId("detected").textContent = state.detected ? `${nameOf(state.detected)}, ${Math.round(answer.confidence)}% sure` : "";
   say(warnings(answer));
   offerSwap();
   showAlternatives(answer);
-  offerLook();
+  age(false);
 }
 
 function showAlternatives(answer) {
@@ -157,7 +172,7 @@ function take(other) {
 // The page about one sentence: of the word that has the focus, or else the first. One model must have made it.
 function offerLook() {
   const sentence = words.sentenceOf(document.activeElement.closest?.("#output [data-word]")) || state.answer?.sentences?.[0];
-  const offered = sentence && state.pairs.has(`${state.answer.source}-${target.value}`);
+  const offered = isCurrent() && sentence && state.pairs.has(`${state.answer.source}-${target.value}`);
   byId("look").hidden = !offered;
   if (!offered) return;
   const asked = { source: state.answer.source, target: target.value, text: sentence.source, n_best: state.candidates };
@@ -170,8 +185,9 @@ function offerLook() {
 // The translation becomes the text, unless it is of another text than the one that stands there now.
 function swap() {
   if (byId("swap").disabled) return;
+  byId("unknown").hidden = true;
   const [from, to] = [sourceNow(), target.value];
-  if (state.answer?.text && state.asked === text.value) text.value = state.answer.text;
+  if (isCurrent() && state.answer?.text) text.value = state.answer.text;
   state.detected = "";
   chooseLanguages(to, from);
   changed(0);
@@ -185,6 +201,26 @@ async function copy() {
     if (!document.execCommand("copy")) return say("The browser does not allow copying here. The translation is selected.", true);
   }
   say("Copied.");
+}
+
+// Languages in the address that this server has no model for: others are not taken for them unasked.
+function namesUnknown(from, to) {
+  if (!to && !from) return false;
+  const known = (from === "auto" ? sources() : state.languages.filter((one) => !from || one.code === from))
+    .some((one) => one.targets.some((code) => code !== one.code && (!to || code === to)));
+  if (known) return false;
+  const pair = [from && from !== "auto" && `from ${spelt(from)}`, to && `to ${spelt(to)}`].filter(Boolean).join(" ");
+  byId("unknown").textContent = `This server does not translate ${pair}. Choose languages that it has.`;
+  byId("unknown").hidden = false;
+  return true;
+}
+
+function spelt(code) {
+  try {
+    return `${state.languages.find((one) => one.code === code)?.name || new Intl.DisplayNames("en", { type: "language" }).of(code)} (${code})`;
+  } catch { // it is no code
+    return `\u2068${code}\u2069`;
+  }
 }
 
 // The theme that was chosen, or else the system's.
@@ -236,6 +272,7 @@ function listen() {
   output.addEventListener("keydown", words.goToWord);
   for (const select of [source, target]) {
     select.addEventListener("change", () => {
+      byId("unknown").hidden = true;
       chooseLanguages(source.value, target.value);
       changed(0);
     });
@@ -283,7 +320,8 @@ async function begin() {
     const asked = query.get("source") || (sources().length > 1 ? "auto" : sources()[0]?.code);
     chooseLanguages(asked, query.get("target") || settings.language.target.code);
     text.value = text.value || query.get("q") || history.state?.text || "";
-    changed(0);
+    if (namesUnknown(query.get("source"), query.get("target"))) count();
+    else changed(0);
   } catch (error) {
     say(error.message, true);
   }

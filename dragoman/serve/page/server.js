@@ -41,6 +41,12 @@ async function answered(path, options) {
   }
 }
 
+// Why there is none yet, in the server's words, as far as these are about more than its being busy.
+function reason(error = "") {
+  const words = error.replace(/ Try again later\.$/, "").replace(/\.$/, "");
+  return `${words && words.length < 200 ? words : "The server is busy"};`;
+}
+
 // Asks until there is an answer; `onWait` is told for how many seconds it waits.
 async function persist(path, options, onWait) {
   for (let attempt = 1; ; attempt++) {
@@ -49,7 +55,7 @@ async function persist(path, options, onWait) {
     const seconds = Number(response.headers.get("Retry-After"));
     const later = [429, 503].includes(response.status) && seconds > 0 && seconds <= LONGEST_WAIT_SECONDS;
     if (!later || attempt === MOST_TRIES) throw new Error(body.error || `The server answered ${response.status}.`);
-    onWait?.(`The server is busy; trying again in ${seconds} second${seconds === 1 ? "" : "s"}.`);
+    onWait?.(`${reason(body.error)} trying again in ${seconds} second${seconds === 1 ? "" : "s"}.`);
     await wait(seconds, options.signal);
   }
 }
@@ -59,6 +65,8 @@ export function ask(path, fields = null, { signal, onWait } = {}) {
   const body = JSON.stringify(key.get() ? { ...fields, api_key: key.get() } : fields);
   return persist(path, { method: "POST", headers: { "Content-Type": "application/json" }, body, signal }, onWait);
 }
+
+export const remove = (path) => answered(path, { method: "DELETE" });
 
 export function upload(path, form, onWait) {
   if (key.get()) form.set("api_key", key.get());

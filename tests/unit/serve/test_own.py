@@ -295,13 +295,23 @@ def test_the_document_describes_what_there_is(client: TestClient) -> None:
         assert path in document["paths"]
     page = client.get("/docs").text
     assert all(path.replace("{name}", "") in page for path in document["paths"])
+    for method, path in [(method, path) for path, methods in document["paths"].items() for method in methods]:
+        assert page.count(f"<h3><code>{method.upper()} {path}</code></h3>") == 1
+    assert page.count("<table>") == sum(
+        "requestBody" in one for all_ in document["paths"].values() for one in all_.values()
+    )
     assert "http://testserver/translate" in page  # where it was asked, so that its lines can be tried as they are
 
 
 def test_without_the_page(make_service: Callable[..., Service]) -> None:
     with TestClient(make_app(make_service(), Keys(None, 0), with_page=False)) as client:
         assert client.get("/").status_code == 404
-        assert client.get("/docs").status_code == 200
+        page = client.get("/docs").text
+        links = re.findall(r'(?:href|src)="([^"]*)"', page)
+        assert set(links) == {"data:,", "page.css", "docs.css", "theme.js", "openapi.json"}, (
+            "below any prefix of a proxy"
+        )
+        assert [client.get(f"/{link}").status_code for link in links[1:]] == [200] * 4
 
 
 def test_every_example_of_the_document_is_answered(client: TestClient) -> None:
