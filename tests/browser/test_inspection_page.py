@@ -297,3 +297,43 @@ def test_dark_mode_has_its_own_scale(open_page: Open) -> None:
     light, dark = (matrix(open_page(color_scheme=scheme).page) for scheme in ("light", "dark"))
     assert np.shape(light) == np.shape(dark)
     assert light != dark
+
+
+def luminance(channels: Sequence[int]) -> float:
+    """Of a colour, as WCAG 2 defines it."""
+    parts = [value / 255 for value in channels]
+    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in parts]
+    return sum(weight * value for weight, value in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one: Sequence[int], other: Sequence[int]) -> float:
+    """Of two colours, as WCAG 2 defines it."""
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_small_weights_are_told_from_none_and_words_are_readable_on_all(open_page: Open, scheme: str) -> None:
+    page = open_page(color_scheme=scheme).page
+    grounds = page.evaluate("""() => {
+        const canvas = document.querySelector(".scale");
+        const { data, width } = canvas.getContext("2d").getImageData(0, 0, canvas.width, 1);
+        return [...Array(101).keys()].map((share) => {
+            const at = 4 * Math.round((share / 100) * (width - 1));
+            return [...data.slice(at, at + 3)];
+        });
+    }""")
+    steps = [luminance(ground) for ground in grounds]
+    assert steps == sorted(steps, reverse=scheme == "light"), "more weight is always further from the paper"
+    if scheme == "dark":  # where the eye tells dark colours badly from each other
+        assert contrast(grounds[0], grounds[10]) >= 1.35
+        assert contrast(grounds[0], grounds[25]) >= 2.2
+    for word in page.locator("#tgt .word").all():
+        word.hover()
+        shaded = page.eval_on_selector_all(
+            "#src .word[data-weight]",
+            r"""nodes => nodes.map(getComputedStyle).map(({ backgroundColor, color }) =>
+                [backgroundColor, color].map((text) => text.match(/\d+/g).slice(0, 3).map(Number)))""",
+        )
+        assert shaded
+        assert min(contrast(*pair) for pair in shaded) >= 4.5

@@ -59,10 +59,15 @@ function readScale() {
 
 const channels = (weight) => [0, 1, 2].map((part) => scale[3 * Math.round(255 * Math.min(1, weight)) + part]);
 
+// Above this luminance (as WCAG 2 defines it) black is easier to read than white.
+const READ_IN_BLACK = 0.179;
+const linear = (channel) => (channel <= 10 ? channel / 255 / 12.92 : ((channel / 255 + 0.055) / 1.055) ** 2.4);
+
 function shade(node, weight) {
   const [red, green, blue] = channels(weight);
+  const luminance = 0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue);
   node.style.backgroundColor = `rgb(${red}, ${green}, ${blue})`;
-  node.style.color = 0.3 * red + 0.59 * green + 0.11 * blue > 140 ? "#10151d" : "#ffffff";
+  node.style.color = luminance > READ_IN_BLACK ? "#000000" : "#ffffff";
   node.dataset.weight = weight.toFixed(3);
 }
 
