@@ -157,9 +157,13 @@ class Service:
         groups: dict[str, list[int]] = defaultdict(list)
         for place, one in enumerate(prepared):
             groups[one.source].append(place)
+        paths = {source: self.models.path(source, wanted.target) for source in groups}
+        if wanted.source != AUTO or not any(path is not None for path in paths.values()):
+            paths = {source: self.path(source, wanted.target) for source in groups}
         answers: dict[int, Answer] = {}
         for source, places in groups.items():
-            path = self.path(source, wanted.target)
+            # Beside texts that can be translated, one in a language that cannot comes back as it is.
+            path = paths[source] or []
             found = await self._along(path, [prepared[place] for place in places], wanted, until)
             answers |= zip(places, found, strict=True)
         return [answers[place] for place in range(len(texts))]
@@ -192,15 +196,19 @@ class Service:
         return await asyncio.to_thread(work) if sum(map(len, texts)) > _MANY_CHARS else work()
 
     def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detection]:
-        """Among the served languages, or some of them; the likeliest first. Raises Refused where we cannot tell."""
+        """The served languages, or some of them, the likeliest first; before them the text's own, if clearly another.
+
+        Raises Refused where we cannot tell.
+        """
         if self.detection_failed:
             raise Refused(503, "This server cannot detect languages now. Its log says why. Name the source language.")
-        if self.detector is None or not self.detector.is_able:
-            raise Refused(400, "This server cannot detect languages (extra `detect`). Name the source language.")
+        if self.detector is None:
+            raise Refused(400, "This server cannot detect languages. Name the source language.")
         return self.detector.detect(text, among)
 
     def detect_for(self, text: str, target: str) -> Detection:
-        """The likeliest of the languages that can be translated to `target`, itself included."""
+        """The likeliest of the languages that can be translated to `target`, itself included, or another one where the
+        text is clearly in that."""
         return self.detect(text, [code for code in self.models.codes if self.models.path(code, target) is not None])[0]
 
     def _prepare(self, text: str, wanted: Wanted) -> "_Prepared":

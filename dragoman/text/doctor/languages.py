@@ -7,7 +7,6 @@ judged in blocks; benchmarks/language_detectors.py measures how often that is ri
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -81,10 +80,10 @@ class SideLanguage:
 
 def language_of_side(lines: Sequence[str], stated: str = "") -> SideLanguage:
     """The language that some lines of a side are in."""
-    wanted = _label(stated)
+    wanted = detector_code(stated)
     found: Counter[str] = Counter()
     for block in _blocks(lines):
-        scores = _scores(block)
+        scores = language_scores(block)
         best = max(scores, key=scores.__getitem__)
         is_sure = wanted not in scores or scores[best] - scores[wanted] > _SURE_NATS
         found[best if is_sure else wanted] += 1
@@ -99,7 +98,7 @@ def language_of_side(lines: Sequence[str], stated: str = "") -> SideLanguage:
 
 def are_near(one: str, other: str) -> bool:
     """Whether two languages are one, or so alike that one may be taken for the other."""
-    labels = {_label(one), _label(other)}
+    labels = {detector_code(one), detector_code(other)}
     return len(labels) == 1 or any(labels <= group for group in _NEAR)
 
 
@@ -108,10 +107,10 @@ def contradiction(side: SideLanguage, stated: str, other_stated: str = "") -> st
 
     What should be in a language that the detector does not know is only taken for the language of the other side.
     """
-    if not stated or not side.language or side.language == _label(stated):
+    if not stated or not side.language or side.language == detector_code(stated):
         return ""
     if not knows(stated):
-        is_other = side.language == _label(other_stated) and not are_near(stated, other_stated)
+        is_other = side.language == detector_code(other_stated) and not are_near(stated, other_stated)
         return side.language if is_other and side.share >= _CLEAR_SHARE else ""
     return side.language if side.share >= _CLEAR_SHARE and side.stated <= _STATED_SHARE else ""
 
@@ -143,8 +142,8 @@ def check_same_language(lines: Sequence[str], references: Sequence[str], name: s
 
 def log_odds(text: str, languages: Sequence[str]) -> list[float]:
     """How much likelier a text is in each of the languages that can be told than in any other, in nats."""
-    scores = _scores(text)
-    codes = [code for code in map(_label, languages) if code in scores]
+    scores = language_scores(text)
+    codes = [code for code in map(detector_code, languages) if code in scores]
     return [scores[code] - max(score for other, score in scores.items() if other != code) for code in codes]
 
 
@@ -153,23 +152,17 @@ def languages_of(lines: Sequence[str], usual: str) -> list[str]:
     return [_language_of(line, usual) for line in lines]
 
 
-def identifier_of(languages: Sequence[str]) -> tuple[Any, set[str]]:
-    """py3langid's identifier, to choose among those of the languages that it knows; and these.
-
-    The first one takes half a second, and 90 MB; all share that.
-    """
-    loaded, labels = _loaded()
-    identifier, known = copy(loaded), set(map(main_language, languages)) & labels
-    identifier.set_languages(sorted(known))
-    return identifier, known
+def known_languages() -> frozenset[str]:
+    """The detector's codes. The first call loads it: that takes half a second, and 90 MB."""
+    return _loaded()[1]
 
 
 def knows(language: str) -> bool:
     """Whether lines in this language can be told."""
-    return _label(language) in _loaded()[1]
+    return detector_code(language) in _loaded()[1]
 
 
-def _label(language: str) -> str:
+def detector_code(language: str) -> str:
     """The detector's code of a language."""
     code = main_language(language)
     return _SAME.get(code, code)
@@ -178,7 +171,7 @@ def _label(language: str) -> str:
 def _language_of(line: str, usual: str) -> str:
     if sum(map(str.isalpha, line[:_MOST_CHARACTERS])) < _FEWEST_LETTERS:
         return ""
-    scores = _scores(line)
+    scores = language_scores(line)
     best = max(scores, key=scores.__getitem__)
     is_other = usual not in scores or (scores[best] - scores[usual] > _SURE_NATS and not are_near(best, usual))
     return best if is_other else usual
@@ -202,7 +195,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[str]:
             block, letters = [], 0
 
 
-def _scores(text: str) -> dict[str, float]:
+def language_scores(text: str) -> dict[str, float]:
     """The log-likelihood of a text in each language."""
     return dict(_loaded()[0].rank(text[:_MOST_CHARACTERS]))
 
@@ -265,7 +258,7 @@ def languages_of_sides(sides: tuple[Sequence[str], Sequence[str]], declared: tup
 def contradictions(found: Sequence[SideLanguage], declared: tuple[str, str], count: int) -> list[Finding]:
     """What the sides are clearly in and should not be: swapped, or one of them in another language."""
     wrong = [contradiction(found[side], declared[side], declared[1 - side]) for side in (0, 1)]
-    if all(wrong) and wrong == [_label(code) for code in declared[::-1]]:
+    if all(wrong) and wrong == [detector_code(code) for code in declared[::-1]]:
         names = [name_of(code) for code in wrong]
         message = f"the source looks like {names[0]} and the target like {names[1]}: they are swapped"
         advice = "Swap the files, the columns (`--columns 2,1`) or the languages."

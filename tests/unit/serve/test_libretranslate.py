@@ -146,7 +146,6 @@ def test_bodies_that_cannot_be_read(client: TestClient, content: bytes, kind: st
 
 
 def test_each_text_has_its_own_language(client: TestClient) -> None:
-    pytest.importorskip("py3langid")
     texts = [LONG, "Das ist ein deutscher Satz"]
     answer = client.post("/translate", json={"q": texts, "source": "auto", "target": "de"}).json()
     assert [one["language"] for one in answer["detectedLanguage"]] == ["en", "de"]
@@ -158,8 +157,24 @@ def test_each_text_has_its_own_language(client: TestClient) -> None:
     assert smile["translatedText"] == "😀😀"
 
 
+FRENCH = "Je voudrais savoir quand part le prochain train."
+
+
+def test_a_text_in_a_language_that_is_not_served_is_never_given_a_served_one(client: TestClient) -> None:
+    answer = client.post("/translate", json={"q": FRENCH, "source": "auto", "target": "de"})
+    assert answer.status_code == 400
+    assert answer.json()["error"] == "German (de) is not available as a target language from French (fr)"
+    texts = [FRENCH, LONG]
+    several = client.post("/translate", json={"q": texts, "source": "auto", "target": "de"}).json()
+    assert [one["language"] for one in several["detectedLanguage"]] == ["fr", "en"]
+    assert several["translatedText"] == [FRENCH, f"{LONG} [de]"]
+    assert client.post("/translate", json={"q": FRENCH, "source": "en", "target": "de"}).status_code == 200
+    best, *others = client.post("/detect", json={"q": FRENCH}).json()
+    assert best["language"] == "fr"
+    assert all(one["confidence"] < 20 for one in others)
+
+
 def test_detect(client: TestClient) -> None:
-    pytest.importorskip("py3langid")
     best = client.post("/detect", json={"q": "Das ist ein deutscher Satz"}).json()[0]
     assert best["language"] == "de"
     assert best["confidence"] > 90
@@ -286,7 +301,7 @@ def test_a_file_that_fails_says_whose_mistake_it_is_and_takes_no_place(make_serv
             return answer.status_code, answer.json()
 
         status, answer = sent("auto", "Hello")
-        assert (status, answer["error"][:36]) == (400, "This server cannot detect languages ")
+        assert (status, answer["error"][:36]) == (400, "This server cannot detect languages.")
         status, answer = sent("en", "BOOM")
         assert (status, answer["error"]) == (500, "The server could not translate this text. Its log says why.")
         assert sent("en", "Hello")[0] == 200
