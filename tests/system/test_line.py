@@ -69,7 +69,7 @@ def copy_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"{name}.tsv").write_text("".join(f"{line}\t{line}\n" for line in part))
     files = [flag for name in parts for flag in (f"--data.{name}", folder / f"{name}.tsv")]
     done = dragoman(
-        "train", *files, "--src-lang", "x", "--tgt-lang", "y", "--out", folder / "run", *SMALL,
+        "train", *files, "--src-lang", "x-copy", "--tgt-lang", "x-turned", "--out", folder / "run", *SMALL,
         "--tokenizer.kind", "word", "--tokenizer.vocab-size", "15", "--train.max-steps", "700",
         "--train.learning-rate", "0.003",
         "--train.warmup-steps", "100", "--model.dropout", "0", "--validate.every-epochs", "2",
@@ -132,7 +132,7 @@ def test_evaluate_scores_the_model(copy_run: Path, tmp_path: Path, here: Here) -
 
 def test_a_folder_that_is_no_run_is_refused(copy_run: Path, tmp_path: Path, here: Here) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    languages = ("--src-lang", "x", "--tgt-lang", "y")
+    languages = ("--src-lang", "x-copy", "--tgt-lang", "x-turned")
     _, said = here("train", "--data", copy_run.parent / "train.tsv", "--out", tmp_path, *languages, code=2)
     assert "holds notes.txt, and no run of dragoman" in said
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
