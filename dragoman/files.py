@@ -259,10 +259,10 @@ def remove_folder(folder: Path) -> None:
         shutil.rmtree(doomed, ignore_errors=True)
 
 
-def free_space(folder: Path | str) -> int:
-    """The bytes left on the disk that holds `folder`, or will hold it."""
-    path = Path(folder).absolute()
-    return shutil.disk_usage(next(each for each in (path, *path.parents) if each.exists())).free
+def free_space(folder: Path) -> int:
+    """The bytes left on the disk that holds `folder`, or will when it is made."""
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    return shutil.disk_usage(there).free
 
 
 def require_free_space(folder: Path, needed_bytes: int) -> None:

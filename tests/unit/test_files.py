@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import ModelError, ResourceError
-from dragoman.files import beside, checked_manifest, remove_leftovers, require_free_space, write_file, written_folder
+from dragoman.files import (
+    beside,
+    checked_manifest,
+    free_space,
+    remove_leftovers,
+    require_free_space,
+    write_file,
+    written_folder,
+)
 
 GONE = 1 << 22
 """No process of Linux has this number, or a greater one."""
@@ -182,3 +190,8 @@ def test_files_that_a_library_made_private_get_the_umasks_mode_too(tmp_path: Pat
     finally:
         os.umask(before)
     assert (tmp_path / "model" / "a").stat().st_mode & 0o777 == 0o644
+
+
+def test_the_disk_of_a_folder_that_is_not_there_yet_is_known(tmp_path: Path) -> None:
+    assert free_space(tmp_path / "not" / "yet") == pytest.approx(free_space(tmp_path), rel=0.1)
+    assert free_space(Path("not/yet")) > 0
