@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Literal
 
 from dragoman.errors import ConfigError, DataError
-from dragoman.languages import NAMES, code_named, main_language
+from dragoman.languages import NAMES, code_named, main_language, name_of
 from dragoman.records import SentencePair
 from dragoman.text.corpus.layout import Layout
+from dragoman.text.doctor.languages import language_of_side
 from dragoman.text.lines import one_line, read_lines
 
 Kind = Literal["text", "numbers", "ids", "links", "labels", "nothing"]
@@ -180,11 +181,13 @@ def _not_text(
 
 
 def _described(kind: Kind, place: int, body: Sequence[Sequence[str]], header: Sequence[str]) -> str:
-    example = next((row[place].strip() for row in body if place < len(row) and row[place].strip()), "")
+    cells = [row[place].strip() for row in body if place < len(row) and row[place].strip()]
+    example = cells[0] if cells else ""
     if len(example) > _EXAMPLE_CHARACTERS:
         example = example[: _EXAMPLE_CHARACTERS - 1] + "…"
     name = f"{header[place]}: " if header else ""
-    return f"{name}{kind}" + (f" ({example})" if example else "")
+    language = language_of_side(cells).language if kind == "text" else ""
+    return f"{name}{name_of(language) or kind}" + (f" ({example})" if example else "")
 
 
 def _delimiter(path: Path, encoding: str) -> str:

@@ -115,3 +115,10 @@ def test_bad_rows_are_named(tmp_path):
 def test_two_columns_must_be_named(columns):
     with pytest.raises(ConfigError, match="`--columns` must name two columns, source and target, such as 2,3, but is"):
         layout_of("", columns, "auto")
+
+
+def test_the_languages_of_columns_are_named_where_they_are_clear(tmp_path):
+    english = "The old house near the river has been empty for a number of years now, they say."
+    czech = "Ten starý dům u řeky je už několik let prázdný, říkají sousedé, a nikdo v něm nebydlí."
+    rows = [(str(n), f"{n} {english}", f"{n} {czech}") for n in range(20)]
+    refused(table(tmp_path / "a.tsv", rows), r"1 numbers \(1\); 2 English \(1 The old .*\); 3 Czech \(1 Ten starý .*\)")
