@@ -142,12 +142,12 @@ def _kind_of(values: Sequence[str]) -> Kind:
 
 
 def _is_header(first: Sequence[str], kinds: Sequence[Kind], columns: Iterable[int]) -> bool:
-    """Whether the cells of the text in a first row are names of columns, or one is no number where all others are."""
-    named = [first[place] for place in columns if kinds[place] == "text"]
-    if named and all(map(_is_name, named)):
-        return True
+    """Whether one cell of a first row is no number where all below are, or those of the text are names of columns."""
     numbers = [cell for cell, kind in zip(first, kinds, strict=True) if kind in ("numbers", "ids")]
-    return "text" in kinds and any(cell and not any(map(str.isdigit, cell)) for cell in numbers)
+    if numbers and "text" in kinds:
+        return any(cell and not any(map(str.isdigit, cell)) for cell in numbers)
+    named = [first[place] for place in columns if kinds[place] == "text"]
+    return bool(named) and all(map(_is_name, named))
 
 
 def _is_name(cell: str) -> bool:

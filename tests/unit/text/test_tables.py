@@ -86,6 +86,8 @@ def test_columns_by_the_names_of_the_header(tmp_path):
 
 
 def test_a_first_pair_of_words_is_no_header(tmp_path):
+    numbered = table(tmp_path / "c.tsv", [("0", "English", "anglicky"), ("1", "German", "německy"), ("2", "a", "b")])
+    assert len(pairs(numbered, columns=("2", "3"))) == 3
     assert len(pairs(table(tmp_path / "a.tsv", [("no", "nein"), ("cat", "Katze")]))) == 2
     assert len(pairs(table(tmp_path / "b.tsv", [("en", "cs")]))) == 1  # a table of one row
 
