@@ -10,10 +10,10 @@ import platform
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
@@ -26,6 +26,9 @@ from dragoman.visualize.report_sentences import ShownSentence, clipped, shown_se
 from dragoman.visualize.run_facts import RunFacts, read_run
 from dragoman.visualize.run_figures import plot_lengths, plot_run
 from dragoman.visualize.word_weights import Alignment
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REPORT = "report.html"
 
@@ -122,16 +125,22 @@ def _short(number: float) -> str:
 
 
 def _charts(facts: RunFacts) -> dict[str, Markup]:
-    """The figures as elements; those without data are not there."""
-    card = facts.card
-    figures = {
-        "curves": (plot_run(facts.log), "Curves of training over the steps"),
-        "lengths": (
-            plot_lengths(facts.src_lengths, facts.tgt_lengths, card.src_lang or "source", card.tgt_lang or "target"),
-            "Histograms of sentence lengths",
-        ),
-    }
-    return {name: Markup(inline_svg(figure, name, text)) for name, (figure, text) in figures.items() if figure}
+    """The figures as elements, for wide pages and for phones, of which the style shows one; none without data."""
+    charts: dict[str, Markup] = {}
+    for name, draw, text in (
+        ("curves", partial(plot_run, facts.log), "Curves of training over the steps"),
+        ("lengths", partial(_lengths, facts), "Histograms of sentence lengths"),
+    ):
+        for kind, columns in (("wide", 2), ("narrow", 1)):
+            if figure := draw(columns=columns):
+                drawn = inline_svg(figure, f"{name}-{kind}", text)
+                charts[name] = charts.get(name, Markup()) + Markup(f'<div class="{kind}">{drawn}</div>')
+    return charts
+
+
+def _lengths(facts: RunFacts, columns: int) -> "Figure | None":
+    names = facts.card.src_lang or "source", facts.card.tgt_lang or "target"
+    return plot_lengths(facts.src_lengths, facts.tgt_lengths, *names, columns=columns)
 
 
 @lru_cache(maxsize=1)

@@ -18,9 +18,12 @@ _PANELS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     ("Target tokens a second", (("train", "tokens_per_second", ""),)),
 )
 
+_WIDTH, _NARROW = 9.2, 4.4
+"""Inches of a figure with two columns, and with one: the letters of a wider one are too small on a phone."""
 
-def plot_run(log: TrainingLog) -> "Figure | None":
-    """A panel a quantity, over the steps, for all that the log has; None for an empty log."""
+
+def plot_run(log: TrainingLog, columns: int = 2) -> "Figure | None":
+    """A panel a quantity, over the steps, for all that the log has; None for an empty log. One column fits a phone."""
     drawn = []
     for title, lines in _PANELS:
         curves = [(name, getattr(log, kind).get(key, ())) for kind, key, name in lines]
@@ -28,10 +31,10 @@ def plot_run(log: TrainingLog) -> "Figure | None":
             drawn.append((title, [(name, points) for name, points in curves if points]))
     if not drawn:
         return None
-    columns = min(2, len(drawn))
+    columns = min(columns, len(drawn))
     rows = -(-len(drawn) // columns)
     with drawing_style(PAGE_STYLE):
-        figure, axes = new_figure(9.2 if columns == 2 else 5.0, 2.3 * rows, rows, columns)
+        figure, axes = new_figure(_WIDTH if columns == 2 else _NARROW, 2.3 * rows, rows, columns)
         for place, (title, panel) in zip(axes, drawn, strict=False):
             _draw(place, title, panel)
         for place in axes[len(drawn) :]:
@@ -74,13 +77,17 @@ def _mark_powers(axes: "Axes", values: list[float]) -> None:
     axes.yaxis.set_minor_formatter(lambda value, _: "")
 
 
-def plot_lengths(src: Lengths | None, tgt: Lengths | None, src_name: str, tgt_name: str) -> "Figure | None":
+def plot_lengths(
+    src: Lengths | None, tgt: Lengths | None, src_name: str, tgt_name: str, columns: int = 2
+) -> "Figure | None":
     """Histograms of the training pairs by tokens, source and target side by side; None without data."""
     sides = [(lengths, name) for lengths, name in ((src, src_name), (tgt, tgt_name)) if lengths is not None]
     if not sides:
         return None
     with drawing_style(PAGE_STYLE):
-        figure, axes = new_figure(9.2, 2.1, 1, len(sides))
+        columns = min(columns, len(sides))
+        rows = -(-len(sides) // columns)
+        figure, axes = new_figure(_WIDTH if columns == 2 else _NARROW, 2.1 * rows, rows, columns)
         for index, (place, (lengths, name)) in enumerate(zip(axes, sides, strict=True)):
             widths = [high - low for low, high in zip(lengths.edges, lengths.edges[1:], strict=False)]
             place.bar(
@@ -90,5 +97,6 @@ def plot_lengths(src: Lengths | None, tgt: Lengths | None, src_name: str, tgt_na
             place.set_title(f"{name}: tokens a sentence, {lengths.mean:.1f} on average", parse_math=False)
             place.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
             place.margins(x=0.02)
-        axes[0].set_ylabel("training pairs")
+        for place in axes[::columns]:
+            place.set_ylabel("training pairs")
     return figure

@@ -55,7 +55,7 @@ def test_nothing_hostile_runs_and_nothing_is_asked_of_a_network(report: Callable
     assert page.evaluate("window.hacked") is None
     assert HOSTILE in page.locator("pre").first.text_content()
     assert events == []
-    assert page.locator("svg.chart").count() == 2
+    assert page.locator("svg.chart:visible").count() == 2
     assert page.locator("main").evaluate("node => getComputedStyle(node).maxWidth") != "none", "the style is let in"
 
 
@@ -97,3 +97,14 @@ def test_on_a_phone_the_check_list_and_the_curves_are_inside_the_screen(
         assert box["x"] + box["width"] <= 390
     assert min(page.locator(".failure p").evaluate_all("all => all.map((one) => one.clientWidth)")) > 250
     assert page.locator(".checks").evaluate("node => node.scrollWidth <= node.clientWidth")
+
+
+@pytest.mark.parametrize("width", [390, 1000])
+def test_the_letters_of_charts_are_large_enough(report: Callable[..., tuple[Any, list[str]]], width: int) -> None:
+    """They are drawn at 9 points, the width of a figure being what its view box says."""
+    page, _ = report(viewport={"width": width, "height": 800})
+    charts = page.locator("svg.chart:visible")
+    assert charts.count() == 2
+    for chart in charts.all():
+        points = float(chart.get_attribute("viewBox").split()[2])
+        assert 9 * chart.bounding_box()["width"] / points >= 8

@@ -137,7 +137,8 @@ def test_training_writes_the_report_and_the_card_and_says_where(run: Path, capsy
         assert phenomenon in page.text
     assert "max_steps = 6" in page.text
     assert "curves" in {identity.split("-")[0] for identity in page.values("id")}
-    assert page.values("aria-label") == ["Histograms of sentence lengths", "Curves of training over the steps"]
+    labels = ["Histograms of sentence lengths"] * 2 + ["Curves of training over the steps"] * 2
+    assert page.values("aria-label") == labels, "each for wide pages and for phones"
     assert not list(run.glob(".writing-*"))
 
 
