@@ -93,7 +93,10 @@ def _facts(service: Service, files: Files, keys: Keys) -> list[Route]:
 
     def download(request: Request, fields: Fields) -> Response:
         job, path = files.download(request.path_params["name"])
-        return FileResponse(path, media_type=FILE_KINDS[job.kind][1], filename=job.name)
+        # A part of a file is not given, nor what a request for one is refused with, which would be no JSON.
+        request.scope["headers"] = [header for header in request.scope["headers"] if header[0] != b"range"]
+        headers = {"Accept-Ranges": "none"}
+        return FileResponse(path, media_type=FILE_KINDS[job.kind][1], filename=job.name, headers=headers)
 
     def file(request: Request, fields: Fields) -> dict[str, Any]:
         name = request.path_params["name"]

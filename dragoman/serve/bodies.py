@@ -4,7 +4,8 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
@@ -22,8 +23,38 @@ _MAX_FIELDS = 2000
 _LINGER_SECONDS, _LINGER_BYTES = 0.5, 1 << 16
 
 
-async def read_body(scope: Scope, receive: Receive, most_bytes: int, seconds: float) -> bytes:
-    """The whole body. Raises Refused where it is larger (413) or slower (408), ClientDisconnect where it breaks off."""
+class Room:
+    """The memory for all bodies that are being read: many clients that each send a little less than a whole file take
+    no more than `most_bytes` together.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._left = most_bytes
+
+    @contextmanager
+    def share(self) -> Iterator[Callable[[int], None]]:
+        """Gives what is to be told of each piece of a body; it raises Refused (503) where there is no room for it."""
+        taken = 0
+
+        def take(size: int) -> None:
+            nonlocal taken
+            if size > self._left:
+                raise Refused(503, "The server is busy. Try again later.", 5, closes=True)
+            taken += size
+            self._left -= size
+
+        try:
+            yield take
+        finally:
+            self._left += taken
+
+
+async def read_body(
+    scope: Scope, receive: Receive, most_bytes: int, seconds: float, take: Callable[[int], None]
+) -> bytes:
+    """The whole body; `take` is told of each piece. Raises Refused where it is larger (413) or slower (408), and as
+    `take` does, ClientDisconnect where it breaks off.
+    """
     announced = Headers(scope=scope).get("content-length", "")
     if announced.isdecimal() and int(announced) > most_bytes:
         raise _too_large(most_bytes)
@@ -38,6 +69,7 @@ async def read_body(scope: Scope, receive: Receive, most_bytes: int, seconds: fl
                     raise ClientDisconnect
                 chunks.append(message.get("body", b""))
                 size += len(chunks[-1])
+                take(len(chunks[-1]))
                 more = message.get("more_body", False)
                 if size > most_bytes:
                     raise _too_large(most_bytes)

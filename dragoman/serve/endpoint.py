@@ -29,6 +29,8 @@ ON_ALL_ANSWERS = [
     (b"access-control-max-age", b"1728000"),
     (b"x-content-type-options", b"nosniff"),
 ]
+_LONGEST = 1000
+"""Characters of an error's words, of which some are the client's own."""
 _FEW_DIGITS = 5
 """A request of less than 100,000 bytes need not be read to be refused; what comes of it is thrown away."""
 
@@ -49,7 +51,8 @@ def is_deepl(scope: Scope) -> bool:
 
 def error_response(scope: Scope, refused: Refused) -> Response:
     """Every error's body: ``{"error": ...}``, and for DeepL's clients ``{"message": ..., "detail": ...}``."""
-    content = {"message": refused.message, "detail": ""} if is_deepl(scope) else {"error": refused.message}
+    words = refused.message if len(refused.message) <= _LONGEST else f"{refused.message[:_LONGEST]}..."
+    content = {"message": words, "detail": ""} if is_deepl(scope) else {"error": words}
     return Json(content, refused.status, refused.headers)
 
 
@@ -85,10 +88,11 @@ class Endpoint:
 
     async def _response(self, scope: Scope, receive: Receive) -> Response:
         settings = self._service.settings
-        body = await read_body(scope, receive, self._most_bytes, settings.body_seconds)
-        if self._is_work:
-            self._service.check_room()
-        fields = await fields_of(scope, body, self._most_bytes)
+        with self._service.room_for_bodies.share() as take:
+            body = await read_body(scope, receive, self._most_bytes, settings.body_seconds, take)
+            if self._is_work:
+                self._service.check_room()
+            fields = await fields_of(scope, body, self._most_bytes)
         if self._keys is not None:
             self._keys.check(scope, fields)
         answer = self._handler(Request(scope), fields)

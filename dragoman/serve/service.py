@@ -16,6 +16,7 @@ from dragoman.languages import name_of
 from dragoman.model.threads import compute_on_one_thread
 from dragoman.records import Candidate, Translation
 from dragoman.serve.batcher import Batcher
+from dragoman.serve.bodies import Room
 from dragoman.serve.detection import Detection, Detector
 from dragoman.serve.documents import Document, plain
 from dragoman.serve.metrics import Metrics
@@ -28,6 +29,8 @@ from dragoman.text.marks import MarkedText
 _log = logging.getLogger("dragoman.serve")
 AUTO = "auto"
 Result = TypeVar("Result")
+# As many uploads of the largest size are read at once, or so many more that are smaller.
+_FILES_AT_ONCE = 16
 # Splitting and detecting more characters than this would keep other requests waiting.
 _MANY_CHARS = 20_000
 _QUIET_SECONDS, _PROBE_SECONDS = 5.0, 2.0
@@ -94,6 +97,7 @@ class Service:
         self._apart = ThreadPoolExecutor(1, "inspect", compute_on_one_thread)
         self.refusals = Refusals()
         self.characters = self.inspections = 0
+        self.room_for_bodies = Room(_FILES_AT_ONCE * max(settings.max_file_bytes, settings.max_body_bytes))
         self.takes_work = True
         """Until it is only waited for what has begun."""
         self.files_in_work: Callable[[], int] = lambda: 0

@@ -131,6 +131,14 @@ def test_a_file_of_tags_alone_takes_no_time(opened: Callable[..., TestClient]) -
         assert (answer.status_code, answer.json()) == (400, {"error": said})
 
 
+def test_a_part_of_a_file_is_not_given(opened: Callable[..., TestClient]) -> None:
+    client = opened()
+    url = ended(client, begun(client, "a"))["url"]
+    for wanted in ("bytes=0-1", "bytes=9-1", "bytes=-0", "words", "bytes=" + "0-," * 5000):
+        answer = client.get(url, headers={"Range": wanted})
+        assert (answer.status_code, answer.text, answer.headers["accept-ranges"]) == (200, "Hello [de]", "none")
+
+
 def _full(*_: Any, **__: Any) -> Any:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

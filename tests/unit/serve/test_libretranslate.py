@@ -224,6 +224,13 @@ def test_every_error_is_json(client: TestClient, method: str, path: str, status:
     assert answer.headers["access-control-allow-origin"] == "*"
 
 
+def test_an_error_does_not_repeat_all_that_was_sent(client: TestClient) -> None:
+    answer = client.post("/translate", json={"q": "a", "source": "en", "target": "x" * 100_000})
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith("xxx")
+    assert len(answer.content) < 1100
+
+
 def test_browsers_of_other_sites_may_ask(client: TestClient) -> None:
     answer = client.options("/translate")
     assert (answer.status_code, answer.text) == (200, "")

@@ -217,6 +217,31 @@ def test_a_head_without_end_is_cut_off(address: str) -> None:
     assert (status, answer) == (200, {"translatedText": "a [de]"})
 
 
+def test_unfinished_uploads_take_no_more_memory_than_there_is_for_them(
+    make_service: Callable[..., Service], serving: Any
+) -> None:
+    with serving(make_service(max_file_bytes=100_000, max_body_bytes=1000)) as address:
+        head = b"POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=x\r\n"
+        part = head + b"Content-Length: 100000\r\n\r\n" + b"x" * 99_000
+        with contextlib.ExitStack() as stack:
+            held = [stack.enter_context(opened(address)) for _ in range(16)]
+            for connection in held:
+                connection.sendall(part)
+            time.sleep(0.3)
+            with opened(address) as another:
+                another.sendall(part)
+                refused = received(another)
+            assert refused.startswith(b"HTTP/1.1 503")
+            assert b"Retry-After: 5" in refused.title()
+            small = {"q": "a", "source": "en", "target": "de"}
+            assert asked(address, "/translate", small) == (200, {"translatedText": "a [de]"})
+        time.sleep(0.3)
+        with opened(address) as later:
+            later.sendall(part + b"x" * 1000)
+            later.shutdown(socket.SHUT_WR)
+            assert received(later).startswith(b"HTTP/1.1 400"), "it was read, and is no form"
+
+
 def test_a_full_server_says_so_and_when_to_come_again(make_service: Callable[..., Service], serving: Any) -> None:
     with serving(make_service(max_requests=2, lanes=1)) as address:
         with ThreadPoolExecutor(12) as clients:
