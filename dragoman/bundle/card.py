@@ -1,12 +1,14 @@
 """The model card: what a model was trained on, how it scores and how large it is, for people and for programs."""
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
+from dragoman.config.fields import shown
 from dragoman.errors import ModelError
 from dragoman.records import Score
+from dragoman.text.surrogates import well_formed
 
 _MOST_BYTES = 1 << 20
 
@@ -94,16 +96,36 @@ def read_card(folder: Path) -> Card:
     path = folder / "card.json"
     if not path.exists():
         return Card()
-    known = {field.name for field in fields(Card)}
     if path.stat().st_size > _MOST_BYTES:
         raise ModelError(
             f"{path} is not a model card: it has more than {_MOST_BYTES} bytes. Restore the folder from where it came."
         )
+    hints = get_type_hints(Card)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return Card(**{name: _frozen(value) for name, value in content.items() if name in known})
-    except (ValueError, AttributeError, TypeError, RecursionError):
+        known = {name: _frozen(value) for name, value in content.items() if name in hints}
+    except (ValueError, AttributeError, RecursionError):
         raise ModelError(f"{path} is not a model card. Restore the folder from where it came.") from None
+    for name, value in known.items():
+        if not _fits(value, hints[name]):
+            raise ModelError(
+                f"{path} is not a model card: its `{name}` is {shown(value)}. Restore the folder from where it came."
+            )
+    return Card(**known)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is what a field of the card holds: a text in UTF-8, a number, or rows of these."""
+    if get_origin(hint) is tuple:
+        kinds = get_args(hint)
+        if not isinstance(value, tuple):
+            return False
+        if kinds[-1] is Ellipsis:
+            return all(_fits(item, kinds[0]) for item in value)
+        return len(value) == len(kinds) and all(map(_fits, value, kinds))
+    if hint is str:
+        return isinstance(value, str) and value == well_formed(value)
+    return type(value) is int or (hint is float and type(value) is float)
 
 
 def _frozen(value: Any) -> Any:
