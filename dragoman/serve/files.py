@@ -229,9 +229,9 @@ class Files:
         """Drops all of them, and says in the log which are lost."""
         jobs = list(self._jobs.values())
         if lost := [f"{job.id} ({job.done} of {job.total} sentences)" for job in jobs if job.is_unfinished]:
-            _log.warning("stopped before %d files were translated: %s", len(lost), ", ".join(lost))
+            _log.warning("files are lost that were not translated: %s", ", ".join(lost))
         if unfetched := [job.id for job in jobs if job.is_owed and not job.is_unfinished]:
-            _log.warning("stopped before %d translated files were fetched: %s", len(unfetched), ", ".join(unfetched))
+            _log.warning("files are lost that were translated, but not fetched: %s", ", ".join(unfetched))
         self._jobs.clear()
         for job in jobs:
             self.drop(job)

@@ -189,8 +189,8 @@ def test_files_that_are_lost_are_named_in_the_log(
     with caplog.at_level(logging.WARNING), TestClient(make_app(make_service("en-de"), Keys(None, 0))) as client:
         done, running = begun(client, ""), begun(client, "", ENDLESS)
         ended(client, done)
-    assert f"stopped before 1 files were translated: {running} (0 of 300 sentences)" in caplog.text
-    assert f"stopped before 1 translated files were fetched: {done}" in caplog.text
+    assert f"files are lost that were not translated: {running} (0 of 300 sentences)" in caplog.text
+    assert f"files are lost that were translated, but not fetched: {done}" in caplog.text
 
 
 def _upload(address: str, content: str) -> dict[str, Any]:
