@@ -11,6 +11,7 @@ from dragoman.errors import ConfigError, DataError
 
 _LOOKED_AT_BYTES = 1 << 16
 _UTF_8 = "utf-8"
+_FEWEST_NULS = 2
 _WIDE = ("utf-16", "utf-32")
 _NAMES = {"mac_roman": "MACINTOSH", "mac_latin2": "MACCENTRALEUROPE", "shift_jis": "SHIFT-JIS"}
 
@@ -62,7 +63,7 @@ def utf16_of(start: bytes) -> str:
         return "utf-16"
     # Most text has many characters whose other byte is 0, all of them at even or all at odd places.
     even, odd = start[::2].count(0), start[1::2].count(0)
-    if len(start) >= 4 and even + odd > len(start) // 8 and min(even, odd) * 20 <= max(even, odd):
+    if even + odd > max(len(start) // 8, _FEWEST_NULS) and min(even, odd) * 20 <= max(even, odd):
         return "utf-16-le" if odd > even else "utf-16-be"
     return ""
 

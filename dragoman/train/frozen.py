@@ -5,13 +5,13 @@ shared with others, keep the paths as they were given.
 """
 
 import os
-import tomllib
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from dragoman.config import CORPUS_FILES, CORPUS_KEYS, Config, DataSettings, config_from_dict, dump_config
 from dragoman.config.loading import flag_of
+from dragoman.config.toml import read_toml
 from dragoman.data.identity import IDENTITY, read_identity
 from dragoman.errors import CheckpointError, ConfigError, DataError, ModelError
 from dragoman.files import TEMPORARY_PREFIX, checked_file, sha256_of, write_file
@@ -191,7 +191,7 @@ def _with_absolute_paths(config: Config) -> Config:
 def _written_config(folder: Path) -> Config | None:
     path = folder / _CONFIG
     try:
-        return config_from_dict(tomllib.loads(path.read_text(encoding="utf-8")), str(path))
+        return config_from_dict(read_toml(path), str(path))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, ConfigError) as error:

@@ -9,6 +9,8 @@ START = """
 import os, signal, sys, time
 from dragoman.interrupts import interrupts
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored where tests run in the background
+
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(0.001)  # so that the handler runs here

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli import verify
 from dragoman.cli.main import main
 from dragoman.errors import CheckpointError
 from dragoman.inference import verification
@@ -83,7 +82,7 @@ def test_a_run_is_resumed_too_and_its_differences_fail(
 
     monkeypatch.setattr("dragoman.train.verification.verify_resume", verify_resume)
     same = verification.Check("all together", 1, 2, 0, (), 0.0)
-    monkeypatch.setattr(verify, "verify_translations", lambda *_: iter([same]))
+    monkeypatch.setattr("dragoman.inference.verification.verify_translations", lambda *_: iter([same]))
     command = ["verify", str(tmp_path), "--sentences", "2", "--steps"]
     assert main([*command, "4"]) == 0
     assert "ok: resuming, steps 8 to 11, with a kill after 9: 0 differences in\n30 tensors" in capsys.readouterr().out
@@ -113,7 +112,9 @@ def test_what_cannot_be_resumed_is_said_before_the_work_with_a_code_of_its_own(
     text = tmp_path / "text.en-de.tsv"
     (tmp_path / "config.toml").write_text(config.replace('train = ""', f'train = "{text}"', 1))
     with monkeypatch.context() as patch:
-        patch.setattr(verify, "verify_translations", lambda *_: pytest.fail("the work has begun"))
+        patch.setattr(
+            "dragoman.inference.verification.verify_translations", lambda *_: pytest.fail("the work has begun")
+        )
         assert main(["verify", str(tmp_path)]) == 3
         said = capsys.readouterr()
         assert (said.out, said.err.count("\n")) == ("", 1)
@@ -135,7 +136,9 @@ def test_what_cannot_be_resumed_is_said_before_the_work_with_a_code_of_its_own(
 
     monkeypatch.setattr("dragoman.train.verification.verify_resume", fails)
     for check, code, holds in ((same, 3, None), (different, 2, False)):
-        monkeypatch.setattr(verify, "verify_translations", lambda *_, check=check: iter([check]))
+        monkeypatch.setattr(
+            "dragoman.inference.verification.verify_translations", lambda *_, check=check: iter([check])
+        )
         assert main(["verify", str(tmp_path), "--json"]) == code
         said = capsys.readouterr()
         assert json.loads(said.out)["holds"] is holds

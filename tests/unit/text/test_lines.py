@@ -17,7 +17,9 @@ def test_only_newlines_end_lines():
 
 @settings(deadline=None)
 @given(
-    st.lists(st.text(st.characters(exclude_characters="\n\r\ufeff", codec="utf-8"))), st.sampled_from(["\n", "\r\n"])
+    # A NUL at every other place is UTF-16, and refused.
+    st.lists(st.text(st.characters(exclude_characters="\n\r\ufeff\0", codec="utf-8"))),
+    st.sampled_from(["\n", "\r\n"]),
 )
 def test_lines_come_back(lines, end):
     assert list(read_lines(io.BytesIO("".join(line + end for line in lines).encode()))) == lines
