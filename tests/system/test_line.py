@@ -104,7 +104,7 @@ def test_finished_runs_say_so_and_summary_shows_the_card(copy_run: Path, here: H
     assert "Nothing is left to do" in said
     summary, _ = here("summary", copy_run)
     assert "(equal)" in summary
-    assert "x to y" in summary
+    assert "x-copy to x-turned" in summary
     assert "BLEU" in summary
 
 
