@@ -97,7 +97,7 @@ def soft_targets_of(
         other = next(new for new, old in zip(names, asked, strict=False) if new != old)
         raise DataError(
             f"{folder / _FOLDER} is not whole, and cannot be made again: {other} is another model than the one that "
-            "this run started with. Restore that one, or begin anew: another --out, with `--from` this run."
+            "this run started with. Restore that one, or start a new run: another --out, with `--from` this run."
         )
     if found and found.teachers == names:
         return found

@@ -119,7 +119,7 @@ def adapted(recipe: Config, asked: Config, names_preset: bool) -> Config:
 
     Who gives a limit means that one, and not the epochs. The rate of noam is a factor: the paper's, or a tenth of it
     where a model is fine-tuned. A rate that falls to 0 needs steps to fall in. The warm-up fits into the steps there
-    are. No more is averaged than is kept. What teachers were asked about is not drawn anew. And a model of another size
+    are. No more is averaged than is kept. Text that teachers were asked about is not sampled again. And a model of another size
     (`names_preset`: `asked` names it) has the rate of the row that has such models, unless it is fine-tuned.
     """
     train, wanted = recipe.train, asked.train
@@ -141,7 +141,7 @@ def adapted(recipe: Config, asked: Config, names_preset: bool) -> Config:
 
 
 def with_fitting_warmup(train: TrainSettings, steps: float) -> TrainSettings:
-    """The settings with a warm-up that is halved until it is at most `WARMUP_SHARE` of so many steps.
+    """The settings with a warm-up that is halved until it is at most `WARMUP_SHARE` of `steps`.
 
     Halved, so that two runs whose numbers of steps are measured mostly have the same. The peak of the rate stays, which
     for noam follows from the warm-up.

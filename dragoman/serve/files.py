@@ -37,15 +37,15 @@ FILE_KINDS: dict[str, tuple[Callable[[str], Document], str]] = {
 _LONGEST_TEXT = 100_000
 """Characters between two tags that end a paragraph: what is translated in one go cannot be interrupted."""
 _MOST_TAGS = 400_000
-"""Of a file: reading so many takes some seconds, during which everybody's requests take longer."""
+"""Of a file: reading more takes seconds, during which all requests take longer."""
 _log = logging.getLogger("dragoman.serve")
 _KEPT_SECONDS = 1800.0
 _MAX_AT_ONCE = 4
 _SENTENCES_A_TURN = 256
 _MOST_WAITING = 8
-"""So many times the size of the largest file may wait, in memory."""
+"""Files that wait take up to this many times the size of the largest file, in memory."""
 _FETCH_SECONDS = 5.0
-"""A server that is being stopped leaves so much time for the download of a file that was just translated."""
+"""A server that is being stopped leaves this time for the download of a file that was just translated."""
 _AGAIN_SECONDS = 30
 
 
@@ -195,7 +195,7 @@ class Files:
         return job, job.path
 
     def cancel(self, name: str) -> dict[str, Any]:
-        """Nobody wants it any more, says whoever knows its name."""
+        """Drop a file at the request of a client that knows its name."""
         job = self.find(name)
         self.drop(job)
         return {"id": job.id, "status": "cancelled"}

@@ -78,7 +78,7 @@ class Server(uvicorn.Server):
     """uvicorn's, which tells the service of signals and ends without passing them on.
 
     SIGTERM: not ready at once, and no new connections a moment later, when load balancers have seen that, or when files
-    are translated and fetched. SIGINT: no new connections at once. A second signal leaves what has begun.
+    are translated and fetched. SIGINT: no new connections at once. A second signal drops the work in progress.
     """
 
     def __init__(self, app: ASGIApp, service: Service, when_ready: Callable[[], None] = lambda: None) -> None:
@@ -260,7 +260,7 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
                 if cycle.response_started:
                     self._close()
                     return
-                cycle.disconnected = True  # whoever reads the rest of it answers no more
+                cycle.disconnected = True  # the reader of its body answers no more
                 cycle.message_event.set()
             self.transport.write(plain_refusal(status, reason))
             if self.transport.can_write_eof():

@@ -29,7 +29,7 @@ from dragoman.text.marks import MarkedText
 _log = logging.getLogger("dragoman.serve")
 AUTO = "auto"
 Result = TypeVar("Result")
-# As many uploads of the largest size are read at once, or so many more that are smaller.
+# This many uploads of the largest size are read at once, or more of them if they are smaller.
 _FILES_AT_ONCE = 16
 # Splitting and detecting more characters than this would keep other requests waiting.
 _MANY_CHARS = 20_000
@@ -99,7 +99,7 @@ class Service:
         self.characters = self.inspections = 0
         self.room_for_bodies = Room(_FILES_AT_ONCE * max(settings.max_file_bytes, settings.max_body_bytes))
         self.takes_work = True
-        """Until it is only waited for what has begun."""
+        """False once the server only finishes the work in progress."""
         self.files_in_work: Callable[[], int] = lambda: 0
         """How many files are to be finished, or fetched, before the server may end."""
 

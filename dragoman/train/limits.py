@@ -82,7 +82,7 @@ def pace_note(train: TrainSettings, pace: Pace) -> str | None:
 
 
 def validations_until(config: Config, steps: float, steps_in_epoch: float) -> int:
-    """How many validations a run of so many steps has, the one at its end included."""
+    """The number of validations in a run of this many steps, with the one at its end."""
     by_epoch = steps_in_epoch * config.validate.every_epochs
     intervals = [1 / each for each in (by_epoch, config.validate.every_steps) if each]
     return max(1, round(min(steps * sum(intervals), 1e9)))

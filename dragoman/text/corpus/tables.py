@@ -65,7 +65,7 @@ class Table:
             yield SentencePair(row[src], row[tgt])
 
     def rows(self, path: Path, encoding: str, cells: int = 0) -> Iterator[Row]:
-        """The rows that are not empty; where not quoted, split into at most so many `cells`, the last with the rest."""
+        """The rows that are not empty; where not quoted, split into at most `cells` cells, the last with the rest."""
         lines = read_lines(path, encoding=encoding)
         if self.quoted:
             return _quoted_rows(lines, self.delimiter, path)
