@@ -14,6 +14,7 @@ _LEAST_NORMS = 16  # and says nothing before so many.
 # Times the median. The largest of the demo's 181 steps was 1.9, of 300 steps of 512 tokens on Multi30k 1.7.
 _SPIKE = 20.0
 _IN_A_ROW = 5
+_FALLING_NATS = 0.02
 _VALIDATIONS = 3  # so many in a row must agree before a run is said to be wrong
 _SMOOTHING = 0.95
 
@@ -177,17 +178,28 @@ def _same_output(latest: Sequence[Measured]) -> Finding | None:
 
 
 def _rate_too_high(measured: Sequence[Measured], latest: Sequence[Measured], guessing_loss: float) -> Finding | None:
-    """After the warm-up it predicts no better than frequencies of tokens do, or the training loss rises again."""
+    """After the warm-up it predicts no better than frequencies of tokens do, or the training loss rises again.
+
+    The training loss counts label smoothing and dropout: where the loss on dev still falls, the run is only young.
+    """
     best = min(each.train_loss for each in measured)
-    useless = all(each.train_loss > 0.95 * guessing_loss for each in latest)
+    falls = latest[-1].dev_loss < latest[0].dev_loss - _FALLING_NATS
+    useless = all(each.train_loss > 0.95 * guessing_loss for each in latest) and not falls
     rising = all(each.train_loss > best + 0.5 for each in latest)
     if not useless and not rising:
         return None
+    stays = abs(latest[-1].train_loss - measured[0].train_loss) < _FALLING_NATS
+    if not rising and stays and latest[-1].train_loss > 1.05 * guessing_loss:
+        return Finding(
+            "nothing learnt",
+            f"The training loss has stayed at {latest[-1].train_loss:.2f} since step {measured[0].step}: the learning "
+            "rate is probably too low. Start again with ten times `train.learning_rate`.",
+        )
     now = f"The training loss is {latest[-1].train_loss:.2f}"
     why = f"once was {best:.2f}" if rising else f"guessing frequent words would give {guessing_loss:.2f}"
     return Finding(
         "learning rate too high",
-        f"{now}, and {why}: the learning rate is probably too high. Begin again with a tenth of "
+        f"{now}, and {why}: the learning rate is probably too high. Start again with a tenth of "
         "`train.learning_rate`, or more `train.warmup_steps`.",
     )
 

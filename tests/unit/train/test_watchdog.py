@@ -14,6 +14,7 @@ FAULTS = {
     "ignores the source": [Measured(100 * n, 3.0 - 0.01 * n, 3.0, 2.9, 0.9) for n in range(1, 9)],
     "same output": [Measured(100 * n, 3.0, 4.0, 2.9, 0.01) for n in range(1, 9)],
     "learning rate too high": [Measured(100 * n, 6.5, 7.0, 5.9, 0.9) for n in range(1, 9)],
+    "nothing learnt": [Measured(100 * n, 6.6, 6.6, 6.6, 0.9) for n in range(1, 9)],
     "over-fitting": [Measured(100 * n, 2.0 + 0.2 * abs(n - 3), 6.0, 2.0 / n, 0.9) for n in range(1, 9)],
 }
 
@@ -43,6 +44,12 @@ def test_a_rise_of_the_training_loss_is_a_rate_too_high() -> None:
 
 def test_a_rate_too_high_is_the_only_reason_given_where_nothing_is_learnt() -> None:
     assert _said([Measured(100 * n, 6.5, 6.5, 5.9, 0.9) for n in range(1, 9)]) == [(300, "learning rate too high")]
+
+
+def test_a_young_run_that_still_learns_hears_nothing() -> None:
+    """Smoothing and dropout keep the training loss above that of guessing for a while."""
+    young = (6.7, 5.9, 5.5, 5.4, 5.3, 5.2, 5.1, 5.0)
+    assert _said([Measured(10 * n, dev, dev + 0.5, 6.4 - 0.05 * n, 0.9) for n, dev in enumerate(young)], 10) == []
 
 
 def test_sources_that_were_not_measured_are_no_fault() -> None:
