@@ -61,10 +61,21 @@ def check_language(text: str, place: str) -> str:
     """
     if not text or (code := code_named(text)):
         return code if text else ""
-    near = difflib.get_close_matches(text.title(), NAMES.values(), n=1)
+    near = difflib.get_close_matches(text.title(), NAMES.values(), n=1) or _spoken_in(text)
     hint = f"Did you mean {near[0]}?" if near else "Write a code such as `cs` or a name such as `Czech`."
     shown = json.dumps(text[:_LONGEST_NAME], ensure_ascii=False)
     raise ConfigError(f"{place} is {shown}, which is not a language. {hint} For one without a code, write `x-name`.")
+
+
+def _spoken_in(country: str) -> list[str]:
+    """The language that most speak in a country, where a text is the code of one: cz, dk, jp."""
+    if not re.fullmatch(r"[A-Za-z]{2}", country):
+        return []
+    found = langcodes.Language.get(f"und-{country}")
+    if found.territory_name().startswith("Unknown"):
+        return []
+    language = found.maximize().language
+    return [f"{name_of(language)} ({language})"] if language else []
 
 
 def is_code(text: str) -> bool:

@@ -255,8 +255,11 @@ def _read_text(path: Path) -> str:
     except FileNotFoundError:
         raise ConfigError(f"{path} does not exist.{_nearest_file(path)}") from None
     except IsADirectoryError:
-        inside = path / "config.toml"
-        hint = f" Did you mean `{inside}`?" if inside.is_file() else " Give the path of a TOML file."
+        hint = " Give the path of a TOML file."
+        if (path / "checkpoints").is_dir():
+            hint = f" It is a run: repeat the command that started it, or add `--out {path}` to yours, to continue it."
+        elif (path / "config.toml").is_file():
+            hint = f" Did you mean `{path / 'config.toml'}`?"
         raise ConfigError(f"{path} is a folder, not a file of settings.{hint}") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

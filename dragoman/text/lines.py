@@ -24,6 +24,18 @@ MOST_LINE_BYTES = 1 << 24
 _LINES_LOOKED_AT = 100
 _BOM = b"\xef\xbb\xbf"
 _GZIP_MAGIC = b"\x1f\x8b"
+_MAGIC_BYTES = 8
+_OTHER_FILES = {
+    b"PK\x03\x04": "a ZIP archive or a document of Word, Excel or LibreOffice",
+    b"\xd0\xcf\x11\xe0": "a document of Word or Excel",
+    b"%PDF-": "a PDF file",
+    b"BZh": "packed by bzip2",
+    b"\xfd7zXZ": "packed by xz",
+    b"(\xb5/\xfd": "packed by Zstandard",
+    b"7z\xbc\xaf": "a 7-Zip archive",
+    b"SQLite f": "a database",
+}
+"""By how they begin."""
 _SPACE = re.compile(r"[ \t\r\n]+")
 
 
@@ -48,7 +60,11 @@ def open_bytes(path: Path, encoding: str = "") -> Iterator[BinaryIO]:
 def unpacked(stream: BinaryIO, name: str, encoding: str = "") -> Iterator[BinaryIO]:
     """The same for a stream; waits for its first bytes. Raises DataError with `name`."""
     raw = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, stream))
-    if _start_of(raw, name) != _GZIP_MAGIC:
+    start = _start_of(raw, name)
+    for magic, kind in _OTHER_FILES.items():
+        if start.startswith(magic):
+            raise DataError(f"{name} is {kind}, not text. Save its text as plain text in UTF-8, and name that file.")
+    if not start.startswith(_GZIP_MAGIC):
         yield recoded(raw, encoding, name)
         return
     try:
@@ -74,7 +90,7 @@ def _opened(path: Path) -> io.BufferedReader:
 
 def _start_of(raw: io.BufferedReader, name: str) -> bytes:
     try:
-        return raw.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)]
+        return raw.peek(_MAGIC_BYTES)[:_MAGIC_BYTES]
     except OSError as error:
         raise _unreadable(name, error) from None
 

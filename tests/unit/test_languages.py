@@ -53,6 +53,9 @@ def test_codes_and_names_are_accepted(text: str, code: str) -> None:
     ("text", "hint"),
     [
         ("czehc", "Did you mean Czech?"),
+        ("cz", "Did you mean Czech (cs)?"),
+        ("jp", "Did you mean Japanese (ja)?"),
+        ("qq", "Write a code such as `cs`"),
         ("czech lang/../x", "Write a code such as `cs`"),
         ("xx", "Write a code such as `cs`"),
         ("und", "Write a code such as `cs`"),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dragoman.errors import ConfigError, DataError
 from dragoman.languages import code_named
@@ -29,6 +29,7 @@ _ROLES = (
     ("source_sentence", "target_sentence"),
     ("input", "output"),
     ("text", "translation"),
+    ("src", "translation"),
 )
 _MOST_CHARACTERS = 1 << 22
 """Of one object in an array: more is not a pair."""
@@ -54,7 +55,7 @@ def first_texts(path: Path, layout: Layout) -> tuple[bool, dict[str, Any]]:
 
     Raises DataError where there is no record.
     """
-    for number, record in _records(path, layout.encoding):
+    for number, record in _records(path, layout.encoding, "replace"):
         nested = isinstance(record, dict) and isinstance(record.get(_CONTAINER), dict)
         if not nested and not isinstance(record, list) and not _has_two_texts(record):
             _texts(record, True, path, number)  # which says what is expected
@@ -129,9 +130,11 @@ def _text(texts: Mapping[str, Any], key: str, path: Path, number: int) -> str:
     return one_line(well_formed(text))
 
 
-def _records(path: Path, encoding: str) -> Iterator[tuple[int, object]]:
+def _records(
+    path: Path, encoding: str, on_invalid: Literal["error", "replace"] = "error"
+) -> Iterator[tuple[int, object]]:
     """The line and the content of each record."""
-    lines = enumerate(read_lines(path, encoding=encoding), start=1)
+    lines = enumerate(read_lines(path, encoding=encoding, on_invalid=on_invalid), start=1)
     is_first = True
     for number, line in lines:
         if not line.strip():

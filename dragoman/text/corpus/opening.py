@@ -24,6 +24,15 @@ _FORMATS: dict[str, Format] = {
     ".tmx": "tmx",
 }
 _TABLES = ("tsv", "csv")
+_OTHER_KINDS = {
+    **dict.fromkeys((".srt", ".vtt"), "subtitles with time stamps"),
+    **dict.fromkeys((".po", ".pot", ".mo"), "messages of a program"),
+    **dict.fromkeys((".xliff", ".xlf", ".sdlxliff"), "XLIFF"),
+    **dict.fromkeys((".html", ".htm", ".xml"), "mark-up"),
+    **dict.fromkeys((".doc", ".docx", ".odt", ".rtf", ".pdf"), "a document"),
+    **dict.fromkeys((".xls", ".xlsx", ".ods"), "a spreadsheet"),
+    **dict.fromkeys((".zip", ".7z", ".tar", ".bz2", ".xz", ".zst"), "an archive"),
+}
 _NOT_LANGUAGES = ("txt", "tsv", "src", "tgt", "raw", "tok", "bpe", "out", "ref", "hyp", "sys", "new", "old")
 """What file names end in that are codes of small languages too."""
 _LANGUAGE_PAIR = re.compile(r"(?:^|[._-])([a-z]{2,3})([-_])([a-z]{2,3})$")
@@ -56,6 +65,7 @@ def open_corpus(path: Path | str, *, src_lang: str = "", tgt_lang: str = "", lay
     if suffix not in _FORMATS:
         if path.is_dir():
             raise DataError(f"{path} is a directory, but a file is wanted. Name a file inside it.")
+        _check_kind(path)
         raise ConfigError(
             f"{path} ends in {suffix or 'no extension'}, but one file with both sides ends in .tsv, .txt, .csv, "
             ".jsonl, .json or .tmx (and .gz). Rename it, or give two aligned files."
@@ -127,9 +137,20 @@ def open_aligned(
     src, tgt = Path(src), Path(tgt)
     if src == tgt:
         raise ConfigError(f"{src} is given for both sides. Name the file of each language.")
+    for path in (src, tgt):
+        _check_kind(path)
     check_direction(src, tgt, src_lang, tgt_lang)
     src_lang, tgt_lang = src_lang or _extension_language(src), tgt_lang or _extension_language(tgt)
     return Corpus((src, tgt), "aligned", src_lang, tgt_lang, encoding)
+
+
+def _check_kind(path: Path) -> None:
+    """Raises ConfigError for a file whose name says that it holds no sentence a line, nor a pair."""
+    if kind := _OTHER_KINDS.get(_without_gz(path).suffix.lower()):
+        raise ConfigError(
+            f"{path} holds {kind}, not sentences line by line. Export its text as TMX, as a table (.tsv, .csv), or as "
+            "two files with a sentence a line."
+        )
 
 
 def check_direction(src: Path, tgt: Path, src_lang: str, tgt_lang: str) -> None:

@@ -8,7 +8,7 @@ import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Literal
 
@@ -27,6 +27,9 @@ TAB = "\t"
 _DELIMITERS = (",", ";", TAB, "|")
 _LOOKED_AT_ROWS = 1000
 _DELIMITER_ROWS = 100
+_QUOTED_SHARE = 0.5
+_SEPARATOR = re.compile(r"(?i)\s*sep=(.)\s*")
+"""What Excel writes above a table: its delimiter."""
 _SHARE = 0.9
 _MOST_LABELS, _FEWEST_ROWS_OF_LABELS = 10, 50
 _KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
@@ -64,9 +67,11 @@ class Table:
                 raise _too_short(path, number, row, fewest, self.delimiter)
             yield SentencePair(row[src], row[tgt])
 
-    def rows(self, path: Path, encoding: str, cells: int = 0) -> Iterator[Row]:
+    def rows(
+        self, path: Path, encoding: str, cells: int = 0, on_invalid: Literal["error", "replace"] = "error"
+    ) -> Iterator[Row]:
         """The rows that are not empty; where not quoted, split into at most `cells` cells, the last with the rest."""
-        lines = read_lines(path, encoding=encoding)
+        lines = read_lines(path, encoding=encoding, on_invalid=on_invalid)
         if self.quoted:
             return _quoted_rows(lines, self.delimiter, path)
         return ((number, line.split(self.delimiter, cells - 1)) for number, line in enumerate(lines, 1) if line)
@@ -79,7 +84,8 @@ def open_table(path: Path, layout: Layout, quoted: bool) -> Table:
     and where the first row looks like a header and the user has not said whether it is one.
     """
     table = Table(_delimiter(path, layout.encoding), True) if quoted else Table()
-    rows = list(islice(table.rows(path, layout.encoding), _LOOKED_AT_ROWS))
+    # An encoding that is not told yet is the reader's to refuse, which names the line.
+    rows = list(islice(table.rows(path, layout.encoding, on_invalid="replace"), _LOOKED_AT_ROWS))
     if not rows:
         return table
     first, width = [cell.strip() for cell in rows[0][1]], len(rows[0][1])
@@ -91,6 +97,11 @@ def open_table(path: Path, layout: Layout, quoted: bool) -> Table:
     kinds = [_kind_of([row[place] for row in body if place < len(row)]) for place in range(width)]
     if width == 2:  # which is all there is: what the doctor says of it is clearer
         kinds = [kind if kind in ("numbers", "ids", "links") else "text" for kind in kinds]
+    if not quoted and _share_in_quotes(body, kinds) > _QUOTED_SHARE:
+        raise ConfigError(
+            f"{path}: its cells are in quotation marks, which tab-separated text does not have. Save it as CSV, with a "
+            "name that ends in .csv: tabs may stay."
+        )
     has_header = layout.header == "yes" or by_name
     if not layout.columns and body and "text" in kinds and any(kinds[place] != "text" for place in columns):
         header = first if has_header or _is_header(first, kinds, range(width)) else []
@@ -112,6 +123,14 @@ def languages_of_header(table: Table) -> tuple[str, str]:
 def _language_in(cell: str) -> str:
     """The language that a name of a column holds: en of English sentences."""
     return code_named(cell) or next(filter(None, (code_named(word) for word in _words(cell) if word not in _ROLES)), "")
+
+
+def _share_in_quotes(body: Sequence[Sequence[str]], kinds: Sequence[Kind]) -> float:
+    """The share of the cells with text that begin and end with a quotation mark."""
+    cells = [
+        row[place].strip() for row in body for place, kind in enumerate(kinds) if kind == "text" and place < len(row)
+    ]
+    return sum(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in cells) / max(len(cells), 1)
 
 
 def _places(path: Path, layout: Layout, first: Sequence[str]) -> tuple[int, int]:
@@ -192,10 +211,14 @@ def _described(kind: Kind, place: int, body: Sequence[Sequence[str]], header: Se
 
 def _delimiter(path: Path, encoding: str) -> str:
     """The delimiter with which the first rows have the most cells, all as many."""
+    first = next(read_lines(path, encoding=encoding, on_invalid="replace"), "")
+    if stated := _SEPARATOR.fullmatch(first):
+        return stated[1]
     best, most = _DELIMITERS[0], 1
     for delimiter in _DELIMITERS:
         try:
-            rows = [row for _, row in islice(Table(delimiter, True).rows(path, encoding), _DELIMITER_ROWS)]
+            table = Table(delimiter, True)
+            rows = [row for _, row in islice(table.rows(path, encoding, on_invalid="replace"), _DELIMITER_ROWS)]
         except DataError:
             continue
         widths = {len(row) for row in rows}
@@ -205,13 +228,16 @@ def _delimiter(path: Path, encoding: str) -> str:
 
 
 def _quoted_rows(lines: Iterator[str], delimiter: str, path: Path) -> Iterator[Row]:
+    first = next(lines, None)
+    skipped = first is not None and bool(_SEPARATOR.fullmatch(first))
+    lines = lines if first is None or skipped else chain([first], lines)
     reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, strict=True)
-    number = 1
+    number = 1 + skipped
     try:
         for row in reader:
             if row:
                 yield number, [one_line(cell) for cell in row]
-            number = reader.line_num + 1
+            number = reader.line_num + 1 + skipped
     except csv.Error as error:
         raise DataError(
             f"{path}, line {number} is not CSV: {error}. Close its quotation marks, and double those inside a cell."

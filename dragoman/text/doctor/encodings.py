@@ -21,7 +21,8 @@ from dragoman.text.lines import open_bytes, read_lines
 _SAMPLE_LINES, _SAMPLE_BYTES = 300, 1 << 16
 _FEWEST_LINES, _SURE_DEVIATIONS = 3, 3.0
 _MOST_READINGS = 3
-_DAMAGED_SHARE = 0.5
+_UTF8_SHARE = 0.02
+"""Text in another encoding hardly ever is UTF-8 by chance."""
 _UTF_16_32 = ("utf_16", "utf_16_le", "utf_16_be", "utf_32", "utf_32_le", "utf_32_be")
 _WESTERN = ("cp1252", "iso8859_15", "mac_roman", "cp850")
 _CENTRAL = ("cp1250", "iso8859_2", "cp852", "mac_latin2")
@@ -61,7 +62,7 @@ class Reading:
 class EncodingGuess:
     """The readings that stay possible, the best first: one where it is sure, none where nothing fits.
 
-    `is_utf8`: most lines beyond ASCII are UTF-8, so that the others are damaged and the file is in no other encoding.
+    `is_utf8`: other lines beyond ASCII are UTF-8, so that the file is in no other encoding, but damaged or mixed.
     """
 
     readings: tuple[Reading, ...]
@@ -104,7 +105,7 @@ def _first_reading(path: Path, encoding: str) -> Iterator[Reading]:
 
 
 def _lines_not_utf8(path: Path) -> tuple[list[bytes], bool]:
-    """A sample of the lines that are not UTF-8, spread over the file, and whether most beyond ASCII are."""
+    """A sample of the lines that are not UTF-8, spread over the file, and whether others beyond ASCII are."""
     kept: list[bytes] = []
     others = wrong = 0
     every = 1
@@ -121,7 +122,7 @@ def _lines_not_utf8(path: Path) -> tuple[list[bytes], bool]:
                 wrong += 1
                 if len(kept) > 2 * _SAMPLE_LINES:
                     kept, every = kept[::2], 2 * every
-    return kept[:: max(1, len(kept) // _SAMPLE_LINES)], others > _DAMAGED_SHARE * (others + wrong)
+    return kept[:: max(1, len(kept) // _SAMPLE_LINES)], others > _UTF8_SHARE * (others + wrong)
 
 
 class _Groups:

@@ -269,8 +269,8 @@ def _encoding_message(path: Path, guess: EncodingGuess) -> tuple[str, str]:
     """What is wrong with a file that is not UTF-8, and what to do. A conversion is named only where it is sure."""
     names = [reading.encoding for reading in guess.readings]
     if guess.is_utf8:
-        message = f"lines of {path} are not UTF-8, as its other lines are: these are damaged"
-        return message, "Correct or remove these lines."
+        message = f"lines of {path} are not UTF-8, as its other lines are: they are damaged, or in another encoding"
+        return message, "Correct or remove these lines. No one encoding reads the whole file."
     if len(names) == 1:
         return f"lines of {path} are not UTF-8, but {names[0]}", f"Read it with `--encoding {names[0].lower()}`."
     if names:

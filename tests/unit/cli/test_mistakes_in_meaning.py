@@ -94,10 +94,14 @@ class TestTrain:
         rows = ["id\tEnglish\tGerman", *(f"{n}\t{src}\t{tgt}" for n, (src, tgt) in enumerate(phrases))]
         Path("data.tsv").write_bytes("".join(f"{row}\n" for row in rows).encode("cp1252"))
         command = ["train", "--data", "data.tsv", "--out", "run", *TINY.split()]
-        assert "which is not UTF-8. `dragoman check` shows which encoding it may be" in refused(capsys, *command)
-        command += ["--encoding", "windows-1252"]
         assert "`--columns 2,3 --header`" in refused(capsys, *command)
-        assert main([*command, "--columns", "2,3", "--header"]) == 0
+        columns = ["--columns", "2,3", "--header"]
+        said = refused(capsys, *command, *columns)
+        assert "which is not UTF-8. `dragoman check` shows which encoding it may be" in said
+        assert main(["check", "--data", "data.tsv", *columns]) == 2
+        assert "`--encoding windows-1252`" in capsys.readouterr().out
+        command += ["--encoding", "windows-1252"]
+        assert main([*command, *columns]) == 0
         answer = capsys.readouterr()
         assert "300 pairs" in answer.err
         assert "en to de" in answer.err

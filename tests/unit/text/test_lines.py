@@ -117,3 +117,9 @@ def test_errors_of_whoever_reads_are_not_the_files(tmp_path: Path) -> None:
         (tmp_path / "elsewhere" / "out").read_bytes()
     with pytest.raises(BrokenPipeError), open_bytes(tmp_path / "text"):
         raise BrokenPipeError
+
+
+@pytest.mark.parametrize("content", [b"PK\x03\x04\x14\0rest", b"%PDF-1.7\n", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"])
+def test_documents_and_archives_are_called_that(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.txt").write_bytes(content)
+    refused(tmp_path / "a.txt", "not text. Save its text as plain text in UTF-8")

@@ -124,3 +124,17 @@ def test_the_languages_of_columns_are_named_where_they_are_clear(tmp_path):
     czech = "Ten starý dům u řeky je už několik let prázdný, říkají sousedé, a nikdo v něm nebydlí."
     rows = [(str(n), f"{n} {english}", f"{n} {czech}") for n in range(20)]
     refused(table(tmp_path / "a.tsv", rows), r"1 numbers \(1\); 2 English \(1 The old .*\); 3 Czech \(1 Ten starý .*\)")
+
+
+def test_what_excel_writes(tmp_path):
+    (tmp_path / "a.csv").write_text("sep=;\nEnglish;German\nHi there;Hallo\n", encoding="utf-8-sig")
+    assert pairs(tmp_path / "a.csv", header="yes") == [SentencePair("Hi there", "Hallo")]
+    assert pairs(tmp_path / "a.csv", columns=("German", "English")) == [SentencePair("Hallo", "Hi there")]
+    (tmp_path / "b.csv").write_text('sep=,\na,b\n"open,c\n')
+    refused(tmp_path / "b.csv", r"b\.csv, line 3 is not CSV", DataError)
+    quoted = table(tmp_path / "c.tsv", [(f'"word {n}"', f'"Wort ""{n}"""') for n in range(9)])
+    refused(quoted, r"c\.tsv: its cells are in quotation marks, .* Save it as CSV")
+    quoted.rename(tmp_path / "c.csv")
+    assert pairs(tmp_path / "c.csv")[3] == SentencePair("word 3", 'Wort "3"')
+    spoken = table(tmp_path / "d.tsv", [(f'"Hi {n}", she said.', f"„Hallo {n}“, sagte sie.") for n in range(9)])
+    assert len(pairs(spoken)) == 9

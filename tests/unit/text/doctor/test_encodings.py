@@ -90,12 +90,19 @@ def test_two_readings_are_shown_by_a_line_that_tells_them_apart(tmp_path):
 def test_a_utf8_file_with_some_damaged_lines_is_called_that(tmp_path):
     lines = [line.encode() for line in sentences("cs")]
     lines[7] = sentences("cs")[7].encode("cp1250")
+    mixed = [sentences("cs")[n].encode("cp1250") if n % 3 else line for n, line in enumerate(lines)]
+    (tmp_path / "mixed.cs").write_bytes(b"\n".join(mixed) + b"\n")
+    assert guess_encoding(tmp_path / "mixed.cs", ["cs"]).is_utf8
     (tmp_path / "a.cs").write_bytes(b"\n".join(lines) + b"\n")
     (tmp_path / "a.en").write_bytes(b"x\n" * len(lines))
     guess = guess_encoding(tmp_path / "a.cs", ["cs"])
     assert (guess.readings, guess.is_utf8) == ((), True)
     (finding,) = examine(open_aligned(tmp_path / "a.en", tmp_path / "a.cs")).findings
-    assert (finding.count, finding.lines, finding.advice) == (1, (8,), "Correct or remove these lines.")
+    assert (finding.count, finding.lines, finding.advice) == (
+        1,
+        (8,),
+        "Correct or remove these lines. No one encoding reads the whole file.",
+    )
 
 
 @pytest.mark.parametrize("encoding", ["iso8859_2", "utf_16_le", "utf_16"])
