@@ -15,9 +15,9 @@ from dragoman.errors import ConfigError, DataError
 from dragoman.evaluate.comparison import Comparison, MetricComparison, RarityGroup, compare
 from dragoman.evaluate.metrics import tokenizer_for
 from dragoman.evaluate.significance import RESAMPLES, SEED, TRIALS
-from dragoman.text.corpus import check_direction, texts_of_side
+from dragoman.text.corpus import Layout, check_direction, read_side, texts_of_side
 from dragoman.text.doctor.languages import SKIP_FLAG, check_same_language
-from dragoman.text.lines import first_read, read_lines
+from dragoman.text.lines import first_read
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -25,9 +25,9 @@ def run(arguments: Sequence[str]) -> int:
     options = _parser().parse(arguments)
     check_search_flags(options)
     layout = layout_from(options)
-    sources, references, src_lang, lang = read_pairs(options.src, options.ref, layout.encoding)
+    sources, references, src_lang, lang = read_pairs(options.src, options.ref, layout)
     training_text = first_read(texts_of_side(Path(options.train), 1, src_lang, lang, layout)) if options.train else None
-    written = _written(options, len(sources), layout.encoding)
+    written = _written(options, len(sources), layout)
     (a, lang_a), (b, lang_b) = (
         (given, "") if given is not None else _translated(path, sources, references, options)
         for path, given in zip((options.a, options.b), written, strict=True)
@@ -73,7 +73,7 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def _written(options: argparse.Namespace, num_sources: int, encoding: str) -> list[list[str] | None]:
+def _written(options: argparse.Namespace, num_sources: int, layout: Layout) -> list[list[str] | None]:
     """The translations in files, None for a model. What is neither is said before anything is translated."""
     written: list[list[str] | None] = []
     for path in (Path(options.a), Path(options.b)):
@@ -85,14 +85,14 @@ def _written(options: argparse.Namespace, num_sources: int, encoding: str) -> li
             resolve_model_folder(path)
             written.append(None)
         else:
-            written.append(_translations(path, num_sources, options.src, encoding))
+            written.append(_translations(path, num_sources, options.src, layout))
     if None not in written and (given := list(overrides_of(options))):
         raise ConfigError(f"`{flag_of(given[0])}` is for a model that translates, but both are files. Leave it out.")
     return written
 
 
-def _translations(path: Path, num_sources: int, src: str, encoding: str) -> list[str]:
-    outputs = list(read_lines(path, encoding=encoding))
+def _translations(path: Path, num_sources: int, src: str, layout: Layout) -> list[str]:
+    outputs, _ = read_side(path, 1, layout)
     if len(outputs) != num_sources:
         raise DataError(
             f"{path} has {len(outputs)} lines, but {src} has {num_sources}. Give a translation a line, or name a "

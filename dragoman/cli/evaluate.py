@@ -21,10 +21,11 @@ from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluate.checklists import Finding, check_phenomena
 from dragoman.evaluate.metrics import Evaluation, evaluate, tokenizer_for
-from dragoman.text.corpus import Layout, check_direction, open_aligned, texts_of_side
+from dragoman.text.corpus import Layout, check_direction, holds_pairs, open_aligned, read_side, texts_of_side
+from dragoman.text.corpus.layout import PLAIN
 from dragoman.text.doctor.languages import SKIP_FLAG, check_same_language, check_side
 from dragoman.text.doctor.overlap import Overlap
-from dragoman.text.lines import first_read, read_lines
+from dragoman.text.lines import first_read
 from dragoman.text.splitting import chunks
 
 _CHUNK_LINES = 1 << 13
@@ -38,15 +39,14 @@ def run(arguments: Sequence[str]) -> int:
     layout = layout_from(options)
     findings: list[Finding] = []
     if options.hyp:
-        hypotheses, references, _, lang = read_pairs(options.hyp, options.ref, layout.encoding)
-        sources = _sources(options.src, len(hypotheses), layout.encoding) if options.src else []
-        src_lang = open_aligned(Path(options.src), Path(options.ref)).src_lang if options.src else ""
+        hypotheses, references, _, lang = read_pairs(options.hyp, options.ref, layout, sides=(1, 1))
+        sources, src_lang = _sources(options.src, len(hypotheses), layout) if options.src else ([], "")
         training = _training(options, layout, src_lang, lang)
         if options.check_languages:
             _check_side(references, lang, options.ref)
             check_same_language(hypotheses, references, options.hyp, SKIP_FLAG)
     else:
-        sources, references, src_lang, lang = read_pairs(options.src, options.ref, layout.encoding)
+        sources, references, src_lang, lang = read_pairs(options.src, options.ref, layout)
         model = load_model([options.model], options)
         check_direction(Path(options.src), Path(options.ref), model.src_lang, model.tgt_lang)
         src_lang, lang = model.src_lang or src_lang, model.tgt_lang or lang
@@ -166,20 +166,32 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError("`--src` is missing. `dragoman evaluate --help` says what goes where.")
 
 
-def read_pairs(first: str, second: str, encoding: str = "") -> tuple[list[str], list[str], str, str]:
-    """The lines of both files, and their languages as the file names tell them, or ""."""
-    corpus = open_aligned(first, second, encoding=encoding)
-    pairs = list(corpus.pairs())
-    return [pair.src for pair in pairs], [pair.tgt for pair in pairs], corpus.src_lang, corpus.tgt_lang
+def read_pairs(
+    first: str, second: str, layout: Layout = PLAIN, sides: tuple[int, int] = (0, 1)
+) -> tuple[list[str], list[str], str, str]:
+    """The texts of both files, and their languages as the files or their names tell them, or "".
+
+    Of files with both sides, such as tables, `sides` are taken. Raises DataError where one has more texts.
+    """
+    if not any(map(holds_pairs, (Path(first), Path(second)))):
+        corpus = open_aligned(first, second, encoding=layout.encoding)
+        pairs = list(corpus.pairs())
+        return [pair.src for pair in pairs], [pair.tgt for pair in pairs], corpus.src_lang, corpus.tgt_lang
+    (one, one_lang), (other, other_lang) = (
+        read_side(Path(path), side, layout) for path, side in zip((first, second), sides, strict=True)
+    )
+    if len(one) != len(other):
+        raise DataError(f"{first} has {len(one)} texts, but {second} has {len(other)}. Give files of one test.")
+    return one, other, one_lang, other_lang
 
 
-def _sources(path: str, wanted: int, encoding: str) -> list[str]:
-    sources = list(read_lines(Path(path), encoding=encoding))
+def _sources(path: str, wanted: int, layout: Layout) -> tuple[list[str], str]:
+    sources, lang = read_side(Path(path), 0, layout)
     if len(sources) != wanted:
         raise DataError(
             f"{path} has {len(sources)} lines, but there are {wanted} translations. Give the test's source."
         )
-    return sources
+    return sources, lang
 
 
 def _training(options: argparse.Namespace, layout: Layout, src_lang: str, tgt_lang: str) -> list[Iterator[str]]:

@@ -173,6 +173,8 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
         train = corpora.train if learns_from_models else None
         for corpus in filter(None, [train, corpora.dev, corpora.test, corpora.old, corpora.old_test]):
             check_corpus_languages(corpus, say)
+    if corpora.dev and corpora.test and corpora.dev.paths == corpora.test.paths:
+        say("`data.dev` and `data.test` are one text: the model is chosen by it, so that its test score is too good")
     config = replace(config, train=replace(config.train, precision=_precision(config)))
     if frozen is None:
         config = replace(config, train=replace(config.train, workers=_workers(config)))

@@ -33,6 +33,7 @@ from dragoman.interrupts import interrupts
 from dragoman.model.device import resolve_device
 from dragoman.model.transformer import Transformer
 from dragoman.records import Score
+from dragoman.text.cleaning import TOO_LONG
 from dragoman.text.corpus import Corpora
 from dragoman.text.tokenizer import TokenizerPair
 from dragoman.train.checkpoint import RunFolder, set_weights
@@ -49,6 +50,7 @@ from dragoman.visualize.report import Judged, write_report
 from dragoman.visualize.run_facts import read_log
 
 _SILENCE_SECONDS = 20.0
+_MUCH_TOO_LONG = 0.1
 _PACKAGES = ("torch", "tokenizers", "sacrebleu", "safetensors", "numpy")
 
 
@@ -80,7 +82,7 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
         )
         processes.of_first(lambda: freeze_config(out, config))
         if processes.is_first:
-            _print_cleaning(data)
+            _print_cleaning(data, config.data.max_tokens)
             if not is_begun and "train.warmup_steps" not in given:
                 _tell_warmup(config.train)
             for part in data.late_tests:
@@ -356,7 +358,7 @@ def _show_nothing(stage: str, pairs: int) -> None:
     """What is prepared is said by the first process."""
 
 
-def _print_cleaning(data: PreparedData) -> None:
+def _print_cleaning(data: PreparedData, max_tokens: int) -> None:
     table = Table("cleaning", "pairs", "share", box=None)
     for name, count, share in data.cleaning.rows():
         table.add_row(name, f"{count:,}", f"{share:.1%}")
@@ -364,3 +366,9 @@ def _print_cleaning(data: PreparedData) -> None:
     if data.test is not None:
         table.add_row("test", f"{len(data.test):,}", "")
     Console(stderr=True).print(table)
+    share = data.cleaning.dropped[TOO_LONG] / max(data.cleaning.read, 1)
+    if share >= _MUCH_TOO_LONG:
+        say(
+            f"{share:.0%} of the pairs are longer than `data.max_tokens` ({max_tokens}) and left out. Split them into "
+            "sentences, or start a new run with a larger `--data.max-tokens`."
+        )

@@ -63,6 +63,8 @@ def run(arguments: Sequence[str]) -> int:
     options = _parser().parse(arguments)
     check_search_flags(options)
     _check_format(options)
+    if options.format == "text" and str(options.input).lower().endswith((".srt", ".vtt", ".html", ".htm")):
+        say(f"{options.input} is translated line by line; `--format srt` or `--format html` keeps what is no text")
     _check_cluster(options)
     _check_models(options)
     with ExitStack() as files:
@@ -94,11 +96,15 @@ def run(arguments: Sequence[str]) -> int:
             return 0
         output = files.enter_context(_output(Path(options.output))) if options.output else sys.stdout.buffer
         found: Counter[str] = Counter()
+        has_terms = terms is None
         files.enter_context(notes)  # which speaks before the output is closed, or kept as a part
         for window in translated_windows(source, model, notes, wanted):
+            has_terms = has_terms or any(terms.found_in(translation.src) for translation in window if terms)
             output.writelines(write(translation).encode() + b"\n" for translation in window)
             output.flush()
             found.update(flag for translation in window for flag in translation.flags)
+        if terms is not None and not has_terms:
+            say(f"none of the {len(terms.pairs):,} terms in {options.terms} is in the text. Are its columns swapped?")
         if options.flags:
             say(f"lines flagged: {', '.join(f'{flag} {found[flag]:,}' for flag in FLAGS if found[flag]) or 'none'}.")
     return 0

@@ -119,8 +119,9 @@ def adapted(recipe: Config, asked: Config, names_preset: bool) -> Config:
 
     Who gives a limit means that one, and not the epochs. The rate of noam is a factor: the paper's, or a tenth of it
     where a model is fine-tuned. A rate that falls to 0 needs steps to fall in. The warm-up fits into the steps there
-    are. No more is averaged than is kept. Text that teachers were asked about is not sampled again. And a model of another size
-    (`names_preset`: `asked` names it) has the rate of the row that has such models, unless it is fine-tuned.
+    are. No more is averaged than is kept. Text that teachers were asked about is not sampled again. And a model of
+    another size (`names_preset`: `asked` names it) has the rate of the row that has such models, unless it is
+    fine-tuned.
     """
     train, wanted = recipe.train, asked.train
     if names_preset and not wanted.start_from and asked.model.preset != recipe.model.preset:

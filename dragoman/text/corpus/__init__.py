@@ -5,9 +5,11 @@ from dragoman.text.corpus.layout import Layout, layout_of
 from dragoman.text.corpus.opening import (
     check_direction,
     has_both_sides,
+    holds_pairs,
     open_aligned,
     open_corpora,
     open_corpus,
+    read_side,
     texts_of_side,
 )
 
@@ -17,9 +19,11 @@ __all__ = [
     "Layout",
     "check_direction",
     "has_both_sides",
+    "holds_pairs",
     "layout_of",
     "open_aligned",
     "open_corpora",
     "open_corpus",
+    "read_side",
     "texts_of_side",
 ]

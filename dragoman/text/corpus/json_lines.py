@@ -31,6 +31,7 @@ _ROLES = (
     ("text", "translation"),
     ("src", "translation"),
 )
+_ROLE_NAMES = frozenset(name for roles in _ROLES for name in roles)
 _MOST_CHARACTERS = 1 << 22
 """Of one object in an array: more is not a pair."""
 
@@ -63,11 +64,16 @@ def first_texts(path: Path, layout: Layout) -> tuple[bool, dict[str, Any]]:
     raise DataError(f"{path} holds no sentence pair. Check that it is the right file.")
 
 
+def language_of_key(key: str) -> str:
+    """The code of the language that a key names, or "": src and tgt are codes of small languages, but not here."""
+    return "" if key in _ROLE_NAMES else code_named(key)
+
+
 def languages_of_fields(nested: bool, texts: Mapping[str, Any]) -> tuple[str, ...]:
     """The keys that are languages, in order: below "translation" all are."""
     if nested:
         return tuple(texts)
-    found = [key for key, value in texts.items() if isinstance(value, str) and code_named(key)]
+    found = [key for key, value in texts.items() if isinstance(value, str) and language_of_key(key)]
     return tuple(key for key in found if key != "id" or len(found) == 2)  # else it is no Indonesian
 
 

@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dragoman.config import DataSettings
 from dragoman.config.settings import CORPORA
 from dragoman.errors import ConfigError, DataError
-from dragoman.languages import NAMES, code_named, is_code, main_language
+from dragoman.languages import NAMES, is_code, main_language
 from dragoman.text.corpus.corpus import Corpora, Corpus, Format
-from dragoman.text.corpus.json_lines import choose_fields, first_texts, languages_of_fields
+from dragoman.text.corpus.json_lines import choose_fields, first_texts, language_of_key, languages_of_fields
 from dragoman.text.corpus.layout import PLAIN, Layout, layout_of_settings
 from dragoman.text.corpus.tables import languages_of_header, open_table
 from dragoman.text.lines import read_lines
@@ -89,10 +90,12 @@ def open_corpus(path: Path | str, *, src_lang: str = "", tgt_lang: str = "", lay
 
 def _open_json(path: Path, src_lang: str, tgt_lang: str, layout: Layout) -> Corpus:
     nested, texts = first_texts(path, layout)
+    if "1" not in texts and all(map(str.isdecimal, layout.columns)):  # numbers are for tables and arrays
+        layout = replace(layout, columns=())
     languages = languages_of_fields(nested, texts)
     if layout.columns or (not nested and len(languages) < 2):
         fields = choose_fields(path, layout, src_lang, tgt_lang)
-        named = [code_named(key) for key in (fields.src, fields.tgt)]
+        named = [language_of_key(key) for key in (fields.src, fields.tgt)]
         if not any(named):
             named = list(_languages_in_name(path)) or named
         src_lang, tgt_lang = src_lang or named[0], tgt_lang or named[1]
@@ -106,6 +109,22 @@ def _open_json(path: Path, src_lang: str, tgt_lang: str, layout: Layout) -> Corp
 def has_both_sides(path: Path) -> bool:
     """Whether a file's name says that it holds both sides of a corpus."""
     return _without_gz(path).suffix.lower() in _FORMATS
+
+
+def holds_pairs(path: Path) -> bool:
+    """The same for a file that may as well be one side of a test, as a .txt may."""
+    return has_both_sides(path) and _without_gz(path).suffix.lower() != ".txt"
+
+
+def read_side(path: Path, side: int, layout: Layout = PLAIN) -> tuple[list[str], str]:
+    """The texts of side 0 or 1 of a test, and their language or "": every line of a file, if it does not hold pairs.
+
+    Raises as `open_corpus`.
+    """
+    if holds_pairs(path):
+        corpus = open_corpus(path, layout=layout)
+        return list(corpus.sides()[side]()), (corpus.src_lang, corpus.tgt_lang)[side]
+    return list(read_lines(path, encoding=layout.encoding)), _extension_language(path)
 
 
 def texts_of_side(path: Path, side: int, src_lang: str, tgt_lang: str, layout: Layout = PLAIN) -> Iterator[str]:

@@ -6,9 +6,11 @@ Memory grows by at most 32 bytes a pair, for the fingerprints of pairs and sourc
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dragoman.config.recipes import CorpusSize
 from dragoman.errors import DataError
@@ -16,17 +18,11 @@ from dragoman.records import SentencePair
 from dragoman.text.corpus import Corpus
 from dragoman.text.doctor.encodings import EncodingGuess, guess_encoding, is_utf16
 from dragoman.text.doctor.findings import MOST_EXAMPLES, Examination, Finding, Tally, shortened
-from dragoman.text.doctor.languages import (
-    SAMPLE_LINES,
-    SKIP_SETTING,
-    contradictions,
-    language_findings,
-    languages_of_sides,
-)
+from dragoman.text.doctor.languages import SAMPLE_LINES, SKIP_SETTING, language_findings, mismatches
 from dragoman.text.doctor.overlap import Overlap
 from dragoman.text.doctor.slide_findings import SLIDE, UNRELATED, comparison_findings
 from dragoman.text.doctor.slides import Comparison, compare_sides
-from dragoman.text.doctor.tallies import IDENTICAL, SAME_LINE, Tallies
+from dragoman.text.doctor.tallies import IDENTICAL, SAME_LINE, Tallies, repeated_side
 from dragoman.text.fingerprints import FingerprintSet, fingerprints
 from dragoman.text.lines import read_lines
 from dragoman.text.size import SizeCounter
@@ -40,6 +36,7 @@ ONE_LANGUAGE = "one language"
 
 _CHUNK_PAIRS = 1 << 13
 _SAMPLE_PAIRS = 5000
+_SCATTERED = 1 << 32
 _TRAINABLE = {IDENTICAL}
 _WHOLE = {SLIDE, UNRELATED, SAME_LINE}
 
@@ -70,7 +67,7 @@ def examine(
     pairs = pass_.tallies.pairs
     progress("comparing the sides line by line")
     compared = compare_sides(*sides, pairs, pairs)
-    findings = [*_skipped(corpus, report), *_of_sides(corpus, compared, pass_.tallies)]
+    findings = [*_skipped(corpus, report), *_of_sides(corpus, compared, pass_.tallies), *repeated_side(pass_.sample)]
     findings += [*pass_.repeats(), *pass_.leaks()]
     progress("telling languages")
     languages, scripts, found = language_findings(pass_.sample, (corpus.src_lang, corpus.tgt_lang))
@@ -99,6 +96,11 @@ def checked_size(
         sample.add(chunk)
     if with_languages:
         _check_languages(corpus, sample, note)
+    for finding in repeated_side(sample.pairs):
+        said = f"{corpus}: {finding.share:.0%} of the {finding.message} (first: {finding.lines[0]:,}). {finding.advice}"
+        if finding.serious:
+            raise DataError(said)
+        note(said)
     for finding in _skipped(corpus, report):
         note(f"{corpus}: {finding.count:,} of {report.units:,} {finding.message}. {finding.advice}")
     pairs = tallies.pairs
@@ -126,12 +128,14 @@ def check_corpus_languages(corpus: Corpus, note: Callable[[str], None] = lambda 
 
 
 def _check_languages(corpus: Corpus, sample: "_Sample", note: Callable[[str], None]) -> None:
-    stated = corpus.src_lang, corpus.tgt_lang
-    sides = [pair.src for _, pair in sample.pairs], [pair.tgt for _, pair in sample.pairs]
-    for finding in contradictions(languages_of_sides(sides, stated), stated, len(sample.pairs)):
+    for finding in mismatches(sample.pairs, (corpus.src_lang, corpus.tgt_lang)):
+        part = f"{finding.share:.0%} of the " if finding.share < 1 else ""
+        where = f" (first: {finding.lines[0]:,})" if finding.lines else ""
         if finding.serious:
-            raise DataError(f"{corpus}: {finding.message}. {finding.advice} If it is right, add {SKIP_SETTING}.")
-        note(f"{corpus}: {finding.message}. {finding.advice}")
+            raise DataError(
+                f"{corpus}: {part}{finding.message}{where}. {finding.advice} If it is right, add {SKIP_SETTING}."
+            )
+        note(f"{corpus}: {part}{finding.message}{where}. {finding.advice}")
 
 
 def _skipped(corpus: Corpus, report: ReadReport) -> Iterator[Finding]:
@@ -154,19 +158,31 @@ def _of_sides(corpus: Corpus, compared: Comparison, tallies: Tallies) -> list[Fi
 
 
 class _Sample:
-    """At most twice as many pairs as wanted, evenly spread over a corpus whose length need not be known, numbered."""
+    """At most twice as many pairs as wanted, spread over a corpus whose length need not be known, with their numbers.
+
+    Which are taken follows from their numbers, scattered so that no pattern of the lines, such as every second one,
+    meets that of the sample.
+    """
 
     def __init__(self, wanted: int, total: int = 0) -> None:
         self.pairs: list[tuple[int, SentencePair]] = []
-        self._wanted, self._every, self._seen = wanted, max(total // wanted, 1), 0
+        self._wanted, self._seen = wanted, 0
+        self._below = _SCATTERED * wanted // max(total, wanted)
 
     def add(self, chunk: Sequence[SentencePair]) -> None:
         """Some pairs more."""
-        for place in range(-self._seen % self._every, len(chunk), self._every):
-            self.pairs.append((self._seen + place + 1, chunk[place]))
-        while len(self.pairs) > 2 * self._wanted:
-            self.pairs, self._every = self.pairs[::2], 2 * self._every
+        places = np.flatnonzero(_scattered(np.arange(self._seen, self._seen + len(chunk))) < self._below)
+        self.pairs += [(self._seen + place + 1, chunk[place]) for place in places.tolist()]
         self._seen += len(chunk)
+        while len(self.pairs) > 2 * self._wanted:
+            self._below //= 2
+            kept = _scattered(np.array([number - 1 for number, _ in self.pairs])) < self._below
+            self.pairs = list(compress(self.pairs, kept.tolist()))
+
+
+def _scattered(places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers below `_SCATTERED`, as good as random (multiplicative hashing, Knuth)."""
+    return places * 2_654_435_761 % _SCATTERED
 
 
 class _Pass:

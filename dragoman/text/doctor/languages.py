@@ -27,7 +27,8 @@ _MOST_CHARACTERS = 1000
 _SURE_NATS = 10.0
 _CLEAR_SHARE, _STATED_SHARE = 0.7, 0.1
 _MOST_MISTAKEN = 0.02
-_FEWEST_SCRIPTS = 20
+_MIXED_SHARE, _SERIOUS_SHARE, _NEARLY_ALL = 0.05, 0.25, 0.9
+_FEWEST_LINES = 20
 _SAME = {"nb": "no", "fil": "tl", "sh": "sr", "in": "id", "tl-PH": "tl", "zho": "zh", "swh": "sw", "ckb": "ku"}
 _NEAR = tuple(
     frozenset(group.split())
@@ -234,10 +235,10 @@ def language_findings(
     found = languages_of_sides(sides, declared)
     # What is said to be in a language that nobody here knows cannot be judged.
     main = [side.language if not code or knows(code) else "" for side, code in zip(found, declared, strict=True)]
-    findings = contradictions(found, declared, len(sample))
+    findings = mismatches(sample, declared)
     scripts = [[script_of(line) for line in lines] for lines in sides]
     for side, name in enumerate(("source", "target")):
-        told = languages_of(sides[side], main[side]) if main[side] else []
+        told = languages_of(sides[side], main[side]) if main[side] and not findings else []
         for kind, values, least in ((LANGUAGE, told, _MOST_MISTAKEN), (SCRIPT, scripts[side], 0.0)):
             usual = main[side] if kind == LANGUAGE else _most(values)
             odd = [number for number, value in zip(numbers, values, strict=False) if value not in ("", usual)]
@@ -248,6 +249,52 @@ def language_findings(
                 lines = tuple(odd[:MOST_EXAMPLES])
                 findings.append(Finding(kind, message, advice, len(odd), len(odd) / looked_at, lines))
     return (main[0], main[1]), (_most(scripts[0]), _most(scripts[1])), findings
+
+
+def mismatches(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str]) -> list[Finding]:
+    """Sides in another language than stated: some of their lines, or else all; the sample has numbers and pairs."""
+    sides = [pair.src for _, pair in sample], [pair.tgt for _, pair in sample]
+    return _mixtures(sample, declared) or contradictions(languages_of_sides(sides, declared), declared, len(sample))
+
+
+def _mixtures(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str]) -> list[Finding]:
+    """Pairs in the other direction, and sides of which some lines are in the other side's language or in a third one.
+
+    What holds of nearly all lines is no mixture.
+    """
+    wanted = detector_code(declared[0]), detector_code(declared[1])
+    if not all(map(knows, wanted)) or are_near(*wanted):
+        return []
+    pairs = [
+        (number, (_language_of(pair.src, wanted[0]), _language_of(pair.tgt, wanted[1]))) for number, pair in sample
+    ]
+    pairs = [(number, told) for number, told in pairs if all(told)]
+    if len(pairs) < _FEWEST_LINES:
+        return []
+    exchanged = [number for number, told in pairs if told == wanted[::-1]]
+    if _is_mixture(len(exchanged), len(pairs)):
+        return [_mixture(SWAPPED, "pairs have source and target exchanged", "Turn them round.", exchanged, len(pairs))]
+    findings = []
+    for side, name in enumerate(("source", "target")):
+        others = Counter(told[side] for _, told in pairs if told[side] != wanted[side])
+        other, count = others.most_common(1)[0] if others else ("", 0)
+        if _is_mixture(count, len(pairs)):
+            lines = [number for number, told in pairs if told[side] == other]
+            untranslated = other == wanted[1 - side]
+            message = f"{name} sides looked at are in {name_of(other)} ({other}), not in {name_of(declared[side])}"
+            advice = "Remove what was never translated." if untranslated else "Remove them, or train on each by itself."
+            findings.append(_mixture(LANGUAGE, message, advice, lines, len(pairs)))
+    return findings
+
+
+def _is_mixture(count: int, total: int) -> bool:
+    return _MIXED_SHARE <= count / total < _NEARLY_ALL
+
+
+def _mixture(kind: str, message: str, advice: str, lines: Sequence[int], total: int) -> Finding:
+    share = len(lines) / total
+    serious = share >= _SERIOUS_SHARE
+    return Finding(kind, message, advice, len(lines), share, tuple(lines[:MOST_EXAMPLES]), serious=serious)
 
 
 def languages_of_sides(sides: tuple[Sequence[str], Sequence[str]], declared: tuple[str, str]) -> list[SideLanguage]:
@@ -277,4 +324,4 @@ def _most(values: Sequence[str]) -> str:
     """What most of the values that say something are, "" where they are few or divided."""
     counts = Counter(filter(None, values))
     value, count = counts.most_common(1)[0] if counts else ("", 0)
-    return value if counts.total() >= _FEWEST_SCRIPTS and 2 * count > counts.total() else ""
+    return value if counts.total() >= _FEWEST_LINES and 2 * count > counts.total() else ""

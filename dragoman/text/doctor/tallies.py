@@ -6,17 +6,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dragoman.records import SentencePair
-from dragoman.text.doctor.findings import Finding, Tally
+from dragoman.text.doctor.findings import MOST_EXAMPLES, Finding, Tally, shortened
 
 MAX_CHARACTERS = 100_000
 """A line with more is no sentence: line ends were lost, or the file is something else."""
 
 MISREAD_SHARE = 0.02
 _IDENTICAL_SHARE = 0.9
+_REPEATED_SHARE, _MOSTLY, _FEWEST_PARTNERS = 0.1, 0.5, 20
 _RATIO, _RATIO_SLACK = 4.0, 20
 _TRAIL = "\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"  # how the later bytes of a character look in windows-1252
 
 EMPTY, SAME_LINE, IDENTICAL, LONG, RATIO = "empty side", "all the same", "identical sides", "huge line", "length ratio"
+ONE_TEXT = "one text for many"
 MISREAD, LOST, CONTROL, MARKUP = "wrong encoding", "lost characters", "control characters", "markup"
 
 _PATTERNS = {
@@ -40,6 +42,22 @@ _SAID = {
     CONTROL: ("hold control or invisible characters", "Remove them; translations will copy some."),
     MARKUP: ("hold markup or entities (<b>, &amp;)", "Replace them by plain text, unless they are to be translated."),
 }
+
+
+def repeated_side(sample: Sequence[tuple[int, SentencePair]]) -> Iterator[Finding]:
+    """One target that stands for many sources, such as N/A, or one source with many targets; the sample has numbers."""
+    for side, name in enumerate(("source", "target")):
+        rows = [(number, (pair.src, pair.tgt)) for number, pair in sample if pair.src.strip() and pair.tgt.strip()]
+        counts = Counter(texts[side] for _, texts in rows)
+        text, _ = counts.most_common(1)[0] if counts else ("", 0)
+        lines = [number for number, texts in rows if texts[side] == text]
+        partners = {texts[1 - side] for _, texts in rows if texts[side] == text}
+        if len(partners) < _FEWEST_PARTNERS or len(lines) < _REPEATED_SHARE * len(rows) or len(lines) == len(rows):
+            continue
+        share = len(lines) / len(rows)
+        message = f'pairs looked at have the {name} "{shortened(text)}"'
+        advice = "Remove them, unless that is their translation."
+        yield Finding(ONE_TEXT, message, advice, len(lines), share, tuple(lines[:MOST_EXAMPLES]), share > _MOSTLY)
 
 
 @dataclass(slots=True)

@@ -152,6 +152,27 @@ class TestScores:
             "warning: test.sk looks like Czech (cs), not like Slovak (sk); the two are alike" in capsys.readouterr().err
         )
 
+    def test_sides_of_tables_and_of_our_own_json_lines(self, capsys: pytest.CaptureFixture[str]) -> None:
+        rows = [f"{n}\t{src}\t{tgt}" for n, (src, tgt) in enumerate(zip(DUTCH * 5, CZECH * 5, strict=True))]
+        write("test.tsv", rows)
+        better = [line.replace("včera", "dnes") for line in CZECH * 5]
+        write("out.cs", better)
+        written = [json.dumps({"src": "x", "translation": line, "flags": []}) for line in better]
+        write("out.jsonl", written)
+        scores = []
+        for hyp in ("out.cs", "out.jsonl"):
+            for ref in ("test.cs", "test.tsv"):
+                assert main(["evaluate", "--hyp", hyp, "--ref", ref, "--json", "--columns", "2,3"]) == 0
+                scores.append(capsys.readouterr().out)
+        assert scores == scores[:1] * 4
+        test = ["--src", "test.tsv", "--ref", "test.tsv", "--columns", "2,3"]
+        assert main(["compare", "out.jsonl", "test.cs", *test]) == 0
+        capsys.readouterr()
+        assert "column 1 holds numbers" in refused(capsys, "evaluate", "--hyp", "out.cs", "--ref", "test.tsv")
+        write("short.tsv", rows[:9])
+        said = refused(capsys, "evaluate", "--hyp", "out.cs", "--ref", "short.tsv", "--columns", "2,3")
+        assert "out.cs has 50 texts, but short.tsv has 9. Give files of one test." in said
+
     def test_other_encodings(self, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         expected: Any = None
         for encoding in ("utf-8", "windows-1250"):
@@ -185,3 +206,14 @@ def test_input_in_another_encoding(model_folder: Path, tmp_path: Path, capfd: py
         assert main(["translate", str(model_folder), "--input", str(tmp_path / "in"), "--encoding", encoding]) == 0
         outputs.append(capfd.readouterr().out)
     assert outputs == outputs[:1] * 3
+
+
+def test_terms_that_are_in_no_line_are_said(
+    model_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "terms.tsv").write_text("Haus\thouse\nHund\tdog\n")
+    command = ["translate", str(model_folder), "--terms", str(tmp_path / "terms.tsv")]
+    assert main([*command, "--text", "The dog is in the house."]) == 0
+    assert "none of the 2 terms in" in capfd.readouterr().err
+    assert main([*command, "--text", "Der Hund."]) == 0
+    assert "none of the" not in capfd.readouterr().err

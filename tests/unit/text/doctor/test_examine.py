@@ -101,3 +101,26 @@ def test_training_may_learn_to_copy(tmp_path, phrases):
     assert checked_size(copies, with_languages=False).pairs == 1200
     with pytest.raises(DataError, match=r"the target looks like English \(en\), not like German \(de\)"):
         checked_size(copies)
+
+
+def test_a_pattern_of_the_lines_is_seen_in_the_sample(tmp_path, phrases):
+    """Every second target is the source: a sample of every second pair would see all or nothing of it."""
+    many = [pair for pair in phrases * 3 if len(pair[0]) > 30]
+    half = [(src, src if n % 2 else tgt) for n, (src, tgt) in enumerate(many * (1 + 6000 // len(many)))]
+    with pytest.raises(DataError, match=r"(4[5-9]|5[0-5])% of the target sides looked at are in English"):
+        checked_size(tsv(tmp_path, half))
+
+
+@pytest.mark.parametrize(("share", "serious"), [(0.75, True), (0.2, False)])
+def test_one_target_for_many_sources(tmp_path, phrases, share, serious):
+    pairs = [(src, "N/A" if n % 20 < 20 * share else tgt) for n, (src, tgt) in enumerate(phrases)]
+    (finding,) = [one for one in examine(tsv(tmp_path, pairs)).findings if one.kind == "one text for many"]
+    assert (finding.serious, finding.message) == (serious, 'pairs looked at have the target "N/A"')
+    assert finding.share == pytest.approx(share, abs=0.03)
+    notes: list[str] = []
+    if serious:
+        with pytest.raises(DataError, match='75% of the pairs looked at have the target "N/A"'):
+            checked_size(tsv(tmp_path, pairs))
+    else:
+        checked_size(tsv(tmp_path, pairs), notes.append)
+        assert 'pairs looked at have the target "N/A" (first: 1)' in notes[0]
