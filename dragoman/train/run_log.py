@@ -12,6 +12,8 @@ from typing import Any, TextIO
 from dragoman.files import disk_errors, write_file
 from dragoman.train.board import Board
 
+_LARGE_PERPLEXITY = 1e6
+
 
 class RunLog:
     """Appends to RUN/log.jsonl and reports on `stream` (stderr).
@@ -57,7 +59,7 @@ class RunLog:
         left = "" if seconds_left is None else f"  {duration(seconds_left)} left"
         text = (
             f"step {event['step']:>6}  epoch {event['epoch'] + 1:>3}  loss {event['loss']:.3f}  "
-            f"perplexity {event['perplexity']:8.2f}  rate {event['learning_rate']:.2e}  "
+            f"perplexity {_perplexity_text(event['perplexity'])}  rate {event['learning_rate']:.2e}  "
             f"{event['tokens_per_second']:6.0f} tokens/s{left}"
         )
         if self._live and self._speaks:
@@ -69,7 +71,7 @@ class RunLog:
     def validation(self, event: dict[str, Any], best: bool) -> None:
         """A line of validation: `event` has step, loss, perplexity and the metrics."""
         self._append({"event": "validation", **event})
-        parts = [f"validation after step {event['step']}: perplexity {event['perplexity']:.2f}"]
+        parts = [f"validation after step {event['step']}: perplexity {_perplexity_text(event['perplexity']).strip()}"]
         parts += [f"{name} {event[name]:.2f}" for name in ("bleu", "chrf") if name in event]
         self.say("  ".join([*parts, "best so far"] if best else parts))
 
@@ -117,6 +119,11 @@ class RunLog:
 def perplexity(nll: float) -> float:
     """exp of a mean negative log-probability in nats; infinity where that overflows."""
     return math.exp(nll) if nll < 700 else math.inf
+
+
+def _perplexity_text(value: float) -> str:
+    """In eight characters or a few more, whatever its size."""
+    return f"{value:8.2f}" if value < _LARGE_PERPLEXITY else f"{value:8.2e}"
 
 
 def _in_json(value: Any) -> Any:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from random import Random
 from typing import Any
 
 from dragoman.errors import DataError
@@ -80,10 +81,10 @@ class SideLanguage:
 
 
 def language_of_side(lines: Sequence[str], stated: str = "") -> SideLanguage:
-    """The language that some lines of a side are in."""
+    """The language that the lines of a side are in, judged by some of them where there are many."""
     wanted = detector_code(stated)
     found: Counter[str] = Counter()
-    for block in _blocks(lines):
+    for block in _blocks(_spread(lines)):
         scores = language_scores(block)
         best = max(scores, key=scores.__getitem__)
         is_sure = wanted not in scores or scores[best] - scores[wanted] > _SURE_NATS
@@ -179,8 +180,10 @@ def _language_of(line: str, usual: str) -> str:
 
 
 def _spread(lines: Sequence[str]) -> Sequence[str]:
-    """At most `SAMPLE_LINES`, or nearly so, evenly spread."""
-    return lines[:: max(1, len(lines) // SAMPLE_LINES)]
+    """At most `SAMPLE_LINES`, spread by chance, the same ones each time."""
+    if len(lines) <= SAMPLE_LINES:
+        return lines
+    return [lines[place] for place in sorted(Random(len(lines)).sample(range(len(lines)), SAMPLE_LINES))]
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[str]:
@@ -298,8 +301,8 @@ def _mixture(kind: str, message: str, advice: str, lines: Sequence[int], total: 
 
 
 def languages_of_sides(sides: tuple[Sequence[str], Sequence[str]], declared: tuple[str, str]) -> list[SideLanguage]:
-    """What both sides are in, judged by some thousand lines of each."""
-    return [language_of_side(_spread(lines), code) for lines, code in zip(sides, declared, strict=True)]
+    """What both sides are in."""
+    return [language_of_side(lines, code) for lines, code in zip(sides, declared, strict=True)]
 
 
 def contradictions(found: Sequence[SideLanguage], declared: tuple[str, str], count: int) -> list[Finding]:
