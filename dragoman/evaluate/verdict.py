@@ -17,8 +17,8 @@ _BANDS = (
     (40.0, "understandable to good"),
     (50.0, "high quality"),
     (60.0, "very high quality"),
-    (float("inf"), "quality often better than human"),
 )
+"""Above them, a score says more of the test than of the model."""
 _GOOD_BLEU, _PERFECT_BLEU, _PERFECT_SHARE = 40.0, 60.0, 0.5
 _SAME_SHARE = 0.1
 """Of different outputs among different sources: below it, the model writes the same whatever it is given."""
@@ -116,7 +116,7 @@ def _meaning(outcome: Outcome) -> str:
     if outcome.sentences < FEW_SENTENCES:
         return f"{score} means little: there are too few"
     exact = f", {outcome.exact:.0%} of them word for word" if outcome.exact >= _PERFECT_SHARE else ""
-    if outcome.by_character:
+    if outcome.by_character or outcome.bleu >= _PERFECT_BLEU:
         return score + exact
     return f"{score}{exact}: {next(word for most, word in _BANDS if outcome.bleu < most)}"
 
@@ -129,12 +129,12 @@ def _advice(outcome: Outcome) -> str:
     if outcome.within_warmup and raising:
         return f"It has barely trained: {raising}."
     is_perfect = outcome.bleu >= _PERFECT_BLEU or outcome.exact >= _PERFECT_SHARE
-    if is_perfect and outcome.held_out:
+    if is_perfect:
         return (
-            "That is within this corpus, which these sentences come from: score text from elsewhere "
+            "So high a score means that these sentences are much like the training text: score text from elsewhere "
             "(`dragoman evaluate`) before you rely on it."
         )
-    if outcome.limit and outcome.is_improving and not is_perfect:
+    if outcome.limit and outcome.is_improving:
         return f"It was still improving: {raising}."
     if outcome.sentences < FEW_SENTENCES:
         return f"Name a test of {FEW_SENTENCES} sentences or more (`--data.test FILE`)."

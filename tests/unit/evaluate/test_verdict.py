@@ -42,11 +42,14 @@ CASES = {
     "perfect within a narrow corpus": (
         replace(LIMITED, bleu=99.6, exact=0.97, held_out=True, is_improving=True),
         [
-            "1,000 held-out sentences, 97% of them word for word: quality often better",
+            "1,000 held-out sentences, 97% of them word for word. So high a score means",
             "score text from elsewhere (`dragoman ev",
         ],
     ),
-    "perfect on a text of its own": (replace(GOOD, bleu=99.6, exact=0.97), ["97% of them word", "Fine: try it"]),
+    "perfect on a text of its own": (
+        replace(GOOD, bleu=99.6, exact=0.97),
+        ["97% of them word for word. So high a score", "much like the training text"],
+    ),
     "one line for everything": (
         replace(LIMITED, bleu=0.1, distinct=0.01, within_warmup=True),
         ["Nearly every source gets the same output. Check that line n", "if it does, raise `train.max_minutes` and"],
