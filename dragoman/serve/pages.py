@@ -2,12 +2,14 @@
 
 import json
 import mimetypes
+import re
 import shlex
 from functools import lru_cache, partial
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, Template
+from markupsafe import Markup, escape
 from starlette.responses import Response
 
 from dragoman.version import __version__
@@ -17,6 +19,7 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 """A page runs its own script, takes its own style and asks its own server."""
+_BACKQUOTED = re.compile("`([^`]+)`")
 _HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
 _HERE = files("dragoman.serve")
 OF_DOCS = frozenset({"/docs.css", "/page.css", "/theme.js"})
@@ -54,8 +57,14 @@ def docs_page(base_url: str, with_page: bool = True) -> Response:
 def _docs_template() -> Template:
     environment = Environment(autoescape=True)
     environment.filters |= {
+        "coded": _coded,
         "compact": partial(json.dumps, ensure_ascii=False),
         "indented": partial(json.dumps, ensure_ascii=False, indent=1),
         "quoted": shlex.quote,
     }
     return environment.from_string(_HERE.joinpath("docs.html").read_text(encoding="utf-8"))
+
+
+def _coded(text: str) -> Markup:
+    """The text, with what stands in backquotes as code."""
+    return Markup(_BACKQUOTED.sub(r"<code>\1</code>", str(escape(text))))

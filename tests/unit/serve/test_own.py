@@ -294,6 +294,8 @@ def test_the_document_describes_what_there_is(client: TestClient) -> None:
     for path in ("/translate", "/detect", "/languages", "/v1/translate", "/v2/translate", "/inspect", "/metrics"):
         assert path in document["paths"]
     page = client.get("/docs").text
+    assert "<code>error</code>" in page
+    assert "`" not in page
     assert all(path.replace("{name}", "") in page for path in document["paths"])
     for method, path in [(method, path) for path, methods in document["paths"].items() for method in methods]:
         assert page.count(f"<h3><code>{method.upper()} {path}</code></h3>") == 1
