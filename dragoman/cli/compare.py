@@ -36,8 +36,9 @@ def run(arguments: Sequence[str]) -> int:
     if options.check_languages:
         if not lang_a and not lang_b:
             check_test_languages(sources, references, (src_lang, lang), (options.src, options.ref))
-        for name, outputs in ((options.a, a), (options.b, b)):
-            check_same_language(outputs, references, name, SKIP_FLAG)
+        for name, outputs in zip((options.a, options.b), written, strict=True):
+            if outputs is not None:  # what a model writes is not the wrong file, however bad it is
+                check_same_language(outputs, references, name, SKIP_FLAG)
     comparison = compare(sources, references, a, b, options.tokenize or tokenizer_for(lang), training_text)
     for warning in comparison.warnings:
         say(f"warning: {warning}")

@@ -134,8 +134,9 @@ def check_side(lines: Sequence[str], stated: str, name: str, skip: str, other_st
 
 def check_same_language(lines: Sequence[str], references: Sequence[str], name: str, skip: str) -> None:
     """Raises DataError where translations, with this name, are clearly in another language than their references."""
-    found, wanted = language_of_side(lines).language, language_of_side(references).language
-    if found and wanted and not are_near(found, wanted):
+    wanted = language_of_side(references).language
+    found = contradiction(language_of_side(lines, wanted), wanted)
+    if found and not are_near(found, wanted):
         raise DataError(
             f"{name} looks like {name_of(found)} ({found}), and the references like {name_of(wanted)} ({wanted}). "
             f"Name the right files; if they are right, add {skip}."
