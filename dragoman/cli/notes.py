@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Self
 
 from dragoman.cli.models import say
+from dragoman.evaluate.flags import text_flags
 from dragoman.records import Translation
 
 NAMED = 10
@@ -39,7 +40,13 @@ class Notes:
 
     def faults(self, name: str, translation: Translation) -> None:
         """What was cut or lost in the translation of what has this name."""
-        if translation.cut:
+        if translation.cut and "loop" in text_flags(translation.src, translation.text):
+            self._say(
+                "translations repeat themselves until the limit (`loop` in `--flags`)",
+                f"the translation of {name} repeats itself until the limit. The model does not know such text: train "
+                "it on more, or leave the line out.",
+            )
+        elif translation.cut:
             self._say(
                 "translations were cut at the limit (`cut` in `--format jsonl`)",
                 f"the translation of {name} was cut at the limit. Raise `--inference.max-extra-tokens`.",

@@ -435,3 +435,12 @@ def test_cut_translations_of_a_page_are_reported(
     type_in(b"<p>one <b>two</b></p>")
     assert main(["translate", str(model_folder), "--format", "html", "--inference.max-extra-tokens", "1"]) == 0
     assert "dragoman: the translation of 'one two' was cut at the limit." in capfd.readouterr().err
+
+
+def test_a_loop_is_called_that_and_no_longer_output_is_advised(capsys: pytest.CaptureFixture[str]) -> None:
+    looping = Candidate("red red red red red red red red", (), (), -1.0, -1.0)
+    with Notes() as notes:
+        notes.line(3, Translation("ein rotes Auto", (looping,), 1, cut=True))
+    said = capsys.readouterr().err
+    assert "the translation of line 3 repeats itself until the limit." in said
+    assert "max-extra-tokens" not in said
