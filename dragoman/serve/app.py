@@ -47,6 +47,7 @@ def make_app(service: Service, keys: Keys, with_page: bool = True) -> ASGIApp:
     work = _work(service, files, keys)
     routes = [*work, *_facts(service, files, keys), *_pages(service, with_page)]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _unknown})
+    app.router.redirect_slashes = False  # to an address that is wrong behind a proxy
     paths = [frozenset(route.path for route in some) for some in (routes, work)]
     paths[1] -= {"/detect"}
     return Frame(app, service, *paths)
@@ -92,7 +93,7 @@ def _facts(service: Service, files: Files, keys: Keys) -> list[Route]:
         return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     def download(request: Request, fields: Fields) -> Response:
-        job, path = files.download(request.path_params["name"])
+        job, path = files.download(request.path_params["name"], request.method != "HEAD")
         # A part of a file is not given, nor what a request for one is refused with, which would be no JSON.
         request.scope["headers"] = [header for header in request.scope["headers"] if header[0] != b"range"]
         headers = {"Accept-Ranges": "none"}

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
@@ -19,6 +21,7 @@ from dragoman.serve.refusals import Refused
 from dragoman.text.surrogates import well_formed
 
 MALFORMED = "The browser (or proxy) sent a request that this server could not understand."
+logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # what is wrong with a form is its client's affair
 _MAX_FIELDS = 2000
 _LINGER_SECONDS, _LINGER_BYTES = 0.5, 1 << 16
 
@@ -75,6 +78,9 @@ async def read_body(
                     raise _too_large(most_bytes)
     except TimeoutError:
         raise Refused(408, f"The request did not arrive within {seconds:g} seconds.", closes=True) from None
+    if scope["type"] == "http" and announced.isdecimal() and size < int(announced):
+        # The parser stops where a request asks to upgrade (h2c), and gives no body.
+        raise Refused(501, "This server does not upgrade connections. Send the request without `Upgrade`.", closes=True)
     return b"".join(chunks)
 
 
@@ -203,12 +209,23 @@ class _Parser(MultiPartParser):
     spool_max_size = sys.maxsize
 
 
+def _utf8_form(scope: Scope) -> Headers:
+    """The content type without its charset: the parser would decode by any codec of Python, and some take minutes."""
+    _, options = parse_options_header(Headers(scope=scope).get("content-type", ""))
+    boundary = options.get(b"boundary", b"").decode("latin-1")
+    if '"' in boundary or "\\" in boundary:
+        raise Refused(400, MALFORMED)
+    return Headers(
+        {"content-type": f'multipart/form-data; boundary="{boundary}"' if boundary else "multipart/form-data"}
+    )
+
+
 async def _parts(scope: Scope, body: bytes, most_file_bytes: int) -> list[tuple[str, Any]]:
     async def stream() -> AsyncGenerator[bytes, None]:
         yield body
 
     most_bytes = max(most_file_bytes, len(body))
-    parser = _Parser(Headers(scope=scope), stream(), max_files=1, max_fields=_MAX_FIELDS, max_part_size=most_bytes)
+    parser = _Parser(_utf8_form(scope), stream(), max_files=1, max_fields=_MAX_FIELDS, max_part_size=most_bytes)
     try:
         form = await parser.parse()
     except MultiPartException as error:

@@ -36,8 +36,8 @@ FILE_KINDS: dict[str, tuple[Callable[[str], Document], str]] = {
 
 _LONGEST_TEXT = 100_000
 """Characters between two tags that end a paragraph: what is translated in one go cannot be interrupted."""
-_MOST_TAGS = 400_000
-"""Of a file: reading more takes seconds, during which all requests take longer."""
+_MOST_PARTS = 400_000
+"""Tags or lines of a file: reading more takes seconds and gigabytes, while all requests take longer."""
 _log = logging.getLogger("dragoman.serve")
 _KEPT_SECONDS = 1800.0
 _MAX_AT_ONCE = 4
@@ -181,8 +181,11 @@ class Files:
             facts["url"] = f"/download_file/{job.download_name}"
         return facts | ({"error": job.refused.message} if job.refused else {})
 
-    def download(self, name: str) -> tuple[FileJob, Path]:
-        """A file that is translated, and where it is. Raises Refused where it is not, or no longer there."""
+    def download(self, name: str, is_sent: bool = True) -> tuple[FileJob, Path]:
+        """A file that is translated, and where it is. Raises Refused where it is not, or no longer there.
+
+        Without `is_sent` its owner only asks about it.
+        """
         job = self.find(name)
         if job.refused:
             raise job.refused
@@ -191,7 +194,7 @@ class Files:
         if not job.path.is_file():  # what cleans temporary folders has been there
             self.drop(job)
             raise _missing()
-        job.was_fetched = True
+        job.was_fetched = job.was_fetched or is_sent
         return job, job.path
 
     def cancel(self, name: str) -> dict[str, Any]:
@@ -267,8 +270,9 @@ class Files:
 
     async def _translated(self, job: FileJob, text: str) -> str:
         read = FILE_KINDS[job.kind][0]
-        if job.kind != "txt" and (tags := text.count("<")) > _MOST_TAGS:
-            raise DataError(f"the file has {tags} tags, but may have {_MOST_TAGS}. Send it in parts.")
+        sign, name = ("\n", "lines") if job.kind == "txt" else ("<", "tags")
+        if (count := text.count(sign)) > _MOST_PARTS:
+            raise DataError(f"the file has {count} {name}, but may have {_MOST_PARTS}. Send it in parts.")
         document = await self._apart(read, text)
         if (longest := max((len(one.text) for one in document.texts), default=0)) > _LONGEST_TEXT:
             raise DataError(

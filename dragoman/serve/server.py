@@ -243,6 +243,11 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
             else:
                 self._refuse(400, MALFORMED)
 
+        def _unsupported_upgrade_warning(self) -> None:
+            """The parser stops where a request asks to upgrade: its body would be taken for the next request."""
+            if any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers):
+                self._refuse(501, "This server does not upgrade connections. Send the request without `Upgrade`.")
+
         def _count(self, size: int) -> None:
             self._named_bytes += size
             if self._named_bytes > _HEAD_BYTES:

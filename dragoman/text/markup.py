@@ -34,6 +34,9 @@ _SPACE = re.compile(r"[ \t\n\r\f]+")
 _ESCAPE = re.compile(r"&(?:lt|gt|#0*6[02](?!\d)|#x0*3[ce](?![\da-f])|amp;?(?=#?\w+;));?", re.IGNORECASE)
 _HOLE = "\ufffc"
 
+_MOST_NESTED = 100
+"""Inline tags inside each other: placing the marks takes time for each of them and each text inside."""
+
 
 @dataclass(frozen=True, slots=True)
 class MarkupRules:
@@ -164,7 +167,7 @@ def _add_run(event: Tag, found: MarkedPage) -> None:
 
 
 def _marked(events: Sequence[Tag]) -> MarkedText | None:
-    """The texts of a block as one, its tags as marks; None where they are not well nested."""
+    """The texts of a block as one, its tags as marks; None where they are not well nested, or too deep."""
     parts: list[str] = []
     length, ends_in_space = 0, True
     marks: list[Mark] = []
@@ -177,6 +180,8 @@ def _marked(events: Sequence[Tag]) -> MarkedText | None:
             text = _SPACE.sub(" ", unescape(event.raw))
             text = text[1:] if ends_in_space and text[:1] == " " else text
         elif event.kind == "start":
+            if len(tags) >= _MOST_NESTED:
+                return None
             inside.append(len(marks))
             tags.append(event.name)
             marks.append(Mark(length, length, event.raw, parent=inside[-2]))

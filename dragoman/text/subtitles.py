@@ -28,10 +28,12 @@ class Cue:
         words = _WORD.findall(translation)
         longest = -(-len(" ".join(words)) // len(self.breaks))
         lines: list[list[str]] = [[]]
+        length = 0
         for word in words:
-            full = lines[-1] and len(" ".join(lines[-1])) + (len(word) + 1) / 2 >= longest
+            full = lines[-1] and length + (len(word) + 1) / 2 >= longest
             if full and len(lines) < len(self.breaks):
                 lines.append([])
+            length = length + 1 + len(word) if lines[-1] else len(word)
             lines[-1].append(word)
         ends = [*self.breaks[: len(lines) - 1], self.breaks[-1]]
         return "".join(" ".join(line) + end for line, end in zip(lines, ends, strict=True))

@@ -97,3 +97,17 @@ def test_what_came_before_garbage_is_answered(address: str) -> None:
     whole = POST + f"Content-Length: {len(SENT)}\r\n\r\n".encode() + SENT
     answer = (200, {"translatedText": "Hello [de]"})
     assert answers_to(address, whole * 2 + b"GARBAGE\r\n\r\n", 10**6) == [answer] * 2
+
+
+def test_a_request_to_upgrade_is_refused_and_its_body_is_no_request(address: str) -> None:
+    head = POST + b"Connection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: %d\r\n\r\n" % len(LIVE)
+    ((status, answer),) = answers_to(address, head + LIVE, len(head))
+    assert (status, answer["error"][:45]) == (501, "This server does not upgrade connections. Sen")
+
+
+def test_the_charset_of_a_form_takes_no_time(address: str) -> None:
+    """Python's decoder of punycode takes minutes for a megabyte."""
+    body = b'--B\r\nContent-Disposition: form-data; name="q-"\r\n\r\n2n7c' + b"a" * 900_000 + b"\r\n--B--\r\n"
+    head = b"POST /translate HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    head += b"Content-Type: multipart/form-data; boundary=B; charset=punycode\r\nContent-Length: %d\r\n\r\n" % len(body)
+    assert answers_to(address, head + body, 1 << 20) == [(400, {"error": "Invalid request: missing q parameter"})]

@@ -103,3 +103,10 @@ def test_a_copied_page_has_the_same_tags_and_letters(page, rules):
     assert sorted(re.findall(pattern, output)) == sorted(re.findall(pattern, page))
     assert output.count("word") == page.count("word")
     assert output.count("&lt;b&gt;") == page.count("&lt;b&gt;")
+
+
+def test_tags_too_deep_are_translated_run_by_run() -> None:
+    page = "<p>" + "<b>" * 1000 + "Hi. " * 1000 + "</b>" * 1000
+    found = read_markup(page, HTML)
+    assert found.with_translations([text.text for text in found.texts]) == page
+    assert all(not text.marks for text in found.texts)
