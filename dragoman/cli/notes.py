@@ -40,16 +40,13 @@ class Notes:
 
     def faults(self, name: str, translation: Translation) -> None:
         """What was cut or lost in the translation of what has this name."""
-        if translation.cut and "loop" in text_flags(translation.src, translation.text):
-            self._say(
-                "translations repeat themselves until the limit (`loop` in `--flags`)",
-                f"the translation of {name} repeats itself until the limit. The model does not know such text: train "
-                "it on more, or leave the line out.",
-            )
-        elif translation.cut:
+        if translation.cut:
+            loops = "loop" in text_flags(translation.src, translation.text)
+            advice = ", because it repeats itself: leave the line out, or train the model on such text"
             self._say(
                 "translations were cut at the limit (`cut` in `--format jsonl`)",
-                f"the translation of {name} was cut at the limit. Raise `--inference.max-extra-tokens`.",
+                f"the translation of {name} was cut at the limit"
+                + (f"{advice}." if loops else ". Raise `--inference.max-extra-tokens`."),
             )
         if translation.lost:
             self._say(

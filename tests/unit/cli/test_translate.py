@@ -442,5 +442,5 @@ def test_a_loop_is_called_that_and_no_longer_output_is_advised(capsys: pytest.Ca
     with Notes() as notes:
         notes.line(3, Translation("ein rotes Auto", (looping,), 1, cut=True))
     said = capsys.readouterr().err
-    assert "the translation of line 3 repeats itself until the limit." in said
+    assert "the translation of line 3 was cut at the limit, because it repeats itself" in said
     assert "max-extra-tokens" not in said
