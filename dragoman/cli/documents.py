@@ -27,8 +27,8 @@ def translate_document(
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise DataError(
-            f"{name}, line {line} holds 0x{content[error.start]:02x}, which is not UTF-8. Convert the file to UTF-8, "
-            "for example with iconv."
+            f"{name}, line {line} holds 0x{content[error.start]:02x}, which is not UTF-8. Read it with `--encoding`, "
+            "or save it as UTF-8."
         ) from None
     translate = translate_html if kind == "html" else translate_srt
     wanted = {"protect": protect, "terms": terms, "report": _reporter(notes), **model.overrides}

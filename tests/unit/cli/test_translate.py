@@ -398,7 +398,7 @@ def test_what_whole_files_cannot_have(model_folder: Path, type_in: Any, capfd: p
     assert main(["translate", str(model_folder), "--format", "srt", "--alignment"]) == 2
     said = capfd.readouterr()
     assert said.out == ""
-    assert "standard input, line 1 holds 0xff, which is not UTF-8. Convert the file to UTF-8" in said.err
+    assert "standard input, line 1 holds 0xff, which is not UTF-8. Read it with `--encoding`" in said.err
     assert "`--alignment` is for lines, but `--format` is srt. Leave out one of the two." in said.err
 
 
