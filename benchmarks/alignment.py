@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
+from dragoman.demo.phrasebook import PhrasebookPair, words
+from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.inference.alignment import DEFAULT_READING, Aligner, Reading, alignment_layer
-from dragoman.text.phrasebook import PhrasebookPair, words
-from dragoman.text.phrasebook_file import load_phrasebook
-from dragoman.text.words import Word, words_of
+from dragoman.text.tokenization.words import Word, words_of
 
 PAIRS, SAMPLES, SEED = 300, 1000, 1
 READINGS: tuple[Reading, Reading] = ("prediction", "next")

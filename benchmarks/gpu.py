@@ -42,7 +42,7 @@ from dragoman.inference.beam import beam_search
 from dragoman.inference.fast_model import FastModel
 from dragoman.model.device import resolve_device
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenizer import EOS_ID, PAD_ID, TokenizerPair, train_tokenizer
+from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID, TokenizerPair, train_tokenizer
 from dragoman.train.checkpoint import RunFolder
 from dragoman.train.memory import micro_batch_tokens as fast_micro_batch_tokens
 from dragoman.train.memory import padding_slack

@@ -30,7 +30,7 @@ from dragoman.exchange.marian_export import export_marian
 from dragoman.exchange.marian_import import import_marian
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenizer import BOS_ID, PAD_ID, TokenizerPair
+from dragoman.text.tokenization.tokenizer import BOS_ID, PAD_ID, TokenizerPair
 from dragoman.train.checkpoint import RunFolder
 from dragoman.train.run_log import RunLog
 from dragoman.train.trainer import Trainer

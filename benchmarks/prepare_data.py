@@ -188,7 +188,7 @@ def run_dragoman(folder: Path, out: Path) -> dict[str, float]:
 
 
 def run_encode_batch(folder: Path) -> dict[str, float]:
-    from dragoman.text.tokenizer import TokenizerPair
+    from dragoman.text.tokenization.tokenizer import TokenizerPair
 
     library = TokenizerPair.load(folder).src.library
     seconds = 0.0

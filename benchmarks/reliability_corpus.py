@@ -21,18 +21,18 @@ from numpy.typing import NDArray
 from synthetic_corpus import write_corpus
 
 from dragoman.config import DataSettings
+from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.records import SentencePair
-from dragoman.text.cleaning import Cleaner
 from dragoman.text.corpus import open_aligned, open_corpus
+from dragoman.text.corpus.cleaning import Cleaner
+from dragoman.text.corpus.tmx import ReadReport
 from dragoman.text.doctor.evidence import WordTable
 from dragoman.text.doctor.languages import language_findings
 from dragoman.text.doctor.overlap import FEWEST_WORDS, Overlap
 from dragoman.text.doctor.slides import find_slides
 from dragoman.text.doctor.tallies import Tallies
 from dragoman.text.lines import one_line, read_lines
-from dragoman.text.phrasebook_file import load_phrasebook
-from dragoman.text.sentences import split_to_fit
-from dragoman.text.tmx import ReadReport
+from dragoman.text.tokenization.sentence_splitting import split_to_fit
 
 Sides = tuple[list[str], list[str]]
 NEAR_LINES = 20

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 
+from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.evaluate.flags import FLAGS, flags_of, text_flags
 from dragoman.evaluate.metrics import sentence_chrf
 from dragoman.records import Candidate, Translation
 from dragoman.text.corpus import open_aligned
-from dragoman.text.phrasebook_file import load_phrasebook
 
 CASES = 20
 Pair = tuple[str, str]

@@ -21,8 +21,8 @@ from pathlib import Path
 from dragoman.bundle import load_bundle, resolve_model_folder
 from dragoman.cli.notes import NAMED
 from dragoman.config import TokenizerSettings
-from dragoman.text.phrasebook_file import load_phrasebook
-from dragoman.text.tokenizer import UNK_ID, Tokenizer, train_tokenizer
+from dragoman.demo.phrasebook_file import load_phrasebook
+from dragoman.text.tokenization.tokenizer import UNK_ID, Tokenizer, train_tokenizer
 
 NASTY = (
     "</s>", "<s> <pad> <unk>", "<0x41>", "<0x00>", "a </s> b", "\u2581", "\u2581\u2581a", " ", "   ", "a  b", " a ",

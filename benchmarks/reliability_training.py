@@ -50,11 +50,11 @@ from dragoman.bundle import Bundle, Card, load_bundle, save_bundle
 from dragoman.bundle import folder as bundle_folder
 from dragoman.config import PRESETS, Config, TokenizerSettings, TrainSettings, ValidateSettings
 from dragoman.data.pairs import InMemoryPairs
+from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import DragomanError
 from dragoman.files import checked_manifest, written_folder
 from dragoman.model.transformer import Transformer
-from dragoman.text.phrasebook_file import load_phrasebook
-from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
+from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 from dragoman.train import gradients as gradients_module
 from dragoman.train import loop
 from dragoman.train import memory as memory_module

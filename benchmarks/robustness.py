@@ -18,7 +18,7 @@ from quality import say
 from dragoman.evaluate.checklists import without_final_dots
 from dragoman.evaluate.metrics import bleu, chrf
 from dragoman.inference.translator import Translator
-from dragoman.text.augmentation import mistyped
+from dragoman.text.corpus.augmentation import mistyped
 
 WAYS: dict[str, Callable[[str, int], str]] = {
     "as it is": lambda text, number: text,

@@ -150,7 +150,7 @@ def serve(options: argparse.Namespace) -> int:
 
 
 def sentences(count: int, seed: int = 7) -> list[str]:
-    from dragoman.text.phrasebook_file import load_phrasebook
+    from dragoman.demo.phrasebook_file import load_phrasebook
 
     return [pair.src for pair in load_phrasebook().generate(seed=seed, count=count)]
 

@@ -30,10 +30,10 @@ from sacrebleu.metrics import CHRF
 
 from dragoman.inference.markup import translate_html, translate_markup
 from dragoman.inference.translator import Translator
-from dragoman.text.marks import MarkedText
-from dragoman.text.markup import MarkupRules, read_markup
-from dragoman.text.protection import find_pieces, without_pieces
-from dragoman.text.sentences import split_sentences
+from dragoman.text.documents.markers import MarkedText
+from dragoman.text.documents.markup import MarkupRules, read_markup
+from dragoman.text.documents.protected_spans import find_pieces, without_pieces
+from dragoman.text.tokenization.sentence_splitting import split_sentences
 
 CASES, SEED = 500, 7
 STAND_INS = ("X", "Tom", "7", "Berlin", "dog")

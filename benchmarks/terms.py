@@ -19,7 +19,7 @@ from sacrebleu.metrics import BLEU, CHRF
 from survival import SEED, WORD, dictionary, read
 
 from dragoman.inference.translator import Translator
-from dragoman.text.terms import Term, Terms, occurrences
+from dragoman.text.documents.terms import Term, Terms, occurrences
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def english_german() -> Pairs:
         lines = gzip.decompress((Path(data) / "tatoeba_en_de" / "deu.txt.gz").read_bytes()).decode().split("\n")
         rows = [line.split("\t") for line in lines if line]
         return list({row[0]: row[1] for row in rows if 12 <= len(row[0]) <= 30}.items())[::25][:640]
-    from dragoman.text.phrasebook_file import load_phrasebook
+    from dragoman.demo.phrasebook_file import load_phrasebook
 
     return list({pair.src: pair.tgt for pair in load_phrasebook().generate(seed=3, count=3000)}.items())[:640]
 
@@ -89,7 +89,7 @@ def small_bundle() -> Any:
     from dragoman.bundle import Bundle, Card
     from dragoman.config import Config, DataSettings, InferenceSettings, ModelSettings, TokenizerSettings
     from dragoman.model.transformer import Transformer
-    from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
+    from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 
     torch.manual_seed(59)
     config = Config(

@@ -16,7 +16,7 @@ from dragoman.config import Config, ModelSettings, TrainSettings, ValidateSettin
 from dragoman.data.store import PairStore, open_if_current, written_store
 from dragoman.model.device import resolve_precision
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenizer import TokenizerPair
+from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.train.checkpoint import RunFolder
 from dragoman.train.run_log import RunLog
 from dragoman.train.trainer import Trainer

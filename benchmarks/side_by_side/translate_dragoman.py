@@ -17,7 +17,7 @@ from dragoman.inference.segments import Source
 from dragoman.inference.translator import Translator, changed
 from dragoman.model.device import keep_freed_memory
 from dragoman.records import Hypothesis
-from dragoman.text.tokenizer import TokenizerPair
+from dragoman.text.tokenization.tokenizer import TokenizerPair
 from side_by_side.marian_test_set import MAX_EXTRA_TOKENS, measured, sources
 from side_by_side.timing import print_result, translation_arguments
 

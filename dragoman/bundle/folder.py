@@ -21,7 +21,7 @@ from dragoman.errors import ConfigError, ModelError
 from dragoman.files import MANIFEST, CheckedFolder, checked_manifest, written_folder
 from dragoman.model.device import resolve_device, without_values
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenizer import TokenizerPair
+from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.version import __version__
 
 WEIGHTS = "model.safetensors"

@@ -9,10 +9,10 @@ from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name
 from dragoman.cli.train import check_early, train
 from dragoman.config import read_given
 from dragoman.config.fields import SETTINGS
+from dragoman.demo.phrasebook import PhrasebookPair
+from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import ConfigError
 from dragoman.files import beside, write_file
-from dragoman.text.phrasebook import PhrasebookPair
-from dragoman.text.phrasebook_file import load_phrasebook
 from dragoman.train.frozen import frozen_config
 
 _SEED = 1

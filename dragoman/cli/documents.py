@@ -9,7 +9,7 @@ from dragoman.errors import DataError
 from dragoman.records import Translation
 
 if TYPE_CHECKING:
-    from dragoman.text.terms import Terms
+    from dragoman.text.documents.terms import Terms
 
 DOCUMENTS = ("html", "srt")
 _LONGEST_NAME = 60

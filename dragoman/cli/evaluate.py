@@ -23,10 +23,10 @@ from dragoman.evaluate.checklists import Finding, check_phenomena
 from dragoman.evaluate.metrics import Evaluation, evaluate, tokenizer_for
 from dragoman.text.corpus import Layout, check_direction, holds_pairs, open_aligned, read_side, texts_of_side
 from dragoman.text.corpus.layout import PLAIN
+from dragoman.text.corpus.splitting import chunks
 from dragoman.text.doctor.languages import SKIP_FLAG, check_same_language, check_side
 from dragoman.text.doctor.overlap import Overlap
 from dragoman.text.lines import first_read
-from dragoman.text.splitting import chunks
 
 _CHUNK_LINES = 1 << 13
 

@@ -21,7 +21,7 @@ from dragoman.inference.translator import Translator
 from dragoman.languages import main_language
 from dragoman.records import Score
 from dragoman.text.corpus import Corpora
-from dragoman.text.tokenizer import TokenizerPair
+from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.train.checkpoint import RunFolder
 from dragoman.train.schedule import learning_rate
 

@@ -13,7 +13,7 @@ from dragoman.config import Config, LoadedConfig, ModelSettings, read_given
 from dragoman.config.loading import flag_of
 from dragoman.config.settings import MOST_ENTRIES
 from dragoman.errors import ConfigError
-from dragoman.text.segmentation import CONTROL_TOKENS
+from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
 
 if TYPE_CHECKING:
     from dragoman.model.summary import ParameterRow

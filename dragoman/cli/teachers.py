@@ -12,7 +12,7 @@ from dragoman.config.fields import shown
 from dragoman.data.prepare import PreparedData
 from dragoman.data.soft_targets import SoftTargets
 from dragoman.errors import ConfigError, DataError, ModelError
-from dragoman.text.tokenizer import TokenizerPair
+from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.train.memory import give_back_memory, memory_errors
 from dragoman.train.teaching import ask_teachers
 

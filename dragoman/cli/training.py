@@ -33,9 +33,9 @@ from dragoman.interrupts import interrupts
 from dragoman.model.device import resolve_device
 from dragoman.model.transformer import Transformer
 from dragoman.records import Score
-from dragoman.text.cleaning import TOO_LONG
 from dragoman.text.corpus import Corpora
-from dragoman.text.tokenizer import TokenizerPair
+from dragoman.text.corpus.cleaning import TOO_LONG
+from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.train.checkpoint import RunFolder, set_weights
 from dragoman.train.distributed import ALONE, Processes, joined
 from dragoman.train.finish import finish_of, finished, write_finished

@@ -41,8 +41,8 @@ from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.evaluate.flags import FLAGS
 from dragoman.files import check_target, growing_file, part_of, write_file
 from dragoman.records import Translation
+from dragoman.text.documents.terms import Terms
 from dragoman.text.lines import first_read, open_bytes, read_lines, refuse_utf16, unpacked
-from dragoman.text.terms import Terms
 
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
 _PIECE_LINES = 5000

@@ -21,14 +21,14 @@ from dragoman.data.stream import Encode
 from dragoman.errors import DataError, ModelError
 from dragoman.files import checked_manifest, disk_errors, remove_leftovers, sha256_of, write_file, written_folder
 from dragoman.records import SentencePair
-from dragoman.text.augmentation import Augmentation
-from dragoman.text.bpe_dropout import BpeDropout
-from dragoman.text.cleaning import EMPTY, SHARED, Cleaner, CleaningReport
 from dragoman.text.corpus import Corpora, Corpus
-from dragoman.text.encoding import BatchEncoderPair, EncodedChunk, side_by_side
-from dragoman.text.encoding_processes import ProcessEncoderPair
-from dragoman.text.splitting import HeldOut, chunks, hold_out, nothing_but_shared, source_fingerprints
-from dragoman.text.tokenizer import TokenizerPair, train_tokenizers
+from dragoman.text.corpus.augmentation import Augmentation
+from dragoman.text.corpus.cleaning import EMPTY, SHARED, Cleaner, CleaningReport
+from dragoman.text.corpus.splitting import HeldOut, chunks, hold_out, nothing_but_shared, source_fingerprints
+from dragoman.text.tokenization.bpe_dropout import BpeDropout
+from dragoman.text.tokenization.encoding import BatchEncoderPair, EncodedChunk, side_by_side
+from dragoman.text.tokenization.encoding_processes import ProcessEncoderPair
+from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizers
 
 VERSION = 1
 """Raised when the same inputs would give other stores."""

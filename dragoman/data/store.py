@@ -17,7 +17,7 @@ import numpy.typing as npt
 from dragoman.data.pairs import Ids, Lengths
 from dragoman.errors import DataError, ModelError
 from dragoman.files import checked_manifest, written_folder
-from dragoman.text.encoding import Rows
+from dragoman.text.tokenization.encoding import Rows
 
 FORMAT = "dragoman pairs 1"
 AGAIN = "delete the folder to have it made again."

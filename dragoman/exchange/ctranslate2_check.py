@@ -17,8 +17,8 @@ from dragoman.exchange.tokens import tokens_of
 from dragoman.inference.beam import beam_search
 from dragoman.inference.step_model import SingleModel
 from dragoman.records import Hypothesis
-from dragoman.text.segmentation import CONTROL_TOKENS
-from dragoman.text.tokenizer import EOS_ID, PAD_ID
+from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
+from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID
 
 SUPPRESSED: dict[str, Any] = {"disable_unk": True, "suppress_sequences": [["<pad>"], ["<s>"]]}
 """Options of CTranslate2 that keep out of its outputs what ours never have."""

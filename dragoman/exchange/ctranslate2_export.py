@@ -22,7 +22,7 @@ from dragoman.exchange.tokens import tokens_of
 from dragoman.files import written_folder
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.embedding import Embedding
-from dragoman.text.sentencepiece import SentencePieceTokenizer
+from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
 from dragoman.version import __version__
 
 Quantization = Literal["float32", "float16", "int8"]

@@ -1,7 +1,7 @@
 """What a user of an exported CTranslate2 model needs to know: a page with an example that runs."""
 
 from dragoman.bundle import Bundle
-from dragoman.text.sentencepiece import SentencePieceTokenizer
+from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
 
 
 def readme(bundle: Bundle, name: str) -> str:

@@ -19,9 +19,9 @@ from dragoman.exchange.marian_import import SOURCE_SPM, TARGET_SPM, TARGET_VOCAB
 from dragoman.exchange.marian_weights import BIAS, EMBEDDINGS, PROJECTION, SAFETENSORS, SHARED, layer_tensors
 from dragoman.exchange.sentencepiece_file import write_spm
 from dragoman.files import written_folder
-from dragoman.text.segmentation import CONTROL_TOKENS
-from dragoman.text.sentencepiece import SentencePieceTokenizer
-from dragoman.text.tokenizer import BOS_ID, EOS_ID, UNK_ID, Tokenizer
+from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
+from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
+from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, UNK_ID, Tokenizer
 from dragoman.version import __version__
 
 _EOS, _UNK = 0, 1

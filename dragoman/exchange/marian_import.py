@@ -31,9 +31,9 @@ from dragoman.exchange.sentencepiece_file import read_spm
 from dragoman.model.device import without_values
 from dragoman.model.embedding import marian_positions
 from dragoman.model.transformer import Transformer
-from dragoman.text.segmentation import CONTROL_TOKENS
-from dragoman.text.sentencepiece import SentencePieceTokenizer
-from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, TokenizerPair
+from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
+from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
+from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, TokenizerPair
 from dragoman.version import __version__
 
 SOURCE_SPM, TARGET_SPM = "source.spm", "target.spm"

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from dragoman.errors import ModelError
-from dragoman.text.segmentation import byte_token
-from dragoman.text.sentencepiece import PieceModel
+from dragoman.text.tokenization.pipelines import byte_token
+from dragoman.text.tokenization.sentencepiece import PieceModel
 
 Field = tuple[int, int | bytes]
 

@@ -1,7 +1,7 @@
 """The tokens of a vocabulary as other programs need them: one string an id, none twice."""
 
-from dragoman.text.segmentation import CONTROL_TOKENS
-from dragoman.text.tokenizer import Tokenizer
+from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
+from dragoman.text.tokenization.tokenizer import Tokenizer
 
 
 def tokens_of(tokenizer: Tokenizer) -> list[str]:

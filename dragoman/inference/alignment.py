@@ -17,9 +17,9 @@ from dragoman.data.batch import pad_rows
 from dragoman.inference.segments import Request, Source
 from dragoman.model.transformer import Transformer
 from dragoman.records import Translation
-from dragoman.text.sentences import Segment, separators
-from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, TokenizerPair
-from dragoman.text.words import spaced_words
+from dragoman.text.tokenization.sentence_splitting import Segment, separators
+from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, TokenizerPair
+from dragoman.text.tokenization.words import spaced_words
 
 Reading = Literal["prediction", "next"]
 Links = tuple[tuple[int, int], ...]

@@ -27,7 +27,7 @@ from dragoman.inference.length_penalty import length_penalty
 from dragoman.inference.paths import Paths
 from dragoman.inference.step_model import StepModel, best_of
 from dragoman.records import Hypothesis
-from dragoman.text.tokenizer import BOS_ID, EOS_ID
+from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
 
 _NONE = float("-inf")
 # Done sentences leave the batch once they are one in so many of it.

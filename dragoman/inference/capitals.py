@@ -11,8 +11,8 @@ from dataclasses import replace
 from dragoman.inference.keeping import Keeper, Kept
 from dragoman.inference.segments import Request
 from dragoman.records import Translation
-from dragoman.text.marks import MarkedText
-from dragoman.text.sentences import split_sentences
+from dragoman.text.documents.markers import MarkedText
+from dragoman.text.tokenization.sentence_splitting import split_sentences
 
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _LEAST_WORDS, _LEAST_LETTERS = 2, 8

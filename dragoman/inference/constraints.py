@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import pad_rows
-from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 NEVER_WRITTEN = (PAD_ID, BOS_ID, UNK_ID)
 _FREE = -1

@@ -3,7 +3,7 @@
 What the model writes by itself is left alone. A term it does not write is forced: the translation up to where its
 words went, and the term, become the beginning that the search must keep, and the rest is searched again. A piece it
 does not copy is taken out of the text, which is translated again, and put back where the attention says
-(`text/marks.py`), as all marks are. `docs/terms.md` has what was measured of this and of other ways.
+(`text/documents/markers.py`), as all marks are. `docs/terms.md` has what was measured of this and of other ways.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,12 +18,12 @@ from dragoman.evaluate.flags import FLAGS
 from dragoman.inference.alignment import Aligner
 from dragoman.inference.segments import Request, Source
 from dragoman.records import Candidate, Translation
-from dragoman.text.marks import AlignedPart, MarkedText, Range, run_of, with_marks
-from dragoman.text.protection import find_pieces, lost_pieces, without_pieces
-from dragoman.text.sentences import separators
-from dragoman.text.terms import Term, Terms, missing_terms
-from dragoman.text.tokenizer import Tokenizer, TokenizerPair
-from dragoman.text.words import Word, words_of
+from dragoman.text.documents.markers import AlignedPart, MarkedText, Range, run_of, with_marks
+from dragoman.text.documents.protected_spans import find_pieces, lost_pieces, without_pieces
+from dragoman.text.documents.terms import Term, Terms, missing_terms
+from dragoman.text.tokenization.sentence_splitting import separators
+from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair
+from dragoman.text.tokenization.words import Word, words_of
 
 Escape = Callable[[str], str]
 Matrix = NDArray[Any]

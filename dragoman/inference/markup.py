@@ -6,10 +6,10 @@ from dragoman.config.fields import Value
 from dragoman.inference.keeping import Kept
 from dragoman.inference.translator import Translator
 from dragoman.records import Translation
-from dragoman.text.marks import MarkedText
-from dragoman.text.markup import MarkupRules, escaped, read_markup
-from dragoman.text.subtitles import read_subtitles
-from dragoman.text.terms import Terms
+from dragoman.text.documents.markers import MarkedText
+from dragoman.text.documents.markup import MarkupRules, escaped, read_markup
+from dragoman.text.documents.subtitles import read_subtitles
+from dragoman.text.documents.terms import Terms
 
 Report = Callable[[Translation], None]
 

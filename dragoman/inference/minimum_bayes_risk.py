@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.inference.segments import Source
-from dragoman.text.tokenizer import Tokenizer
+from dragoman.text.tokenization.tokenizer import Tokenizer
 
 _ORDERS = 6
 _BETA_SQUARED = 4.0

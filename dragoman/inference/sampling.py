@@ -22,7 +22,7 @@ from dragoman.inference.paths import Paths
 from dragoman.inference.step_model import StepModel
 from dragoman.model.device import sum_type
 from dragoman.records import Hypothesis
-from dragoman.text.tokenizer import BOS_ID, EOS_ID
+from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
 
 _USUAL_NUCLEUS = 256
 """So many tokens nearly always reach `top_p`; finding them takes a quarter of sorting a vocabulary of 8,000."""

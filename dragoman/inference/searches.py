@@ -16,7 +16,7 @@ from dragoman.inference.workers import each_of, num_workers
 from dragoman.model.compiling import can_compile, will_compile
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
-from dragoman.text.tokenizer import EOS_ID, PAD_ID
+from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID
 
 Search = Callable[[Sequence[Source], InferenceSettings], None]
 """Gives every source that has ids its hypotheses, best first."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dragoman.records import Candidate, Hypothesis, Translation
-from dragoman.text.sentences import Segment, join_segments, split_sentences, split_to_fit
-from dragoman.text.tokenizer import Tokenizer, TokenizerPair
+from dragoman.text.tokenization.sentence_splitting import Segment, join_segments, split_sentences, split_to_fit
+from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair
 
 _MIN_SHARE_TOKENS = 512
 """Fewer padded source tokens times rows than this are not worth a batch of their own for an idle worker."""

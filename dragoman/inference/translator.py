@@ -20,9 +20,9 @@ from dragoman.inference.searches import Search, TransformerSearch
 from dragoman.inference.segments import Request, Source, requests_of
 from dragoman.model.transformer import Transformer
 from dragoman.records import Translation
-from dragoman.text.marks import MarkedText
-from dragoman.text.terms import Terms
-from dragoman.text.tokenizer import TokenizerPair
+from dragoman.text.documents.markers import MarkedText
+from dragoman.text.documents.terms import Terms
+from dragoman.text.tokenization.tokenizer import TokenizerPair
 
 WINDOW_TEXTS = 4096
 """Texts held at once: they are sorted by length, translated in batches and put back in order."""
@@ -118,9 +118,9 @@ class Translator:
     ) -> list[str]:
         """One translation a text, in the same order. An empty or blank text gives an empty one.
 
-        With `protect`, URLs, placeholders, tags and the like (`text/protection.py`) come through as they are. `terms`
-        say what certain words must become. Raises ConfigError for either where there is no aligner. `by_sentence`
-        translates every sentence of a text by itself, as for models that were trained on single sentences.
+        With `protect`, URLs, placeholders, tags and the like (`text/documents/protected_spans.py`) stay as they are.
+        `terms` are translations that certain words must have. Both raise ConfigError without an aligner.
+        `by_sentence` translates each sentence on its own, for models that were trained on single sentences.
         """
         texts = _checked(texts)
         kept, settings = Kept(protect, terms, by_sentence), changed(self.settings, overrides)

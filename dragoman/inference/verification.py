@@ -26,7 +26,7 @@ from dragoman.inference.step_model import OfTransformer, SingleModel, StepModel
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
 from dragoman.records import Translation
-from dragoman.text.tokenizer import EOS_ID, PAD_ID
+from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID
 
 TIE = 1e-5
 """Natural log: what float32 may add to the log-probability of a token or take from it."""

@@ -21,7 +21,7 @@ from dragoman.records import Translation
 from dragoman.serve.pace import Pace, cost_of
 from dragoman.serve.refusals import Refused, broken, busy
 from dragoman.serve.settings import ServeSettings
-from dragoman.text.marks import MarkedText
+from dragoman.text.documents.markers import MarkedText
 
 _SMALL_COST, _SMALL_SENTENCES = 160, 4
 _SMALL_MEMORY_SECONDS = 2.0

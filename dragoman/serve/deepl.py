@@ -14,7 +14,7 @@ from dragoman.serve.documents import Document, Split, markup, plain, xml_lines
 from dragoman.serve.libretranslate import checked_texts
 from dragoman.serve.refusals import Refused
 from dragoman.serve.service import AUTO, Service, Wanted
-from dragoman.text.markup import MarkupRules
+from dragoman.text.documents.markup import MarkupRules
 
 _SPLITS: dict[str, Split] = {"0": "none", "1": "sentences", "nonewlines": "sentences"}
 _SPACE = re.compile(r"\s+")

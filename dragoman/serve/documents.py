@@ -1,7 +1,7 @@
 """From what a client sends to what is translated, and back: lines and sentences of plain text, blocks of mark-up, cues.
 
 White space, line breaks and what has no letters, such as a number alone, come back as they are; mark-up does as
-`text/markup.py` says.
+`text/documents/markup.py` says.
 """
 
 import re
@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dragoman.text.marks import MarkedText
-from dragoman.text.markup import MarkupRules, read_markup
-from dragoman.text.sentences import Segment, join_segments, split_sentences, split_to_fit
-from dragoman.text.subtitles import read_subtitles
-from dragoman.text.tags import tags_of
+from dragoman.text.documents.markers import MarkedText
+from dragoman.text.documents.markup import MarkupRules, read_markup
+from dragoman.text.documents.subtitles import read_subtitles
+from dragoman.text.documents.tags import tags_of
+from dragoman.text.tokenization.sentence_splitting import Segment, join_segments, split_sentences, split_to_fit
 
 Split = Literal["sentences", "lines", "none"]
 _LONGEST = 4_000

@@ -12,9 +12,9 @@ from dragoman.inference.keeping import Kept
 from dragoman.inference.translator import Translator, changed
 from dragoman.records import Translation
 from dragoman.serve.languages import canonical, found_in
-from dragoman.text.marks import MarkedText
-from dragoman.text.markup import escaped
-from dragoman.text.terms import Terms
+from dragoman.text.documents.markers import MarkedText
+from dragoman.text.documents.markup import escaped
+from dragoman.text.documents.terms import Terms
 
 
 class Asked(NamedTuple):

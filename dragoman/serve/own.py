@@ -23,7 +23,7 @@ from dragoman.serve.files import Files
 from dragoman.serve.libretranslate import checked_texts, wanted_of
 from dragoman.serve.refusals import Refused, busy
 from dragoman.serve.service import AUTO, Answer, Service, joined
-from dragoman.text.words import spaced_words
+from dragoman.text.tokenization.words import spaced_words
 from dragoman.version import __version__
 
 if TYPE_CHECKING:

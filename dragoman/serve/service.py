@@ -24,7 +24,7 @@ from dragoman.serve.models import Asked, Models, ServedModel
 from dragoman.serve.pace import cost_of
 from dragoman.serve.refusals import Refusals, Refused
 from dragoman.serve.settings import ServeSettings
-from dragoman.text.marks import MarkedText
+from dragoman.text.documents.markers import MarkedText
 
 _log = logging.getLogger("dragoman.serve")
 AUTO = "auto"

@@ -25,7 +25,7 @@ from dragoman.model.device import resolve_precision, sum_type, without_values
 from dragoman.model.dropout import Randomness, share_randomness
 from dragoman.model.threads import compute_on_one_thread, own_threads_restored
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenizer import PAD_ID
+from dragoman.text.tokenization.tokenizer import PAD_ID
 from dragoman.train.loss import SoftLabels, StepProjection, agreeing_cross_entropy, projected_cross_entropy
 
 Losses = Callable[[Transformer, Batch, StepProjection | None], tuple[Tensor, Tensor]]

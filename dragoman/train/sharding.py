@@ -17,7 +17,7 @@ from dragoman.data.stream import collate
 from dragoman.model.device import resolve_precision, sum_type
 from dragoman.model.dropout import Randomness, share_randomness
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenizer import UNK_ID
+from dragoman.text.tokenization.tokenizer import UNK_ID
 from dragoman.train.distributed import Processes
 from dragoman.train.gradients import losses
 

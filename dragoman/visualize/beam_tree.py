@@ -16,7 +16,7 @@ from dragoman.inference.beam import beam_search
 from dragoman.inference.constraints import NEVER_WRITTEN, hide
 from dragoman.inference.step_model import StepModel
 from dragoman.records import Hypothesis
-from dragoman.text.tokenizer import EOS_ID, Tokenizer
+from dragoman.text.tokenization.tokenizer import EOS_ID, Tokenizer
 from dragoman.visualize.inspection import Node
 
 

@@ -8,7 +8,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from dragoman.text.words import Word
+from dragoman.text.tokenization.words import Word
 
 Kind = Literal["encoder_self", "decoder_self", "cross"]
 KINDS: tuple[Kind, ...] = ("cross", "encoder_self", "decoder_self")

@@ -24,8 +24,8 @@ from dragoman.inference.step_model import SingleModel
 from dragoman.model.transformer import Attention, Transformer
 from dragoman.records import Hypothesis
 from dragoman.text.surrogates import well_formed
-from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
-from dragoman.text.words import words_of
+from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
+from dragoman.text.tokenization.words import words_of
 from dragoman.visualize.beam_tree import traced_search
 from dragoman.visualize.coverage import cut_notes, notes_of
 from dragoman.visualize.inspection import Alternative, Inspection, Note, Opinions, Ranked, Side, Step

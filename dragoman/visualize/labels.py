@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dragoman.text.segmentation import SPACE_MARK
+from dragoman.text.tokenization.pipelines import SPACE_MARK
 
 OWN_FONT = "DejaVu Sans"
 LONGEST_LABEL = 24

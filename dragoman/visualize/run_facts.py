@@ -17,7 +17,7 @@ from dragoman.config import Config, dump_config
 from dragoman.data.store import PairStore
 from dragoman.errors import DataError
 from dragoman.files import MANIFEST
-from dragoman.text.cleaning import CleaningReport
+from dragoman.text.corpus.cleaning import CleaningReport
 from dragoman.train.frozen import frozen_config
 
 Points = tuple[tuple[float, float], ...]

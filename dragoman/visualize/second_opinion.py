@@ -18,8 +18,8 @@ from dragoman.data.batch import Batch, pad_rows
 from dragoman.inference.scoring import score_tokens
 from dragoman.model.masks import padding_mask
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
-from dragoman.text.words import Word
+from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from dragoman.text.tokenization.words import Word
 from dragoman.visualize.inspection import Opinions
 
 _TOKENS_AT_ONCE = 4096

@@ -11,9 +11,9 @@ from torch import Tensor
 from dragoman.bundle import Bundle
 from dragoman.data.stream import collate
 from dragoman.inference.alignment import DEFAULT_READING, alignment_layer, attention_links
-from dragoman.text.segmentation import SPACE_MARK
-from dragoman.text.tokenizer import Tokenizer
-from dragoman.text.words import Word, words_of
+from dragoman.text.tokenization.pipelines import SPACE_MARK
+from dragoman.text.tokenization.tokenizer import Tokenizer
+from dragoman.text.tokenization.words import Word, words_of
 
 
 @dataclass(frozen=True, slots=True)

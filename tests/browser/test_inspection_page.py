@@ -9,7 +9,7 @@ import torch
 
 from dragoman.bundle import Bundle
 from dragoman.config import InferenceSettings
-from dragoman.text.words import Word
+from dragoman.text.tokenization.words import Word
 from dragoman.visualize.inspection import Inspection
 from dragoman.visualize.inspector import inspect_text
 from dragoman.visualize.weights import packed, unpacked

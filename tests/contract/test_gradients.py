@@ -15,7 +15,7 @@ from dragoman.data.batching import micro_batches
 from dragoman.data.pairs import InMemoryPairs
 from dragoman.data.stream import load_batch
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenizer import PAD_ID
+from dragoman.text.tokenization.tokenizer import PAD_ID
 from dragoman.train.gradients import Gradients, agreeing_losses, losses, num_workers, shares
 from dragoman.train.loss import smoothed_cross_entropy
 

@@ -30,7 +30,7 @@ from dragoman.exchange.tokens import tokens_of
 from dragoman.inference.beam import beam_search
 from dragoman.inference.step_model import SingleModel
 from dragoman.records import Hypothesis
-from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
+from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 

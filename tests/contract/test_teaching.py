@@ -12,7 +12,7 @@ from dragoman.data.store import PairStore, written_store
 from dragoman.data.stream import BatchStream, load_batch
 from dragoman.inference.step_model import Ensemble, SingleModel
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from dragoman.train.gradients import Gradients
 from dragoman.train.teaching import ask_teachers, most_probable
 

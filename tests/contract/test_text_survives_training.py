@@ -2,12 +2,12 @@
 
 from dragoman.config import DataSettings, TokenizerSettings
 from dragoman.records import SentencePair
-from dragoman.text.bpe_dropout import BpeDropout
-from dragoman.text.cleaning import Cleaner
 from dragoman.text.corpus import open_corpus
-from dragoman.text.encoding import BatchEncoderPair
-from dragoman.text.splitting import hold_out
-from dragoman.text.tokenizer import PAD_ID, UNK_ID, TokenizerPair, train_tokenizers
+from dragoman.text.corpus.cleaning import Cleaner
+from dragoman.text.corpus.splitting import hold_out
+from dragoman.text.tokenization.bpe_dropout import BpeDropout
+from dragoman.text.tokenization.encoding import BatchEncoderPair
+from dragoman.text.tokenization.tokenizer import PAD_ID, UNK_ID, TokenizerPair, train_tokenizers
 
 NASTY = [
     SentencePair("a </s> b\u2028c\u0085d", "<pad> ä\ufeff 😀"),

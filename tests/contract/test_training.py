@@ -18,12 +18,12 @@ from dragoman.data.batch import Batch
 from dragoman.data.batching import micro_batches
 from dragoman.data.pairs import InMemoryPairs
 from dragoman.data.stream import Encode, load_batch
+from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import CheckpointError, ResourceError
 from dragoman.model.transformer import Transformer
 from dragoman.records import SentencePair
-from dragoman.text.bpe_dropout import BpeDropout
-from dragoman.text.phrasebook_file import load_phrasebook
-from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
+from dragoman.text.tokenization.bpe_dropout import BpeDropout
+from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 from dragoman.train import gradients, loop
 from dragoman.train.averaging import means_of
 from dragoman.train.checkpoint import RunFolder, set_weights

@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 
 from dragoman.cli import training
 from dragoman.cli.main import main
-from dragoman.text.phrasebook_file import load_phrasebook
+from dragoman.demo.phrasebook_file import load_phrasebook
 
 SHAPE = {"d-model": 16, "d-ff": 32, "num-heads": 2, "num-encoder-layers": 1, "num-decoder-layers": 1, "dropout": 0}
 SETTINGS = {

@@ -24,9 +24,9 @@ import pytest
 import dragoman
 from dragoman.cli.main import VERBS, main
 from dragoman.config import DataSettings, load_config
+from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.inference.translator import Translator
 from dragoman.records import SentencePair
-from dragoman.text.phrasebook_file import load_phrasebook
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = "--train.max-steps 2 --train.device cpu --train.batch-tokens 256 --inference.max-extra-tokens 3"

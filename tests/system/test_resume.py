@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from dragoman.cli.main import main
+from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import CheckpointError
 from dragoman.model.dropout import Randomness
-from dragoman.text.phrasebook_file import load_phrasebook
 from dragoman.train.state import TrainState
 from dragoman.train.verification import verify_resume
 

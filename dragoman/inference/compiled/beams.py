@@ -26,7 +26,7 @@ from dragoman.inference.compiled.tiles import BAND, COLUMNS, ROWS
 from dragoman.model.compiled.arithmetic import exp2, larger
 from dragoman.model.compiled.jit import compiled
 from dragoman.model.compiled.lines import sum_of_powers
-from dragoman.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 _ZERO = np.float32(0)
 _NONE = np.float32(-np.inf)

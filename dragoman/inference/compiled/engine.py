@@ -22,7 +22,7 @@ from dragoman.inference.compiled.weights import CompiledWeights
 from dragoman.inference.constraints import Constraints
 from dragoman.inference.segments import Source
 from dragoman.records import Hypothesis
-from dragoman.text.tokenizer import BOS_ID, EOS_ID
+from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
 
 _REFILL_SHARE = 8
 # Outputs of very short sources are longer than these.

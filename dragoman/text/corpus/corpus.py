@@ -3,7 +3,7 @@
 - aligned: line n of one file translates line n of the other;
 - tables: see `dragoman.text.corpus.tables`; lines without any character are skipped;
 - JSON lines: see `dragoman.text.corpus.json_lines`; blank lines are skipped;
-- TMX: see `dragoman.text.tmx`.
+- TMX: see `dragoman.text.corpus.tmx`.
 """
 
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ from dragoman.errors import DataError
 from dragoman.records import SentencePair
 from dragoman.text.corpus.json_lines import JsonFields
 from dragoman.text.corpus.tables import Table
+from dragoman.text.corpus.tmx import ReadReport, read_tmx, tmx_languages
 from dragoman.text.doctor.slides import Lines, find_slides
 from dragoman.text.lines import read_lines
-from dragoman.text.tmx import ReadReport, read_tmx, tmx_languages
 
 Format = Literal["aligned", "tsv", "csv", "jsonl", "tmx"]
 

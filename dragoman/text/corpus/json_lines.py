@@ -16,9 +16,9 @@ from dragoman.errors import ConfigError, DataError
 from dragoman.languages import code_named
 from dragoman.records import SentencePair
 from dragoman.text.corpus.layout import Layout
+from dragoman.text.corpus.tmx import matches
 from dragoman.text.lines import one_line, read_lines
 from dragoman.text.surrogates import well_formed
-from dragoman.text.tmx import matches
 
 _CONTAINER = "translation"
 _ROLES = (

@@ -13,8 +13,8 @@ from dragoman.text.corpus.corpus import Corpora, Corpus, Format
 from dragoman.text.corpus.json_lines import choose_fields, first_texts, language_of_key, languages_of_fields
 from dragoman.text.corpus.layout import PLAIN, Layout, layout_of_settings
 from dragoman.text.corpus.tables import languages_of_header, open_table
+from dragoman.text.corpus.tmx import matches, tmx_languages
 from dragoman.text.lines import read_lines
-from dragoman.text.tmx import matches, tmx_languages
 
 _FORMATS: dict[str, Format] = {
     ".tsv": "tsv",

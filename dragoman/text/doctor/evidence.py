@@ -14,7 +14,7 @@ from itertools import chain, repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from dragoman.text.words import UNSPACED
+from dragoman.text.tokenization.words import UNSPACED
 
 MAX_WORDS = 4096
 _STEM_LETTERS = 6

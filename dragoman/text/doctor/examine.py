@@ -16,6 +16,9 @@ from dragoman.config.recipes import CorpusSize
 from dragoman.errors import DataError
 from dragoman.records import SentencePair
 from dragoman.text.corpus import Corpus
+from dragoman.text.corpus.size import SizeCounter
+from dragoman.text.corpus.splitting import chunks
+from dragoman.text.corpus.tmx import ReadReport
 from dragoman.text.doctor.encodings import EncodingGuess, guess_encoding, is_utf16
 from dragoman.text.doctor.findings import MOST_EXAMPLES, Examination, Finding, Tally, shortened
 from dragoman.text.doctor.languages import SAMPLE_LINES, SKIP_SETTING, language_findings, mismatches
@@ -25,9 +28,6 @@ from dragoman.text.doctor.slides import Comparison, compare_sides
 from dragoman.text.doctor.tallies import IDENTICAL, SAME_LINE, Tallies, repeated_side
 from dragoman.text.fingerprints import FingerprintSet, fingerprints
 from dragoman.text.lines import read_lines
-from dragoman.text.size import SizeCounter
-from dragoman.text.splitting import chunks
-from dragoman.text.tmx import ReadReport
 
 Progress = Callable[[str], None]
 LENGTHS, ENCODING, LEAK, NEAR_LEAK = "different lengths", "wrong encoding", "leak", "near leak"

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.text.fingerprints import Fingerprints, fingerprints, normalised
-from dragoman.text.words import UNSPACED
+from dragoman.text.tokenization.words import UNSPACED
 
 FEWEST_WORDS = 5
 _MAX_WORDS = 200

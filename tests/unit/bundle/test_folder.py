@@ -18,7 +18,7 @@ from dragoman.errors import ModelError
 from dragoman.files import MANIFEST, written_folder
 from dragoman.model.transformer import Transformer
 from dragoman.records import Score
-from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
+from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 
 
 @pytest.fixture

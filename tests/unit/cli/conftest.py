@@ -7,7 +7,7 @@ import torch
 from dragoman.bundle import Bundle, Card, save_bundle
 from dragoman.config import Config, DataSettings, InferenceSettings, ModelSettings, TokenizerSettings
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
+from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 
 
 def _save_untrained_model(folder: Path, seed: int, **inference: Any) -> Path:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.main import main
-from dragoman.text.phrasebook_file import load_phrasebook
+from dragoman.demo.phrasebook_file import load_phrasebook
 
 
 @pytest.fixture(scope="module")

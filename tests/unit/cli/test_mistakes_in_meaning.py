@@ -10,7 +10,7 @@ import pytest
 from dragoman.bundle import Card, replace_card
 from dragoman.bundle.folder import load_bundle
 from dragoman.cli.main import main
-from dragoman.text.phrasebook_file import load_phrasebook
+from dragoman.demo.phrasebook_file import load_phrasebook
 
 TINY = "--model.preset custom --model.d-model 16 --model.d-ff 16 --model.num-heads 2 --model.num-encoder-layers 1"
 TINY += " --model.num-decoder-layers 1 --tokenizer.vocab-size 300 --train.batch-tokens 200 --train.max-steps 1"

@@ -8,7 +8,7 @@ from dragoman.cli.main import main
 from dragoman.cli.serve import _loaded, _parser
 from dragoman.inference.translator import Translator
 from dragoman.serve.models import Asked, ServedModel
-from dragoman.text.marks import MarkedText
+from dragoman.text.documents.markers import MarkedText
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from dragoman.data.soft_targets import SoftTargets
 from dragoman.data.store import PairStore
 from dragoman.files import sha256_of
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenizer import TokenizerPair, train_tokenizer
+from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 
 SIZE = ["--model.preset", "custom", "--model.d-model", "16", "--model.d-ff", "16", "--model.num-heads", "2"]
 SIZE += ["--model.num-encoder-layers", "1", "--model.num-decoder-layers", "1"]

@@ -20,7 +20,7 @@ from dragoman.config import InferenceSettings
 from dragoman.errors import DataError
 from dragoman.inference.translator import Translator
 from dragoman.records import Candidate, Translation
-from dragoman.text.marks import MarkedText
+from dragoman.text.documents.markers import MarkedText
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from dragoman.data.store import PairStore
 from dragoman.data.stream import BatchStream
 from dragoman.errors import DataError
 from dragoman.text.corpus import Corpora, open_aligned
-from dragoman.text.tokenizer import TokenizerPair, train_tokenizers
+from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizers
 
 CONFIG = Config(data=DataSettings(dev_fraction=0.1, max_held_out=7), tokenizer=TokenizerSettings(vocab_size=300))
 

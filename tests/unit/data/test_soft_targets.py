@@ -13,7 +13,7 @@ from dragoman.data.soft_targets import SoftTargets, written_soft_targets
 from dragoman.data.store import PairStore, written_store
 from dragoman.data.stream import BatchStream
 from dragoman.errors import DataError
-from dragoman.text.tokenizer import EOS_ID, PAD_ID
+from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID
 from dragoman.train.gradients import first_rows, shares
 
 VOCAB_SIZE = 300

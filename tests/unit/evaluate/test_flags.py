@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.evaluate.flags import FLAGS, flags_of, text_flags
 from dragoman.records import Candidate, Translation
-from dragoman.text.phrasebook_file import load_phrasebook
 
 SCRIPT = Path(__file__).parents[3] / "benchmarks" / "reliability_flags.py"
 

@@ -18,7 +18,7 @@ from dragoman.exchange.ctranslate2_check import Agreement
 from dragoman.exchange.ctranslate2_export import export_ctranslate2
 from dragoman.exchange.marian_import import import_marian
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenizer import train_tokenizers
+from dragoman.text.tokenization.tokenizer import train_tokenizers
 
 pytest.importorskip("ctranslate2")
 

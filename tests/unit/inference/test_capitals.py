@@ -10,7 +10,7 @@ import pytest
 from dragoman.inference.capitals import in_capitals, sentence_case, with_capitals
 from dragoman.inference.keeping import NOTHING_KEPT
 from dragoman.records import Candidate, Translation
-from dragoman.text.marks import MarkedText
+from dragoman.text.documents.markers import MarkedText
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from dragoman.inference.markup import translate_html, translate_srt, translate_x
 from dragoman.inference.segments import Source
 from dragoman.inference.translator import Translator
 from dragoman.records import Hypothesis
-from dragoman.text.markup import MarkupRules, escaped, read_markup
-from dragoman.text.terms import Terms
+from dragoman.text.documents.markup import MarkupRules, escaped, read_markup
+from dragoman.text.documents.terms import Terms
 
 TEXTS = ["one {a} two three.", "%s: four", "see https://a.b/c?d=e (five) {a}", "two 3.5 km", "{b}", "one two", ""]
 PIECES = [["{a}"], ["%s"], ["https://a.b/c?d=e", "{a}"], ["3.5 km"], ["{b}"], [], []]

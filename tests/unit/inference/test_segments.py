@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.inference.segments import Source, requests_of, token_batches
-from dragoman.text.sentencepiece import PieceModel, SentencePieceTokenizer
-from dragoman.text.sentences import join_segments
-from dragoman.text.tokenizer import Tokenizer, TokenizerPair
+from dragoman.text.tokenization.sentence_splitting import join_segments
+from dragoman.text.tokenization.sentencepiece import PieceModel, SentencePieceTokenizer
+from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair
 
 
 @given(st.lists(st.integers(0, 60), max_size=300), st.integers(1, 5), st.integers(1, 3000), st.integers(1, 4))

@@ -16,7 +16,7 @@ from dragoman.errors import ConfigError, ModelError
 from dragoman.inference.searches import StepSearch
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenizer import TokenizerPair, train_tokenizers
+from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizers
 
 PAD_ID, EOS_ID, BYTES = 0, 2, 260
 WORDS = "the cat sat on a mat while seven small birds sang in an old green tree near our house".split()

@@ -16,7 +16,7 @@ from dragoman.inference.verification import Check, FullPasses, verify_translatio
 from dragoman.model import transformer
 from dragoman.model.cache import DecoderCache
 from dragoman.model.masks import padding_mask
-from dragoman.text.tokenizer import EOS_ID
+from dragoman.text.tokenization.tokenizer import EOS_ID
 
 WORD = 270
 WORDS = "one two three four five Bahnhof".split()

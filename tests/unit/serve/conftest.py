@@ -19,8 +19,8 @@ from dragoman.serve.keys import Keys
 from dragoman.serve.models import Asked, Models, ServedModel
 from dragoman.serve.service import Service
 from dragoman.serve.settings import ServeSettings
-from dragoman.text.marks import AlignedPart, MarkedText, with_marks
-from dragoman.text.markup import escaped
+from dragoman.text.documents.markers import AlignedPart, MarkedText, with_marks
+from dragoman.text.documents.markup import escaped
 
 
 class Echo(ServedModel):

@@ -10,7 +10,7 @@ from dragoman.records import Candidate, Translation
 from dragoman.serve.batcher import Batcher
 from dragoman.serve.refusals import Refused
 from dragoman.serve.settings import ServeSettings
-from dragoman.text.marks import MarkedText
+from dragoman.text.documents.markers import MarkedText
 
 
 class Recorded:

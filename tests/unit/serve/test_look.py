@@ -18,7 +18,7 @@ from dragoman.serve.keys import Keys
 from dragoman.serve.models import ServedModel
 from dragoman.serve.own import _sentence
 from dragoman.serve.service import Service
-from dragoman.text.words import spaced_words
+from dragoman.text.tokenization.words import spaced_words
 
 ASKED = {"source": "en", "target": "de", "text": "one two three"}
 

@@ -20,7 +20,7 @@ from dragoman.serve.keys import Keys
 from dragoman.serve.models import Asked, Models, ServedModel, named, served_model, with_terms
 from dragoman.serve.service import Service
 from dragoman.serve.settings import ServeSettings
-from dragoman.text.marks import MarkedText
+from dragoman.text.documents.markers import MarkedText
 
 TEXT = "one two three. four Bahnhof"
 

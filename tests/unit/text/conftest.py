@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.config import TokenizerSettings
-from dragoman.text.tokenizer import Tokenizer, train_tokenizer
+from dragoman.text.tokenization.tokenizer import Tokenizer, train_tokenizer
 
 TEXTS = [
     "The house is small, and the garden isn't large.",

@@ -4,11 +4,11 @@ import pytest
 
 from dragoman.config import DataSettings, TokenizerSettings
 from dragoman.errors import DataError
-from dragoman.text.cleaning import Cleaner
 from dragoman.text.corpus import open_aligned, open_corpus
-from dragoman.text.splitting import hold_out
-from dragoman.text.tmx import ReadReport
-from dragoman.text.tokenizer import train_tokenizers
+from dragoman.text.corpus.cleaning import Cleaner
+from dragoman.text.corpus.splitting import hold_out
+from dragoman.text.corpus.tmx import ReadReport
+from dragoman.text.tokenization.tokenizer import train_tokenizers
 
 pytestmark = pytest.mark.data
 

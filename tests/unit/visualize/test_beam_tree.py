@@ -7,7 +7,7 @@ from dragoman.bundle import Bundle
 from dragoman.config import InferenceSettings
 from dragoman.inference.beam import beam_search
 from dragoman.inference.step_model import SingleModel
-from dragoman.text.tokenizer import EOS_ID
+from dragoman.text.tokenization.tokenizer import EOS_ID
 from dragoman.visualize.beam_tree import traced_search
 
 SOURCES = [[5, 6, 7], [8], [4, 9, 10, 11, 12]]

@@ -1,6 +1,6 @@
 import numpy as np
 
-from dragoman.text.words import words_of
+from dragoman.text.tokenization.words import words_of
 from dragoman.visualize.coverage import cut_notes, notes_of
 from dragoman.visualize.inspection import Note, Side
 

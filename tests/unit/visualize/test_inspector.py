@@ -16,7 +16,7 @@ from dragoman.inference.step_model import SingleModel
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
-from dragoman.text.tokenizer import BOS_ID, EOS_ID
+from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
 from dragoman.visualize.inspection import Inspection
 from dragoman.visualize.inspector import MOST_TOKENS, NUM_UNCERTAIN, inspect_text
 

@@ -18,8 +18,8 @@ import torch
 from dragoman.bundle import load_bundle, resolve_model_folder
 from dragoman.cli.main import main
 from dragoman.data.stream import collate
-from dragoman.text.phrasebook_file import load_phrasebook
-from dragoman.text.words import words_of
+from dragoman.demo.phrasebook_file import load_phrasebook
+from dragoman.text.tokenization.words import words_of
 from dragoman.visualize.inline import inline_svg
 from dragoman.visualize.report import Judged, report_html, write_report
 from dragoman.visualize.report_sentences import chosen_rows, clipped, hover_rules, shown_sentences, strength

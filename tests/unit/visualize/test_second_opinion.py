@@ -7,8 +7,8 @@ from scipy import stats
 
 from dragoman.bundle import Bundle
 from dragoman.model.masks import padding_mask
-from dragoman.text.tokenizer import BOS_ID, EOS_ID
-from dragoman.text.words import Word
+from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
+from dragoman.text.tokenization.words import Word
 from dragoman.visualize.second_opinion import gradient_times_input, left_out, opinions_of, spearman
 
 SRC, TGT = [5, 6, 7, 20], [8, 9, 30]

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import DataError
 from dragoman.text.corpus import open_aligned, open_corpus
 from dragoman.text.doctor.examine import checked_size, examine
-from dragoman.text.phrasebook_file import load_phrasebook
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,10 @@ import random
 import numpy as np
 import pytest
 
+from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.text.corpus import open_aligned
 from dragoman.text.doctor import slides
 from dragoman.text.doctor.slides import Slide, compare_sides, find_slides
-from dragoman.text.phrasebook_file import load_phrasebook
 
 NAMES = ["Anna", "Berlin", "Carlos", "Dresden", "Elena", "Fiji"]
 

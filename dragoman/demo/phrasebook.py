@@ -1,0 +1,326 @@
+"""The embedded corpus: a synchronous grammar of a travel phrasebook, English and German, with word alignment.
+
+The words and sentence patterns live in `phrasebook.toml`, which a person can read and extend; its first lines explain
+the notation. This module turns patterns and words into sentence pairs.
+
+Alignment comes out of the grammar, no aligner is involved: every word that is put down carries keys (the slot it
+fills, the number it was marked with), and two words are aligned when they share a key.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+from typing import NamedTuple
+
+from dragoman.demo.inflection import (
+    CONTRACTIONS,
+    DETERMINERS,
+    PRONOUNS,
+    Adjective,
+    Noun,
+    Pronoun,
+    Verb,
+    decline_adjective,
+    decline_stem,
+)
+from dragoman.errors import DataError
+
+_WORD = re.compile(r"\d+\.(?=\s)|\w+(?:[-'.,:]\w+)*|[^\w\s]")
+_CONSONANT_SOUND = re.compile("uni|eu|one")  # a university, a European, a one-way street
+
+
+def words(text: str) -> list[str]:
+    """The words that alignments count: letters and digits held together by - ' . , : inside ("12.50", "U-Bahn",
+    "driver's"), a German ordinal with its dot when more text follows ("3. Mai"), and single punctuation marks."""
+    return _WORD.findall(text)
+
+
+class Token(NamedTuple):
+    """One word put down, with the keys that align it; an article may melt into the preposition before it."""
+
+    text: str
+    keys: frozenset[str]
+    is_article: bool = False
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """Words that go together unchanged: names, adverbials, numbers. Words with equal keys are aligned."""
+
+    en: tuple[Token, ...]
+    de: tuple[Token, ...]
+
+
+Entry = Noun | Adjective | Verb | Pronoun | Phrase
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What stands between braces in a pattern."""
+
+    head: str
+    keys: frozenset[str]
+    verb: Verb | None  # set where the head is a certain verb, not a slot
+    determiner: str
+    determiner_keys: frozenset[str]
+    adjectives: tuple[tuple[str, str], ...]  # (slot, degree)
+    plural: bool
+    form: str
+    agrees: str
+
+
+Template = tuple[Token | Piece, ...]
+
+
+# Patterns and pairs.
+
+
+@dataclass(frozen=True)
+class PhrasebookPair:
+    """A sentence pair: English, German, and (source word, target word) indices into `words` of the two texts."""
+
+    pattern: str
+    src: str
+    tgt: str
+    alignment: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class PhrasebookSplit:
+    """Three disjoint lists of pairs; no combination of pattern and words in dev or test occurs in train."""
+
+    train: list[PhrasebookPair]
+    dev: list[PhrasebookPair]
+    test: list[PhrasebookPair]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One sentence pattern: two templates and the entries that may fill each slot they share."""
+
+    name: str
+    en: Template
+    de: Template
+    slots: Mapping[str, Sequence[Entry]]  # words: every combination is another sentence
+    values: Mapping[str, Sequence[Phrase]]  # numbers, times, prices, dates: each counts as one
+
+    @cached_property
+    def combinations(self) -> list[tuple[Entry, ...]]:
+        """Every way to fill the word slots; no word fills two of them."""
+        return [c for c in itertools.product(*self.slots.values()) if len({id(entry) for entry in c}) == len(c)]
+
+    @cached_property
+    def value_combinations(self) -> list[tuple[Phrase, ...]]:
+        """Every way to fill the value slots."""
+        return list(itertools.product(*self.values.values()))
+
+    def render(self, combination: tuple[Entry, ...], values: tuple[Phrase, ...]) -> PhrasebookPair:
+        """The sentence pair for one choice of words and values."""
+        filler = _Filler(dict(zip((*self.slots, *self.values), (*combination, *values), strict=True)))
+        src = [t for part in self.en for t in ((part,) if isinstance(part, Token) else filler.english(part))]
+        tgt = [t for part in self.de for t in ((part,) if isinstance(part, Token) else filler.german(part))]
+        tgt = _contract(tgt)
+        links = tuple((i, j) for i, s in enumerate(src) for j, t in enumerate(tgt) if not s.keys.isdisjoint(t.keys))
+        return PhrasebookPair(
+            self.name, _sentence(_choose_an([t.text for t in src])), _sentence([t.text for t in tgt]), links
+        )
+
+
+@dataclass(frozen=True)
+class Phrasebook:
+    """The grammar, ready to generate. Everything it returns is a pure function of the arguments."""
+
+    grammar: Mapping[str, Pattern]
+    lexicon: Mapping[str, Mapping[str, Entry]]  # class of words: English: entry
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The names of the patterns, in the order of the data file."""
+        return tuple(self.grammar)
+
+    def count_distinct(self) -> int:
+        """How many different pairs there are when every number, time, price and date counts as one value."""
+        return sum(len(pattern.combinations) for pattern in self.grammar.values())
+
+    def count_words(self) -> int:
+        """How many dictionary entries there are, numbers, times, prices and dates left aside."""
+        return len({entry for entries in self.lexicon.values() for entry in entries.values()})
+
+    def generate(self, seed: int, count: int) -> list[PhrasebookPair]:
+        """`count` distinct pairs in random order, spread evenly over the patterns (one that has fewer gives all)."""
+        return self._draw(Random(seed), {name: p.combinations for name, p in self.grammar.items()}, count)
+
+    def split(self, seed: int, train_pairs: int, test_pairs: int, dev_pairs: int = 200) -> PhrasebookSplit:
+        """Training pairs, and held-out pairs evenly over the patterns.
+
+        The combination of pattern and words of a held-out pair is not in training, whatever the numbers in it, while
+        each of its words is there at least three times. Raises DataError when there are not enough such pairs.
+        """
+        rng = Random(seed)
+        shares = list(zip(_shares(test_pairs, len(self.grammar)), _shares(dev_pairs, len(self.grammar)), strict=True))
+        held: dict[str, list[tuple[Entry, ...]]] = {}
+        kept: dict[str, list[tuple[Entry, ...]]] = {}
+        for pattern, share in zip(self.grammar.values(), shares, strict=True):
+            order = rng.sample(pattern.combinations, len(pattern.combinations))
+            # Twice as many as needed, since a held-out sentence with a word that training lacks is passed over.
+            cut = min(2 * sum(share), len(order) // 3)
+            held[pattern.name], kept[pattern.name] = order[:cut], order[cut:]
+        train = self._draw(rng, kept, train_pairs)
+        seen = Counter(word for pair in train for text in (pair.src, pair.tgt) for word in words(text))
+        test: list[PhrasebookPair] = []
+        dev: list[PhrasebookPair] = []
+        for pattern, (test_share, dev_share) in zip(self.grammar.values(), shares, strict=True):
+            known = []
+            for combination in held[pattern.name]:
+                tried = rng.sample(pattern.value_combinations, min(10, len(pattern.value_combinations)))
+                pairs = (pattern.render(combination, values) for values in tried)
+                known += list(itertools.islice((pair for pair in pairs if _is_known(pair, seen)), 1))
+            if len(known) < test_share + dev_share:
+                raise DataError(
+                    f"The phrasebook pattern `{pattern.name}` has {len(known)} held-out pairs with known words, but "
+                    f"{test_share + dev_share} are asked for. Ask for fewer, or for more training pairs."
+                )
+            test += known[:test_share]
+            dev += known[test_share : test_share + dev_share]
+        rng.shuffle(test)
+        rng.shuffle(dev)
+        return PhrasebookSplit(train, dev, test)
+
+    def _draw(self, rng: Random, pools: Mapping[str, list[tuple[Entry, ...]]], count: int) -> list[PhrasebookPair]:
+        """Distinct pairs from the given combinations, as evenly over the patterns as these allow."""
+        sizes = {name: len(pool) * len(self.grammar[name].value_combinations) for name, pool in pools.items()}
+        if count > sum(sizes.values()):
+            raise DataError(f"The phrasebook has {sum(sizes.values())} pairs, not {count}. Ask for fewer.")
+        pairs: list[PhrasebookPair] = []
+        for position, name in enumerate(sorted(sizes, key=lambda name: (sizes[name], name))):  # the smallest first
+            share = min(sizes[name], _shares(count - len(pairs), len(sizes) - position)[0])
+            values = self.grammar[name].value_combinations
+            for index in rng.sample(range(sizes[name]), share):
+                word_index, value_index = divmod(index, len(values))
+                pairs.append(self.grammar[name].render(pools[name][word_index], values[value_index]))
+        rng.shuffle(pairs)
+        return pairs
+
+
+def _is_known(pair: PhrasebookPair, seen: Mapping[str, int]) -> bool:
+    return all(seen[word] >= 3 for word in words(f"{pair.src} {pair.tgt}"))
+
+
+def _shares(total: int, parts: int) -> list[int]:
+    return [total // parts + (i < total % parts) for i in range(parts)]
+
+
+# Putting words down.
+
+
+class _Filler:
+    """Puts down the words of a piece, given the entry chosen for each slot."""
+
+    def __init__(self, choice: Mapping[str, Entry]) -> None:
+        self.choice = choice
+
+    def english(self, piece: Piece) -> Iterator[Token]:
+        """The English words: determiner, adjectives, head."""
+        entry = piece.verb or self.choice[piece.head]
+        if piece.determiner.endswith("'s"):
+            yield Token(self._person(piece.determiner[:-2]).possessive[0], piece.determiner_keys)
+        elif piece.determiner:
+            yield from _tokens(DETERMINERS[piece.determiner][piece.plural], piece.determiner_keys)
+        for slot, degree in piece.adjectives:
+            yield from _tokens(self._adjective(slot).english(degree, ""), frozenset((slot,)))
+        if isinstance(entry, Phrase):
+            yield from _in_slot(entry.en, piece)
+        elif piece.determiner not in PRONOUNS:
+            yield from _tokens(entry.english(piece.form, self._agreement(piece)), piece.keys)
+
+    def german(self, piece: Piece) -> Iterator[Token]:
+        """The German words, declined."""
+        entry = piece.verb or self.choice[piece.head]
+        if isinstance(entry, Phrase):
+            yield from _in_slot(entry.de, piece)
+            return
+        text = entry.german(piece.form, self._agreement(piece))
+        if isinstance(entry, Noun):
+            yield from self._declined(piece, "p" if piece.plural else entry.gender)
+            if piece.determiner in PRONOUNS:
+                return
+        if text.startswith("zu "):  # the mark is that of "to", the head that of the verb
+            yield Token("zu", piece.keys - {piece.head})
+            yield Token(text[3:], frozenset((piece.head,)))
+        else:
+            yield from _tokens(text, piece.keys)
+
+    def _declined(self, piece: Piece, gender: str) -> Iterator[Token]:
+        """Determiner and adjectives; what the determiner does not show of case and gender, the adjectives do."""
+        stem, kind = "", ""
+        if piece.determiner.endswith("'s"):
+            stem, kind = self._person(piece.determiner[:-2]).possessive[1], "ein"
+        elif piece.determiner:
+            stem, kind = DETERMINERS[piece.determiner][2:]
+        text = decline_stem(stem, kind, piece.form, gender) if kind else ""
+        if text:
+            yield Token(text, piece.determiner_keys, is_article=kind == "article")
+        ending = "strong" if not text else "mixed" if kind == "ein" else "weak"
+        for slot, degree in piece.adjectives:
+            word = self._adjective(slot).german(degree, "")
+            yield Token(decline_adjective(word, ending, piece.form, gender), frozenset((slot,)))
+
+    def _agreement(self, piece: Piece) -> str:
+        if piece.agrees:
+            return self._person(piece.agrees).agreement
+        return "p" if piece.plural else "3"
+
+    def _person(self, slot: str) -> Noun | Pronoun:
+        entry = self.choice[slot]
+        if isinstance(entry, Noun | Pronoun):
+            return entry
+        raise ValueError(f"nothing agrees with `{slot}`, which is no noun or pronoun")
+
+    def _adjective(self, slot: str) -> Adjective:
+        entry = self.choice[slot]
+        if isinstance(entry, Adjective):
+            return entry
+        raise ValueError(f"`{slot}` is no class of adjectives")
+
+
+def _tokens(text: str, keys: frozenset[str]) -> Iterator[Token]:
+    return (Token(word, keys) for word in text.split())
+
+
+def _in_slot(tokens: tuple[Token, ...], piece: Piece) -> Iterator[Token]:
+    """The words of a phrase; its marks are its own affair, so they are told apart from those of the pattern."""
+    for token in tokens:
+        keys = frozenset(f"{piece.head}:{key}" for key in token.keys)
+        yield Token(token.text, keys or piece.keys)
+
+
+def _contract(tokens: list[Token]) -> list[Token]:
+    """Melts articles into the preposition before them; the one word has both alignments."""
+    out: list[Token] = []
+    for token in tokens:
+        melted = CONTRACTIONS.get((out[-1].text.lower(), token.text)) if out and token.is_article else None
+        if melted:
+            out[-1] = Token(melted, out[-1].keys | token.keys)
+        else:
+            out.append(token)
+    return out
+
+
+def _choose_an(texts: list[str]) -> list[str]:
+    pairs = zip(texts, [*texts[1:], ""], strict=True)
+    return [
+        "an" if text == "a" and after.startswith(tuple("aeiou")) and not _CONSONANT_SOUND.match(after) else text
+        for text, after in pairs
+    ]
+
+
+def _sentence(texts: list[str]) -> str:
+    """Joins words: no space before punctuation, a capital at the start."""
+    text = re.sub(r" (?=[,.?!])", "", " ".join(texts))
+    return text[0].upper() + text[1:]

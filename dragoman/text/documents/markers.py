@@ -1,0 +1,323 @@
+"""Marks around and between the words of a text (tags, placeholders), and their places in its translation.
+
+A mark is no part of what the model reads. Where it goes in the translation follows from how much each word of the
+translation looked at each word of the source: a span covers the run of words that looked most at its own, a point
+stands between the words that its neighbours became. No span crosses another, and each stays inside the one it was in,
+so the tree is that of the source; only the order of neighbours may change, as that of words does.
+
+Words are units (`text/tokenization/words.py`). A text that was translated in parts is placed part by
+part, in linear time.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Weights = NDArray[np.float64]
+Range = tuple[int, int]
+
+_SAME_WORD = 0.5
+"""What a word that is written alike on both sides adds to its attention: names, numbers, punctuation."""
+_TAKEN = -1e6
+_CLOSING = ".,;:!?…)]}»”’%。、，！？"
+_ORDER = 1.0
+"""How much the order of the words counts beside the two neighbours of a point."""
+
+
+class Mark(NamedTuple):
+    """`head` goes before the words from `start` to `stop` (characters of the source), `tail` after them.
+
+    A point (`start` == `stop`) is `head` alone. `parent` is the number of the mark it is inside of, or -1; marks come
+    in the order of their text, parents first. Where `spaced`, the source has white space before and after a point,
+    which it keeps.
+    """
+
+    start: int
+    stop: int
+    head: str
+    tail: str = ""
+    parent: int = -1
+    spaced: tuple[bool, bool] = (False, False)
+
+
+class MarkedText(NamedTuple):
+    """What is translated, and the marks in it."""
+
+    text: str
+    marks: tuple[Mark, ...]
+
+
+class AlignedPart(NamedTuple):
+    """A part of a source and of its translation: where their words stand, and how much one looked at the other."""
+
+    src_spans: Sequence[Range]
+    tgt_spans: Sequence[Range]
+    weights: Weights
+    """(target words, source words)"""
+
+
+def with_marks(
+    source: MarkedText, translation: str, parts: Sequence[AlignedPart], escape: Callable[[str], str] = str
+) -> str:
+    """The translation, its text through `escape`, with all marks of the source. Spans in `parts` are of the wholes."""
+    src_spans = [span for part in parts for span in part.src_spans]
+    tgt_spans = [span for part in parts for span in part.tgt_spans]
+    if not tgt_spans:
+        tgt_spans, src_spans = [(0, len(translation))], [(0, len(source.text))]
+        parts = [AlignedPart(src_spans, tgt_spans, np.ones((1, 1)))]
+    ranges: list[Range | None] = [None] * len(source.marks)
+    starts = [mark.start for mark in source.marks]
+    offset = 0
+    for number, part in enumerate(parts):
+        bounds = _bounds(parts, number, len(source.text))
+        touching = _touching(source.marks, starts, bounds)
+        for mark, (start, stop) in _Part(source, translation, part, bounds).ranges(touching).items():
+            known = ranges[mark]
+            begin = offset + start if known is None or known[0] == known[1] else known[0]
+            ranges[mark] = begin, offset + stop if stop > start or known is None else known[1]
+        offset += len(part.tgt_spans)
+    return _rendered(source.marks, _nested(source.marks, ranges, offset), translation, tgt_spans, escape)
+
+
+def _touching(marks: Sequence[Mark], starts: Sequence[int], bounds: Range) -> list[int]:
+    """The marks that touch so many characters, in their order, found without a look at all others.
+
+    What begins before and goes on is the last that begins before, or what that is inside of.
+    """
+    first, last = bisect_left(starts, bounds[0]), bisect_left(starts, bounds[1])
+    going_on = []
+    number = first - 1
+    while number >= 0:
+        if marks[number].stop > bounds[0]:
+            going_on.append(number)
+        number = marks[number].parent
+    return [*reversed(going_on), *range(first, last)]
+
+
+def _nested(marks: Sequence[Mark], ranges: Sequence[Range | None], num_words: int) -> list[Range]:
+    """Each range inside that of its mark's parent; what is in no part goes to the end of it."""
+    nested: list[Range] = []
+    for mark, own in zip(marks, ranges, strict=True):
+        first, last = nested[mark.parent] if mark.parent >= 0 else (0, num_words)
+        start, stop = own or (last, last)
+        start = min(max(start, first), last)
+        nested.append((start, min(max(stop, start), last)))
+    return nested
+
+
+def run_of(source: str, translation: str, part: AlignedPart, span: Range, first_free: int) -> Range:
+    """The run of the part's target words, from number `first_free` on, that the source's characters became.
+
+    At most as many as the words of the source: articles and prepositions look at the noun, too.
+    """
+    mark = Mark(*span, "", "")
+    places = _Part(MarkedText(source, (mark,)), translation, part, (-1, len(source) + 1))
+    return places.closest(mark, (first_free, len(part.tgt_spans)))
+
+
+def _bounds(parts: Sequence[AlignedPart], number: int, length: int) -> Range:
+    """Which characters of the source belong to a part: up to the first word of the next."""
+    firsts = [part.src_spans[0][0] if part.src_spans else 0 for part in parts[number : number + 2]]
+    return (firsts[0] if number else -1), (firsts[1] if len(firsts) > 1 else length + 1)
+
+
+class _Part:
+    """The places of marks in one part, as ranges of its target words."""
+
+    def __init__(self, source: MarkedText, translation: str, part: AlignedPart, bounds: Range) -> None:
+        self._marks, self._bounds = source.marks, bounds
+        self._starts = np.array([start for start, _ in part.src_spans], np.int64)
+        src_words = [source.text[start:stop] for start, stop in part.src_spans]
+        tgt_words = [translation[start:stop] for start, stop in part.tgt_spans]
+        self._src_letters = [any(map(str.isalnum, word)) for word in src_words]
+        self._tgt_letters = [any(map(str.isalnum, word)) for word in tgt_words]
+        same = np.array([[_SAME_WORD * (src == tgt) for src in src_words] for tgt in tgt_words])
+        weights = part.weights / np.maximum(part.weights.sum(1, keepdims=True), 1e-9)
+        self._weights = (weights + same.reshape(weights.shape)) / (
+            1.0 + same.reshape(weights.shape).sum(1, keepdims=True)
+        )
+        before = np.concatenate((np.zeros((len(tgt_words), 1)), self._weights.cumsum(1)), axis=1)
+        self._before = before
+        """(target words, source words + 1): how much each looked at the first so many."""
+
+    def ranges(self, numbers: Sequence[int]) -> dict[int, Range]:
+        """For each of the marks, which touch the part."""
+        children: dict[int, list[int]] = {}
+        for number in numbers:
+            children.setdefault(self._marks[number].parent, []).append(number)
+        found: dict[int, Range] = {-1: (0, len(self._tgt_letters))}
+        waiting = [-1]
+        while waiting:
+            parent = waiting.pop()
+            own = children.get(parent, [])
+            found.update(self._placed(own, found[parent]))
+            waiting += own
+        del found[-1]
+        return found
+
+    def closest(self, mark: Mark, within: Range) -> Range:
+        """The place of the only mark among so many target words, no longer than its source."""
+        start, stop = self._placed([0], within)[0]
+        first, last = self._words(mark)
+        gain = self._before[:, last] - self._before[:, first]
+        while stop - start > max(last - first, 1):
+            if gain[start] < gain[stop - 1]:
+                start += 1
+            else:
+                stop -= 1
+        return start, stop
+
+    def _placed(self, numbers: Sequence[int], within: Range) -> dict[int, Range]:
+        """Neighbours inside one mark: those that go on beyond the part, the longest, ..., and points at last."""
+        found: dict[int, Range] = {}
+        words = {number: self._words(self._marks[number]) for number in numbers}
+        free = np.zeros(len(self._tgt_letters) + 1, bool)
+        free[within[0] : within[1]] = True
+        spans = [number for number in numbers if words[number][1] > words[number][0]]
+        for number in sorted(
+            spans, key=lambda one: (not any(self._beyond(self._marks[one])), words[one][0] - words[one][1])
+        ):
+            found[number] = self._run(self._marks[number], words[number], free)
+            free[found[number][0] : found[number][1]] = False
+        taken = [one for one in found.values() if one[1] > one[0]]
+        gaps = np.ones(len(free) + 1, bool)
+        for start, stop in taken:
+            gaps[start + 1 : stop] = False
+        for number in numbers:
+            empty = found.get(number, (0, 0))
+            if empty[0] == empty[1]:
+                gap = self._gap(words[number][0], within, gaps)
+                found[number] = gap, gap
+        return found
+
+    def _words(self, mark: Mark) -> Range:
+        """The source words of a mark; those after it begin at or after its end."""
+        start, stop = np.searchsorted(self._starts, (mark.start, mark.stop))
+        return int(start), int(stop)
+
+    def _beyond(self, mark: Mark) -> tuple[bool, bool]:
+        """Whether it begins before the part, and ends after it."""
+        inner = len(self._starts)
+        start, stop = self._words(mark)
+        return mark.start < self._bounds[0] and start == 0, mark.stop > self._bounds[1] and stop == inner
+
+    def _run(self, mark: Mark, words: Range, free: NDArray[np.bool_]) -> Range:
+        """The run of free target words that looked most at the mark's source words; an empty one if none is free."""
+        places = np.flatnonzero(free)
+        if not places.size:
+            return 0, 0
+        first, last = int(places[0]), int(places[-1]) + 1
+        early, late = self._beyond(mark)
+        if words == (0, len(self._starts)) and last - first == places.size:
+            return first, last
+        gain = self._before[:, words[1]] - self._before[:, words[0]]
+        sums = np.concatenate(([0.0], np.where(free[:-1], gain - 0.5, _TAKEN).cumsum()))
+        if early:
+            return first, first + 1 + int(sums[first + 1 : last + 1].argmax())
+        if late:
+            return first + int(sums[first:last].argmin()), last
+        lowest = np.minimum.accumulate(sums[first:last])
+        stop = first + 1 + int((sums[first + 1 : last + 1] - lowest).argmax())
+        best = first + int(sums[first:stop].argmin()), stop
+        return self._without_punctuation(best, words)
+
+    def _without_punctuation(self, run: Range, words: Range) -> Range:
+        """Marks of punctuation at the ends belong to it only where they do in the source."""
+        start, stop = run
+        while stop - start > 1 and not self._tgt_letters[stop - 1] and self._src_letters[words[1] - 1]:
+            stop -= 1
+        while stop - start > 1 and not self._tgt_letters[start] and self._src_letters[words[0]]:
+            start += 1
+        return start, stop
+
+    def _edge(self, word: int, within: Range) -> int | None:
+        """The place of a point that begins its text, or ends it but for punctuation; None for another."""
+        if word == 0:
+            return within[0]
+        if any(self._src_letters[word:]):
+            return None
+        place = within[1]
+        while place > max(within[0], within[1] - len(self._src_letters) + word) and not self._tgt_letters[place - 1]:
+            place -= 1
+        return place
+
+    def _gap(self, word: int, within: Range, gaps: NDArray[np.bool_]) -> int:
+        """Before which target word a point belongs that stands before source word number `word`."""
+        num_src, first, last = len(self._starts), *within
+        edge = self._edge(word, within)
+        if edge is not None and gaps[edge]:
+            return edge
+        left = self._weights[:, word - 1] if word else np.zeros(len(self._weights))
+        right = self._weights[:, word] if word < num_src else np.zeros(len(self._weights))
+        looked = self._before[:, word]
+        # Words before the gap should have looked at what is before the point, words after it at the rest.
+        order = np.concatenate(([0.0], np.cumsum(2 * looked - 1))) / max(len(looked), 1)
+        score = (
+            _ORDER * order
+            + np.concatenate(([float(word == 0)], left))
+            + np.concatenate((right, [float(word == num_src)]))
+        )
+        choices = [gap for gap in range(first, last + 1) if gaps[gap]]
+        return max(choices, key=lambda gap: float(score[gap]), default=first)
+
+
+def _rendered(
+    marks: Sequence[Mark], ranges: Sequence[Range], text: str, spans: Sequence[Range], escape: Callable[[str], str]
+) -> str:
+    """The text with the marks at their ranges of words."""
+    children: dict[int, list[int]] = {}
+    for number in sorted(range(len(marks)), key=lambda one: (ranges[one], one)):
+        children.setdefault(marks[number].parent, []).append(number)
+    page = _Page(text, escape)
+    waiting: list[tuple[int, bool]] = [(number, False) for number in reversed(children.get(-1, []))]
+    while waiting:
+        number, closing = waiting.pop()
+        mark, (start, stop) = marks[number], ranges[number]
+        if closing:
+            page.text_to(spans[stop - 1][1] if stop > start else 0)
+            page.write(mark.tail)
+        elif mark.start == mark.stop and number not in children:
+            page.text_to(spans[start - 1][1] if start else 0)
+            page.point(mark)
+        else:
+            page.text_to(spans[start][0] if stop > start else spans[start - 1][1] if start else 0)
+            page.write(mark.head)
+            waiting.append((number, True))
+            waiting += [(child, False) for child in reversed(children.get(number, []))]
+    page.text_to(len(text))
+    return page.written
+
+
+class _Page:
+    """What is written so far: text up to a place, and marks between."""
+
+    def __init__(self, text: str, escape: Callable[[str], str]) -> None:
+        self._text, self._escape, self._place = text, escape, 0
+        self._parts: list[str] = []
+        self._ends_in_space, self._wants_space = True, False
+
+    @property
+    def written(self) -> str:
+        return "".join(self._parts)
+
+    def text_to(self, place: int) -> None:
+        if place > self._place:
+            text = self._text[self._place : place]
+            if self._wants_space and not text[0].isspace() and text[0] not in _CLOSING:
+                self.write(" ")
+            self.write(self._escape(text))
+            self._place = place
+
+    def write(self, part: str) -> None:
+        if part:
+            self._parts.append(part)
+            self._ends_in_space, self._wants_space = part[-1].isspace(), False
+
+    def point(self, mark: Mark) -> None:
+        if (mark.spaced[0] or self._wants_space) and not self._ends_in_space:
+            self.write(" ")
+        self.write(mark.head + mark.tail)
+        self._wants_space = mark.spaced[1]

@@ -1,0 +1,206 @@
+"""HTML and XML as texts to translate, with the mark-up around and between them kept to the byte.
+
+What is not translated are slices of the page, so that it cannot change. Tags of inline elements become marks in the
+text of their block (`markers.py`), all others end a block. A block whose inline tags are not well nested is
+translated run by run, each tag staying where it is.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from html import escape, unescape
+from itertools import zip_longest
+
+from dragoman.text.documents.markers import Mark, MarkedText
+from dragoman.text.documents.placeholders import Hole, without_holes
+from dragoman.text.documents.tags import Tag, tags_of
+
+_INLINE = frozenset(
+    "a abbr acronym b bdi bdo big cite data del dfn em font i ins label mark q s small span strike strong sub sup time "
+    "tt u img input wbr code kbd samp var".split()
+)
+_VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
+_LEFT_ALONE = frozenset(
+    "script style pre code kbd samp var textarea svg math template noscript iframe object canvas audio video".split()
+)
+_BLOCK = frozenset(
+    "address article aside blockquote body br button caption center col colgroup dd details dialog dir div dl dt "
+    "embed fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html legend "
+    "li link main map menu meta nav ol optgroup option p param picture search section select source summary table "
+    "tbody td tfoot th thead title tr track ul area base script style pre textarea svg math template noscript iframe "
+    "object canvas audio video slot datalist output progress meter ruby rt rp".split()
+)
+_SPACE = re.compile(r"[ \t\n\r\f]+")
+_ESCAPE = re.compile(r"&(?:lt|gt|#0*6[02](?!\d)|#x0*3[ce](?![\da-f])|amp;?(?=#?\w+;));?", re.IGNORECASE)
+_HOLE = "\ufffc"
+
+_MOST_NESTED = 100
+"""Inline tags inside each other: placing the marks takes time for each of them and each text inside."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkupRules:
+    """`xml`: every element but those of `splitting_tags` is inline, and none is special. `ignore_tags`: elements whose
+    content stays as it is. All names are in small letters.
+
+    `escaped`: translations are written with ``<``, ``>`` and ``&`` escaped. Where they are not, what is escaped in
+    the page stays as it stands, because read and written again it would be a tag.
+    """
+
+    xml: bool = False
+    ignore_tags: Collection[str] = ()
+    splitting_tags: Collection[str] = ()
+    escaped: bool = True
+
+    def is_inline(self, tag: str) -> bool:
+        """Elements that nobody knows are, as custom ones."""
+        if self.xml:
+            return tag not in self.splitting_tags
+        return tag in _INLINE or tag not in _BLOCK
+
+    def is_empty(self, tag: str) -> bool:
+        """Whether a start tag is the whole element."""
+        return not self.xml and tag in _VOID
+
+    def leaves_alone(self, tag: Tag) -> bool:
+        """Whether the content of the element that begins with this tag must stay as it is."""
+        if tag.name in self.ignore_tags or (not self.xml and tag.name in _LEFT_ALONE):
+            return True
+        known = dict(tag.attributes)
+        return known.get("translate", "").lower() == "no" or "notranslate" in known.get("class", "").split()
+
+
+@dataclass(slots=True)
+class MarkedPage:
+    """A page as `parts`: what stays, and texts to translate; `texts` has the latter."""
+
+    parts: list[str | MarkedText] = field(default_factory=list)
+
+    @property
+    def texts(self) -> list[MarkedText]:
+        """What is to be translated, in order."""
+        return [part for part in self.parts if isinstance(part, MarkedText)]
+
+    def with_translations(self, translations: Sequence[str]) -> str:
+        """The page with its texts replaced by their translations, which have their marks and are escaped."""
+        following = iter(translations)
+        return "".join(part if isinstance(part, str) else next(following) for part in self.parts)
+
+
+def escaped(text: str) -> str:
+    """A text as it is written between tags."""
+    return escape(text, quote=False)
+
+
+def read_markup(page: str, rules: MarkupRules) -> MarkedPage:
+    """The page, cut into blocks. Whatever it is, put together it is the page; time is linear in its length."""
+    found = MarkedPage()
+    block: list[Tag] = []
+    for event in _with_elements_left_alone(_events(page, rules), rules):
+        is_comment = event.kind == "other" and event.raw.startswith("<!--") and event.raw.endswith("-->")
+        inside = is_comment if event.kind == "other" else event.kind == "text" or rules.is_inline(event.name)
+        if inside:
+            block.append(event)
+            continue
+        _add_block(block, found)
+        block = []
+        found.parts.append(event.raw)
+    _add_block(block, found)
+    return found
+
+
+def _events(page: str, rules: MarkupRules) -> Iterator[Tag]:
+    for event in tags_of(page, rules.xml):
+        if rules.escaped or event.kind != "text":
+            yield event
+            continue
+        for text, following in zip_longest(_ESCAPE.split(event.raw), _ESCAPE.findall(event.raw)):
+            yield Tag("text", text)
+            if following:
+                yield Tag("empty", following)
+
+
+def _with_elements_left_alone(events: Iterator[Tag], rules: MarkupRules) -> Iterator[Tag]:
+    """The same, where an element that is left alone is one event, with all inside, and one that has no inside, too."""
+    for event in events:
+        if event.kind == "start" and rules.is_empty(event.name):
+            yield event._replace(kind="empty")
+            continue
+        if event.kind != "start" or not rules.leaves_alone(event):
+            yield event
+            continue
+        parts, depth = [event.raw], 1
+        for inner in events:
+            parts.append(inner.raw)
+            depth += (inner.kind == "start" and inner.name == event.name) - (
+                inner.kind == "end" and inner.name == event.name
+            )
+            if not depth:
+                break
+        yield Tag("empty", "".join(parts), event.name)
+
+
+def _add_block(events: Sequence[Tag], found: MarkedPage) -> None:
+    texts = [event.raw for event in events if event.kind == "text"]
+    if not any(map(str.isalpha, unescape("".join(texts)))):
+        found.parts += [event.raw for event in events]
+        return
+    marked = _marked(events)
+    if marked is None:
+        for event in events:
+            _add_run(event, found)
+        return
+    lead = _SPACE.match(events[0].raw) if events[0].kind == "text" else None
+    trail = events[-1].raw if events[-1].kind == "text" else ""
+    found.parts += [lead.group() if lead else "", marked, trail[len(trail.rstrip(" \t\n\r\f")) :]]
+
+
+def _add_run(event: Tag, found: MarkedPage) -> None:
+    """One event alone: a text that has letters and no broken tag is translated."""
+    text = event.raw.strip(" \t\n\r\f")
+    plain = _SPACE.sub(" ", unescape(text))
+    if event.kind != "text" or not any(map(str.isalpha, plain)):
+        found.parts.append(event.raw)
+        return
+    lead, _, trail = event.raw.partition(text)
+    found.parts += [lead, MarkedText(plain, ()), trail]
+
+
+def _marked(events: Sequence[Tag]) -> MarkedText | None:
+    """The texts of a block as one, its tags as marks; None where they are not well nested, or too deep."""
+    parts: list[str] = []
+    length, ends_in_space = 0, True
+    marks: list[Mark] = []
+    holes: list[Hole] = []
+    tags: list[str] = []
+    inside = [-1]
+    for event in events:
+        text = ""
+        if event.kind == "text":
+            text = _SPACE.sub(" ", unescape(event.raw))
+            text = text[1:] if ends_in_space and text[:1] == " " else text
+        elif event.kind == "start":
+            if len(tags) >= _MOST_NESTED:
+                return None
+            inside.append(len(marks))
+            tags.append(event.name)
+            marks.append(Mark(length, length, event.raw, parent=inside[-2]))
+        elif event.kind == "end":
+            if not tags or tags.pop() != event.name:
+                return None
+            number = inside.pop()
+            if number == len(marks) - 1 and marks[number].start == length:  # <x id="1"></x>
+                text = _HOLE
+                holes.append(Hole(length, length + 1, marks.pop().head + event.raw))
+            else:
+                marks[number] = marks[number]._replace(stop=length, tail=event.raw)
+        elif event.kind == "other" or event.name == "wbr":
+            marks.append(Mark(length, length, event.raw, parent=inside[-1]))
+        else:
+            text = _HOLE
+            holes.append(Hole(length, length + 1, event.raw))
+        if text:
+            parts.append(text)
+            length += len(text)
+            ends_in_space = text[-1] == " "
+    return None if tags else without_holes(MarkedText("".join(parts), tuple(marks)), holes)

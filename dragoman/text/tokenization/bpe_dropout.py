@@ -1,0 +1,113 @@
+"""BPE dropout: merges are skipped at random while training (Provilkov et al. 2020, section 3).
+
+At every merge step each possible merge is dropped with a probability, and the best of the others is made; when
+none is left, the word is done. The draws follow from seed, epoch, sentence and side alone, so that a continued
+run sees the same segmentations as an uninterrupted one; the library's own dropout cannot be seeded.
+"""
+
+import json
+import math
+import random
+from collections.abc import Callable
+from itertools import pairwise
+
+from tokenizers import Tokenizer as LibraryTokenizer
+
+from dragoman.errors import ConfigError
+from dragoman.text.surrogates import well_formed
+from dragoman.text.tokenization.pipelines import byte_token
+from dragoman.text.tokenization.tokenizer import Tokenizer
+
+_MAX_SYMBOLS = 200
+_MAX_CACHED_WORDS = 1 << 17
+
+
+class BpeDropout:
+    """Segments text as `tokenizer` does, but for dropped merges.
+
+    A word of more than 200 characters is first cut into such parts, so that no input takes quadratic time.
+    Raises ConfigError for kinds of tokeniser without merges.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, probability: float) -> None:
+        if tokenizer.kind not in ("byte_bpe", "fallback_bpe"):
+            raise ConfigError(
+                f"`tokenizer.bpe_dropout` is {probability}, but a tokenizer of kind {tokenizer.kind} has no merges. "
+                "Set `tokenizer.kind` to bpe, or `tokenizer.bpe_dropout` to 0."
+            )
+        if not 0.0 <= probability < 1.0:
+            raise ConfigError(f"`tokenizer.bpe_dropout` must be from 0 to below 1, but is {probability}.")
+        model = json.loads(tokenizer.library.to_str())["model"]
+        self._tokenizer = tokenizer
+        self._probability = probability
+        self._vocab: dict[str, int] = model["vocab"]
+        self._merges = {
+            (self._vocab[left], self._vocab[right]): (rank, self._vocab[left + right])
+            for rank, (left, right) in enumerate(model["merges"])
+        }
+        self._cache: dict[str, tuple[list[int], list[int], int]] = {}
+
+    def encode(self, text: str, seed: int, epoch: int, index: int, side: int) -> list[int]:
+        """The ids of a text: the same for the same arguments. `index` is the sentence's, `side` 0 (src) or 1 (tgt)."""
+        if self._probability == 0.0:
+            return self._tokenizer.encode(text)
+        draw = random.Random((seed << 97) + (epoch << 65) + (index << 1) + side).random
+        scale = 1.0 / math.log1p(-self._probability)
+        ids: list[int] = []
+        for word in self._words(text):
+            symbols, merged, num_merges = self._segmented(word)
+            # How many merges are made before the best one is dropped for the first time is geometrically distributed.
+            undisturbed = int(math.log(1.0 - draw()) * scale) if num_merges else 0
+            if undisturbed >= num_merges:
+                ids += merged
+            else:
+                ids += self._merge(symbols, undisturbed, draw)
+        return ids
+
+    def _words(self, text: str) -> list[str]:
+        library = self._tokenizer.library
+        assert isinstance(library, LibraryTokenizer)
+        normalised = library.normalizer.normalize_str(well_formed(text)) if text else text
+        return [
+            word[start : start + _MAX_SYMBOLS]
+            for word, _ in library.pre_tokenizer.pre_tokenize_str(normalised)
+            for start in range(0, len(word), _MAX_SYMBOLS)
+        ]
+
+    def _segmented(self, word: str) -> tuple[list[int], list[int], int]:
+        """Symbols before the first merge, ids after the last, and how many merges lie between."""
+        found = self._cache.get(word)
+        if found is None:
+            symbols = self._symbols(word)
+            merged = self._merge(symbols, len(symbols), random.random)
+            found = symbols, merged, len(symbols) - len(merged)
+            if len(self._cache) < _MAX_CACHED_WORDS:
+                self._cache[word] = found
+        return found
+
+    def _symbols(self, word: str) -> list[int]:
+        symbols: list[int] = []
+        for char in word:
+            if char in self._vocab:
+                symbols.append(self._vocab[char])
+            else:
+                symbols += (self._vocab[byte_token(byte)] for byte in char.encode("utf-8"))
+        return symbols
+
+    def _merge(self, symbols: list[int], undisturbed: int, draw: Callable[[], float]) -> list[int]:
+        """Merges until none is left: so many steps without dropout, one whose best merge is dropped, then freely."""
+        symbols, merges, probability = list(symbols), self._merges, self._probability
+        for step in range(len(symbols)):
+            found = ((merges.get(pair), place) for place, pair in enumerate(pairwise(symbols)))
+            possible = [(merge, place) for merge, place in found if merge is not None]
+            if step < undisturbed:
+                best = min(possible, default=None)
+            else:
+                possible.sort()
+                left = iter(possible[1:] if step == undisturbed else possible)
+                best = next((candidate for candidate in left if draw() >= probability), None)
+            if best is None:
+                break
+            (_, merged), place = best
+            symbols[place : place + 2] = [merged]
+        return symbols

@@ -1,0 +1,208 @@
+"""Pieces made by SentencePiece for models that Marian trained (Kudo and Richardson 2018), without its library.
+
+The text's characters are mapped, its spaces become U+2581, and unigram scores or merges cut the whole into pieces, as
+SentencePiece does (tests compare every id). The pieces then get the ids of a vocabulary of their own, which both sides
+of a model may share: pieces that it lacks are unknown. A text may begin with the name of a target language, such as
+``>>fra<<``, for models that know several.
+"""
+
+import base64
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tokenizers import Tokenizer, models
+
+from dragoman.text.tokenization.character_map import character_map
+from dragoman.text.tokenization.pipelines import CONTROL_TOKENS, SPACE_MARK, byte_token
+
+_UNKNOWN = "<unk> "  # holds a space, which no text has where pieces are looked up
+_UNK_ID = CONTROL_TOKENS.index("<unk>")
+_NUM_CONTROLS = len(CONTROL_TOKENS)
+_MAX_PIECE_CHARACTERS = 1000
+_LANGUAGE = re.compile(r">>.*?<<", re.DOTALL)
+_SPACES = re.compile(" {2,}")
+_BYTES = {byte_token(byte): byte for byte in range(256)}
+_INVISIBLE = frozenset(CONTROL_TOKENS)
+
+
+def is_language(token: str) -> bool:
+    """Whether a token of a vocabulary names a target language."""
+    return _LANGUAGE.fullmatch(token) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class PieceModel:
+    """How SentencePiece cuts text, as its .spm file has it.
+
+    `pieces` with their scores are those that text can be cut into. `character_map` is as `CharacterMap` reads it.
+    """
+
+    algorithm: Literal["unigram", "bpe"]
+    pieces: tuple[tuple[str, float], ...]
+    character_map: bytes = b""
+    space_in_front: bool = True
+    single_spaces: bool = True
+    byte_fallback: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """The ids of one text."""
+
+    ids: list[int]
+
+
+class SentencePieceTokenizer:
+    """The part of `tokenizers.Tokenizer` that Dragoman uses, for SentencePiece's pieces.
+
+    `vocabulary` are the model's tokens in the order of their ids, control tokens first. Raises ValueError for a model
+    or vocabulary that is not sound.
+    """
+
+    def __init__(self, model: PieceModel, vocabulary: Sequence[str]) -> None:
+        self.model = model
+        self.vocabulary = tuple(vocabulary)
+        _check(model, self.vocabulary)
+        self._map = character_map(model.character_map)
+        self._library = Tokenizer(_unigram(model.pieces) if model.algorithm == "unigram" else _bpe(model.pieces))
+        self._ids = {token: index for index, token in enumerate(self.vocabulary) if index >= _NUM_CONTROLS}
+        self._piece_ids = [_UNK_ID, *(self._ids.get(piece, _UNK_ID) for piece, _ in model.pieces)]
+
+    def get_vocab_size(self, with_added_tokens: bool = True) -> int:
+        """How many ids there are."""
+        return len(self.vocabulary)
+
+    def id_to_token(self, index: int) -> str | None:
+        """The token of an id, or None where there is no such id."""
+        return self.vocabulary[index] if 0 <= index < len(self.vocabulary) else None
+
+    def encode(self, text: str, add_special_tokens: bool = False) -> Encoding:
+        """The ids of a text. Raises TypeError or UnicodeEncodeError where it is no valid Unicode."""
+        return self.encode_batch_fast([text])[0]
+
+    def encode_batch_fast(self, texts: Sequence[str], add_special_tokens: bool = False) -> list[Encoding]:
+        """The ids of many texts, on all cores."""
+        codes = [_LANGUAGE.match(text) for text in texts]
+        rests = [text[code.end() :] if code else text for text, code in zip(texts, codes, strict=True)]
+        normalised = [self.normalise(rest) for rest in rests]
+        cut = self._library.encode_batch(normalised, add_special_tokens=False)
+        rows = [self._known(one.ids, one.offsets, text) for one, text in zip(cut, normalised, strict=True)]
+        return [
+            Encoding([self._ids.get(code[0], _UNK_ID), *row] if code else row)
+            for code, row in zip(codes, rows, strict=True)
+        ]
+
+    def normalise(self, text: str) -> str:
+        """The text as its pieces spell it: characters mapped, spaces marked, none doubled or at the ends."""
+        model, mapped = self.model, self._map.replace(text)
+        if model.single_spaces:
+            mapped = _SPACES.sub(" ", mapped).lstrip(" ")
+        marked = mapped.replace(" ", SPACE_MARK)
+        if model.space_in_front and marked:
+            marked = SPACE_MARK + marked
+        return marked.rstrip(SPACE_MARK) if model.single_spaces else marked
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """The text of ids, without spaces at its ends; bytes that form no character become U+FFFD."""
+        tokens = [self.vocabulary[index] for index in ids]
+        shown = [token for token in tokens if token not in _INVISIBLE]
+        joined = "".join(_with_bytes(shown) if self.model.byte_fallback else shown)
+        return joined.replace(SPACE_MARK, " ").strip()
+
+    def to_str(self) -> str:
+        """The content of a tokenizer.json."""
+        model = self.model
+        document = {
+            "kind": "sentencepiece",
+            "algorithm": model.algorithm,
+            "space_in_front": model.space_in_front,
+            "single_spaces": model.single_spaces,
+            "byte_fallback": model.byte_fallback,
+            "character_map": base64.b64encode(model.character_map).decode("ascii"),
+            "pieces": [list(piece) for piece in model.pieces],
+            "vocabulary": list(self.vocabulary),
+        }
+        return json.dumps(document, ensure_ascii=False)
+
+    def _known(self, piece_ids: Sequence[int], offsets: Sequence[tuple[int, int]], text: str) -> list[int]:
+        """The vocabulary's ids; characters in no piece are bytes, or a token that is spelt so, or unknown."""
+        if 0 not in piece_ids:
+            return [self._piece_ids[index] for index in piece_ids]
+        ids: list[int] = []
+        for index, (start, end) in zip(piece_ids, offsets, strict=True):
+            if index:
+                ids.append(self._piece_ids[index])
+            elif self.model.byte_fallback:
+                ids += (self._ids.get(byte_token(byte), _UNK_ID) for byte in text[start:end].encode("utf-8"))
+            else:
+                ids.append(self._ids.get(text[start:end], _UNK_ID))
+        return ids
+
+
+def read_sentencepiece(document: dict[str, Any]) -> SentencePieceTokenizer:
+    """The tokeniser that `to_str` wrote. Raises ValueError saying what in the document is not as written."""
+    fields = {name: document.get(name) for name in ("space_in_front", "single_spaces", "byte_fallback")}
+    if not all(isinstance(value, bool) for value in fields.values()):
+        raise ValueError("its options are not true or false")
+    pieces, vocabulary, algorithm = (document.get(name) for name in ("pieces", "vocabulary", "algorithm"))
+    if algorithm not in ("unigram", "bpe"):
+        raise ValueError(f"its algorithm is {algorithm!r}")
+    if not isinstance(vocabulary, list) or not isinstance(pieces, list):
+        raise ValueError("its pieces or its vocabulary is no list")
+    if not all(isinstance(row, list) and [type(one) for one in row] in ([str, float], [str, int]) for row in pieces):
+        raise ValueError("its pieces are no pairs of text and score")
+    if not all(isinstance(token, str) for token in vocabulary):
+        raise ValueError("its vocabulary holds more than text")
+    scored = tuple((piece, float(score)) for piece, score in pieces)
+    character_map = base64.b64decode(str(document.get("character_map")), validate=True)
+    model = PieceModel(algorithm, scored, character_map, **fields)  # type: ignore[arg-type]
+    return SentencePieceTokenizer(model, vocabulary)
+
+
+def _check(model: PieceModel, vocabulary: Sequence[str]) -> None:
+    if tuple(vocabulary[:_NUM_CONTROLS]) != CONTROL_TOKENS:
+        raise ValueError(f"its first tokens are not {', '.join(CONTROL_TOKENS)}")
+    tokens = vocabulary[_NUM_CONTROLS:]
+    for what, texts in (("token", tokens), ("piece", [piece for piece, _ in model.pieces])):
+        if not texts or not all(0 < len(text) <= _MAX_PIECE_CHARACTERS for text in texts):
+            raise ValueError(f"it has a {what} that is empty or too long, or none")
+        if len(set(texts)) < len(texts):
+            raise ValueError(f"it repeats a {what}")
+        "".join(texts).encode("utf-8")
+    if not all(math.isfinite(score) for _, score in model.pieces):
+        raise ValueError("it has a score that is no number")
+
+
+def _unigram(pieces: Sequence[tuple[str, float]]) -> models.Unigram:
+    """The unknown piece must not change the lowest score, which the score of unknown characters follows from."""
+    lowest = min(score for _, score in pieces)
+    return models.Unigram([(_UNKNOWN, lowest), *pieces], 0, False)
+
+
+def _bpe(pieces: Sequence[tuple[str, float]]) -> models.BPE:
+    """Merges in the order of falling scores: every way in which two pieces make a third."""
+    ids = {_UNKNOWN: 0} | {piece: index for index, (piece, _) in enumerate(pieces, start=1)}
+    ranked = sorted(pieces, key=lambda one: -one[1])
+    merges = [(left, right) for piece, _ in ranked for left, right in _halves(piece) if left in ids and right in ids]
+    return models.BPE(ids, merges, unk_token=_UNKNOWN, fuse_unk=True)
+
+
+def _halves(piece: str) -> Iterator[tuple[str, str]]:
+    return ((piece[:place], piece[place:]) for place in range(1, len(piece)))
+
+
+def _with_bytes(tokens: Iterable[str]) -> Iterator[str]:
+    """The tokens, with runs of byte tokens as the text that their bytes spell."""
+    run = bytearray()
+    for token in tokens:
+        if token in _BYTES:
+            run.append(_BYTES[token])
+            continue
+        yield run.decode("utf-8", "replace")
+        run.clear()
+        yield token
+    yield run.decode("utf-8", "replace")

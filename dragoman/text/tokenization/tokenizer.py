@@ -1,0 +1,262 @@
+"""Text to ids and back: byte-level BPE, BPE or unigram with byte fallback, and words, trained on the user's own text.
+
+The algorithms are those of the `tokenizers` library: BPE (Sennrich et al. 2016), unigram language model (Kudo 2018).
+
+What comes back from `detokenize(encode(text))`:
+
+- ``bpe``: the text, for every string;
+- ``bpe`` with byte fallback and ``unigram``: the text, with U+2581 turned into a space;
+- ``word``: the same, without the words outside the vocabulary;
+- ``sentencepiece``, which imported models have: the text as its character map leaves it, runs of spaces as one, none at
+  the ends, without what is unknown.
+
+Python strings that are no valid Unicode (lone surrogates) are encoded with U+FFFD in their place.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer as LibraryTokenizer
+from tokenizers import models, trainers
+
+from dragoman.config import TokenizerSettings
+from dragoman.errors import ConfigError, DataError
+from dragoman.text.surrogates import well_formed
+from dragoman.text.tokenization.pipelines import (
+    CONTROL_TOKENS,
+    Kind,
+    Model,
+    assemble,
+    byte_level_alphabet,
+    byte_token,
+    printable_byte_level,
+)
+from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer, is_language
+from dragoman.text.tokenization.tokenizer_file import fallback_bpe, read_tokenizer
+
+PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
+_NUM_CONTROLS = len(CONTROL_TOKENS)
+
+
+class Tokenizer:
+    """A trained vocabulary. Immutable and safe to use from several threads."""
+
+    def __init__(self, kind: Kind, library: LibraryTokenizer | SentencePieceTokenizer) -> None:
+        self.kind: Kind = kind
+        self.library = library
+        self.vocab_size = int(library.get_vocab_size(with_added_tokens=False))
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without control ids but unk (kinds word and sentencepiece). The empty text has none."""
+        try:
+            ids: list[int] = self.library.encode(text, add_special_tokens=False).ids
+        except (TypeError, UnicodeEncodeError):
+            ids = self.library.encode(well_formed(text), add_special_tokens=False).ids
+        return ids
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` of many texts, on all cores."""
+        rows = list(texts)
+        try:
+            encodings = self.library.encode_batch_fast(rows, add_special_tokens=False)
+        except (TypeError, UnicodeEncodeError):
+            encodings = self.library.encode_batch_fast([well_formed(text) for text in rows], add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def detokenize(self, ids: Sequence[int]) -> str:
+        """The text of ids; control ids are skipped, bytes that form no character become U+FFFD."""
+        kept = [int(index) for index in ids if index >= _NUM_CONTROLS]
+        text: str = self.library.decode(kept, skip_special_tokens=False)
+        return text
+
+    def language_mark(self, ids: Sequence[int]) -> list[int]:
+        """The first id, where it names the language to translate into (kind sentencepiece: ``>>fra<<``), else none."""
+        first = list(ids[:1])
+        names_one = self.kind == "sentencepiece" and any(is_language(self._names[index]) for index in first)
+        return first if names_one else []
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """One printable string per id, for showing: U+2581 stands for a space, ``<0xE3>`` for a byte."""
+        names = self._names
+        return [names[index] for index in ids]
+
+    def has_new_characters(self, text: str) -> bool:
+        """Whether no token spells some character (kind word: some word), because training has hardly or never seen it.
+
+        Printable ASCII always has tokens where every byte has one.
+        """
+        if self.kind in ("word", "sentencepiece"):
+            return UNK_ID in self.encode(text)
+        return not self._characters.issuperset(text)
+
+    @cached_property
+    def _characters(self) -> frozenset[str]:
+        whole = (name for name in self._names[_NUM_CONTROLS:] if not name.startswith("<0x"))
+        return frozenset(char for name in whole for char in name if char >= " " and char != "\x7f") | {" "}
+
+    @cached_property
+    def _names(self) -> list[str]:
+        names = [str(self.library.id_to_token(index)) for index in range(self.vocab_size)]
+        if self.kind == "byte_bpe":
+            show = printable_byte_level(byte_level_alphabet())
+            names[_NUM_CONTROLS:] = [show(name) for name in names[_NUM_CONTROLS:]]
+        return names
+
+    def save(self, path: Path) -> None:
+        """Writes one JSON file in the library's format."""
+        path.write_text(json.dumps(json.loads(self.library.to_str()), ensure_ascii=False, indent=1), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> "Tokenizer":
+        """Reads what `save` wrote; the file is not trusted. Raises ModelError."""
+        return cls(*read_tokenizer(path))
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerPair:
+    """The tokenisers of both sides; one and the same object where the vocabulary is joint."""
+
+    src: Tokenizer
+    tgt: Tokenizer
+    joint: bool
+
+    def same_as(self, other: "TokenizerPair") -> bool:
+        """Whether the same ids are the same tokens, on both sides."""
+        return all(
+            one is another or one.tokens(range(one.vocab_size)) == another.tokens(range(another.vocab_size))
+            for one, another in ((self.src, other.src), (self.tgt, other.tgt))
+        )
+
+    def save(self, folder: Path) -> None:
+        """Writes tokenizer.json, or src.tokenizer.json and tgt.tokenizer.json."""
+        if self.joint:
+            self.src.save(folder / "tokenizer.json")
+        else:
+            self.src.save(folder / "src.tokenizer.json")
+            self.tgt.save(folder / "tgt.tokenizer.json")
+
+    @classmethod
+    def load(cls, folder: Path) -> "TokenizerPair":
+        """Reads what `save` wrote. Raises ModelError naming the file."""
+        if not (folder / "src.tokenizer.json").exists():
+            shared = Tokenizer.load(folder / "tokenizer.json")
+            return cls(shared, shared, joint=True)
+        src = Tokenizer.load(folder / "src.tokenizer.json")
+        return cls(src, Tokenizer.load(folder / "tgt.tokenizer.json"), joint=False)
+
+
+def train_tokenizers(
+    settings: TokenizerSettings, src_texts: Iterable[str], tgt_texts: Iterable[str], *, strict: bool = False
+) -> TokenizerPair:
+    """One joint tokeniser or one a side, as the settings say. Raises as `train_tokenizer` does."""
+    if settings.joint:
+        shared = train_tokenizer(settings, (text for texts in (src_texts, tgt_texts) for text in texts), strict=strict)
+        return TokenizerPair(shared, shared, joint=True)
+    src = train_tokenizer(settings, src_texts, strict=strict)
+    return TokenizerPair(src, train_tokenizer(settings, tgt_texts, strict=strict), joint=False)
+
+
+def train_tokenizer(settings: TokenizerSettings, texts: Iterable[str], *, strict: bool = False) -> Tokenizer:
+    """Trains a vocabulary of at most `settings.vocab_size` entries.
+
+    The same texts give the same tokeniser; only the scores of a unigram model differ by about 0.001 from run to run.
+
+    Raises ConfigError where the vocabulary is too small for what every vocabulary must hold, or (with `strict`)
+    where the text does not support so many entries; DataError where there is no text.
+    """
+    kind = kind_of(settings)
+    if kind == "sentencepiece":
+        raise ConfigError(
+            '`tokenizer.kind` must be bpe, unigram or word for training, but is "sentencepiece": such tokenizers come '
+            "with imported models only."
+        )
+    smallest = _NUM_CONTROLS + (1 if kind == "word" else 256 if kind == "byte_bpe" else 257)
+    if settings.vocab_size < smallest:
+        raise ConfigError(
+            f"`tokenizer.vocab_size` must be at least {smallest} for this kind of tokenizer "
+            f"(control tokens and bytes included), but is {settings.vocab_size}. Set a larger value."
+        )
+    model = _train_model(kind, settings, _counted(texts))
+    tokenizer = Tokenizer(kind, assemble(kind, model))
+    if strict and tokenizer.vocab_size < settings.vocab_size:
+        raise ConfigError(
+            f"`tokenizer.vocab_size` is {settings.vocab_size}, but the text supports only {tokenizer.vocab_size} "
+            f"entries. Set it to {tokenizer.vocab_size} or less, or give more text."
+        )
+    return tokenizer
+
+
+def kind_of(settings: TokenizerSettings) -> Kind:
+    """Which kind of tokeniser the settings ask for."""
+    if settings.kind == "bpe":
+        return "fallback_bpe" if settings.byte_fallback else "byte_bpe"
+    return settings.kind
+
+
+def _counted(texts: Iterable[str]) -> Iterator[str]:
+    empty = True
+    for text in texts:
+        empty = empty and not text.strip()
+        yield well_formed(text)
+    if empty:
+        raise DataError("There is no text to train a tokenizer on. Check that the training data is not empty.")
+
+
+def _train_model(kind: Kind, settings: TokenizerSettings, texts: Iterator[str]) -> Model:
+    size, frequency, controls = settings.vocab_size, settings.min_frequency, list(CONTROL_TOKENS)
+    byte_tokens = [byte_token(byte) for byte in range(256)]
+    if kind == "word":
+        words = trainers.WordLevelTrainer(
+            vocab_size=size, min_frequency=frequency, special_tokens=controls, show_progress=False
+        )
+        trained = _run(assemble(kind, models.WordLevel(unk_token=CONTROL_TOKENS[UNK_ID])), words, texts)
+        return models.WordLevel(trained["vocab"], unk_token=CONTROL_TOKENS[UNK_ID])
+    if kind == "unigram":
+        unigram = trainers.UnigramTrainer(
+            vocab_size=size - 256, special_tokens=controls, unk_token=CONTROL_TOKENS[UNK_ID], show_progress=False
+        )
+        try:
+            trained = _run(assemble(kind, models.Unigram()), unigram, texts)
+        except Exception as error:  # the library has no other class for it
+            if "vocabulary is not large enough" not in str(error):
+                raise
+            raise ConfigError(
+                f"`tokenizer.vocab_size` is {size}, too small for a unigram vocabulary of this text: it has more "
+                'different characters than that leaves room for. Set a larger value, or `tokenizer.kind` to "bpe".'
+            ) from None
+        return _with_byte_pieces(trained["vocab"], byte_tokens)
+    byte_level = kind == "byte_bpe"
+    merges = trainers.BpeTrainer(
+        vocab_size=size,
+        min_frequency=frequency,
+        special_tokens=controls if byte_level else controls + byte_tokens,
+        initial_alphabet=sorted(byte_level_alphabet()) if byte_level else [],
+        # Scripts with thousands of characters must leave room for merges; rarer characters are spelt in bytes.
+        limit_alphabet=256 if byte_level else max(1, (size - 260) // 2),
+        show_progress=False,
+    )
+    trained = _run(assemble(kind, models.BPE(byte_fallback=not byte_level)), merges, texts)
+    pairs = [(left, right) for left, right in trained["merges"]]
+    return models.BPE(trained["vocab"], pairs) if byte_level else fallback_bpe(trained["vocab"], pairs)
+
+
+def _run(library: LibraryTokenizer, trainer: trainers.Trainer, texts: Iterator[str]) -> dict[str, Any]:
+    """The trained model as the library's JSON has it: vocabulary, merges, scores."""
+    library.train_from_iterator(texts, trainer)
+    model: dict[str, Any] = json.loads(library.to_str())["model"]
+    return model
+
+
+def _with_byte_pieces(pieces: list[tuple[str, float]], byte_tokens: list[str]) -> models.Unigram:
+    """A unigram model that spells unknown characters in bytes.
+
+    The library sums scores in an order that differs from run to run; the pieces' ids do not, thanks to sorting.
+    """
+    scored = sorted((piece, round(score, 3)) for piece, score in pieces[_NUM_CONTROLS:])
+    lowest = min((score for _, score in scored), default=0.0)
+    controls = [(token, 0.0) for token in CONTROL_TOKENS]
+    return models.Unigram([*controls, *((token, lowest) for token in byte_tokens), *scored], UNK_ID, True)

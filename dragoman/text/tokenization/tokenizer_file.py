@@ -1,0 +1,147 @@
+"""Reading a tokenizer.json that nobody vouches for.
+
+Only the vocabulary, the merges, the scores and the character map are taken from the file, after a check; pipelines are
+compared with the ones of `pipelines.py` and never built from the file, so that no foreign regular
+expression is compiled and nothing but a tokeniser of ours comes out.
+"""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer, models
+
+from dragoman.errors import ModelError
+from dragoman.text.tokenization.pipelines import CONTROL_TOKENS, Kind, Model, assemble, byte_level_alphabet, byte_token
+from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer, read_sentencepiece
+
+_TYPES = {"BPE": models.BPE, "Unigram": models.Unigram, "WordLevel": models.WordLevel}
+
+
+def read_tokenizer(path: Path) -> tuple[Kind, Tokenizer | SentencePieceTokenizer]:
+    """The kind and the library tokeniser in a file. Raises ModelError naming the file and what is wrong with it."""
+    try:
+        document = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise ModelError(f"{path} does not exist. Give the folder of a trained model.") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"{path} cannot be read as a tokenizer: {error}. Copy the model again.") from None
+    try:
+        if isinstance(document, dict) and document.get("kind") == "sentencepiece":
+            return "sentencepiece", read_sentencepiece(document)
+        kind, tokenizer = _build(document)
+        _check_pipeline(document, json.loads(tokenizer.to_str()))
+    except _Foreign as reason:
+        raise ModelError(f"{path} is not a tokenizer of Dragoman: {reason}. Copy the model again.") from None
+    except Exception as error:  # the library raises bare Exception, e.g. for merges that fit no vocabulary
+        raise ModelError(f"{path} holds a damaged tokenizer: {error}. Copy the model again.") from None
+    return kind, tokenizer
+
+
+class _Foreign(Exception):
+    """What in the file is not as Dragoman writes it."""
+
+
+def _require(condition: bool, reason: str) -> None:
+    if not condition:
+        raise _Foreign(reason)
+
+
+def _build(document: Any) -> tuple[Kind, Tokenizer]:
+    _require(isinstance(document, dict) and isinstance(document.get("model"), dict), "it has no model")
+    _require(not document.get("added_tokens"), "it has added tokens")
+    _require(not document.get("post_processor"), "it has a post-processor")
+    model = document["model"]
+    _require(model.get("type") in _TYPES, f"its model type is {model.get('type')!r}")
+    _require(model.get("dropout") is None, "its model has dropout")
+    vocab = _checked_vocab(model)
+    if model["type"] == "Unigram":
+        return "unigram", assemble("unigram", _unigram(model, vocab))
+    if model["type"] == "WordLevel":
+        return "word", assemble("word", models.WordLevel(vocab, unk_token=CONTROL_TOKENS[3]))
+    kind: Kind = "fallback_bpe" if model.get("byte_fallback") else "byte_bpe"
+    return kind, assemble(kind, _bpe(kind, model, vocab))
+
+
+def _checked_vocab(model: dict[str, Any]) -> dict[str, int]:
+    """Token -> id, with ids 0 ... n - 1 each once and the control tokens first."""
+    raw = model.get("vocab")
+    if model["type"] == "Unigram":
+        if not isinstance(raw, list):
+            raise _Foreign("its vocabulary is no list")
+        _require(all(_is_scored_piece(entry) for entry in raw), "its vocabulary holds more than scored pieces")
+        vocab = {entry[0]: index for index, entry in enumerate(raw)}
+        _require(len(vocab) == len(raw), "its vocabulary repeats a piece")
+    else:
+        if not isinstance(raw, dict):
+            raise _Foreign("its vocabulary is no table")
+        vocab = raw
+        _require(all(type(index) is int for index in vocab.values()), "its vocabulary holds ids that are no integers")
+        _require(sorted(vocab.values()) == list(range(len(vocab))), "its ids are not 0 ... n - 1")
+    controls = [vocab.get(token) for token in CONTROL_TOKENS]
+    _require(controls == [0, 1, 2, 3], f"its control tokens have the ids {controls}")
+    return vocab
+
+
+def _is_scored_piece(entry: Any) -> bool:
+    return (
+        isinstance(entry, list)
+        and len(entry) == 2
+        and isinstance(entry[0], str)
+        and type(entry[1]) in (int, float)
+        and math.isfinite(entry[1])
+    )
+
+
+def _bpe(kind: Kind, model: dict[str, Any], vocab: dict[str, int]) -> models.BPE:
+    merges = model.get("merges")
+    if not isinstance(merges, list):
+        raise _Foreign("its merges are no list")
+    for merge in merges:
+        _require(
+            isinstance(merge, list) and len(merge) == 2 and all(isinstance(part, str) for part in merge),
+            "its merges hold something else than pairs of tokens",
+        )
+        _require(
+            merge[0] in vocab and merge[1] in vocab and merge[0] + merge[1] in vocab,
+            f"its merge {merge} is not in its vocabulary",
+        )
+    pairs = [(left, right) for left, right in merges]
+    if kind == "byte_bpe":
+        alphabet = set(byte_level_alphabet())
+        _require(alphabet <= vocab.keys(), "it lacks some of the 256 bytes")
+        strange = [token for token in vocab if token not in CONTROL_TOKENS and not alphabet.issuperset(token)]
+        _require(not strange, f"its token {strange[:1]} is not written in bytes")
+        return models.BPE(vocab, pairs)
+    _require_byte_tokens(vocab)
+    return fallback_bpe(vocab, pairs)
+
+
+def fallback_bpe(vocab: dict[str, int], merges: list[tuple[str, str]]) -> models.BPE:
+    """A BPE model that spells characters outside its vocabulary as bytes."""
+    return models.BPE(vocab, merges, unk_token=CONTROL_TOKENS[3], byte_fallback=True)
+
+
+def _unigram(model: dict[str, Any], vocab: dict[str, int]) -> Model:
+    _require_byte_tokens(vocab)
+    return models.Unigram([(piece, float(score)) for piece, score in model["vocab"]], 3, True)
+
+
+def _require_byte_tokens(vocab: dict[str, int]) -> None:
+    _require(all(byte_token(byte) in vocab for byte in range(256)), "it lacks some of the 256 bytes")
+
+
+def _check_pipeline(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
+    for part in ("normalizer", "pre_tokenizer", "decoder"):
+        _require(theirs.get(part) is not None and _agrees(theirs[part], ours[part]), f"its {part} is a different one")
+
+
+def _agrees(theirs: Any, ours: Any) -> bool:
+    """Equal, but for settings that a newer version of the library writes and the file's did not know."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        same_type = theirs.get("type") == ours.get("type")
+        return same_type and all(key in ours and _agrees(value, ours[key]) for key, value in theirs.items())
+    if isinstance(theirs, list) and isinstance(ours, list):
+        return len(theirs) == len(ours) and all(map(_agrees, theirs, ours))
+    return bool(theirs == ours)

@@ -1,0 +1,125 @@
+"""Which tokens make which word: read off the tokens themselves, so that it holds for a model's output too.
+
+Two ways to count words. *Spaced words* are what stands between white space, as `str.split` counts them and as every
+reader of the Pharaoh format does. *Units* are what a person points at: a mark of punctuation is one of its own, and in
+scripts without spaces (Chinese, Japanese, Thai ...) every character is.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dragoman.text.tokenization.pipelines import SPACE_MARK
+
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+_INSIDE_WORDS = "-'’.,:"
+_JOINER = "\u200d"
+UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+"""Characters of scripts without spaces between words, for a class in a regular expression."""
+
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word and its tokens, `start` to `stop` - 1."""
+
+    text: str
+    start: int
+    stop: int
+
+
+def spaced_words(tokens: Sequence[str]) -> list[tuple[int, ...]]:
+    """For each token (as `Tokenizer.tokens` shows it) the numbers of the words it touches; none for mere space."""
+    return _touched(tokens, _number_spaced)
+
+
+def words_of(tokens: Sequence[str]) -> tuple[Word, ...]:
+    """The tokens grouped into units, none left out; units that share a token are one word."""
+    starts: list[int] = []
+    last_unit, after_word = -1, True
+    for index, units in enumerate(_touched(tokens, _number_units)):
+        continues = bool(units) and units[0] <= last_unit
+        if after_word and not continues:
+            starts.append(index)
+        after_word = bool(units)  # a token of mere space belongs to the word after it
+        last_unit = max(last_unit, *units) if units else last_unit
+    if not after_word and len(starts) > 1:
+        starts.pop()
+    stops = [*starts[1:], len(tokens)][: len(starts)]
+    return tuple(Word(_shown(tokens[start:stop]), start, stop) for start, stop in zip(starts, stops, strict=True))
+
+
+def _shown(tokens: Sequence[str]) -> str:
+    return b"".join(map(_bytes_of, tokens)).decode("utf-8", "replace").strip() or " "
+
+
+def _bytes_of(token: str) -> bytes:
+    """What a token stands for; U+2581 is a space."""
+    parts = _BYTE.split(token)
+    texts = [part.replace(SPACE_MARK, " ").encode("utf-8", "replace") for part in parts[::2]]
+    return b"".join(
+        text + (bytes.fromhex(code) if code else b"") for text, code in zip(texts, [*parts[1::2], ""], strict=True)
+    )
+
+
+def _touched(tokens: Sequence[str], number: Callable[[str], list[int]]) -> list[tuple[int, ...]]:
+    """For each token the numbers, in order, that `number` gives the characters it has a byte of (-1: none)."""
+    raw = [_bytes_of(token) for token in tokens]
+    text = b"".join(raw).decode("utf-8", "surrogateescape")
+    owners = [index for index, part in enumerate(raw) for _ in part]
+    found: list[dict[int, None]] = [{} for _ in tokens]
+    place = 0
+    for char, unit in zip(text, number(text), strict=True):
+        size = len(char.encode("utf-8", "surrogateescape"))
+        if unit >= 0:
+            for owner in owners[place : place + size]:
+                found[owner][unit] = None
+        place += size
+    return [tuple(units) for units in found]
+
+
+def _number_spaced(text: str) -> list[int]:
+    numbers, count, inside = [], 0, False
+    for char in text:
+        space = char.isspace()
+        count += not space and not inside
+        inside = not space
+        numbers.append(-1 if space else count - 1)
+    return numbers
+
+
+def _number_units(text: str) -> list[int]:
+    numbers: list[int] = []
+    count, kind = 0, "space"
+    for index in range(len(text)):
+        before, kind = kind, _kind(text, index)
+        if kind == "space":
+            numbers.append(-1)
+            continue
+        joined = before != "space" and (kind == "attached" or text[index - 1] == _JOINER)
+        joined = joined or (kind in ("word", "inner") and before in ("word", "inner"))
+        count += not joined
+        numbers.append(count - 1)
+        if joined and kind == "attached":
+            kind = before
+    return numbers
+
+
+def _kind(text: str, index: int) -> str:
+    """space, word (a letter or digit), inner (a mark between two of them), attached, unspaced or mark."""
+    char = text[index]
+    if char.isspace():
+        return "space"
+    category = unicodedata.category(char)
+    if category in ("Mn", "Mc", "Me", "Cf", "Cs") or "\U0001f3fb" <= char <= "\U0001f3ff":
+        return "attached"
+    if _UNSPACED.match(char):
+        return "unspaced"
+    if category[0] in "LN" or char == "_":
+        return "word"
+    between = char in _INSIDE_WORDS and 0 < index < len(text) - 1 and text[index + 1].isalnum()
+    return "inner" if between and text[index - 1].isalnum() else "mark"

@@ -1,0 +1,112 @@
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.text.documents.markers import with_marks
+from dragoman.text.documents.markup import MarkupRules, escaped, read_markup
+
+HTML, XML = MarkupRules(), MarkupRules(xml=True, ignore_tags=("k",), splitting_tags=("s",))
+PARTS = [
+    "<p>",
+    "</p>",
+    "<b>",
+    "</b>",
+    "<i class=x>",
+    "</i>",
+    "word",
+    " ",
+    "&lt;b&gt;",
+    "&amp;",
+    "<br>",
+    "<!-- c -->",
+    "12",
+]
+PARTS += [
+    "<code>k</code>",
+    '<x id="1"/>',
+    "<",
+    "<script>",
+    "</script>",
+    "<pre>",
+    "</pre>",
+    '<p translate="no">',
+    "<a b='",
+]
+
+
+def texts(page, rules=HTML):
+    return [marked.text for marked in read_markup(page, rules).texts]
+
+
+def copied(page, rules=HTML):
+    """The page when every text is translated by itself."""
+    read = read_markup(page, rules)
+    return read.with_translations([with_marks(text, text.text, [], escaped) for text in read.texts])
+
+
+def test_blocks_are_texts():
+    page = "<h1>One &amp; all</h1>\n<p>Two <b>big <i>dogs</i></b>\n  run.<br>Three</p><td>4 %</td>tail"
+    assert texts(page) == ["One & all", "Two big dogs run.", "Three", "tail"]
+    marks = read_markup(page, HTML).texts[1].marks
+    assert [(mark.head, mark.tail, mark.start, mark.stop, mark.parent) for mark in marks] == [
+        ("<b>", "</b>", 4, 12, -1),
+        ("<i>", "</i>", 8, 12, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "",
+        " \r\n",
+        "<!DOCTYPE html>\n<p>12 &amp; 3</p><!-- words --><br/>",
+        "<script>var a = 'words'</script><style>p {}</style><pre>words &amp; more</pre><textarea>words</textarea>",
+        "<p translate='no'>words <b>words</b></p><div class='a notranslate'>words<div>words</div></div>",
+        "<p title='words'></p><a href='words",
+    ],
+)
+def test_what_is_left_alone(page):
+    assert texts(page) == []
+    assert copied(page) == page
+
+
+def test_what_is_left_alone_inside_a_sentence_is_a_point():
+    (text,) = read_markup('Run <code>rm -rf</code> now, <span class="notranslate">Tom</span>.', HTML).texts
+    assert text.text == "Run now,."
+    assert [mark.head for mark in text.marks] == ["<code>rm -rf</code>", '<span class="notranslate">Tom</span>']
+
+
+def test_tags_that_are_not_nested_stay_where_they_are():
+    page = "<p>one <b>two <i>three</b> four</i> five</p>"
+    assert texts(page) == ["one", "two", "three", "four", "five"]
+    assert copied(page) == page
+
+
+def test_escaped_text_stays_escaped():
+    assert texts("<p>&lt;script&gt; a &#60;b&#62; &amp;lt; &nope;</p>") == ["<script> a <b> &lt;"]
+    assert copied("<p>&lt;script&gt; a &#60;b> &amp;lt;</p>") == "<p>&lt;script&gt; a &lt;b&gt; &amp;lt;</p>"
+
+
+def test_xml():
+    page = '<s>One <x id="1"></x> two <k>three</k></s><p>four</p><![CDATA[five]]>'
+    assert texts(page, XML) == ["One two", "four"]
+    assert [mark.head for mark in read_markup(page, XML).texts[0].marks] == ['<x id="1"></x>', "<k>three</k>"]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.sampled_from(PARTS), max_size=20).map("".join), st.sampled_from([HTML, XML]))
+def test_a_copied_page_has_the_same_tags_and_letters(page, rules):
+    output = copied(page, rules)
+    pattern = r"</?[a-z!][^<>]*>"
+    assert sorted(re.findall(pattern, output)) == sorted(re.findall(pattern, page))
+    assert output.count("word") == page.count("word")
+    assert output.count("&lt;b&gt;") == page.count("&lt;b&gt;")
+
+
+def test_tags_too_deep_are_translated_run_by_run() -> None:
+    page = "<p>" + "<b>" * 1000 + "Hi. " * 1000 + "</b>" * 1000
+    found = read_markup(page, HTML)
+    assert found.with_translations([text.text for text in found.texts]) == page
+    assert all(not text.marks for text in found.texts)

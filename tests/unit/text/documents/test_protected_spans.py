@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.text.documents.markers import AlignedPart, MarkedText, with_marks
+from dragoman.text.documents.protected_spans import find_pieces, lost_pieces, without_pieces
+
+PIECES = [
+    "https://a.b/c_(d)?x=1&y=2",
+    "{name}",
+    "%(n)d",
+    "%s",
+    '<x id="1"/>',
+    "12.50 €",
+    "info@ex-am.co.uk",
+    "{{ a b }}",
+]
+WORDS = ["Two", "dogs", "run", "(fast)", "home,", "über"]
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("See https://a.b/c_(d)?x=1&y=2. Or (http://x.y/z), bob.s@ex-am.co.uk!", None),
+        ("Hi {name}, %s of %(n)d for ${who}: {{ x y }}", ["{name}", "%s", "%(n)d", "${who}", "{{ x y }}"]),
+        ('<x id="1"/> <b>bold</b> a < b > c &amp; d', ['<x id="1"/>', "<b>", "</b>", "&amp;"]),
+        ("3.5 km at 20 °C for $5.00. €3 and 50%, 5 men, 100%ig", ["3.5 km", "20 °C", "$5.00", "€3", "50%"]),
+        ("www.foo.org/bar, mailto:a@b.de", ["www.foo.org/bar", "mailto:a@b.de"]),
+        ("no pieces: a.b, 1990, {, %, @home, <3", []),
+    ],
+)
+def test_what_is_a_piece(text, pieces):
+    pieces = pieces if pieces is not None else ["https://a.b/c_(d)?x=1&y=2", "http://x.y/z", "bob.s@ex-am.co.uk"]
+    assert [piece.text for piece in find_pieces(text)] == pieces
+
+
+def test_pieces_are_missed_when_lost_doubled_or_changed():
+    pieces = find_pieces("{a} and {b} run 3.5 km")
+    assert lost_pieces(pieces, "{b} und {a} laufen 3,5 km") == []
+    assert lost_pieces(pieces, "{b} und {b} laufen 3,6 km") == ["{a}", "{b}", "3.5 km"]
+
+
+def identical(text):
+    """The alignment of a text with itself, word by word."""
+    spans, place = [], 0
+    for word in text.split():
+        start = text.index(word, place)
+        place = start + len(word)
+        spans.append((start, place))
+    return AlignedPart(spans, spans, np.eye(len(spans)))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(PIECES + WORDS), max_size=12))
+def test_pieces_come_back_where_they_were(parts):
+    text = " ".join(parts)
+    marked = without_pieces(MarkedText(text, ()))
+    assert not find_pieces(marked.text)
+    back = with_marks(marked, marked.text, [identical(marked.text)] if marked.text.split() else [])
+    assert back.split() == text.split()
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text("a1.@%{}<>&;/:( )€s-", max_size=60))
+def test_nothing_is_lost_without_an_alignment(text):
+    marked = without_pieces(MarkedText(text, ()))
+    back = with_marks(marked, marked.text, [])
+    assert sorted(back.replace(" ", "")) == sorted(text.replace(" ", ""))

@@ -1,0 +1,76 @@
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.text.documents.tags import Tag, tags_of
+
+
+def tags(page, **how):
+    return [tag for tag in tags_of(page, **how) if tag.raw]
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.text("<>/!?-ab= \"'&;[]\n")
+    | st.lists(st.sampled_from(["<!--", "-->", "<a b='", '">', "<script>", "</"])).map("".join),
+    st.booleans(),
+)
+def test_nothing_is_lost(page, xml):
+    assert "".join(tag.raw for tag in tags_of(page, xml)) == page
+
+
+@pytest.mark.parametrize(
+    ("page", "kinds"),
+    [
+        ("a < b <c", ["text", "other"]),
+        ("<p title='a > b' x>t</p >", ["start", "text", "end"]),
+        ("<br/><x id=1/></x>", ["empty", "start", "end"]),
+        ("<!-- a <b> --!>t<!doctype html><?php ?>", ["other", "text", "other", "other"]),
+        ("<script>if (a<b) '</p>'</script >t", ["start", "other", "end", "text"]),
+        ("<title>a <b></title>", ["start", "text", "end"]),
+        ("t<!-- never closed <b>", ["text", "other"]),
+        ("t<a href='never closed>", ["text", "other"]),
+        ("&amp; &foo; AT&T", ["text", "empty", "text"]),
+    ],
+)
+def test_kinds(page, kinds):
+    assert [tag.kind for tag in tags(page)] == kinds
+
+
+def test_xml_has_sections_of_its_own():
+    page = "<?xml a='>'?><!DOCTYPE a [<!ENTITY b 'c'>]><a><![CDATA[ <b> ]]></a><script>x<i/></script>"
+    assert [tag.raw for tag in tags(page, xml=True)][:4] == [
+        "<?xml a='>'?>",
+        "<!DOCTYPE a [<!ENTITY b 'c'>]>",
+        "<a>",
+        "<![CDATA[ <b> ]]>",
+    ]
+    assert [tag.kind for tag in tags(page, xml=True)][-3:] == ["text", "empty", "end"]
+
+
+class Oracle(HTMLParser):
+    def __init__(self, page):
+        super().__init__()
+        self.found = []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append(
+            Tag("start", self.get_starttag_text(), tag, tuple((name, value or "") for name, value in attrs))
+        )
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["a", "B", "x-y", "p"]),
+            st.lists(st.sampled_from(["c", 'd="<e>"', "F='g\"'", "h=i", " \n"]), unique=True),
+        )
+    )
+)
+def test_attributes_as_the_standard_library_reads_them(elements):
+    page = "t".join(f"<{name} {' '.join(attributes)}>" for name, attributes in elements)
+    assert [tag for tag in tags(page) if tag.kind == "start"] == Oracle(page).found
