@@ -82,7 +82,7 @@ def load_model(
 
 def tell_of_compiling() -> None:
     """Has the user told, once, when something must wait for the compiler."""
-    from dragoman.model.compiling import when_compiling
+    from dragoman.kernels.compiling import when_compiling
 
     when_compiling(lambda: say("compiling for this processor, which is kept; that takes some seconds"))
 

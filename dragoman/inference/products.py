@@ -13,8 +13,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from dragoman.errors import ConfigError
+from dragoman.kernels.compiling import can_compile
 from dragoman.model.attention import MultiHeadAttention
-from dragoman.model.compiling import can_compile
 from dragoman.model.device import multiplies_bfloat16
 
 Product = Callable[[Tensor], Tensor]
@@ -169,7 +169,7 @@ def _multiplies_int16(device: torch.device) -> bool:
     """Whether it is a CPU that adds products of 16-bit integers, and the search can be compiled for it."""
     if device.type != "cpu" or not can_compile():
         return False
-    from dragoman.inference.compiled.tiles import MULTIPLIES_SHORTS
+    from dragoman.kernels.tiles import MULTIPLIES_SHORTS
 
     return MULTIPLIES_SHORTS
 

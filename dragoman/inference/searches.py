@@ -13,7 +13,7 @@ from dragoman.inference.sampling import sample
 from dragoman.inference.segments import Source, token_batches
 from dragoman.inference.step_model import Ensemble, StepModel
 from dragoman.inference.workers import each_of, num_workers
-from dragoman.model.compiling import can_compile, will_compile
+from dragoman.kernels.compiling import can_compile, will_compile
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dragoman.model.compiling import can_compile
+from dragoman.kernels.compiling import can_compile
 from dragoman.model.fused import NOTHING_DRAWN, Drawn, draw
 
 _DRAWS = 1 << 16

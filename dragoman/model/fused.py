@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from dragoman.model.compiled import LANES, TILE_ROWS
-from dragoman.model.compiling import can_compile, will_compile
+from dragoman.kernels import LANES, TILE_ROWS
+from dragoman.kernels.compiling import can_compile, will_compile
 
 # Attention to more keys is faster as products of a library.
 _MAX_KEYS = 128
@@ -382,7 +382,7 @@ def _to_multiple(count: int, of: int) -> int:
 @lru_cache(maxsize=1)
 def _kernels() -> Any:
     will_compile()
-    from dragoman.model.compiled import kernels
+    from dragoman.kernels import training as kernels
 
     return kernels
 

@@ -26,12 +26,12 @@ from dragoman.data.batch import pad_rows
 from dragoman.errors import ModelError
 from dragoman.inference import searches
 from dragoman.inference.beam import beam_search
-from dragoman.inference.compiled.tiles import MULTIPLIES_BYTES, MULTIPLIES_SHORTS
 from dragoman.inference.compiled.weights import fits
 from dragoman.inference.searches import CompiledSearch, TransformerSearch
 from dragoman.inference.segments import Source
 from dragoman.inference.step_model import SingleModel
-from dragoman.model.compiling import can_compile
+from dragoman.kernels.compiling import can_compile
+from dragoman.kernels.tiles import MULTIPLIES_BYTES, MULTIPLIES_SHORTS
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
 
@@ -265,7 +265,7 @@ def test_who_gives_up_waits_for_no_sentence() -> None:
 
 def test_numba_that_does_not_work_is_said_and_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
     can_compile.cache_clear()
-    monkeypatch.setitem(sys.modules, "dragoman.model.compiled", None)
+    monkeypatch.setitem(sys.modules, "dragoman.kernels", None)
     with pytest.warns(RuntimeWarning, match="numba cannot be used, so that training and translating are slower: "):
         assert not can_compile()
     can_compile.cache_clear()
@@ -302,7 +302,7 @@ def test_when_one_worker_fails_the_others_stop(monkeypatch: pytest.MonkeyPatch, 
 def test_it_runs_on_a_processor_with_narrow_registers(tmp_path: Any) -> None:
     """The code for one with AVX2 alone, as it runs on this one: to the last bit, new code or kept."""
     program = """
-from dragoman.inference.compiled.tiles import COLUMNS, MULTIPLIES_BYTES, MULTIPLIES_SHORTS
+from dragoman.kernels.tiles import COLUMNS, MULTIPLIES_BYTES, MULTIPLIES_SHORTS
 assert (COLUMNS, MULTIPLIES_BYTES, MULTIPLIES_SHORTS) == (16, False, True)
 import sys; sys.path.insert(0, sys.argv[1])
 from test_compiled_search import *

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.inference.compiled.instructions import multiply
 from dragoman.inference.compiled.layers import decode
 from dragoman.inference.compiled.layout import (
     FREE,
@@ -22,10 +21,11 @@ from dragoman.inference.compiled.layout import (
     Search,
     Shape,
 )
-from dragoman.inference.compiled.tiles import BAND, COLUMNS, ROWS
-from dragoman.model.compiled.arithmetic import exp2, larger
-from dragoman.model.compiled.jit import compiled
-from dragoman.model.compiled.lines import sum_of_powers
+from dragoman.kernels.arithmetic import exp2, larger
+from dragoman.kernels.jit import compiled
+from dragoman.kernels.matrix_products import multiply
+from dragoman.kernels.tiles import BAND, COLUMNS, ROWS
+from dragoman.kernels.vectors import sum_of_powers
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 _ZERO = np.float32(0)

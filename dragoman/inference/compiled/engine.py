@@ -17,10 +17,10 @@ from dragoman.inference.compiled.beams import decode_steps, finished_path
 from dragoman.inference.compiled.layers import encode
 from dragoman.inference.compiled.layout import FREE, Rules, Search
 from dragoman.inference.compiled.memory import penalties, room_for_rows, room_for_search, with_longer_outputs
-from dragoman.inference.compiled.tiles import NUMBERS_AT_ONCE, ROWS
 from dragoman.inference.compiled.weights import CompiledWeights
 from dragoman.inference.constraints import Constraints
 from dragoman.inference.segments import Source
+from dragoman.kernels.tiles import NUMBERS_AT_ONCE, ROWS
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
-from dragoman.inference.compiled.instructions import dot, fetch_ahead, keep, multiply, weighted_sum
 from dragoman.inference.compiled.layout import (
     DecoderWeights,
     EncoderWeights,
@@ -21,11 +20,12 @@ from dragoman.inference.compiled.layout import (
     Search,
     Shape,
 )
-from dragoman.inference.compiled.tiles import COLUMNS, LINE_BYTES, NUMBERS_AT_ONCE, ROWS
-from dragoman.model.compiled import LANES
-from dragoman.model.compiled.arithmetic import exp2, larger
-from dragoman.model.compiled.jit import AS_WRITTEN, compiled
-from dragoman.model.compiled.lines import copy_line, exp2_of_line, largest_of_line, sum_of, sum_of_squares
+from dragoman.kernels import LANES
+from dragoman.kernels.arithmetic import exp2, larger
+from dragoman.kernels.jit import AS_WRITTEN, compiled
+from dragoman.kernels.matrix_products import dot, fetch_ahead, keep, multiply, weighted_sum
+from dragoman.kernels.tiles import COLUMNS, LINE_BYTES, NUMBERS_AT_ONCE, ROWS
+from dragoman.kernels.vectors import copy_line, exp2_of_line, largest_of_line, sum_of, sum_of_squares
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _LARGEST_BYTE, _ZERO_BYTE, _TINY = np.float32(127), np.float32(128.5), np.float32(1e-30)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dragoman.config import InferenceSettings
 from dragoman.inference.compiled.layout import DecoderWeights, EncoderWeights, Floats, Linear, Norm, Shape
-from dragoman.inference.compiled.tiles import (
+from dragoman.kernels.tiles import (
     AT_ONCE,
     BAND,
     COLUMNS,

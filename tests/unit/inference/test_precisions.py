@@ -8,7 +8,7 @@ import torch
 from dragoman.errors import ConfigError
 from dragoman.inference.products import resolve_inference_precision
 
-tiles = pytest.importorskip("dragoman.inference.compiled.tiles", reason="numba compiles for the processor at hand")
+tiles = pytest.importorskip("dragoman.kernels.tiles", reason="numba compiles for the processor at hand")
 CPU = torch.device("cpu")
 OLD: dict[str, bool] = {}
 NEW = {"avx512_vnni": True, "avx512_bf16": True}

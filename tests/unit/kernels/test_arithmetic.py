@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 pytest.importorskip("numba", reason="numba compiles what is tested here")
 
-from dragoman.model.compiled import LANES, TILE_ROWS
-from dragoman.model.compiled.arithmetic import at_least, number, put
-from dragoman.model.compiled.jit import compiled_with_nan
-from dragoman.model.compiled.lines import (
+from dragoman.kernels import LANES, TILE_ROWS
+from dragoman.kernels.arithmetic import at_least, number, put
+from dragoman.kernels.jit import compiled_with_nan
+from dragoman.kernels.vectors import (
     copy_line,
     dot_of_lines,
     exp2_of_line,

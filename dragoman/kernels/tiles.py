@@ -3,7 +3,7 @@
 import math
 import platform
 
-from dragoman.model.compiled.jit import FEATURES
+from dragoman.kernels.jit import FEATURES
 
 MULTIPLIES_AND_ADDS = "fma" in FEATURES or platform.machine().lower() in ("arm64", "aarch64")
 """Whether one instruction does both; where not, code for it is slower than torch's."""

@@ -40,9 +40,14 @@ def _made(function: Function, float_rules: set[str]) -> Function:
     return cast(Function, made)
 
 
+_PACKAGE = Path(__file__).parents[1]
+
+
 def _stamp() -> tuple[str, int]:
     """Of all such files: what is compiled holds code of several, and numba itself looks at a function's own alone."""
-    sources = sorted(Path(__file__).parents[2].glob("*/compiled/*.py"))
+    sources = sorted(
+        path for folder in ("kernels", "inference/compiled") for path in _PACKAGE.joinpath(folder).glob("*.py")
+    )
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest(), len(sources)
 
 

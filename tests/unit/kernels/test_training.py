@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("numba", reason="numba compiles what is tested here")
 
-from dragoman.model.compiled import kernels as typed_kernels
+from dragoman.kernels import training as typed_kernels
 
 kernels: Any = typed_kernels
 FLOAT, BFLOAT16 = np.float32(0), np.uint16(0)

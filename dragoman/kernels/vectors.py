@@ -9,8 +9,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.types.containers import UniTuple
 
-from dragoman.model.compiled import LANES, TILE_ROWS
-from dragoman.model.compiled.lanes import (
+from dragoman.kernels import LANES, TILE_ROWS
+from dragoman.kernels.llvm import (
     FLOAT,
     LINE,
     LONG,

@@ -8,7 +8,7 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from dragoman.model.compiled import LANES
+from dragoman.kernels import LANES
 
 INT, LONG, FLOAT = ir.IntType(32), ir.IntType(64), ir.FloatType()
 LINE = ir.VectorType(FLOAT, LANES)

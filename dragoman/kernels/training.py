@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.model.compiled import LANES, TILE_ROWS
-from dragoman.model.compiled.arithmetic import array_at, at_least, chosen, exp2, larger, number, put
-from dragoman.model.compiled.jit import compiled_with_nan
-from dragoman.model.compiled.lines import (
+from dragoman.kernels import LANES, TILE_ROWS
+from dragoman.kernels.arithmetic import array_at, at_least, chosen, exp2, larger, number, put
+from dragoman.kernels.jit import compiled_with_nan
+from dragoman.kernels.vectors import (
     copy_line,
     dot_of_lines,
     exp2_of_line,

@@ -8,8 +8,8 @@ from numba.core import cgutils, types
 from numba.extending import overload
 from numba.np.arrayobj import populate_array
 
-from dragoman.model.compiled.jit import AS_WRITTEN, compiled_with_nan
-from dragoman.model.compiled.lanes import EXP2_FACTORS, FLOAT, INT, LEAST_EXPONENT, instruction
+from dragoman.kernels.jit import AS_WRITTEN, compiled_with_nan
+from dragoman.kernels.llvm import EXP2_FACTORS, FLOAT, INT, LEAST_EXPONENT, instruction
 
 _SHORT = ir.IntType(16)
 _NUMBER = types.float32

@@ -7,8 +7,8 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 
-from dragoman.inference.compiled.tiles import COLUMNS, LANES, NUMBERS_AT_ONCE, ROWS, VECTORS, WIDE_LANES
-from dragoman.model.compiled.lanes import across, everywhere, fma, instruction
+from dragoman.kernels.llvm import across, everywhere, fma, instruction
+from dragoman.kernels.tiles import COLUMNS, LANES, NUMBERS_AT_ONCE, ROWS, VECTORS, WIDE_LANES
 
 _BYTE, _SHORT, _INT, _LONG = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 _FLOAT = ir.FloatType()

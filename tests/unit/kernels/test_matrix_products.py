@@ -12,11 +12,14 @@ pytest.importorskip("numba", reason="numba compiles what is tested here")
 
 from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.inference.compiled.beams import place_rows
-from dragoman.inference.compiled.instructions import dot, keep, weighted_sum
 from dragoman.inference.compiled.layers import activate, decode, encode, normalise, product, put_row, softmax
 from dragoman.inference.compiled.layout import Linear, Norm
 from dragoman.inference.compiled.memory import INPUTS, room_for_rows, room_for_search
-from dragoman.inference.compiled.tiles import (
+from dragoman.inference.compiled.weights import CompiledWeights, packed
+from dragoman.kernels.arithmetic import exp2, larger, rounded
+from dragoman.kernels.jit import compiled
+from dragoman.kernels.matrix_products import dot, keep, weighted_sum
+from dragoman.kernels.tiles import (
     AT_ONCE,
     COLUMNS,
     LINE_BYTES,
@@ -25,9 +28,6 @@ from dragoman.inference.compiled.tiles import (
     ROWS,
     largest_integer,
 )
-from dragoman.inference.compiled.weights import CompiledWeights, packed
-from dragoman.model.compiled.arithmetic import exp2, larger, rounded
-from dragoman.model.compiled.jit import compiled
 from dragoman.model.transformer import Transformer
 
 NEEDS_BYTES = pytest.mark.skipif(not MULTIPLIES_BYTES, reason="this processor multiplies no bytes")

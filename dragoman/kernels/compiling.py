@@ -16,7 +16,7 @@ def can_compile() -> bool:
     try:
         from numba import config
 
-        from dragoman.model.compiled import arithmetic  # noqa: F401
+        from dragoman.kernels import arithmetic  # noqa: F401
     except Exception as error:
         slower = "so that training and translating are slower"
         warnings.warn(f"numba cannot be used, {slower}: {error}", RuntimeWarning, stacklevel=2)
@@ -31,7 +31,7 @@ def when_compiling(tell: Callable[[], None]) -> None:
 
 def will_compile() -> None:
     """To be called before compiled functions are: those who wait to be told are told from now on."""
-    from dragoman.model.compiled import jit
+    from dragoman.kernels import jit
 
     while _waiting_to_tell:
         jit.when_compiling(_waiting_to_tell.pop())
