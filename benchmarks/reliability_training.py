@@ -939,7 +939,7 @@ def forecast(count: int) -> int:
 
 def forecast_child(count: int, case: list[Any]) -> int:
     from dragoman.data.stream import BatchStream
-    from dragoman.model.device import keep_freed_memory
+    from dragoman.devices.device import keep_freed_memory
 
     preset, vocab, batch_tokens, precision, mean, workers = case
     rng = np.random.default_rng(1)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from dragoman.model.device import multiplies_bfloat16
+from dragoman.devices.device import multiplies_bfloat16
 
 HAS_BFLOAT16 = multiplies_bfloat16(torch.device("cpu"))
 PROBE_ROWS = 2048

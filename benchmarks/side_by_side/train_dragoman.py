@@ -14,7 +14,7 @@ import torch
 from dragoman.bundle import Bundle, Card
 from dragoman.config import Config, ModelSettings, TrainSettings, ValidateSettings
 from dragoman.data.store import PairStore, open_if_current, written_store
-from dragoman.model.device import resolve_precision
+from dragoman.devices.device import resolve_precision
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.train.checkpoint import RunFolder

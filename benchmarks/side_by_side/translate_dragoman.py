@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from dragoman.bundle import load_bundle
+from dragoman.devices.device import keep_freed_memory
 from dragoman.inference.products import resolve_inference_precision
 from dragoman.inference.searches import CompiledSearch
 from dragoman.inference.segments import Source
 from dragoman.inference.translator import Translator, changed
-from dragoman.model.device import keep_freed_memory
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from side_by_side.marian_test_set import MAX_EXTRA_TOKENS, measured, sources

@@ -17,9 +17,9 @@ from safetensors.torch import save_file
 from dragoman.bundle.card import Card, read_card
 from dragoman.config import Config, ModelSettings, config_from_dict, dump_config
 from dragoman.config.toml import parsed_toml, toml_bytes
+from dragoman.devices.device import resolve_device, without_values
 from dragoman.errors import ConfigError, ModelError
 from dragoman.files import MANIFEST, CheckedFolder, checked_manifest, written_folder
-from dragoman.model.device import resolve_device, without_values
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.version import __version__

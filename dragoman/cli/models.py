@@ -58,8 +58,8 @@ def load_model(
     for path in paths:
         require_model(path, hint)
     from dragoman.bundle import load_bundle, resolve_model_folder
+    from dragoman.devices.device import keep_freed_memory
     from dragoman.inference.translator import Translator
-    from dragoman.model.device import keep_freed_memory
 
     keep_freed_memory()
     folders = [resolve_model_folder(Path(path)) for path in paths]

@@ -16,7 +16,7 @@ from dragoman.errors import ConfigError
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
 
 if TYPE_CHECKING:
-    from dragoman.model.summary import ParameterRow
+    from dragoman.model.parameters import ParameterRow
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -50,8 +50,8 @@ def run(arguments: Sequence[str]) -> int:
         require_model(given.what)
     # torch and matplotlib: only once the arguments are right
     from dragoman.bundle import load_bundle, resolve_model_folder
-    from dragoman.model.device import without_values
-    from dragoman.model.summary import expected_parameters, parameter_table
+    from dragoman.devices.device import without_values
+    from dragoman.model.parameters import expected_parameters, parameter_table
     from dragoman.model.transformer import Transformer
     from dragoman.visualize.figure import check_figure_path, save_figure
     from dragoman.visualize.summary import plot_summary

@@ -281,7 +281,7 @@ def _precision(config: Config) -> Literal["float32", "bfloat16"]:
     """What `auto` means here, so that a run goes on as it began."""
     import torch
 
-    from dragoman.model.device import multiplies_bfloat16, resolve_device, resolve_precision
+    from dragoman.devices.device import multiplies_bfloat16, resolve_device, resolve_precision
 
     device = resolve_device(config.train.device, "train.device")
     precision = resolve_precision(config.train.precision, device)
@@ -292,7 +292,7 @@ def _precision(config: Config) -> Literal["float32", "bfloat16"]:
 
 def _workers(config: Config) -> int:
     """What 0 means here: what dropout draws follows from it. It stays 0 where a device has but one worker."""
-    from dragoman.model.device import resolve_device
+    from dragoman.devices.device import resolve_device
     from dragoman.train.gradients import num_workers
 
     device = resolve_device(config.train.device, "train.device")

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from dragoman.bundle import Bundle, Card, filled
 from dragoman.config import Config, DataSettings, TokenizerSettings
+from dragoman.devices.device import without_values
 from dragoman.errors import ModelError
 from dragoman.exchange.marian_config import MarianConfig, read_json, read_marian_config
 from dragoman.exchange.marian_weights import (
@@ -28,7 +29,6 @@ from dragoman.exchange.marian_weights import (
     require_shapes,
 )
 from dragoman.exchange.sentencepiece_file import read_spm
-from dragoman.model.device import without_values
 from dragoman.model.embedding import marian_positions
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS

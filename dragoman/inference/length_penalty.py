@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from dragoman.config import InferenceSettings
-from dragoman.model.device import sum_type
+from dragoman.devices.device import sum_type
 
 
 def length_penalty(settings: InferenceSettings, lengths: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:

@@ -12,10 +12,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from dragoman.devices.device import multiplies_bfloat16
 from dragoman.errors import ConfigError
 from dragoman.kernels.compiling import can_compile
 from dragoman.model.attention import MultiHeadAttention
-from dragoman.model.device import multiplies_bfloat16
 
 Product = Callable[[Tensor], Tensor]
 """(rows, in) to (rows, out). What comes out is float32, or bfloat16 where the product is in bfloat16."""

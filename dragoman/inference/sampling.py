@@ -16,11 +16,11 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from dragoman.config import InferenceSettings
+from dragoman.devices.device import sum_type
 from dragoman.inference.constraints import NEVER_WRITTEN, Constraints, hide
 from dragoman.inference.length_penalty import length_penalty
 from dragoman.inference.paths import Paths
 from dragoman.inference.step_model import StepModel
-from dragoman.model.device import sum_type
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
 

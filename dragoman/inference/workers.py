@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import torch
 
-from dragoman.model.threads import compute_on_one_thread, own_threads_restored
+from dragoman.devices.threads import compute_on_one_thread, own_threads_restored
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

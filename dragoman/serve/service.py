@@ -11,9 +11,9 @@ from functools import partial
 from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from dragoman.devices.threads import compute_on_one_thread
 from dragoman.inference.workers import num_workers
 from dragoman.languages import name_of
-from dragoman.model.threads import compute_on_one_thread
 from dragoman.records import Candidate, Translation
 from dragoman.serve.batcher import Batcher
 from dragoman.serve.bodies import Room

@@ -21,9 +21,9 @@ from torch import Tensor
 from dragoman.bundle import filled
 from dragoman.config import TrainSettings
 from dragoman.data.batch import Batch
-from dragoman.model.device import resolve_precision, sum_type, without_values
+from dragoman.devices.device import resolve_precision, sum_type, without_values
+from dragoman.devices.threads import compute_on_one_thread, own_threads_restored
 from dragoman.model.dropout import Randomness, share_randomness
-from dragoman.model.threads import compute_on_one_thread, own_threads_restored
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import PAD_ID
 from dragoman.train.loss import SoftLabels, StepProjection, agreeing_cross_entropy, projected_cross_entropy

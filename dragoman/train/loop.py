@@ -12,8 +12,8 @@ from dragoman.config.recipes import with_fitting_warmup
 from dragoman.data.batch import Batch
 from dragoman.data.batching import smallest_micro_batch
 from dragoman.data.stream import BatchStream, Position, StepBatches
+from dragoman.devices.device import sum_type
 from dragoman.errors import ConfigError, ResourceError
-from dragoman.model.device import sum_type
 from dragoman.train.averaging import best_steps
 from dragoman.train.checkpoint import card_of, save_checkpoint
 from dragoman.train.draws import cpu_draws, torch_seed

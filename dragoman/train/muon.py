@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dragoman.model.device import resolve_precision
+from dragoman.devices.device import resolve_precision
 
 MOMENTUM = "momentum_buffer"
 """The name of a matrix's momentum in the optimiser's state."""

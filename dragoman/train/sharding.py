@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from dragoman.config import TrainSettings
 from dragoman.data.batch import Batch
 from dragoman.data.stream import collate
-from dragoman.model.device import resolve_precision, sum_type
+from dragoman.devices.device import resolve_precision, sum_type
 from dragoman.model.dropout import Randomness, share_randomness
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import UNK_ID

@@ -12,8 +12,8 @@ from dragoman.config import TrainSettings
 from dragoman.data.pairs import Pairs
 from dragoman.data.soft_targets import SoftTargets
 from dragoman.data.stream import Encode
+from dragoman.devices.device import keep_freed_memory
 from dragoman.files import remove_folder
-from dragoman.model.device import keep_freed_memory
 from dragoman.model.transformer import Transformer
 from dragoman.train.averaging import means_of
 from dragoman.train.checkpoint import RunFolder, card_of, restore_latest, set_weights

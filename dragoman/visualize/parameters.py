@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from dragoman.model.summary import ParameterRow
+from dragoman.model.parameters import ParameterRow
 from dragoman.visualize.figure import COLORS, drawing_style, new_figure
 
 if TYPE_CHECKING:

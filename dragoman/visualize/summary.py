@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dragoman.config import TrainSettings
-from dragoman.model.summary import ParameterRow
+from dragoman.model.parameters import ParameterRow
 from dragoman.visualize.figure import drawing_style, new_figure
 from dragoman.visualize.parameters import draw_parameter_shares
 from dragoman.visualize.schedules import draw_schedule, shown_steps

@@ -12,7 +12,7 @@ from dragoman import visualize
 from dragoman.config import PRESETS, ModelSettings, TrainSettings
 from dragoman.errors import ConfigError
 from dragoman.model.embedding import sinusoidal_positions
-from dragoman.model.summary import parameter_table
+from dragoman.model.parameters import parameter_table
 from dragoman.model.transformer import Transformer
 from dragoman.train.loss import smoothed_cross_entropy
 from dragoman.train.schedule import learning_rate

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from dragoman.config import ModelSettings
+from dragoman.devices.device import resolve_device, without_values
 from dragoman.errors import ConfigError
-from dragoman.model.device import resolve_device, without_values
 from dragoman.model.transformer import Transformer
 
 SMALL = ModelSettings(
@@ -30,7 +30,7 @@ def test_a_model_without_values_has_the_shapes_of_one_with() -> None:
 def test_it_does_not_import_the_compiler_of_torch() -> None:
     """It takes longer than all else that loading a model does."""
     program = (
-        "import sys; from dragoman.config import ModelSettings; from dragoman.model.device import without_values\n"
+        "import sys; from dragoman.config import ModelSettings; from dragoman.devices.device import without_values\n"
         "from dragoman.model.transformer import Transformer\n"
         "with without_values(): Transformer(ModelSettings(positions='learned'), 7, 7)\n"
         "sys.exit('torch._dynamo was imported' if 'torch._dynamo' in sys.modules else 0)"

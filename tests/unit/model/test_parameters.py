@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.config import PRESETS, ModelSettings
-from dragoman.model.summary import expected_parameters, parameter_table
+from dragoman.model.parameters import expected_parameters, parameter_table
 from dragoman.model.transformer import Transformer
 
 TOY = ModelSettings(
