@@ -18,7 +18,7 @@ from multi30k import read_lines
 from quality import say
 
 from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
-from dragoman.evaluate.metrics import bleu, chrf
+from dragoman.evaluation.metrics import bleu, chrf
 from dragoman.inference.translator import Translator
 from dragoman.train.averaging import averaged_weights
 from dragoman.train.checkpoint import RunFolder, set_weights

@@ -135,8 +135,8 @@ def train(folder: Path, name: str, given: argparse.Namespace) -> None:
 
 
 def scored(folder: Path, name: str, pairs: Pairs) -> Row:
-    from dragoman.evaluate.comparison import compare
-    from dragoman.evaluate.metrics import bleu, chrf
+    from dragoman.evaluation.comparison import compare
+    from dragoman.evaluation.metrics import bleu, chrf
     from dragoman.inference.translator import Translator
 
     place = folder_of(folder, name)

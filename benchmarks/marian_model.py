@@ -25,7 +25,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from dragoman.bundle import Bundle, load_bundle, resolve_model_folder, save_bundle
 from dragoman.config import Config, TrainSettings, ValidateSettings
 from dragoman.data.pairs import InMemoryPairs
-from dragoman.evaluate.metrics import bleu
+from dragoman.evaluation.metrics import bleu
 from dragoman.exchange.marian_export import export_marian
 from dragoman.exchange.marian_import import import_marian
 from dragoman.inference.translator import Translator

@@ -17,8 +17,8 @@ from pathlib import Path
 from statistics import fmean
 
 from dragoman.demo.phrasebook_file import load_phrasebook
-from dragoman.evaluate.flags import FLAGS, flags_of, text_flags
-from dragoman.evaluate.metrics import sentence_chrf
+from dragoman.evaluation.flags import FLAGS, flags_of, text_flags
+from dragoman.evaluation.metrics import sentence_chrf
 from dragoman.records import Candidate, Translation
 from dragoman.text.corpus import open_aligned
 

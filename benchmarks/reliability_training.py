@@ -723,7 +723,7 @@ def _scores_agree(folder: Path) -> tuple[int, str]:
     inside = [event for event in events if event["event"] == "validation"][-1]["bleu"]
     with (folder / "dev.en").open() as src, (folder / "hyp.de").open("w") as hyp:
         subprocess.run([*program, "translate", str(out)], stdin=src, stdout=hyp, check=True, stderr=subprocess.DEVNULL)
-    from dragoman.evaluate.metrics import bleu
+    from dragoman.evaluation.metrics import bleu
 
     hypotheses, references = ((folder / name).read_text().split("\n")[:-1] for name in ("hyp.de", "dev.de"))
     outside = bleu(hypotheses, references, "13a").value

@@ -15,8 +15,8 @@ from pathlib import Path
 from multi30k import read_lines
 from quality import say
 
-from dragoman.evaluate.checklists import without_final_dots
-from dragoman.evaluate.metrics import bleu, chrf
+from dragoman.evaluation.checklists import without_final_dots
+from dragoman.evaluation.metrics import bleu, chrf
 from dragoman.inference.translator import Translator
 from dragoman.text.corpus.augmentation import mistyped
 

@@ -61,7 +61,7 @@ class Translation:
     `segments` is the number of pieces the input was split into (0 for an empty line, 1 normally);
     `cut` says that some output reached the length limit without ending by itself. `alignment`, where it was asked for,
     links words of `src` to words of the best candidate, both counted from 0 as `str.split` finds them. `flags` name
-    what looks wrong (`dragoman.evaluate.flags.FLAGS`). `lost` names protected pieces and targets of terms that the
+    what looks wrong (`dragoman.evaluation.flags.FLAGS`). `lost` names protected pieces and targets of terms that the
     translation does not have as often as it should.
     """
 

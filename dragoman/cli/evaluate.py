@@ -19,8 +19,8 @@ from dragoman.cli.arguments import (
 from dragoman.cli.models import add_model_flags, check_search_flags, load_model, say
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError, DataError
-from dragoman.evaluate.checklists import Finding, check_phenomena
-from dragoman.evaluate.metrics import Evaluation, evaluate, tokenizer_for
+from dragoman.evaluation.checklists import Finding, check_phenomena
+from dragoman.evaluation.metrics import Evaluation, evaluate, tokenizer_for
 from dragoman.text.corpus import Layout, check_direction, holds_pairs, open_aligned, read_side, texts_of_side
 from dragoman.text.corpus.layout import PLAIN
 from dragoman.text.corpus.splitting import chunks

@@ -15,7 +15,7 @@ from dragoman.config import Config
 from dragoman.config.fields import shown
 from dragoman.config.recipes import FREE_IN_FINE_TUNING, CorpusSize, fine_tuning_recipe
 from dragoman.errors import ConfigError, DragomanError, ModelError
-from dragoman.evaluate.metrics import bleu, chrf, tokenizer_for
+from dragoman.evaluation.metrics import bleu, chrf, tokenizer_for
 from dragoman.files import checked_manifest
 from dragoman.inference.translator import Translator
 from dragoman.languages import main_language

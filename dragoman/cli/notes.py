@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Self
 
 from dragoman.cli.models import say
-from dragoman.evaluate.flags import text_flags
+from dragoman.evaluation.flags import text_flags
 from dragoman.records import Translation
 
 NAMED = 10

@@ -214,7 +214,7 @@ def _shortened(config: Config) -> Config:
 def _scoring_seconds(config: Config, bundle: Any, data: Any) -> float:
     """What translating and scoring validation and test data at the end takes, from a sample."""
     from dragoman.cli.report import texts_of
-    from dragoman.evaluate.metrics import evaluate
+    from dragoman.evaluation.metrics import evaluate
     from dragoman.inference.translator import Translator
 
     translator = Translator.from_bundles([replace(bundle, config=_shortened(config))])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.cli.arguments import ArgumentParser, path_name
 from dragoman.cli.models import require_model, say
-from dragoman.evaluate.metrics import counts_of, metrics_of, tokenizer_for, warnings_about
+from dragoman.evaluation.metrics import counts_of, metrics_of, tokenizer_for, warnings_about
 
 if TYPE_CHECKING:
     from dragoman.bundle import Bundle

@@ -27,8 +27,8 @@ from dragoman.data.soft_targets import SoftTargets
 from dragoman.data.store import PairStore
 from dragoman.devices.device import resolve_device
 from dragoman.errors import DataError, DragomanError
-from dragoman.evaluate.metrics import bleu, chrf, evaluate, tokenizer_for
-from dragoman.evaluate.verdict import Outcome, is_improving, verdict, weakest_group
+from dragoman.evaluation.metrics import bleu, chrf, evaluate, tokenizer_for
+from dragoman.evaluation.verdict import Outcome, is_improving, verdict, weakest_group
 from dragoman.inference.translator import Translator
 from dragoman.interrupts import interrupts
 from dragoman.model.transformer import Transformer

@@ -38,7 +38,7 @@ from dragoman.cli.models import (
 from dragoman.cli.notes import Notes
 from dragoman.cli.windows import arriving_lines
 from dragoman.errors import ConfigError, DataError, ModelError
-from dragoman.evaluate.flags import FLAGS
+from dragoman.evaluation.flags import FLAGS
 from dragoman.files import check_target, growing_file, part_of, write_file
 from dragoman.records import Translation
 from dragoman.text.documents.terms import Terms

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.errors import ConfigError
-from dragoman.evaluate.flags import FLAGS
+from dragoman.evaluation.flags import FLAGS
 from dragoman.inference.alignment import Aligner
 from dragoman.inference.segments import Request, Source
 from dragoman.records import Candidate, Translation

@@ -10,7 +10,7 @@ from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
 from dragoman.config import SETTINGS, Config, InferenceSettings, check_config
 from dragoman.config.fields import Value, did_you_mean
 from dragoman.errors import ConfigError, ModelError
-from dragoman.evaluate.flags import flags_of
+from dragoman.evaluation.flags import flags_of
 from dragoman.inference.alignment import Aligner
 from dragoman.inference.capitals import with_capitals
 from dragoman.inference.keeping import NOTHING_KEPT, Keeper, Kept
@@ -161,7 +161,7 @@ class Translator:
         What sampling draws for a text follows from the seed and the text's number; the first one's is `first_number`.
         `with_alignment` adds word alignments, which take another pass through the model; a text that was put together
         from its translation and its pieces has an empty one, and one candidate. `with_flags` says what looks wrong
-        (`evaluate/flags.py`), which takes a tenth of a millisecond or two a text.
+        (`evaluation/flags.py`), which takes a tenth of a millisecond or two a text.
         Raises ConfigError unless there are as many prefixes as texts.
         """
         texts = _checked(texts)

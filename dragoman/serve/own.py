@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from dragoman.errors import DataError
-from dragoman.evaluate.flags import FLAGS
+from dragoman.evaluation.flags import FLAGS
 from dragoman.records import Candidate, Translation
 from dragoman.serve.bodies import Fields, Upload
 from dragoman.serve.documents import Split, markup, plain

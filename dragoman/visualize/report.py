@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from dragoman.evaluate.checklists import Finding, Translate, check_phenomena
+from dragoman.evaluation.checklists import Finding, Translate, check_phenomena
 from dragoman.files import write_file
 from dragoman.text.surrogates import well_formed
 from dragoman.visualize.inline import inline_svg

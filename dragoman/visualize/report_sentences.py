@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dragoman.evaluate.metrics import sentence_chrf
+from dragoman.evaluation.metrics import sentence_chrf
 from dragoman.visualize.word_weights import Alignment, WordWeights
 
 SHOWN = 20

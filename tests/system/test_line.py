@@ -16,7 +16,7 @@ from dragoman import Translator
 from dragoman.cli.main import main
 from dragoman.cli.report import texts_of
 from dragoman.demo.phrasebook_file import load_phrasebook
-from dragoman.evaluate.metrics import bleu, chrf
+from dragoman.evaluation.metrics import bleu, chrf
 from dragoman.visualize.run_facts import open_part
 
 SMALL = [

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.bundle import load_bundle, save_bundle
 from dragoman.cli.main import main
-from dragoman.evaluate.metrics import evaluate
+from dragoman.evaluation.metrics import evaluate
 from dragoman.inference.translator import Translator
 
 SOURCES = ["one two three four", "five", "three. four five", "two one"]

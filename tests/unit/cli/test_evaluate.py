@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.bundle import Card, replace_card
 from dragoman.cli.main import main
-from dragoman.evaluate.metrics import evaluate
+from dragoman.evaluation.metrics import evaluate
 from dragoman.inference.translator import Translator
 
 

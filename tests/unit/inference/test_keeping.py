@@ -8,7 +8,7 @@ import pytest
 from dragoman.bundle import Bundle
 from dragoman.config import InferenceSettings
 from dragoman.errors import ConfigError
-from dragoman.evaluate.flags import FLAGS
+from dragoman.evaluation.flags import FLAGS
 from dragoman.inference.keeping import Kept
 from dragoman.inference.markup import translate_html, translate_srt, translate_xml
 from dragoman.inference.segments import Source

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import ConfigError
-from dragoman.evaluate.metrics import sentence_chrf
+from dragoman.evaluation.metrics import sentence_chrf
 from dragoman.inference.minimum_bayes_risk import choose, pairwise_chrf
 from dragoman.inference.segments import Source
 from dragoman.inference.translator import Translator

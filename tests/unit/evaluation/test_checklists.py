@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from dragoman.evaluate.checklists import MOST_PROBES, Finding, check_phenomena
-from dragoman.evaluate.metrics import chrf, sentence_chrf
+from dragoman.evaluation.checklists import MOST_PROBES, Finding, check_phenomena
+from dragoman.evaluation.metrics import chrf, sentence_chrf
 
 PAIRS = [
     ("The train leaves at 8:45 am.", "Der Zug fährt um 8:45 Uhr ab."),

@@ -7,8 +7,8 @@ The bands of BLEU are those of Google Cloud's documentation, "Evaluate models", 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dragoman.evaluate.flags import text_flags
-from dragoman.evaluate.metrics import FEW_SENTENCES, chrf
+from dragoman.evaluation.flags import text_flags
+from dragoman.evaluation.metrics import FEW_SENTENCES, chrf
 
 _BANDS = (
     (10.0, "almost useless"),

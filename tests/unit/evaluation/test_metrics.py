@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import DataError
-from dragoman.evaluate.metrics import bleu, chrf, evaluate, ter, tokenizer_for
+from dragoman.evaluation.metrics import bleu, chrf, evaluate, ter, tokenizer_for
 
 WORDS = "the a cat dog house is was in on under green old sees sleeps . , Ärger 東京 क्या 3.5".split()
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dragoman.evaluate.verdict import Outcome, is_improving, verdict, weakest_group
+from dragoman.evaluation.verdict import Outcome, is_improving, verdict, weakest_group
 
 GOOD = Outcome(
     part="test",

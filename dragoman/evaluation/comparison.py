@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.ter import TER
 
-from dragoman.evaluate.metrics import counts_of, metrics_for, metrics_of, score_with, sentence_chrf, warnings_about
-from dragoman.evaluate.significance import TRIALS, Significance, Statistics, resampled_scores, significance
+from dragoman.evaluation.metrics import counts_of, metrics_for, metrics_of, score_with, sentence_chrf, warnings_about
+from dragoman.evaluation.significance import TRIALS, Significance, Statistics, resampled_scores, significance
 from dragoman.records import Score
 
 MOST_CHANGED = 5

@@ -13,7 +13,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from dragoman.errors import DataError
-from dragoman.evaluate.significance import (
+from dragoman.evaluation.significance import (
     RESAMPLES,
     SEED,
     Statistics,

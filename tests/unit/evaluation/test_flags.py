@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.demo.phrasebook_file import load_phrasebook
-from dragoman.evaluate.flags import FLAGS, flags_of, text_flags
+from dragoman.evaluation.flags import FLAGS, flags_of, text_flags
 from dragoman.records import Candidate, Translation
 
 SCRIPT = Path(__file__).parents[3] / "benchmarks" / "reliability_flags.py"

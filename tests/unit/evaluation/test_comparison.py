@@ -3,9 +3,9 @@ from typing import Any
 import pytest
 
 from dragoman.errors import DataError
-from dragoman.evaluate import comparison
-from dragoman.evaluate.comparison import Comparison
-from dragoman.evaluate.metrics import evaluate
+from dragoman.evaluation import comparison
+from dragoman.evaluation.comparison import Comparison
+from dragoman.evaluation.metrics import evaluate
 
 REFERENCES = [f"the old house number {n} stands alone under {n % 7} green trees ." for n in range(120)]
 SOURCES = [f"das alte Haus Nummer {n}{' und noch mehr' * (n % 5)}" for n in range(120)]

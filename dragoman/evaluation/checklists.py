@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dragoman.evaluate.flags import numbers
-from dragoman.evaluate.metrics import sentence_chrf
+from dragoman.evaluation.flags import numbers
+from dragoman.evaluation.metrics import sentence_chrf
 from dragoman.languages import main_language
 
 Translate = Callable[[Sequence[str]], Sequence[str]]
