@@ -20,8 +20,8 @@ from quality import say
 from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
 from dragoman.evaluation.metrics import bleu, chrf
 from dragoman.inference.translator import Translator
-from dragoman.train.averaging import averaged_weights
-from dragoman.train.checkpoint import RunFolder, set_weights
+from dragoman.training.averaging import averaged_weights
+from dragoman.training.run.checkpoint import RunFolder, set_weights
 
 
 def main() -> None:

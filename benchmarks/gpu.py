@@ -43,11 +43,11 @@ from dragoman.inference.beam import beam_search
 from dragoman.inference.fast_model import FastModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID, TokenizerPair, train_tokenizer
-from dragoman.train.checkpoint import RunFolder
-from dragoman.train.memory import micro_batch_tokens as fast_micro_batch_tokens
-from dragoman.train.memory import padding_slack
-from dragoman.train.run_log import RunLog
-from dragoman.train.trainer import Trainer
+from dragoman.training.run.checkpoint import RunFolder
+from dragoman.training.run.log import RunLog
+from dragoman.training.step.memory import micro_batch_tokens as fast_micro_batch_tokens
+from dragoman.training.step.memory import padding_slack
+from dragoman.training.trainer import Trainer
 
 VOCAB_SIZE = 32_000
 NUM_PAIRS = 100_000

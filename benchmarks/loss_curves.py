@@ -20,8 +20,8 @@ from side_by_side.train_dragoman import Enough, model_settings, store_of, train
 
 from dragoman.config import TrainSettings
 from dragoman.model.transformer import Transformer
-from dragoman.train.checkpoint import RunFolder
-from dragoman.train.run_log import RunLog
+from dragoman.training.run.checkpoint import RunFolder
+from dragoman.training.run.log import RunLog
 
 RUNS = (("float32", 1), ("float32", 2), ("bfloat16", 1), ("bfloat16", 2))
 

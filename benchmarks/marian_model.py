@@ -31,9 +31,9 @@ from dragoman.exchange.marian_import import import_marian
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import BOS_ID, PAD_ID, TokenizerPair
-from dragoman.train.checkpoint import RunFolder
-from dragoman.train.run_log import RunLog
-from dragoman.train.trainer import Trainer
+from dragoman.training.run.checkpoint import RunFolder
+from dragoman.training.run.log import RunLog
+from dragoman.training.trainer import Trainer
 
 MAX_TOKENS = 128
 # What learns most in an hour: many small steps, little dropout, and sublayers that begin small beside their residuals,

@@ -55,18 +55,18 @@ from dragoman.errors import DragomanError
 from dragoman.files import checked_manifest, written_folder
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
-from dragoman.train import gradients as gradients_module
-from dragoman.train import loop
-from dragoman.train import memory as memory_module
-from dragoman.train.board import Board
-from dragoman.train.checkpoint import RunFolder, save_checkpoint
-from dragoman.train.memory import plan_memory
-from dragoman.train.optimizer import build_optimizer, optimizer_tensors
-from dragoman.train.run_log import RunLog
-from dragoman.train.state import TrainState, ValidationRecord
-from dragoman.train.trainer import Trainer
-from dragoman.train.verification import _compared, _log_lines
-from dragoman.train.watchdog import WatchdogState
+from dragoman.training import loop
+from dragoman.training.run.checkpoint import RunFolder, save_checkpoint
+from dragoman.training.run.log import RunLog
+from dragoman.training.run.state import TrainState, ValidationRecord
+from dragoman.training.run.tensorboard import Board
+from dragoman.training.run.watchdog import WatchdogState
+from dragoman.training.step import gradients as gradients_module
+from dragoman.training.step import memory as memory_module
+from dragoman.training.step.memory import plan_memory
+from dragoman.training.step.optimizer import build_optimizer, optimizer_tensors
+from dragoman.training.trainer import Trainer
+from dragoman.training.verification import _compared, _log_lines
 
 CONFIG = Config(
     model=replace(PRESETS["tiny"], d_model=32, d_ff=48, num_encoder_layers=1, num_decoder_layers=1, dropout=0.2),
@@ -175,7 +175,7 @@ def damage(count: int) -> int:
         step = trainer.run.step_folder(3)
 
         def load_checkpoint() -> None:
-            from dragoman.train.checkpoint import restore_checkpoint
+            from dragoman.training.run.checkpoint import restore_checkpoint
 
             restore_checkpoint(step, trainer.model, optimizer)
 

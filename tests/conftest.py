@@ -23,7 +23,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 MODEL = Path(__file__).parent.parent / "dragoman" / "model"
 # All but the functions in model/compiled, which numba must read as they stand.
 install_import_hook(
-    [*(f"dragoman.model.{path.stem}" for path in MODEL.glob("*.py")), "dragoman.train.loss"], "beartype.beartype"
+    [*(f"dragoman.model.{path.stem}" for path in MODEL.glob("*.py")), "dragoman.training.step.loss"],
+    "beartype.beartype",
 )
 
 

@@ -17,9 +17,9 @@ from dragoman.data.store import PairStore, open_if_current, written_store
 from dragoman.devices.device import resolve_precision
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import TokenizerPair
-from dragoman.train.checkpoint import RunFolder
-from dragoman.train.run_log import RunLog
-from dragoman.train.trainer import Trainer
+from dragoman.training.run.checkpoint import RunFolder
+from dragoman.training.run.log import RunLog
+from dragoman.training.trainer import Trainer
 from side_by_side.corpus import Corpus
 from side_by_side.shapes import ADAM_BETAS, DROPOUT, LABEL_SMOOTHING, LEARNING_RATE, Size
 from side_by_side.timing import print_result, training_arguments, training_result

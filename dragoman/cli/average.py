@@ -25,8 +25,8 @@ def run(arguments: Sequence[str]) -> int:
     given = parser.parse(arguments)
     require_model(given.run)
     from dragoman.bundle import load_bundle, save_bundle  # torch: only once the arguments are right
-    from dragoman.train.averaging import averaged_weights
-    from dragoman.train.checkpoint import RunFolder, set_weights
+    from dragoman.training.averaging import averaged_weights
+    from dragoman.training.run.checkpoint import RunFolder, set_weights
 
     folder = RunFolder(given.run)
     steps = folder.steps()[-given.last :]

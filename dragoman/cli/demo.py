@@ -13,7 +13,7 @@ from dragoman.demo.phrasebook import PhrasebookPair
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import ConfigError
 from dragoman.files import beside, write_file
-from dragoman.train.frozen import frozen_config
+from dragoman.training.run.frozen_settings import frozen_config
 
 _SEED = 1
 _TRAIN_PAIRS, _TEST_PAIRS, _SHOWN = 30_000, 500, 10

@@ -22,8 +22,8 @@ from dragoman.languages import main_language
 from dragoman.records import Score
 from dragoman.text.corpus import Corpora
 from dragoman.text.tokenization.tokenizer import TokenizerPair
-from dragoman.train.checkpoint import RunFolder
-from dragoman.train.schedule import learning_rate
+from dragoman.training.run.checkpoint import RunFolder
+from dragoman.training.step.schedule import learning_rate
 
 
 def settings_for(path: str, size: CorpusSize) -> Config:

@@ -22,9 +22,9 @@ from dragoman.config import Config, TrainSettings
 from dragoman.config.recipes import Recipe, row_for, vocab_size_for
 from dragoman.records import SentencePair
 from dragoman.text.corpus import Corpora, Corpus, open_aligned
-from dragoman.train.limits import kept_bytes, validations_until
-from dragoman.train.run_log import RunLog, duration
-from dragoman.train.signals import Interrupted, cleaned_up_when_terminated
+from dragoman.training.run.limits import kept_bytes, validations_until
+from dragoman.training.run.log import RunLog, duration
+from dragoman.training.run.signals import Interrupted, cleaned_up_when_terminated
 
 _MOST_PAIRS, _MOST_ASKED_PAIRS = 200_000, 5_000
 _STEPS, _WARM_STEPS, _MOST_MINUTES = 20, 5, 2.0

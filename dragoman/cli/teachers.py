@@ -13,8 +13,8 @@ from dragoman.data.prepare import PreparedData
 from dragoman.data.soft_targets import SoftTargets
 from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.text.tokenization.tokenizer import TokenizerPair
-from dragoman.train.memory import give_back_memory, memory_errors
-from dragoman.train.teaching import ask_teachers
+from dragoman.training.step.memory import give_back_memory, memory_errors
+from dragoman.training.teaching import ask_teachers
 
 _FOLDER = "teachers"
 

@@ -25,7 +25,7 @@ from dragoman.interrupts import interrupts
 from dragoman.languages import check_language, code_named
 from dragoman.text.corpus import Corpora, open_corpora
 from dragoman.text.doctor.examine import check_corpus_languages, checked_size
-from dragoman.train.frozen import check_frozen, check_recorded, frozen_config
+from dragoman.training.run.frozen_settings import check_frozen, check_recorded, frozen_config
 
 # Short flags of the data -> the settings they stand for.
 _DATA_FLAGS = {
@@ -293,7 +293,7 @@ def _precision(config: Config) -> Literal["float32", "bfloat16"]:
 def _workers(config: Config) -> int:
     """What 0 means here: what dropout draws follows from it. It stays 0 where a device has but one worker."""
     from dragoman.devices.device import resolve_device
-    from dragoman.train.gradients import num_workers
+    from dragoman.training.step.gradients import num_workers
 
     device = resolve_device(config.train.device, "train.device")
     return num_workers(config.train, device) if device.type == "cpu" else config.train.workers

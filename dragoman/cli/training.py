@@ -36,15 +36,15 @@ from dragoman.records import Score
 from dragoman.text.corpus import Corpora
 from dragoman.text.corpus.cleaning import TOO_LONG
 from dragoman.text.tokenization.tokenizer import TokenizerPair
-from dragoman.train.checkpoint import RunFolder, set_weights
-from dragoman.train.distributed import ALONE, Processes, joined
-from dragoman.train.finish import finish_of, finished, write_finished
-from dragoman.train.frozen import absolute_paths, check_frozen, freeze_config, shared_paths
-from dragoman.train.lock import locked
-from dragoman.train.run_log import RunLog
-from dragoman.train.signals import Interrupted
-from dragoman.train.trainer import Trainer
-from dragoman.train.validation import fitting
+from dragoman.training.distributed import ALONE, Processes, joined
+from dragoman.training.run.checkpoint import RunFolder, set_weights
+from dragoman.training.run.finished import finish_of, finished, write_finished
+from dragoman.training.run.frozen_settings import absolute_paths, check_frozen, freeze_config, shared_paths
+from dragoman.training.run.lock import locked
+from dragoman.training.run.log import RunLog
+from dragoman.training.run.signals import Interrupted
+from dragoman.training.trainer import Trainer
+from dragoman.training.validation import fitting
 from dragoman.version import __version__
 from dragoman.visualize.report import Judged, write_report
 from dragoman.visualize.run_facts import read_log

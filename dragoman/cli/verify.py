@@ -15,12 +15,12 @@ from dragoman.cli.arguments import ArgumentParser, add_encoding_flag, encoding_o
 from dragoman.cli.models import require_model, say, tell_of_compiling
 from dragoman.errors import DataError, DragomanError
 from dragoman.text.lines import read_lines
-from dragoman.train.frozen import check_resumable
+from dragoman.training.run.frozen_settings import check_resumable
 
 if TYPE_CHECKING:
     from dragoman.bundle import Bundle
     from dragoman.inference.verification import Check
-    from dragoman.train.verification import ResumeReport
+    from dragoman.training.verification import ResumeReport
 
 SENTENCES = 200
 STEPS = 20
@@ -135,7 +135,7 @@ def _resume(options: argparse.Namespace) -> "ResumeReport | None":
     """Whether the run goes on exactly after a kill; None where there is no run to resume."""
     if not _resumes(options):
         return None
-    from dragoman.train.verification import verify_resume
+    from dragoman.training.verification import verify_resume
 
     say(f"training copies of {options.model} for {options.steps} steps, once straight on and once with a kill")
     return verify_resume(options.model, options.steps)

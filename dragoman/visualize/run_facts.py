@@ -18,7 +18,7 @@ from dragoman.data.store import PairStore
 from dragoman.errors import DataError
 from dragoman.files import MANIFEST
 from dragoman.text.corpus.cleaning import CleaningReport
-from dragoman.train.frozen import frozen_config
+from dragoman.training.run.frozen_settings import frozen_config
 
 Points = tuple[tuple[float, float], ...]
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dragoman.config import TrainSettings
-from dragoman.train.schedule import learning_rate
+from dragoman.training.step.schedule import learning_rate
 from dragoman.visualize.figure import COLORS, count_steps, drawing_style, new_figure
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from dragoman.train.loss import smoothed_cross_entropy
+from dragoman.training.step.loss import smoothed_cross_entropy
 from dragoman.visualize.figure import SEQUENTIAL, drawing_style, new_figure
 
 if TYPE_CHECKING:

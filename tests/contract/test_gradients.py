@@ -16,8 +16,8 @@ from dragoman.data.pairs import InMemoryPairs
 from dragoman.data.stream import load_batch
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import PAD_ID
-from dragoman.train.gradients import Gradients, agreeing_losses, losses, num_workers, shares
-from dragoman.train.loss import smoothed_cross_entropy
+from dragoman.training.step.gradients import Gradients, agreeing_losses, losses, num_workers, shares
+from dragoman.training.step.loss import smoothed_cross_entropy
 
 VOCAB_SIZE = 90
 MODEL = ModelSettings(

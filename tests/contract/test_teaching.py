@@ -13,8 +13,8 @@ from dragoman.data.stream import BatchStream, load_batch
 from dragoman.inference.step_model import Ensemble, SingleModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID
-from dragoman.train.gradients import Gradients
-from dragoman.train.teaching import ask_teachers, most_probable
+from dragoman.training.step.gradients import Gradients
+from dragoman.training.teaching import ask_teachers, most_probable
 
 VOCAB_SIZE = 60
 MODEL = ModelSettings(

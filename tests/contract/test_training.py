@@ -24,17 +24,18 @@ from dragoman.model.transformer import Transformer
 from dragoman.records import SentencePair
 from dragoman.text.tokenization.bpe_dropout import BpeDropout
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
-from dragoman.train import gradients, loop
-from dragoman.train.averaging import means_of
-from dragoman.train.checkpoint import RunFolder, set_weights
-from dragoman.train.distributed import Processes
-from dragoman.train.gradients import Gradients
-from dragoman.train.loop import Loop
-from dragoman.train.memory import MemoryPlan, plan_memory
-from dragoman.train.optimizer import build_optimizer
-from dragoman.train.run_log import RunLog
-from dragoman.train.signals import Interrupted
-from dragoman.train.trainer import Trainer
+from dragoman.training import loop
+from dragoman.training.averaging import means_of
+from dragoman.training.distributed import Processes
+from dragoman.training.loop import Loop
+from dragoman.training.run.checkpoint import RunFolder, set_weights
+from dragoman.training.run.log import RunLog
+from dragoman.training.run.signals import Interrupted
+from dragoman.training.step import gradients
+from dragoman.training.step.gradients import Gradients
+from dragoman.training.step.memory import MemoryPlan, plan_memory
+from dragoman.training.step.optimizer import build_optimizer
+from dragoman.training.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def test_a_warmup_that_fits_the_time_changes_nothing_but_the_rate(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Measuring leaves no trace: the run is the one whose warm-up was given, bit for bit."""
-    monkeypatch.setattr("dragoman.train.loop.Pace.steps_until", lambda self, train: (30.0, "train.max_minutes"))
+    monkeypatch.setattr("dragoman.training.loop.Pace.steps_until", lambda self, train: (30.0, "train.max_minutes"))
     limited = replace(CONFIG, train=replace(CONFIG.train, max_steps=12, max_minutes=60))
     taken: list[TrainSettings] = []
     chosen = _trainer(corpus, tmp_path / "chosen", limited)
@@ -178,13 +179,13 @@ def test_a_warmup_that_fits_the_time_changes_nothing_but_the_rate(
 def test_a_disk_that_is_too_small_is_refused_before_the_first_step(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.train.limits.free_space", lambda folder: 2_000_000)
+    monkeypatch.setattr("dragoman.training.run.limits.free_space", lambda folder: 2_000_000)
     trainer = _trainer(corpus, tmp_path)
     with pytest.raises(ResourceError, match=r"2,000,000 bytes free, but the checkpoints .* need \d,\d{3},\d{3}"):
         trainer.fit()
     assert not (tmp_path / "checkpoints").exists()
     short = replace(CONFIG, train=replace(CONFIG.train, max_steps=1, keep_checkpoints=2, average_last=0))
-    monkeypatch.setattr("dragoman.train.limits.free_space", lambda folder: 3_500_000)
+    monkeypatch.setattr("dragoman.training.run.limits.free_space", lambda folder: 3_500_000)
     _trainer(corpus, tmp_path, short).fit()
 
 

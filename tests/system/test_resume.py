@@ -18,8 +18,8 @@ from dragoman.cli.main import main
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import CheckpointError
 from dragoman.model.dropout import Randomness
-from dragoman.train.state import TrainState
-from dragoman.train.verification import verify_resume
+from dragoman.training.run.state import TrainState
+from dragoman.training.verification import verify_resume
 
 SETTINGS = (
     "--model.preset=custom --model.d-model=16 --model.d-ff=16 --model.num-heads=2 --model.num-encoder-layers=1 "
@@ -99,7 +99,7 @@ def test_a_planted_bug_is_found(
     run: Path, monkeypatch: pytest.MonkeyPatch, bug: Callable[[pytest.MonkeyPatch], None] | None
 ) -> None:
     """Without one, the same forked children give an exact run."""
-    monkeypatch.setattr("dragoman.train.verification.subprocess.Popen", Forked)
+    monkeypatch.setattr("dragoman.training.verification.subprocess.Popen", Forked)
     if bug is not None:
         bug(monkeypatch)
     report = verify_resume(run, steps=6)
@@ -121,7 +121,7 @@ def test_what_is_temporary_goes_when_it_is_stopped(
             if while_it_starts:
                 os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr("dragoman.train.verification.subprocess.Popen", Started)
+    monkeypatch.setattr("dragoman.training.verification.subprocess.Popen", Started)
     verifier = os.fork()
     if verifier == 0:
         code: Any = 1

@@ -60,7 +60,7 @@ def test_one_that_was_caught_for_good_does_not_keep_later_ones_from_ending_it() 
 
 def test_a_second_one_does_not_wait_for_a_run_to_save() -> None:
     program = (
-        "from dragoman.train.signals import caught_signals\n"
+        "from dragoman.training.run.signals import caught_signals\n"
         "interrupts.last_words = lambda: 'stopped without saving.'\n"
         "with caught_signals() as request:\n"
         "    interrupt()\n"

@@ -13,9 +13,9 @@ from dragoman.bundle import load_bundle, resolve_model_folder
 from dragoman.cli import training
 from dragoman.cli.main import main
 from dragoman.cli.train import settle
-from dragoman.train.frozen import frozen_config
-from dragoman.train.run_log import RunLog
-from dragoman.train.trainer import Trainer
+from dragoman.training.run.frozen_settings import frozen_config
+from dragoman.training.run.log import RunLog
+from dragoman.training.trainer import Trainer
 
 FLAGS = {
     "--tokenizer.vocab-size": "280",
@@ -336,7 +336,7 @@ def test_text_that_is_all_in_the_validation_or_test_data_is_called_that(
 def test_the_time_left_counts_the_part_of_an_epoch(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At a steady pace it falls with every step, also within the first epoch and across epochs."""
     clock, left = iter(range(10**6)), []
-    monkeypatch.setattr("dragoman.train.loop.time.perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr("dragoman.training.loop.time.perf_counter", lambda: float(next(clock)))
     monkeypatch.setattr(RunLog, "progress", lambda self, event, seconds: left.append(seconds))
     limits = {"--train.max-epochs": "4", "--train.max-steps": "0", "--train.log-every-steps": "1"}
     assert train(corpus, limits | {"--validate.every-epochs": "100"}) == 0

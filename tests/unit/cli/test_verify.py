@@ -8,7 +8,7 @@ from dragoman.cli.main import main
 from dragoman.errors import CheckpointError
 from dragoman.inference import verification
 from dragoman.inference.step_model import SingleModel
-from dragoman.train.verification import ResumeReport
+from dragoman.training.verification import ResumeReport
 
 
 def test_a_model_without_texts_of_its_own_gets_invented_ones(
@@ -80,7 +80,7 @@ def test_a_run_is_resumed_too_and_its_differences_fail(
         asked.append((run, steps))
         return ResumeReport(7, 9, 11, 30, 2, ("state.json: seed",) if steps == 5 else ())
 
-    monkeypatch.setattr("dragoman.train.verification.verify_resume", verify_resume)
+    monkeypatch.setattr("dragoman.training.verification.verify_resume", verify_resume)
     same = verification.Check("all together", 1, 2, 0, (), 0.0)
     monkeypatch.setattr("dragoman.inference.verification.verify_translations", lambda *_: iter([same]))
     command = ["verify", str(tmp_path), "--sentences", "2", "--steps"]
@@ -134,7 +134,7 @@ def test_what_cannot_be_resumed_is_said_before_the_work_with_a_code_of_its_own(
     def fails(run: Path, steps: int) -> ResumeReport:
         raise CheckpointError("Training a copy took too long.")
 
-    monkeypatch.setattr("dragoman.train.verification.verify_resume", fails)
+    monkeypatch.setattr("dragoman.training.verification.verify_resume", fails)
     for check, code, holds in ((same, 3, None), (different, 2, False)):
         monkeypatch.setattr(
             "dragoman.inference.verification.verify_translations", lambda *_, check=check: iter([check])

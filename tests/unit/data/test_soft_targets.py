@@ -14,7 +14,7 @@ from dragoman.data.store import PairStore, written_store
 from dragoman.data.stream import BatchStream
 from dragoman.errors import DataError
 from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID
-from dragoman.train.gradients import first_rows, shares
+from dragoman.training.step.gradients import first_rows, shares
 
 VOCAB_SIZE = 300
 ragged = st.lists(st.lists(st.integers(4, VOCAB_SIZE - 1), max_size=12), min_size=1, max_size=30)

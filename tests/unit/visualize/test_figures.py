@@ -14,8 +14,8 @@ from dragoman.errors import ConfigError
 from dragoman.model.embedding import sinusoidal_positions
 from dragoman.model.parameters import parameter_table
 from dragoman.model.transformer import Transformer
-from dragoman.train.loss import smoothed_cross_entropy
-from dragoman.train.schedule import learning_rate
+from dragoman.training.step.loss import smoothed_cross_entropy
+from dragoman.training.step.schedule import learning_rate
 from dragoman.visualize.attention_figure import plot_heads
 from dragoman.visualize.figure import png_of, svg_of
 from dragoman.visualize.inspection import Inspection, Side, Weights

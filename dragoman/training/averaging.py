@@ -1,0 +1,76 @@
+"""Means of weights: of several checkpoints (Vaswani et al. 2017, section 6.1, averages the last 5), or running."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from dragoman.config import TrainSettings
+from dragoman.errors import ModelError
+from dragoman.files import checked_manifest
+from dragoman.model.transformer import Transformer
+from dragoman.training.run.checkpoint import OPTIMIZER, RunFolder, load_weights
+from dragoman.training.run.state import TrainState, ValidationRecord
+from dragoman.training.step.optimizer import EMA
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """One way to average a run's weights: `steps` are the checkpoints whose weights it is the mean of.
+
+    With `ema_decay` it is the running mean that the only one of them holds.
+    """
+
+    name: str
+    steps: tuple[int, ...]
+    ema_decay: float = 0.0
+
+    def weights(self, run: RunFolder, model: Transformer) -> dict[str, torch.Tensor]:
+        """The tensors by name, float32. Raises ModelError that names a damaged file."""
+        folders = [run.step_folder(step) for step in self.steps]
+        return running_mean(folders[0], model) if self.ema_decay else averaged_weights(folders, model)
+
+
+def means_of(kept: Collection[int], state: TrainState, settings: TrainSettings) -> list[Mean]:
+    """The means that the settings ask for and the checkpoints `kept` allow, each of other weights than the others."""
+    last = [record.step for record in state.validations if record.step in kept]
+    last = last[-settings.average_last :] if settings.average_last else []
+    best = [step for step in best_steps(state.validations, settings.average_best) if step in kept]
+    means = [Mean(f"Average of {len(last)} checkpoints", tuple(last))] if len(last) > 1 else []
+    if len(best) > 1 and set(best) != set(last):
+        means.append(Mean(f"Average of the {len(best)} best checkpoints", tuple(sorted(best))))
+    if settings.ema_decay and state.step in kept:
+        means.append(Mean(f"Running mean with decay {settings.ema_decay:g}", (state.step,), settings.ema_decay))
+    return means
+
+
+def best_steps(validations: Sequence[ValidationRecord], count: int) -> Collection[int]:
+    """The steps of the `count` validations with the highest scores, the earlier ones of equal scores."""
+    ordered = sorted(validations, key=lambda record: (-record.score, record.step))
+    return [record.step for record in ordered[:count]]
+
+
+def averaged_weights(folders: Sequence[Path], model: Transformer) -> dict[str, torch.Tensor]:
+    """The mean of each tensor over the given checkpoints, summed in float64.
+
+    `model` says which names and shapes there must be. Raises ModelError that names a damaged file.
+    """
+    sums: dict[str, torch.Tensor] = {}
+    for folder in folders:
+        checked_manifest(folder)
+        for name, tensor in load_weights(folder, model).items():
+            sums[name] = sums[name] + tensor.double() if name in sums else tensor.double()
+    return {name: (total / len(folders)).float() for name, total in sums.items()}
+
+
+def running_mean(folder: Path, model: Transformer) -> dict[str, torch.Tensor]:
+    """The running mean of the weights in a checkpoint. Raises ModelError where the checkpoint has none."""
+    checked_manifest(folder)
+    try:
+        tensors = load_file(folder / OPTIMIZER)
+        return {name: tensors[f"{name}:{EMA}"] for name, _ in model.named_parameters()}
+    except (OSError, KeyError, SafetensorError) as error:
+        raise ModelError(f"{folder / OPTIMIZER} holds no running mean of the weights: {error}.") from None

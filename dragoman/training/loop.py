@@ -1,0 +1,388 @@
+"""One stretch of a run: step after step, with what is logged, judged and saved in between."""
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from dragoman.config.recipes import with_fitting_warmup
+from dragoman.data.batch import Batch
+from dragoman.data.batching import smallest_micro_batch
+from dragoman.data.stream import BatchStream, Position, StepBatches
+from dragoman.devices.device import sum_type
+from dragoman.errors import ConfigError, ResourceError
+from dragoman.training.averaging import best_steps
+from dragoman.training.run.checkpoint import card_of, save_checkpoint
+from dragoman.training.run.limits import Pace, limit_notes, pace_note
+from dragoman.training.run.log import perplexity
+from dragoman.training.run.signals import Interrupted, StopRequest
+from dragoman.training.run.state import ValidationRecord
+from dragoman.training.run.watchdog import Measured, Verdict
+from dragoman.training.step.gradients import Gradients
+from dragoman.training.step.memory import (
+    free_bytes,
+    give_back_memory,
+    is_out_of_memory,
+    micro_batch_tokens,
+    padding_slack,
+    plan_memory,
+)
+from dragoman.training.step.optimizer import optimizer_tensors
+from dragoman.training.step.schedule import learning_rate
+from dragoman.training.step.seeds import cpu_draws, torch_seed
+from dragoman.training.step.sharding import ShardedModel, whole
+from dragoman.training.validation import guessing_loss
+
+if TYPE_CHECKING:
+    from dragoman.training.trainer import Trainer
+
+
+_MEASURED_STEPS = 4
+_GRADIENTS_SHARE = 0.75  # of a time limit: an allowance, since more warm-up than fits costs more than a little less
+_TELLING_STEPS, _TELLING_SECONDS = 5, 10.0
+
+
+class Diverged(Exception):
+    """The losses or gradients of several steps in a row are not finite: the run must go back."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """Where a stretch took its first step: the run's seconds, steps and epochs before that."""
+
+    seconds: float
+    step: int
+    epochs: float
+
+
+class Loop:
+    """The state of one stretch, which ends where training does, a signal comes or the run must go back."""
+
+    def __init__(self, trainer: "Trainer", optimizer: torch.optim.Optimizer) -> None:
+        self.trainer, self.optimizer = trainer, optimizer
+        self.model, self.settings, self.state = trainer.model, trainer.settings, trainer.state
+        self.processes = trainer.processes
+        window = (self.state.window_loss, self.state.window_nll)
+        self.sums = torch.tensor(window, dtype=sum_type(self.model.device), device=self.model.device)
+        self.guessing_loss = guessing_loss(trainer.train)
+        self.pace: _Pace | None = None
+        self.epochs_passed = self.first_seconds = 0.0
+        self.has_told_pace = False
+        self.clock = time.perf_counter()
+
+    def run(self, request: StopRequest) -> str:
+        """Trains until there is a reason to stop, and returns it. Raises Interrupted and Diverged."""
+        self.model.train()
+        gradients: Gradients | ShardedModel = self.trainer.sharded or Gradients(self.model, self.settings)
+        with gradients, contextlib.ExitStack() as stack:
+            micro_batch_tokens = self.fit_into_memory(gradients)
+            self.fit_warmup(gradients, micro_batch_tokens)
+            stream = stack.enter_context(self.stream(micro_batch_tokens))
+            self.count_time()  # compiling and trying are no part of the first steps
+            reason = self.processes.of_first(self.reason_to_stop)
+            while reason is None:
+                step = next(stream)
+                self.pace = self.pace or _Pace(self.state.seconds, self.state.step, step.epochs_before)
+                self.optimise(step, gradients)
+                self.after_step(step)
+                # The clocks of the processes differ: the first one's reason is everybody's. A signal may come to any.
+                told = self.processes.of_all((self.reason_to_stop(), request.signal_number))
+                signals = [number for _, number in told if number is not None]
+                if signals:
+                    self.save()
+                    self.processes.of_all(None)  # whoever ends before the first has saved has it killed
+                    raise Interrupted(signals[0])
+                reason, _ = told[0]
+        if not self.state.validations or self.state.validations[-1].step != self.state.step:
+            self.validate()
+            for signal in self.processes.of_all(request.signal_number):
+                if signal is not None:
+                    raise Interrupted(signal)
+        return reason
+
+    def stream(self, micro_batch_tokens: int) -> BatchStream:
+        """The steps from where the run stands."""
+        return BatchStream(
+            self.trainer.train,
+            self.settings.batch_tokens,
+            micro_batch_tokens,
+            self.settings.seed,
+            Position(self.state.epoch, self.state.step_in_epoch),
+            self.trainer.encode,
+            self.processes.rank,
+            self.processes.count,
+            padding_slack=padding_slack(self.model.device),
+            pin_memory=self.model.device.type == "cuda",
+            soft=self.trainer.soft,
+        )
+
+    def fit_into_memory(self, gradients: Gradients | ShardedModel) -> int:
+        """Forecasts the need, tries the batch that needs the most, and returns the size of micro-batches."""
+        if isinstance(gradients, ShardedModel):
+            smallest = smallest_micro_batch(self.trainer.train)
+            return self.settings.micro_batch_tokens or micro_batch_tokens(self.settings, smallest, self.model.device)
+        # What an earlier stretch took and gave back is still held by this process: one plan serves all its stretches.
+        plan = self.trainer.memory_plan
+        if plan is None:
+            plan = plan_memory(gradients, self.settings, self.trainer.train, self.state.parts)
+            self.trainer.memory_plan, free = plan, free_bytes(self.model.device)
+            parts = f", in {plan.parts} parts" if plan.parts > 1 else ""
+            self.trainer.log.say(
+                f"Memory: about {plan.need_bytes / 1e9:.1f} GB forecast"
+                + (f", {free / 1e9:.1f} GB free" if free is not None else "")
+                + f"; micro-batches of at most {plan.micro_batch_tokens:,} tokens{parts}."
+            )
+        self.state.parts = max(self.state.parts, plan.parts)
+        self.gradient_of((plan.largest,), (self.settings.seed, 0), plan.largest.num_tgt_tokens, gradients)
+        self.optimizer.zero_grad()
+        return plan.micro_batch_tokens
+
+    def fit_warmup(self, gradients: Gradients | ShardedModel, micro_batch_tokens: int) -> None:
+        """Gives a new run a warm-up that fits its time limit, if the trainer may: by the gradients of its first steps.
+
+        They are computed and forgotten; what the run draws and learns is the same as without. For updates, validations
+        and saving, whose time is not known yet, a part of the limit is set aside.
+        """
+        adapts, settings = self.trainer.adapts_warmup, self.settings
+        if adapts is None or self.state.step or not settings.max_minutes or not settings.warmup_steps:
+            return
+        seconds, steps_in_epoch = [], 0
+        with self.stream(micro_batch_tokens) as stream:
+            for number, step in zip(range(_MEASURED_STEPS), stream, strict=False):
+                clock = time.perf_counter()
+                draws = cpu_draws(settings.seed, number + 1, self.processes.rank)
+                torch.manual_seed(torch_seed(settings.seed, number + 1, self.processes.rank))
+                float(self.gradient_of(step.batches, draws, step.num_tgt_tokens, gradients).sum())  # waits for a GPU
+                if self.trainer.sharded is None:
+                    self.processes.add_up_gradients(self.model)
+                self.optimizer.zero_grad()
+                seconds.append(time.perf_counter() - clock)
+                steps_in_epoch = step.steps_in_epoch
+        # The slowest after the first: that one compiles, and later steps share the processors with what builds batches.
+        pace = Pace(0, self.state.seconds, max(seconds[1:]), steps_in_epoch)
+        gradients_only = replace(settings, max_minutes=settings.max_minutes * _GRADIENTS_SHARE)
+        steps = self.processes.of_first(lambda: pace.steps_until(gradients_only)[0])
+        fitting = with_fitting_warmup(settings, steps)
+        if fitting.warmup_steps == settings.warmup_steps:
+            return
+        self.settings = self.trainer.take_settings(fitting)
+        self.processes.of_first(lambda: adapts(fitting))
+        self.trainer.log.say(
+            f"The limit of {settings.max_minutes:g} minutes allows about {steps:,.0f} steps: the warm-up is "
+            f"{fitting.warmup_steps:,} steps instead of {settings.warmup_steps:,} (`train.warmup_steps`)."
+        )
+
+    def tell_pace(self, step: StepBatches) -> None:
+        """Says once, as soon as the speed is known, when progress is shown, and what a limit will cut short."""
+        if self.pace is None or self.has_told_pace:
+            return
+        taken, seconds = self.state.step - self.pace.step, self.state.seconds - self.pace.seconds
+        if taken == 1:
+            self.first_seconds = seconds  # some things are compiled or read in the first step
+        if taken < _TELLING_STEPS and seconds < _TELLING_SECONDS:
+            return
+        self.has_told_pace = True
+        step_seconds = (seconds - self.first_seconds) / (taken - 1) if taken > 1 else seconds
+        pace = Pace(self.state.step, self.state.seconds, step_seconds, step.steps_in_epoch)
+        validate = self.trainer.bundle.config.validate
+        notes = limit_notes(self.settings, validate, pace, bool(self.state.validations))
+        for note in (pace_note(self.settings, pace), *notes):
+            if note:
+                self.trainer.log.say(note)
+
+    def reason_to_stop(self) -> str | None:
+        """The limit that is reached, in words; None where the run goes on."""
+        settings, state = self.settings, self.state
+        if settings.max_steps and state.step >= settings.max_steps:
+            return f"train.max_steps = {settings.max_steps} reached"
+        if settings.max_epochs and state.epoch >= settings.max_epochs:
+            return f"train.max_epochs = {settings.max_epochs} reached"
+        if settings.max_minutes and state.seconds >= 60 * settings.max_minutes:
+            return f"train.max_minutes = {settings.max_minutes:g} reached"
+        if settings.patience and state.validations_since_best >= settings.patience:
+            return f"no better score in {settings.patience} validations"
+        return None
+
+    def optimise(self, step: StepBatches, gradients: Gradients | ShardedModel) -> None:
+        """One update with the gradient of the mean loss over all labels of the step (section 5.3)."""
+        state, rank = self.state, self.processes.rank
+        draws = cpu_draws(self.settings.seed, state.step + 1, rank)
+        torch.manual_seed(torch_seed(self.settings.seed, state.step + 1, rank))
+        sums = self.gradient_of(step.batches, draws, step.num_tgt_tokens, gradients)
+        sums = self.processes.summed(sums)
+        if self.trainer.sharded is None:
+            self.processes.add_up_gradients(self.model)
+        state.step += 1
+        state.epoch, state.step_in_epoch = step.following.epoch, step.following.step
+        self.epochs_passed = step.epochs_passed
+        state.sentences += step.num_sentences
+        state.tgt_tokens += step.num_tgt_tokens
+        if self.update(float(sums[1]) / step.num_tgt_tokens):
+            self.sums += sums
+            state.window_tokens += step.num_tgt_tokens
+
+    def gradient_of(
+        self, batches: Sequence[Batch], draws: Sequence[int], num_tokens: int, gradients: Gradients | ShardedModel
+    ) -> torch.Tensor:
+        """As `Gradients.compute`; where memory runs out, in twice as many parts from here on."""
+        while True:
+            try:
+                return gradients.compute(batches, draws, num_tokens, self.state.parts)
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error) or isinstance(gradients, ShardedModel):
+                    raise
+            self.halve(batches)
+
+    def halve(self, batches: Sequence[Batch]) -> None:
+        """Twice as many parts. Raises ResourceError where no batch has so many rows."""
+        before, largest = (
+            self.state.parts,
+            max(batches, key=lambda batch: batch.src_ids.numel() + batch.tgt_ids.numel()),
+        )
+        rows, width = len(largest.src_lengths), max(largest.src_ids.size(1), largest.tgt_ids.size(1) - 1)
+        if before >= max(len(batch.src_lengths) for batch in batches):
+            raise ResourceError(
+                f"Memory ran out while computing a single pair of {width} tokens. Choose a smaller `model.preset`, "
+                "or lower `data.max_tokens`."
+            )
+        self.state.parts *= 2
+        give_back_memory(self.model.device)
+        fitting = max(-(-rows // self.state.parts) * width, smallest_micro_batch(self.trainer.train))
+        self.trainer.log.finding(
+            self.state.step,
+            "out of memory",
+            f"Memory ran out while computing {-(-rows // before) * width:,} tokens at once. The run goes on with the "
+            f"same steps, each micro-batch in {self.state.parts} parts. `train.micro_batch_tokens` = {fitting} fits.",
+        )
+
+    def update(self, loss: float) -> bool:
+        """Clips and applies the gradients, unless the watchdog has this step skipped; says whether it was applied."""
+        limit, watchdog = self.settings.clip_norm or float("inf"), self.state.watchdog
+        norm = float(whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)))
+        verdict, finding = watchdog.judge_step(self.state.step, loss, norm)
+        if finding is not None:
+            self.trainer.log.finding(self.state.step, finding.name, finding.text)
+        if verdict is Verdict.APPLY:
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.learning_rate()
+            self.optimizer.step()
+        else:
+            self.state.skipped_steps += 1
+        self.optimizer.zero_grad()
+        if verdict is Verdict.GO_BACK:
+            self.keep_sums()
+            raise Diverged
+        if verdict is Verdict.STOP:
+            raise ConfigError(
+                f"Steps up to {self.state.step} have no finite loss or gradient again, at half the learning rate. The "
+                "checkpoints before are whole. Begin a new run with a tenth of `train.learning_rate`, or with "
+                "`train.precision` = float32."
+            )
+        return verdict is Verdict.APPLY
+
+    def learning_rate(self) -> float:
+        """The schedule's, times what the watchdog leaves of it."""
+        rate = learning_rate(self.state.step, self.settings, self.model.settings.d_model)
+        return rate * self.state.watchdog.rate_factor
+
+    def after_step(self, step: StepBatches) -> None:
+        """Logs, validates and saves as often as the settings say."""
+        self.state.window_seconds += self.count_time()
+        self.tell_pace(step)
+        if self.state.step % self.settings.log_every_steps == 0:
+            self.report()
+        schedule, every = self.trainer.bundle.config.validate, self.settings.checkpoint_every_steps
+        by_epoch = schedule.every_epochs and step.ends_epoch and self.state.epoch % schedule.every_epochs == 0
+        by_step = schedule.every_steps and self.state.step % schedule.every_steps == 0
+        if by_epoch or by_step:
+            self.validate()
+        elif every and self.state.step % every == 0 and not self.state.watchdog.not_finite_in_a_row:
+            self.save()
+
+    def report(self) -> None:
+        """Logs the steps since the last line, if any of them was taken."""
+        state = self.state
+        if not state.window_tokens:
+            return
+        self.keep_sums()
+        tokens = state.window_tokens
+        event = {
+            "step": state.step,
+            "epoch": state.epoch,
+            "loss": state.window_loss / tokens,
+            "perplexity": perplexity(state.window_nll / tokens),
+            "learning_rate": self.learning_rate(),
+            "tokens_per_second": tokens / state.window_seconds,
+            "seconds": state.seconds,
+        }
+        self.trainer.log.progress(event, self.seconds_left())
+        state.window_loss = state.window_nll = 0.0
+        self.sums.zero_()
+        state.window_tokens, state.window_seconds = 0, 0.0
+
+    def seconds_left(self) -> float | None:
+        """Until the nearest limit, at the speed of this stretch; patience may end the run before."""
+        state, settings, pace = self.state, self.settings, self.pace
+        left = []
+        if settings.max_minutes:
+            left.append(60 * settings.max_minutes - state.seconds)
+        if settings.max_steps and pace:
+            done, rest = state.step - pace.step, settings.max_steps - state.step
+            left.append((state.seconds - pace.seconds) / done * rest)
+        if settings.max_epochs and pace:
+            passed, rest_of_epochs = self.epochs_passed - pace.epochs, settings.max_epochs - self.epochs_passed
+            left.append((state.seconds - pace.seconds) / passed * rest_of_epochs)
+        return max(0.0, min(left)) if left else None
+
+    def validate(self) -> None:
+        """Scores the model on dev, saves it, and moves the pointer to the best."""
+        model = self.trainer.gathered()
+        scores = self.processes.of_first(lambda: self.trainer.measure(model))
+        self.count_time()
+        record = ValidationRecord(self.state.step, self.trainer.score_of(scores))
+        self.state.validations.append(record)
+        event = {"step": self.state.step, "epoch": self.state.epoch, **scores, "seconds": self.state.seconds}
+        self.trainer.log.validation(event, best=self.state.best == record)
+        self.look_after(scores)
+        self.save()
+
+    def look_after(self, scores: Mapping[str, float]) -> None:
+        """Has the watchdog judge the run by a validation, and says what it finds."""
+        watchdog, step = self.state.watchdog, self.state.step
+        train_loss = watchdog.train_loss if watchdog.train_loss is not None else float("inf")
+        own, other = scores.get("own_source_loss"), scores.get("other_source_loss")
+        measured = Measured(step, scores["loss"], other, train_loss, scores.get("distinct"), own)
+        for finding in watchdog.judge_validation(measured, self.settings.warmup_steps, self.guessing_loss):
+            self.trainer.log.finding(step, finding.name, finding.text)
+
+    def save(self) -> None:
+        """Writes a checkpoint of this step and removes those that no longer count."""
+        trainer, state = self.trainer, self.state
+        self.keep_sums()
+        model, moments = trainer.gathered(), optimizer_tensors(self.model, self.optimizer)
+        if not self.processes.is_first:
+            return
+        bundle = replace(trainer.bundle, model=model, card=card_of(state, trainer.bundle.card))
+        save_checkpoint(trainer.run, bundle, moments, state)
+        validated = [record.step for record in state.validations]
+        wanted = {*validated[-max(self.settings.keep_checkpoints, self.settings.average_last) :], state.step}
+        wanted.update(best_steps(state.validations, self.settings.average_best))
+        if state.best is not None:
+            wanted.add(state.best.step)
+        earlier = [step for step in trainer.run.steps() if step < state.step]
+        wanted.update(earlier[-1:])  # at least two are kept: the newest may turn out damaged
+        trainer.run.remove_all_but(wanted)
+
+    def keep_sums(self) -> None:
+        """Brings the state's sums up to date."""
+        self.state.window_loss, self.state.window_nll = self.sums.tolist()
+
+    def count_time(self) -> float:
+        """Adds the seconds since the last call to the run's, and returns them."""
+        now = time.perf_counter()
+        passed, self.clock = now - self.clock, now
+        self.state.seconds += passed
+        return passed

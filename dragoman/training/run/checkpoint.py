@@ -1,0 +1,197 @@
+"""The folders of a run: checkpoints that hold a whole model and what continues it, and the pointers best and last.
+
+RUN/config.toml  tokenizer.json  log.jsonl  best  last  averaged/  finished.json
+RUN/checkpoints/step_0012000/  a model folder, optimizer.safetensors, state.json
+"""
+
+import hashlib
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from dragoman.bundle import Bundle, Card, write_bundle_files
+from dragoman.bundle.folder import WEIGHTS, manifest_facts, read_weights, write_tensors
+from dragoman.config import dump_config
+from dragoman.errors import CheckpointError, ModelError
+from dragoman.files import (
+    checked_manifest,
+    disk_errors,
+    remove_folder,
+    remove_leftovers,
+    require_free_space,
+    write_file,
+    written_folder,
+)
+from dragoman.model.transformer import Transformer
+from dragoman.training.run.state import TrainState
+from dragoman.training.step.optimizer import restore_optimizer
+from dragoman.training.step.sharding import spread
+
+OPTIMIZER = "optimizer.safetensors"
+_STATE = "state.json"
+_STEP_FOLDER = re.compile(r"step_([0-9]{7,12})")
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The folder of a run."""
+
+    path: Path
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the step folders are."""
+        return self.path / "checkpoints"
+
+    def step_folder(self, step: int) -> Path:
+        """The checkpoint after optimiser step `step`."""
+        return self.checkpoints / f"step_{step:07d}"
+
+    def steps(self) -> list[int]:
+        """The steps that have a checkpoint, in order."""
+        if not self.checkpoints.is_dir():
+            return []
+        found = (_STEP_FOLDER.fullmatch(path.name) for path in self.checkpoints.iterdir())
+        return sorted(int(match[1]) for match in found if match)
+
+    def _point(self, name: str, step: int) -> None:
+        """Makes the pointer `name` (best or last) lead to a step's checkpoint."""
+        write_file(self.path / name, f"checkpoints/{self.step_folder(step).name}\n")
+
+    def point_to(self, state: TrainState) -> None:
+        """Makes both pointers lead where `state` says: of what it does not know, there may be a damaged checkpoint."""
+        self._point("last", state.step)
+        if state.best is not None:
+            self._point("best", state.best.step)
+        else:
+            (self.path / "best").unlink(missing_ok=True)
+
+    @property
+    def averaged(self) -> Path:
+        """Where the mean of a finished run's checkpoints is."""
+        return self.path / "averaged"
+
+    def model_bytes(self) -> int:
+        """What checkpoints and the mean take on the disk."""
+        folders = [self.averaged, *map(self.step_folder, self.steps())]
+        return sum(path.stat().st_size for folder in folders if folder.is_dir() for path in folder.iterdir())
+
+    def tidy(self) -> None:
+        """Removes what a killed process left half written."""
+        for folder in (self.path, self.checkpoints):
+            remove_leftovers(folder)
+
+    def whole_steps(self, steps: Collection[int]) -> tuple[list[int], list[str]]:
+        """Those of the steps whose checkpoint is as it was written, and a line about each other one."""
+        whole, notes = [], []
+        for step in steps:
+            try:
+                checked_manifest(self.step_folder(step))
+                whole.append(step)
+            except ModelError as error:
+                notes.append(f"Checkpoint {self.step_folder(step).name} is not averaged: {error}")
+        return whole, notes
+
+    def remove_all_but(self, steps: Collection[int]) -> None:
+        """Deletes the checkpoints of all other steps."""
+        for step in self.steps():
+            if step not in steps:
+                remove_folder(self.step_folder(step))
+
+
+def save_checkpoint(run: RunFolder, bundle: Bundle, moments: dict[str, torch.Tensor], state: TrainState) -> None:
+    """Writes the checkpoint of `state.step`, with the `optimizer_tensors` of its optimiser, and what points to it.
+
+    Raises ResourceError, before anything is written, where the disk has no room.
+    """
+    with disk_errors(run.checkpoints):
+        run.checkpoints.mkdir(parents=True, exist_ok=True)
+    parameter_bytes = 4 * sum(parameter.numel() for parameter in bundle.model.parameters())
+    moment_bytes = sum(tensor.nbytes for tensor in moments.values())
+    require_free_space(run.checkpoints, parameter_bytes + moment_bytes + (8 << 20))
+    facts = {
+        "step": state.step,
+        "data_position": {"epoch": state.epoch, "step": state.step_in_epoch},
+        "config_sha256": hashlib.sha256(dump_config(bundle.config).encode()).hexdigest(),
+    }
+    with written_folder(run.step_folder(state.step), manifest_facts() | facts) as folder:
+        write_bundle_files(bundle, folder)
+        write_tensors({name: tensor.cpu().contiguous() for name, tensor in moments.items()}, folder / OPTIMIZER)
+        (folder / _STATE).write_text(state.to_json(), encoding="utf-8")
+    run.point_to(state)
+    remove_folder(run.averaged)  # the mean of what was trained before would be taken for the run's model
+
+
+def restore_checkpoint(folder: Path, model: Transformer, optimizer: torch.optim.Optimizer) -> TrainState:
+    """Puts a checkpoint's weights and optimiser into place and returns its state.
+
+    Raises ModelError that names the damaged file.
+    """
+    checked_manifest(folder)
+    weights = load_weights(folder, model)
+    try:
+        state = TrainState.from_json((folder / _STATE).read_text(encoding="utf-8"))
+        tensors = load_file(folder / OPTIMIZER)
+        set_weights(model, weights)
+        restore_optimizer(model, optimizer, tensors)
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise ModelError(f"{folder} is not a checkpoint that this version can continue: {error}.") from None
+    return state
+
+
+def restore_latest(
+    run: RunFolder, model: Transformer, optimizer: torch.optim.Optimizer
+) -> tuple[TrainState, list[str]]:
+    """The newest checkpoint that is whole, and a line about every newer one that is not.
+
+    A validation whose checkpoint is lost is no longer the best of the state's.
+
+    Raises CheckpointError where checkpoints exist and none is whole.
+    """
+    notes: list[str] = []
+    for step in reversed(run.steps()):
+        try:
+            state = restore_checkpoint(run.step_folder(step), model, optimizer)
+        except ModelError as error:
+            notes.append(f"Checkpoint {run.step_folder(step).name} is not used: {error}")
+            continue
+        return state, notes + _without_lost_best(run, state)
+    if notes:
+        raise CheckpointError(f"{run.path} has no checkpoint that can be continued. {notes[0]}")
+    return TrainState(), notes
+
+
+def _without_lost_best(run: RunFolder, state: TrainState) -> list[str]:
+    notes: list[str] = []
+    while (best := state.best) is not None:
+        try:
+            checked_manifest(run.step_folder(best.step))
+            break
+        except ModelError as error:
+            notes = notes or [f"Checkpoint {run.step_folder(best.step).name} was the best and is lost: {error}"]
+            state.validations.remove(best)
+    return notes
+
+
+def load_weights(folder: Path, model: Transformer) -> dict[str, torch.Tensor]:
+    """The weights of a model folder, whose names and shapes must be those of `model`."""
+    return read_weights(folder / WEIGHTS, {name: tuple(p.shape) for name, p in model.named_parameters()})
+
+
+def set_weights(model: Transformer, weights: dict[str, torch.Tensor]) -> None:
+    """Copies named tensors into the model."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(spread(weights[name], parameter))
+
+
+def card_of(state: TrainState, card: Card) -> Card:
+    """The card with the counts of the run so far."""
+    return replace(
+        card, steps=state.step, epochs=state.epoch, tgt_tokens=state.tgt_tokens, minutes=round(state.seconds / 60, 2)
+    )

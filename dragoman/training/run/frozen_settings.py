@@ -1,0 +1,208 @@
+"""The configuration a run started with: written once, and compared whenever the run is continued.
+
+RUN/config.toml has absolute paths of the corpora, so that the run goes on from any folder. Model folders, which are
+shared with others, keep the paths as they were given.
+"""
+
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from dragoman.config import CORPUS_FILES, CORPUS_KEYS, Config, DataSettings, config_from_dict, dump_config
+from dragoman.config.loading import flag_of
+from dragoman.config.toml import read_toml
+from dragoman.data.identity import IDENTITY, read_identity
+from dragoman.errors import CheckpointError, ConfigError, DataError, ModelError
+from dragoman.files import TEMPORARY_PREFIX, checked_file, sha256_of, write_file
+from dragoman.training.run.lock import LOCK
+
+_CONFIG = "config.toml"
+# What a run that has not begun may have left behind.
+_OF_A_RUN = {LOCK, _CONFIG, "data", "checkpoints", "log.jsonl", "tensorboard"}
+
+TESTS_AND_MEANS = frozenset(
+    {
+        "data.test",
+        "data.test_src",
+        "data.test_tgt",
+        "data.old_test",
+        "data.old_test_src",
+        "data.old_test_tgt",
+        "train.average_last",
+        "train.average_best",
+    }
+)
+"""What decides only which model a finished run ends with, and what it is scored on."""
+
+# What may differ when a run goes on: limits, bookkeeping, where and how much at once, and how its model is used later.
+_FREE = TESTS_AND_MEANS | {
+    "data.check_languages",
+    "train.max_steps",
+    "train.max_epochs",
+    "train.max_minutes",
+    "train.patience",
+    "train.log_every_steps",
+    "train.checkpoint_every_steps",
+    "train.keep_checkpoints",
+    "train.micro_batch_tokens",
+    "train.device",
+    "train.workers",
+    "train.sharding",
+}
+
+_SHORT_FLAGS = {"data.train": "--data FILE"} | dict.fromkeys(
+    ("data.train_src", "data.train_tgt"), "--src FILE --tgt FILE"
+)
+
+
+def frozen_config(folder: Path) -> Config | None:
+    """The configuration in a run's folder; None where no run began. Raises CheckpointError where it is damaged,
+    or `folder` is a file.
+
+    A run has begun when it has a checkpoint, or what is left of one that is finished. Before that it may have failed
+    because of its settings, and the same folder must do for better ones.
+    """
+    for path in (folder, *folder.parents):
+        if path.exists() and not path.is_dir():
+            raise CheckpointError(f"{path} is a file, but a run is a folder. Name a folder.")
+    begun = (folder / "averaged").exists() or any((folder / "checkpoints").glob("step_*"))
+    return _written_config(folder) if begun else None
+
+
+def check_frozen(folder: Path, config: Config) -> frozenset[str]:
+    """The keys of the settings that are not those the run began with; none for a new run, which they begin.
+
+    Raises CheckpointError, naming the first setting that may not differ, and for a folder that holds something else.
+    """
+    before = frozen_config(folder)
+    if before is None:
+        names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+        others = {name for name in names - _OF_A_RUN if not name.startswith(TEMPORARY_PREFIX)}
+        if others:
+            raise CheckpointError(
+                f"{folder} holds {min(others)}, and no run of dragoman. Choose another --out, or an empty folder."
+            )
+        _written_config(folder)
+        return frozenset()
+    _check_unedited(folder, before)
+    changed = _differences(_with_absolute_paths(before), _with_absolute_paths(config))
+    known = (folder / "data" / IDENTITY).exists()  # which has the digests of the files: names may change then
+    for key, old, new in changed:
+        if key in CORPUS_KEYS and old and new and known:
+            continue
+        if not _is_free(key, before):
+            raise CheckpointError(
+                f"{folder} is a run with `{key}` = {old!r}, but now it is {new!r}. Use the same settings to continue "
+                "it, or choose another --out."
+            )
+    return frozenset(key for key, _, _ in changed)
+
+
+def freeze_config(folder: Path, config: Config) -> None:
+    """Writes the configuration of a run that `check_frozen` has nothing against."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_file(folder / _CONFIG, dump_config(_with_absolute_paths(config)))
+
+
+def absolute_paths(data: DataSettings) -> DataSettings:
+    """The settings with absolute paths of the corpora, and environment variables in them replaced."""
+    given = {name: getattr(data, name) for name in CORPUS_FILES}
+    return replace(data, **{name: os.path.abspath(os.path.expandvars(path)) for name, path in given.items() if path})
+
+
+def shared_paths(folder: Path, data: DataSettings) -> DataSettings:
+    """The settings for a model folder: paths that the run recorded become those of its newest checkpoint, as given."""
+    recorded = frozen_config(folder)
+    newest = next((config for _, config in _of_checkpoints(folder)), None)
+    if recorded is None or newest is None:
+        return data
+    same = [name for name in CORPUS_FILES if getattr(data, name) == getattr(recorded.data, name)]
+    return replace(data, **{name: getattr(newest.data, name) for name in same})
+
+
+def check_recorded(folder: Path, data: DataSettings, given: Collection[str] = ()) -> None:
+    """Raises DataError for a corpus that the run in `folder` recorded and that is not there, unless it is `given`."""
+    for name in CORPUS_FILES:
+        key, path = f"data.{name}", os.path.expandvars(getattr(data, name))
+        if path and key not in given and not os.path.exists(path):
+            raise DataError(
+                f"{path}, which {folder / _CONFIG} records as `{key}`, does not exist. Restore it, or name the file "
+                f"that it is now: {_SHORT_FLAGS.get(key, f'{flag_of(key)} FILE')}."
+            )
+
+
+def check_resumable(folder: Path) -> None:
+    """Raises DataError or CheckpointError where the run in `folder` cannot go on as it is: a corpus that it recorded is
+    missing or another one, or its configuration was edited."""
+    config = frozen_config(folder)
+    if config is None:
+        raise CheckpointError(f"{folder} has no {_CONFIG}. Restore it.")
+    _check_unedited(folder, config)
+    check_recorded(folder, config.data)
+    record = folder / "data" / IDENTITY
+    if not record.exists():
+        return
+    parts = [
+        [getattr(config.data, f"{part}{side}") for side in ("", "_src", "_tgt")] for part in ("train", "old", "dev")
+    ]
+    paths = [os.path.expandvars(path) for part in parts for path in part if path]
+    digests = read_identity(record)["files"].values()
+    for path, digest in zip(paths, digests, strict=True) if len(paths) == len(digests) else ():
+        if sha256_of(Path(path)) != digest:
+            raise DataError(f"{path} has changed since {folder} started. Restore the file.")
+
+
+def _check_unedited(folder: Path, config: Config) -> None:
+    """Raises CheckpointError where `config`, the run's, differs from its newest checkpoint's in what may not change."""
+    for checkpoint, trained in _of_checkpoints(folder):
+        for key, old, new in _differences(trained, config):
+            if key not in CORPUS_KEYS and not _is_free(key, trained):
+                raise CheckpointError(
+                    f"{folder / _CONFIG} was edited: `{key}` is {new!r} there, but the run was trained with {old!r} "
+                    f"({checkpoint / _CONFIG}). Set it back to {old!r}, or train with {new!r} in another --out."
+                )
+        return
+
+
+def _of_checkpoints(folder: Path) -> Iterator[tuple[Path, Config]]:
+    """The checkpoints of a run, newest first, with their configurations; those that are damaged are left out."""
+    for checkpoint in sorted((folder / "checkpoints").glob("step_*"), key=lambda path: (len(path.name), path.name))[
+        ::-1
+    ]:
+        try:
+            checked_file(checkpoint, _CONFIG)
+            if config := _written_config(checkpoint):
+                yield checkpoint, config
+        except ModelError:
+            continue
+
+
+def _is_free(key: str, before: Config) -> bool:
+    # A rate that falls to 0 at the limit is another schedule with another limit.
+    ends = key == "train.max_steps" and before.train.schedule in ("linear", "cosine")
+    return (key in _FREE and not ends) or key.startswith("inference.")
+
+
+def _with_absolute_paths(config: Config) -> Config:
+    return replace(config, data=absolute_paths(config.data))
+
+
+def _written_config(folder: Path) -> Config | None:
+    path = folder / _CONFIG
+    try:
+        return config_from_dict(read_toml(path), str(path))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, ConfigError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error} Restore it, or choose another --out.") from None
+
+
+def _differences(one: Config, other: Config) -> list[tuple[str, object, object]]:
+    pairs = []
+    for table, values in asdict(one).items():
+        for name, value in values.items():
+            new = asdict(other)[table][name]
+            if new != value:
+                pairs.append((f"{table}.{name}", value, new))
+    return pairs

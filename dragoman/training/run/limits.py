@@ -1,0 +1,111 @@
+"""What limits of time, steps and disk mean for a run: numbers and words only, no torch."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from dragoman.config import Config, TrainSettings, ValidateSettings
+from dragoman.config.loading import flag_of
+from dragoman.config.recipes import WARMUP_SHARE
+from dragoman.errors import ResourceError
+from dragoman.files import free_space
+from dragoman.training.run.log import duration
+
+_SILENCE_SECONDS = 20.0
+"""A run that says nothing for longer than this says first when it will."""
+_VALIDATIONS = 5
+"""What is advised gives at least this many: fewer choose no best checkpoint and end no run by patience."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Where a run stands (steps taken, seconds spent) and how fast it is."""
+
+    step: int
+    seconds: float
+    step_seconds: float
+    steps_in_epoch: int
+
+    def steps_until(self, train: TrainSettings) -> tuple[float, str]:
+        """The step at which the nearest limit ends the run, and that limit's key; infinity where none is set."""
+        minutes = train.max_minutes and self.step + max(0.0, 60 * train.max_minutes - self.seconds) / self.step_seconds
+        limits = {
+            "train.max_steps": float(train.max_steps),
+            "train.max_epochs": float(train.max_epochs * self.steps_in_epoch),
+            "train.max_minutes": minutes,
+        }
+        found = [(steps, key) for key, steps in limits.items() if steps]
+        return min(found, default=(math.inf, ""))
+
+    def limit_for(self, key: str, steps: float) -> str:
+        """The flag, with a value, that lets the run take this many steps."""
+        units = {"train.max_steps": 1.0, "train.max_epochs": 1 / self.steps_in_epoch}
+        per_step = units.get(key, self.step_seconds / 60)
+        start = self.seconds / 60 - self.step * per_step if key == "train.max_minutes" else 0.0
+        return f"`{flag_of(key)} {_rounded_up(start + steps * per_step):,}`".replace(",", "")
+
+
+def limit_notes(train: TrainSettings, validate: ValidateSettings, pace: Pace, validated: bool) -> list[str]:
+    """A line each where the nearest limit ends a run within its warm-up, or before its first validation."""
+    end, key = pace.steps_until(train)
+    if not key:
+        return []
+    limit = f"`{key}` = {getattr(train, key.partition('.')[2]):g}"
+    notes = []
+    if end <= train.warmup_steps:
+        fitting = max(1, int(end * WARMUP_SHARE))
+        notes.append(
+            f"{limit} ends this run after about {end:,.0f} steps, within its warm-up of {train.warmup_steps:,}: the "
+            f"learning rate never reaches its peak. Set {pace.limit_for(key, train.warmup_steps / WARMUP_SHARE)}, or "
+            f"start a new run with `--train.warmup-steps {fitting}`."
+        )
+    every = [steps for steps in (validate.every_epochs * pace.steps_in_epoch, validate.every_steps) if steps]
+    first = min(every)
+    if not validated and end < first:
+        often = max(1, int(end / _VALIDATIONS))
+        notes.append(
+            f"{limit} ends this run after about {end:,.0f} steps, before its first validation at step {first:,}. Set "
+            f"{pace.limit_for(key, first * _VALIDATIONS)}, or start a new run with `--validate.every-steps {often}`."
+        )
+    return notes
+
+
+def pace_note(train: TrainSettings, pace: Pace) -> str | None:
+    """When the next line of progress comes; None where it comes soon."""
+    steps = train.log_every_steps - pace.step % train.log_every_steps
+    if steps * pace.step_seconds <= _SILENCE_SECONDS:
+        return None
+    return (
+        f"A step takes {pace.step_seconds:.2g} s; progress is logged every {train.log_every_steps:,} steps "
+        f"(`train.log_every_steps`), next in about {duration(steps * pace.step_seconds)}."
+    )
+
+
+def validations_until(config: Config, steps: float, steps_in_epoch: float) -> int:
+    """The number of validations in a run of this many steps, with the one at its end."""
+    by_epoch = steps_in_epoch * config.validate.every_epochs
+    intervals = [1 / each for each in (by_epoch, config.validate.every_steps) if each]
+    return max(1, round(min(steps * sum(intervals), 1e9)))
+
+
+def kept_bytes(train: TrainSettings, validations: int, checkpoint_bytes: int, parameters: int) -> int:
+    """The disk that the models of a run take at once: checkpoints, and the mean of some of them."""
+    kept = max(train.keep_checkpoints, train.average_last) + train.average_best + 1
+    return checkpoint_bytes * min(kept, validations + 1) + 4 * parameters
+
+
+def check_disk(train: TrainSettings, folder: Path, needed: int, there: int) -> None:
+    """Raises ResourceError where the disk of a run's `folder` has no room for `needed` bytes, less what is there."""
+    missing, free = needed - there, free_space(folder)
+    if missing > free:
+        raise ResourceError(
+            f"{folder} is on a disk with {free:,} bytes free, but the checkpoints that this run will keep need "
+            f"{missing:,}. Choose an `--out` on another disk, or fewer `train.keep_checkpoints` "
+            f"({train.keep_checkpoints} now)."
+        )
+
+
+def _rounded_up(value: float) -> int:
+    """Up to two significant digits."""
+    unit = 10.0 ** max(0, math.floor(math.log10(max(value, 1.0))) - 1)
+    return max(1, round(math.ceil(value / unit - 1e-9) * unit))

@@ -1,0 +1,146 @@
+"""What a run says while it trains: log.jsonl for programs, lines for people, TensorBoard where it is installed."""
+
+import errno
+import json
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from dragoman.files import disk_errors, write_file
+from dragoman.training.run.tensorboard import Board
+
+_LARGE_PERPLEXITY = 1e6
+
+
+class RunLog:
+    """Appends to RUN/log.jsonl and reports on `stream` (stderr).
+
+    On a terminal the line of progress is written over itself; elsewhere every report is a plain line. Of several
+    processes of one run only one `speaks`; the others' logs are silent and write nothing.
+    """
+
+    def __init__(self, folder: Path, stream: TextIO | None = None, speaks: bool = True) -> None:
+        self._speaks = speaks
+        self._path = folder / "log.jsonl"
+        self._stream = stream or sys.stderr
+        self._live = self._stream.isatty()
+        self._pending = False
+        self._board: Board | None = None
+        if speaks and Board.is_installed():
+            with self._without_board_if_it_fails():
+                self._board = Board(folder / "tensorboard")
+
+    def drop_after(self, step: int) -> None:
+        """Removes what was logged after `step`: those steps are taken again."""
+        if not self._path.exists():
+            return
+        lines = self._path.read_text(encoding="utf-8").split("\n")
+        kept = [line for line in lines if line and _step_of(line) <= step]
+        write_file(self._path, "".join(line + "\n" for line in kept))
+
+    def say(self, text: str) -> None:
+        """A line for people only."""
+        if not self._speaks:
+            return
+        self._end_live_line()
+        self._print(text + "\n")
+
+    def finding(self, step: int, name: str, text: str) -> None:
+        """What is wrong with the run, by its short name and in words."""
+        self._append({"event": "watchdog", "step": step, "name": name, "text": text})
+        self.say(f"watchdog: {text}")
+
+    def progress(self, event: dict[str, Any], seconds_left: float | None) -> None:
+        """A line of training: `event` has step, epoch, loss, perplexity, learning_rate, tokens_per_second."""
+        self._append({"event": "train", **event})
+        left = "" if seconds_left is None else f"  {duration(seconds_left)} left"
+        text = (
+            f"step {event['step']:>6}  epoch {event['epoch'] + 1:>3}  loss {event['loss']:.3f}  "
+            f"perplexity {_perplexity_text(event['perplexity'])}  rate {event['learning_rate']:.2e}  "
+            f"{event['tokens_per_second']:6.0f} tokens/s{left}"
+        )
+        if self._live and self._speaks:
+            self._print(f"\r\033[K{text}")
+            self._pending = True
+        else:
+            self.say(text)
+
+    def validation(self, event: dict[str, Any], best: bool) -> None:
+        """A line of validation: `event` has step, loss, perplexity and the metrics."""
+        self._append({"event": "validation", **event})
+        parts = [f"validation after step {event['step']}: perplexity {_perplexity_text(event['perplexity']).strip()}"]
+        parts += [f"{name} {event[name]:.2f}" for name in ("bleu", "chrf") if name in event]
+        self.say("  ".join([*parts, "best so far"] if best else parts))
+
+    def close(self) -> None:
+        """Ends the live line."""
+        self._end_live_line()
+        if self._board is not None:
+            self._board.close()
+
+    def _append(self, event: dict[str, Any]) -> None:
+        if not self._speaks:
+            return
+        with disk_errors(self._path), self._path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps({name: _in_json(value) for name, value in event.items()}) + "\n")
+        if self._board is not None:
+            numbers = {name: value for name, value in event.items() if isinstance(value, int | float)}
+            named = {f"{event['event']}/{name}": numbers[name] for name in numbers if name not in ("step", "epoch")}
+            with self._without_board_if_it_fails():
+                self._board.add(event["step"], named)
+
+    @contextmanager
+    def _without_board_if_it_fails(self) -> Iterator[None]:
+        """The log goes on: the curves are all there in log.jsonl."""
+        try:
+            yield
+        except OSError as error:
+            self._board = None
+            self.say(f"TensorBoard's file could not be written, and gets nothing more: {error.strerror}.")
+
+    def _end_live_line(self) -> None:
+        if self._pending:
+            self._print("\n")
+            self._pending = False
+
+    def _print(self, text: str) -> None:
+        """To people; a run goes on, or saves, where their terminal was closed."""
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+
+
+def perplexity(nll: float) -> float:
+    """exp of a mean negative log-probability in nats; infinity where that overflows."""
+    return math.exp(nll) if nll < 700 else math.inf
+
+
+def _perplexity_text(value: float) -> str:
+    """In eight characters or a few more, whatever its size."""
+    return f"{value:8.2f}" if value < _LARGE_PERPLEXITY else f"{value:8.2e}"
+
+
+def _in_json(value: Any) -> Any:
+    """JSON has no number that is not finite."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _step_of(line: str) -> float:
+    """The step of a log line; a line cut off by a kill belongs to no step that counts."""
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return math.inf
+
+
+def duration(seconds: float) -> str:
+    """In words: hours and minutes, or minutes and seconds."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"

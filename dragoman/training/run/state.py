@@ -1,0 +1,68 @@
+"""What a run has done so far: everything that decides how it goes on, besides weights and optimiser.
+
+Random draws need no state: dropout's generator is seeded anew at every step from (seed, step), batch order and BPE
+dropout are pure functions of (seed, epoch).
+"""
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from dragoman.training.run.watchdog import WatchdogState
+
+
+@dataclass(slots=True)
+class ValidationRecord:
+    """One validation: where it stood and what it said. `score` is the chosen metric, higher is better."""
+
+    step: int
+    score: float
+
+
+@dataclass(slots=True)
+class TrainState:
+    """Counts since the run began; `epoch` and `step_in_epoch` name the next step to take.
+
+    `window_*` are the sums since the last line of the log, so that a resumed run logs the same numbers. `seconds` is
+    time spent training and validating. Batches are computed in `parts` since memory ran out, if it did.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    step_in_epoch: int = 0
+    sentences: int = 0
+    tgt_tokens: int = 0
+    seconds: float = 0.0
+    skipped_steps: int = 0
+    window_loss: float = 0.0
+    window_nll: float = 0.0
+    window_tokens: int = 0
+    window_seconds: float = 0.0
+    parts: int = 1
+    validations: list[ValidationRecord] = field(default_factory=list)
+    watchdog: WatchdogState = field(default_factory=WatchdogState)
+
+    @property
+    def best(self) -> ValidationRecord | None:
+        """The earliest validation with the highest score."""
+        return max(self.validations, key=lambda record: (record.score, -record.step), default=None)
+
+    @property
+    def validations_since_best(self) -> int:
+        """How many validations passed without a better score."""
+        best = self.best
+        return sum(record.step > best.step for record in self.validations) if best else 0
+
+    def to_json(self) -> str:
+        """state.json; numbers come back exactly."""
+        return json.dumps(asdict(self), indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "TrainState":
+        """Reads `to_json`, also of versions that kept less. Raises ValueError, KeyError or TypeError."""
+        content: dict[str, Any] = json.loads(text)
+        records = [ValidationRecord(**record) for record in content.pop("validations")]
+        watchdog = WatchdogState.from_dict(content.pop("watchdog", {}))
+        if not {"step", "epoch", "step_in_epoch"} <= content.keys() <= {each.name for each in fields(cls)}:
+            raise ValueError("the fields are not those of a training state")
+        return cls(**content, validations=records, watchdog=watchdog)

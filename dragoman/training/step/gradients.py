@@ -1,0 +1,338 @@
+"""The gradient of one optimiser step's loss, in the precision that is fast, on as many threads as pay.
+
+The weights that the optimiser moves are float32. Products run on copies of them in the working precision (bfloat16
+where the processor multiplies in it), refreshed after every update; embeddings and the projection stay float32, so
+that the gradients of frequent words do not vanish in the rounding of their sum, and what they give is rounded.
+
+On a CPU a step is computed by several threads side by side, each with an equal share of its positions, its own
+gradients and its own random draws, and each with one processor to itself. Threads that share every single product
+instead must wait for each other some thousand times a step: they leave idle what is not a product, and stand still
+when another program takes one of the processors.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dragoman.bundle import filled
+from dragoman.config import TrainSettings
+from dragoman.data.batch import Batch
+from dragoman.devices.device import resolve_precision, sum_type, without_values
+from dragoman.devices.threads import compute_on_one_thread, own_threads_restored
+from dragoman.model.dropout import Randomness, share_randomness
+from dragoman.model.transformer import Transformer
+from dragoman.text.tokenization.tokenizer import PAD_ID
+from dragoman.training.step.loss import SoftLabels, StepProjection, agreeing_cross_entropy, projected_cross_entropy
+
+Losses = Callable[[Transformer, Batch, StepProjection | None], tuple[Tensor, Tensor]]
+"""The sums over a batch's labels of what is minimised and of the negative log-probability. See `losses`."""
+
+_MOST_WORKERS = 4
+# A share with fewer positions is not worth another thread, nor is a cut that moves fewer from one share to the next.
+_LEAST_POSITIONS = 128
+
+
+def losses(
+    model: Transformer,
+    batch: Batch,
+    epsilon: float,
+    step: StepProjection | None = None,
+    precision: torch.dtype | None = None,
+    teacher_weight: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """The sums over a batch's labels, padding left out, of the smoothed loss and of the negative log-probability.
+
+    With a `step` of the model's projection, that one's gradient goes there and not into its parameters. The projection
+    is computed in `precision`, in the type that the decoder gives where it is None. What teachers say has a share of
+    `teacher_weight` in the labels, in batches that have it.
+    """
+    memory = model.encode(batch.src_ids, batch.src_lengths)
+    hidden = model.decode(batch.decoder_input, memory, batch.src_lengths)
+    counted = batch.labels != PAD_ID
+    projection = model.projection
+    labels, states = batch.labels[counted], hidden[counted].to(precision)
+    soft = _soft_labels(batch, counted, teacher_weight)
+    return projected_cross_entropy(states, projection.weight, projection.bias, labels, epsilon, PAD_ID, step, soft)
+
+
+def _soft_labels(batch: Batch, counted: Tensor, weight: float) -> SoftLabels | None:
+    if batch.soft_ids is None or batch.soft_probs is None:
+        return None
+    return SoftLabels(batch.soft_ids[counted], batch.soft_probs[counted], weight)
+
+
+def agreeing_losses(
+    model: Transformer,
+    batch: Batch,
+    epsilon: float,
+    weight: float,
+    step: StepProjection | None = None,
+    teacher_weight: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """R-Drop (Liang et al. 2021): each pair with two draws of dropout; see `agreeing_cross_entropy` and `losses`."""
+    src_ids, src_lengths, decoder_input = (
+        torch.cat((each, each)) for each in (batch.src_ids, batch.src_lengths, batch.decoder_input)
+    )
+    hidden = model.decode(decoder_input, model.encode(src_ids, src_lengths), src_lengths)
+    counted, projection = batch.labels != PAD_ID, model.projection
+    one, other = (half[counted] for half in hidden.chunk(2))
+    labels, weights = batch.labels[counted], (projection.weight, projection.bias)
+    soft = _soft_labels(batch, counted, teacher_weight)
+    return agreeing_cross_entropy(one, other, *weights, labels, epsilon, PAD_ID, weight, step, soft)
+
+
+def num_workers(settings: TrainSettings, device: torch.device) -> int:
+    """The threads that compute shares of a step: `train.workers`, or one a processor up to 4; 1 on other devices."""
+    if device.type != "cpu":
+        return 1
+    return settings.workers or min(torch.get_num_threads(), _MOST_WORKERS)
+
+
+def shares(batches: Sequence[Batch], count: int) -> list[list[Batch]]:
+    """The batches in `count` shares of about as many positions, in order; where a share ends, a batch is cut in two.
+
+    Steps too small for so many give fewer shares.
+    """
+    total = sum(_positions(batch) for batch in batches)
+    count = max(1, min(count, total // _LEAST_POSITIONS))
+    dealt: list[list[Batch]] = [[] for _ in range(count)]
+    taken, share = 0, 0
+    for batch in batches:
+        rest: Batch | None = batch
+        while rest is not None:
+            room = total * (share + 1) / count - taken
+            first, rest = _cut(rest, room) if share + 1 < count else (rest, None)
+            dealt[share].append(first)
+            taken += _positions(first)
+            share = min(count - 1, max(share, int((taken + _LEAST_POSITIONS / 2) * count / total)))
+    return dealt
+
+
+def _positions(batch: Batch) -> int:
+    return batch.src_ids.numel() + batch.decoder_input.numel()
+
+
+def _rows(batch: Batch, start: int, stop: int) -> Batch:
+    """Some rows of a batch, as wide as it is."""
+    return batch.changed(lambda tensor: tensor[start:stop])
+
+
+def first_rows(batch: Batch, count: int) -> Batch:
+    """A batch of `count` rows like the first of this one, as wide as it is."""
+    first = _rows(batch, 0, 1)
+    return first.changed(lambda tensor: tensor.repeat_interleave(count, dim=0))
+
+
+def _cut(batch: Batch, room: float) -> tuple[Batch, Batch | None]:
+    """The rows that fit into so many positions, at least one, and the others, if it is worth it."""
+    rows = len(batch.src_lengths)
+    fitting = max(1, round(room * rows / _positions(batch)))
+    if _positions(batch) - room < _LEAST_POSITIONS or fitting >= rows:
+        return batch, None
+    return batch.part(0, fitting), batch.part(fitting, rows)
+
+
+@dataclass(slots=True)
+class _Replica:
+    """One thread's model: its parameters share their storage with the others', its gradients are its own.
+
+    `sums` are the float32 gradients so far, of the parameters in working precision and of the large tables.
+    """
+
+    model: Transformer
+    randomness: Randomness
+    precision: torch.dtype
+    sums: dict[str, Tensor]
+
+    def add(self, share: Sequence[Batch], seed: Sequence[int], compute: Losses, num_tokens: int, parts: int) -> Tensor:
+        """Adds the gradients of loss / num_tokens over a share; returns the sums of loss and nll, (2,)."""
+        self.randomness.seed(*seed)
+        total = torch.zeros(2, dtype=sum_type(self.model.device), device=self.model.device)
+        with self._tables(num_tokens) as step:
+            for batch in share:
+                rows = len(batch.src_lengths)
+                size = -(-rows // parts)
+                for start in range(0, rows, size):
+                    stop = min(start + size, rows)
+                    part = batch if size == rows else _rows(batch, start, stop)
+                    with self.randomness.rows(start, stop, rows):
+                        loss, nll = compute(self.model, part, step)
+                    (loss / num_tokens).backward()  # type: ignore[no-untyped-call]
+                    total += torch.stack((loss.detach(), nll))
+                    self._gather(self._rounded())
+        return total
+
+    def take(self) -> dict[str, Tensor]:
+        """The gradients by name, float32; afterwards there are none."""
+        self._gather(self.model.named_parameters())
+        taken, self.sums = self.sums, {}
+        return taken
+
+    def drop(self) -> None:
+        """Leaves no gradients, and takes no memory for it: there may be none."""
+        self.sums = {}
+        for parameter in self.model.parameters():
+            parameter.grad = None
+
+    @contextlib.contextmanager
+    def _tables(self, num_tokens: int) -> Iterator[StepProjection]:
+        """While it lasts, the gradients of projection and embeddings add up in place, batch after batch."""
+        model = self.model
+        step = StepProjection(model.projection.weight, model.projection.bias, self.precision, 1 / num_tokens)
+        sums = {id(model.projection.weight): step.weight_grad, id(model.projection.bias): step.bias_grad}
+        for embedding in (model.src_embedding, model.tgt_embedding):
+            key = id(embedding.weight)
+            embedding.sums = sums[key] = sums[key] if key in sums else torch.zeros_like(embedding.weight)
+        try:
+            yield step
+        finally:
+            for embedding in (model.src_embedding, model.tgt_embedding):
+                embedding.sums = None
+        step.finish()
+        for name, parameter in model.named_parameters():
+            if (summed := sums.get(id(parameter))) is not None:
+                self._sum(name, summed)
+
+    def _rounded(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        """The parameters with rounded gradients, of which a sum of many would lose the small ones."""
+        return (named for named in self.model.named_parameters() if named[1].dtype != torch.float32)
+
+    def _gather(self, parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> None:
+        """Adds their gradients to the sums, and leaves none."""
+        for name, parameter in parameters:
+            if parameter.grad is not None:
+                self._sum(name, parameter.grad)
+                parameter.grad = None
+
+    def _sum(self, name: str, gradient: Tensor) -> None:
+        if name in self.sums:
+            self.sums[name] += gradient
+        else:
+            self.sums[name] = gradient.float()
+
+
+class Gradients:
+    """Computes gradients of `model` step by step. Close it, or use it in a `with` block."""
+
+    def __init__(self, model: Transformer, settings: TrainSettings) -> None:
+        self.model, self._losses = model, _losses_of(settings)
+        self._doubles = settings.r_drop > 0
+        self.workers = num_workers(settings, model.device)
+        self.precision = resolve_precision(settings.precision, model.device)
+        self._copies = _working_copies(model, self.precision)
+        self._replicas = [_replica(model, self._copies, self.precision, settings.compile) for _ in range(self.workers)]
+        self._pool = ThreadPoolExecutor(self.workers, "gradients", initializer=compute_on_one_thread)
+
+    def __enter__(self) -> "Gradients":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+
+    def compute(self, batches: Sequence[Batch], seed: Sequence[int], num_tokens: int, parts: int = 1) -> Tensor:
+        """Leaves the gradient of the mean loss over `num_tokens` labels in the model's parameters.
+
+        Returns the sums of loss and negative log-probability, (2,). What dropout draws follows from `seed`.
+        With more `parts` the rows of each batch are computed in so many turns, in about as much less memory: the sums
+        are the same but for rounding (on a GPU dropout draws otherwise). After an error no gradient is left.
+        """
+        self._refresh()
+        if self._doubles:  # what is computed twice takes no more memory at once
+            batches = [half for batch in batches for half in _halves(batch)]
+        dealt = shares([batch.to(self.model.device) for batch in batches], self.workers)
+        try:
+            if len(dealt) == 1:
+                total = self._replicas[0].add(dealt[0], [*seed, 0], self._losses, num_tokens, parts)
+            else:
+                total = self._side_by_side(dealt, seed, num_tokens, parts)
+        except BaseException:
+            for replica in self._replicas:
+                replica.drop()
+            raise
+        self._collect(len(dealt))
+        return total
+
+    def _side_by_side(
+        self, dealt: Sequence[Sequence[Batch]], seed: Sequence[int], num_tokens: int, parts: int
+    ) -> Tensor:
+        # The count of BLAS threads is the process's: while workers compute it is one, theirs.
+        with own_threads_restored():
+            torch.set_num_threads(1)
+            futures = [
+                self._pool.submit(replica.add, share, [*seed, number], self._losses, num_tokens, parts)
+                for number, (replica, share) in enumerate(zip(self._replicas, dealt, strict=False))
+            ]
+            wait(futures)  # also where one has failed: the others still write
+            return torch.stack([future.result() for future in futures]).sum(0)
+
+    def kept_bytes(self, batch: Batch) -> int:
+        """The memory that a forward pass of this batch keeps for its backward pass: measured, by doing one."""
+        self._refresh()
+        replica, seen = self._replicas[0], {}
+        replica.randomness.seed(0)
+        weights = {parameter.data_ptr() for parameter in replica.model.parameters()}
+
+        def note(tensor: Tensor) -> Tensor:
+            storage = tensor.untyped_storage()
+            seen[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            kept = self._losses(replica.model, batch.to(self.model.device), None)
+        total = sum(size for place, size in seen.items() if place not in weights)
+        del kept
+        return total
+
+    @torch.no_grad()
+    def _refresh(self) -> None:
+        """Brings the copies up to date with the weights."""
+        parameters = dict(self.model.named_parameters())
+        for name, copy in self._copies.items():
+            if copy is not parameters[name]:
+                copy.copy_(parameters[name])
+
+    def _collect(self, count: int) -> None:
+        """Moves the gradients of the first `count` replicas into the model, added in their order."""
+        taken = [replica.take() for replica in self._replicas[:count]]
+        for name, parameter in self.model.named_parameters():
+            parts = [part[name] for part in taken if name in part]
+            for part in parts[1:]:
+                parts[0] += part
+            parameter.grad = parts[0] if parts else None
+
+
+def _losses_of(settings: TrainSettings) -> Losses:
+    epsilon, agreement, taught = settings.label_smoothing, settings.r_drop, settings.teacher_weight
+    if agreement:
+        return lambda model, batch, step: agreeing_losses(model, batch, epsilon, agreement, step, taught)
+    return lambda model, batch, step: losses(model, batch, epsilon, step, teacher_weight=taught)
+
+
+def _halves(batch: Batch) -> list[Batch]:
+    rows = len(batch.src_lengths)
+    return [batch] if rows < 2 else [batch.part(0, rows // 2), batch.part(rows // 2, rows)]
+
+
+def _working_copies(model: Transformer, precision: torch.dtype) -> dict[str, Tensor]:
+    """Each parameter's values to compute with: itself where it stays float32, else a copy to be refreshed."""
+    kept = {id(model.src_embedding.weight), id(model.tgt_embedding.weight), id(model.projection.weight)}
+    return {
+        name: parameter if id(parameter) in kept or precision == parameter.dtype else parameter.detach().to(precision)
+        for name, parameter in model.named_parameters()
+    }
+
+
+def _replica(model: Transformer, copies: dict[str, Tensor], precision: torch.dtype, compiled: bool) -> _Replica:
+    with without_values():
+        replica = Transformer(model.settings, model.src_vocab_size, model.tgt_vocab_size)
+    filled(replica, {name: copy.detach() for name, copy in copies.items()})
+    if compiled:
+        for stack in (replica.encoder, replica.decoder):
+            stack.compile(dynamic=True)
+    randomness = Randomness()
+    share_randomness(replica, randomness)
+    return _Replica(replica.train(), randomness, precision, {})

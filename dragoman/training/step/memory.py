@@ -1,0 +1,200 @@
+"""How much memory training needs, in how many parts a batch must be computed to fit, and a word where it does not."""
+
+import contextlib
+import os
+import resource
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from dragoman.config import TrainSettings
+from dragoman.data.batch import Batch
+from dragoman.data.batching import PADDING_SLACK, epoch_batches, micro_batches, smallest_micro_batch
+from dragoman.data.pairs import Pairs
+from dragoman.data.stream import load_batch
+from dragoman.errors import ResourceError
+from dragoman.training.step.gradients import Gradients, first_rows
+
+# What is fast: enough rows for efficient products, few enough to stay near the caches.
+_FAST_TOKENS = {"cpu": 4096, "mps": 8192, "cuda": 32768}
+_GIVE_BACK = {"cuda": torch.cuda.empty_cache, "mps": torch.mps.empty_cache}
+_STEPS_LOOKED_AT = 256
+# Fitted to the peaks of 15 runs on a CPU: what torch's libraries take by themselves and the kernels for bfloat16
+# products of 64 rows more; bytes for each byte of weights (moments, copies, gradients), of activations that are kept
+# (those in work come on top), and of a slice of logits. `benchmarks/reliability_training.py forecast` measures it.
+_LIBRARY_BYTES = {"cpu": 100_000_000}
+_KERNEL_BYTES, _KERNEL_ROWS = 12_000_000, 64
+_PER_WEIGHT = {torch.float32: 3.0, torch.bfloat16: 4.1}
+_PER_WEIGHT_OF_ANOTHER_WORKER = 2.0
+_PER_KEPT, _PER_LOGIT, _LOGIT_ROWS = 2.35, 0.6, 512
+_GIVEN_UP = ("active_file", "inactive_file", "slab_reclaimable")  # by a control group, when memory is wanted
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """What is computed at once: micro-batches of so many padded positions, each in so many parts.
+
+    `largest` is the batch that is forecast to need the most, computed in parts all memory beside the weights is
+    forecast to be `need_bytes`.
+    """
+
+    micro_batch_tokens: int
+    parts: int
+    need_bytes: int
+    largest: Batch
+
+
+def plan_memory(gradients: Gradients, settings: TrainSettings, pairs: Pairs, parts: int = 1) -> MemoryPlan:
+    """Micro-batches as the setting says, or what is fast on the device, in at least `parts`, and in as many as fit.
+
+    So what is computed does not depend on the memory there is, but for rounding. Raises ResourceError where not even
+    one pair fits.
+    """
+    device = gradients.model.device
+    tokens = settings.micro_batch_tokens or micro_batch_tokens(settings, smallest_micro_batch(pairs), device)
+    needs = [(forecast_bytes(gradients, batch), batch) for batch in _large_batches(pairs, settings, tokens, device)]
+    need, largest = max(needs, key=lambda pair: pair[0])
+    rows, free = len(largest.src_lengths), free_bytes(device)
+    need = forecast_bytes(gradients, largest, parts)
+    while free is not None and need > free:
+        if parts >= rows:
+            raise ResourceError(
+                f"The model needs about {need / 1e9:.2f} GB for one pair of {_width(largest)} tokens, but "
+                f"{free / 1e9:.2f} GB are free. Choose a smaller `model.preset`, or lower `data.max_tokens`."
+            )
+        parts *= 2
+        need = forecast_bytes(gradients, largest, parts)
+    return MemoryPlan(tokens, parts, need, largest)
+
+
+def micro_batch_tokens(settings: TrainSettings, smallest: int, device: torch.device) -> int:
+    """The padded positions that are fast to compute at once on a device, at least `smallest`."""
+    return max(smallest, min(_FAST_TOKENS.get(device.type, 4096), settings.batch_tokens))
+
+
+def forecast_bytes(gradients: Gradients, batch: Batch, parts: int = 1) -> int:
+    """The memory that training takes beside the weights where this batch, in so many parts, is the largest.
+
+    It follows from what one and two rows of the batch keep for the backward pass, which is measured.
+    """
+    model, precision, workers = gradients.model, gradients.precision, gradients.workers
+    count = -(-len(batch.src_lengths) // parts)
+    one, two = (gradients.kept_bytes(first_rows(batch, rows)) for rows in (1, 2))
+    kept = one + (two - one) * (count - 1)
+    positions = count * _width(batch)
+    weights = 4 * sum(parameter.numel() for parameter in model.parameters())
+    logits = precision.itemsize * model.tgt_vocab_size * min(_LOGIT_ROWS, positions)
+    need = _LIBRARY_BYTES.get(model.device.type, 0) + _PER_WEIGHT[precision] * weights
+    need += (workers - 1) * _PER_WEIGHT_OF_ANOTHER_WORKER * weights
+    need += workers * (_PER_LOGIT * logits + _PER_KEPT * kept)
+    if precision == torch.bfloat16 and model.device.type == "cpu":
+        need += _KERNEL_BYTES * positions / _KERNEL_ROWS
+    return int(need)
+
+
+def _large_batches(pairs: Pairs, settings: TrainSettings, limit: int, device: torch.device) -> list[Batch]:
+    """Of the first epoch's batches the one with most positions, and the one with the longest pair."""
+    epoch = epoch_batches(pairs, settings.batch_tokens, settings.seed, 0)
+    longest = int(np.argmax(pairs.src_lengths + pairs.tgt_lengths))
+    its_step = int(np.searchsorted(epoch.ends, np.flatnonzero(epoch.order == longest)[0], side="right"))
+    some = np.linspace(0, len(epoch) - 1, min(len(epoch), _STEPS_LOOKED_AT)).astype(int)
+    pieces = []
+    for indices in (epoch[step] for step in {*some.tolist(), its_step}):
+        cut = micro_batches(pairs.src_lengths[indices], pairs.tgt_lengths[indices], limit, padding_slack(device))
+        pieces += [indices[rows] for rows in cut]
+
+    def positions(piece: npt.NDArray[np.int32]) -> int:
+        return len(piece) * int(pairs.src_lengths[piece].max() + pairs.tgt_lengths[piece].max())
+
+    chosen = max(pieces, key=positions), next(piece for piece in pieces if longest in piece)
+    return [load_batch(pairs, piece) for piece in chosen]
+
+
+def _width(batch: Batch) -> int:
+    return max(batch.src_ids.size(1), batch.tgt_ids.size(1) - 1)
+
+
+def padding_slack(device: torch.device) -> int:
+    """Padding that is cheaper to compute than another micro-batch: little on a CPU, more where launches cost."""
+    return PADDING_SLACK if device.type == "cpu" else 1024
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory could not be had, in any of the ways in which libraries say so."""
+    words = ("can't allocate memory", "not enough memory", "bad_alloc", "Cannot allocate memory", "out of memory")
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+    )
+
+
+@contextlib.contextmanager
+def memory_errors(doing: str, remedy: str) -> Iterator[None]:
+    """Turns a failed allocation into a ResourceError that says while doing what, and what to set."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise ResourceError(f"Memory ran out while {doing}. {remedy}") from error
+
+
+def give_back_memory(device: torch.device) -> None:
+    """Gives what torch keeps for later tensors back to the device, which else counts it as taken."""
+    if give_back := _GIVE_BACK.get(device.type):
+        give_back()
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Memory that can still be taken on the device; None where that cannot be known."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    if device.type != "cpu":
+        return None
+    limits = [limit for limit in (_available(), _control_group(), _address_space()) if limit is not None]
+    return min(limits) if limits else None
+
+
+def _available() -> int | None:
+    """MemAvailable of Linux."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").split("\n")
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, ValueError, StopIteration):
+        return None
+
+
+def _control_group(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> int | None:
+    """What the limit of a container, or of a group around it, leaves: the least of them, where there are any."""
+    try:
+        lines = membership.read_text(encoding="utf-8").split("\n")
+        own = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
+    except OSError:
+        own = ""
+    left = [_left_in(folder) for folder in (root / own, *(root / own).parents) if folder.is_relative_to(root)]
+    return min((each for each in left if each is not None), default=None)
+
+
+def _left_in(group: Path) -> int | None:
+    """What a group's limit leaves: pages of files that were read count as used there, but are given up when needed."""
+    try:
+        limit, used = (int((group / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
+        known = dict(line.split() for line in (group / "memory.stat").read_text(encoding="ascii").splitlines())
+        return limit - used + sum(int(known.get(name, 0)) for name in _GIVEN_UP)
+    except (OSError, ValueError):
+        return None
+
+
+def _address_space() -> int | None:
+    """What `ulimit -v` leaves."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if soft == resource.RLIM_INFINITY:
+        return None
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError):
+        return None
+    return soft - pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,137 @@
+"""Adam (Vaswani et al. 2017, section 5.3) with decoupled weight decay on request, or Muon for matrices (Jordan 2024).
+
+The state is plain tensors, one set a parameter, and so is the running mean of the weights where one is kept.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.config import TrainSettings
+from dragoman.training.step.muon import MOMENTUM, Muon
+from dragoman.training.step.sharding import spread, whole
+
+EMA = "ema"
+"""The name of a parameter's running mean in the optimiser's state."""
+
+_EMA_STEPS = "ema_steps"
+_STATE = "dragoman_state"
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+def build_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
+    """Fused AdamW over all parameters (with `weight_decay` 0 it is Adam), or Muon and AdamW, as the settings say.
+
+    The rate is set before every step, the same for all groups. With `ema_decay` each step also moves the running mean.
+    The state is there from the start, so that what does not fit into memory fails before the first step.
+    """
+    matrices, others = _matrices(model) if settings.optimizer == "muon" else ([], list(model.parameters()))
+    optimizer: torch.optim.Optimizer = torch.optim.AdamW(
+        others,
+        lr=settings.learning_rate,
+        betas=(settings.adam_beta1, settings.adam_beta2),
+        eps=settings.adam_epsilon,
+        weight_decay=settings.weight_decay,
+        fused=True,
+    )
+    optimizer.param_groups[0][_STATE] = (*_MOMENTS, "step")
+    if matrices:
+        muon = Muon(matrices, settings.learning_rate, settings.weight_decay, settings.muon_momentum)
+        muon.param_groups[0][_STATE] = (MOMENTUM,)
+        optimizer = _Together(muon, optimizer)
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            optimizer.state[parameter] = {key: _nothing(key, parameter) for key in group[_STATE]}
+    if settings.ema_decay:
+        _keep_running_mean(optimizer, settings.ema_decay)
+    return optimizer
+
+
+def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The state of every parameter by name, whole: its moments, its step count, its running mean.
+
+    What is spread over processes comes to the CPU's memory: whole, all of it may not fit into a GPU's.
+    """
+    tensors = {}
+    for name, parameter in model.named_parameters():
+        for key, value in optimizer.state.get(parameter, {}).items():
+            gathered = whole(value)
+            tensors[f"{name}:{key}"] = gathered if gathered is value else gathered.cpu()
+    return tensors
+
+
+def optimizer_bytes(optimizer: torch.optim.Optimizer) -> int:
+    """How large the `optimizer_tensors` are, but for the counts of steps."""
+    return sum(
+        4 * parameter.numel() * len(set(group[_STATE]) - {"step", _EMA_STEPS})
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    )
+
+
+def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Puts the tensors of `optimizer_tensors` back. Raises KeyError where one is missing."""
+    keys = {parameter: group[_STATE] for group in optimizer.param_groups for parameter in group["params"]}
+    for name, parameter in model.named_parameters():
+        optimizer.state[parameter] = {
+            key: tensors[f"{name}:{key}"].cpu() if key == _EMA_STEPS else _placed(tensors[f"{name}:{key}"], parameter)
+            for key in keys[parameter]
+        }
+
+
+def _nothing(key: str, parameter: Tensor) -> Tensor:
+    """A parameter's state before the first step."""
+    if key == "step":
+        return torch.zeros((), device=parameter.device)
+    return torch.zeros_like(parameter, requires_grad=False)
+
+
+def _placed(value: Tensor, parameter: Tensor) -> Tensor:
+    """A part of the state where its parameter is."""
+    return spread(value, parameter) if value.shape == parameter.shape else value.to(parameter.device)
+
+
+class _Together(torch.optim.Optimizer):
+    """Several optimisers of different parameters as one: their groups and states are its own."""
+
+    def __init__(self, *parts: torch.optim.Optimizer) -> None:
+        super().__init__([group for part in parts for group in part.param_groups], {})
+        self._parts = parts
+        for part in parts:
+            part.state = self.state
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """One step of each."""
+        for part in self._parts:
+            part.step()
+
+
+def _matrices(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """The matrices of encoder and decoder layers, and all other parameters: embeddings, projection, norms, biases."""
+    within = {id(parameter) for name in ("encoder", "decoder") for parameter in getattr(model, name).parameters()}
+    matrices = [each for each in model.parameters() if id(each) in within and each.ndim == 2]
+    chosen = {id(each) for each in matrices}
+    return matrices, [each for each in model.parameters() if id(each) not in chosen]
+
+
+def _keep_running_mean(optimizer: torch.optim.Optimizer, decay: float) -> None:
+    """After each step mean <- d mean + (1 - d) weights; d rises to `decay`, so that the first weights are forgotten."""
+    for group in optimizer.param_groups:
+        group[_STATE] = (*group[_STATE], EMA, _EMA_STEPS)
+        for parameter in group["params"]:  # the count is read at every step: it stays where reading does not wait
+            optimizer.state[parameter] |= {EMA: parameter.detach().clone(), _EMA_STEPS: torch.zeros(())}
+
+    @torch.no_grad()
+    def update(*_: Any) -> None:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                state = optimizer.state[parameter]
+                steps = int(state[_EMA_STEPS])
+                if steps:
+                    state[EMA].lerp_(parameter, 1 - min(decay, (1 + steps) / (10 + steps)))
+                else:
+                    state[EMA].copy_(parameter)
+                state[_EMA_STEPS] += 1
+
+    optimizer.register_step_post_hook(update)

@@ -1,0 +1,111 @@
+"""A model spread over the processes of a run, weights, gradients and optimiser alike, for what does not fit into one.
+
+torch's FSDP2 (`fully_shard`; Zhao et al. 2023): a layer's weights are gathered when it computes, and its gradients
+added up and spread again. What a checkpoint holds is whole, so any number of processes can go on from it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dragoman.config import TrainSettings
+from dragoman.data.batch import Batch
+from dragoman.data.stream import collate
+from dragoman.devices.device import resolve_precision, sum_type
+from dragoman.model.dropout import Randomness, share_randomness
+from dragoman.model.transformer import Transformer
+from dragoman.text.tokenization.tokenizer import UNK_ID
+from dragoman.training.distributed import Processes
+from dragoman.training.step.gradients import losses
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor that may be spread, as one; all processes must ask for it."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def spread(tensor: Tensor, like: Tensor) -> Tensor:
+    """A whole tensor where `like` is, and spread as it is; all processes must have the same."""
+    tensor = tensor.to(like.device)
+    if not hasattr(like, "device_mesh"):
+        return tensor
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(tensor, like.device_mesh, like.placements)  # type: ignore[attr-defined]
+
+
+class ShardedModel:
+    """`model`, spread over the processes in place, and the gradients of its steps.
+
+    Takes the place of `Gradients`, but that the gradients are those of all processes; and that memory which runs out
+    ends the run, since the others could not know of parts.
+    """
+
+    def __init__(self, model: Transformer, settings: TrainSettings, processes: Processes) -> None:
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+        self._model, self._processes = model, processes
+        self._whole = model
+        if processes.is_first:
+            self._whole = Transformer(model.settings, model.src_vocab_size, model.tgt_vocab_size).to(model.device)
+        self._randomness = Randomness()
+        share_randomness(model, self._randomness)
+        mesh = init_device_mesh(model.device.type, (processes.count,))
+        precision = resolve_precision(settings.precision, model.device)
+        policy = MixedPrecisionPolicy(precision, reduce_dtype=torch.float32, output_dtype=torch.float32)
+        for layer in (*model.encoder.layers, *model.decoder.layers):
+            fully_shard(layer, mesh=mesh, mp_policy=policy)
+        self._losses = _Losses(model, settings.label_smoothing, settings.teacher_weight, precision)
+        fully_shard(self._losses, mesh=mesh)
+        self._losses.train()
+
+    def __enter__(self) -> "ShardedModel":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def compute(self, batches: Sequence[Batch], seed: Sequence[int], num_tokens: int, parts: int = 1) -> Tensor:
+        """As `Gradients.compute`; returns this process's sums."""
+        self._randomness.seed(*seed, 0)
+        device = self._model.device
+        total = torch.zeros(2, dtype=sum_type(device), device=device)
+        # Every pass gathers from all, so all make as many; what one makes in vain has no weight.
+        for number in range(max(self._processes.of_all(len(batches)))):
+            counts = number < len(batches)
+            loss, nll = self._losses((batches[number] if counts else _filler()).to(device))
+            (loss * (self._processes.count / num_tokens if counts else 0.0)).backward()
+            if counts:
+                total += torch.stack((loss.detach(), nll))
+        return total
+
+    @torch.no_grad()
+    def gathered(self) -> Transformer:
+        """A plain model with the weights of now, for the first process; what the others get is of no use."""
+        theirs = dict(self._whole.named_parameters()) if self._processes.is_first else {}
+        for name, parameter in self._model.named_parameters():
+            values = whole(parameter)
+            if name in theirs:
+                theirs[name].copy_(values)
+        return self._whole
+
+
+class _Losses(nn.Module):
+    """The losses as a module, whose `forward` is where FSDP gathers what no layer owns."""
+
+    def __init__(self, model: Transformer, epsilon: float, teacher_weight: float, precision: torch.dtype) -> None:
+        super().__init__()
+        self.model, self._epsilon, self._teacher_weight, self._precision = model, epsilon, teacher_weight, precision
+
+    def forward(self, batch: Batch) -> Any:
+        """As `losses`."""
+        return losses(self.model, batch, self._epsilon, precision=self._precision, teacher_weight=self._teacher_weight)
+
+
+def _filler() -> Batch:
+    row = np.array([UNK_ID])
+    return collate([row], [row])

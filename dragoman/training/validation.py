@@ -1,0 +1,87 @@
+"""The losses on the validation set: with each sentence's own source, and with another one's."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from dragoman.data.batch import Batch
+from dragoman.data.batching import sequential_batches, smallest_micro_batch
+from dragoman.data.pairs import Pairs
+from dragoman.data.stream import load_batch
+from dragoman.model.transformer import Transformer
+from dragoman.text.tokenization.tokenizer import EOS_ID
+from dragoman.training.step.gradients import losses
+
+_TOKENS_AT_ONCE = 4096
+_PAIRS_SHUFFLED = 500
+_LEAST_SHUFFLED = 10
+_PAIRS_GUESSED = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class DevLoss:
+    """Mean negative log-probabilities a token, in nats; `shuffled` is of targets whose source is another sentence's.
+
+    `own` is the loss with the right sources on the same few hundred pairs as `shuffled`. Both are None where there are
+    too few pairs for the difference to mean anything.
+    """
+
+    loss: float
+    own: float | None = None
+    shuffled: float | None = None
+
+
+@torch.no_grad()
+def dev_loss(model: Transformer, dev: Pairs, max_tokens: int) -> DevLoss:
+    """All pairs of `dev` once, and some of them once more with the sources of their neighbours in length.
+
+    Pairs that are not `fitting` are left out; at least one must be.
+    """
+    sums, own, shuffled, tokens, probed, pairs = 0.0, 0.0, 0.0, 0, 0, 0
+    for indices in sequential_batches(dev, max(_TOKENS_AT_ONCE, smallest_micro_batch(dev))):
+        indices = indices[fitting(model, dev, indices, max_tokens)]
+        if not len(indices):
+            continue
+        batch = load_batch(dev, indices).to(model.device)
+        _, nll = losses(model, batch, 0.0)
+        sums, tokens = sums + nll.item(), tokens + batch.num_tgt_tokens
+        if len(indices) > 1 and pairs < _PAIRS_SHUFFLED:
+            _, other = losses(model, _with_other_sources(batch), 0.0)
+            own, shuffled = own + nll.item(), shuffled + other.item()
+            probed, pairs = probed + batch.num_tgt_tokens, pairs + len(indices)
+    if pairs < _LEAST_SHUFFLED:
+        return DevLoss(sums / tokens)
+    return DevLoss(sums / tokens, own / probed, shuffled / probed)
+
+
+def fitting(
+    model: Transformer, pairs: Pairs, indices: npt.NDArray[np.integer], max_tokens: int
+) -> npt.NDArray[np.bool_]:
+    """Which of these pairs are as short as training's, `max_tokens` a side, and have positions in the model.
+
+    One line of a book would otherwise take longer than all others together, each time.
+    """
+    longest = np.maximum(pairs.src_lengths[indices], pairs.tgt_lengths[indices])
+    limit = max_tokens if model.max_positions is None else min(max_tokens, model.max_positions - 1)
+    fits: npt.NDArray[np.bool_] = longest <= limit
+    return fits
+
+
+def _with_other_sources(batch: Batch) -> Batch:
+    half = max(1, len(batch.src_lengths) // 2)
+    return Batch(batch.src_ids.roll(half, 0), batch.src_lengths.roll(half, 0), batch.tgt_ids, batch.tgt_lengths)
+
+
+def guessing_loss(pairs: Pairs) -> float:
+    """The loss in nats of guessing each token by how frequent it is: the entropy of the targets' tokens.
+
+    Of many pairs some thousands, evenly spread, are looked at.
+    """
+    looked_at = np.linspace(0, len(pairs) - 1, min(len(pairs), _PAIRS_GUESSED)).astype(int)
+    rows = [np.append(pairs.tgt_ids(int(index)), EOS_ID) for index in looked_at]
+    counts = np.bincount(np.concatenate(rows).astype(np.int64))
+    shares = counts[counts > 0] / counts.sum()
+    return -math.fsum((shares * np.log(shares)).tolist())

@@ -1,0 +1,201 @@
+"""Proof that a run continues exactly: some steps straight, and the same steps with a kill in the middle, compared."""
+
+import json
+import math
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+from dragoman.errors import CheckpointError, ModelError
+from dragoman.files import MANIFEST, checked_manifest
+from dragoman.training.run.checkpoint import RunFolder
+from dragoman.training.run.frozen_settings import frozen_config
+from dragoman.training.run.signals import StopRequest, cleaned_up_when_terminated, signals_held_back
+
+_CLOCKS = {"seconds", "window_seconds", "tokens_per_second"}
+_POLL_SECONDS = 0.005
+_MOST_SECONDS_BEFORE_KILL = 0.5
+_TRIES = 5
+_MORE_STEPS = 1000  # than are compared: so a child never ends by itself, and one that is left alone does in the end
+_COMMAND = (sys.executable, "-m", "dragoman")
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeReport:
+    """Steps `first_step` + 1 to `last_step`, taken straight and with a SIGKILL after `killed_after`.
+
+    `differences` names every tensor, field of the state and line of the log that is not the same bit for bit.
+    """
+
+    first_step: int
+    killed_after: int
+    last_step: int
+    tensors: int
+    log_lines: int
+    differences: tuple[str, ...]
+
+    @property
+    def exact(self) -> bool:
+        """Whether everything is the same."""
+        return not self.differences
+
+
+def verify_resume(
+    run: Path, steps: int = 20, seed: int = 1, timeout_seconds: float = 600.0, command: Sequence[str] = _COMMAND
+) -> ResumeReport:
+    """Trains copies of a run on from its newest whole checkpoint: `steps` steps (at least 2), and the same with a kill.
+
+    The run itself stays as it is; its corpus must still be where it was, and the disk needs room for some checkpoints.
+    `command` is dragoman's, to which ``train --out COPY ...`` is added; what it says goes into a file and, where it
+    fails, its last line into the error. `seed` decides the instant of the kill.
+
+    Raises CheckpointError where there is no whole checkpoint, or the training fails or takes longer than
+    `timeout_seconds` between two checkpoints.
+    """
+    limit = _limit_of_schedule(run)
+    first = _newest_whole(RunFolder(run), limit - max(2, steps) if limit else math.inf)
+    middle, last = first + max(1, steps // 2), first + max(2, steps)
+    with (
+        cleaned_up_when_terminated(),
+        tempfile.TemporaryDirectory(prefix=".verify-", dir=run.resolve().parent) as name,
+    ):
+        children = _Children(Path(name), run, first, not limit, command, timeout_seconds)
+        straight = children.copied("straight")
+        children.train_until(straight, last)
+        resumed, killed_after = children.killed_between(middle, last, random.Random(seed))
+        children.train_until(resumed, last)
+        tensors, differences = _compared(RunFolder(straight).step_folder(last), RunFolder(resumed).step_folder(last))
+        lines = [_log_lines(folder / "log.jsonl", first, last) for folder in (straight, resumed)]
+        differences += [f"log.jsonl: {ours} and {theirs}" for ours, theirs in _unlike(*lines)]
+    return ResumeReport(first, killed_after, last, tensors, len(lines[0]), tuple(differences))
+
+
+@dataclass(frozen=True, slots=True)
+class _Children:
+    """Copies of a run, each trained by a process that is killed."""
+
+    place: Path
+    run: Path
+    first: int
+    endless: bool
+    command: Sequence[str]
+    timeout_seconds: float
+
+    def copied(self, name: str) -> Path:
+        """A copy with one checkpoint and what a run needs to continue; the prepared data is linked, not copied."""
+        target, source = RunFolder(self.place / name), RunFolder(self.run)
+        shutil.copytree(source.step_folder(self.first), target.step_folder(self.first))
+        for file in ("config.toml", "log.jsonl"):
+            if (self.run / file).exists():
+                shutil.copyfile(self.run / file, target.path / file)
+        if (self.run / "data").exists():
+            (target.path / "data").symlink_to((self.run / "data").resolve(), target_is_directory=True)
+        return target.path
+
+    def killed_between(self, middle: int, last: int, rng: random.Random) -> tuple[Path, int]:
+        """A copy whose training was killed after step `middle` and before a checkpoint of step `last`; its newest."""
+        more_seconds = _MOST_SECONDS_BEFORE_KILL
+        for _ in range(_TRIES):
+            copy = self.copied("resumed")
+            self.train_until(copy, middle, rng.uniform(0, more_seconds))
+            if (newest := _newest_whole(RunFolder(copy))) < last:
+                return copy, newest
+            shutil.rmtree(copy)
+            more_seconds /= 8
+        raise CheckpointError(
+            f"{last - middle} steps of {self.run} pass too quickly to be interrupted. Give more steps."
+        )
+
+    def train_until(self, copy: Path, step: int, more_seconds: float = 0.0) -> None:
+        """Trains on until the checkpoint of `step` is there and so many seconds have passed, then SIGKILL."""
+        limits = {"max-epochs": 0, "max-minutes": 0, "patience": 0}
+        if self.endless:
+            limits["max-steps"] = step + _MORE_STEPS
+        often = {"checkpoint-every-steps": step, "log-every-steps": 1}
+        flags = [f"--train.{name}={value}" for name, value in (limits | often).items()]
+        said = self.place / "stderr"
+        arguments = [*self.command, "train", "--out", str(copy), *flags]
+        with signals_held_back() as stop, said.open("wb") as stream:
+            child = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream)
+            try:
+                self._wait_for(RunFolder(copy).step_folder(step) / MANIFEST, child, said, stop)
+                time.sleep(more_seconds)
+            finally:
+                child.kill()
+                child.wait()
+
+    def _wait_for(self, path: Path, child: "subprocess.Popen[bytes]", said: Path, stop: StopRequest) -> None:
+        end = time.monotonic() + self.timeout_seconds
+        while not path.exists() and stop.signal_number is None:
+            if child.poll() is not None or time.monotonic() > end:
+                words = said.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-1]
+                problem = "ended early" if child.poll() is not None else f"took over {self.timeout_seconds:g} s"
+                raise CheckpointError(f"Training a copy of {self.run} on {problem}. It said last: {words}")
+            time.sleep(_POLL_SECONDS)
+
+
+def _limit_of_schedule(run: Path) -> int:
+    """The step at which the run's schedule ends, beyond which it cannot be trained; 0 where it has no end."""
+    config = frozen_config(run)
+    return config.train.max_steps if config and config.train.schedule in ("linear", "cosine") else 0
+
+
+def _newest_whole(run: RunFolder, below: float = math.inf) -> int:
+    problem = "it has no checkpoint. Train it for a while first."
+    if run.steps() and below < math.inf:
+        problem = f"it has no checkpoint before step {below:.0f}, so many steps before its schedule ends."
+    for step in reversed([step for step in run.steps() if step < below]):
+        try:
+            checked_manifest(run.step_folder(step))
+            return step
+        except ModelError as error:
+            problem = str(error)
+    raise CheckpointError(f"{run.path} cannot be continued: {problem}")
+
+
+def _compared(one: Path, other: Path) -> tuple[int, list[str]]:
+    """How many tensors there are, and what differs between two checkpoints, clocks and the card (of clocks) apart."""
+    differences, count = [], 0
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        ours, theirs = load_file(one / name), load_file(other / name)
+        count += len(ours)
+        keys = sorted(ours.keys() | theirs.keys())
+        differences += [f"{name}: {key}" for key in keys if not _same_bits(ours.get(key), theirs.get(key))]
+    ours_state, theirs_state = (json.loads((folder / "state.json").read_text("utf-8")) for folder in (one, other))
+    keys = sorted((ours_state.keys() | theirs_state.keys()) - _CLOCKS)
+    differences += [f"state.json: {key}" for key in keys if ours_state.get(key) != theirs_state.get(key)]
+    return count, differences
+
+
+def _same_bits(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    if one is None or other is None:
+        return False
+    return one.dtype == other.dtype and one.shape == other.shape and one.numpy().tobytes() == other.numpy().tobytes()
+
+
+def _log_lines(path: Path, first: int, last: int) -> list[dict[str, Any]]:
+    """The events of steps `first` + 1 to `last`, without clocks."""
+    lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else []
+    events = [json.loads(line) for line in lines if line.endswith("}")]
+    return [
+        {name: value for name, value in event.items() if name not in _CLOCKS}
+        for event in events
+        if first < event["step"] <= last
+    ]
+
+
+def _unlike(ours: Sequence[object], theirs: Sequence[object]) -> list[tuple[object, object]]:
+    """The lines that differ, side by side; None where one log is shorter."""
+    length = max(len(ours), len(theirs))
+    padded = ([*lines, *[None] * (length - len(lines))] for lines in (ours, theirs))
+    return [(one, other) for one, other in zip(*padded, strict=True) if one != other]

@@ -1,0 +1,72 @@
+"""One training at a time in a run's folder, whatever became of those before."""
+
+import fcntl
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import CheckpointError
+from dragoman.training.run.lock import LOCK, locked
+
+
+def _held_by_another(run: Path) -> int:
+    """A process that holds the lock until it is killed."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            with locked(run):
+                os.write(write, b"!")
+                signal.pause()
+        finally:
+            os._exit(1)
+    os.read(read, 1)
+    return child
+
+
+def test_a_second_training_is_refused_in_one_line_until_the_first_is_gone(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    child = _held_by_another(run)
+    with pytest.raises(CheckpointError) as error, locked(run):
+        pass
+    assert str(error.value).startswith(f"{run} is being trained by another process (id {child}). ")
+    assert "\n" not in str(error.value)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert (run / LOCK).exists()
+    with locked(run), pytest.raises(CheckpointError, match=f"id {os.getpid()}"), locked(run):
+        pass
+    assert not (run / LOCK).exists()
+
+
+def test_other_folders_are_free(tmp_path: Path) -> None:
+    with locked(tmp_path / "one"), locked(tmp_path / "two"):
+        pass
+
+
+def test_a_lock_removed_between_opening_and_holding_is_taken_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, calls = fcntl.flock, []
+
+    def flock(stream: object, how: int) -> None:
+        calls.append(how)
+        if len(calls) == 1:
+            (tmp_path / LOCK).unlink()
+        original(stream, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with locked(tmp_path):
+        assert len(calls) == 2
+        assert (tmp_path / LOCK).read_text() == str(os.getpid())
+
+
+def test_a_disk_without_locks_lets_everybody_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(stream: object, how: int) -> None:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with locked(tmp_path), locked(tmp_path):
+        pass

@@ -1,0 +1,217 @@
+"""Label smoothing against torch's own loss and its closed form; the sliced loss against the plain one."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional
+
+from dragoman.model import fused
+from dragoman.training.step import loss as loss_module
+from dragoman.training.step.loss import (
+    SoftLabels,
+    StepProjection,
+    agreeing_cross_entropy,
+    projected_cross_entropy,
+    smoothed_cross_entropy,
+)
+
+
+def _smoothed_targets(labels: torch.Tensor, vocab_size: int, epsilon: float, pad_id: int) -> torch.Tensor:
+    """The target distribution, written down: epsilon evenly over all but padding, the rest on the label."""
+    targets = torch.full((labels.numel(), vocab_size), epsilon / (vocab_size - 1))
+    targets[:, pad_id] = 0
+    targets[torch.arange(labels.numel()), labels] += 1 - epsilon
+    return targets
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.9])
+def test_equals_torch_cross_entropy_with_the_distribution_written_out(epsilon: float) -> None:
+    logits, labels = torch.randn(40, 13) * 3, torch.randint(1, 13, (40,))
+    expected = functional.cross_entropy(logits, _smoothed_targets(labels, 13, epsilon, 0), reduction="sum")
+    loss, nll = smoothed_cross_entropy(logits, labels, epsilon, pad_id=0)
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(nll, functional.cross_entropy(logits, labels, reduction="sum"))
+
+
+def test_closed_form_minimum() -> None:
+    # The loss is least where the model says the smoothed distribution itself; its value is that one's entropy:
+    # -(1 - e + e/(V-1)) ln(1 - e + e/(V-1)) - (V-2) e/(V-1) ln(e/(V-1)).
+    vocab_size, epsilon = 11, 0.1
+    targets = _smoothed_targets(torch.tensor([5]), vocab_size, epsilon, 0)
+    share = epsilon / (vocab_size - 1)
+    peak = 1 - epsilon + share
+    entropy = -peak * math.log(peak) - (vocab_size - 2) * share * math.log(share)
+    logits = targets.clamp(min=1e-30).log().requires_grad_()
+    loss, _ = smoothed_cross_entropy(logits, torch.tensor([5]), epsilon, 0)
+    assert loss.item() == pytest.approx(entropy, abs=1e-5)
+    loss.backward()
+    assert logits.grad is not None
+    assert logits.grad.abs().max().item() < 1e-6
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [1, 5, 17])
+@pytest.mark.parametrize("scale", [1, 20], ids=["logits that are safe as they are", "logits that might overflow"])
+def test_sliced_loss_and_gradients_equal_the_plain_ones(
+    bias: bool, rows: int, scale: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(loss_module._ROWS_PER_SLICE, "cpu", 5)
+    torch.manual_seed(rows)
+    tensors = [torch.randn(rows, 6) * scale, torch.randn(19, 6), torch.randn(19)][: 3 if bias else 2]
+    labels = torch.randint(1, 19, (rows,))
+    results = []
+    for sliced in (True, False):
+        leaves = [tensor.clone().requires_grad_() for tensor in tensors]
+        hidden, weight, offset = leaves[0], leaves[1], leaves[2] if bias else None
+        if sliced:
+            loss, nll = projected_cross_entropy(hidden, weight, offset, labels, 0.1, 0)
+        else:
+            loss, nll = smoothed_cross_entropy(functional.linear(hidden, weight, offset), labels, 0.1, 0)
+        (loss / 3).backward()
+        results.append([loss.detach(), nll, *(leaf.grad for leaf in leaves)])
+    for ours, plain in zip(*results, strict=True):
+        torch.testing.assert_close(ours, plain, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "torch"])
+@pytest.mark.parametrize("scale", [1, 20], ids=["logits that are safe as they are", "logits that might overflow"])
+@pytest.mark.parametrize(("rows", "bias"), [(1, True), (3, False), (17, True)])
+def test_agreeing_loss_and_gradients_equal_those_of_torchs_divergences(
+    rows: int, bias: bool, scale: int, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(loss_module._ROWS_PER_SLICE, "cpu", 6)
+    if not compiled:
+        monkeypatch.setattr(fused, "computes", lambda _: False)
+    torch.manual_seed(rows)
+    tensors = [torch.randn(2, rows, 6) * scale, torch.randn(19, 6), torch.randn(19)][: 3 if bias else 2]
+    labels = torch.randint(1, 19, (rows,))
+    results = []
+    for sliced in (True, False):
+        states, weight, *offset = leaves = [tensor.clone().requires_grad_() for tensor in tensors]
+        if sliced:
+            added = offset[0] if bias else None
+            loss, nll = agreeing_cross_entropy(states[0], states[1], weight, added, labels, 0.1, 0, 5.0)
+        else:
+            logits = functional.linear(states, weight, *offset)
+            both = [smoothed_cross_entropy(each, labels, 0.1, 0) for each in logits]
+            one, other = logits.log_softmax(-1)
+            apart = [
+                functional.kl_div(*pair, log_target=True, reduction="sum") for pair in ((one, other), (other, one))
+            ]
+            loss, nll = (both[0][0] + both[1][0]) / 2 + 5.0 / 4 * (apart[0] + apart[1]), (both[0][1] + both[1][1]) / 2
+        (loss / 3).backward()
+        results.append([loss.detach(), nll, *(leaf.grad for leaf in leaves)])
+    for ours, plain in zip(*results, strict=True):
+        torch.testing.assert_close(ours, plain, atol=1e-5 * scale, rtol=2e-5)
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "torch"])
+@pytest.mark.parametrize("scale", [1, 20], ids=["logits that are safe as they are", "logits that might overflow"])
+@pytest.mark.parametrize(("weight", "agreement"), [(0.5, None), (1.0, None), (0.3, 5.0)])
+def test_soft_labels_share_what_is_at_the_label(
+    weight: float, agreement: float | None, scale: int, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against torch's loss of the distribution written out; what has no probability may stand there several times."""
+    monkeypatch.setitem(loss_module._ROWS_PER_SLICE, "cpu", 6)
+    if not compiled:
+        monkeypatch.setattr(fused, "computes", lambda _: False)
+    torch.manual_seed(7)
+    states, table, offset = torch.randn(2, 17, 6) * scale, torch.randn(19, 6), torch.randn(19)
+    labels = torch.randint(1, 19, (17,))
+    ids = torch.stack([torch.randperm(18)[:4] + 1 for _ in range(17)])
+    probs = torch.rand(17, 4)
+    ids[:5, 2:], probs[:5, 2:] = 0, 0.0
+    probs /= probs.sum(1, keepdim=True)
+    targets = (1 - weight) * _smoothed_targets(labels, 19, 0.0, 0)
+    targets.scatter_add_(1, ids, weight * probs)
+    targets = 0.9 * targets + 0.1 / 18
+    targets[:, 0] = 0.0
+    results = []
+    for sliced in (True, False):
+        leaves = [tensor.clone().requires_grad_() for tensor in (states, table, offset)]
+        hidden, matrix, added = leaves
+        one, other = hidden
+        soft = SoftLabels(ids, probs, weight)
+        if sliced and agreement is None:
+            loss, nll = projected_cross_entropy(one, matrix, added, labels, 0.1, 0, soft=soft)
+        elif sliced:
+            loss, nll = agreeing_cross_entropy(one, other, matrix, added, labels, 0.1, 0, agreement or 0.0, soft=soft)
+        else:
+            logits = functional.linear(hidden if agreement else hidden[:1], matrix, added)
+            losses = [functional.cross_entropy(each, targets, reduction="sum") for each in logits]
+            nlls = [functional.cross_entropy(each, labels, reduction="sum").detach() for each in logits]
+            loss, nll = torch.stack(losses).mean(), torch.stack(nlls).mean()
+            if agreement:
+                log_probs = logits.log_softmax(-1)
+                loss = loss + agreement / 4 * sum(
+                    functional.kl_div(log_probs[a], log_probs[b], log_target=True, reduction="sum")
+                    for a, b in ((0, 1), (1, 0))
+                )
+        (loss / 3).backward()
+        results.append([loss.detach(), nll, *(leaf.grad for leaf in leaves)])
+    for ours, plain in zip(*results, strict=True):
+        torch.testing.assert_close(ours, plain, atol=1e-5 * scale, rtol=2e-5)
+
+
+@pytest.mark.parametrize("working", [torch.float32, torch.bfloat16])
+def test_what_agreement_adds_goes_to_the_step_as_to_the_weights(working: torch.dtype) -> None:
+    torch.manual_seed(2)
+    one, other = (torch.randn(2, 75, 32) / 4).to(working)
+    labels = torch.randint(1, 50, (75,))
+    weight, offset = torch.randn(50, 32, requires_grad=True), torch.randn(50, requires_grad=True)
+    agreeing_cross_entropy(one, other, weight, offset, labels, 0.1, 0, 5.0)[0].backward()
+    with_step = StepProjection(weight, offset, working, 0.5)
+    agreeing_cross_entropy(one, other, weight, offset, labels, 0.1, 0, 5.0, with_step)
+    for ours, leaf in zip(with_step.finish(), (weight, offset), strict=True):
+        assert ours is not None
+        assert leaf.grad is not None
+        torch.testing.assert_close(2 * ours, leaf.grad, atol=1e-5, rtol=1e-5)
+
+
+def test_without_gradients_only_the_sums_are_computed() -> None:
+    hidden, weight, labels = torch.randn(7, 4), torch.randn(9, 4, requires_grad=True), torch.randint(1, 9, (7,))
+    with torch.no_grad():
+        loss, nll = projected_cross_entropy(hidden, weight, None, labels, 0.1, 0)
+    expected, expected_nll = smoothed_cross_entropy(hidden @ weight.t(), labels, 0.1, 0)
+    torch.testing.assert_close(loss, expected.detach())
+    torch.testing.assert_close(nll, expected_nll)
+    assert not loss.requires_grad
+
+
+def test_equals_torchs_own_cross_entropy_within_a_millionth() -> None:
+    # torch spreads epsilon over the whole vocabulary; without smoothing the two are the same.
+    torch.manual_seed(0)
+    hidden, weight, labels = torch.randn(200, 32), torch.randn(500, 32), torch.randint(1, 500, (200,))
+    loss, nll = projected_cross_entropy(hidden, weight, None, labels, 0.0, 0)
+    expected = functional.cross_entropy(hidden @ weight.t(), labels, reduction="sum")
+    torch.testing.assert_close(loss, expected, rtol=1e-6, atol=0)
+    torch.testing.assert_close(nll, expected, rtol=1e-6, atol=0)
+
+
+def test_logits_far_apart_neither_overflow_nor_lose_the_loss() -> None:
+    hidden, weight, labels = torch.eye(2) * 300, torch.tensor([[0.0, 0], [1, 0], [0, 1]]), torch.tensor([1, 1])
+    loss, nll = projected_cross_entropy(hidden.requires_grad_(), weight, None, labels, 0.0, 0)
+    assert nll.item() == pytest.approx(300)
+    loss.backward()
+    torch.testing.assert_close(hidden.grad, torch.tensor([[0.0, 0], [-1, 1]]))
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1])
+def test_bfloat16_states_change_loss_and_gradients_only_by_their_rounding(epsilon: float) -> None:
+    torch.manual_seed(1)
+    hidden, weight, offset = torch.randn(600, 64) / 4, torch.randn(300, 64) / 4, torch.randn(300)
+    labels = torch.randint(1, 300, (600,))
+    results: list[list[torch.Tensor]] = []
+    for working in (torch.float32, torch.bfloat16):
+        leaves = [tensor.clone().requires_grad_() for tensor in (hidden, weight, offset)]
+        loss, nll = projected_cross_entropy(leaves[0].to(working), leaves[1], leaves[2], labels, epsilon, 0)
+        loss.backward()
+        results.append([loss.detach(), nll, *(leaf.grad for leaf in leaves if leaf.grad is not None)])
+    (loss, nll, *grads), (rough_loss, rough_nll, *rough_grads) = results
+    assert rough_loss.dtype == torch.float32
+    assert rough_grads[1].dtype == torch.float32
+    assert rough_loss.item() == pytest.approx(loss.item(), rel=1e-3)
+    assert rough_nll.item() == pytest.approx(nll.item(), rel=1e-3)
+    for grad, rough in zip(grads, rough_grads, strict=True):
+        assert ((grad - rough).norm() / grad.norm()).item() < 0.01
