@@ -20,8 +20,8 @@ from dragoman.bundle import load_bundle, resolve_model_folder
 from dragoman.inference.compiled import beams, engine, layers
 from dragoman.inference.compiled.layout import DecoderWeights, Integers, Rows, Rules, Search, Shape
 from dragoman.inference.compiled.weights import CompiledWeights
-from dragoman.inference.products import product
 from dragoman.inference.segments import Source
+from dragoman.inference.tensors.products import product
 from dragoman.inference.translator import changed
 
 

@@ -39,8 +39,8 @@ from dragoman.data.batch import pad_rows
 from dragoman.data.pairs import InMemoryPairs
 from dragoman.data.stream import BatchStream
 from dragoman.devices.device import resolve_device
-from dragoman.inference.beam import beam_search
-from dragoman.inference.fast_model import FastModel
+from dragoman.inference.search.beam import beam_search
+from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID, TokenizerPair, train_tokenizer
 from dragoman.training.run.checkpoint import RunFolder

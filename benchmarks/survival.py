@@ -28,7 +28,7 @@ from pathlib import Path
 
 from sacrebleu.metrics import CHRF
 
-from dragoman.inference.markup import translate_html, translate_markup
+from dragoman.inference.preservation.markup import translate_html, translate_markup
 from dragoman.inference.translator import Translator
 from dragoman.text.documents.markers import MarkedText
 from dragoman.text.documents.markup import MarkupRules, read_markup

@@ -12,9 +12,9 @@ import torch
 
 from dragoman.bundle import load_bundle
 from dragoman.devices.device import keep_freed_memory
-from dragoman.inference.products import resolve_inference_precision
 from dragoman.inference.searches import CompiledSearch
 from dragoman.inference.segments import Source
+from dragoman.inference.tensors.products import resolve_inference_precision
 from dragoman.inference.translator import Translator, changed
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import TokenizerPair

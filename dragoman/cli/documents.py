@@ -19,7 +19,7 @@ def translate_document(
     stream: BinaryIO, name: str, kind: str, model: LoadedModel, notes: Notes, protect: bool, terms: "Terms | None"
 ) -> bytes:
     """The translation of the file; what is wrong with a text of it is said. Raises DataError where it is not UTF-8."""
-    from dragoman.inference.markup import translate_html, translate_srt
+    from dragoman.inference.preservation.markup import translate_html, translate_srt
 
     content = stream.read()
     try:

@@ -93,7 +93,7 @@ def _loaded(options: argparse.Namespace) -> "list[ServedModel]":
     """Raises ModelError, and ConfigError for settings that do not fit a model."""
     from dragoman.bundle import load_bundle, resolve_model_folder
     from dragoman.devices.device import keep_freed_memory
-    from dragoman.inference.products import resolve_inference_precision
+    from dragoman.inference.tensors.products import resolve_inference_precision
     from dragoman.inference.translator import Translator
     from dragoman.serve.models import named, served_model
 

@@ -14,8 +14,8 @@ from dragoman.bundle import Bundle
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import pad_rows
 from dragoman.exchange.tokens import tokens_of
-from dragoman.inference.beam import beam_search
-from dragoman.inference.step_model import SingleModel
+from dragoman.inference.search.beam import beam_search
+from dragoman.inference.search.step_model import SingleModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
 from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID

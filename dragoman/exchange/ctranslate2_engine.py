@@ -16,8 +16,8 @@ from dragoman.errors import ConfigError
 from dragoman.exchange.ctranslate2_check import SUPPRESSED
 from dragoman.exchange.ctranslate2_export import Quantization, library, specification_of
 from dragoman.exchange.tokens import tokens_of
-from dragoman.inference.constraints import Constraints
-from dragoman.inference.length_penalty import length_penalty
+from dragoman.inference.search.constraints import Constraints
+from dragoman.inference.search.length_penalty import length_penalty
 from dragoman.inference.segments import Source, token_batches
 from dragoman.inference.translator import Translator
 from dragoman.records import Hypothesis

@@ -5,13 +5,13 @@ from typing import Any
 
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import pad_rows
-from dragoman.inference.beam import beam_search
-from dragoman.inference.converted import Converted
-from dragoman.inference.fast_model import FastModel
-from dragoman.inference.products import resolve_inference_precision
-from dragoman.inference.sampling import sample
+from dragoman.inference.search.beam import beam_search
+from dragoman.inference.search.sampling import sample
+from dragoman.inference.search.step_model import Ensemble, StepModel
 from dragoman.inference.segments import Source, token_batches
-from dragoman.inference.step_model import Ensemble, StepModel
+from dragoman.inference.tensors.converted import Converted
+from dragoman.inference.tensors.fast_model import FastModel
+from dragoman.inference.tensors.products import resolve_inference_precision
 from dragoman.inference.workers import each_of, num_workers
 from dragoman.kernels.compiling import can_compile, will_compile
 from dragoman.model.transformer import Transformer

@@ -12,12 +12,12 @@ from dragoman.config.fields import Value, did_you_mean
 from dragoman.errors import ConfigError, ModelError
 from dragoman.evaluation.flags import flags_of
 from dragoman.inference.alignment import Aligner
-from dragoman.inference.capitals import with_capitals
-from dragoman.inference.keeping import NOTHING_KEPT, Keeper, Kept
-from dragoman.inference.minimum_bayes_risk import choose
-from dragoman.inference.products import resolve_inference_precision
+from dragoman.inference.preservation.capitals import with_capitals
+from dragoman.inference.preservation.preserver import NOTHING_KEPT, Keeper, Kept
+from dragoman.inference.search.minimum_bayes_risk import choose
 from dragoman.inference.searches import Search, TransformerSearch
 from dragoman.inference.segments import Request, Source, requests_of
+from dragoman.inference.tensors.products import resolve_inference_precision
 from dragoman.model.transformer import Transformer
 from dragoman.records import Translation
 from dragoman.text.documents.markers import MarkedText

@@ -18,11 +18,11 @@ from torch.nn import functional
 from dragoman.bundle import Bundle
 from dragoman.config import WITHOUT_SAMPLING, InferenceSettings
 from dragoman.data.batch import pad_rows
-from dragoman.inference.beam import beam_search
-from dragoman.inference.fast_model import FastModel
+from dragoman.inference.search.beam import beam_search
+from dragoman.inference.search.step_model import OfTransformer, SingleModel, StepModel
 from dragoman.inference.searches import Search, TransformerSearch
 from dragoman.inference.segments import Source
-from dragoman.inference.step_model import OfTransformer, SingleModel, StepModel
+from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
 from dragoman.records import Translation

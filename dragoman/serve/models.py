@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from dragoman.bundle import Bundle
 from dragoman.config import InferenceSettings
 from dragoman.errors import ConfigError
-from dragoman.inference.keeping import Kept
+from dragoman.inference.preservation.preserver import Kept
 from dragoman.inference.translator import Translator, changed
 from dragoman.records import Translation
 from dragoman.serve.languages import canonical, found_in

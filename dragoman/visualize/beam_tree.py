@@ -12,9 +12,9 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from dragoman.config import InferenceSettings
-from dragoman.inference.beam import beam_search
-from dragoman.inference.constraints import NEVER_WRITTEN, hide
-from dragoman.inference.step_model import StepModel
+from dragoman.inference.search.beam import beam_search
+from dragoman.inference.search.constraints import NEVER_WRITTEN, hide
+from dragoman.inference.search.step_model import StepModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import EOS_ID, Tokenizer
 from dragoman.visualize.inspection import Node

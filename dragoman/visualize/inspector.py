@@ -16,11 +16,11 @@ from dragoman.config import WITHOUT_SAMPLING, InferenceSettings
 from dragoman.data.batch import Batch, pad_rows
 from dragoman.errors import DataError
 from dragoman.inference.alignment import DEFAULT_READING, alignment_layer, attention_links
-from dragoman.inference.beam import beam_search
-from dragoman.inference.capitals import in_capitals, sentence_case
-from dragoman.inference.constraints import NEVER_WRITTEN, hide
+from dragoman.inference.preservation.capitals import in_capitals, sentence_case
 from dragoman.inference.scoring import score_tokens
-from dragoman.inference.step_model import SingleModel
+from dragoman.inference.search.beam import beam_search
+from dragoman.inference.search.constraints import NEVER_WRITTEN, hide
+from dragoman.inference.search.step_model import SingleModel
 from dragoman.model.transformer import Attention, Transformer
 from dragoman.records import Hypothesis
 from dragoman.text.surrogates import well_formed

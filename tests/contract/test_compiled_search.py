@@ -25,11 +25,11 @@ from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.data.batch import pad_rows
 from dragoman.errors import ModelError
 from dragoman.inference import searches
-from dragoman.inference.beam import beam_search
 from dragoman.inference.compiled.weights import fits
+from dragoman.inference.search.beam import beam_search
+from dragoman.inference.search.step_model import SingleModel
 from dragoman.inference.searches import CompiledSearch, TransformerSearch
 from dragoman.inference.segments import Source
-from dragoman.inference.step_model import SingleModel
 from dragoman.kernels.compiling import can_compile
 from dragoman.kernels.tiles import MULTIPLIES_BYTES, MULTIPLIES_SHORTS
 from dragoman.model.transformer import Transformer

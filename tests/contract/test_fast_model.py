@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.data.batch import pad_rows
-from dragoman.inference.beam import beam_search
-from dragoman.inference.fast_model import FastModel
-from dragoman.inference.sampling import sample
-from dragoman.inference.step_model import Ensemble, SingleModel
+from dragoman.inference.search.beam import beam_search
+from dragoman.inference.search.sampling import sample
+from dragoman.inference.search.step_model import Ensemble, SingleModel
+from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.model.transformer import Transformer
 
 EOS_ID = 2
@@ -31,7 +31,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True, params=[0, 2**40], ids=["plain cross-attention", "folded cross-attention"])
 def both_ways_of_cross_attention(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.inference.cross_attention._MAX_FOLDED", request.param)
+    monkeypatch.setattr("dragoman.inference.tensors.cross_attention._MAX_FOLDED", request.param)
 
 
 def transformer(kind: str, vocab_size: int, seed: int = 3) -> Transformer:

@@ -27,8 +27,8 @@ from dragoman.exchange.ctranslate2_export import export_ctranslate2
 from dragoman.exchange.marian_export import export_marian
 from dragoman.exchange.marian_import import import_marian
 from dragoman.exchange.tokens import tokens_of
-from dragoman.inference.beam import beam_search
-from dragoman.inference.step_model import SingleModel
+from dragoman.inference.search.beam import beam_search
+from dragoman.inference.search.step_model import SingleModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 

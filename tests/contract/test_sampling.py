@@ -10,7 +10,7 @@ from scipy import stats
 
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import pad_rows
-from dragoman.inference.sampling import drawn_ids, sample, uniforms
+from dragoman.inference.search.sampling import drawn_ids, sample, uniforms
 
 EOS_ID, FIRST_LETTER = 2, 4
 DRAWS = 4000

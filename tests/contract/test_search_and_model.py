@@ -9,10 +9,10 @@ import torch
 from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.data.batch import Batch, pad_rows
 from dragoman.errors import ModelError
-from dragoman.inference.beam import beam_search
-from dragoman.inference.sampling import sample
 from dragoman.inference.scoring import score_pairs, score_tokens
-from dragoman.inference.step_model import Ensemble, SingleModel
+from dragoman.inference.search.beam import beam_search
+from dragoman.inference.search.sampling import sample
+from dragoman.inference.search.step_model import Ensemble, SingleModel
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
 

@@ -10,7 +10,7 @@ from dragoman.config import ModelSettings, TrainSettings
 from dragoman.data.soft_targets import KEPT
 from dragoman.data.store import PairStore, written_store
 from dragoman.data.stream import BatchStream, load_batch
-from dragoman.inference.step_model import Ensemble, SingleModel
+from dragoman.inference.search.step_model import Ensemble, SingleModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from dragoman.training.step.gradients import Gradients

@@ -1,4 +1,4 @@
-"""The steps of the beam search of many sentences, compiled; inference/beam.py says what it finds and why.
+"""The steps of the beam search of many sentences, compiled; inference/search/beam.py says what it finds and why.
 
 Of the vocabulary only each row's normaliser and the largest logit of each band are kept. The best bands of a sentence
 are computed again, the same to the last bit, for the best tokens in them.

@@ -18,7 +18,7 @@ from dragoman.inference.compiled.layers import encode
 from dragoman.inference.compiled.layout import FREE, Rules, Search
 from dragoman.inference.compiled.memory import penalties, room_for_rows, room_for_search, with_longer_outputs
 from dragoman.inference.compiled.weights import CompiledWeights
-from dragoman.inference.constraints import Constraints
+from dragoman.inference.search.constraints import Constraints
 from dragoman.inference.segments import Source
 from dragoman.kernels.tiles import NUMBERS_AT_ONCE, ROWS
 from dragoman.records import Hypothesis

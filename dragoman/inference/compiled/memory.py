@@ -9,7 +9,7 @@ from dragoman.config import InferenceSettings
 from dragoman.inference.compiled.layers import BLOCK
 from dragoman.inference.compiled.layout import FREE, Floats, Rows, Search
 from dragoman.inference.compiled.weights import CompiledWeights
-from dragoman.inference.length_penalty import length_penalty
+from dragoman.inference.search.length_penalty import length_penalty
 from dragoman.kernels.tiles import AT_ONCE, BAND, COLUMNS, ROWS
 
 INPUTS: dict[str, Any] = {"int8": np.uint8, "int16": np.int16, "float32": np.float32}

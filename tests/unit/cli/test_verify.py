@@ -7,7 +7,7 @@ import pytest
 from dragoman.cli.main import main
 from dragoman.errors import CheckpointError
 from dragoman.inference import verification
-from dragoman.inference.step_model import SingleModel
+from dragoman.inference.search.step_model import SingleModel
 from dragoman.training.verification import ResumeReport
 
 

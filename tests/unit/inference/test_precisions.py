@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dragoman.errors import ConfigError
-from dragoman.inference.products import resolve_inference_precision
+from dragoman.inference.tensors.products import resolve_inference_precision
 
 tiles = pytest.importorskip("dragoman.kernels.tiles", reason="numba compiles for the processor at hand")
 CPU = torch.device("cpu")

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from dragoman.bundle import Bundle
-from dragoman.inference import fast_model, verification
-from dragoman.inference.fast_model import FastModel
+from dragoman.inference import verification
+from dragoman.inference.search.step_model import SingleModel
 from dragoman.inference.searches import TransformerSearch
-from dragoman.inference.step_model import SingleModel
+from dragoman.inference.tensors import fast_model
+from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.inference.verification import Check, FullPasses, verify_translations
 from dragoman.model import transformer
 from dragoman.model.cache import DecoderCache

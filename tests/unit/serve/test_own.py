@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from dragoman.bundle import Bundle, Card, load_bundle, save_bundle
 from dragoman.errors import ConfigError, DataError
 from dragoman.files import MANIFEST, sha256_of
-from dragoman.inference.markup import translate_html
+from dragoman.inference.preservation.markup import translate_html
 from dragoman.inference.translator import Translator
 from dragoman.records import Candidate, Translation
 from dragoman.serve.app import make_app

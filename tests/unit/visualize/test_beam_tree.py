@@ -5,8 +5,8 @@ import torch
 
 from dragoman.bundle import Bundle
 from dragoman.config import InferenceSettings
-from dragoman.inference.beam import beam_search
-from dragoman.inference.step_model import SingleModel
+from dragoman.inference.search.beam import beam_search
+from dragoman.inference.search.step_model import SingleModel
 from dragoman.text.tokenization.tokenizer import EOS_ID
 from dragoman.visualize.beam_tree import traced_search
 

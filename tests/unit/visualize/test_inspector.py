@@ -10,9 +10,9 @@ from dragoman.bundle import Bundle
 from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.data.batch import pad_rows
 from dragoman.errors import DataError
-from dragoman.inference.beam import beam_search
-from dragoman.inference.constraints import NEVER_WRITTEN
-from dragoman.inference.step_model import SingleModel
+from dragoman.inference.search.beam import beam_search
+from dragoman.inference.search.constraints import NEVER_WRITTEN
+from dragoman.inference.search.step_model import SingleModel
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dragoman.errors import ModelError
-from dragoman.inference.continuations import Continuations
+from dragoman.inference.search.continuations import Continuations
 from dragoman.model.cache import DecoderCache
 from dragoman.model.transformer import Transformer
 

@@ -18,12 +18,12 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dragoman.inference.attention import attended, merged
-from dragoman.inference.continuations import Continuations, best_continuations, padded_size
-from dragoman.inference.converted import Converted
-from dragoman.inference.cross_attention import Cross, CrossAttention
-from dragoman.inference.products import Product, product, scaled_input
-from dragoman.inference.step_model import OfTransformer
+from dragoman.inference.search.continuations import Continuations, best_continuations, padded_size
+from dragoman.inference.search.step_model import OfTransformer
+from dragoman.inference.tensors.attention import attended, merged
+from dragoman.inference.tensors.converted import Converted
+from dragoman.inference.tensors.cross_attention import Cross, CrossAttention
+from dragoman.inference.tensors.products import Product, product, scaled_input
 from dragoman.model.feed_forward import FeedForward
 from dragoman.model.layers import DecoderLayer, EncoderLayer, Residual
 from dragoman.model.masks import padding_mask

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from dragoman.config import InferenceSettings
-from dragoman.inference.length_penalty import length_penalty
+from dragoman.inference.search.length_penalty import length_penalty
 
 
 @pytest.mark.parametrize(

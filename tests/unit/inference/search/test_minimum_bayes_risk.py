@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import ConfigError
 from dragoman.evaluation.metrics import sentence_chrf
-from dragoman.inference.minimum_bayes_risk import choose, pairwise_chrf
+from dragoman.inference.search.minimum_bayes_risk import choose, pairwise_chrf
 from dragoman.inference.segments import Source
 from dragoman.inference.translator import Translator
 from dragoman.records import Hypothesis

@@ -9,8 +9,8 @@ from dragoman.bundle import Bundle
 from dragoman.config import InferenceSettings
 from dragoman.errors import ConfigError
 from dragoman.evaluation.flags import FLAGS
-from dragoman.inference.keeping import Kept
-from dragoman.inference.markup import translate_html, translate_srt, translate_xml
+from dragoman.inference.preservation.markup import translate_html, translate_srt, translate_xml
+from dragoman.inference.preservation.preserver import Kept
 from dragoman.inference.segments import Source
 from dragoman.inference.translator import Translator
 from dragoman.records import Hypothesis

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.inference.capitals import in_capitals, sentence_case, with_capitals
-from dragoman.inference.keeping import NOTHING_KEPT
+from dragoman.inference.preservation.capitals import in_capitals, sentence_case, with_capitals
+from dragoman.inference.preservation.preserver import NOTHING_KEPT
 from dragoman.records import Candidate, Translation
 from dragoman.text.documents.markers import MarkedText
 

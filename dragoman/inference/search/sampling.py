@@ -17,10 +17,10 @@ from torch import Tensor
 
 from dragoman.config import InferenceSettings
 from dragoman.devices.device import sum_type
-from dragoman.inference.constraints import NEVER_WRITTEN, Constraints, hide
-from dragoman.inference.length_penalty import length_penalty
-from dragoman.inference.paths import Paths
-from dragoman.inference.step_model import StepModel
+from dragoman.inference.search.constraints import NEVER_WRITTEN, Constraints, hide
+from dragoman.inference.search.length_penalty import length_penalty
+from dragoman.inference.search.paths import Paths
+from dragoman.inference.search.step_model import StepModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
 

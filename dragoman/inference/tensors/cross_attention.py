@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from dragoman.inference.attention import attended, merged
-from dragoman.inference.products import Product, product, scaled_input
+from dragoman.inference.tensors.attention import attended, merged
+from dragoman.inference.tensors.products import Product, product, scaled_input
 from dragoman.model.attention import MultiHeadAttention
 
 # Folded sources of more numbers than this would fall out of the processor's cache, and be waited for.

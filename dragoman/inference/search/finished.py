@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from dragoman.inference.paths import Paths
+from dragoman.inference.search.paths import Paths
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import EOS_ID
 

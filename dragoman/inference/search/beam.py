@@ -20,12 +20,12 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from dragoman.config import InferenceSettings
-from dragoman.inference.constraints import Constraints
-from dragoman.inference.continuations import Continuations
-from dragoman.inference.finished import Finished
-from dragoman.inference.length_penalty import length_penalty
-from dragoman.inference.paths import Paths
-from dragoman.inference.step_model import StepModel, best_of
+from dragoman.inference.search.constraints import Constraints
+from dragoman.inference.search.continuations import Continuations
+from dragoman.inference.search.finished import Finished
+from dragoman.inference.search.length_penalty import length_penalty
+from dragoman.inference.search.paths import Paths
+from dragoman.inference.search.step_model import StepModel, best_of
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
 

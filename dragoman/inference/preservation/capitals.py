@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dragoman.inference.keeping import Keeper, Kept
+from dragoman.inference.preservation.preserver import Keeper, Kept
 from dragoman.inference.segments import Request
 from dragoman.records import Translation
 from dragoman.text.documents.markers import MarkedText

@@ -1,8 +1,8 @@
 import torch
 from torch import Tensor
 
-from dragoman.inference.finished import Finished
-from dragoman.inference.paths import Paths
+from dragoman.inference.search.finished import Finished
+from dragoman.inference.search.paths import Paths
 
 EOS_ID = 2
 CPU = torch.device("cpu")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 
 from dragoman.config.fields import Value
-from dragoman.inference.keeping import Kept
+from dragoman.inference.preservation.preserver import Kept
 from dragoman.inference.translator import Translator
 from dragoman.records import Translation
 from dragoman.text.documents.markers import MarkedText
