@@ -35,7 +35,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
-from dragoman.visualize.figure import svg_of
+from dragoman.visualization.figures.figure import svg_of
 
 FOLDER = Path(__file__).parent
 # From build/guide, where the pages are, to the rest of the documentation.

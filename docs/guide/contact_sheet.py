@@ -10,7 +10,7 @@ from pathlib import Path
 from build import chapters
 from PIL import Image
 
-from dragoman.visualize.figure import png_of
+from dragoman.visualization.figures.figure import png_of
 
 _WIDTH, _GAP, _COLUMNS, _COLORS = 1500, 18, 3, 224
 

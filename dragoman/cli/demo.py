@@ -69,7 +69,7 @@ def run(arguments: Sequence[str]) -> int:
 def _show(run: Path, test: Sequence[PhrasebookPair]) -> None:
     """How many held-out sentences come out exactly right, in all and in the worst patterns, and ten examples."""
     from dragoman.inference.translator import Translator
-    from dragoman.visualize.report import REPORT
+    from dragoman.visualization.report.report import REPORT
 
     outputs = Translator.load(run).translate([pair.src for pair in test])
     right = [output == pair.tgt for output, pair in zip(outputs, test, strict=True)]

@@ -17,7 +17,7 @@ from dragoman.files import check_target, write_file
 
 if TYPE_CHECKING:
     from dragoman.bundle import Bundle
-    from dragoman.visualize.inspection import Inspection, Kind
+    from dragoman.visualization.inspection.inspection import Inspection, Kind
 
 _PAGE = Path("inspection.html")
 _KINDS: "dict[str, Kind]" = {"cross": "cross", "encoder": "encoder_self", "decoder": "decoder_self"}
@@ -42,14 +42,14 @@ def run(arguments: Sequence[str]) -> int:
         raise DataError("the text is empty. Give a sentence to look at, in quotes.")
     inspection = _inspected(options, text)
     if options.png is not None:
-        from dragoman.visualize.attention_figure import plot_heads
-        from dragoman.visualize.figure import save_figure
+        from dragoman.visualization.figures.attention_figure import plot_heads
+        from dragoman.visualization.figures.figure import save_figure
 
         kind = _KINDS[options.kind or "cross"]
         save_figure(plot_heads(inspection, kind, _layer(options.layer, inspection, kind)), options.png)
         say(f"the picture is {options.png}")
     if options.out is not None:
-        from dragoman.visualize.inspection_page import inspection_page
+        from dragoman.visualization.inspection.inspection_page import inspection_page
 
         write_file(options.out, inspection_page(inspection))
         say(f"the page is {options.out}; open it in a browser")
@@ -89,7 +89,7 @@ def _check(options: argparse.Namespace) -> None:
     if (options.text is None) == (options.test is None):
         raise ConfigError("`dragoman inspect` looks at one text: give TEXT, in quotes, or `--test N` for a run.")
     if options.png is not None:
-        from dragoman.visualize.figure import check_figure_path
+        from dragoman.visualization.figures.figure import check_figure_path
 
         check_figure_path(options.png, "--png")
     for flag in ("layer", "kind"):
@@ -124,7 +124,7 @@ def _test_sentence(run: Path, number: int) -> _Text:
 def _inspected(options: argparse.Namespace, text: _Text) -> "Inspection":
     require_model(options.model)
     from dragoman.bundle import load_bundle, resolve_model_folder
-    from dragoman.visualize.inspector import inspect_text
+    from dragoman.visualization.inspection.inspector import inspect_text
 
     folder = resolve_model_folder(Path(options.model))
     if folder != Path(options.model):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dragoman.bundle import Bundle
     from dragoman.data.store import PairStore
     from dragoman.inference.translator import Translator
-    from dragoman.visualize.report import Judged
+    from dragoman.visualization.report.report import Judged
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -23,8 +23,8 @@ def run(arguments: Sequence[str]) -> int:
     given = parser.parse(arguments)
     require_model(given.run)
     from dragoman.bundle import load_bundle, resolve_model_folder  # torch: only once the arguments are right
-    from dragoman.visualize.report import write_report
-    from dragoman.visualize.run_facts import read_run
+    from dragoman.visualization.report.report import write_report
+    from dragoman.visualization.report.run_facts import read_run
 
     folder = resolve_model_folder(given.run)
     read_run(given.run)  # what is no run is said before anything is loaded or translated
@@ -35,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _judged(run_folder: Path, bundle: "Bundle") -> "Judged | None":
     from dragoman.inference.translator import Translator
-    from dragoman.visualize.run_facts import open_part
+    from dragoman.visualization.report.run_facts import open_part
 
     for part, name in (("test", "test"), ("dev", "validation")):
         if store := open_part(run_folder, part):
@@ -59,8 +59,8 @@ def judged(
     bundle: "Bundle",
 ) -> "Judged":
     """What the report needs of a test that a model has translated."""
-    from dragoman.visualize.report import Judged
-    from dragoman.visualize.word_weights import cross_attention_of
+    from dragoman.visualization.report.report import Judged
+    from dragoman.visualization.report.word_weights import cross_attention_of
 
     alignment = cross_attention_of(bundle)
     return Judged(part, sources, references, outputs, warnings, translator.translate, alignment)

@@ -53,8 +53,8 @@ def run(arguments: Sequence[str]) -> int:
     from dragoman.devices.device import without_values
     from dragoman.model.parameters import expected_parameters, parameter_table
     from dragoman.model.transformer import Transformer
-    from dragoman.visualize.figure import check_figure_path, save_figure
-    from dragoman.visualize.summary import plot_summary
+    from dragoman.visualization.figures.figure import check_figure_path, save_figure
+    from dragoman.visualization.figures.summary import plot_summary
 
     if given.plot is not None:
         check_figure_path(given.plot, "--plot")

@@ -46,8 +46,8 @@ from dragoman.training.run.signals import Interrupted
 from dragoman.training.trainer import Trainer
 from dragoman.training.validation import fitting
 from dragoman.version import __version__
-from dragoman.visualize.report import Judged, write_report
-from dragoman.visualize.run_facts import read_log
+from dragoman.visualization.report.report import Judged, write_report
+from dragoman.visualization.report.run_facts import read_log
 
 _SILENCE_SECONDS = 20.0
 _MUCH_TOO_LONG = 0.1

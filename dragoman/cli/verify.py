@@ -113,7 +113,7 @@ def _parser() -> ArgumentParser:
 def _texts(options: argparse.Namespace, bundle: "Bundle") -> tuple[list[str], str]:
     """The texts, and where they are from: the file, the run's validation data, or the model's vocabulary."""
     from dragoman.cli.report import texts_of
-    from dragoman.visualize.run_facts import open_part
+    from dragoman.visualization.report.run_facts import open_part
 
     most = options.sentences
     if options.src:

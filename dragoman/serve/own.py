@@ -27,7 +27,7 @@ from dragoman.text.tokenization.words import spaced_words
 from dragoman.version import __version__
 
 if TYPE_CHECKING:
-    from dragoman.visualize.inspection import Inspection
+    from dragoman.visualization.inspection.inspection import Inspection
 
 _MAX_INSPECTIONS = 4
 
@@ -145,7 +145,7 @@ async def look(service: Service, fields: Fields) -> Response:
 
     ``prefix``: the ids of the tokens that the translation begins with, with commas between.
     """
-    from dragoman.visualize.inspection_page import inspection_page
+    from dragoman.visualization.inspection.inspection_page import inspection_page
 
     inspection = await _inspection(service, fields)
     question = {"source": inspection.src_lang, "target": inspection.tgt_lang, "text": inspection.src.text}
@@ -156,7 +156,7 @@ async def look(service: Service, fields: Fields) -> Response:
 
 
 async def _inspection(service: Service, fields: Fields) -> "Inspection":
-    from dragoman.visualize.inspector import inspect_text
+    from dragoman.visualization.inspection.inspector import inspect_text
 
     text = checked_texts(service, [fields.text("text") or fields.text("q")])[0]
     wanted = wanted_of(service, fields.text("source", AUTO).lower(), fields.text("target").lower())

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from dragoman.bundle import Bundle
-from dragoman.visualize.inspection import Inspection
-from dragoman.visualize.inspection_page import inspection_page
-from dragoman.visualize.inspector import inspect_text
+from dragoman.visualization.inspection.inspection import Inspection
+from dragoman.visualization.inspection.inspection_page import inspection_page
+from dragoman.visualization.inspection.inspector import inspect_text
 
 TEXT = "one two three. four Bahnhof"
 

@@ -4,8 +4,8 @@ import pytest
 
 from dragoman.bundle import Bundle
 from dragoman.inference.translator import Translator
-from dragoman.visualize.inspection_page import inspection_page
-from dragoman.visualize.inspector import inspect_text
+from dragoman.visualization.inspection.inspection_page import inspection_page
+from dragoman.visualization.inspection.inspector import inspect_text
 
 
 @pytest.mark.parametrize("place", [0, 100, 200])

@@ -17,7 +17,7 @@ from dragoman.cli.main import main
 from dragoman.cli.report import texts_of
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.evaluation.metrics import bleu, chrf
-from dragoman.visualize.run_facts import open_part
+from dragoman.visualization.report.run_facts import open_part
 
 SMALL = [
     "--model.preset", "tiny", "--model.num-encoder-layers", "2", "--model.num-decoder-layers", "2",

@@ -1,0 +1,49 @@
+"""The classic picture of attention: the heads of a layer side by side, with the tokens beside them."""
+
+import math
+from typing import TYPE_CHECKING
+
+from dragoman.visualization.figures.figure import drawing_style, new_figure
+from dragoman.visualization.figures.labels import readable_labels
+from dragoman.visualization.figures.weight_matrix import draw_weights, inches_of
+from dragoman.visualization.inspection.inspection import Inspection, Kind
+from dragoman.visualization.inspection.weights import unpacked
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_NAMES = {"cross": "decoder to source", "encoder_self": "encoder", "decoder_self": "decoder to itself"}
+_MOST_ACROSS = 4
+_WIDEST_INCHES = 20.0
+
+
+def plot_heads(inspection: Inspection, kind: Kind = "cross", layer: int | None = None) -> "Figure":
+    """The weights of every head of one layer (from 0; None: the one alignments are read from), on one scale.
+
+    Rows look, columns are looked at. Raises ValueError for a layer the model does not have.
+    """
+    one = inspection.of_kind(kind)
+    layer = min(inspection.layer, one.num_layers - 1) if layer is None else layer
+    if not 0 <= layer < one.num_layers:
+        raise ValueError(f"layer {layer} of {one.num_layers}")
+    weights = unpacked(one)[layer]
+    rows, columns = readable_labels(one.queries), readable_labels(one.keys)
+    inches = inches_of(len(one.keys), 2.4, 14.0), inches_of(len(one.queries), 2.4, 10.0)
+    across = min(_MOST_ACROSS, len(weights), int(_WIDEST_INCHES / inches[0]))
+    down = math.ceil(len(weights) / across)
+    with drawing_style():
+        figure, axes = new_figure(across * inches[0] + 0.6, down * inches[1] + 0.4, down, across)
+        for head, place in enumerate(axes):
+            if head >= len(weights):
+                place.set_axis_off()
+                continue
+            title = "mean of the heads" if one.mean_only else f"head {head + 1}"
+            image = draw_weights(place, weights[head], (rows, columns), title, inches)
+            place.set_aspect("auto")
+        width, height = figure.get_size_inches()
+        bar = min(4.0, 0.7 * height)  # inches; 20 times as long as wide
+        figure.colorbar(image, ax=axes, label="weight", shrink=bar / height, fraction=min(0.15, 0.5 / width))
+        figure.suptitle(f"Attention, {_NAMES[kind]}, layer {layer + 1}")
+        if note := rows.note or columns.note:
+            figure.supxlabel(note, fontsize=8)
+    return figure

@@ -1,0 +1,49 @@
+"""Pictures of the sinusoidal position encodings (Vaswani et al. 2017, section 3.5)."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dragoman.model.embedding import sinusoidal_positions
+from dragoman.visualization.figures.figure import COLORS, DIVERGING, drawing_style, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def plot_encodings(length: int = 100, d_model: int = 128) -> "Figure":
+    """The encodings as an image: one row a position, one column a dimension, values from -1 to 1.
+
+    The left columns change from row to row, the right ones hardly over the whole picture: together they are like the
+    hands of many clocks, from fast to slow. `d_model` must be even.
+    """
+    values = sinusoidal_positions(length, d_model).numpy()
+    with drawing_style():
+        figure, (axes,) = new_figure(6.4, 4.0)
+        image = axes.imshow(values, cmap=DIVERGING, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+        axes.set_title("Sinusoidal encodings")
+        axes.set_xlabel("dimension")
+        axes.set_ylabel("position")
+        figure.colorbar(image, ax=axes, label="value", shrink=0.9)
+    return figure
+
+
+def plot_encoding_curves(dimensions: Sequence[int] = (4, 5, 6, 7), length: int = 100, d_model: int = 20) -> "Figure":
+    """Chosen dimensions over the positions: an even one is a sine, the odd one after it the cosine of the same angle.
+
+    Raises ValueError for a dimension that is not below `d_model`.
+    """
+    if not all(0 <= dimension < d_model for dimension in dimensions):
+        raise ValueError(f"dimensions must be at least 0 and below {d_model}, but are {list(dimensions)}")
+    values = sinusoidal_positions(length, d_model).numpy()
+    with drawing_style():
+        figure, (axes,) = new_figure(6.4, 2.8)
+        for index, dimension in enumerate(dimensions):
+            style = "-" if dimension % 2 == 0 else "--"
+            axes.plot(values[:, dimension], style, color=COLORS[index // 2 % len(COLORS)], label=str(dimension))
+        axes.set_title(f"Even dimensions are sines, odd ones cosines (d_model = {d_model})")
+        axes.set_xlabel("position")
+        axes.set_ylabel("value")
+        axes.grid(visible=True)
+        axes.margins(x=0)
+        figure.legend(title="dimension", loc="outside right center")
+    return figure

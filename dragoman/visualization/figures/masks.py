@@ -1,0 +1,63 @@
+"""Pictures of the masks: what each position may look at (Vaswani et al. 2017, section 3.2.3)."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from dragoman.model.masks import causal_mask, padding_mask
+from dragoman.visualization.figures.figure import drawing_style, new_figure
+from dragoman.visualization.figures.labels import label_axis, readable_labels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+_HIDDEN, _SEEN, _PADDING = "#f4f4f4", "#2b7bba", "#fdd9b5"
+
+
+def plot_masks(src_tokens: Sequence[str], tgt_tokens: Sequence[str], src_length: int, tgt_length: int) -> "Figure":
+    """The three masks of one padded pair: the source's, the target's causal one, and the target's with its padding.
+
+    `src_tokens` and `tgt_tokens` are what stands at every position, padding included; the first `src_length` and
+    `tgt_length` of them are real. Rows look, columns are looked at. The decoder uses the causal mask alone: padding
+    stands only at the end, where no real position looks; the third picture is what that comes to.
+    Raises ValueError for a length of 0 or beyond the tokens.
+    """
+    for name, length, tokens in (("src", src_length, src_tokens), ("tgt", tgt_length, tgt_tokens)):
+        if not 0 < length <= len(tokens):
+            raise ValueError(f"{name}_length must be from 1 to {len(tokens)}, but is {length}")
+    src, tgt = len(src_tokens), len(tgt_tokens)
+    source = padding_mask(torch.tensor([src_length]), src)[0, 0].expand(src, src)
+    causal = causal_mask(tgt, torch.device("cpu"))
+    combined = causal & padding_mask(torch.tensor([tgt_length]), tgt)[0, 0]
+    with drawing_style():
+        figure, axes = new_figure(9.6, 3.7, columns=3)
+        _draw(axes[0], source, src_tokens, src_length, "Source: not at padding")
+        _draw(axes[1], causal, tgt_tokens, tgt, "Target: not ahead")
+        _draw(axes[2], combined, tgt_tokens, tgt_length, "Target: neither")
+        axes[0].set_ylabel("the position that looks")
+        figure.supxlabel(
+            "the position looked at: blue = may be looked at, orange = row of a padding position", fontsize=9
+        )
+    return figure
+
+
+def _draw(axes: "Axes", mask: "Tensor", tokens: Sequence[str], length: int, title: str) -> None:
+    from matplotlib.colors import ListedColormap
+
+    # 0 hidden, 1 seen, 2 a padding position's row, whose result nobody reads.
+    kinds = mask.int()
+    kinds[length:] = 2
+    axes.imshow(kinds.numpy(), cmap=ListedColormap([_HIDDEN, _SEEN, _PADDING]), vmin=0, vmax=2)
+    axes.set_xticks([position - 0.5 for position in range(1, len(tokens))], minor=True)
+    axes.set_yticks([position - 0.5 for position in range(1, len(tokens))], minor=True)
+    axes.grid(which="minor", color="white", linewidth=1.5)
+    axes.tick_params(which="both", length=0)
+    axes.spines[:].set_visible(False)
+    labels = readable_labels(tokens)
+    size = max(4.0, min(8.0, 90 / len(tokens)))
+    label_axis(axes, "x", labels, size, rotation=90)
+    label_axis(axes, "y", labels, size)
+    axes.set_title(title)

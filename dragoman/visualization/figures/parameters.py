@@ -1,0 +1,81 @@
+"""Picture of where a model's parameters are."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from dragoman.model.parameters import ParameterRow
+from dragoman.visualization.figures.figure import COLORS, drawing_style, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# The first that fits a tensor's name says which part it belongs to, and in which colour.
+_PARTS = (
+    ("norm", "layer norms", 7),
+    ("encoder.feed_forward", "encoder: feed-forward", 4),
+    ("decoder.feed_forward", "decoder: feed-forward", 5),
+    ("encoder.self_attn", "encoder: self-attention", 0),
+    ("decoder.self_attn", "decoder: self-attention", 1),
+    ("decoder.cross_attn", "decoder: cross-attention", 3),
+    ("projection.bias", "bias of the projection", 6),
+    ("projection", "projection", 6),
+)
+_EMBEDDING_COLOR = 2
+
+
+def parameter_shares(rows: Iterable[ParameterRow]) -> dict[str, int]:
+    """Parameters by part of the model, in its order, layer norms last; a tied tensor is one part."""
+    shares: dict[str, int] = {}
+    for row in rows:
+        part = _part_of(row)
+        shares[part] = shares.get(part, 0) + row.count
+    return {part: shares[part] for part in sorted(shares, key=lambda part: part == "layer norms")}
+
+
+def plot_parameter_shares(rows: Iterable[ParameterRow]) -> "Figure":
+    """A bar a part: how many parameters it has, and what share of all."""
+    with drawing_style():
+        figure, (axes,) = new_figure(7.0, 3.2)
+        draw_parameter_shares(axes, rows)
+    return figure
+
+
+def draw_parameter_shares(axes: "Axes", rows: Iterable[ParameterRow]) -> None:
+    """`plot_parameter_shares` onto axes of another figure."""
+    shares = parameter_shares(rows)
+    total = sum(shares.values())
+    places = range(len(shares))
+    bars = axes.barh(places, list(shares.values()), color=[_color_of(part) for part in shares])
+    axes.bar_label(bars, [f"{count:,} ({count / total:.1%})" for count in shares.values()], padding=4, fontsize=8)
+    axes.set_yticks(places, list(shares))
+    axes.invert_yaxis()
+    axes.set_xlim(0, max(shares.values()) * 1.35)
+    axes.spines[["left", "bottom"]].set_visible(False)
+    axes.tick_params(length=0)
+    axes.set_xticks([])
+    axes.set_title(f"{total:,} parameters by part")
+
+
+def _part_of(row: ParameterRow) -> str:
+    if "embedding" in row.name:
+        roles = [_role_of(name) for name in (row.name, *row.shared_with)]
+        return " = ".join(dict.fromkeys(roles))
+    stack = row.name.split(".")[0]
+    for mark, part, _ in _PARTS:
+        if all(piece in row.name for piece in mark.split(".")) and (mark == "norm" or mark.split(".")[0] == stack):
+            return part
+    return "other"
+
+
+def _role_of(name: str) -> str:
+    if "positions" in name:
+        return "learned positions"
+    for mark, role in (("src_embedding", "source embedding"), ("tgt_embedding", "target embedding")):
+        if mark in name:
+            return role
+    return "projection"
+
+
+def _color_of(part: str) -> str:
+    return next((COLORS[color] for _, name, color in _PARTS if name == part), COLORS[_EMBEDDING_COLOR])

@@ -1,0 +1,65 @@
+"""Pictures of the learning-rate schedule (Vaswani et al. 2017, section 5.3)."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dragoman.config import TrainSettings
+from dragoman.training.step.schedule import learning_rate
+from dragoman.visualization.figures.figure import COLORS, count_steps, drawing_style, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PAPERS = ((512, 4000), (512, 8000), (256, 4000), (1024, 4000))
+_POINTS = 600
+
+
+def plot_schedules(shapes: Sequence[tuple[int, int]] = PAPERS, num_steps: int = 20_000) -> "Figure":
+    """The paper's rate over the steps for several pairs of d_model and warm-up.
+
+    A wider model gets a lower rate; a longer warm-up moves the peak to the right and down.
+    """
+    with drawing_style():
+        figure, (axes,) = new_figure(6.4, 3.0)
+        for index, (d_model, warmup) in enumerate(shapes):
+            settings = TrainSettings(schedule="noam", learning_rate=1.0, warmup_steps=warmup)
+            _draw(axes, settings, d_model, num_steps, COLORS[index % len(COLORS)], f"{d_model}, {warmup:,}")
+        axes.set_ylim(bottom=0)
+        axes.set_title("The paper's learning rate")
+        figure.legend(title="d_model, warm-up", loc="outside right center")
+    return figure
+
+
+def plot_schedule(settings: TrainSettings, d_model: int, num_steps: int = 0) -> "Figure":
+    """The rate that these settings give over the steps; 0: up to `max_steps`, or else ten warm-ups."""
+    with drawing_style():
+        figure, (axes,) = new_figure(6.4, 2.8)
+        draw_schedule(axes, settings, d_model, num_steps or shown_steps(settings))
+    return figure
+
+
+def shown_steps(settings: TrainSettings) -> int:
+    """As many steps as are worth a picture: all, or ten warm-ups where no setting limits them."""
+    return settings.max_steps or 10 * max(settings.warmup_steps, 100)
+
+
+def draw_schedule(axes: "Axes", settings: TrainSettings, d_model: int, num_steps: int) -> None:
+    """`plot_schedule` onto axes of another figure."""
+    _draw(axes, settings, d_model, num_steps, COLORS[0], settings.schedule)
+    axes.set_ylim(bottom=0)
+    axes.set_title(f"Learning rate: {settings.schedule}, warm-up {settings.warmup_steps:,} steps")
+
+
+def _draw(axes: "Axes", settings: TrainSettings, d_model: int, num_steps: int, color: str, label: str) -> None:
+    if num_steps < 1:
+        raise ValueError(f"num_steps must be at least 1, but is {num_steps}")
+    every = max(1, num_steps // _POINTS)
+    steps = sorted({*range(1, num_steps + 1, every), min(max(settings.warmup_steps, 1), num_steps), num_steps})
+    axes.plot(steps, [learning_rate(step, settings, d_model) for step in steps], color=color, label=label)
+    axes.set_xlabel("step")
+    axes.set_ylabel("learning rate")
+    axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, -3))
+    count_steps(axes)
+    axes.margins(x=0.01)
+    axes.grid(visible=True)

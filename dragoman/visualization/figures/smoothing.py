@@ -1,0 +1,64 @@
+"""Picture of label smoothing: the distributions that a model is trained towards (Vaswani et al. 2017, section 5.4)."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from dragoman.training.step.loss import smoothed_cross_entropy
+from dragoman.visualization.figures.figure import SEQUENTIAL, drawing_style, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def target_distributions(labels: Sequence[int], vocab_size: int, epsilon: float, pad_id: int) -> Float[Tensor, "T V"]:
+    """The distribution that the loss compares the model with at each label; zero where the label is padding.
+
+    Read off the loss itself: its gradient with respect to the logits is p - q, where p is the model's distribution
+    and q the target's. Labels are from 0 to `vocab_size` - 1.
+    """
+    targets = torch.zeros(len(labels), vocab_size)
+    counted = [row for row, label in enumerate(labels) if label != pad_id]
+    if not counted:
+        return targets
+    logits = torch.zeros(len(counted), vocab_size, requires_grad=True)
+    loss, _ = smoothed_cross_entropy(logits, torch.tensor([labels[row] for row in counted]), epsilon, pad_id)
+    (gradient,) = torch.autograd.grad(loss, logits)
+    targets[counted] = (torch.softmax(logits.detach(), -1) - gradient).clamp(min=0)
+    # What is left of exact zeros after rounding would be drawn, and is none of the target's.
+    targets[targets < 1e-6] = 0.0
+    return targets
+
+
+def plot_smoothed_targets(
+    labels: Sequence[int] = (5, 2, 7, 4, 3, 0, 0), vocab_size: int = 8, epsilon: float = 0.4, pad_id: int = 0
+) -> "Figure":
+    """One-hot targets beside smoothed ones, a row a label: the column of padding and the rows of padding are zero."""
+    with drawing_style():
+        figure, axes = new_figure(8.2, 0.9 + 0.36 * len(labels), columns=2)
+        for place, share, title in ((axes[0], 0.0, "One-hot"), (axes[1], epsilon, f"Smoothed, epsilon = {epsilon:g}")):
+            _draw(place, target_distributions(labels, vocab_size, share, pad_id), labels, pad_id, title)
+        axes[0].set_ylabel("position (its label)")
+    return figure
+
+
+def _draw(axes: "Axes", targets: Tensor, labels: Sequence[int], pad_id: int, title: str) -> None:
+    axes.imshow(targets.numpy(), cmap=SEQUENTIAL, vmin=0, vmax=1, aspect="auto")
+    if targets.numel() <= 200:
+        for row, values in enumerate(targets.tolist()):
+            for column, value in enumerate(values):
+                color = "white" if value > 0.6 else "#b0b0b0" if value == 0 else "#222222"
+                axes.text(column, row, f"{value:.3g}"[:5], ha="center", va="center", fontsize=7, color=color)
+    names = [f"{row} ({'pad' if label == pad_id else label})" for row, label in enumerate(labels)]
+    axes.set_yticks(range(len(labels)), names)
+    axes.set_xticks(
+        range(targets.size(1)), ["pad" if column == pad_id else str(column) for column in range(targets.size(1))]
+    )
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_title(title)
+    axes.set_xlabel("token of the vocabulary")

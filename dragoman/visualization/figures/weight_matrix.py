@@ -1,0 +1,42 @@
+"""A matrix of attention weights on axes, with as many labels as can be read."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from dragoman.visualization.figures.figure import SEQUENTIAL
+from dragoman.visualization.figures.labels import Labels, label_axis
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.image import AxesImage
+
+SMALLEST_LABEL, LARGEST_LABEL = 5.5, 8.0
+"""Points."""
+_ROOM_FOR_LABELS = 0.9
+_INCHES_A_LABEL = 0.19
+
+
+def inches_of(count: int, least: float, most: float) -> float:
+    """How long a side of so many labels should be, from `least` to `most`."""
+    return min(most, max(least, _ROOM_FOR_LABELS + _INCHES_A_LABEL * count))
+
+
+def draw_weights(
+    axes: "Axes", weights: NDArray[Any], labels: tuple[Labels, Labels], title: str, inches: tuple[float, float]
+) -> "AxesImage":
+    """Weights from 0 to 1, (queries, keys), with the labels of both; `inches` are the width and the height there is.
+
+    Where not all labels of a side can be read, it has every second one, or every third, and so on.
+    """
+    image = axes.imshow(weights, cmap=SEQUENTIAL, vmin=0, vmax=1)
+    width, height = inches
+    for side, names, room, rotation in (("y", labels[0], height, 0.0), ("x", labels[1], width, 90.0)):
+        points = 72 * max(0.5, room - _ROOM_FOR_LABELS) / max(1, len(names.texts))
+        size = min(LARGEST_LABEL, max(SMALLEST_LABEL, 0.8 * points))
+        label_axis(axes, side, names, size, rotation, every=max(1, math.ceil(1.2 * size / points)))
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_title(title)
+    return image

@@ -1,0 +1,129 @@
+"""The beam of one sentence as a tree: what was considered at each step, what went on, what fell out.
+
+The search itself is the plain one; a `StepModel` that stands between it and the real one takes notes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from dragoman.config import InferenceSettings
+from dragoman.inference.search.beam import beam_search
+from dragoman.inference.search.constraints import NEVER_WRITTEN, hide
+from dragoman.inference.search.step_model import StepModel
+from dragoman.records import Hypothesis
+from dragoman.text.tokenization.tokenizer import EOS_ID, Tokenizer
+from dragoman.visualization.inspection.inspection import Node
+
+
+def traced_search(
+    model: StepModel[Any],
+    src_ids: Sequence[int],
+    settings: InferenceSettings,
+    tokenizer: Tokenizer,
+    prefix_ids: Sequence[int] = (),
+) -> tuple[list[Hypothesis], tuple[Node, ...]]:
+    """The hypotheses of `beam_search` for one source (without eos), and all that it considered.
+
+    At each step these are the continuations that may have been taken: twice as many as the beam has places. Where
+    `prefix_ids` say which is taken, they are those that would have been.
+    """
+    trace = _Trace(model, settings, prefix_ids)
+    ids = torch.tensor([[*src_ids, EOS_ID]], device=model.device)
+    lengths = torch.tensor([len(src_ids) + 1], device=model.device)
+    hypotheses = beam_search(trace, ids, lengths, settings, [prefix_ids])[0]
+    trace.close()
+    return hypotheses, _nodes(trace.considered, hypotheses, tokenizer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Considered:
+    parent: int
+    position: int
+    token_id: int
+    log_prob: float
+    state: str
+
+
+class _Trace:
+    """A StepModel of one sentence that takes notes. It has no verb `best`, so the search hands it every step."""
+
+    def __init__(self, model: StepModel[Any], settings: InferenceSettings, prefix_ids: Sequence[int]) -> None:
+        self._model, self._settings, self._prefix_ids = model, settings, prefix_ids
+        self.vocab_size, self.max_length, self.device = model.vocab_size, model.max_length, model.device
+        self.considered: list[_Considered] = []
+        self._position = -1
+        self._nodes = [-1]  # the node of each live hypothesis, and its log_prob
+        self._log_probs = torch.zeros(1)
+        self._parents = [0]
+        self._last: Float[Tensor, "W V"] | None = None
+
+    def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"]) -> Any:
+        return self._model.start(src_ids, src_lengths)
+
+    def step(self, ids: Int64[Tensor, "N"], state: Any) -> Float[Tensor, "N V"]:
+        if self._last is not None:
+            self._note(list(zip(self._parents, ids.tolist(), strict=True)))
+        self._position += 1
+        log_probs = self._model.step(ids, state)
+        self._last = log_probs.detach().clone().float().cpu()
+        return log_probs
+
+    def reorder(self, state: Any, rows: Int64[Tensor, "N2"], sentences: Int64[Tensor, "B2"]) -> None:
+        self._parents = rows.tolist()
+        self._model.reorder(state, rows, sentences)
+
+    def close(self) -> None:
+        """The search is over: what would have gone on is left where it stands."""
+        if self._last is not None:
+            self._note([], stopped=True)
+
+    def _note(self, kept: list[tuple[int, int]], *, stopped: bool = False) -> None:
+        """Writes down the best continuations of the last step; `kept` are the (row, token) that went on."""
+        assert self._last is not None
+        last = self._last.clone()  # a tensor that may be written to outside inference mode
+        is_forced = self._position < len(self._prefix_ids)
+        is_end = is_forced and self._prefix_ids[self._position] == EOS_ID
+        too_early = self._position < self._settings.min_tokens and not is_end
+        hide(last, (*NEVER_WRITTEN, *((EOS_ID,) if too_early else ())))
+        totals = (self._log_probs[:, None] + last).flatten()
+        best = totals.topk(min(2 * self._settings.beam_size, totals.numel())).indices.tolist()
+        found = [(place // last.size(1), place % last.size(1)) for place in best]
+        alive = (
+            [pair for pair in found if pair[1] != EOS_ID][: self._settings.beam_size] if stopped and not is_end else []
+        )
+        places = {}
+        ending = [(0, EOS_ID)] if is_end else []  # the one hypothesis there is
+        for rank, (row, token_id) in enumerate(dict.fromkeys([*kept, *ending, *found])):
+            rank = found.index((row, token_id)) if (row, token_id) in found else rank
+            total = float(totals[row * last.size(1) + token_id])
+            if total == float("-inf"):
+                continue
+            ended = token_id == EOS_ID and (is_end or (rank < self._settings.beam_size and not is_forced))
+            state = "ended" if ended else "open" if (row, token_id) in alive else "pruned"
+            if (row, token_id) in kept:
+                state = "kept"
+            places[row, token_id] = len(self.considered)
+            self.considered.append(_Considered(self._nodes[row], self._position, token_id, total, state))
+        self._log_probs = torch.tensor([float(totals[row * last.size(1) + token_id]) for row, token_id in kept])
+        self._nodes = [places[pair] for pair in kept]
+
+
+def _nodes(considered: list[_Considered], hypotheses: list[Hypothesis], tokenizer: Tokenizer) -> tuple[Node, ...]:
+    names = tokenizer.tokens([one.token_id for one in considered])
+    nodes = [
+        Node(one.parent, one.position, name, round(one.log_prob, 4), one.state, best=False)  # type: ignore[arg-type]
+        for one, name in zip(considered, names, strict=True)
+    ]
+    children = {(one.parent, one.token_id): place for place, one in enumerate(considered)}
+    place = -1
+    for token_id in (*hypotheses[0].ids, *((EOS_ID,) if hypotheses[0].finished else ())) if hypotheses else ():
+        if (place, token_id) not in children:
+            break
+        place = children[place, token_id]
+        nodes[place] = replace(nodes[place], best=True)
+    return tuple(nodes)

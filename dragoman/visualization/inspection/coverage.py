@@ -1,0 +1,169 @@
+"""Did the translation drop or invent anything? What a reader should look at twice, in plain sentences."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dragoman.visualization.inspection.inspection import Note, Side
+
+HARDLY = 0.2
+"""Of the attention a source word would get if all words got the same."""
+ALONE = 0.5
+"""Without the source a target word is at least so likely, of what it is with it."""
+UNSURE = 0.5
+"""The model gave a target word a lower probability."""
+ODD_LENGTH = 3
+"""One side has so many times the words of the other, and more than `FEW_WORDS`."""
+FEW_WORDS = 6
+
+_MOST_REPEATED_WORDS = 4
+Matrix = NDArray[np.float64]
+
+
+def notes_of(
+    src: Side,
+    tgt: Side,
+    links: Matrix,
+    log_probs: Sequence[float],
+    log_probs_alone: Sequence[float],
+) -> tuple[Note, ...]:
+    """What stands out. `links` (target tokens, source tokens) is attention; `log_probs` are those of the target tokens,
+
+    with the source and (`log_probs_alone`) with an empty one.
+    """
+    found = [
+        _hardly_looked_at(src, links),
+        _leaning_on_the_prefix(tgt, log_probs, log_probs_alone),
+        _improbable(tgt, log_probs),
+        _odd_length(src, tgt),
+        _repeated(src, tgt),
+        _copied(src, tgt),
+        _unknown(src),
+    ]
+    return tuple(note for note in found if note is not None)
+
+
+def cut_notes(num_src: int, max_src_tokens: int, *, finished: bool) -> tuple[Note, ...]:
+    """What happened to the length of the input and of the output."""
+    notes = []
+    if num_src > max_src_tokens:
+        text = f"The text has {num_src} tokens, more than the {max_src_tokens} the model was trained for: "
+        notes.append(Note("long", text + "`translate` cuts it into pieces; here the model reads it whole."))
+    if not finished:
+        notes.append(Note("cut", "The translation reached the length limit and was cut there."))
+    return tuple(notes)
+
+
+def _hardly_looked_at(src: Side, links: Matrix) -> Note | None:
+    if not links.size:
+        return None
+    received = links.sum(0)
+    totals = np.array([received[word.start : word.stop].sum() for word in src.words])
+    fair = totals.sum() / len(src.words)
+    words = tuple(
+        number
+        for number, word in enumerate(src.words)
+        if _is_telling(word.text) and len(src.words) > 2 and totals[number] < HARDLY * fair
+    )
+    text = "Source words the model hardly looked at: they may be missing in the translation."
+    return Note("uncovered", text, src_words=words) if words else None
+
+
+def _leaning_on_the_prefix(tgt: Side, log_probs: Sequence[float], alone: Sequence[float]) -> Note | None:
+    """Words that would be nearly as likely after the same beginning if there were no source at all."""
+    words = tuple(
+        number
+        for number, word in enumerate(tgt.words)
+        if _is_telling(word.text)
+        and sum(alone[word.start : word.stop]) >= sum(log_probs[word.start : word.stop]) + np.log(ALONE)
+    )
+    text = (
+        "Target words that lean on the words before them alone: without the source they would be at least half as "
+        "likely."
+    )
+    return Note("prefix", text, tgt_words=words) if words else None
+
+
+def _improbable(tgt: Side, log_probs: Sequence[float]) -> Note | None:
+    words = tuple(
+        number
+        for number, word in enumerate(tgt.words)
+        if _is_telling(word.text) and sum(log_probs[word.start : word.stop]) < np.log(UNSURE)
+    )
+    text = f"Target words the model was not sure of: it gave them a probability below {UNSURE:.0%}."
+    return Note("improbable", text, tgt_words=words) if words else None
+
+
+def _odd_length(src: Side, tgt: Side) -> Note | None:
+    """Something may have been left out, or made up."""
+    here, there = len(src.words), len(tgt.words)
+    if max(here, there) <= FEW_WORDS or ODD_LENGTH * min(here, there) > max(here, there):
+        return None
+    return Note(
+        "length", f"The source has {here} words and the translation {there}: look for what is missing or invented."
+    )
+
+
+def _repeated(src: Side, tgt: Side) -> Note | None:
+    """Up to four words said again and again, more often or in more places than the source does so."""
+    allowed = sorted((run.times for run in _runs([word.text for word in src.words])), reverse=True)
+    runs = sorted(_runs([word.text for word in tgt.words]), key=lambda run: -run.times)
+    odd = [run for place, run in enumerate(runs) if run.times > (allowed[place] if place < len(allowed) else 1)]
+    words = tuple(sorted(number for run in odd for number in range(run.start, run.start + run.size * run.times)))
+    return Note("repeated", "The translation repeats itself.", tgt_words=words) if words else None
+
+
+class _Run(NamedTuple):
+    """`size` words from `start` on that are said `times` times, one after the other."""
+
+    start: int
+    size: int
+    times: int
+
+
+def _runs(texts: Sequence[str]) -> list[_Run]:
+    """Repetitions from left to right, none within another; where several begin, the one of most words."""
+    folded = [text.casefold() for text in texts]
+    found: list[_Run] = []
+    start = 0
+    while start < len(folded):
+        here = [_Run(start, size, _times(folded, start, size)) for size in range(1, _MOST_REPEATED_WORDS + 1)]
+        best = max(here, key=lambda run: (run.times > 1, run.size * run.times, -run.size))
+        if best.times > 1 and any(map(_is_telling, folded[start : start + best.size])):
+            found.append(best)
+            start += best.size * best.times
+        else:
+            start += 1
+    return found
+
+
+def _times(texts: Sequence[str], start: int, size: int) -> int:
+    run = texts[start : start + size]
+    times = 1
+    while texts[start + times * size : start + (times + 1) * size] == run:
+        times += 1
+    return times
+
+
+def _copied(src: Side, tgt: Side) -> Note | None:
+    known = {word.text: number for number, word in enumerate(src.words) if _has_letters(word.text)}
+    tgt_words = tuple(number for number, word in enumerate(tgt.words) if word.text in known)
+    src_words = tuple(sorted({known[tgt.words[number].text] for number in tgt_words}))
+    text = "Words that are the same in both: names and loan words, or text that was not translated."
+    return Note("copied", text, src_words, tgt_words) if tgt_words else None
+
+
+def _unknown(src: Side) -> Note | None:
+    words = tuple(number for number, word in enumerate(src.words) if "<unk>" in src.tokens[word.start : word.stop])
+    text = "Source words the model has no token for: it saw that something stood there, not what."
+    return Note("unknown", text, src_words=words) if words else None
+
+
+def _is_telling(text: str) -> bool:
+    return any(char.isalnum() for char in text)
+
+
+def _has_letters(text: str) -> bool:
+    return sum(char.isalpha() for char in text) > 1

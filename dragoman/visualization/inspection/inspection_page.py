@@ -1,0 +1,57 @@
+"""The inspection as one HTML file that needs nothing else: no network, no other file, no server.
+
+Script and style stand in the file, and its content-security policy names them by their hashes and forbids everything
+else. The data stands in a block that is never executed, with every character escaped that could end it; the script sets
+text as text only. So whatever a sentence holds, it stays a sentence.
+"""
+
+import base64
+import hashlib
+import json
+from importlib.resources import files
+
+from dragoman.visualization.inspection.inspection import Inspection
+
+_SCRIPTS = ("data.js", "sentence.js", "matrix.js", "decoding.js", "main.js")
+_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
+
+
+def inspection_page(inspection: Inspection, explore: str = "") -> str:
+    """The HTML of an inspection.
+
+    At the address `explore`, with ``&prefix=`` and ids of tokens, a server shows the same for a translation that begins
+    with these: then alternatives are links. It must have a query.
+    """
+    parts = files("dragoman.visualization").joinpath("page")
+    template, style = (parts.joinpath(name).read_text(encoding="utf-8") for name in ("page.html", "page.css"))
+    scripts = "\n".join(parts.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS)
+    script = f'"use strict";\n{{\n{scripts}}}\n'
+    filled = {
+        "policy": _policy(script, style),
+        "style": style,
+        "script": script,
+        "data": embedded(_with(inspection.to_json(), explore)),
+    }
+    pieces = template.split("@")
+    return "".join(piece if index % 2 == 0 else filled[piece] for index, piece in enumerate(pieces))
+
+
+def embedded(document: str) -> str:
+    """JSON that can stand in a script element: the same value, without a character that HTML or a script minds."""
+    return document.translate(_ESCAPES)
+
+
+def _with(document: str, explore: str) -> str:
+    return f'{document[:-1]},"explore":{json.dumps(explore)}}}' if explore else document
+
+
+def _policy(script: str, style: str) -> str:
+    return (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode('ascii')}"

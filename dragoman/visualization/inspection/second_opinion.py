@@ -1,0 +1,135 @@
+"""What a target word owes to a source word, asked in two other ways, and how far attention agrees.
+
+*Leave one word out*: the source without the word, the same target; how far does each target token's log-probability
+move? *Gradient times input*: the derivative of the log-probability by the word's embedding, times the embedding.
+Attention shows where the model looked, not why (Jain and Wallace 2019); where the three agree, one may trust it more.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dragoman.data.batch import Batch, pad_rows
+from dragoman.inference.scoring import score_tokens
+from dragoman.model.masks import padding_mask
+from dragoman.model.transformer import Transformer
+from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from dragoman.text.tokenization.words import Word
+from dragoman.visualization.inspection.inspection import Opinions
+
+_TOKENS_AT_ONCE = 4096
+Matrix = NDArray[np.float64]
+
+
+def opinions_of(
+    model: Transformer,
+    src_ids: Sequence[int],
+    tgt_ids: Sequence[int],
+    words: tuple[Sequence[Word], Sequence[Word]],
+    links: Float[Tensor, "T S"],
+) -> Opinions:
+    """Attention, occlusion and gradient between the words of source and target; ids are without control ids."""
+    src_words, tgt_words = words
+    attention = _by_words(links.cpu().double().numpy(), src_words, tgt_words)
+    occlusion = _summed(np.abs(left_out(model, src_ids, tgt_ids, src_words)), tgt_words, axis=0)
+    gradient = _by_words(np.abs(gradient_times_input(model, src_ids, tgt_ids)), src_words, tgt_words)
+    return Opinions(
+        _as_shares(attention),
+        _as_shares(occlusion),
+        _as_shares(gradient),
+        _mean_correlation(attention, occlusion),
+        _mean_correlation(attention, gradient),
+    )
+
+
+@torch.inference_mode()
+def left_out(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int], words: Sequence[Word]) -> Matrix:
+    """How much log-probability each target token loses without each source word: (target tokens, source words)."""
+    sources = [list(src_ids), *([*src_ids[: word.start], *src_ids[word.stop :]] for word in words)]
+    size = max(1, _TOKENS_AT_ONCE // (len(src_ids) + len(tgt_ids) + 2))
+    scores = torch.cat(
+        [score_tokens(model, _batch(sources[at : at + size], tgt_ids, model)) for at in range(0, len(sources), size)]
+    )[:, : len(tgt_ids)]
+    lost: Matrix = (scores[:1] - scores[1:]).T.cpu().double().numpy()
+    return lost
+
+
+def gradient_times_input(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int]) -> Matrix:
+    """For each target token and source token the gradient of the log-probability times the embedding, summed over it.
+
+    The embedding is the token's own part of what the encoder reads, without its position.
+    """
+    size = max(1, _TOKENS_AT_ONCE // (len(src_ids) + len(tgt_ids) + 2))
+    parts = [
+        _gradients(model, src_ids, tgt_ids, range(at, min(at + size, len(tgt_ids))))
+        for at in range(0, len(tgt_ids), size)
+    ]
+    return np.concatenate(parts) if parts else np.zeros((0, len(src_ids)))
+
+
+def _gradients(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int], places: range) -> Matrix:
+    """The rows of some target tokens: as many copies of the pair, one token looked at in each."""
+    batch = _batch([list(src_ids)] * len(places), tgt_ids, model)
+    with torch.enable_grad():
+        hidden = model.src_embedding(batch.src_ids).detach()
+        positions = model.src_embedding.table(0, hidden.size(1)).detach()
+        tokens = (hidden - positions).requires_grad_()
+        mask = padding_mask(batch.src_lengths, hidden.size(1))
+        memory = model.encoder((tokens + positions).to(model.working_type), mask)
+        states = model.decode(batch.decoder_input, memory, batch.src_lengths)
+        rows = torch.arange(len(places), device=model.device)
+        chosen = torch.tensor(list(places), device=model.device)
+        log_probs = torch.log_softmax(model.project(states[rows, chosen]).float(), dim=-1)
+        wanted = log_probs[rows, batch.labels[rows, chosen]].sum()
+        (gradient,) = torch.autograd.grad(wanted, tokens)
+    products: Matrix = (gradient * tokens).sum(-1)[:, : len(src_ids)].detach().cpu().double().numpy()
+    return products
+
+
+def spearman(one: Sequence[float] | Matrix, other: Sequence[float] | Matrix) -> float | None:
+    """Rank correlation, equals sharing their mean rank; None for fewer than three values or one without variation."""
+    if len(one) < 3:
+        return None
+    ranks = [_ranks(np.asarray(values, dtype=np.float64)) for values in (one, other)]
+    centred = [rank - rank.mean() for rank in ranks]
+    norm = math.sqrt(float((centred[0] ** 2).sum() * (centred[1] ** 2).sum()))
+    return float((centred[0] * centred[1]).sum()) / norm if norm > 0 else None
+
+
+def _ranks(values: Matrix) -> Matrix:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    means: Matrix = (ends - (counts - 1) / 2)[inverse]
+    return means
+
+
+def _mean_correlation(one: Matrix, other: Matrix) -> float | None:
+    found = [value for value in map(spearman, one, other) if value is not None]
+    return round(sum(found) / len(found), 4) if found else None
+
+
+def _batch(sources: list[list[int]], tgt_ids: Sequence[int], model: Transformer) -> Batch:
+    src_ids, src_lengths = pad_rows([[*row, EOS_ID] for row in sources], PAD_ID)
+    rows, lengths = pad_rows([[BOS_ID, *tgt_ids, EOS_ID]] * len(sources), PAD_ID)
+    return Batch(src_ids, src_lengths, rows, lengths - 1).to(model.device)
+
+
+def _by_words(matrix: Matrix, src_words: Sequence[Word], tgt_words: Sequence[Word]) -> Matrix:
+    return _summed(_summed(matrix, tgt_words, axis=0), src_words, axis=1)
+
+
+def _summed(matrix: Matrix, words: Sequence[Word], axis: int) -> Matrix:
+    summed: Matrix = np.add.reduceat(matrix, [word.start for word in words], axis=axis)
+    return summed
+
+
+def _as_shares(matrix: Matrix) -> tuple[tuple[float, ...], ...]:
+    """The rows divided by their sums, where these are not 0."""
+    totals = matrix.sum(1, keepdims=True)
+    shares = np.divide(matrix, totals, out=np.zeros_like(matrix), where=totals > 0)
+    return tuple(tuple(round(float(share), 4) for share in row) for row in shares)

@@ -1,0 +1,62 @@
+"""Attention weights as bytes, and what can be said of a head in three numbers."""
+
+import base64
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dragoman.model.transformer import Attention
+from dragoman.visualization.inspection.inspection import KINDS, HeadFacts, Kind, Weights
+
+MOST_TOKENS_WITH_HEADS = 200
+"""Above so many tokens on a side a page shows the mean of the heads only."""
+
+START, END = "<s>", "</s>"
+
+
+def weights_of(attention: Attention, src_tokens: Sequence[str], tgt_tokens: Sequence[str]) -> tuple[Weights, ...]:
+    """The attention of one sentence pair, kind by kind. `attention` is of bos and the target, without padding."""
+    src, tgt = (*src_tokens, END), (START, *tgt_tokens)
+    mean_only = not shows_heads(len(src_tokens), len(tgt_tokens))
+    labels = {"cross": (tgt, src), "encoder_self": (src, src), "decoder_self": (tgt, tgt)}
+    return tuple(_of_kind(kind, getattr(attention, kind), *labels[kind], mean_only) for kind in KINDS)
+
+
+def shows_heads(num_src: int, num_tgt: int) -> bool:
+    """Whether a pair of so many tokens, without control tokens, is looked at head by head."""
+    return max(num_src, num_tgt) <= MOST_TOKENS_WITH_HEADS
+
+
+def packed(weights: Float[Tensor, "..."]) -> str:
+    """Weights from 0 to 1 as base64 of one byte each, rounded."""
+    return base64.b64encode((weights.float().cpu() * 255).round().to(torch.uint8).numpy().tobytes()).decode("ascii")
+
+
+def unpacked(weights: Weights) -> NDArray[np.float32]:
+    """The weights again: (layers, heads, queries, keys), each off by at most 1 / 510."""
+    flat = np.frombuffer(base64.b64decode(weights.data), np.uint8).astype(np.float32) / np.float32(255)
+    return flat.reshape(weights.num_layers, weights.num_heads, len(weights.queries), len(weights.keys))
+
+
+def _of_kind(
+    kind: Kind, layers: Sequence[Tensor], queries: tuple[str, ...], keys: tuple[str, ...], mean_only: bool
+) -> Weights:
+    stacked = torch.stack([layer[0] for layer in layers]).float().cpu()
+    if mean_only:
+        stacked = stacked.mean(1, keepdim=True)
+    num_layers, num_heads = stacked.shape[:2]
+    facts = tuple(tuple(_facts(stacked[layer, head], kind) for head in range(num_heads)) for layer in range(num_layers))
+    return Weights(kind, num_layers, num_heads, queries, keys, mean_only, packed(stacked), facts)
+
+
+def _facts(weights: Float[Tensor, "Q S"], kind: Kind) -> HeadFacts:
+    num_queries, num_keys = weights.shape
+    entropy = -(weights * weights.clamp(min=1e-12).log2()).sum(1).mean()
+    places = torch.arange(num_queries)[:, None] * (num_keys / num_queries if kind == "cross" else 1.0)
+    distance = (weights * (torch.arange(num_keys)[None] - places).abs()).sum(1).mean()
+    sink = weights[:, 0 if kind == "decoder_self" else -1].mean()
+    return HeadFacts(*(round(float(value), 4) for value in (entropy.clamp(min=0), distance, sink)))

@@ -1,0 +1,155 @@
+"""The report of a run: one HTML file with all that training found out, readable without a network and without scripts.
+
+Text from corpora and models is escaped by the template engine, stands in isolated direction, and is never part of a
+style or an address; the page's policy allows its own style, known by its hash, and nothing else.
+"""
+
+import base64
+import hashlib
+import platform
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
+
+from dragoman.evaluation.checklists import Finding, Translate, check_phenomena
+from dragoman.files import write_file
+from dragoman.text.surrogates import well_formed
+from dragoman.visualization.report.inline import inline_svg
+from dragoman.visualization.report.report_sentences import ShownSentence, clipped, shown_sentences
+from dragoman.visualization.report.run_facts import RunFacts, read_run
+from dragoman.visualization.report.run_figures import plot_lengths, plot_run
+from dragoman.visualization.report.word_weights import Alignment
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+REPORT = "report.html"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the model made of a test, three lists of one length, and how to ask it for more.
+
+    `part` is "test" or "validation". `warnings` are those of `evaluate`. Without an `alignment` no word is shaded.
+    """
+
+    part: str
+    sources: Sequence[str]
+    references: Sequence[str]
+    outputs: Sequence[str]
+    warnings: Sequence[str]
+    translate: Translate
+    alignment: Alignment | None = None
+
+
+def write_report(run: Path, judged: Judged | None) -> Path:
+    """Writes RUN/report.html and the card beside it, card.md; replaces earlier ones at once. Returns the report's path.
+
+    Without `judged` the page has no sentences. Raises ModelError or DataError where the folder has no model or is no
+    run, ResourceError where the disk is full.
+    """
+    facts = read_run(run)
+    page = report_html(facts, judged)
+    write_file(run / "card.md", facts.card.to_markdown())
+    write_file(run / REPORT, page.encode("utf-8", "replace"))
+    return run / REPORT
+
+
+def report_html(facts: RunFacts, judged: Judged | None) -> str:
+    """The page."""
+    sentences: list[ShownSentence] = []
+    findings: list[Finding] = []
+    if judged is not None:
+        judged = _well_formed(judged)
+        sources, references, outputs = judged.sources, judged.references, judged.outputs
+        sentences = shown_sentences(sources, references, outputs, judged.alignment)
+        languages = facts.card.src_lang, facts.card.tgt_lang
+        findings = check_phenomena(sources, references, outputs, judged.translate, *languages)
+    style = "\n".join([_resource("report.css"), *(sentence.rules for sentence in sentences)])
+    return _template().render(
+        style=Markup(style),
+        style_hash=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
+        facts=facts,
+        card=facts.card,
+        title=f"{facts.card.src_lang or '?'} → {facts.card.tgt_lang or '?'}",
+        tiles=_tiles(facts, judged),
+        charts=_charts(facts),
+        judged=judged,
+        sentences=sentences,
+        findings=findings,
+        clipped=clipped,
+        run=shlex.quote(str(facts.path)),
+        machine=f"Python {platform.python_version()}, {platform.system()} {platform.machine()}",
+    )
+
+
+def _well_formed(judged: Judged) -> Judged:
+    """Without halves of surrogate pairs, which no page can hold."""
+    sides = (judged.sources, judged.references, judged.outputs)
+    sources, references, outputs = (tuple(map(well_formed, side)) for side in sides)
+    return replace(judged, sources=sources, references=references, outputs=outputs)
+
+
+def _tiles(facts: RunFacts, judged: Judged | None) -> list[tuple[str, str]]:
+    """The figures at the top: (value, what it is)."""
+    card = facts.card
+    part = judged.part if judged is not None else ""
+    tiles = [
+        (f"{value:.1f}", f"{metric} on {data.partition(',')[0]}")
+        for data, metric, value, _ in card.scores
+        if part and data.startswith(part) and metric in ("BLEU", "chrF2")
+    ]
+    if judged is not None and judged.outputs:
+        exact = sum(output == reference for output, reference in zip(judged.outputs, judged.references, strict=True))
+        tiles.append((f"{exact / len(judged.outputs):.0%}", "exactly as the reference"))
+    return [
+        *tiles,
+        (f"{card.train_pairs:,}", "training pairs"),
+        (_short(card.parameters), "parameters"),
+        (f"{card.minutes:.1f}", "minutes of training"),
+    ]
+
+
+def _short(number: float) -> str:
+    for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.1f} {unit}"
+    return f"{number:.0f}"
+
+
+def _charts(facts: RunFacts) -> dict[str, Markup]:
+    """The figures as elements, for wide pages and for phones, of which the style shows one; none without data."""
+    charts: dict[str, Markup] = {}
+    for name, draw, text in (
+        ("curves", partial(plot_run, facts.log), "Curves of training over the steps"),
+        ("lengths", partial(_lengths, facts), "Histograms of sentence lengths"),
+    ):
+        for kind, columns in (("wide", 2), ("narrow", 1)):
+            if figure := draw(columns=columns):
+                drawn = inline_svg(figure, f"{name}-{kind}", text)
+                charts[name] = charts.get(name, Markup()) + Markup(f'<div class="{kind}">{drawn}</div>')
+    return charts
+
+
+def _lengths(facts: RunFacts, columns: int) -> "Figure | None":
+    names = facts.card.src_lang or "source", facts.card.tgt_lang or "target"
+    return plot_lengths(facts.src_lengths, facts.tgt_lengths, *names, columns=columns)
+
+
+@lru_cache(maxsize=1)
+def _template() -> Template:
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    filters: dict[str, Any] = {"count": lambda number: f"{number:,}", "share": lambda part: f"{part:.1%}"}
+    environment.filters |= filters
+    return environment.from_string(_resource("report.html"))
+
+
+def _resource(name: str) -> str:
+    return (files("dragoman.visualization") / name).read_text(encoding="utf-8")

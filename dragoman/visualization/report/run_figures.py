@@ -1,0 +1,102 @@
+"""Figures of a run for its report: curves of training, and how long its sentences are."""
+
+from typing import TYPE_CHECKING
+
+from dragoman.visualization.figures.figure import COLORS, count_steps, drawing_style, new_figure
+from dragoman.visualization.report.inline import PAGE_STYLE
+from dragoman.visualization.report.run_facts import Lengths, Points, TrainingLog
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_PANELS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
+    ("Loss (nats a token)", (("train", "loss", "training, smoothed"), ("validation", "loss", "validation"))),
+    ("Perplexity", (("train", "perplexity", "training"), ("validation", "perplexity", "validation"))),
+    ("BLEU and chrF of validation", (("validation", "bleu", "BLEU"), ("validation", "chrf", "chrF"))),
+    ("Learning rate", (("train", "learning_rate", ""),)),
+    ("Target tokens a second", (("train", "tokens_per_second", ""),)),
+)
+
+_WIDTH, _NARROW = 9.2, 4.4
+"""Inches of a figure with two columns, and with one: the letters of a wider one are too small on a phone."""
+
+
+def plot_run(log: TrainingLog, columns: int = 2) -> "Figure | None":
+    """A panel a quantity, over the steps, for all that the log has; None for an empty log. One column fits a phone."""
+    drawn = []
+    for title, lines in _PANELS:
+        curves = [(name, getattr(log, kind).get(key, ())) for kind, key, name in lines]
+        if any(points for _, points in curves):
+            drawn.append((title, [(name, points) for name, points in curves if points]))
+    if not drawn:
+        return None
+    columns = min(columns, len(drawn))
+    rows = -(-len(drawn) // columns)
+    with drawing_style(PAGE_STYLE):
+        figure, axes = new_figure(_WIDTH if columns == 2 else _NARROW, 2.3 * rows, rows, columns)
+        for place, (title, panel) in zip(axes, drawn, strict=False):
+            _draw(place, title, panel)
+        for place in axes[len(drawn) :]:
+            place.set_axis_off()
+        for place in axes[max(0, len(drawn) - columns) : len(drawn)]:
+            place.set_xlabel("step")
+    return figure
+
+
+def _draw(axes: "Axes", title: str, curves: list[tuple[str, Points]]) -> None:
+    for index, (name, points) in enumerate(curves):
+        steps, values = zip(*points, strict=True)
+        marker = "o" if len(points) < 12 else ""
+        color = COLORS[index] if name != "validation" else COLORS[1]
+        axes.plot(steps, values, marker=marker, markersize=3, color=color, label=name)
+    axes.set_title(title)
+    axes.grid(visible=True)
+    axes.margins(x=0.02)
+    count_steps(axes)
+    if title == "Perplexity":
+        _mark_powers(axes, [value for _, points in curves for _, value in points])
+    elif title.startswith("BLEU"):
+        axes.set_ylim(0, max(5.0, 1.08 * max(value for _, points in curves for _, value in points)))
+    elif title.startswith("Learning"):
+        axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, -3))
+    else:
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
+    if any(name for name, _ in curves):
+        axes.legend(fontsize=8, loc="best")
+
+
+def _mark_powers(axes: "Axes", values: list[float]) -> None:
+    """A logarithmic scale with marks at powers of ten, and between them where there are few."""
+    from matplotlib.ticker import LogLocator
+
+    between = (1.0,) if max(values) > 100 * min(values) else (1.0, 2.0, 5.0)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=between))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
+    axes.yaxis.set_minor_formatter(lambda value, _: "")
+
+
+def plot_lengths(
+    src: Lengths | None, tgt: Lengths | None, src_name: str, tgt_name: str, columns: int = 2
+) -> "Figure | None":
+    """Histograms of the training pairs by tokens, source and target side by side; None without data."""
+    sides = [(lengths, name) for lengths, name in ((src, src_name), (tgt, tgt_name)) if lengths is not None]
+    if not sides:
+        return None
+    with drawing_style(PAGE_STYLE):
+        columns = min(columns, len(sides))
+        rows = -(-len(sides) // columns)
+        figure, axes = new_figure(_WIDTH if columns == 2 else _NARROW, 2.1 * rows, rows, columns)
+        for index, (place, (lengths, name)) in enumerate(zip(axes, sides, strict=True)):
+            widths = [high - low for low, high in zip(lengths.edges, lengths.edges[1:], strict=False)]
+            place.bar(
+                lengths.edges[:-1], lengths.counts, widths, align="edge", color=COLORS[index], alpha=0.85, linewidth=0
+            )
+            place.axvline(lengths.mean, color=PAGE_STYLE["text.color"], linewidth=1, linestyle=":")
+            place.set_title(f"{name}: tokens a sentence, {lengths.mean:.1f} on average", parse_math=False)
+            place.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+            place.margins(x=0.02)
+        for place in axes[::columns]:
+            place.set_ylabel("training pairs")
+    return figure

@@ -1,0 +1,69 @@
+import numpy as np
+
+from dragoman.text.tokenization.words import words_of
+from dragoman.visualization.inspection.coverage import cut_notes, notes_of
+from dragoman.visualization.inspection.inspection import Note, Side
+
+
+def side(text: str) -> Side:
+    tokens = tuple(f"▁{word}" for word in text.split())
+    return Side(text, tokens, words_of(tokens))
+
+
+def found(src: str, tgt: str, **given: object) -> dict[str, Note]:
+    one, other = side(src), side(tgt)
+    links = given.get("links", np.full((len(other.tokens), len(one.tokens)), 1 / len(one.tokens)))
+    sure = given.get("log_probs", [-0.1] * len(other.tokens))
+    alone = given.get("alone", [-9.0] * len(other.tokens))
+    return {note.kind: note for note in notes_of(one, other, links, sure, alone)}
+
+
+def test_nothing_stands_out_of_an_even_translation() -> None:
+    assert found("the red house", "das rote Haus") == {}
+
+
+def test_a_word_that_got_less_than_a_fifth_of_its_share_is_named() -> None:
+    links = np.array([[0.6, 0.05, 0.35], [0.5, 0.05, 0.45]])
+    note = found("the red house", "das Haus", links=links)["uncovered"]
+    assert (note.src_words, note.tgt_words) == ((1,), ())
+
+
+def test_words_that_need_no_source_are_named() -> None:
+    note = found("the red house", "das rote Haus", alone=[-5.0, -0.7, -0.9])["prefix"]
+    assert note.tgt_words == (1,), "half as likely counts, less does not"
+
+
+def test_repetition_is_named_unless_the_source_repeats_itself_too() -> None:
+    assert found("the red house", "das rote das rote Haus")["repeated"].tgt_words == (0, 1, 2, 3)
+    assert "repeated" not in found("very very red", "sehr sehr rot")
+    assert found("very very red", "sehr sehr sehr sehr rot")["repeated"].tgt_words == (0, 1, 2, 3)
+    assert found("very very red", "sehr sehr rot das rote das rote")["repeated"].tgt_words == (3, 4, 5, 6)
+    assert "repeated" not in found("no . . .", "nein . . . .")
+
+
+def test_words_the_model_was_not_sure_of_are_named() -> None:
+    note = found("the red house", "das rote Haus", log_probs=[-0.6, -0.8, -0.1])["improbable"]
+    assert note.tgt_words == (1,), "e to the power of -0.8 is 0.45"
+
+
+def test_a_translation_of_a_third_of_the_words_is_named() -> None:
+    assert "length" in found("a b c d e f g h i", "x y z")
+    assert "length" in found("x y z", "a b c d e f g h i")
+    assert "length" not in found("a b c d e f g h", "x y z")
+    assert "length" not in found("a b c", "x")
+
+
+def test_the_same_words_on_both_sides_are_named() -> None:
+    note = found("Vienna is a city", "Vienna ist a Stadt")["copied"]
+    assert (note.src_words, note.tgt_words) == ((0,), (0,)), "one letter is no copy"
+
+
+def test_unknown_words_are_named() -> None:
+    one = Side("x", ("▁a", "<unk>", "▁b"), words_of(("▁a", "▁?", "▁b")))
+    notes = notes_of(one, side("c"), np.full((1, 3), 1 / 3), [-0.1], [-9.0])
+    assert [(note.kind, note.src_words) for note in notes] == [("unknown", (1,))]
+
+
+def test_lengths_are_told() -> None:
+    assert [note.kind for note in cut_notes(30, 24, finished=False)] == ["long", "cut"]
+    assert cut_notes(24, 24, finished=True) == ()

@@ -1,0 +1,244 @@
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.distributions import Categorical
+
+from dragoman.bundle import Bundle
+from dragoman.config import InferenceSettings, ModelSettings
+from dragoman.data.batch import pad_rows
+from dragoman.errors import DataError
+from dragoman.inference.search.beam import beam_search
+from dragoman.inference.search.constraints import NEVER_WRITTEN
+from dragoman.inference.search.step_model import SingleModel
+from dragoman.inference.translator import Translator
+from dragoman.model.transformer import Transformer
+from dragoman.records import Hypothesis
+from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
+from dragoman.visualization.inspection.inspection import Inspection
+from dragoman.visualization.inspection.inspector import MOST_TOKENS, NUM_UNCERTAIN, inspect_text
+
+TEXT = "one two three. four"
+
+
+@pytest.fixture(scope="module")
+def inspection(bundle: Bundle) -> Inspection:
+    return inspect_text(bundle, TEXT, name="m", reference="eins zwei")
+
+
+def test_the_translation_is_the_translators(bundle: Bundle, inspection: Inspection) -> None:
+    translator = Translator.from_bundles([bundle])
+    answer = translator.translate_detailed([TEXT], n_best=3)[0]
+    assert inspection.tgt.text == answer.text
+    assert inspection.tgt.tokens == answer.candidates[0].tokens
+    assert [one.text for one in inspection.n_best] == [one.text for one in answer.candidates]
+    assert [one.score for one in inspection.n_best] == pytest.approx([c.score for c in answer.candidates], abs=1e-3)
+    assert (inspection.reference, inspection.src_lang, inspection.tgt_lang) == ("eins zwei", "en", "de")
+
+
+def test_steps_say_what_the_models_distribution_says(bundle: Bundle, inspection: Inspection) -> None:
+    model, tokenizer = bundle.model, bundle.tokenizers.tgt
+    names = tokenizer.tokens(range(tokenizer.vocab_size))
+    src = torch.tensor([[*bundle.tokenizers.src.encode(TEXT), EOS_ID]])
+    ids = [names.index(step.token) for step in inspection.steps]
+    written = [index for index in ids if index != EOS_ID]
+    with torch.no_grad():
+        logits = model(src, torch.tensor([src.size(1)]), torch.tensor([[BOS_ID, *written]]))[0]
+    total = 0.0
+    for step, row, index in zip(inspection.steps, logits, ids, strict=False):
+        total += float(row.log_softmax(0)[index])
+        assert step.probability == pytest.approx(float(row.softmax(0)[index]), abs=1e-4)
+        assert step.entropy_bits == pytest.approx(float(Categorical(logits=row).entropy()) / math.log(2), abs=1e-3)
+        assert step.running_log_prob == pytest.approx(total, abs=1e-3)
+        others = [at for at in row.argsort(descending=True).tolist() if at not in (index, 0, 1, 3)]
+        assert [one.token for one in step.alternatives] == [names[at] for at in others[:5]]
+    assert inspection.steps[-1].running_log_prob == pytest.approx(inspection.n_best[0].log_prob, abs=1e-3)
+
+
+def test_alternatives_go_on_as_a_search_from_there_does(bundle: Bundle, inspection: Inspection) -> None:
+    tokenizer = bundle.tokenizers.tgt
+    names = tokenizer.tokens(range(tokenizer.vocab_size))
+    entropies = [step.entropy_bits for step in inspection.steps]
+    looked_at = [place for place, step in enumerate(inspection.steps) if step.alternatives[0].continuation is not None]
+    expected = sorted(sorted(range(len(entropies)), key=lambda at: -entropies[at])[:NUM_UNCERTAIN])
+    assert looked_at == expected
+    src, lengths = pad_rows([[*bundle.tokenizers.src.encode(TEXT), EOS_ID]], 0)
+    before = [names.index(step.token) for step in inspection.steps]
+    for place in looked_at:
+        for one in inspection.steps[place].alternatives:
+            prefix = [*before[:place], names.index(one.token)]
+            then = beam_search(SingleModel(bundle.model), src, lengths, bundle.config.inference, [prefix])[0][0]
+            assert one.continuation == tokenizer.detokenize(then.ids)
+            assert one.score == pytest.approx(then.score, abs=1e-3)
+
+
+def test_json_holds_everything_and_no_weight_is_far_off(bundle: Bundle, inspection: Inspection) -> None:
+    document = json.loads(inspection.to_json())
+    assert document["tgt"]["text"] == inspection.tgt.text
+    assert {one["kind"] for one in document["weights"]} == {"cross", "encoder_self", "decoder_self"}
+    assert len(document["steps"]) == len(inspection.steps)
+    assert set(document) == set(Inspection.__slots__)
+
+
+def _model_that_ends(bundle: Bundle) -> Transformer:
+    """It writes nothing where it need not."""
+    model = Transformer(bundle.config.model, bundle.model.src_vocab_size, bundle.model.tgt_vocab_size).eval()
+    with torch.no_grad():
+        model.projection.bias[EOS_ID] = 50.0
+    return model
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "</script><script>alert(1)</script>",
+        "\u202eone\u202c \u200ftwo\u200e",
+        "👩‍👩‍👧 👍🏽 🇩🇪",
+        "e" + "\u0301" * 150,
+        "one\ntwo\r\n\tthree",
+        "x",
+        "\ud83d half",
+    ],
+)
+def test_strange_texts_are_looked_at_like_any_other(bundle: Bundle, text: str) -> None:
+    inspection = inspect_text(replace(bundle, model=_model_that_ends(bundle)), text)
+    inspection.to_json().encode("utf-8")
+    assert [at for word in inspection.src.words for at in range(word.start, word.stop)] == list(
+        range(len(inspection.src.tokens))
+    )
+
+
+@pytest.mark.parametrize("text", ["", " \n\t", "a" + "\u0301" * 5000, "one two " * 5000])
+def test_texts_without_tokens_or_with_too_many_are_an_error_of_one_line(bundle: Bundle, text: str) -> None:
+    with pytest.raises(DataError, match=f"the text (is empty|has .* tokens, but at most {MOST_TOKENS} can)") as caught:
+        inspect_text(bundle, text)
+    assert "\n" not in str(caught.value)
+
+
+def test_learned_positions_limit_the_text(bundle: Bundle) -> None:
+    settings: ModelSettings = replace(bundle.config.model, positions="learned", max_positions=8)
+    size = bundle.tokenizers.src.vocab_size
+    short = replace(bundle, model=Transformer(settings, size, size).eval())
+    with pytest.raises(DataError, match="at most 7 can"):
+        inspect_text(short, "one two three four five Bahnhof one two three")
+    assert len(inspect_text(short, "one two").tgt.tokens) <= 7
+
+
+def test_a_translation_that_does_not_end_is_looked_at_as_far_as_there_are_positions(bundle: Bundle) -> None:
+    settings: ModelSettings = replace(bundle.config.model, positions="learned", max_positions=8)
+    size = bundle.tokenizers.src.vocab_size
+    model = Transformer(settings, size, size).eval()
+    with torch.no_grad():
+        model.projection.bias[EOS_ID] -= 1000
+    found = inspect_text(replace(bundle, model=model), "one two", InferenceSettings(beam_size=2, max_extra_tokens=20))
+    assert len(found.tgt.tokens) == len(found.steps) == 7
+
+
+@pytest.mark.parametrize(("num_tokens", "whole"), [(200, True), (201, False)])
+def test_all_that_depends_on_the_length_changes_at_the_same_length(
+    bundle: Bundle, num_tokens: int, whole: bool
+) -> None:
+    text = "x" * num_tokens
+    while (missing := num_tokens - len(bundle.tokenizers.src.encode(text))) != 0:
+        text = text + "x" * missing if missing > 0 else text[:missing]
+    settings = replace(bundle.config.inference, min_tokens=7)
+    inspection = inspect_text(replace(bundle, model=_model_that_ends(bundle)), text, settings)
+    assert (len(inspection.src.tokens), len(inspection.tgt.tokens)) == (num_tokens, 7)
+    assert all(weights.mean_only != whole for weights in inspection.weights)
+    assert (inspection.opinions is not None) == whole
+    assert all((weights.num_heads == 1) != whole for weights in inspection.weights)
+    assert ("mean" not in {note.kind for note in inspection.notes}) == whole
+    assert "long" in {note.kind for note in inspection.notes}
+    continued = [step for step in inspection.steps if any(one.continuation is not None for one in step.alternatives)]
+    assert len(continued) == (5 if whole else 1)
+
+
+def test_no_alternative_ends_before_the_search_may(bundle: Bundle) -> None:
+    settings = replace(bundle.config.inference, min_tokens=3)
+    inspection = inspect_text(replace(bundle, model=_model_that_ends(bundle)), TEXT, settings)
+    assert len(inspection.tgt.tokens) == 3
+    ends = [any(one.token == "</s>" for one in step.alternatives) for step in inspection.steps]
+    assert ends == [False] * 4
+
+
+def test_an_empty_translation_can_be_looked_at(bundle: Bundle) -> None:
+    settings = replace(bundle.config.inference, min_tokens=0)
+    inspection = inspect_text(replace(bundle, model=_model_that_ends(bundle)), TEXT, settings)
+    assert inspection.tgt.text == ""
+    assert [step.token for step in inspection.steps] == ["</s>"]
+    assert inspection.opinions is None
+
+
+def _searched(bundle: Bundle, prefix: list[int], settings: InferenceSettings) -> list[Hypothesis]:
+    """What the search finds that begins with these."""
+    src, lengths = pad_rows([[*bundle.tokenizers.src.encode(TEXT), EOS_ID]], 0)
+    return beam_search(SingleModel(bundle.model), src, lengths, replace(settings, n_best=settings.beam_size), [prefix])[
+        0
+    ]
+
+
+@pytest.mark.parametrize("place", [0, 1, 4])
+@pytest.mark.parametrize("rank", [0, 4])
+def test_another_token_is_written_and_the_search_goes_on_from_it(
+    bundle: Bundle, inspection: Inspection, place: int, rank: int
+) -> None:
+    other = inspection.steps[place].alternatives[rank]
+    prefix = [*inspection.tgt.ids[:place], other.id]
+    forced = inspect_text(bundle, TEXT, prefix_ids=prefix)
+    expected = _searched(bundle, prefix, bundle.config.inference)
+    assert list(forced.tgt.ids[: place + 1]) == prefix
+    assert forced.tgt.ids == expected[0].ids
+    assert [one.score for one in forced.n_best] == pytest.approx([one.score for one in expected], abs=1e-3)
+    assert (inspection.forced, forced.forced) == (0, place + 1)
+    assert [step.token for step in forced.steps[:place]] == [step.token for step in inspection.steps[:place]]
+    assert (forced.steps[place].token, forced.steps[place].probability) == (other.token, other.probability)
+    assert inspection.steps[place].token in [one.token for one in forced.steps[place].alternatives], "the way back"
+    assert forced.tgt.text == inspection.steps[place].alternatives[rank].continuation or other.continuation is None
+
+
+@pytest.mark.parametrize("min_tokens", [0, 6])
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_translation_can_be_made_to_end(bundle: Bundle, inspection: Inspection, before: int, min_tokens: int) -> None:
+    settings = replace(bundle.config.inference, min_tokens=min_tokens)
+    ended = inspect_text(bundle, TEXT, settings, prefix_ids=[*inspection.tgt.ids[:before], EOS_ID])
+    assert ended.tgt.ids == inspection.tgt.ids[:before]
+    assert [step.token for step in ended.steps] == [*inspection.tgt.tokens[:before], "</s>"]
+    assert ended.forced == before + 1
+    best = [node for node in ended.beam if node.best]
+    assert [node.token for node in best] == [step.token for step in ended.steps]
+    assert best[-1].state == "ended"
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [[0], [1], [3], [-1], [9, -5], [10**6], [9, EOS_ID, 9], [9] * (MOST_TOKENS + 1)],
+    ids=["pad", "bos or unk", "unk or bos", "negative", "negative later", "no token", "goes on after the end", "long"],
+)
+def test_tokens_that_cannot_be_written_are_an_error_of_one_line(bundle: Bundle, prefix: list[int]) -> None:
+    assert {0, 1, 3} == set(NEVER_WRITTEN)
+    with pytest.raises(DataError, match="cannot begin with these tokens") as caught:
+        inspect_text(bundle, TEXT, prefix_ids=prefix)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_more_tokens_are_forced_than_there_are_positions(bundle: Bundle) -> None:
+    settings: ModelSettings = replace(bundle.config.model, positions="learned", max_positions=8)
+    size = bundle.tokenizers.src.vocab_size
+    short = replace(bundle, model=Transformer(settings, size, size).eval())
+    assert inspect_text(short, "one two", prefix_ids=[9] * 5).tgt.ids[:5] == (9,) * 5
+    with pytest.raises(DataError, match="cannot begin with these tokens"):
+        inspect_text(short, "one two", prefix_ids=[9] * 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "capitals", "expected"), [("TWO MEN SLEEP.", True, 1), ("TWO MEN SLEEP.", False, 0), (TEXT, True, 0)]
+)
+def test_a_text_in_capitals_is_said_to_be_tried_in_sentence_case_too(
+    bundle: Bundle, text: str, capitals: bool, expected: int
+) -> None:
+    config = replace(bundle.config, inference=replace(bundle.config.inference, capitals=capitals))
+    notes = [note.text for note in inspect_text(replace(bundle, config=config), text).notes if note.kind == "capitals"]
+    assert len(notes) == expected
+    assert all("“Two men sleep.”" in note for note in notes)

@@ -1,0 +1,190 @@
+"""The pictures show what the library computes, and open no window."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dragoman import visualization
+from dragoman.config import PRESETS, ModelSettings, TrainSettings
+from dragoman.errors import ConfigError
+from dragoman.model.embedding import sinusoidal_positions
+from dragoman.model.parameters import parameter_table
+from dragoman.model.transformer import Transformer
+from dragoman.training.step.loss import smoothed_cross_entropy
+from dragoman.training.step.schedule import learning_rate
+from dragoman.visualization.figures.attention_figure import plot_heads
+from dragoman.visualization.figures.figure import png_of, svg_of
+from dragoman.visualization.inspection.inspection import Inspection, Side, Weights
+from dragoman.visualization.inspection.weights import packed
+
+
+def image_of(axes) -> np.ndarray:
+    return np.asarray(axes.images[0].get_array())
+
+
+def points_of(line) -> tuple[list[float], list[float]]:
+    return list(line.get_xdata()), list(line.get_ydata())
+
+
+def test_encodings_are_those_of_the_model() -> None:
+    figure = visualization.plot_encodings(30, 16)
+    np.testing.assert_array_equal(image_of(figure.axes[0]), sinusoidal_positions(30, 16).numpy())
+    curves = visualization.plot_encoding_curves((2, 3), 30, 16).axes[0].lines
+    np.testing.assert_array_equal(curves[1].get_ydata(), sinusoidal_positions(30, 16)[:, 3].numpy())
+    with pytest.raises(ValueError, match="below 16"):
+        visualization.plot_encoding_curves((16,), 30, 16)
+
+
+def test_masks_hide_padding_and_what_is_ahead() -> None:
+    source, target, both = visualization.plot_masks(["a", "b", "<pad>"], ["<bos>", "c", "d", "<pad>"], 2, 3).axes
+    assert image_of(source).tolist() == [[1, 1, 0], [1, 1, 0], [2, 2, 2]]
+    assert image_of(target).tolist() == np.tril(np.ones((4, 4))).tolist()
+    assert image_of(both).tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [2, 2, 2, 2]]
+    with pytest.raises(ValueError, match="src_length must be from 1 to 1"):
+        visualization.plot_masks(["a"], ["b"], 2, 1)
+
+
+def test_the_schedule_peaks_at_the_warm_up() -> None:
+    axes = visualization.plot_schedules([(512, 4000), (256, 3333)], 10_000).axes[0]
+    for line, d_model, warmup in zip(axes.lines, (512, 256), (4000, 3333), strict=True):
+        steps, rates = points_of(line)
+        assert steps[np.argmax(rates)] == warmup
+        assert max(rates) == pytest.approx(d_model**-0.5 * warmup**-0.5)
+        assert axes.get_ylim()[1] > max(rates)
+    settings = TrainSettings(max_steps=37, warmup_steps=10)
+    steps, rates = points_of(visualization.plot_schedule(settings, 64).axes[0].lines[0])
+    assert rates[-1] == learning_rate(37, settings, 64)
+    assert len(steps) == 37
+
+
+def test_target_distributions_are_what_the_loss_uses() -> None:
+    targets = visualization.target_distributions([5, 0, 2], vocab_size=6, epsilon=0.3, pad_id=0)
+    assert targets[1].tolist() == [0.0] * 6
+    assert targets[:, 0].tolist() == [0.0] * 3
+    torch.testing.assert_close(targets.sum(1), torch.tensor([1.0, 0.0, 1.0]))
+    assert targets[0, 5].item() == pytest.approx(0.7 + 0.3 / 5)
+    logits = torch.randn(1, 6)
+    expected = -(targets[0] * torch.log_softmax(logits[0], -1)).sum()
+    torch.testing.assert_close(smoothed_cross_entropy(logits, torch.tensor([5]), 0.3, 0)[0], expected)
+    assert visualization.target_distributions([0], 4, 0.1, 0).tolist() == [[0.0] * 4]
+    assert len(visualization.plot_smoothed_targets().axes) == 2
+
+
+def test_both_heads_are_drawn_on_one_scale() -> None:
+    first, second = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.1, 0.9]])
+    axes = visualization.plot_untrained_and_trained(first, second, ["q"], ["k1", "k2"]).axes
+    np.testing.assert_allclose(image_of(axes[1]), second)
+    assert axes[0].images[0].get_clim() == axes[1].images[0].get_clim() == (0, 1)
+    assert [text.get_text() for text in axes[0].get_xticklabels()] == ["k1", "k2"]
+    with pytest.raises(ValueError, match="1 queries and 3 keys"):
+        visualization.plot_untrained_and_trained(first, second, ["q"], ["a", "b", "c"])
+
+
+@pytest.mark.parametrize(("num_queries", "num_keys"), [(3, 4), (12, 150), (150, 12), (200, 200)])
+def test_heads_of_any_shape_have_labels_that_can_be_read(num_queries: int, num_keys: int) -> None:
+    cross = torch.rand(4, num_queries, num_keys)
+    sides = [tuple(f"{side}{place}" for place in range(count)) for side, count in (("q", num_queries), ("k", num_keys))]
+    weights = Weights("cross", 1, 4, sides[0], sides[1], False, packed(cross[None]), ())
+    side = Side("", (), ())
+    inspection = Inspection("", "", "", side, side, "", "", 0, "", (), (), (), (weights,), None, ())
+    figure = plot_heads(inspection)
+    figure.draw_without_rendering()
+    assert figure.get_figwidth() <= 21
+    np.testing.assert_allclose(image_of(figure.axes[1]), cross[1], atol=0.002)
+    for axes in figure.axes[:4]:
+        box = axes.get_window_extent()
+        for labels, count, points in (
+            (axes.get_xticklabels(), num_keys, box.width / figure.dpi * 72),
+            (axes.get_yticklabels(), num_queries, box.height / figure.dpi * 72),
+        ):
+            size = labels[0].get_fontsize()
+            assert size >= 5
+            assert len(labels) * 0.8 * size <= points, "labels do not lie on one another"
+            assert len(labels) >= count / 4
+
+
+def test_curves_keep_their_points_and_leave_empty_ones_out() -> None:
+    figure = visualization.plot_initialisations([(1, 5.0), (2, 4.0)], [])
+    (line,) = figure.axes[0].lines
+    assert points_of(line) == ([1, 2], [5.0, 4.0])
+    assert not visualization.plot_training_curves({}).axes[0].lines
+
+
+@pytest.mark.parametrize("tie", ["all", "decoder", "none"])
+def test_every_parameter_is_in_one_share(tie: str) -> None:
+    shape = ModelSettings(
+        preset="custom", d_model=8, d_ff=16, num_heads=2, num_encoder_layers=2, num_decoder_layers=1, tie=tie,
+        positions="learned", max_positions=5,
+    )  # fmt: skip
+    model = Transformer(shape, 11, 11)
+    shares = visualization.parameter_shares(parameter_table(model))
+    assert sum(shares.values()) == sum(parameter.numel() for parameter in model.parameters())
+    assert shares["learned positions"] == 2 * 5 * 8
+    assert shares["encoder: feed-forward"] == 2 * (2 * 8 * 16 + 16 + 8)
+    assert shares["decoder: cross-attention"] == 4 * 8 * 8 + 4 * 8
+    assert shares["layer norms"] == 16 * (2 * 2 + 3 + 2)
+    names = {
+        "all": "source embedding = target embedding = projection",
+        "decoder": "target embedding = projection",
+        "none": "projection",
+    }
+    assert shares[names[tie]] == 11 * 8
+    assert "other" not in shares
+
+
+def test_nothing_opens_a_window_or_changes_the_callers_settings(tmp_path: Path) -> None:
+    code = """
+import sys, matplotlib
+from dragoman import visualization
+before = dict(matplotlib.rcParams.copy())
+visualization.save_figure(visualization.plot_encodings(8, 4), __import__("pathlib").Path(sys.argv[1]))
+assert "matplotlib.pyplot" not in sys.modules
+assert {k: v for k, v in matplotlib.rcParams.copy().items() if v != before[k]} == {}
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.svg")], check=True, timeout=120)
+    assert (tmp_path / "a.svg").read_text().lstrip().startswith("<?xml")
+
+
+def test_neither_the_room_nor_the_help_imports_matplotlib() -> None:
+    code = """
+import sys
+from dragoman.cli.main import main
+assert main(["--help"]) == 0
+assert "torch" not in sys.modules and "matplotlib" not in sys.modules
+import dragoman.visualization
+assert "matplotlib" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_files_are_of_the_format_that_their_names_say(tmp_path: Path) -> None:
+    figure = visualization.plot_schedule(TrainSettings(), 64)
+    for ending, start in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
+        visualization.save_figure(figure, tmp_path / f"picture.{ending}")
+        assert (tmp_path / f"picture.{ending}").read_bytes().startswith(start)
+    again = [svg_of(visualization.plot_schedule(TrainSettings(), 64)) for _ in range(2)]
+    assert again[0] == again[1]
+    assert png_of(figure).startswith(b"\x89PNG")
+    with pytest.raises(ConfigError, match=r"png, \.svg, \.pdf"):
+        visualization.save_figure(figure, tmp_path / "picture.jpeg2000")
+    with pytest.raises(ConfigError, match=r"nowhere is no folder\. Make it first\."):
+        visualization.save_figure(figure, tmp_path / "nowhere" / "picture.png")
+    assert {path.name for path in tmp_path.iterdir()} == {"picture.png", "picture.svg", "picture.pdf"}
+
+
+def test_summary_draws_a_preset_without_making_its_weights(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    from dragoman.cli.main import main
+
+    assert main(["summary", "--model.preset", "big", "--plot", str(tmp_path / "big.png")]) == 0
+    assert f"the picture is {tmp_path / 'big.png'}" in capsys.readouterr().err
+    assert (tmp_path / "big.png").read_bytes().startswith(b"\x89PNG")
+    assert main(["summary", "--plot", str(tmp_path / "big.txt")]) == 2
+    assert "does not end in a format" in capsys.readouterr().err
+    assert main(["summary", "--plot", str(tmp_path)]) == 2
+    expected = f"`--plot` is {tmp_path}, which is a folder. Give a file name, such as {tmp_path / 'figure.png'}."
+    assert expected in capsys.readouterr().err
+    assert PRESETS["big"].d_model == 1024
