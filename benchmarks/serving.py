@@ -131,7 +131,7 @@ def serve(options: argparse.Namespace) -> int:
     """
     from dragoman.cli import serve as verb
     from dragoman.records import Candidate, Translation
-    from dragoman.serve.models import ServedModel
+    from dragoman.serving.models import ServedModel
 
     original = ServedModel.translate
 

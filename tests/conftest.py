@@ -113,9 +113,9 @@ def small_bundle() -> Any:
 @pytest.fixture(scope="session")
 def serving() -> Callable[..., Any]:
     """Runs a service, with keys where there are any, in a real server in a thread of its own; gives its address."""
-    from dragoman.serve.app import make_app
-    from dragoman.serve.keys import Keys
-    from dragoman.serve.server import Server, address_of, bound_socket
+    from dragoman.serving.app import make_app
+    from dragoman.serving.http.keys import Keys
+    from dragoman.serving.server import Server, address_of, bound_socket
 
     @contextmanager
     def running(service: Any, keys: Path | None = None) -> Iterator[str]:

@@ -13,10 +13,10 @@ from dragoman.cli.models import add_model_flags, check_search_flags, require_mod
 from dragoman.config import WITHOUT_SAMPLING, Config, Setting, read_config
 from dragoman.config.fields import Value, shown
 from dragoman.errors import ConfigError
-from dragoman.serve.settings import SERVE_SETTINGS, ServeSettings
+from dragoman.serving.settings import SERVE_SETTINGS, ServeSettings
 
 if TYPE_CHECKING:
-    from dragoman.serve.models import ServedModel
+    from dragoman.serving.models import ServedModel
 
 _NEEDED = ("starlette", "uvicorn", "httptools", "multipart", "prometheus_client")
 # What a request asks for itself, and what would make answers differ from time to time.
@@ -32,11 +32,11 @@ def run(arguments: Sequence[str]) -> int:
     for text in options.model:  # before time goes into imports and models
         if not os.path.exists(text):
             require_model(text.partition("=")[2] or text)
-    from dragoman.serve.app import make_app
-    from dragoman.serve.keys import Keys
-    from dragoman.serve.models import Models, with_terms
-    from dragoman.serve.server import address_of, bound_socket, run_server
-    from dragoman.serve.service import Service
+    from dragoman.serving.app import make_app
+    from dragoman.serving.http.keys import Keys
+    from dragoman.serving.models import Models, with_terms
+    from dragoman.serving.server import address_of, bound_socket, run_server
+    from dragoman.serving.service import Service
 
     settings = ServeSettings(**{name: getattr(options, name) for name in SERVE_SETTINGS})
     keys = Keys(options.api_keys, settings.requests_per_minute)
@@ -95,7 +95,7 @@ def _loaded(options: argparse.Namespace) -> "list[ServedModel]":
     from dragoman.devices.device import keep_freed_memory
     from dragoman.inference.tensors.products import resolve_inference_precision
     from dragoman.inference.translator import Translator
-    from dragoman.serve.models import named, served_model
+    from dragoman.serving.models import named, served_model
 
     keep_freed_memory()
     tell_of_compiling()

@@ -13,9 +13,9 @@ import pytest
 
 from dragoman.bundle import Bundle, save_bundle
 from dragoman.inference.translator import Translator
-from dragoman.serve.models import Models, ServedModel
-from dragoman.serve.service import Service
-from dragoman.serve.settings import ServeSettings
+from dragoman.serving.models import Models, ServedModel
+from dragoman.serving.service import Service
+from dragoman.serving.settings import ServeSettings
 
 TEXT = "one two three. Four five"
 HOSTILE = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=2> \u202eone\u202c \u2066two"
@@ -772,7 +772,7 @@ def luminance(channels: tuple[float, ...]) -> float:
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 def test_text_has_enough_contrast(theme: int) -> None:
-    style = files("dragoman.serve").joinpath("page", "page.css").read_text(encoding="utf-8")
+    style = files("dragoman.serving").joinpath("page", "page.css").read_text(encoding="utf-8")
     pairs = re.findall(r"--(\w+): light-dark\(#([0-9a-f]{6}), #([0-9a-f]{6})\)", style)
     colours = {name: tuple(int(both[theme][at : at + 2], 16) / 255 for at in (0, 2, 4)) for name, *both in pairs}
     (most,) = re.findall(r"var\(--unsure\) (\d+)%, transparent\)\)", style)

@@ -7,7 +7,7 @@ from dragoman.bundle import load_bundle, save_bundle
 from dragoman.cli.main import main
 from dragoman.cli.serve import _loaded, _parser
 from dragoman.inference.translator import Translator
-from dragoman.serve.models import Asked, ServedModel
+from dragoman.serving.models import Asked, ServedModel
 from dragoman.text.documents.markers import MarkedText
 
 

@@ -17,10 +17,10 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dragoman.errors import ConfigError
-from dragoman.serve.bodies import MALFORMED
-from dragoman.serve.endpoint import ON_ALL_ANSWERS, error_response
-from dragoman.serve.refusals import Refused
-from dragoman.serve.service import Service
+from dragoman.serving.http.bodies import MALFORMED
+from dragoman.serving.http.endpoint import ON_ALL_ANSWERS, error_response
+from dragoman.serving.http.refusals import Refused
+from dragoman.serving.service import Service
 
 _KEEP_ALIVE_SECONDS = 20
 _HEAD_BYTES = 1 << 16

@@ -21,7 +21,7 @@ POLICY = (
 """A page runs its own script, takes its own style and asks its own server."""
 _BACKQUOTED = re.compile("`([^`]+)`")
 _HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
-_HERE = files("dragoman.serve")
+_HERE = files("dragoman.serving")
 OF_DOCS = frozenset({"/docs.css", "/page.css", "/theme.js"})
 """What the documentation takes along, where there is no page too."""
 

@@ -15,11 +15,11 @@ from dragoman.files import MANIFEST, sha256_of
 from dragoman.inference.preservation.markup import translate_html
 from dragoman.inference.translator import Translator
 from dragoman.records import Candidate, Translation
-from dragoman.serve.app import make_app
-from dragoman.serve.keys import Keys
-from dragoman.serve.models import Asked, Models, ServedModel, named, served_model, with_terms
-from dragoman.serve.service import Service
-from dragoman.serve.settings import ServeSettings
+from dragoman.serving.app import make_app
+from dragoman.serving.http.keys import Keys
+from dragoman.serving.models import Asked, Models, ServedModel, named, served_model, with_terms
+from dragoman.serving.service import Service
+from dragoman.serving.settings import ServeSettings
 from dragoman.text.documents.markers import MarkedText
 
 TEXT = "one two three. four Bahnhof"

@@ -17,12 +17,12 @@ from starlette.responses import Response
 from dragoman.errors import DataError
 from dragoman.evaluation.flags import FLAGS
 from dragoman.records import Candidate, Translation
-from dragoman.serve.bodies import Fields, Upload
-from dragoman.serve.documents import Split, markup, plain
-from dragoman.serve.files import Files
-from dragoman.serve.libretranslate import checked_texts, wanted_of
-from dragoman.serve.refusals import Refused, busy
-from dragoman.serve.service import AUTO, Answer, Service, joined
+from dragoman.serving.apis.documents import Split, markup, plain
+from dragoman.serving.apis.files import Files
+from dragoman.serving.apis.libretranslate import checked_texts, wanted_of
+from dragoman.serving.http.bodies import Fields, Upload
+from dragoman.serving.http.refusals import Refused, busy
+from dragoman.serving.service import AUTO, Answer, Service, joined
 from dragoman.text.tokenization.words import spaced_words
 from dragoman.version import __version__
 

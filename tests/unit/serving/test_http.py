@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dragoman.serve.service import Service
+from dragoman.serving.service import Service
 
 LIVE = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"

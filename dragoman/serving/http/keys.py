@@ -13,8 +13,8 @@ from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from dragoman.errors import DataError
-from dragoman.serve.bodies import Fields
-from dragoman.serve.refusals import Refused
+from dragoman.serving.http.bodies import Fields
+from dragoman.serving.http.refusals import Refused
 from dragoman.text.lines import read_lines
 
 _MAX_CLIENTS = 10_000

@@ -11,7 +11,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from dragoman.serve.service import Service
+from dragoman.serving.service import Service
 
 
 @pytest.fixture(scope="module")

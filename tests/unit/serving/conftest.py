@@ -14,11 +14,11 @@ from starlette.testclient import TestClient
 from dragoman.bundle import Bundle, save_bundle
 from dragoman.inference.translator import Translator
 from dragoman.records import Candidate, Translation
-from dragoman.serve.app import make_app
-from dragoman.serve.keys import Keys
-from dragoman.serve.models import Asked, Models, ServedModel
-from dragoman.serve.service import Service
-from dragoman.serve.settings import ServeSettings
+from dragoman.serving.app import make_app
+from dragoman.serving.http.keys import Keys
+from dragoman.serving.models import Asked, Models, ServedModel
+from dragoman.serving.service import Service
+from dragoman.serving.settings import ServeSettings
 from dragoman.text.documents.markers import AlignedPart, MarkedText, with_marks
 from dragoman.text.documents.markup import escaped
 

@@ -21,10 +21,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from dragoman.errors import ConfigError
-from dragoman.serve.app import make_app
-from dragoman.serve.keys import Keys
-from dragoman.serve.server import Server, bound_socket
-from dragoman.serve.service import Service
+from dragoman.serving.app import make_app
+from dragoman.serving.http.keys import Keys
+from dragoman.serving.server import Server, bound_socket
+from dragoman.serving.service import Service
 
 LIVE = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 

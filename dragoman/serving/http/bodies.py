@@ -17,7 +17,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
-from dragoman.serve.refusals import Refused
+from dragoman.serving.http.refusals import Refused
 from dragoman.text.surrogates import well_formed
 
 MALFORMED = "The browser (or proxy) sent a request that this server could not understand."

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from dragoman.errors import DataError
-from dragoman.serve.bodies import Upload
-from dragoman.serve.documents import Document, markup, plain, subtitles
-from dragoman.serve.refusals import Refused, broken
-from dragoman.serve.service import AUTO, Kind, Service, Wanted
+from dragoman.serving.apis.documents import Document, markup, plain, subtitles
+from dragoman.serving.http.bodies import Upload
+from dragoman.serving.http.refusals import Refused, broken
+from dragoman.serving.service import AUTO, Kind, Service, Wanted
 from dragoman.text.surrogates import well_formed
 
 Result = TypeVar("Result")
@@ -38,7 +38,7 @@ _LONGEST_TEXT = 100_000
 """Characters between two tags that end a paragraph: what is translated in one go cannot be interrupted."""
 _MOST_PARTS = 400_000
 """Tags or lines of a file: reading more takes seconds and gigabytes, while all requests take longer."""
-_log = logging.getLogger("dragoman.serve")
+_log = logging.getLogger("dragoman.serving")
 _KEPT_SECONDS = 1800.0
 _MAX_AT_ONCE = 4
 _SENTENCES_A_TURN = 256

@@ -19,9 +19,9 @@ from urllib.error import HTTPError
 import pytest
 from starlette.testclient import TestClient
 
-from dragoman.serve.app import make_app
-from dragoman.serve.keys import Keys
-from dragoman.serve.service import Service
+from dragoman.serving.app import make_app
+from dragoman.serving.http.keys import Keys
+from dragoman.serving.service import Service
 
 EN = {"source": "en", "target": "de"}
 
@@ -174,7 +174,7 @@ def test_a_folder_that_was_cleaned_away_is_made_again(opened: Callable[..., Test
 def test_without_room_for_the_detectors_model_the_server_starts(
     make_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("dragoman.serve.service.Detector", _full)
+    monkeypatch.setattr("dragoman.serving.service.Detector", _full)
     with TestClient(make_app(make_service("en-de"), Keys(None, 0))) as client:
         assert client.post("/translate", json={"q": "Hello"} | EN).status_code == 200
         answer = client.post("/translate", json={"q": "Hello", "source": "auto", "target": "de"})

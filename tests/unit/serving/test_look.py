@@ -13,11 +13,11 @@ from starlette.testclient import TestClient
 from dragoman.bundle import Bundle
 from dragoman.inference.translator import Translator
 from dragoman.records import Candidate, Translation
-from dragoman.serve.app import make_app
-from dragoman.serve.keys import Keys
-from dragoman.serve.models import ServedModel
-from dragoman.serve.own import _sentence
-from dragoman.serve.service import Service
+from dragoman.serving.apis.native_api import _sentence
+from dragoman.serving.app import make_app
+from dragoman.serving.http.keys import Keys
+from dragoman.serving.models import ServedModel
+from dragoman.serving.service import Service
 from dragoman.text.tokenization.words import spaced_words
 
 ASKED = {"source": "en", "target": "de", "text": "one two three"}

@@ -11,7 +11,7 @@ from dragoman.errors import ConfigError
 from dragoman.inference.preservation.preserver import Kept
 from dragoman.inference.translator import Translator, changed
 from dragoman.records import Translation
-from dragoman.serve.languages import canonical, found_in
+from dragoman.serving.languages import canonical, found_in
 from dragoman.text.documents.markers import MarkedText
 from dragoman.text.documents.markup import escaped
 from dragoman.text.documents.terms import Terms

@@ -13,14 +13,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dragoman.serve.bodies import Fields, fields_of, linger, read_body
-from dragoman.serve.keys import Keys
-from dragoman.serve.refusals import Refused, broken
-from dragoman.serve.service import Service
+from dragoman.serving.http.bodies import Fields, fields_of, linger, read_body
+from dragoman.serving.http.keys import Keys
+from dragoman.serving.http.refusals import Refused, broken
+from dragoman.serving.service import Service
 
 Handler = Callable[[Request, Fields], Awaitable[Any] | Any]
 
-_log = logging.getLogger("dragoman.serve")
+_log = logging.getLogger("dragoman.serving")
 ON_ALL_ANSWERS = [
     (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-headers", b"Authorization, Content-Type"),

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from dragoman.records import Candidate, Translation
-from dragoman.serve.batcher import Batcher
-from dragoman.serve.refusals import Refused
-from dragoman.serve.settings import ServeSettings
+from dragoman.serving.batcher import Batcher
+from dragoman.serving.http.refusals import Refused
+from dragoman.serving.settings import ServeSettings
 from dragoman.text.documents.markers import MarkedText
 
 

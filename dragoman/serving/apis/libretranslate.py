@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from dragoman.languages import name_of
-from dragoman.serve.bodies import MALFORMED, Fields, Upload
-from dragoman.serve.detection import Detection
-from dragoman.serve.documents import Document, markup, plain
-from dragoman.serve.files import FILE_KINDS, Files
-from dragoman.serve.refusals import Refused
-from dragoman.serve.service import AUTO, Answer, Service, Wanted
+from dragoman.serving.apis.documents import Document, markup, plain
+from dragoman.serving.apis.files import FILE_KINDS, Files
+from dragoman.serving.detection import Detection
+from dragoman.serving.http.bodies import MALFORMED, Fields, Upload
+from dragoman.serving.http.refusals import Refused
+from dragoman.serving.service import AUTO, Answer, Service, Wanted
 
 FORMATS: dict[str, Callable[[str], Document]] = {"text": plain, "html": markup}
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from dragoman.serve.app import make_app
-from dragoman.serve.documents import plain
-from dragoman.serve.keys import Keys
-from dragoman.serve.service import Service
+from dragoman.serving.apis.documents import plain
+from dragoman.serving.app import make_app
+from dragoman.serving.http.keys import Keys
+from dragoman.serving.service import Service
 
 EN = {"source": "en", "target": "de"}
 LONG = "This is a long english sentence"

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from dragoman.records import Translation
-from dragoman.serve.pace import Pace, cost_of
-from dragoman.serve.refusals import Refused, broken, busy
-from dragoman.serve.settings import ServeSettings
+from dragoman.serving.http.refusals import Refused, broken, busy
+from dragoman.serving.pace import Pace, cost_of
+from dragoman.serving.settings import ServeSettings
 from dragoman.text.documents.markers import MarkedText
 
 _SMALL_COST, _SMALL_SENTENCES = 160, 4
@@ -35,7 +35,7 @@ _BATCH_SECONDS = 1.0
 TranslateBatch = Callable[[Hashable, list[MarkedText]], Sequence[Translation]]
 """What a batch of one kind (a model and what is asked of it) becomes; called in a lane's thread."""
 
-_log = logging.getLogger("dragoman.serve")
+_log = logging.getLogger("dragoman.serving")
 
 
 class Observer(Protocol):

@@ -14,16 +14,17 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from dragoman.serve import deepl, libretranslate, own
-from dragoman.serve.bodies import Fields
-from dragoman.serve.endpoint import Endpoint, Frame, Handler, Json, error_response, is_deepl
-from dragoman.serve.files import FILE_KINDS, Files
-from dragoman.serve.keys import Keys
-from dragoman.serve.pages import OF_DOCS, docs_page, openapi, page_files
-from dragoman.serve.refusals import Refused
-from dragoman.serve.service import Service
+from dragoman.serving.apis import deepl, libretranslate
+from dragoman.serving.apis import native_api as own
+from dragoman.serving.apis.files import FILE_KINDS, Files
+from dragoman.serving.http.bodies import Fields
+from dragoman.serving.http.endpoint import Endpoint, Frame, Handler, Json, error_response, is_deepl
+from dragoman.serving.http.keys import Keys
+from dragoman.serving.http.refusals import Refused
+from dragoman.serving.pages import OF_DOCS, docs_page, openapi, page_files
+from dragoman.serving.service import Service
 
-_log = logging.getLogger("dragoman.serve")
+_log = logging.getLogger("dragoman.serving")
 _FORM_BYTES = 1 << 16
 """What a form around a file may take."""
 _WHERE_TO_LOOK = "/docs lists what there is."

@@ -15,18 +15,18 @@ from dragoman.devices.threads import compute_on_one_thread
 from dragoman.inference.workers import num_workers
 from dragoman.languages import name_of
 from dragoman.records import Candidate, Translation
-from dragoman.serve.batcher import Batcher
-from dragoman.serve.bodies import Room
-from dragoman.serve.detection import Detection, Detector
-from dragoman.serve.documents import Document, plain
-from dragoman.serve.metrics import Metrics
-from dragoman.serve.models import Asked, Models, ServedModel
-from dragoman.serve.pace import cost_of
-from dragoman.serve.refusals import Refusals, Refused
-from dragoman.serve.settings import ServeSettings
+from dragoman.serving.apis.documents import Document, plain
+from dragoman.serving.batcher import Batcher
+from dragoman.serving.detection import Detection, Detector
+from dragoman.serving.http.bodies import Room
+from dragoman.serving.http.refusals import Refusals, Refused
+from dragoman.serving.metrics import Metrics
+from dragoman.serving.models import Asked, Models, ServedModel
+from dragoman.serving.pace import cost_of
+from dragoman.serving.settings import ServeSettings
 from dragoman.text.documents.markers import MarkedText
 
-_log = logging.getLogger("dragoman.serve")
+_log = logging.getLogger("dragoman.serving")
 AUTO = "auto"
 Result = TypeVar("Result")
 # This many uploads of the largest size are read at once, or more of them if they are smaller.

@@ -9,11 +9,11 @@ from functools import partial
 from typing import Any
 
 from dragoman.languages import name_of
-from dragoman.serve.bodies import Fields
-from dragoman.serve.documents import Document, Split, markup, plain, xml_lines
-from dragoman.serve.libretranslate import checked_texts
-from dragoman.serve.refusals import Refused
-from dragoman.serve.service import AUTO, Service, Wanted
+from dragoman.serving.apis.documents import Document, Split, markup, plain, xml_lines
+from dragoman.serving.apis.libretranslate import checked_texts
+from dragoman.serving.http.bodies import Fields
+from dragoman.serving.http.refusals import Refused
+from dragoman.serving.service import AUTO, Service, Wanted
 from dragoman.text.documents.markup import MarkupRules
 
 _SPLITS: dict[str, Split] = {"0": "none", "1": "sentences", "nonewlines": "sentences"}
