@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dragoman.bundle import load_bundle, resolve_model_folder
-from dragoman.cli.notes import NAMED
+from dragoman.cli.translation.notes import NAMED
 from dragoman.config import TokenizerSettings
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.text.tokenization.tokenizer import UNK_ID, Tokenizer, train_tokenizer

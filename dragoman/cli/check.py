@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from dragoman.cli.arguments import ArgumentParser, add_layout_flags, layout_from
-from dragoman.cli.models import say
 from dragoman.errors import ConfigError
 from dragoman.languages import check_language
+from dragoman.messages import say
 from dragoman.text.corpus import Corpus, Layout, open_aligned, open_corpus
 from dragoman.text.doctor.examine import examine
 from dragoman.text.doctor.findings import Examination, Finding

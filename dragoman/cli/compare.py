@@ -9,12 +9,13 @@ from pathlib import Path
 
 from dragoman.cli.arguments import ArgumentParser, add_layout_flags, file_name, layout_from, overrides_of
 from dragoman.cli.evaluate import add_language_flag, add_tokenize_flag, check_test_languages, read_pairs
-from dragoman.cli.models import add_model_flags, check_search_flags, load_model, say
+from dragoman.cli.models import add_model_flags, check_search_flags, load_model
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.comparison import Comparison, MetricComparison, RarityGroup, compare
 from dragoman.evaluation.metrics import tokenizer_for
 from dragoman.evaluation.significance import RESAMPLES, SEED, TRIALS
+from dragoman.messages import say
 from dragoman.text.corpus import Layout, check_direction, read_side, texts_of_side
 from dragoman.text.doctor.languages import SKIP_FLAG, check_same_language
 from dragoman.text.lines import first_read

@@ -16,11 +16,12 @@ from dragoman.cli.arguments import (
     one_of,
     overrides_of,
 )
-from dragoman.cli.models import add_model_flags, check_search_flags, load_model, say
+from dragoman.cli.models import add_model_flags, check_search_flags, load_model
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.checklists import Finding, check_phenomena
 from dragoman.evaluation.metrics import Evaluation, evaluate, tokenizer_for
+from dragoman.messages import say
 from dragoman.text.corpus import Layout, check_direction, holds_pairs, open_aligned, read_side, texts_of_side
 from dragoman.text.corpus.layout import PLAIN
 from dragoman.text.corpus.splitting import chunks

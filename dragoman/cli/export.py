@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragoman.cli.arguments import ArgumentParser, one_of, path_name
-from dragoman.cli.models import require_model, say
+from dragoman.cli.models import require_model
 from dragoman.errors import ConfigError
 from dragoman.files import beside, check_new_folder
+from dragoman.messages import say
 
 if TYPE_CHECKING:
     from dragoman.bundle import Bundle

@@ -6,11 +6,11 @@ from shlex import quote
 
 from dragoman.bundle import save_bundle
 from dragoman.cli.arguments import ArgumentParser, path_name
-from dragoman.cli.models import say
 from dragoman.errors import ModelError
 from dragoman.exchange.hub import fetched, is_hub_name
 from dragoman.exchange.marian_import import import_marian
 from dragoman.files import check_new_folder
+from dragoman.messages import say
 
 
 def run(arguments: Sequence[str]) -> int:

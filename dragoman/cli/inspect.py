@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.cli.arguments import ArgumentParser, one_of, overrides_of, path_name, whole_number
-from dragoman.cli.models import add_model_flags, check_search_flags, require_model, say
+from dragoman.cli.models import add_model_flags, check_search_flags, require_model
 from dragoman.config import WITHOUT_SAMPLING, Config, read_config
 from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.files import check_target, write_file
+from dragoman.messages import say
 
 if TYPE_CHECKING:
     from dragoman.bundle import Bundle

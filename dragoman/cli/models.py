@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 from dragoman.cli.arguments import ArgumentParser, overrides_of
 from dragoman.config import Config, InferenceSettings, read_config, read_given
 from dragoman.errors import ConfigError, ModelError
+from dragoman.messages import say
 
 if TYPE_CHECKING:
     from dragoman.bundle import Bundle
@@ -60,6 +61,7 @@ def load_model(
     from dragoman.bundle import load_bundle, resolve_model_folder
     from dragoman.devices.device import keep_freed_memory
     from dragoman.inference.translator import Translator
+    from dragoman.kernels.compiling import announce_compiling
 
     keep_freed_memory()
     folders = [resolve_model_folder(Path(path)) for path in paths]
@@ -73,18 +75,11 @@ def load_model(
         translator = _with_ctranslate2(bundles, settings)
     else:
         translator = Translator.from_bundles(bundles)
-        tell_of_compiling()
+        announce_compiling()
     names = sorted(key.removeprefix("inference.") for key in loaded.given)
     card, data = bundles[0].card, bundles[0].config.data
     src_lang, tgt_lang = card.src_lang or data.src_lang, card.tgt_lang or data.tgt_lang
     return LoadedModel(translator, settings, {name: getattr(settings, name) for name in names}, tgt_lang, src_lang)
-
-
-def tell_of_compiling() -> None:
-    """Has the user told, once, when something must wait for the compiler."""
-    from dragoman.kernels.compiling import when_compiling
-
-    when_compiling(lambda: say("compiling for this processor, which is kept; that takes some seconds"))
 
 
 def _with_ctranslate2(bundles: "Sequence[Bundle]", settings: InferenceSettings) -> "Translator":
@@ -100,10 +95,3 @@ def standard_input() -> BinaryIO:
     if cast(TextIO | None, sys.stdin) is None:
         raise ConfigError("standard input is closed. Redirect a file to it, or name one with `--input`.")
     return sys.stdin.buffer
-
-
-def say(message: str) -> None:
-    """A note to the user, on stderr. Of several processes of one run (`torchrun`) only the first speaks."""
-    if os.environ.get("RANK", "0") != "0" and "WORLD_SIZE" in os.environ:
-        return
-    sys.stderr.write(f"dragoman: {message}\n")

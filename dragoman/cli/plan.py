@@ -16,10 +16,10 @@ from rich.console import Console
 from rich.table import Table
 
 from dragoman.cli.arguments import ArgumentParser
-from dragoman.cli.models import say
 from dragoman.cli.train import Settled, add_data_flags, given_overrides, settle
 from dragoman.config import Config, TrainSettings
 from dragoman.config.recipes import Recipe, row_for, vocab_size_for
+from dragoman.messages import say
 from dragoman.records import SentencePair
 from dragoman.text.corpus import Corpora, Corpus, open_aligned
 from dragoman.training.run.limits import kept_bytes, validations_until
@@ -133,11 +133,11 @@ def measure(settled: Settled, folder: Path) -> Measured:
     """Trains some steps in `folder` as `train` would, with one validation, one checkpoint and a scored sample."""
     import torch
 
-    from dragoman.cli.fine_tuning import beginning_of
-    from dragoman.cli.teachers import soft_targets_of, tokenizers_of
-    from dragoman.cli.training import Stages, make_trainer
     from dragoman.data.batching import epoch_batches
     from dragoman.data.prepare import prepare
+    from dragoman.workflows.fine_tuning import beginning_of
+    from dragoman.workflows.teachers import soft_targets_of, tokenizers_of
+    from dragoman.workflows.training import Stages, make_trainer
 
     config = settled.config
     most = _MOST_ASKED_PAIRS if config.train.teachers else _MOST_PAIRS
@@ -213,12 +213,11 @@ def _shortened(config: Config) -> Config:
 
 def _scoring_seconds(config: Config, bundle: Any, data: Any) -> float:
     """What translating and scoring validation and test data at the end takes, from a sample."""
-    from dragoman.cli.report import texts_of
     from dragoman.evaluation.metrics import evaluate
     from dragoman.inference.translator import Translator
 
     translator = Translator.from_bundles([replace(bundle, config=_shortened(config))])
-    sources, references = (texts[:: max(1, len(texts) // _SCORED_SENTENCES)] for texts in texts_of(data.dev))
+    sources, references = (texts[:: max(1, len(texts) // _SCORED_SENTENCES)] for texts in data.dev.texts())
     translator.translate(sources[:2])
     clock = time.perf_counter()
     evaluate(translator.translate(sources), references)

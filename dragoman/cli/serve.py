@@ -9,10 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name
-from dragoman.cli.models import add_model_flags, check_search_flags, require_model, say, tell_of_compiling
+from dragoman.cli.models import add_model_flags, check_search_flags, require_model
 from dragoman.config import WITHOUT_SAMPLING, Config, Setting, read_config
 from dragoman.config.fields import Value, shown
 from dragoman.errors import ConfigError
+from dragoman.kernels.compiling import announce_compiling
+from dragoman.messages import say
 from dragoman.serving.settings import SERVE_SETTINGS, ServeSettings
 
 if TYPE_CHECKING:
@@ -98,7 +100,7 @@ def _loaded(options: argparse.Namespace) -> "list[ServedModel]":
     from dragoman.serving.models import named, served_model
 
     keep_freed_memory()
-    tell_of_compiling()
+    announce_compiling()
     models = []
     for name in map(named, options.model):
         folder = resolve_model_folder(name.path)

@@ -16,13 +16,14 @@ from dragoman.cli.arguments import (
     overrides_of,
     path_name,
 )
-from dragoman.cli.models import require_model, say
+from dragoman.cli.models import require_model
 from dragoman.config import CORPUS_FILES, Config, DataSettings, GivenSettings, TokenizerSettings, read_given
 from dragoman.config.loading import flag_of
 from dragoman.config.recipes import CorpusSize, adapted, chosen_keys, every_recipe, recipe_for
 from dragoman.errors import ConfigError
 from dragoman.interrupts import interrupts
 from dragoman.languages import check_language, code_named
+from dragoman.messages import say
 from dragoman.text.corpus import Corpora, open_corpora
 from dragoman.text.doctor.examine import check_corpus_languages, checked_size
 from dragoman.training.run.frozen_settings import check_frozen, check_recorded, frozen_config
@@ -112,7 +113,7 @@ def train(configs: Sequence[Path], overrides: Mapping[str, str], out: Path | Non
         check_frozen(out, replace(asked, train=replace(asked.train, precision=frozen.train.precision)))
     settled = settle(configs, overrides, frozen)
     check_frozen(out, settled.config)  # before anything is written into what may be somebody else's folder
-    from dragoman.cli.training import run_training
+    from dragoman.workflows.training import run_training
 
     code = run_training(settled.config, settled.corpora, out, settled.strict_vocabulary, settled.given)
     interrupts.last_words = None
@@ -228,13 +229,13 @@ def with_languages(config: Config, src_lang: str, tgt_lang: str) -> Config:
 
 
 def _fine_tuning(start_from: str, size: CorpusSize) -> Config:
-    from dragoman.cli.fine_tuning import settings_for
+    from dragoman.workflows.fine_tuning import settings_for
 
     return settings_for(start_from, size)
 
 
 def _taught_tokenizer(teachers: str) -> TokenizerSettings:
-    from dragoman.cli.teachers import tokenizer_settings_of
+    from dragoman.workflows.teachers import tokenizer_settings_of
 
     return tokenizer_settings_of(teachers)
 
@@ -248,8 +249,8 @@ def _recipe(size: CorpusSize, asked: TokenizerSettings, taught: TokenizerSetting
 def _of_the_same_kind(config: Config) -> Config:
     """The configuration, with the languages of the model it starts from, or else of its teachers, where the data does
     not tell them. Raises ConfigError where that model, or they, are of another kind."""
-    from dragoman.cli.fine_tuning import check_same_model, languages_of
-    from dragoman.cli.teachers import check_teachers, paths_of
+    from dragoman.workflows.fine_tuning import check_same_model, languages_of
+    from dragoman.workflows.teachers import check_teachers, paths_of
 
     start_from, teachers = config.train.start_from, config.train.teachers
     if start_from:

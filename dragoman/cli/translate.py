@@ -25,21 +25,21 @@ from dragoman.cli.arguments import (
     overrides_of,
     whole_number,
 )
-from dragoman.cli.documents import DOCUMENTS, translate_document
 from dragoman.cli.models import (
     ENGINES,
     LoadedModel,
     add_model_flags,
     check_search_flags,
     load_model,
-    say,
     standard_input,
 )
-from dragoman.cli.notes import Notes
-from dragoman.cli.windows import arriving_lines
+from dragoman.cli.translation.documents import DOCUMENTS, translate_document
+from dragoman.cli.translation.notes import Notes
+from dragoman.cli.translation.windows import arriving_lines
 from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.evaluation.flags import FLAGS
 from dragoman.files import check_target, growing_file, part_of, write_file
+from dragoman.messages import say
 from dragoman.records import Translation
 from dragoman.text.documents.terms import Terms
 from dragoman.text.lines import first_read, open_bytes, read_lines, refuse_utf16, unpacked
@@ -126,7 +126,7 @@ def _on_cluster(
     options: argparse.Namespace, settings: dict[str, Any], write: Callable[[Translation], str], notes: Notes
 ) -> None:
     from dragoman.bundle import resolve_model_folder
-    from dragoman.cli.cluster import Cluster, Job, translate_file
+    from dragoman.workflows.cluster import Cluster, Job, translate_file
 
     job = Job(
         Path(options.input),

@@ -12,8 +12,10 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from dragoman.cli.arguments import ArgumentParser, add_encoding_flag, encoding_of, path_name, whole_number
-from dragoman.cli.models import require_model, say, tell_of_compiling
+from dragoman.cli.models import require_model
 from dragoman.errors import DataError, DragomanError
+from dragoman.kernels.compiling import announce_compiling
+from dragoman.messages import say
 from dragoman.text.lines import read_lines
 from dragoman.training.run.frozen_settings import check_resumable
 
@@ -46,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
         except DragomanError as error:
             return _complain(error)
     beam_sizes = sorted({1, max(2, bundle.config.inference.beam_size)})
-    tell_of_compiling()
+    announce_compiling()
     say(f"the model is {folder}; translating {len(texts):,} texts ({origin}) in many ways")
     checks = list(_reported(verify_translations(bundle, texts, beam_sizes), options.json))
     if not options.json:
@@ -112,7 +114,6 @@ def _parser() -> ArgumentParser:
 
 def _texts(options: argparse.Namespace, bundle: "Bundle") -> tuple[list[str], str]:
     """The texts, and where they are from: the file, the run's validation data, or the model's vocabulary."""
-    from dragoman.cli.report import texts_of
     from dragoman.visualization.report.run_facts import open_part
 
     most = options.sentences
@@ -124,7 +125,7 @@ def _texts(options: argparse.Namespace, bundle: "Bundle") -> tuple[list[str], st
             raise DataError(f"{options.src} is empty. Give at least one line to translate.")
         return texts, str(options.src)
     if store := open_part(options.model, "dev"):
-        return list(texts_of(store, most)[0]), "the run's validation data"
+        return list(store.texts(most)[0]), "the run's validation data"
     rng, tokenizer = Random(most), bundle.tokenizers.src
     lengths = (rng.randint(1, min(_LONGEST_INVENTED, bundle.config.data.max_tokens)) for _ in range(most))
     rows = [[rng.randrange(4, tokenizer.vocab_size) for _ in range(length)] for length in lengths]

@@ -172,6 +172,11 @@ class PairStore:
         """Source text of one pair; AttributeError where the store keeps no text."""
         return _row(self._src_text, self._src_text_offsets, index).tobytes().decode("utf-8", "surrogatepass")
 
+    def texts(self, limit: int | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Sources and references of the first `limit` pairs, or of all. Only for a store that keeps text."""
+        indices = range(len(self) if limit is None else min(limit, len(self)))
+        return tuple(map(self.src_text, indices)), tuple(map(self.tgt_text, indices))
+
     def tgt_text(self, index: int) -> str:
         """Target text of one pair; AttributeError where the store keeps no text."""
         return _row(self._tgt_text, self._tgt_text_offsets, index).tobytes().decode("utf-8", "surrogatepass")

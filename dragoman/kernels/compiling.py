@@ -5,6 +5,8 @@ import warnings
 from collections.abc import Callable
 from functools import lru_cache
 
+from dragoman.messages import say
+
 _waiting_to_tell: list[Callable[[], None]] = []
 
 
@@ -24,9 +26,9 @@ def can_compile() -> bool:
     return not config.DISABLE_JIT
 
 
-def when_compiling(tell: Callable[[], None]) -> None:
-    """Calls `tell` once if something has to be compiled in this process, which takes some seconds."""
-    _waiting_to_tell.append(tell)
+def announce_compiling() -> None:
+    """Tell the user, once, if this process has to compile something."""
+    _waiting_to_tell.append(lambda: say("compiling for this processor, which is kept; that takes some seconds"))
 
 
 def will_compile() -> None:

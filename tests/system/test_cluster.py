@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dragoman.bundle import save_bundle
-from dragoman.cli.cluster import pieces_of
 from dragoman.cli.main import main
+from dragoman.workflows.cluster import pieces_of
 
 LINES = [("three small words " * (1 + number % 5)) + str(number) for number in range(600)]
 LINES[7] = ""

@@ -14,7 +14,6 @@ import pytest
 
 from dragoman import Translator
 from dragoman.cli.main import main
-from dragoman.cli.report import texts_of
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.evaluation.metrics import bleu, chrf
 from dragoman.visualization.report.run_facts import open_part
@@ -170,7 +169,7 @@ def test_a_signal_saves_and_the_same_command_continues(tmp_path: Path, name: str
 
 def assert_scores_of_training_are_those_of_the_model(run: Path) -> None:
     """The last validation's, to the last digit; greedy search, as `validate.beam_size` has it."""
-    sources, references = texts_of(open_part(run, "dev"))
+    sources, references = open_part(run, "dev").texts()
     model = run / (run / "last").read_text().strip()
     outputs = Translator.load(model, "cpu").translate(sources, beam_size=1)
     events = [json.loads(line) for line in (run / "log.jsonl").read_text().split("\n") if line]

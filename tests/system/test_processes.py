@@ -18,9 +18,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from dragoman.cli import training
 from dragoman.cli.main import main
 from dragoman.demo.phrasebook_file import load_phrasebook
+from dragoman.workflows import training
 
 SHAPE = {"d-model": 16, "d-ff": 32, "num-heads": 2, "num-encoder-layers": 1, "num-decoder-layers": 1, "dropout": 0}
 SETTINGS = {

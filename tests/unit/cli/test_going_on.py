@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from dragoman.bundle import load_bundle, resolve_model_folder
-from dragoman.cli import training
 from dragoman.cli.main import main
 from dragoman.cli.train import settle
 from dragoman.training.run.frozen_settings import frozen_config
 from dragoman.training.run.log import RunLog
 from dragoman.training.trainer import Trainer
+from dragoman.workflows import training
 
 FLAGS = {
     "--tokenizer.vocab-size": "280",
@@ -89,7 +89,7 @@ def test_a_long_stage_counts_along_where_there_is_no_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = iter([0.0, 5.0, 19.0, 21.0, 21.0, 30.0])
-    monkeypatch.setattr("dragoman.cli.training.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("dragoman.workflows.training.time", SimpleNamespace(monotonic=lambda: next(clock)))
     stages = training.Stages()
     for pairs in (0, 10_000, 20_000, 30_000, 40_000):
         stages.show("encoding", pairs)

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from dragoman.cli.documents import translate_document
 from dragoman.cli.main import main
 from dragoman.cli.models import LoadedModel
-from dragoman.cli.notes import NAMED, Notes
 from dragoman.cli.translate import Source, json_line, text_line, translated_windows
+from dragoman.cli.translation.documents import translate_document
+from dragoman.cli.translation.notes import NAMED, Notes
 from dragoman.config import InferenceSettings
 from dragoman.errors import DataError
 from dragoman.inference.translator import Translator

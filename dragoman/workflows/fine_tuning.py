@@ -10,7 +10,6 @@ from rich.table import Table
 from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
 from dragoman.bundle.card import read_card
 from dragoman.bundle.folder import WEIGHTS, read_settings
-from dragoman.cli.models import say
 from dragoman.config import Config
 from dragoman.config.fields import shown
 from dragoman.config.recipes import FREE_IN_FINE_TUNING, CorpusSize, fine_tuning_recipe
@@ -19,6 +18,7 @@ from dragoman.evaluation.metrics import bleu, chrf, tokenizer_for
 from dragoman.files import checked_manifest
 from dragoman.inference.translator import Translator
 from dragoman.languages import main_language
+from dragoman.messages import say
 from dragoman.records import Score
 from dragoman.text.corpus import Corpora
 from dragoman.text.tokenization.tokenizer import TokenizerPair

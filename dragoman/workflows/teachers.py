@@ -6,7 +6,6 @@ from pathlib import Path
 
 from dragoman.bundle import load_bundle, resolve_model_folder
 from dragoman.bundle.folder import read_settings
-from dragoman.cli.fine_tuning import Beginning, check_languages, described
 from dragoman.config import Config, TokenizerSettings
 from dragoman.config.fields import shown
 from dragoman.data.prepare import PreparedData
@@ -15,6 +14,7 @@ from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.step.memory import give_back_memory, memory_errors
 from dragoman.training.teaching import ask_teachers
+from dragoman.workflows.fine_tuning import Beginning, check_languages, described
 
 _FOLDER = "teachers"
 

@@ -15,10 +15,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from dragoman.cli.models import say
 from dragoman.errors import ConfigError, DragomanError, ResourceError
 from dragoman.files import checked_manifest, sha256_of
 from dragoman.inference.parts import OutputParts
+from dragoman.messages import say
 from dragoman.records import Translation
 from dragoman.text.lines import read_lines
 from dragoman.version import __version__

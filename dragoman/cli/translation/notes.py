@@ -3,8 +3,8 @@
 from collections import Counter
 from typing import Self
 
-from dragoman.cli.models import say
 from dragoman.evaluation.flags import text_flags
+from dragoman.messages import say
 from dragoman.records import Translation
 
 NAMED = 10

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
 from dragoman.cli.models import LoadedModel
-from dragoman.cli.notes import Notes
+from dragoman.cli.translation.notes import Notes
 from dragoman.errors import DataError
 from dragoman.records import Translation
 

@@ -16,10 +16,6 @@ from rich.console import Console
 from rich.table import Table
 
 from dragoman.bundle import Bundle, Card, load_bundle, replace_card, resolve_model_folder
-from dragoman.cli.fine_tuning import Beginning, Translated, beginning_of, compare_with_base, continuation_of
-from dragoman.cli.models import say, tell_of_compiling
-from dragoman.cli.report import judged, texts_of
-from dragoman.cli.teachers import soft_targets_of, tokenizers_of
 from dragoman.config import WITHOUT_SAMPLING, Config, InferenceSettings, TrainSettings
 from dragoman.config.recipes import WARMUP_SHARE
 from dragoman.data.prepare import PreparedData, epoch_encode, prepare
@@ -31,6 +27,8 @@ from dragoman.evaluation.metrics import bleu, chrf, evaluate, tokenizer_for
 from dragoman.evaluation.verdict import Outcome, is_improving, verdict, weakest_group
 from dragoman.inference.translator import Translator
 from dragoman.interrupts import interrupts
+from dragoman.kernels.compiling import announce_compiling
+from dragoman.messages import say
 from dragoman.model.transformer import Transformer
 from dragoman.records import Score
 from dragoman.text.corpus import Corpora
@@ -48,6 +46,9 @@ from dragoman.training.validation import fitting
 from dragoman.version import __version__
 from dragoman.visualization.report.report import Judged, write_report
 from dragoman.visualization.report.run_facts import read_log
+from dragoman.workflows.fine_tuning import Beginning, Translated, beginning_of, compare_with_base, continuation_of
+from dragoman.workflows.report import judged
+from dragoman.workflows.teachers import soft_targets_of, tokenizers_of
 
 _SILENCE_SECONDS = 20.0
 _MUCH_TOO_LONG = 0.1
@@ -67,7 +68,7 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
         processes.of_first(lambda: check_frozen(out, config))
         shared = replace(config, data=shared_paths(out, config.data))
         if processes.is_first:
-            tell_of_compiling()
+            announce_compiling()
         show = Stages().show if processes.is_first else _show_nothing
         is_begun = bool(RunFolder(out).steps())
         begun = continuation_of(out) or (beginning_of(config.train.start_from) if config.train.start_from else None)
@@ -194,7 +195,7 @@ def make_trainer(
     )
     dev = _dev(data)
     _check_lengths(model, dev, config.data.max_tokens, log)
-    sources, references = texts_of(dev, config.validate.max_sentences)
+    sources, references = dev.texts(config.validate.max_sentences)
     settings = replace(config.inference, beam_size=config.validate.beam_size, n_best=1, **WITHOUT_SAMPLING)
     validate = _DecodedScores(
         tokenizers, settings, config.data.max_tokens, sources, references, tokenizer_for(config.data.tgt_lang)
@@ -283,7 +284,7 @@ def _score(out: Path, data: PreparedData, config: Config, corpora: Corpora, end:
     for part, store in (("validation", data.dev), ("test", data.test)):
         if store is None or not len(store):
             continue
-        sources, references = texts_of(store)
+        sources, references = store.texts()
         outputs = translator.translate(sources)
         parts[part] = Translated(sources, references, outputs)
         result = evaluate(outputs, references, tokenizer_for(bundle.config.data.tgt_lang))
