@@ -22,7 +22,7 @@ def inspection_page(inspection: Inspection, explore: str = "") -> str:
     At the address `explore`, with ``&prefix=`` and ids of tokens, a server shows the same for a translation that begins
     with these: then alternatives are links. It must have a query.
     """
-    parts = files("dragoman.visualization").joinpath("page")
+    parts = files("dragoman.visualization.inspection").joinpath("page")
     template, style = (parts.joinpath(name).read_text(encoding="utf-8") for name in ("page.html", "page.css"))
     scripts = "\n".join(parts.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS)
     script = f'"use strict";\n{{\n{scripts}}}\n'

@@ -152,4 +152,4 @@ def _template() -> Template:
 
 
 def _resource(name: str) -> str:
-    return (files("dragoman.visualization") / name).read_text(encoding="utf-8")
+    return (files("dragoman.visualization.report") / name).read_text(encoding="utf-8")

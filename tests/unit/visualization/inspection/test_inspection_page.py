@@ -42,7 +42,7 @@ def test_no_text_can_leave_the_block_of_data(bundle: Bundle) -> None:
 
 
 def test_the_colour_scale_runs_in_lightness_alone_in_both_modes() -> None:
-    style = files("dragoman.visualization").joinpath("page", "page.css").read_text(encoding="utf-8")
+    style = files("dragoman.visualization.inspection").joinpath("page", "page.css").read_text(encoding="utf-8")
     stops = re.findall(r"--scale-\d: (#[0-9a-f]{6})", style)
     assert len(stops) == 10
     for mode, sign in ((stops[:5], -1), (stops[5:], 1)):
