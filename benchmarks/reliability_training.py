@@ -818,7 +818,7 @@ def good(minutes: int) -> int:
 def good_child(command: list[str]) -> int:
     from statistics import median
 
-    from dragoman.cli.main import main as dragoman
+    from dragoman.cli.main import run_command as dragoman
 
     original, times = WatchdogState.judge_step, []
 
@@ -983,7 +983,7 @@ _SIZES: dict[str, tuple[Callable[..., int], int]] = {
 }
 
 
-def main() -> int:
+def run_command() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=[*_SIZES, "_forecast_child", "_good_child"])
     parser.add_argument("--count", type=int)
@@ -1002,4 +1002,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command())

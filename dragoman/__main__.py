@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def run_command(argv: Sequence[str] | None = None) -> int:
     """Runs the command, `argv` without the program's name; returns its exit code."""
     try:
         from dragoman.interrupts import interrupts
@@ -13,9 +13,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os._exit(130)
     try:
         interrupts.install()
-        from dragoman.cli.main import main as run
+        from dragoman.cli.main import run_command
 
-        code = run(argv)
+        code = run_command(argv)
         if not interrupts.is_leaving:
             return code
         if interrupts.last_words:  # caught on the way, and not for good
@@ -30,4 +30,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command())

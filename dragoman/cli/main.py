@@ -41,7 +41,7 @@ USER_ERROR = 2
 PIPE_CLOSED = 141
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def run_command(argv: Sequence[str] | None = None) -> int:
     """Runs one command; `argv` without the program's name. Returns the exit code."""
     try:
         _check_streams()

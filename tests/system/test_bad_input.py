@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.main import main
+from dragoman.cli.main import run_command
 
 GOOD = "".join(f"word{n % 7} and word{n}\tWort{n % 7} und Wort{n}\n" for n in range(60))
 
@@ -30,7 +30,7 @@ def train(capfd: pytest.CaptureFixture[str]) -> Run:
     """Runs the verb in this process."""
 
     def run(*arguments: object) -> Done:
-        code = main(["train", *map(str, arguments)])
+        code = run_command(["train", *map(str, arguments)])
         return Done(code, *capfd.readouterr())
 
     return run

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dragoman.bundle import save_bundle
-from dragoman.cli.main import main
+from dragoman.cli.main import run_command
 from dragoman.workflows.cluster import pieces_of
 
 LINES = [("three small words " * (1 + number % 5)) + str(number) for number in range(600)]
@@ -47,7 +47,7 @@ def test_what_does_not_go_with_a_cluster(
 ):
     monkeypatch.chdir(tmp_path)
     Path("IN").write_text("a\n")
-    assert main(["translate", "model", *arguments]) == 2
+    assert run_command(["translate", "model", *arguments]) == 2
     assert complaint in capsys.readouterr().err
 
 
@@ -117,5 +117,5 @@ def test_a_cluster_that_does_not_answer_is_one_line(model: Path, tmp_path: Path,
     pytest.importorskip("ray", reason="ray is not installed: pip install 'dragoman[cluster]'")
     (tmp_path / "in.txt").write_text("a\n")
     files = ["--input", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out.txt")]
-    assert main(["translate", str(model), *files, "--cluster", "127.0.0.1:9"]) == 2
+    assert run_command(["translate", str(model), *files, "--cluster", "127.0.0.1:9"]) == 2
     assert "`--cluster` is 127.0.0.1:9, where no Ray cluster answers" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dragoman import Translator
-from dragoman.cli.main import main
+from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.evaluation.metrics import bleu, chrf
 from dragoman.visualization.report.run_facts import open_part
@@ -49,7 +49,7 @@ def here(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     def run(*arguments: object, stdin: str = "", code: int = 0) -> tuple[str, str]:
         monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(stdin.encode())))
         capfd.readouterr()
-        found = main([*map(str, arguments)])
+        found = run_command([*map(str, arguments)])
         said = capfd.readouterr()
         assert found == code, said.err
         return said.out, said.err

@@ -18,7 +18,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from dragoman.cli.main import main
+from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.workflows import training
 
@@ -81,7 +81,7 @@ def start(corpus: Path, out: Path, processes: int, steps: int = STEPS, **setting
                 os.dup2(stream, 2)
                 training._report = lambda out, last: None
                 sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
-                code = main(arguments(corpus, out, steps, settings))
+                code = run_command(arguments(corpus, out, steps, settings))
                 sys.stderr.flush()
             finally:
                 os._exit(code)

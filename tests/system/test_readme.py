@@ -22,7 +22,7 @@ from urllib.request import urlopen
 import pytest
 
 import dragoman
-from dragoman.cli.main import VERBS, main
+from dragoman.cli.main import VERBS, run_command
 from dragoman.config import DataSettings, load_config
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.inference.translator import Translator
@@ -123,7 +123,7 @@ def forked(line: str, place: Path, environment: dict[str, str]) -> tuple[int, st
                 with streams[name].open(mode) as stream:
                     os.dup2(stream.fileno(), number)
                 setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))
-            code = main(words)
+            code = run_command(words)
         except BaseException:
             traceback.print_exc()
         finally:
@@ -191,7 +191,7 @@ def test_every_configuration_trains_on_a_stand_in_of_its_data(
         write_part(data, part, list(islice(pairs, count)))
     model = "--model.d-model 32 --model.d-ff 64 --model.num-heads 2 --model.num-encoder-layers 2"
     smaller = f"{QUICK} {model} --tokenizer.vocab-size 400 --validate.every-steps 1 --validate.every-epochs 0"
-    assert main(["train", *map(str, files_of(path)), *smaller.split(), "--out", "run"]) == 0
+    assert run_command(["train", *map(str, files_of(path)), *smaller.split(), "--out", "run"]) == 0
     assert len(Translator.load("run").translate(["Where is the train station?"])) == 1
 
 

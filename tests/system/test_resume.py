@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.cli.main import main
+from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import CheckpointError
 from dragoman.model.dropout import Randomness
@@ -38,7 +38,7 @@ class Forked:
         if self.child == 0:
             try:
                 os.dup2(stdout.fileno(), 2)
-                main(arguments[3:])
+                run_command(arguments[3:])
             finally:
                 os._exit(1)
 
@@ -63,7 +63,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pairs = load_phrasebook().generate(seed=1, count=400)
     corpus = folder / "pairs.en-de.tsv"
     corpus.write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in pairs), encoding="utf-8")
-    assert main(["train", "--data", str(corpus), "--out", str(folder / "run"), *SETTINGS.split()]) == 0
+    assert run_command(["train", "--data", str(corpus), "--out", str(folder / "run"), *SETTINGS.split()]) == 0
     return folder / "run"
 
 

@@ -29,7 +29,7 @@ def ended(program: str) -> tuple[int, str]:
         "def run(argv):\n"
         "    dragoman.cli.main._dispatch = verb\n"
         "    return real(argv)\n"
-        "real, dragoman.cli.main.main = dragoman.cli.main.main, run\n"
+        "real, dragoman.cli.main.run_command = dragoman.cli.main.run_command, run\n"
         "sys.exit(dragoman.__main__.main([]))\n"
     )
     done = subprocess.run([sys.executable, "-c", START + frame], capture_output=True, text=True, timeout=60)

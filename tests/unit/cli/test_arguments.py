@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.arguments import ArgumentParser, one_of, overrides_of
-from dragoman.cli.main import main
+from dragoman.cli.main import run_command
 from dragoman.config import SETTINGS, load_config
 from dragoman.errors import ConfigError
 
@@ -79,7 +79,7 @@ def test_errors_are_in_our_words(parser: ArgumentParser, arguments: list[str], m
 def test_a_second_file_is_not_read_instead_of_the_first(
     verb: str, given: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([verb, *given]) == 2
+    assert run_command([verb, *given]) == 2
     said = capsys.readouterr().err
     assert "is given twice, as a.tsv and as b.tsv, of which only the last would count. Put both into one" in said
 
@@ -92,12 +92,15 @@ def test_flags_that_collect_files_take_several(tmp_path: Path) -> None:
 
 def test_settings_may_come_again_and_the_last_counts(capsys: pytest.CaptureFixture[str]) -> None:
     same = ["--data", "none.tsv", "--data", "none.tsv"]
-    assert main(["train", *same, "--train.seed", "1", "--train.seed", "2", "--src-lang", "en", "--tgt-lang", "de"]) == 2
+    assert (
+        run_command(["train", *same, "--train.seed", "1", "--train.seed", "2", "--src-lang", "en", "--tgt-lang", "de"])
+        == 2
+    )
     assert "none.tsv does not exist" in capsys.readouterr().err
 
 
 def test_a_second_text_after_a_flag_is_no_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "b.en").write_text("one two\n")
-    assert main(["train", "--src", "a.en", str(tmp_path / "b.en"), "--tgt", "a.de"]) == 2
+    assert run_command(["train", "--src", "a.en", str(tmp_path / "b.en"), "--tgt", "a.de"]) == 2
     said = capsys.readouterr().err
     assert "A file that follows no flag is read as a configuration; each flag takes one file." in said

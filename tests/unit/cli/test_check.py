@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.main import main
+from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
 
 
@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phrases: list[tuple[
 
 @pytest.mark.usefixtures("folder")
 def test_a_report_says_what_was_found_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "train.en", "train.de", "--test", "test.en-de.tsv"]) == 0
+    assert run_command(["check", "train.en", "train.de", "--test", "test.en-de.tsv"]) == 0
     answer = capsys.readouterr()
     assert answer.out.startswith("train.en and train.de\n500 pairs; ")
     assert "leak: 2 (66.7%)  sources of the test set are in the training text" in answer.out
@@ -36,7 +36,9 @@ def test_a_report_says_what_was_found_and_what_to_do(capsys: pytest.CaptureFixtu
 @pytest.mark.usefixtures("folder")
 def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
-        main(["check", "train.en", "train.de", "--json", "--dev", "test.en-de.tsv", "--test", "train.en", "train.de"])
+        run_command(
+            ["check", "train.en", "train.de", "--json", "--dev", "test.en-de.tsv", "--test", "train.en", "train.de"]
+        )
         == 0
     )
     answer = json.loads(capsys.readouterr().out)
@@ -52,14 +54,14 @@ def test_what_cannot_be_right_comes_first_and_the_exit_code_says_so(
 ) -> None:
     targets = [tgt for _, tgt in phrases]
     Path("train.de").write_text("".join(f"{tgt}\n" for tgt in ["", *targets[1:200], *targets[201:], "x"]))
-    assert main(["check", "train.en", "train.de"]) == 2
+    assert run_command(["check", "train.en", "train.de"]) == 2
     blocks = capsys.readouterr().out.split("\n\n")
     assert blocks[1].startswith("WRONG  slide")
     assert "near line 20" in blocks[1]
     assert phrases[200][0][:40] in blocks[1]
     assert "fix what is marked WRONG" in blocks[-1]
     Path("train.de").write_text("")
-    assert main(["check", "train.en", "train.de"]) == 2
+    assert run_command(["check", "train.en", "train.de"]) == 2
     assert "train.de is empty" in capsys.readouterr().err
 
 
@@ -76,7 +78,7 @@ def test_what_cannot_be_right_comes_first_and_the_exit_code_says_so(
     ],
 )
 def test_mistakes(arguments: list[str], match: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", *arguments]) == 2
+    assert run_command(["check", *arguments]) == 2
     answer = capsys.readouterr()
     assert match in answer.err
     assert answer.err.count("\n") == 1

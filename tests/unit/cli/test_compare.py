@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.bundle import load_bundle, save_bundle
-from dragoman.cli.main import main
+from dragoman.cli.main import run_command
 from dragoman.evaluation.metrics import evaluate
 from dragoman.inference.translator import Translator
 
@@ -25,7 +25,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_model_and_a_file_are_compared(model_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--src", "test.en", "--ref", "test.de", "--json", "--inference.beam-size", "1"]
-    assert main(["compare", str(model_folder), "out.de", *flags]) == 0
+    assert run_command(["compare", str(model_folder), "out.de", *flags]) == 0
     answer = json.loads(capsys.readouterr().out)
     outputs = Translator.load(model_folder).translate(SOURCES, beam_size=1)
     for name, texts in (("a", outputs), ("b", OUTPUTS)):
@@ -43,9 +43,9 @@ def test_bleu_is_by_the_language_of_the_model(
     config = replace(bundle.config, data=replace(bundle.config.data, tgt_lang="zh"))
     save_bundle(replace(bundle, config=config), Path("MODEL"))
     flags = ["--src", "test.en", "--ref", "test.de", "--json"]
-    assert main(["compare", *names, *flags]) == 0
+    assert run_command(["compare", *names, *flags]) == 0
     compared = json.loads(capsys.readouterr().out)["metrics"][0]["a"]["signature"]
-    assert main(["evaluate", "MODEL", *flags]) == 0
+    assert run_command(["evaluate", "MODEL", *flags]) == 0
     assert json.loads(capsys.readouterr().out)["scores"][0]["signature"] == compared
     assert "tok:zh" in compared
 
@@ -53,7 +53,7 @@ def test_bleu_is_by_the_language_of_the_model(
 def test_the_page_names_both_and_says_what_is_chance(capsys: pytest.CaptureFixture[str]) -> None:
     Path("other.de").write_text("".join(f"{line}\n" for line in REFERENCES), encoding="utf-8")
     command = ["compare", "out.de", "other.de", "--src", "test.en", "--ref", "test.de", "--train", "test.de"]
-    assert main(command) == 0
+    assert run_command(command) == 0
     answer = capsys.readouterr()
     assert answer.out.startswith("A  out.de\nB  other.de\n4 sentences")
     assert "words seen in test.de" in answer.out
@@ -62,7 +62,7 @@ def test_the_page_names_both_and_says_what_is_chance(capsys: pytest.CaptureFixtu
     assert "line 1, source     one two three four" in answer.out
     assert "BLEU: nrefs:1|bs:1000|seed:12345|" in answer.out
     assert "warning: the test has only 4 sentences" in answer.err
-    main(command)
+    run_command(command)
     assert capsys.readouterr() == answer
 
 
@@ -85,7 +85,7 @@ def test_the_page_names_both_and_says_what_is_chance(capsys: pytest.CaptureFixtu
     ],
 )
 def test_bad_input_is_one_line(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", *arguments]) == 2
+    assert run_command(["compare", *arguments]) == 2
     answer = capsys.readouterr()
     assert answer.out == ""
     assert answer.err.startswith(f"dragoman: {complaint}")
@@ -99,7 +99,7 @@ def test_rare_words_are_counted_on_the_side_of_the_reference(capsys: pytest.Capt
     tables = []
     for name in ("train.en-de.tsv", "train.de"):
         test = ["--src", "test.en", "--ref", "test.de", "--train", name, "--json"]
-        assert main(["compare", "out.de", "out.de", *test]) == 0
+        assert run_command(["compare", "out.de", "out.de", *test]) == 0
         tables.append(json.loads(capsys.readouterr().out)["by_rarity"])
     assert tables[0] == tables[1]
 
@@ -113,7 +113,7 @@ def test_pipes_are_read_once(capsys: pytest.CaptureFixture[str]) -> None:
         os.write(writing, Path(name).read_bytes())
         os.close(writing)
         pipes.append(f"/dev/fd/{reading}")
-    assert main(["compare", pipes[0], "out.de", "--src", "test.en", "--ref", "test.de", "--json"]) == 0
+    assert run_command(["compare", pipes[0], "out.de", "--src", "test.en", "--ref", "test.de", "--json"]) == 0
     arguments = ["--hyp", "out.de", "--ref", "test.de", "--src", "test.en", "--train", pipes[1]]
-    assert main(["evaluate", *arguments]) == 0
+    assert run_command(["evaluate", *arguments]) == 0
     assert "4 of 4 test sources (100.0%)" in capsys.readouterr().err

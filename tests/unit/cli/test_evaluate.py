@@ -7,7 +7,7 @@ from shutil import copytree
 import pytest
 
 from dragoman.bundle import Card, replace_card
-from dragoman.cli.main import main
+from dragoman.cli.main import run_command
 from dragoman.evaluation.metrics import evaluate
 from dragoman.inference.translator import Translator
 
@@ -22,7 +22,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("files")
 def test_scores_of_a_file_go_to_stdout_and_warnings_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["evaluate", "--hyp", "out.de", "--ref", "test.de"]) == 0
+    assert run_command(["evaluate", "--hyp", "out.de", "--ref", "test.de"]) == 0
     answer = capsys.readouterr()
     expected = evaluate(["eins zwei drei vier", "fünfe"], ["eins zwei drei vier", "fünf"], intervals=True)
     assert answer.out == "".join(f"{score}\n" for score in expected.scores)
@@ -32,7 +32,7 @@ def test_scores_of_a_file_go_to_stdout_and_warnings_to_stderr(capsys: pytest.Cap
 
 @pytest.mark.usefixtures("files")
 def test_json_is_one_object_with_signatures(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["evaluate", "--hyp", "out.de", "--ref", "test.de", "--json"]) == 0
+    assert run_command(["evaluate", "--hyp", "out.de", "--ref", "test.de", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert [score["name"] for score in answer["scores"]] == ["BLEU", "chrF2", "TER"]
     assert all("version:" in score["signature"] for score in answer["scores"])
@@ -42,7 +42,7 @@ def test_json_is_one_object_with_signatures(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.usefixtures("files")
 def test_a_model_is_scored_by_its_translations(model_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--inference.beam-size", "1", "--json"]
-    assert main(["evaluate", str(model_folder), "--src", "test.en", "--ref", "test.de", *flags]) == 0
+    assert run_command(["evaluate", str(model_folder), "--src", "test.en", "--ref", "test.de", *flags]) == 0
     hypotheses = Translator.load(model_folder).translate(["one two three four", "five"], beam_size=1)
     expected = evaluate(hypotheses, ["eins zwei drei vier", "fünf"])
     scores = json.loads(capsys.readouterr().out)["scores"]
@@ -57,7 +57,7 @@ def test_a_test_the_other_way_round_is_refused(
     copytree(model_folder, "en-de")
     replace_card(Path("en-de"), Card(src_lang="en", tgt_lang="de"))
     models = ["en-de"] * (1 if verb == "evaluate" else 2)
-    assert main([verb, *models, "--src", "test.de", "--ref", "test.en"]) == 2
+    assert run_command([verb, *models, "--src", "test.de", "--ref", "test.en"]) == 2
     answer = capsys.readouterr()
     assert "test.de is given as the text in en and test.en as that in de, but their names say" in answer.err
     assert answer.out == ""
@@ -67,16 +67,16 @@ def test_a_test_the_other_way_round_is_refused(
 def test_the_tokenizer_follows_the_language_or_the_flag(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("out.zh", "test.zh"):
         Path(name).write_text("我爱你们\n", encoding="utf-8")
-    assert main(["evaluate", "--hyp", "out.zh", "--ref", "test.zh"]) == 0
+    assert run_command(["evaluate", "--hyp", "out.zh", "--ref", "test.zh"]) == 0
     assert "tok:zh" in capsys.readouterr().out
-    assert main(["evaluate", "--hyp", "out.zh", "--ref", "test.zh", "--tokenize", "char"]) == 0
+    assert run_command(["evaluate", "--hyp", "out.zh", "--ref", "test.zh", "--tokenize", "char"]) == 0
     assert "tok:char" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("files")
 def test_different_counts_name_both_files(capsys: pytest.CaptureFixture[str]) -> None:
     Path("short.de").write_text("eins\n", encoding="utf-8")
-    assert main(["evaluate", "--hyp", "short.de", "--ref", "test.de"]) == 2
+    assert run_command(["evaluate", "--hyp", "short.de", "--ref", "test.de"]) == 2
     assert capsys.readouterr().err.startswith("dragoman: short.de has 1 lines, but test.de has 2")
 
 
@@ -85,7 +85,7 @@ def test_scoring_a_file_does_not_import_torch(tmp_path: Path) -> None:
     for path in (output, reference):
         path.write_text("eins zwei drei vier\n", encoding="utf-8")
     program = (
-        "import sys; from dragoman.cli.main import main; code = main(sys.argv[1:]); "
+        "import sys; from dragoman.cli.main import run_command; code = run_command(sys.argv[1:]); "
         "sys.exit('torch was imported' if 'torch' in sys.modules else code)"
     )
     command = [sys.executable, "-c", program, "evaluate", "--hyp", str(output), "--ref", str(reference)]
@@ -99,15 +99,15 @@ def test_the_checklist_counts_what_a_model_stumbles_over(
     model_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["evaluate", str(model_folder), "--src", "test.en", "--ref", "test.de", "--checklist"]
-    assert main(command) == 0
+    assert run_command(command) == 0
     rows = capsys.readouterr().out.split("\n")[3:-1]
     names = ["numbers", "names", "negation", "questions", "long", "short", "ALL CAPS", "no final dot", "empty"]
     assert [row[:13].strip() for row in rows] == names
     assert rows[-1].split() == "empty 1 of 1 nothing comes out of nothing".split()
-    assert main([*command, "--json"]) == 0
+    assert run_command([*command, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["checklist"]
     assert [finding["name"] for finding in found] == names
-    assert main(["evaluate", "--hyp", "out.de", "--ref", "test.de", "--checklist"]) == 2
+    assert run_command(["evaluate", "--hyp", "out.de", "--ref", "test.de", "--checklist"]) == 2
     assert "`--checklist` asks a model" in capsys.readouterr().err
 
 
@@ -129,7 +129,7 @@ def test_scores_without_what_training_had(
     training: list[str], kept: list[int], exactly: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = ["evaluate", "--hyp", "out.de", "--ref", "test.de", "--src", "test.en", "--train", *training]
-    assert main([*given, "--json"]) == 0
+    assert run_command([*given, "--json"]) == 0
     answer = capsys.readouterr()
     scores = json.loads(answer.out)
     hypotheses, references = (Path(name).read_text(encoding="utf-8").split("\n") for name in ("out.de", "test.de"))
@@ -139,7 +139,7 @@ def test_scores_without_what_training_had(
     assert [score["value"] for score in scores["without_leaks"]["scores"]] == [score.value for score in expected.scores]
     assert f"{3 - len(kept)} of 3 test sources" in answer.err
     assert f"{exactly} exactly" in answer.err
-    assert main(given) == 0
+    assert run_command(given) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[3:] == [f"without leaks {score}" for score in expected.scores]
 
@@ -147,7 +147,7 @@ def test_scores_without_what_training_had(
 @pytest.mark.usefixtures("leaked")
 def test_a_test_that_training_had_all_of_is_scored_with_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     given = ["evaluate", "--hyp", "out.de", "--ref", "test.de", "--src", "test.en", "--train", "test.en"]
-    assert main(given) == 0
+    assert run_command(given) == 0
     answer = capsys.readouterr()
     assert len(answer.out.splitlines()) == 3
     assert "all of the test is in the training text" in answer.err
@@ -163,7 +163,7 @@ def test_a_test_that_training_had_all_of_is_scored_with_a_warning(capsys: pytest
     ],
 )
 def test_mistakes_about_leaks(arguments: list[str], match: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["evaluate", "--ref", "test.de", *arguments]) == 2
+    assert run_command(["evaluate", "--ref", "test.de", *arguments]) == 2
     assert match in capsys.readouterr().err
 
 
@@ -183,7 +183,7 @@ def test_leaks_are_looked_for_on_the_side_of_the_tests_language(
     other = "de" if lang == "en" else "en"
     arguments = ["--hyp", f"test.{other}.out", "--ref", f"test.{other}", "--src", f"test.{lang}", "--train", name]
     Path(f"test.{other}.out").write_text("x\ny\n", encoding="utf-8")
-    assert main(["evaluate", *arguments]) == 0
+    assert run_command(["evaluate", *arguments]) == 0
     assert f"{has} of 2 test sources (50.0%)" in capsys.readouterr().err
 
 
@@ -193,9 +193,9 @@ def test_what_is_missing_is_said_before_anything_is_translated(
 ) -> None:
     monkeypatch.setattr(Translator, "translate", lambda *_, **__: pytest.fail("it translates"))
     test = ["--src", "test.en", "--ref", "test.de"]
-    assert main(["evaluate", str(model_folder), *test, "--train", "nothere.en"]) == 2
+    assert run_command(["evaluate", str(model_folder), *test, "--train", "nothere.en"]) == 2
     assert "nothere.en" in capsys.readouterr().err
     Path("empty").mkdir()
     for other in ("nothere", "empty"):
-        assert main(["compare", str(model_folder), other, *test]) == 2
+        assert run_command(["compare", str(model_folder), other, *test]) == 2
         assert other in capsys.readouterr().err

@@ -4,24 +4,26 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.main import main
+from dragoman.cli.main import run_command
 
 
 def test_import_and_export(small_marian: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = tmp_path / "model"
-    assert main(["import", str(small_marian), "--out", str(model)]) == 0
+    assert run_command(["import", str(small_marian), "--out", str(model)]) == 0
     out, err = capsys.readouterr()
     assert out == f"{model}\n"
     assert "eng to deu" in err
-    assert main(["export", str(model), "--to", "ctranslate2"]) == 0
+    assert run_command(["export", str(model), "--to", "ctranslate2"]) == 0
     out, err = capsys.readouterr()
     assert out == f"{model}-ctranslate2\n"
     assert "float32: 32 of 32 sample translations are equal" in err
-    assert main(["export", str(model), "--to", "ctranslate2", "--quantization", "int8", "--out", f"{model}-8"]) == 0
+    assert (
+        run_command(["export", str(model), "--to", "ctranslate2", "--quantization", "int8", "--out", f"{model}-8"]) == 0
+    )
     assert "int8: " in capsys.readouterr().err
-    assert main(["export", str(model), "--to", "marian", "--out", str(tmp_path / "back")]) == 0
+    assert run_command(["export", str(model), "--to", "marian", "--out", str(tmp_path / "back")]) == 0
     assert (tmp_path / "back" / "source.spm").exists()
-    assert main(["summary", str(model)]) == 0
+    assert run_command(["summary", str(model)]) == 0
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,7 @@ def test_what_is_refused(
     given = [
         one.replace("MODEL", str(model_folder)) for one in arguments if arguments[0] != "summary" or one != "--out"
     ]
-    assert main([*given, *out]) == 2
+    assert run_command([*given, *out]) == 2
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     for word in words:

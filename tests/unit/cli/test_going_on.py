@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.bundle import load_bundle, resolve_model_folder
-from dragoman.cli.main import main
+from dragoman.cli.main import run_command
 from dragoman.cli.train import settle
 from dragoman.training.run.frozen_settings import frozen_config
 from dragoman.training.run.log import RunLog
@@ -48,7 +48,7 @@ def corpus(tmp_path: Path) -> Path:
 def train(corpus: Path, changes: Mapping[str, str] = {}) -> int:
     flags = FLAGS | changes
     given = [word for pair in flags.items() for word in pair]
-    return main(["train", "--data", str(corpus), "--out", str(corpus.parent / "run"), *given])
+    return run_command(["train", "--data", str(corpus), "--out", str(corpus.parent / "run"), *given])
 
 
 def test_a_run_goes_on_from_any_folder(
@@ -59,20 +59,20 @@ def test_a_run_goes_on_from_any_folder(
     assert train(Path(corpus.name)) == 0
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert main(["train", "--out", "../run", "--train.max-steps", "3"]) == 0
+    assert run_command(["train", "--out", "../run", "--train.max-steps", "3"]) == 0
     assert "Continuing after step 2." in capsys.readouterr().err
-    assert main(["train", "--out", "../run", "--train.max-steps", "3"]) == 0
+    assert run_command(["train", "--out", "../run", "--train.max-steps", "3"]) == 0
     assert "Nothing is left to do" in capsys.readouterr().err
     models = [*(tmp_path / "run").glob("checkpoints/*/config.toml"), tmp_path / "run" / "report.html"]
     assert len(models) > 2
     assert all(str(tmp_path) not in path.read_text() for path in models)
     assert all(f'train = "{corpus.name}"' in path.read_text() for path in models[:-1])
     corpus.rename(tmp_path / "moved.tsv")
-    assert main(["train", "--out", "../run", "--train.max-steps", "4"]) == 2
+    assert run_command(["train", "--out", "../run", "--train.max-steps", "4"]) == 2
     said = capsys.readouterr().err
     assert f"{corpus}, which ../run/config.toml records as `data.train`, does not exist." in said
     assert "name the file that it is now: --data FILE." in said
-    assert main(["train", "--out", "../run", "--train.max-steps", "4", "--data", "../moved.tsv"]) == 0
+    assert run_command(["train", "--out", "../run", "--train.max-steps", "4", "--data", "../moved.tsv"]) == 0
 
 
 @pytest.mark.parametrize(("flags", "warmup"), [({}, 7), ({"--train.warmup-steps": "30"}, 30)])
@@ -203,7 +203,7 @@ def test_a_model_and_a_folder_of_others_are_left_alone(
     corpus: Path, model_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = {path: path.read_bytes() for path in model_folder.iterdir()}
-    assert main(["train", "--data", str(corpus), "--out", str(model_folder)]) == 2
+    assert run_command(["train", "--data", str(corpus), "--out", str(model_folder)]) == 2
     assert f"{model_folder} holds " in capsys.readouterr().err
     assert {path: path.read_bytes() for path in model_folder.iterdir()} == before
     (corpus.parent / "run").mkdir()
@@ -217,7 +217,7 @@ def test_a_mean_that_is_no_longer_wanted_is_not_the_model(corpus: Path) -> None:
     assert train(corpus, often) == 0
     averaged = corpus.parent / "run" / "averaged"
     if not averaged.exists():
-        assert main(["average", str(corpus.parent / "run"), "--out", str(averaged)]) == 0
+        assert run_command(["average", str(corpus.parent / "run"), "--out", str(averaged)]) == 0
     assert train(corpus, often | {"--train.average-last": "0"}) == 0
     assert not averaged.exists()
 
@@ -269,7 +269,7 @@ def test_what_a_stop_kept_from_being_averaged_and_scored_is_done_by_the_same_com
     run, more = corpus.parent / "run", OFTEN | {"--train.max-steps": "8"}
     assert train(corpus, OFTEN) == 0
     if not (run / "averaged").exists():
-        assert main(["average", str(run), "--out", str(run / "averaged")]) == 0
+        assert run_command(["average", str(run), "--out", str(run / "averaged")]) == 0
 
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -355,21 +355,21 @@ def test_the_same_text_may_have_another_name(
     corpus.rename(moved)
     flags = [word for pair in (FLAGS | {"--train.max-steps": "3"}).items() for word in pair]
     monkeypatch.chdir(moved.parent)
-    assert main(["train", "--data", moved.name, "--out", str(run), *flags]) == 0
+    assert run_command(["train", "--data", moved.name, "--out", str(run), *flags]) == 0
     assert "Continuing after step 2." in capsys.readouterr().err
     write_pairs(moved, "other pears")
-    assert main(["train", "--data", f"./{moved.name}", "--out", str(run), *flags]) == 2
+    assert run_command(["train", "--data", f"./{moved.name}", "--out", str(run), *flags]) == 2
     said = capsys.readouterr().err
     assert f"{moved.name} is not the text that this run is trained on, which was {corpus} when it started" in said
     aligned = [tmp_path / "other.en", tmp_path / "other.de"]
     for path in aligned:
         path.write_text(f"{path.suffix}\n" * 300, encoding="utf-8")
     two = ["--src", str(aligned[0]), "--tgt", str(aligned[1])]
-    assert main(["train", *two, "--out", str(run), *flags]) == 2
+    assert run_command(["train", *two, "--out", str(run), *flags]) == 2
     assert "is a run with `data.train` = " in capsys.readouterr().err
     (run / "data" / "corpus.json").unlink()  # who knows what it was
     shutil.copyfile(moved, "copy.tsv")
-    assert main(["train", "--data", "copy.tsv", "--out", str(run), *flags]) == 2
+    assert run_command(["train", "--data", "copy.tsv", "--out", str(run), *flags]) == 2
     assert "is a run with `data.train`" in capsys.readouterr().err
 
 
@@ -396,7 +396,7 @@ def test_a_mean_by_hand_stands_beside_the_runs_own_model(corpus: Path, capsys: p
     assert train(corpus) == 0
     before = resolve_model_folder(run)
     for _ in range(2):
-        assert main(["average", str(run)]) == 0
+        assert run_command(["average", str(run)]) == 0
         assert capsys.readouterr().out.endswith(f"{run / 'mean'}\n")
     assert resolve_model_folder(run) == before
     assert load_bundle(run / "mean", "cpu").card.averaged_steps

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.inspect import _one_line
-from dragoman.cli.main import main
+from dragoman.cli.main import run_command
 from dragoman.data.store import written_store
 from dragoman.inference.translator import Translator
 
@@ -28,7 +28,7 @@ def test_a_page_is_written_and_the_translation_printed(
     model_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.html"
-    assert main(["inspect", str(model_folder), "one two", "--out", str(page)]) == 0
+    assert run_command(["inspect", str(model_folder), "one two", "--out", str(page)]) == 0
     answer = capfd.readouterr()
     expected = Translator.load(model_folder).translate(["one two"])[0]
     shown = _one_line(expected)
@@ -39,7 +39,7 @@ def test_a_page_is_written_and_the_translation_printed(
 
 def test_the_page_has_a_default_place(model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["inspect", str(model_folder), "one"]) == 0
+    assert run_command(["inspect", str(model_folder), "one"]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["inspection.html"]
 
 
@@ -47,7 +47,7 @@ def test_json_is_all_that_is_printed_and_flags_of_the_search_count(
     model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["inspect", str(model_folder), "one two", "--json", "--inference.beam-size", "4"]) == 0
+    assert run_command(["inspect", str(model_folder), "one two", "--json", "--inference.beam-size", "4"]) == 0
     document = json.loads(capfd.readouterr().out)
     assert document["src"]["text"] == "one two"
     assert len(document["n_best"]) == 4
@@ -60,7 +60,7 @@ def test_a_model_that_samples_is_looked_at_in_beam_search(
     command = ["--json", "--inference.beam-size", "2"]
     found = []
     for folder, notes in ((model_folder, 0), (sampling_folder, 1)):
-        assert main(["inspect", str(folder), "one two", *command]) == 0
+        assert run_command(["inspect", str(folder), "one two", *command]) == 0
         answer = capfd.readouterr()
         found.append(json.loads(answer.out) | {"model": ""})
         assert answer.err.count("is looked at in beam search, though it draws its translations\n") == notes
@@ -70,7 +70,10 @@ def test_a_model_that_samples_is_looked_at_in_beam_search(
 @pytest.mark.parametrize("kind", ["cross", "encoder", "decoder"])
 def test_a_picture_of_the_heads(model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["inspect", str(model_folder), "one $x$ 駅", "--png", "heads.png", "--kind", kind, "--layer", "1"]) == 0
+    assert (
+        run_command(["inspect", str(model_folder), "one $x$ 駅", "--png", "heads.png", "--kind", kind, "--layer", "1"])
+        == 0
+    )
     assert (tmp_path / "heads.png").read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in tmp_path.iterdir()] == ["heads.png"]
 
@@ -79,7 +82,7 @@ def test_a_test_sentence_of_a_run_stands_beside_its_reference(
     run_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.html"
-    assert main(["inspect", str(run_folder), "--test", "2", "--out", str(page)]) == 0
+    assert run_command(["inspect", str(run_folder), "--test", "2", "--out", str(page)]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert lines[:2] == ["SOURCE    three", "TARGET    drei"]
     assert lines[2].startswith("PREDICTED ")
@@ -108,7 +111,7 @@ def test_on_a_terminal_the_translation_appears_token_by_token(
     monkeypatch.setattr(time, "sleep", waits.append)
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
-    assert main(["inspect", str(model_folder), "one two", "--out", str(tmp_path / "p.html")]) == 0
+    assert run_command(["inspect", str(model_folder), "one two", "--out", str(tmp_path / "p.html")]) == 0
     answer = Translator.load(model_folder).translate_detailed(["one two"])[0]
     assert len(waits) >= len(answer.candidates[0].tokens)
     shown = _one_line(answer.text)
@@ -148,7 +151,7 @@ def test_bad_input_is_one_line(
     arguments: list[str], message: str,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    assert main(["inspect", str(model_folder), *arguments]) == 2
+    assert run_command(["inspect", str(model_folder), *arguments]) == 2
     error = capfd.readouterr().err
     assert message in error
     assert error.count("\n") == 1
@@ -160,7 +163,7 @@ def test_a_folder_that_may_not_be_written_to_is_noticed_before_the_model_is_load
 ) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: Path(path) != tmp_path)
     page = tmp_path / "p.html"
-    assert main(["inspect", "no-model", "one", "--out", str(page)]) == 2
+    assert run_command(["inspect", "no-model", "one", "--out", str(page)]) == 2
     assert f"`--out` is {page}, but {tmp_path} may not be written to." in capfd.readouterr().err
 
 
@@ -170,7 +173,7 @@ def test_joiners_are_printed_and_what_moves_the_cursor_is_not() -> None:
 
 @pytest.mark.parametrize("number", ["0", "3", "-1"])
 def test_a_test_sentence_that_is_not_there(run_folder: Path, capfd: pytest.CaptureFixture[str], number: str) -> None:
-    assert main(["inspect", str(run_folder), "--test", number]) == 2
+    assert run_command(["inspect", str(run_folder), "--test", number]) == 2
     said = capfd.readouterr().err
     if number == "3":
         assert f"`--test` must be from 1 to 2, the test sentences of {run_folder}, but is {number}." in said
@@ -183,6 +186,6 @@ def test_a_test_sentence_that_is_not_there(run_folder: Path, capfd: pytest.Captu
     ["x", "</script><script>alert(1)</script>", "\u202eone\u202c", "👩‍👩‍👧 👍🏽", "e" + "\u0301" * 100, "\udcff"],
 )
 def test_strange_texts_give_a_page(model_folder: Path, tmp_path: Path, text: str) -> None:
-    assert main(["inspect", str(model_folder), text, "--out", str(tmp_path / "p.html")]) == 0
+    assert run_command(["inspect", str(model_folder), text, "--out", str(tmp_path / "p.html")]) == 0
     page = (tmp_path / "p.html").read_text(encoding="utf-8")
     assert page.count("</script>") == 2

@@ -66,7 +66,9 @@ BAD_COMMANDS = {
 
 
 def test_flags_are_judged_with_the_models_own_settings(model_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command_line.main(["translate", str(model_folder), "--format", "jsonl", "--inference.n-best", "7"]) == 2
+    assert (
+        command_line.run_command(["translate", str(model_folder), "--format", "jsonl", "--inference.n-best", "7"]) == 2
+    )
     assert "`--inference.n-best` must be at most `inference.beam_size` (2), but is 7." in capsys.readouterr().err
 
 
@@ -75,7 +77,7 @@ def test_bad_command_gives_one_line_and_exit_code_2(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert command_line.main(command.split()) == 2
+    assert command_line.run_command(command.split()) == 2
     answer = capsys.readouterr()
     assert answer.out == ""
     assert answer.err.startswith("dragoman: " + message), answer.err
@@ -89,11 +91,11 @@ def _run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
 
 
 def test_summary_ties_what_can_be_tied_and_says_whose_size_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command_line.main(["summary", "--tokenizer.joint", "false", "--json"]) == 0
+    assert command_line.run_command(["summary", "--tokenizer.joint", "false", "--json"]) == 0
     answer = capsys.readouterr()
     assert json.loads(answer.out)["model"]["tie"] == "decoder"
     assert "the model's size is not given" in answer.err
-    assert command_line.main(["summary", "--model.preset", "tiny", "--json"]) == 0
+    assert command_line.run_command(["summary", "--model.preset", "tiny", "--json"]) == 0
     assert capsys.readouterr().err == ""
 
 
@@ -112,7 +114,7 @@ def test_without_a_verb_help_goes_to_stderr() -> None:
 
 @pytest.mark.parametrize("verb", command_line.VERBS)
 def test_every_verb_has_help_that_shows_defaults(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command_line.main([verb, "--help"]) == 0
+    assert command_line.run_command([verb, "--help"]) == 0
     assert f"usage: dragoman {verb}" in capsys.readouterr().out
 
 
@@ -180,21 +182,21 @@ def test_what_ends_a_verb_becomes_a_code_and_one_line(
 ) -> None:
     monkeypatch.setattr("dragoman.cli.main.importlib.import_module", _raising(error))
     monkeypatch.setattr(command_line, "_abandon_stdout", lambda: None)
-    assert command_line.main(["translate"]) == code
+    assert command_line.run_command(["translate"]) == code
     assert capfd.readouterr().err.startswith(line)
 
 
 def test_our_own_mistakes_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.cli.main.importlib.import_module", _raising(RuntimeError("a bug")))
     with pytest.raises(RuntimeError, match="a bug"):
-        command_line.main(["translate"])
+        command_line.run_command(["translate"])
 
 
 @pytest.mark.parametrize(("flags", "rows"), [("--model.tie none", 8000), ("--model.tie all", 400)])
 def test_the_size_of_one_vocabulary_is_the_others_where_they_are_one(
     flags: str, rows: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command_line.main(["summary", "--tgt-vocab-size", "400", *flags.split(), "--json"]) == 0
+    assert command_line.run_command(["summary", "--tgt-vocab-size", "400", *flags.split(), "--json"]) == 0
     tensors = json.loads(capsys.readouterr().out)["tensors"]
     assert tensors[0]["name"] == "src_embedding.weight"
     assert tensors[0]["shape"][0] == rows

@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.bundle import Card, replace_card
 from dragoman.bundle.folder import load_bundle
-from dragoman.cli.main import main
+from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
 
 TINY = "--model.preset custom --model.d-model 16 --model.d-ff 16 --model.num-heads 2 --model.num-encoder-layers 1"
@@ -44,7 +44,7 @@ def write(name: str, lines: Sequence[str]) -> str:
 
 def refused(capsys: pytest.CaptureFixture[str], *command: str) -> str:
     """The line that a command is refused with."""
-    assert main(command) == 2
+    assert run_command(command) == 2
     answer = capsys.readouterr()
     assert answer.out == ""
     return answer.err.splitlines()[-1]
@@ -65,10 +65,10 @@ class TestTrain:
             "dragoman: train.en and train.de: the target looks like German (de), not like Czech (cs)"
         )
         assert said.endswith("If it is right, add `--data.check-languages false`.")
-        assert main([*data, "--tgt-lang", "cs", "--data.check-languages", "false"]) == 0
+        assert run_command([*data, "--tgt-lang", "cs", "--data.check-languages", "false"]) == 0
         capsys.readouterr()
         # The check may be left out or not whenever the run goes on.
-        assert main([*data, "--tgt-lang", "Czech", "--train.max-steps", "2"]) == 0
+        assert run_command([*data, "--tgt-lang", "Czech", "--train.max-steps", "2"]) == 0
 
     def test_a_test_in_another_language(self, capsys: pytest.CaptureFixture[str]) -> None:
         test = ["--data.test-src", "test.en", "--data.test-tgt", "test.cs"]
@@ -98,21 +98,21 @@ class TestTrain:
         columns = ["--columns", "2,3", "--header"]
         said = refused(capsys, *command, *columns)
         assert "which is not UTF-8. `dragoman check` shows which encoding it may be" in said
-        assert main(["check", "--data", "data.tsv", *columns]) == 2
+        assert run_command(["check", "--data", "data.tsv", *columns]) == 2
         assert "`--encoding windows-1252`" in capsys.readouterr().out
         command += ["--encoding", "windows-1252"]
-        assert main([*command, *columns]) == 0
+        assert run_command([*command, *columns]) == 0
         answer = capsys.readouterr()
         assert "300 pairs" in answer.err
         assert "en to de" in answer.err
-        assert main([*command, "--columns", "2,3", "--header", "--train.max-steps", "2"]) == 0
+        assert run_command([*command, "--columns", "2,3", "--header", "--train.max-steps", "2"]) == 0
 
     def test_check_says_the_same_and_shows_how(self, capsys: pytest.CaptureFixture[str]) -> None:
         Path("train.de").write_bytes(Path("train.de").read_text("utf-8").encode("iso8859_15"))
-        assert main(["check", "train.en", "train.de"]) == 2
+        assert run_command(["check", "train.en", "train.de"]) == 2
         report = capsys.readouterr().out
         assert "lines of train.de are not UTF-8" in report
-        assert main(["check", "train.en", "train.de", "--encoding", "iso-8859-15"]) == 0
+        assert run_command(["check", "train.en", "train.de", "--encoding", "iso-8859-15"]) == 0
 
 
 @pytest.mark.usefixtures("files")
@@ -134,8 +134,8 @@ class TestScores:
             said = refused(capsys, *command, "--src", "test.en", "--ref", "ref")
             assert "ref looks like Dutch (nl), not like Czech (cs)" in said
             assert "--no-language-check" in said
-        assert main(["evaluate", model, "--src", "test.en", "--ref", "ref", "--no-language-check"]) == 0
-        assert main(["evaluate", model, "--src", "test.en", "--ref", "test.cs"]) == 0
+        assert run_command(["evaluate", model, "--src", "test.en", "--ref", "ref", "--no-language-check"]) == 0
+        assert run_command(["evaluate", model, "--src", "test.en", "--ref", "test.cs"]) == 0
 
     def test_translations_in_another_language_than_the_references(self, capsys: pytest.CaptureFixture[str]) -> None:
         write("out", Path("test.nl").read_text("utf-8").splitlines())
@@ -147,7 +147,7 @@ class TestScores:
     def test_a_language_near_the_stated_one_is_a_warning(self, capsys: pytest.CaptureFixture[str]) -> None:
         write("test.sk", CZECH * 5)
         write("out", CZECH * 5)
-        assert main(["evaluate", "--hyp", "out", "--ref", "test.sk"]) == 0
+        assert run_command(["evaluate", "--hyp", "out", "--ref", "test.sk"]) == 0
         assert (
             "warning: test.sk looks like Czech (cs), not like Slovak (sk); the two are alike" in capsys.readouterr().err
         )
@@ -162,11 +162,11 @@ class TestScores:
         scores = []
         for hyp in ("out.cs", "out.jsonl"):
             for ref in ("test.cs", "test.tsv"):
-                assert main(["evaluate", "--hyp", hyp, "--ref", ref, "--json", "--columns", "2,3"]) == 0
+                assert run_command(["evaluate", "--hyp", hyp, "--ref", ref, "--json", "--columns", "2,3"]) == 0
                 scores.append(capsys.readouterr().out)
         assert scores == scores[:1] * 4
         test = ["--src", "test.tsv", "--ref", "test.tsv", "--columns", "2,3"]
-        assert main(["compare", "out.jsonl", "test.cs", *test]) == 0
+        assert run_command(["compare", "out.jsonl", "test.cs", *test]) == 0
         capsys.readouterr()
         assert "column 1 holds numbers" in refused(capsys, "evaluate", "--hyp", "out.cs", "--ref", "test.tsv")
         write("short.tsv", rows[:9])
@@ -178,7 +178,7 @@ class TestScores:
         for encoding in ("utf-8", "windows-1250"):
             Path("ref.cs").write_bytes(Path("test.cs").read_text("utf-8").encode(encoding))
             command = ["evaluate", model, "--src", "test.en", "--ref", "ref.cs", "--encoding", "windows-1250", "--json"]
-            assert main(command) == 0
+            assert run_command(command) == 0
             scores = json.loads(capsys.readouterr().out)
             expected = expected or scores
             assert scores == expected
@@ -188,7 +188,7 @@ def test_a_text_beside_a_model_is_led_to_its_flag(model_folder: Path, capfd: pyt
     said = refused(capfd, "translate", str(model_folder), "some text")  # type: ignore[arg-type]
     assert said.endswith("some text does not exist. Name a model folder, or a run of `dragoman train`. "
                          "A text to translate is given by `--text`.")  # fmt: skip
-    assert main(["translate", str(model_folder), "--text", "one two\nthree"]) == 0
+    assert run_command(["translate", str(model_folder), "--text", "one two\nthree"]) == 0
     assert len(capfd.readouterr().out.splitlines()) == 2
 
 
@@ -203,7 +203,9 @@ def test_input_in_another_encoding(model_folder: Path, tmp_path: Path, capfd: py
     outputs = []
     for encoding in ("utf-8", "utf-16", "iso-8859-2"):
         (tmp_path / "in").write_bytes("jedna žlutá\ndva\n".encode(encoding))
-        assert main(["translate", str(model_folder), "--input", str(tmp_path / "in"), "--encoding", encoding]) == 0
+        assert (
+            run_command(["translate", str(model_folder), "--input", str(tmp_path / "in"), "--encoding", encoding]) == 0
+        )
         outputs.append(capfd.readouterr().out)
     assert outputs == outputs[:1] * 3
 
@@ -213,7 +215,7 @@ def test_terms_that_are_in_no_line_are_said(
 ) -> None:
     (tmp_path / "terms.tsv").write_text("Haus\thouse\nHund\tdog\n")
     command = ["translate", str(model_folder), "--terms", str(tmp_path / "terms.tsv")]
-    assert main([*command, "--text", "The dog is in the house."]) == 0
+    assert run_command([*command, "--text", "The dog is in the house."]) == 0
     assert "none of the 2 terms in" in capfd.readouterr().err
-    assert main([*command, "--text", "Der Hund."]) == 0
+    assert run_command([*command, "--text", "Der Hund."]) == 0
     assert "none of the" not in capfd.readouterr().err

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli import plan as plan_module
-from dragoman.cli.main import main
+from dragoman.cli.main import run_command
 from dragoman.cli.plan import Measured, forecast_of
 from dragoman.config import Config, TrainSettings, ValidateSettings
 
@@ -85,7 +85,7 @@ def test_it_measures_a_sample_and_leaves_nothing(
     monkeypatch.setattr(plan_module, "_MOST_PAIRS", 40)
     before = files_in(corpus)
     flags = ["--train.batch-tokens", "100", "--train.max-steps", "30", "--json"]
-    assert main(["plan", "--data", "corpus.en-de.tsv", *SMALL, *flags]) == 0
+    assert run_command(["plan", "--data", "corpus.en-de.tsv", *SMALL, *flags]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["pairs"] == 80
     assert found["rule"]["preset"] == "tiny"
@@ -100,11 +100,11 @@ def test_it_measures_a_sample_and_leaves_nothing(
 def test_the_table_names_what_ends_the_run_and_bad_input_is_one_line(
     corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["plan", "--data", "corpus.en-de.tsv", *SMALL, "--train.batch-tokens", "200"]) == 0
+    assert run_command(["plan", "--data", "corpus.en-de.tsv", *SMALL, "--train.batch-tokens", "200"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     for part in ("suggested size tiny, vocabulary 2,000", "patience", "memory", "disk", "an epoch"):
         assert part in shown
-    assert main(["plan", "--data", "missing.en-de.tsv"]) == 2
+    assert run_command(["plan", "--data", "missing.en-de.tsv"]) == 2
     assert "missing.en-de.tsv" in capsys.readouterr().err
     assert not list((corpus / "temporary").glob("dragoman*"))
 
@@ -114,9 +114,9 @@ def test_a_schedule_that_ends_is_planned_and_what_training_refuses_is_refused(
 ) -> None:
     linear = ["--train.schedule", "linear", "--train.max-steps", "90", "--train.warmup-steps", "26"]
     small = [*SMALL, "--train.batch-tokens", "200"]
-    assert main(["plan", "--data", "corpus.en-de.tsv", *small, *linear, "--json"]) == 0
+    assert run_command(["plan", "--data", "corpus.en-de.tsv", *small, *linear, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["forecast"]["steps"] == 90
-    assert main(["plan", "--data", "corpus.en-de.tsv", *small, "--tokenizer.vocab-size", "5000"]) == 2
+    assert run_command(["plan", "--data", "corpus.en-de.tsv", *small, "--tokenizer.vocab-size", "5000"]) == 2
     assert "`tokenizer.vocab_size` is 5000, but the text supports only" in capsys.readouterr().err
 
 
@@ -133,6 +133,6 @@ def test_nothing_stays_where_it_is_terminated(tmp_path: Path, monkeypatch: pytes
         signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr(plan_module, "measure", terminated)
-    assert main(["plan", "--data", str(tmp_path / "corpus.en-de.tsv")]) == 143
+    assert run_command(["plan", "--data", str(tmp_path / "corpus.en-de.tsv")]) == 143
     assert there == [True]
     assert not list(scratch.iterdir())

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.bundle import load_bundle, save_bundle
-from dragoman.cli.main import main
+from dragoman.cli.main import run_command
 from dragoman.cli.serve import _loaded, _parser
 from dragoman.inference.translator import Translator
 from dragoman.serving.models import Asked, ServedModel
@@ -34,7 +34,7 @@ def test_mistakes_are_one_line(
 ) -> None:
     pytest.importorskip("uvicorn")
     known = [one.replace("MODEL", str(model_folder)) for one in arguments]
-    assert main([*["serve", *known], *([] if "--host" in known or "--port" in known else ["--port", "0"])]) == 2
+    assert run_command([*["serve", *known], *([] if "--host" in known or "--port" in known else ["--port", "0"])]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     expected = message if message == "MODEL is missing." else message.replace("MODEL", str(model_folder))
@@ -42,7 +42,7 @@ def test_mistakes_are_one_line(
 
 
 def test_help_has_every_limit_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", "--help"]) == 0
+    assert run_command(["serve", "--help"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "(default 5000; 0: any that is free)" in said
     assert "--max-requests N requests that wait or are translated; more are refused (503) (default 256)" in said

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.cli.main import main
+from dragoman.cli.main import run_command
 from dragoman.cli.models import LoadedModel
 from dragoman.cli.translate import Source, json_line, text_line, translated_windows
 from dragoman.cli.translation.documents import translate_document
@@ -33,7 +33,7 @@ def type_in(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_one_line_out_for_each_line_in(model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]) -> None:
     type_in(b"one\n\ntwo three\r\n \nfo\xffur")
-    assert main(["translate", str(model_folder)]) == 0
+    assert run_command(["translate", str(model_folder)]) == 0
     answer = capfd.readouterr()
     expected = Translator.load(model_folder).translate(["one", "", "two three", " ", "fo\ufffdur"])
     assert answer.out.split("\n") == [line.replace("\n", " ").replace("\r", " ") for line in expected] + [""]
@@ -43,7 +43,7 @@ def test_one_line_out_for_each_line_in(model_folder: Path, type_in: Any, capfd: 
 
 def test_empty_input_gives_empty_output(model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]) -> None:
     type_in(b"")
-    assert main(["translate", str(model_folder)]) == 0
+    assert run_command(["translate", str(model_folder)]) == 0
     assert capfd.readouterr() == ("", "")
 
 
@@ -51,7 +51,7 @@ def test_files_flags_and_notes(model_folder: Path, tmp_path: Path, capfd: pytest
     source, target = tmp_path / "in.txt", tmp_path / "out.jsonl"
     source.write_text("one two\n\n" + "one two three. " * 10 + "\n", encoding="utf-8")
     flags = ["--format=jsonl", "--inference.n-best", "2", "--inference.beam_size", "3", "--inference.alpha", "0"]
-    assert main(["translate", str(model_folder), "--input", str(source), "--output", str(target), *flags]) == 0
+    assert run_command(["translate", str(model_folder), "--input", str(source), "--output", str(target), *flags]) == 0
     lines = [json.loads(line) for line in target.read_text(encoding="utf-8").splitlines()]
     expected = Translator.load(model_folder).translate_detailed(
         source.read_text(encoding="utf-8").split("\n")[:-1], n_best=2, beam_size=3, alpha=0.0
@@ -76,7 +76,7 @@ def test_flags_stand_after_the_last_tab(model_folder: Path, type_in: Any, capfd:
     assert ["characters" in one.flags for one in expected] == [False, False, True]
     text = "".join(f"{line}\n" for line in lines).encode()
     type_in(text)
-    assert main(["translate", str(model_folder), "--flags"]) == 0
+    assert run_command(["translate", str(model_folder), "--flags"]) == 0
     answer = capfd.readouterr()
     columns = [line.rpartition("\t") for line in answer.out.split("\n")[:-1]]
     assert [flags for _, _, flags in columns] == [",".join(one.flags) for one in expected]
@@ -84,7 +84,7 @@ def test_flags_stand_after_the_last_tab(model_folder: Path, type_in: Any, capfd:
     assert "dragoman: lines flagged: " in answer.err
     assert "number 1, characters 1" in answer.err
     type_in(text)
-    assert main(["translate", str(model_folder), "--format", "jsonl"]) == 0
+    assert run_command(["translate", str(model_folder), "--format", "jsonl"]) == 0
     answer = capfd.readouterr()
     assert [json.loads(line)["flags"] for line in answer.out.split("\n")[:-1]] == [[*one.flags] for one in expected]
     assert "flagged" not in answer.err
@@ -96,7 +96,7 @@ def test_alignments_stand_after_the_translation(
     both = [str(model_folder), str(other_model_folder)]
     for models, flags in ((both[:1], []), (both, []), (both[:1], ["--format", "jsonl"])):
         type_in(b"one two\n\nthree. four five\n")
-        assert main(["translate", *models, "--alignment", *flags]) == 0
+        assert run_command(["translate", *models, "--alignment", *flags]) == 0
         lines = capfd.readouterr().out.split("\n")[:-1]
         expected = Translator.load_ensemble(models).translate_detailed(
             ["one two", "", "three. four five"], with_alignment=True
@@ -115,7 +115,7 @@ def test_several_models_are_an_ensemble(
     model_folder: Path, other_model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     type_in(b"one two\nthree\n")
-    assert main(["translate", str(model_folder), str(other_model_folder), "--format", "jsonl"]) == 0
+    assert run_command(["translate", str(model_folder), str(other_model_folder), "--format", "jsonl"]) == 0
     scores = [json.loads(line)["score"] for line in capfd.readouterr().out.splitlines()]
     together = Translator.load_ensemble([model_folder, other_model_folder]).translate_detailed(["one two", "three"])
     assert scores == pytest.approx([translation.candidates[0].score for translation in together])
@@ -125,7 +125,7 @@ def test_prefixes_are_kept(model_folder: Path, tmp_path: Path, type_in: Any, cap
     prefixes = tmp_path / "prefixes"
     prefixes.write_text("four\n\n five\n", encoding="utf-8")
     type_in(b"one\ntwo\nthree\n")
-    assert main(["translate", str(model_folder), "--prefix", str(prefixes)]) == 0
+    assert run_command(["translate", str(model_folder), "--prefix", str(prefixes)]) == 0
     lines = capfd.readouterr().out.split("\n")
     assert lines[0].startswith("four")
     assert lines[2].startswith(" five")
@@ -147,7 +147,7 @@ def test_prefixes_that_do_not_fit_are_an_error(
     if prefixes is not None:
         Path("prefixes").write_text(prefixes, encoding="utf-8")
     type_in(b"one\ntwo\nthree\n")
-    assert main(["translate", str(model_folder), "--prefix", "prefixes"]) == 2
+    assert run_command(["translate", str(model_folder), "--prefix", "prefixes"]) == 2
     assert f"dragoman: {message}" in capfd.readouterr().err
 
 
@@ -156,14 +156,14 @@ def test_input_is_not_overwritten(
 ) -> None:
     text = tmp_path / "text"
     text.write_text("precious\n")
-    assert main(["translate", "m", "--input", str(text), "--output", str(text)]) == 2
+    assert run_command(["translate", "m", "--input", str(text), "--output", str(text)]) == 2
     assert f"`--input` is {text}, which `--output` {text} would replace." in capfd.readouterr().err
     with text.open() as stream:
         monkeypatch.setattr("sys.stdin", stream)
-        assert main(["translate", "m", "--output", str(text)]) == 2
+        assert run_command(["translate", "m", "--output", str(text)]) == 2
     assert f"standard input is {text}, which `--output` {text} would replace." in capfd.readouterr().err
     part = text.rename(tmp_path / "out.part")
-    assert main(["translate", "m", "--input", str(part), "--output", str(tmp_path / "out")]) == 2
+    assert run_command(["translate", "m", "--input", str(part), "--output", str(tmp_path / "out")]) == 2
     assert f"`--input` is {part}, which `--output` {tmp_path / 'out'} would replace." in capfd.readouterr().err
     text = part
     assert text.read_text() == "precious\n"
@@ -183,7 +183,7 @@ def test_a_package_that_is_not_there_is_one_line_and_nothing_is_begun(
     monkeypatch.setitem(sys.modules, package, None)
     (tmp_path / "in").write_text("one two\n")
     files = ["--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
-    assert main(["translate", str(model_folder), *files, *flags]) == 2
+    assert run_command(["translate", str(model_folder), *files, *flags]) == 2
     said = capfd.readouterr().err
     assert f"the package {package}" in said
     assert "Install it: pip install 'dragoman[" in said
@@ -193,7 +193,7 @@ def test_a_package_that_is_not_there_is_one_line_and_nothing_is_begun(
 
 def test_a_text_in_place_of_a_model_is_one_short_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "text").write_text("A sentence of a private text.\n" * 900)
-    assert main(["translate", str(tmp_path / "text")]) == 2
+    assert run_command(["translate", str(tmp_path / "text")]) == 2
     said = capfd.readouterr().err
     assert said.endswith(
         "text does not lead to a model folder. Name a model folder, or a run of `dragoman train`. "
@@ -203,9 +203,9 @@ def test_a_text_in_place_of_a_model_is_one_short_line(tmp_path: Path, capfd: pyt
 
 
 def test_missing_model_and_input_are_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["translate", str(tmp_path / "nowhere")]) == 2
-    assert main(["translate", "m", "--input", str(tmp_path / "nowhere")]) == 2
-    assert main(["translate", "m", "--input", str(tmp_path)]) == 2
+    assert run_command(["translate", str(tmp_path / "nowhere")]) == 2
+    assert run_command(["translate", "m", "--input", str(tmp_path / "nowhere")]) == 2
+    assert run_command(["translate", "m", "--input", str(tmp_path)]) == 2
     lines = capfd.readouterr().err.splitlines()
     assert len(lines) == 3
     assert all(str(tmp_path) in line for line in lines)
@@ -285,7 +285,7 @@ def test_what_was_there_stays_until_all_is_translated(
     link.symlink_to("out")
     packed = gzip.compress(b"one\n" * 100 + b"\n" * 20_000)
     type_in(packed[:-9])
-    assert main(["translate", str(model_folder), "--inference.beam-size", "1", "--output", str(link)]) == 2
+    assert run_command(["translate", str(model_folder), "--inference.beam-size", "1", "--output", str(link)]) == 2
     assert output.read_text() == "precious\n"
     lines = part.read_text().split("\n")
     assert lines.pop() == ""
@@ -293,7 +293,7 @@ def test_what_was_there_stays_until_all_is_translated(
     assert said[-2] == f"dragoman: what was translated before that is in {part}."
     assert said[-1].startswith("dragoman: standard input is a damaged or truncated gzip file")
     type_in(packed)
-    assert main(["translate", str(model_folder), "--inference.beam-size", "1", "--output", str(link)]) == 0
+    assert run_command(["translate", str(model_folder), "--inference.beam-size", "1", "--output", str(link)]) == 0
     assert not part.exists()
     assert link.is_symlink()
     translations = output.read_text().split("\n")
@@ -306,10 +306,10 @@ def test_utf16_is_refused(model_folder: Path, tmp_path: Path, type_in: Any, capf
     text = tmp_path / "in"
     text.write_bytes("one\n".encode("utf-16"))
     output = tmp_path / "out"
-    assert main(["translate", "no model", "--input", str(text), "--output", str(output)]) == 2
+    assert run_command(["translate", "no model", "--input", str(text), "--output", str(output)]) == 2
     assert f"{text} is UTF-16, but UTF-8 is expected." in capfd.readouterr().err
     type_in(text.read_bytes())
-    assert main(["translate", str(model_folder), "--output", str(output)]) == 2
+    assert run_command(["translate", str(model_folder), "--output", str(output)]) == 2
     assert "standard input is UTF-16, but UTF-8 is expected." in capfd.readouterr().err
     assert list(tmp_path.iterdir()) == [text]
 
@@ -326,7 +326,7 @@ def test_pipes_are_read_once(model_folder: Path, capfd: pytest.CaptureFixture[st
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device that is always full")
 def test_a_full_device_is_named(model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]) -> None:
     type_in(b"one\n")
-    assert main(["translate", str(model_folder), "--output", "/dev/full"]) == 2
+    assert run_command(["translate", str(model_folder), "--output", "/dev/full"]) == 2
     assert "dragoman: /dev/full could not be written: no space left" in capfd.readouterr().err
 
 
@@ -362,14 +362,14 @@ def test_pieces_and_terms_come_through(
     (tmp_path / "terms.tsv").write_text("two\tZwei\n", encoding="utf-8")
     type_in(b"one {a} two\none two\n")
     flags = ["--terms", str(tmp_path / "terms.tsv"), "--format", "jsonl"]
-    assert main(["translate", str(model_folder), *flags]) == 0
+    assert run_command(["translate", str(model_folder), *flags]) == 0
     first, second = (json.loads(line) for line in capfd.readouterr().out.splitlines())
     assert first["translation"].count("{a}") == 1
     assert "Zwei" in first["translation"]
     assert "Zwei" in second["translation"]
     assert first["lost"] == []
     type_in(b"one {a} two\n")
-    assert main(["translate", str(model_folder), "--no-protect"]) == 0
+    assert run_command(["translate", str(model_folder), "--no-protect"]) == 0
     assert "{a}" not in capfd.readouterr().out
 
 
@@ -388,14 +388,14 @@ def test_whole_files(
     model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str], kind: str, content: str, kept: str
 ) -> None:
     type_in(content.encode())
-    assert main(["translate", str(model_folder), "--format", kind]) == 0
+    assert run_command(["translate", str(model_folder), "--format", kind]) == 0
     assert re.fullmatch(kept, capfd.readouterr().out)
 
 
 def test_what_whole_files_cannot_have(model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]) -> None:
     type_in(b"<p>\xff</p>")
-    assert main(["translate", str(model_folder), "--format", "html"]) == 2
-    assert main(["translate", str(model_folder), "--format", "srt", "--alignment"]) == 2
+    assert run_command(["translate", str(model_folder), "--format", "html"]) == 2
+    assert run_command(["translate", str(model_folder), "--format", "srt", "--alignment"]) == 2
     said = capfd.readouterr()
     assert said.out == ""
     assert "standard input, line 1 holds 0xff, which is not UTF-8. Read it with `--encoding`" in said.err
@@ -433,7 +433,7 @@ def test_cut_translations_of_a_page_are_reported(
     model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     type_in(b"<p>one <b>two</b></p>")
-    assert main(["translate", str(model_folder), "--format", "html", "--inference.max-extra-tokens", "1"]) == 0
+    assert run_command(["translate", str(model_folder), "--format", "html", "--inference.max-extra-tokens", "1"]) == 0
     assert "dragoman: the translation of 'one two' was cut at the limit." in capfd.readouterr().err
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.main import main
+from dragoman.cli.main import run_command
 from dragoman.errors import CheckpointError
 from dragoman.inference import verification
 from dragoman.inference.search.step_model import SingleModel
@@ -14,7 +14,7 @@ from dragoman.training.verification import ResumeReport
 def test_a_model_without_texts_of_its_own_gets_invented_ones(
     model_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["verify", str(model_folder), "--sentences", "6"]) == 0
+    assert run_command(["verify", str(model_folder), "--sentences", "6"]) == 0
     answer = capsys.readouterr()
     rows = answer.out.split("\n")[1:15]
     assert [row.split()[-5] for row in rows] == ["1"] * 7 + ["2"] * 7
@@ -30,13 +30,13 @@ def test_a_bug_is_shown_with_both_outputs(
     monkeypatch.setattr(verification, "_TIE_TRIALS", 2)
     monkeypatch.setattr(SingleModel, "step", lambda self, ids, state: -right(self, ids, state))
     command = ["verify", str(model_folder), "--src", str(tmp_path / "in.txt"), "--sentences", "4"]
-    assert main([*command, "--json"]) == 2
+    assert run_command([*command, "--json"]) == 2
     answer = json.loads(capsys.readouterr().out)
     assert (answer["holds"], answer["texts"], len(answer["checks"])) == (False, 4, 14)
     (check,) = [one for one in answer["checks"] if one["differences"] and one["beam_size"] == 1]
     assert check["way"] == "plain model, its cache"
     assert {one["src"] for one in check["differences"]} <= {"one two three", "four five. one", "five"}
-    assert main(command) == 2
+    assert run_command(command) == 2
     page = capsys.readouterr().out
     one = check["differences"][0]
     assert f"plain model, its cache, beam 1, text {one['number']}: {one['src']}\n  expected  {one['expected']}" in page
@@ -61,7 +61,7 @@ def test_bad_input_is_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("empty.txt").write_text("")
-    assert main(["verify", str(model_folder), *flags]) == 2
+    assert run_command(["verify", str(model_folder), *flags]) == 2
     answer = capsys.readouterr()
     assert (answer.out, answer.err.count("\n")) == ("", 1)
     assert answer.err.startswith(f"dragoman: {complaint}")
@@ -84,22 +84,22 @@ def test_a_run_is_resumed_too_and_its_differences_fail(
     same = verification.Check("all together", 1, 2, 0, (), 0.0)
     monkeypatch.setattr("dragoman.inference.verification.verify_translations", lambda *_: iter([same]))
     command = ["verify", str(tmp_path), "--sentences", "2", "--steps"]
-    assert main([*command, "4"]) == 0
+    assert run_command([*command, "4"]) == 0
     assert "ok: resuming, steps 8 to 11, with a kill after 9: 0 differences in\n30 tensors" in capsys.readouterr().out
-    assert main([*command, "5"]) == 2
+    assert run_command([*command, "5"]) == 2
     assert "\nstate.json: seed\nDIFFERENT: resuming" in capsys.readouterr().out
-    assert main([*command, "5", "--json"]) == 2
+    assert run_command([*command, "5", "--json"]) == 2
     answer = json.loads(capsys.readouterr().out)
     assert (answer["holds"], answer["resume"]["differences"]) == (False, ["state.json: seed"])
     assert asked == [(tmp_path, 4), (tmp_path, 5), (tmp_path, 5)]
-    assert main([*command, "0"]) == 0
+    assert run_command([*command, "0"]) == 0
     assert "resuming" not in capsys.readouterr().out
 
 
 def test_a_model_that_samples_is_verified_by_its_search(
     sampling_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["verify", str(sampling_folder), "--sentences", "3"]) == 0
+    assert run_command(["verify", str(sampling_folder), "--sentences", "3"]) == 0
     assert "ok: 0 of 42 translations differ" in capsys.readouterr().out
 
 
@@ -115,7 +115,7 @@ def test_what_cannot_be_resumed_is_said_before_the_work_with_a_code_of_its_own(
         patch.setattr(
             "dragoman.inference.verification.verify_translations", lambda *_: pytest.fail("the work has begun")
         )
-        assert main(["verify", str(tmp_path)]) == 3
+        assert run_command(["verify", str(tmp_path)]) == 3
         said = capsys.readouterr()
         assert (said.out, said.err.count("\n")) == ("", 1)
         assert (
@@ -125,7 +125,7 @@ def test_what_cannot_be_resumed_is_said_before_the_work_with_a_code_of_its_own(
         (tmp_path / "data").mkdir()
         record = {"key": "k", "test": None, "files": {"text.en-de.tsv": "0" * 64}}
         (tmp_path / "data" / "corpus.json").write_text(json.dumps(record))
-        assert main(["verify", str(tmp_path)]) == 3
+        assert run_command(["verify", str(tmp_path)]) == 3
         assert f"{text} has changed since {tmp_path} started" in capsys.readouterr().err
     same = verification.Check("all together", 1, 2, 0, (), 0.0)
     different = verification.Check("all together", 1, 2, 0, (verification.Difference(1, "a", "b", "c", 1.0),), 0.0)
@@ -139,7 +139,7 @@ def test_what_cannot_be_resumed_is_said_before_the_work_with_a_code_of_its_own(
         monkeypatch.setattr(
             "dragoman.inference.verification.verify_translations", lambda *_, check=check: iter([check])
         )
-        assert main(["verify", str(tmp_path), "--json"]) == code
+        assert run_command(["verify", str(tmp_path), "--json"]) == code
         said = capsys.readouterr()
         assert json.loads(said.out)["holds"] is holds
         assert "could not verify resuming: Training a copy took too long." in said.err

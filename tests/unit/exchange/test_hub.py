@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.main import main
+from dragoman.cli.main import run_command
 from dragoman.errors import ModelError
 from dragoman.exchange.hub import fetched, is_hub_name
 
@@ -44,7 +44,7 @@ def test_a_name_that_is_not_there(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    assert main(["import", "Someone/no-such-model"]) == 2
+    assert run_command(["import", "Someone/no-such-model"]) == 2
     fetching, error = capsys.readouterr().err.rstrip("\n").split("\n")
     assert "fetching Someone/no-such-model" in fetching
     assert "Someone/no-such-model is neither in the local cache nor can it be downloaded" in error

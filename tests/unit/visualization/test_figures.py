@@ -152,8 +152,8 @@ assert {k: v for k, v in matplotlib.rcParams.copy().items() if v != before[k]} =
 def test_neither_the_room_nor_the_help_imports_matplotlib() -> None:
     code = """
 import sys
-from dragoman.cli.main import main
-assert main(["--help"]) == 0
+from dragoman.cli.main import run_command
+assert run_command(["--help"]) == 0
 assert "torch" not in sys.modules and "matplotlib" not in sys.modules
 import dragoman.visualization
 assert "matplotlib" not in sys.modules
@@ -177,14 +177,14 @@ def test_files_are_of_the_format_that_their_names_say(tmp_path: Path) -> None:
 
 
 def test_summary_draws_a_preset_without_making_its_weights(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    from dragoman.cli.main import main
+    from dragoman.cli.main import run_command
 
-    assert main(["summary", "--model.preset", "big", "--plot", str(tmp_path / "big.png")]) == 0
+    assert run_command(["summary", "--model.preset", "big", "--plot", str(tmp_path / "big.png")]) == 0
     assert f"the picture is {tmp_path / 'big.png'}" in capsys.readouterr().err
     assert (tmp_path / "big.png").read_bytes().startswith(b"\x89PNG")
-    assert main(["summary", "--plot", str(tmp_path / "big.txt")]) == 2
+    assert run_command(["summary", "--plot", str(tmp_path / "big.txt")]) == 2
     assert "does not end in a format" in capsys.readouterr().err
-    assert main(["summary", "--plot", str(tmp_path)]) == 2
+    assert run_command(["summary", "--plot", str(tmp_path)]) == 2
     expected = f"`--plot` is {tmp_path}, which is a folder. Give a file name, such as {tmp_path / 'figure.png'}."
     assert expected in capsys.readouterr().err
     assert PRESETS["big"].d_model == 1024

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dragoman.bundle import load_bundle, resolve_model_folder
-from dragoman.cli.main import main
+from dragoman.cli.main import run_command
 from dragoman.files import sha256_of
 
 FLAGS = [
@@ -45,7 +45,7 @@ def test_a_model_goes_on_with_new_data_and_remembers_where_it_comes_from(
     base_folder = shutil.copytree(model_folder, tmp_path / "base")
     out = tmp_path / "run"
     command = ["train", "--from", str(base_folder), *data, "--out", str(out), *FLAGS]
-    assert main(command) == 0
+    assert run_command(command) == 0
     answer = capsys.readouterr()
     base, tuned = (load_bundle(resolve_model_folder(folder), "cpu") for folder in (base_folder, out))
     assert tuned.tokenizers.src.library.to_str() == base.tokenizers.src.library.to_str()
@@ -69,11 +69,11 @@ def test_a_model_goes_on_with_new_data_and_remembers_where_it_comes_from(
     shutil.rmtree(base_folder)
     shutil.copytree(resolve_model_folder(out), base_folder)
     command[command.index("--train.max-steps") + 1] = "4"
-    assert main(command) == 0
+    assert run_command(command) == 0
     assert "base is another model now than the one that training began with" in capsys.readouterr().err
     shutil.rmtree(base_folder)
     command[command.index("--train.max-steps") + 1] = "5"
-    assert main(command) == 0
+    assert run_command(command) == 0
     assert "no scores from before fine-tuning" in capsys.readouterr().err
     again = load_bundle(resolve_model_folder(out), "cpu")
     assert again.card.lineage == tuned.card.lineage
@@ -103,7 +103,7 @@ def test_what_contradicts_the_model_is_refused_before_anything_is_written(
     base = shutil.copytree(model_folder, tmp_path / "base")
     if "--src-lang" in flags:
         _state_languages(base)
-    assert main(["train", "--from", str(base), *data, "--out", str(tmp_path / "run"), *FLAGS, *flags]) == 2
+    assert run_command(["train", "--from", str(base), *data, "--out", str(tmp_path / "run"), *FLAGS, *flags]) == 2
     error = capsys.readouterr().err
     assert message in error.split("\n")[-2]
     assert not (tmp_path / "run" / "checkpoints").exists()
@@ -112,7 +112,7 @@ def test_what_contradicts_the_model_is_refused_before_anything_is_written(
 def test_old_data_without_a_model_is_refused(
     data: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["train", *data, "--out", str(tmp_path / "run"), *FLAGS]) == 2
+    assert run_command(["train", *data, "--out", str(tmp_path / "run"), *FLAGS]) == 2
     assert "`train.start_from` must be set where old data is given" in capsys.readouterr().err
 
 
@@ -128,5 +128,5 @@ def test_a_run_whose_translations_are_drawn_is_validated_by_a_search(model_folde
     pairs = write_pairs(tmp_path / "new.tsv", "new", 60)
     drawn = ["--inference.sample", "true", "--inference.temperature", "0.8", "--inference.top-k", "9"]
     command = ["train", "--from", str(model_folder), "--data", str(pairs), "--out", str(tmp_path / "run"), *FLAGS]
-    assert main([*command, *drawn]) == 0
+    assert run_command([*command, *drawn]) == 0
     assert load_bundle(resolve_model_folder(tmp_path / "run"), "cpu").config.inference.temperature == 0.8

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dragoman.bundle import Bundle, load_bundle, replace_card, resolve_model_folder, save_bundle
-from dragoman.cli.main import main
+from dragoman.cli.main import run_command
 from dragoman.data.soft_targets import SoftTargets
 from dragoman.data.store import PairStore
 from dragoman.files import sha256_of
@@ -46,7 +46,7 @@ def test_a_run_learns_from_teachers_and_goes_on_without_them(
     pairs: Path, teachers: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
-    assert main(command(pairs, teachers, straight, 6, *SIZE)) == 0
+    assert run_command(command(pairs, teachers, straight, 6, *SIZE)) == 0
     assert "asking 2 teachers about 59 pairs" in capsys.readouterr().err
     model = load_bundle(resolve_model_folder(straight), "cpu")
     assert model.tokenizers.same_as(load_bundle(teachers[0], "cpu").tokenizers)
@@ -58,10 +58,10 @@ def test_a_run_learns_from_teachers_and_goes_on_without_them(
     assert soft.teachers == model.card.teachers
 
     # The same in two parts, the second without the teachers.
-    assert main(command(pairs, teachers, stopped, 3, *SIZE)) == 0
+    assert run_command(command(pairs, teachers, stopped, 3, *SIZE)) == 0
     for teacher in teachers:
         teacher.rename(teacher.with_name(f"{teacher.name} elsewhere"))
-    assert main(command(pairs, teachers, stopped, 6, *SIZE)) == 0
+    assert run_command(command(pairs, teachers, stopped, 6, *SIZE)) == 0
     again = load_bundle(stopped / "checkpoints" / "step_0000006", "cpu")
     straight_last = load_bundle(straight / "checkpoints" / "step_0000006", "cpu")
     assert again.card.teachers == model.card.teachers
@@ -69,7 +69,7 @@ def test_a_run_learns_from_teachers_and_goes_on_without_them(
         assert torch.equal(ours, theirs)
 
     # And it is another model than without them.
-    assert main(["train", "--from", str(straight / "checkpoints" / "step_0000006"), "--data", str(pairs), *FLAGS,
+    assert run_command(["train", "--from", str(straight / "checkpoints" / "step_0000006"), "--data", str(pairs), *FLAGS,
                  "--out", str(tmp_path / "plain"), "--train.max-steps", "1"]) == 0  # fmt: skip
     assert load_bundle(resolve_model_folder(tmp_path / "plain"), "cpu").card.teachers == ()
 
@@ -78,11 +78,11 @@ def test_what_they_said_is_asked_for_again_where_it_is_lost_and_only_of_the_same
     pairs: Path, teachers: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"
-    assert main(command(pairs, teachers, out, 2, *SIZE)) == 0
+    assert run_command(command(pairs, teachers, out, 2, *SIZE)) == 0
     kept = out / "data" / "teachers"
     before = {path.name: path.read_bytes() for path in kept.iterdir()}
     (kept / "probs").write_bytes(b"")
-    assert main(command(pairs, teachers, out, 3, *SIZE)) == 0
+    assert run_command(command(pairs, teachers, out, 3, *SIZE)) == 0
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
     shutil.rmtree(kept)
     bundle = load_bundle(teachers[1], "cpu")
@@ -90,12 +90,12 @@ def test_what_they_said_is_asked_for_again_where_it_is_lost_and_only_of_the_same
         next(bundle.model.parameters()).add_(1.0)
     save_bundle(bundle, teachers[1])
     capsys.readouterr()
-    assert main(command(pairs, teachers, out, 4, *SIZE)) == 2
+    assert run_command(command(pairs, teachers, out, 4, *SIZE)) == 2
     error = capsys.readouterr().err.strip().split("\n")[-1]
     assert "second (" in error
     assert "another model than the one that this run started with" in error
     # A run that has not begun takes them as they are.
-    assert main(command(pairs, teachers, tmp_path / "another", 1, *SIZE)) == 0
+    assert run_command(command(pairs, teachers, tmp_path / "another", 1, *SIZE)) == 0
 
 
 def test_a_run_that_was_begun_without_them_does_not_go_on_with_them(
@@ -103,10 +103,10 @@ def test_a_run_that_was_begun_without_them_does_not_go_on_with_them(
 ) -> None:
     """The rule draws merges for so little text, which teachers forbid; but that is not what is wrong."""
     out = tmp_path / "run"
-    assert main(command(pairs, [], out, 2, *SIZE)) == 0
+    assert run_command(command(pairs, [], out, 2, *SIZE)) == 0
     assert load_bundle(resolve_model_folder(out), "cpu").config.tokenizer.bpe_dropout > 0
     capsys.readouterr()
-    assert main(command(pairs, teachers, out, 3, *SIZE)) == 2
+    assert run_command(command(pairs, teachers, out, 3, *SIZE)) == 2
     assert "is a run with `train.teachers` = ''" in capsys.readouterr().err.strip().split("\n")[-1]
 
 
@@ -114,19 +114,19 @@ def test_a_run_without_a_whole_checkpoint_says_so(
     pairs: Path, teachers: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"
-    assert main(command(pairs, teachers, out, 2, *SIZE)) == 0
+    assert run_command(command(pairs, teachers, out, 2, *SIZE)) == 0
     weights = out / "checkpoints" / "step_0000002" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
     store = (out / "data" / "train" / "manifest.json").read_bytes()
     capsys.readouterr()
-    assert main(command(pairs, teachers, out, 3, *SIZE)) == 2
+    assert run_command(command(pairs, teachers, out, 3, *SIZE)) == 2
     assert "has no checkpoint that can be continued" in capsys.readouterr().err.strip().split("\n")[-1]
     assert (out / "data" / "train" / "manifest.json").read_bytes() == store
 
 
 def test_a_model_goes_on_from_one_of_them(pairs: Path, teachers: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "run"
-    assert main(command(pairs, teachers, out, 2, "--from", str(teachers[0]))) == 0
+    assert run_command(command(pairs, teachers, out, 2, "--from", str(teachers[0]))) == 0
     card = load_bundle(resolve_model_folder(out), "cpu").card
     assert len(card.lineage) == 1
     assert len(card.teachers) == 2
@@ -134,8 +134,8 @@ def test_a_model_goes_on_from_one_of_them(pairs: Path, teachers: list[Path], tmp
 
 def test_somebody_elses_model_can_teach_a_smaller_one(pairs: Path, small_marian: Path, tmp_path: Path) -> None:
     imported, out = tmp_path / "opus", tmp_path / "run"
-    assert main(["import", str(small_marian), "--out", str(imported)]) == 0
-    assert main(command(pairs, [imported], out, 2, *SIZE)) == 0
+    assert run_command(["import", str(small_marian), "--out", str(imported)]) == 0
+    assert run_command(command(pairs, [imported], out, 2, *SIZE)) == 0
     student, teacher = (load_bundle(resolve_model_folder(folder), "cpu") for folder in (out, imported))
     assert student.config.tokenizer.kind == "sentencepiece"
     assert student.tokenizers.same_as(teacher.tokenizers)
@@ -148,7 +148,7 @@ def test_a_plan_asks_them_about_a_part(
 ) -> None:
     monkeypatch.setattr("dragoman.cli.plan._MOST_ASKED_PAIRS", 31)
     named = [word for teacher in teachers for word in ("--teacher", str(teacher))]
-    assert main(["plan", "--data", str(pairs), *named, *FLAGS, *SIZE]) == 0
+    assert run_command(["plan", "--data", str(pairs), *named, *FLAGS, *SIZE]) == 0
     answer = capsys.readouterr()
     assert "asking 2 teachers about 30 pairs" in answer.err
     assert "the whole run" in answer.out
@@ -192,7 +192,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
     given = [re.sub("|".join(places), lambda found: places[found[0]], flag) for flag in flags]
     own = [] if "--from" in flags else SIZE
     out = tmp_path / "run"
-    assert main(["train", "--data", str(pairs), "--out", str(out), *FLAGS, *own, *given]) == 2
+    assert run_command(["train", "--data", str(pairs), "--out", str(out), *FLAGS, *own, *given]) == 2
     assert message in capsys.readouterr().err.strip().split("\n")[-1]
     assert not (out / "checkpoints").exists()
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from dragoman.bundle import load_bundle, resolve_model_folder
-from dragoman.cli.main import main
+from dragoman.cli.main import run_command
 from dragoman.data.stream import collate
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.text.tokenization.words import words_of
@@ -83,7 +83,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--train.device", "cpu", "--train.precision", "float32",
         "--train.average-last", "0", "--inference.max-extra-tokens", "3",
     ]  # fmt: skip
-    assert main(arguments) == 0
+    assert run_command(arguments) == 0
     return folder / "run"
 
 
@@ -145,7 +145,7 @@ def test_training_writes_the_report_and_the_card_and_says_where(run: Path, capsy
 def test_the_verb_writes_the_same_page_again(run: Path, capsys: pytest.CaptureFixture) -> None:
     before = (run / "report.html").read_text(encoding="utf-8")
     (run / "report.html").unlink()
-    assert main(["report", str(run), "--device", "cpu"]) == 0
+    assert run_command(["report", str(run), "--device", "cpu"]) == 0
     assert capsys.readouterr().out == f"{run / 'report.html'}\n"
     after = (run / "report.html").read_text(encoding="utf-8")
     # The run lies elsewhere now, and says so in the last section.
@@ -172,7 +172,7 @@ def test_half_surrogates_do_not_stop_the_page(run: Path) -> None:
 
 def test_a_run_without_a_test_shows_validation_and_says_so(run: Path) -> None:
     shutil.rmtree(run / "data" / "test")
-    assert main(["report", str(run), "--device", "cpu"]) == 0
+    assert run_command(["report", str(run), "--device", "cpu"]) == 0
     page = assert_safe((run / "report.html").read_text(encoding="utf-8"))
     assert "Sentences of the validation" in page.text
     assert "There is no test set" in page.text
@@ -181,7 +181,7 @@ def test_a_run_without_a_test_shows_validation_and_says_so(run: Path) -> None:
 def test_without_data_or_log_the_page_is_shorter_but_right(run: Path, capsys: pytest.CaptureFixture) -> None:
     shutil.rmtree(run / "data")
     (run / "log.jsonl").unlink()
-    assert main(["report", str(run), "--device", "cpu"]) == 0
+    assert run_command(["report", str(run), "--device", "cpu"]) == 0
     assert "the report has no sentences" in capsys.readouterr().err
     page = assert_safe((run / "report.html").read_text(encoding="utf-8"))
     assert "The log has no curves" in page.text
@@ -215,7 +215,7 @@ def test_a_damaged_test_is_said_before_anything_is_translated(run: Path, capsys:
     largest = max((run / "data" / "test").iterdir(), key=lambda path: path.stat().st_size)
     largest.write_bytes(largest.read_bytes()[:-1])
     before = (run / "report.html").read_bytes()
-    assert main(["report", str(run), "--device", "cpu"]) == 2
+    assert run_command(["report", str(run), "--device", "cpu"]) == 2
     error = capsys.readouterr().err
     assert f"{run / 'data' / 'test'} is no whole store" in error.splitlines()[-1]
     assert (run / "report.html").read_bytes() == before
@@ -226,7 +226,7 @@ def test_what_is_no_run_is_said_before_the_model_is_loaded(
 ) -> None:
     monkeypatch.setattr("dragoman.bundle.load_bundle", None)
     (run / "config.toml").unlink()
-    assert main(["report", str(run), "--device", "cpu"]) == 2
+    assert run_command(["report", str(run), "--device", "cpu"]) == 2
     assert "is not a run: it has no config.toml" in capsys.readouterr().err
 
 
@@ -234,21 +234,21 @@ def test_a_killed_run_has_no_report_and_one_line_says_why(run: Path, capsys: pyt
     (run / "report.html").unlink()
     for name in ("best", "last"):
         (run / name).unlink()
-    assert main(["report", str(run)]) == 2
+    assert run_command(["report", str(run)]) == 2
     assert "is a run without a finished validation" in capsys.readouterr().err
     assert not (run / "report.html").exists()
-    assert main(["report", str(run / "nowhere")]) == 2
+    assert run_command(["report", str(run / "nowhere")]) == 2
     assert "does not exist" in capsys.readouterr().err
 
 
 def test_a_model_folder_is_no_run_and_stays_as_it_is(run: Path, capsys: pytest.CaptureFixture) -> None:
     folder = resolve_model_folder(run)
     before = sorted(path.name for path in folder.iterdir())
-    assert main(["report", str(folder), "--device", "cpu"]) == 2
+    assert run_command(["report", str(folder), "--device", "cpu"]) == 2
     assert "is a model folder, not a run" in capsys.readouterr().err.splitlines()[-1]
     assert sorted(path.name for path in folder.iterdir()) == before
     load_bundle(folder, "cpu")
-    assert main(["report", str(run / "checkpoints"), "--device", "cpu"]) == 2
+    assert run_command(["report", str(run / "checkpoints"), "--device", "cpu"]) == 2
 
 
 def test_a_log_cut_off_by_a_kill_keeps_its_whole_lines(tmp_path: Path) -> None:
