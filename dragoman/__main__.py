@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 
-def run_command(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command, `argv` without the program's name; returns its exit code."""
     try:
         from dragoman.interrupts import interrupts
@@ -30,4 +30,4 @@ def run_command(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run_command())
+    sys.exit(main())
