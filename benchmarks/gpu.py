@@ -35,7 +35,7 @@ from torch import Tensor
 from dragoman.bundle import Bundle, Card
 from dragoman.config import PRESETS, Config, InferenceSettings, ModelSettings, TokenizerSettings, TrainSettings
 from dragoman.config.settings import ValidateSettings
-from dragoman.data.batch import pad_rows
+from dragoman.data.batch import pad_ids
 from dragoman.data.pairs import InMemoryPairs
 from dragoman.data.stream import BatchStream
 from dragoman.devices.device import resolve_device
@@ -280,7 +280,7 @@ def translated(size: str, device: torch.device, given: argparse.Namespace) -> It
     pairs = made_up_pairs(given.sentences, seed=1)
     order = np.argsort(pairs.src_lengths, kind="stable")
     batches = [
-        pad_rows([[*pairs.src_ids(int(index)), EOS_ID] for index in order[start : start + given.rows]], PAD_ID)
+        pad_ids([[*pairs.src_ids(int(index)), EOS_ID] for index in order[start : start + given.rows]], PAD_ID)
         for start in range(0, len(order), given.rows)
     ]
     torch.manual_seed(1)

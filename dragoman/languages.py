@@ -92,7 +92,7 @@ def _two_letters(language: str) -> str:
     return "zh" if standard == "cmn" else standard
 
 
-def normalised(code: str) -> str:
+def normalize_code(code: str) -> str:
     """In lower case, with hyphens, and of two letters where there are such: en-us of en_US and of eng-US."""
     language, hyphen, region = code.strip().lower().replace("_", "-").partition("-")
     return _two_letters(language) + hyphen + region
@@ -100,7 +100,7 @@ def normalised(code: str) -> str:
 
 def main_language(code: str) -> str:
     """Without its region: en of en-US and of eng."""
-    return normalised(code).partition("-")[0]
+    return normalize_code(code).partition("-")[0]
 
 
 def name_of(code: str) -> str:

@@ -11,7 +11,7 @@ from dragoman.languages import check_language
 from dragoman.messages import say
 from dragoman.text.corpus import Corpus, Layout, open_aligned, open_corpus
 from dragoman.text.doctor.examine import examine
-from dragoman.text.doctor.findings import Examination, Finding
+from dragoman.text.doctor.findings import CorpusFinding, Examination
 
 _WRONG = 2
 
@@ -84,7 +84,7 @@ def _told(name: str, sides: tuple[str, str]) -> list[str]:
     return [f"{name} {sides[0] or '?'} and {sides[1] or '?'}"] if any(sides) else []
 
 
-def _block(finding: Finding) -> str:
+def _block(finding: CorpusFinding) -> str:
     mark = "WRONG" if finding.serious else "note "
     share = f"{finding.share:.1%}" if finding.share >= 0.0005 else "<0.1%"
     lines = [f"{mark}  {finding.kind}: {finding.count:,} ({share})  {finding.message}"]

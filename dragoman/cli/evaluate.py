@@ -19,7 +19,7 @@ from dragoman.cli.arguments import (
 from dragoman.cli.models import add_model_flags, check_search_flags, load_model
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError, DataError
-from dragoman.evaluation.checklists import Finding, check_phenomena
+from dragoman.evaluation.checklists import PhenomenonCount, check_phenomena
 from dragoman.evaluation.metrics import Evaluation, evaluate, tokenizer_for
 from dragoman.messages import say
 from dragoman.text.corpus import Layout, check_direction, holds_pairs, open_aligned, read_side, texts_of_side
@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
     _check(options)
     check_search_flags(options)
     layout = layout_from(options)
-    findings: list[Finding] = []
+    findings: list[PhenomenonCount] = []
     if options.hyp:
         hypotheses, references, _, lang = read_pairs(options.hyp, options.ref, layout, sides=(1, 1))
         sources, src_lang = _sources(options.src, len(hypotheses), layout) if options.src else ([], "")
@@ -220,7 +220,7 @@ def _leaked(sources: Sequence[str], training: Sequence[Iterator[str]]) -> dict[i
     return {int(place): bool(exact[place]) for place in near.nonzero()[0]}
 
 
-def _print(evaluations: Sequence[tuple[str, Evaluation]], findings: Sequence[Finding], as_json: bool) -> None:
+def _print(evaluations: Sequence[tuple[str, Evaluation]], findings: Sequence[PhenomenonCount], as_json: bool) -> None:
     """The evaluation, and those after it under their names: in JSON with ``_`` for spaces, as keys of the first."""
     for name, evaluation in evaluations:
         for warning in evaluation.warnings:

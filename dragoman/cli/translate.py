@@ -42,7 +42,7 @@ from dragoman.files import check_target, growing_file, part_of, write_file
 from dragoman.messages import say
 from dragoman.records import Translation
 from dragoman.text.documents.terms import Terms
-from dragoman.text.lines import first_read, open_bytes, read_lines, refuse_utf16, unpacked
+from dragoman.text.lines import first_read, open_bytes, open_stream, read_lines, refuse_utf16
 
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
 _PIECE_LINES = 5000
@@ -338,7 +338,7 @@ def _open_source(options: argparse.Namespace, files: ExitStack) -> Source:
 @contextmanager
 def _standard_input(source: Source, encoding: str) -> Iterator[BinaryIO]:
     """Unpacked where it is gzip, and as UTF-8 where it is in another encoding; waits for its first bytes."""
-    with unpacked(source.stream, source.name, encoding) as stream:
+    with open_stream(source.stream, source.name, encoding) as stream:
         refuse_utf16(_start_of(stream), source.name)
         yield stream
 

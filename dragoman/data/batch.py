@@ -63,7 +63,7 @@ class Batch:
         return self.changed(lambda tensor: tensor.pin_memory())
 
 
-def pad_rows(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:
+def pad_ids(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:
     """Rows of ids as one padded (B, longest) int64 tensor and their lengths (B,)."""
     lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
     padded = torch.full((len(rows), int(lengths.max()) if len(rows) else 0), pad_id, dtype=torch.int64)

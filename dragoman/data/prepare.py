@@ -33,7 +33,7 @@ from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizers
 VERSION = 1
 """Raised when the same inputs would give other stores."""
 
-Progress: TypeAlias = Callable[[str, int], None]
+PreparationProgress: TypeAlias = Callable[[str, int], None]
 """``progress(stage, pairs)``: what is being done and how many pairs it has passed."""
 
 _Encoded: TypeAlias = Callable[[tuple[str, str], int, int], tuple[list[int], list[int]]]
@@ -75,7 +75,7 @@ def prepare(
     corpora: Corpora,
     folder: Path,
     tokenizers: TokenizerPair | None = None,
-    progress: Progress = lambda stage, pairs: None,
+    progress: PreparationProgress = lambda stage, pairs: None,
     strict_vocabulary: bool = False,
     is_begun: bool = False,
 ) -> PreparedData:
@@ -157,7 +157,7 @@ def _with_dropout(tokenizers: TokenizerPair, probability: float, seed: int) -> _
 class _Preparation:
     """One run of `prepare` and what its parts share."""
 
-    def __init__(self, config: Config, corpora: Corpora, folder: Path, progress: Progress) -> None:
+    def __init__(self, config: Config, corpora: Corpora, folder: Path, progress: PreparationProgress) -> None:
         self._config, self._corpora, self._folder, self._progress = config, corpora, folder, progress
         self._held_out: HeldOut | None = None
         self._cleaner: Cleaner | None = None

@@ -1,7 +1,7 @@
 """What teachers say at the place of every label of a store, in memory-mapped files beside it, asked for once.
 
 A model that learns from others (Hinton et al. 2015; Kim & Rush 2016, section 3.1) needs their predictions of each
-target token in every epoch, and they are always the same. Of each the `KEPT` most probable tokens are kept: an
+target token in every epoch, and they are always the same. Of each the `TOP_TOKENS` most probable tokens are kept: an
 ensemble's others have a few hundredths of the probability together (Tan et al. 2019 keep 8, too).
 """
 
@@ -18,10 +18,10 @@ from dragoman.data.store import PairStore, id_dtype, memory_map
 from dragoman.errors import DataError, ModelError
 from dragoman.files import checked_manifest, written_folder
 
-KEPT = 8
+TOP_TOKENS = 8
 """Tokens of a label."""
 
-FORMAT = "dragoman soft targets 1"
+_FORMAT = "dragoman soft targets 1"
 _PROB = np.dtype("<f2")
 _IDS, _PROBS = "ids", "probs"
 
@@ -43,7 +43,7 @@ class SoftTargets:
             manifest = checked_manifest(folder)
         except (ModelError, OSError) as error:
             raise DataError(f"{folder} is not whole ({error})") from None
-        if manifest.get("format") != FORMAT or manifest.get("store") != store.key:
+        if manifest.get("format") != _FORMAT or manifest.get("store") != store.key:
             raise DataError(f"{folder} was made from other pairs.")
         self.teachers: tuple[str, ...] = tuple(manifest["teachers"])
         self._store = store
@@ -64,21 +64,21 @@ class SoftTargetsWriter:
         self._ids, self._probs, self._dtype = ids, probs, dtype
 
     def append(self, ids: npt.NDArray[np.integer[Any]], probs: npt.NDArray[np.floating[Any]]) -> None:
-        """Adds those of some labels, (labels, `KEPT`) both."""
+        """Adds those of some labels, (labels, `TOP_TOKENS`) both."""
         self._ids.write(np.ascontiguousarray(ids, self._dtype).data)
         self._probs.write(np.ascontiguousarray(probs, _PROB).data)
 
 
 @contextmanager
 def written_soft_targets(
-    folder: Path, store: PairStore, teachers: Sequence[str], vocab_size: int, kept: int = KEPT
+    folder: Path, store: PairStore, teachers: Sequence[str], vocab_size: int, kept: int = TOP_TOKENS
 ) -> Iterator[SoftTargetsWriter]:
     """A writer for the soft targets at `folder`, which appear, or are replaced, when the block ends without an error.
 
     Raises ResourceError where the disk is full.
     """
     dtype = id_dtype(vocab_size)
-    facts = {"format": FORMAT, "store": store.key, "teachers": list(teachers), "kept": kept, "id_dtype": dtype.str}
+    facts = {"format": _FORMAT, "store": store.key, "teachers": list(teachers), "kept": kept, "id_dtype": dtype.str}
     with (
         written_folder(folder, facts) as partial,
         (partial / _IDS).open("wb") as ids,

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from dragoman.data.pairs import Ids, Lengths
 from dragoman.errors import DataError, ModelError
 from dragoman.files import checked_manifest, written_folder
-from dragoman.text.tokenization.encoding import Rows
+from dragoman.text.tokenization.encoding import RaggedIds
 
-FORMAT = "dragoman pairs 1"
+_FORMAT = "dragoman pairs 1"
 AGAIN = "delete the folder to have it made again."
 _OFFSET = np.dtype("<i8")
 _LENGTH = np.dtype("<i4")
@@ -77,9 +77,11 @@ class StoreWriter:
         tgt_texts: Sequence[str] = (),
     ) -> None:
         """`append_rows` of lists."""
-        self.append_rows(Rows.of(src_ids), Rows.of(tgt_ids), src_texts, tgt_texts)
+        self.append_rows(RaggedIds.of(src_ids), RaggedIds.of(tgt_ids), src_texts, tgt_texts)
 
-    def append_rows(self, src: Rows, tgt: Rows, src_texts: Sequence[str] = (), tgt_texts: Sequence[str] = ()) -> None:
+    def append_rows(
+        self, src: RaggedIds, tgt: RaggedIds, src_texts: Sequence[str] = (), tgt_texts: Sequence[str] = ()
+    ) -> None:
         """Adds pairs: ids without bos and eos, and the texts where the store keeps them.
 
         Raises ValueError where the sides do not match or an id is outside the vocabulary: a mistake of the caller.
@@ -115,7 +117,7 @@ def written_store(
     `key` says what the store is made from and is asked for when it is opened. One process writes, others wait.
     Raises ResourceError where the disk is full.
     """
-    facts: dict[str, Any] = {"format": FORMAT, "key": key, "keeps_text": keep_text}
+    facts: dict[str, Any] = {"format": _FORMAT, "key": key, "keeps_text": keep_text}
     with written_folder(folder, facts) as partial:
         with closing(StoreWriter(partial, src_vocab_size, tgt_vocab_size, keep_text)) as writer:
             yield writer
@@ -196,7 +198,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         manifest = checked_manifest(folder)
     except (ModelError, OSError) as error:
         raise DataError(f"{folder} is no whole store ({error}) If it exists, {AGAIN}") from None
-    if manifest.get("format") != FORMAT:
+    if manifest.get("format") != _FORMAT:
         raise DataError(f"{folder} is a store of another version; {AGAIN}")
     return manifest
 

@@ -61,7 +61,7 @@ Entry = Noun | Adjective | Verb | Pronoun | Phrase
 
 
 @dataclass(frozen=True)
-class Piece:
+class BracedPhrase:
     """What stands between braces in a pattern."""
 
     head: str
@@ -75,7 +75,7 @@ class Piece:
     agrees: str
 
 
-Template = tuple[Token | Piece, ...]
+Template = tuple[Token | BracedPhrase, ...]
 
 
 # Patterns and pairs.
@@ -225,7 +225,7 @@ class _Filler:
     def __init__(self, choice: Mapping[str, Entry]) -> None:
         self.choice = choice
 
-    def english(self, piece: Piece) -> Iterator[Token]:
+    def english(self, piece: BracedPhrase) -> Iterator[Token]:
         """The English words: determiner, adjectives, head."""
         entry = piece.verb or self.choice[piece.head]
         if piece.determiner.endswith("'s"):
@@ -239,7 +239,7 @@ class _Filler:
         elif piece.determiner not in PRONOUNS:
             yield from _tokens(entry.english(piece.form, self._agreement(piece)), piece.keys)
 
-    def german(self, piece: Piece) -> Iterator[Token]:
+    def german(self, piece: BracedPhrase) -> Iterator[Token]:
         """The German words, declined."""
         entry = piece.verb or self.choice[piece.head]
         if isinstance(entry, Phrase):
@@ -256,7 +256,7 @@ class _Filler:
         else:
             yield from _tokens(text, piece.keys)
 
-    def _declined(self, piece: Piece, gender: str) -> Iterator[Token]:
+    def _declined(self, piece: BracedPhrase, gender: str) -> Iterator[Token]:
         """Determiner and adjectives; what the determiner does not show of case and gender, the adjectives do."""
         stem, kind = "", ""
         if piece.determiner.endswith("'s"):
@@ -271,7 +271,7 @@ class _Filler:
             word = self._adjective(slot).german(degree, "")
             yield Token(decline_adjective(word, ending, piece.form, gender), frozenset((slot,)))
 
-    def _agreement(self, piece: Piece) -> str:
+    def _agreement(self, piece: BracedPhrase) -> str:
         if piece.agrees:
             return self._person(piece.agrees).agreement
         return "p" if piece.plural else "3"
@@ -293,7 +293,7 @@ def _tokens(text: str, keys: frozenset[str]) -> Iterator[Token]:
     return (Token(word, keys) for word in text.split())
 
 
-def _in_slot(tokens: tuple[Token, ...], piece: Piece) -> Iterator[Token]:
+def _in_slot(tokens: tuple[Token, ...], piece: BracedPhrase) -> Iterator[Token]:
     """The words of a phrase; its marks are its own affair, so they are told apart from those of the pattern."""
     for token in tokens:
         keys = frozenset(f"{piece.head}:{key}" for key in token.keys)

@@ -20,7 +20,7 @@ from dragoman.demo.inflection import (
     Verb,
     english_plural,
 )
-from dragoman.demo.phrasebook import Entry, Pattern, Phrase, Phrasebook, Piece, Template, Token, words
+from dragoman.demo.phrasebook import BracedPhrase, Entry, Pattern, Phrase, Phrasebook, Template, Token, words
 from dragoman.errors import DataError
 
 _FORMS = (*CASES, "obj", "poss", "inf", "past", "part", "zu", "sep")
@@ -102,7 +102,7 @@ class _Reader:
         return pattern
 
     def _template(self, text: str) -> Template:
-        parts: list[Token | Piece] = []
+        parts: list[Token | BracedPhrase] = []
         for plain, braced in re.findall(r"([^{}]+)|\{([^{}]*)\}", text):
             parts += [self._piece(braced)] if braced else [_marked(word) for word in words(plain)]
         if not isinstance(parts[-1], Token) or parts[-1].text not in (*".?!",):
@@ -110,7 +110,7 @@ class _Reader:
         parts[-1] = Token(parts[-1].text, frozenset(("end",)))
         return tuple(parts)
 
-    def _piece(self, text: str) -> Piece:
+    def _piece(self, text: str) -> BracedPhrase:
         """Reads what stands between braces, from its end: form, head, and before the head determiner, adjectives."""
         tokens = text.split()
         form = agrees = determiner = ""
@@ -128,7 +128,7 @@ class _Reader:
             raise ValueError(f"`{head}` in {{{text}}} is neither a class of words nor a verb")
         if tokens and (tokens[0] in DETERMINERS or tokens[0].endswith("'s")):
             determiner = tokens.pop(0)
-        return Piece(
+        return BracedPhrase(
             head=head,
             keys=frozenset((head, *marks)) if is_slot else frozenset(marks),
             verb=None if is_slot else self.verbs[head],
@@ -154,7 +154,7 @@ def _slots(template: Template) -> dict[str, None]:
     """The slots a template names, in order."""
     slots: list[str] = []
     for piece in template:
-        if isinstance(piece, Piece):
+        if isinstance(piece, BracedPhrase):
             slots += [piece.determiner[:-2]] if piece.determiner.endswith("'s") else []
             slots += [slot for slot, _ in piece.adjectives]
             slots += [] if piece.verb else [piece.head]

@@ -52,7 +52,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PhenomenonCount:
     """One phenomenon: how many sentences had it, how many passed the check, and two that did not.
 
     `chrf` is the mean sentence chrF2 of those that had it, None for probes and where there were none. `note` says why
@@ -75,7 +75,7 @@ def check_phenomena(
     translate: Translate,
     src_lang: str = "",
     tgt_lang: str = "",
-) -> list[Finding]:
+) -> list[PhenomenonCount]:
     """All checks of one test in a fixed order; the probes ask `translate` for some more sentences.
 
     Languages are codes; without a list of their negations that check says so. The three lists are of one length.
@@ -103,12 +103,12 @@ class _Test:
 
     def finding(
         self, name: str, check: str, rows: Sequence[int], passes: Callable[["_Test", int], bool], note: str = ""
-    ) -> Finding:
+    ) -> PhenomenonCount:
         failed = [row for row in rows if not passes(self, row)]
         worst = sorted(failed, key=lambda row: self.chrf[row])[:_SHOWN]
         shown = tuple(Failure(self.sources[row], self.references[row], self.outputs[row]) for row in worst)
         mean = sum(self.chrf[row] for row in rows) / len(rows) if rows else None
-        return Finding(name, check, len(rows), len(rows) - len(failed), mean, shown, note)
+        return PhenomenonCount(name, check, len(rows), len(rows) - len(failed), mean, shown, note)
 
     def with_numbers(self) -> list[int]:
         return [row for row, text in enumerate(self.references) if _NUMBER.search(text)]
@@ -163,7 +163,7 @@ def _stays_short(test: _Test, row: int) -> bool:
     return 0 < len(test.outputs[row].strip()) <= 3 * max(len(test.references[row]), 4)
 
 
-def _negation(test: _Test, src_lang: str, tgt_lang: str) -> Finding:
+def _negation(test: _Test, src_lang: str, tgt_lang: str) -> PhenomenonCount:
     check = "the output denies, as the reference does"
     src, tgt = (_NEGATIONS.get(main_language(language)) for language in (src_lang, tgt_lang))
     if src is None or tgt is None:
@@ -182,7 +182,7 @@ def _negation(test: _Test, src_lang: str, tgt_lang: str) -> Finding:
     return test.finding("negation", check, rows, lambda test, row: denies(test.outputs[row], tgt))
 
 
-def _probes(test: _Test, translate: Translate) -> Iterator[Finding]:
+def _probes(test: _Test, translate: Translate) -> Iterator[PhenomenonCount]:
     rows = test.filled()
     dotted = [row for row in rows if test.sources[row].rstrip().endswith(_DOTS)]
     capitals = [test.sources[row].upper() for row in rows]
@@ -211,13 +211,13 @@ def _probe(
     expected: Sequence[str],
     got: Sequence[str],
     reduced: Callable[[str], str],
-) -> Finding:
+) -> PhenomenonCount:
     failed = [
         Failure(source, wanted, output)
         for source, wanted, output in zip(asked, expected, got, strict=True)
         if reduced(wanted) != reduced(output)
     ]
-    return Finding(name, check, len(asked), len(asked) - len(failed), None, tuple(failed[:_SHOWN]))
+    return PhenomenonCount(name, check, len(asked), len(asked) - len(failed), None, tuple(failed[:_SHOWN]))
 
 
 def without_final_dots(text: str) -> str:

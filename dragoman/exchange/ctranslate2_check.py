@@ -12,7 +12,7 @@ import torch
 
 from dragoman.bundle import Bundle
 from dragoman.config import InferenceSettings
-from dragoman.data.batch import pad_rows
+from dragoman.data.batch import pad_ids
 from dragoman.exchange.tokens import tokens_of
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.step_model import SingleModel
@@ -76,7 +76,7 @@ def _sample(bundle: Bundle) -> list[list[int]]:
 
 
 def _translated(bundle: Bundle, rows: list[list[int]]) -> list[Hypothesis]:
-    src_ids, src_lengths = pad_rows([[*row, EOS_ID] for row in rows], PAD_ID)
+    src_ids, src_lengths = pad_ids([[*row, EOS_ID] for row in rows], PAD_ID)
     model = bundle.model.to("cpu").eval()
     settings = InferenceSettings(beam_size=1, max_extra_tokens=_EXTRA_TOKENS)
     with torch.inference_mode():

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from dragoman.data.batch import pad_rows
+from dragoman.data.batch import pad_ids
 from dragoman.inference.segments import Request, Source
 from dragoman.model.transformer import Transformer
 from dragoman.records import Translation
@@ -116,8 +116,8 @@ class Aligner:
         return tuple(sorted(joined, key=_by_target))
 
     def _weights(self, model: Transformer, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Tensor]:
-        src_ids, src_lengths = pad_rows([[*src, EOS_ID] for src, _ in pairs], PAD_ID)
-        decoder_input, _ = pad_rows([[BOS_ID, *tgt] for _, tgt in pairs], PAD_ID)
+        src_ids, src_lengths = pad_ids([[*src, EOS_ID] for src, _ in pairs], PAD_ID)
+        decoder_input, _ = pad_ids([[BOS_ID, *tgt] for _, tgt in pairs], PAD_ID)
         device = model.device
         cross = model.attention(src_ids.to(device), src_lengths.to(device), decoder_input.to(device)).cross
         layer = alignment_layer(len(cross)) if self._layer is None else self._layer

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dragoman.config import InferenceSettings
-from dragoman.data.batch import pad_rows
+from dragoman.data.batch import pad_ids
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.sampling import sample
 from dragoman.inference.search.step_model import Ensemble, StepModel
@@ -40,7 +40,7 @@ class StepSearch:
 
     def _found(self, batch: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
         src_ids, src_lengths = (
-            tensor.to(self._model.device) for tensor in pad_rows([[*source.ids, EOS_ID] for source in batch], PAD_ID)
+            tensor.to(self._model.device) for tensor in pad_ids([[*source.ids, EOS_ID] for source in batch], PAD_ID)
         )
         prefixes = [source.prefix for source in batch]
         if settings.sample:

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from dragoman.bundle import Bundle
 from dragoman.config import WITHOUT_SAMPLING, InferenceSettings
-from dragoman.data.batch import pad_rows
+from dragoman.data.batch import pad_ids
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.step_model import OfTransformer, SingleModel, StepModel
 from dragoman.inference.searches import Search, TransformerSearch
@@ -187,7 +187,7 @@ class _Grouped:
 
     def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> None:
         for group in self._groups([source for source in sources if source.ids]):
-            ids, lengths = pad_rows([[*source.ids, EOS_ID] for source in group], PAD_ID)
+            ids, lengths = pad_ids([[*source.ids, EOS_ID] for source in group], PAD_ID)
             padded = functional.pad(ids, (0, self._padding), value=PAD_ID).to(self._model.device)
             hypotheses = beam_search(self._model, padded, lengths.to(self._model.device), settings)
             for source, found in zip(group, hypotheses, strict=True):

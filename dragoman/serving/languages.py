@@ -1,6 +1,6 @@
 """Which served language a client means."""
 
-from dragoman.languages import NAMES, normalised
+from dragoman.languages import NAMES, normalize_code
 
 _BY_LOWER_CASE = {code.lower(): code for code in NAMES}
 _SAME = {"zh-hans": "zh", "zh": "zh-hans", "zt": "zh-hant", "zh-hant": "zt", "pb": "pt-br", "pt-br": "pb"}
@@ -9,7 +9,7 @@ _SAME = {"zh-hans": "zh", "zh": "zh-hans", "zt": "zh-hant", "zh-hant": "zt", "pb
 
 def canonical(code: str) -> str:
     """A code as it is written in answers: ``EN``, ``eng`` and ``en`` are en, ``pt_br`` is pt-BR."""
-    plain = normalised(code)
+    plain = normalize_code(code)
     return _BY_LOWER_CASE.get(plain, plain)
 
 

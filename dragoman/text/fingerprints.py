@@ -27,7 +27,7 @@ def fingerprints(texts: Iterable[str], key: bytes = b"") -> Fingerprints:
     return np.frombuffer(b"".join(map(digest, texts)), dtype="<u8").astype(np.uint64)
 
 
-def normalised(text: str) -> str:
+def normalize_text(text: str) -> str:
     """A text as the eye compares it: composed characters, no case, single spaces."""
     if not text.isascii():
         text = unicodedata.normalize("NFC", text)

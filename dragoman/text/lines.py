@@ -52,12 +52,12 @@ def open_bytes(path: Path, encoding: str = "") -> Iterator[BinaryIO]:
 
     Raises DataError.
     """
-    with _opened(path) as raw, unpacked(raw, str(path), encoding) as stream:
+    with _opened(path) as raw, open_stream(raw, str(path), encoding) as stream:
         yield stream
 
 
 @contextmanager
-def unpacked(stream: BinaryIO, name: str, encoding: str = "") -> Iterator[BinaryIO]:
+def open_stream(stream: BinaryIO, name: str, encoding: str = "") -> Iterator[BinaryIO]:
     """The same for a stream; waits for its first bytes. Raises DataError with `name`."""
     raw = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, stream))
     start = _start_of(raw, name)

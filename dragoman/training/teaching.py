@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dragoman.data.batch import Batch
 from dragoman.data.batching import micro_batches
-from dragoman.data.soft_targets import KEPT, SoftTargets, written_soft_targets
+from dragoman.data.soft_targets import TOP_TOKENS, SoftTargets, written_soft_targets
 from dragoman.data.store import PairStore
 from dragoman.data.stream import load_batch
 from dragoman.model.transformer import Transformer
@@ -39,7 +39,7 @@ def ask_teachers(
     disk is full.
     """
     vocab_size = teachers[0].tgt_vocab_size
-    kept = min(KEPT, vocab_size)
+    kept = min(TOP_TOKENS, vocab_size)
     for teacher in teachers:
         teacher.eval()
     with written_soft_targets(folder, store, names, vocab_size, kept) as writer:

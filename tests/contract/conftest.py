@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dragoman.bundle import Bundle, load_bundle, save_bundle
 from dragoman.config import InferenceSettings
-from dragoman.data.batch import Batch, pad_rows
+from dragoman.data.batch import Batch, pad_ids
 from dragoman.exchange.marian_import import import_marian
 from dragoman.inference.scoring import score_tokens
 from dragoman.model.transformer import Transformer
@@ -129,8 +129,8 @@ def assert_teacher_forced() -> Callable[[Transformer, Sequence[Sequence[int]], F
     def check(model: Transformer, sources: Sequence[Sequence[int]], found: Found) -> None:
         pairs = [(source, h) for source, hypotheses in zip(sources, found, strict=True) for h in hypotheses]
         assert pairs
-        targets, lengths = pad_rows([[BOS_ID, *h.ids, *([EOS_ID] if h.finished else [])] for _, h in pairs], 0)
-        scores = score_tokens(model, Batch(*pad_rows([source for source, _ in pairs], 0), targets, lengths - 1))
+        targets, lengths = pad_ids([[BOS_ID, *h.ids, *([EOS_ID] if h.finished else [])] for _, h in pairs], 0)
+        scores = score_tokens(model, Batch(*pad_ids([source for source, _ in pairs], 0), targets, lengths - 1))
         for (_, h), row, length in zip(pairs, scores.tolist(), lengths.tolist(), strict=True):
             assert h.token_log_probs == pytest.approx(row[: length - 1], abs=1e-4)
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dragoman.config import InferenceSettings
-from dragoman.data.batch import pad_rows
+from dragoman.data.batch import pad_ids
 from dragoman.inference.search.beam import beam_search
 from dragoman.records import Hypothesis
 
@@ -24,7 +24,7 @@ source_batches = st.lists(sources, min_size=1, max_size=4)
 
 
 def search(model: Any, batch: list[list[int]], settings: InferenceSettings, prefixes: Any = None) -> Any:
-    return beam_search(model, *pad_rows(batch, 0), settings, prefixes)
+    return beam_search(model, *pad_ids(batch, 0), settings, prefixes)
 
 
 def assert_best(found: list[Hypothesis], possible: list[Hypothesis], n_best: int) -> None:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 pytest.importorskip("numba", reason="numba compiles what is tested here")
 
 from dragoman.config import InferenceSettings, ModelSettings
-from dragoman.data.batch import pad_rows
+from dragoman.data.batch import pad_ids
 from dragoman.errors import ModelError
 from dragoman.inference import searches
 from dragoman.inference.compiled.weights import fits
@@ -78,7 +78,7 @@ def searched(
 def plain(
     model: Transformer, rows: list[list[int]], chosen: InferenceSettings, prefixes: list[list[int]] | None = None
 ) -> list[list[Hypothesis]]:
-    return beam_search(SingleModel(model), *pad_rows([[*row, EOS_ID] for row in rows], 0), chosen, prefixes)
+    return beam_search(SingleModel(model), *pad_ids([[*row, EOS_ID] for row in rows], 0), chosen, prefixes)
 
 
 def assert_same(found: Any, expected: Any) -> None:

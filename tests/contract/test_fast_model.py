@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.config import InferenceSettings, ModelSettings
-from dragoman.data.batch import pad_rows
+from dragoman.data.batch import pad_ids
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.sampling import sample
 from dragoman.inference.search.step_model import Ensemble, SingleModel
@@ -65,7 +65,7 @@ def assert_same(found: Any, expected: Any) -> None:
 @torch.inference_mode()
 def test_every_step_is_the_plain_one_far_beyond_64_keys_and_through_reorderings(kind: str, vocab_size: int) -> None:
     model = transformer(kind, vocab_size)
-    rows, lengths = pad_rows(sources(vocab_size, 1), 0)
+    rows, lengths = pad_ids(sources(vocab_size, 1), 0)
     plain, fast = SingleModel(model), FastModel(model)
     states = plain.start(rows, lengths), fast.start(rows, lengths)
     rng, num_sentences, width = random.Random(4), rows.size(0), 1
@@ -98,8 +98,8 @@ def test_searches_find_the_same(seeds: range, kind: str, vocab_size: int, assert
         model, rows = transformer(kind, vocab_size, seed), sources(vocab_size, seed, 9)
         for beam_size, n_best, min_tokens, begun in ((1, 1, 1, None), (4, 3, 3, None), (4, 4, 0, prefixes)):
             chosen = InferenceSettings(beam_size=beam_size, n_best=n_best, min_tokens=min_tokens, max_extra_tokens=6)
-            found = beam_search(FastModel(model), *pad_rows(rows, 0), chosen, begun)
-            expected = beam_search(SingleModel(model), *pad_rows(rows, 0), chosen, begun)
+            found = beam_search(FastModel(model), *pad_ids(rows, 0), chosen, begun)
+            expected = beam_search(SingleModel(model), *pad_ids(rows, 0), chosen, begun)
             assert_teacher_forced(model, rows, found)
             if beam_size == 1:
                 assert_same(found, expected)
@@ -113,14 +113,14 @@ def test_searches_find_the_same(seeds: range, kind: str, vocab_size: int, assert
 def test_a_sentence_does_not_depend_on_its_company(seed: int, order: list[int], size: int) -> None:
     fast, rows = FastModel(transformer("pre-norm", 3000)), sources(3000, seed, 9)
     chosen = InferenceSettings(beam_size=4, n_best=2, max_extra_tokens=6)
-    alone = [beam_search(fast, *pad_rows([row], 0), chosen)[0] for row in rows]
+    alone = [beam_search(fast, *pad_ids([row], 0), chosen)[0] for row in rows]
     for first in range(0, 9, size):
         part = order[first : first + size]
-        assert_same(beam_search(fast, *pad_rows([rows[i] for i in part], 0), chosen), [alone[i] for i in part])
+        assert_same(beam_search(fast, *pad_ids([rows[i] for i in part], 0), chosen), [alone[i] for i in part])
 
 
 def test_samples_and_ensembles_are_the_plain_ones() -> None:
-    model, batch = transformer("pre-norm", 30), pad_rows(sources(30, 2), 0)
+    model, batch = transformer("pre-norm", 30), pad_ids(sources(30, 2), 0)
     names = [str(number) for number in range(9)]
     chosen = InferenceSettings(sample=True, beam_size=2, n_best=2, max_extra_tokens=6)
     assert_same(sample(FastModel(model), *batch, chosen, names), sample(SingleModel(model), *batch, chosen, names))
@@ -131,7 +131,7 @@ def test_samples_and_ensembles_are_the_plain_ones() -> None:
 
 
 def test_weights_changed_in_place_are_seen() -> None:
-    model, batch = transformer("pre-norm", 30), pad_rows(sources(30, 2), 0)
+    model, batch = transformer("pre-norm", 30), pad_ids(sources(30, 2), 0)
     fast, chosen = FastModel(model), InferenceSettings(beam_size=2, max_extra_tokens=6)
     before = beam_search(fast, *batch, chosen)
     with torch.no_grad():
@@ -146,7 +146,7 @@ def test_vocabularies_of_two_sizes(tie: Any) -> None:
     torch.manual_seed(4)
     shape = {"d_model": 32, "d_ff": 64, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2}
     model = Transformer(ModelSettings(preset="custom", tie=tie, **shape), 70, 60).eval()  # type: ignore[arg-type]
-    batch, chosen = pad_rows(sources(70, 1), 0), InferenceSettings(beam_size=4, n_best=3, max_extra_tokens=30)
+    batch, chosen = pad_ids(sources(70, 1), 0), InferenceSettings(beam_size=4, n_best=3, max_extra_tokens=30)
     assert_same(beam_search(FastModel(model), *batch, chosen), beam_search(SingleModel(model), *batch, chosen))
 
 
@@ -154,7 +154,7 @@ def test_vocabularies_of_two_sizes(tie: Any) -> None:
 @torch.inference_mode()
 def test_fewer_bits_change_log_probs_only_by_their_rounding(precision: str, tolerance: float) -> None:
     model = transformer("pre-norm", 70)
-    rows, lengths = pad_rows(sources(70, 1) * 2, 0)
+    rows, lengths = pad_ids(sources(70, 1) * 2, 0)
     models: tuple[Any, ...] = (FastModel(model, precision), SingleModel(model))
     states = [each.start(rows, lengths) for each in models]
     for step in range(8):

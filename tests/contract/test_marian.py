@@ -21,7 +21,7 @@ from transformers import MarianMTModel, MarianTokenizer
 from transformers.utils import logging
 
 from dragoman.bundle import Bundle, save_bundle
-from dragoman.data.batch import pad_rows
+from dragoman.data.batch import pad_ids
 from dragoman.exchange.ctranslate2_check import SUPPRESSED
 from dragoman.exchange.ctranslate2_export import export_ctranslate2
 from dragoman.exchange.marian_export import export_marian
@@ -153,7 +153,7 @@ def test_logits(marian_model: Callable[..., Path], sentences: list[str], tmp_pat
     tgt = torch.randint(4, len(order), (len(texts), 25), generator=torch.Generator().manual_seed(1))
     start = torch.full((len(texts), 1), 1)
     decoder_input = torch.cat((start, tgt), 1)
-    src_ids, src_lengths = pad_rows([[*bundle.tokenizers.src.encode(text), EOS_ID] for text in texts], PAD_ID)
+    src_ids, src_lengths = pad_ids([[*bundle.tokenizers.src.encode(text), EOS_ID] for text in texts], PAD_ID)
     with torch.inference_mode():
         expected = theirs(**batch, decoder_input_ids=order[decoder_input]).logits
         found = bundle.model(src_ids, src_lengths, decoder_input)
@@ -237,7 +237,7 @@ def _translated(bundle: Bundle, texts: list[str], beam_size: int, alpha: float) 
     rows = [[*row, EOS_ID] for row in bundle.tokenizers.src.encode_batch(texts)]
     found: dict[int, Hypothesis] = {}
     for places in _by_length(rows).values():
-        src_ids, src_lengths = pad_rows([rows[place] for place in places], PAD_ID)
+        src_ids, src_lengths = pad_ids([rows[place] for place in places], PAD_ID)
         hypotheses = beam_search(SingleModel(bundle.model), src_ids, src_lengths, search)
         found |= {place: ranked[0] for place, ranked in zip(places, hypotheses, strict=True)}
     return [found[place] for place in range(len(texts))]

@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 
 from dragoman.config import InferenceSettings
-from dragoman.data.batch import pad_rows
+from dragoman.data.batch import pad_ids
 from dragoman.inference.search.sampling import drawn_ids, sample, uniforms
 
 EOS_ID, FIRST_LETTER = 2, 4
@@ -21,7 +21,7 @@ def settings(**changes: Any) -> InferenceSettings:
 
 
 def draw(model: Any, batch: list[list[int]], names: list[str], prefixes: Any = None, **changes: Any) -> Any:
-    return sample(model, *pad_rows(batch, 0), settings(**changes), names, prefixes)
+    return sample(model, *pad_ids(batch, 0), settings(**changes), names, prefixes)
 
 
 def assert_frequencies(counts: Counter[Any], expected: dict[Any, float]) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dragoman.config import InferenceSettings, ModelSettings
-from dragoman.data.batch import Batch, pad_rows
+from dragoman.data.batch import Batch, pad_ids
 from dragoman.errors import ModelError
 from dragoman.inference.scoring import score_pairs, score_tokens
 from dragoman.inference.search.beam import beam_search
@@ -36,13 +36,13 @@ def model(request: pytest.FixtureRequest) -> Transformer:
 
 
 def search(model: Any, sources: list[list[int]], settings: InferenceSettings = SETTINGS, prefixes: Any = None) -> Any:
-    return beam_search(model, *pad_rows(sources, 0), settings, prefixes)
+    return beam_search(model, *pad_ids(sources, 0), settings, prefixes)
 
 
 def batch_of(sources: list[list[int]], hypotheses: list[Hypothesis]) -> Batch:
     targets = [[BOS_ID, *h.ids, *([EOS_ID] if h.finished else [])] for h in hypotheses]
-    tgt_ids, tgt_lengths = pad_rows(targets, 0)
-    return Batch(*pad_rows(sources, 0), tgt_ids, tgt_lengths - 1)
+    tgt_ids, tgt_lengths = pad_ids(targets, 0)
+    return Batch(*pad_ids(sources, 0), tgt_ids, tgt_lengths - 1)
 
 
 def assert_close(found: list[list[Hypothesis]], expected: list[list[Hypothesis]], tolerance: float = 1e-4) -> None:
@@ -56,7 +56,7 @@ def assert_close(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]
 def test_the_teacher_forced_score_is_the_searchs_log_prob(model: Transformer, sampled: bool) -> None:
     prefixes = [[], [6, 6], [], [9], []]
     names = [str(index) for index in range(len(SOURCES))]
-    rows = pad_rows(SOURCES, 0)
+    rows = pad_ids(SOURCES, 0)
     found = (
         sample(SingleModel(model), *rows, SETTINGS, names, prefixes)
         if sampled

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from dragoman.config import ModelSettings, TrainSettings
-from dragoman.data.soft_targets import KEPT
+from dragoman.data.soft_targets import TOP_TOKENS
 from dragoman.data.store import PairStore, written_store
 from dragoman.data.stream import BatchStream, load_batch
 from dragoman.inference.search.step_model import Ensemble, SingleModel
@@ -50,7 +50,7 @@ def test_they_say_what_their_ensemble_gives_step_by_step(tmp_path: Path) -> None
         with torch.no_grad():
             probs = torch.stack([ensemble.step(each[None], state)[0].exp() for each in written])
         probs[:, PAD_ID] = 0
-        best = probs.topk(KEPT)
+        best = probs.topk(TOP_TOKENS)
         row = soft.row(index)
         assert row.ids.tolist() == best.indices.tolist()
         expected = best.values / best.values.sum(1, keepdim=True)
@@ -60,7 +60,7 @@ def test_they_say_what_their_ensemble_gives_step_by_step(tmp_path: Path) -> None
 def test_what_is_asked_in_chunks_is_what_is_asked_at_once(tmp_path: Path) -> None:
     teachers, pairs = [model(1)], store(tmp_path / "train")
     soft = ask_teachers(teachers, ["one"], pairs, tmp_path / "teachers")
-    ids, probs = most_probable(teachers, load_batch(pairs, np.arange(len(pairs))), KEPT)
+    ids, probs = most_probable(teachers, load_batch(pairs, np.arange(len(pairs))), TOP_TOKENS)
     rows = [soft.row(index) for index in range(len(pairs))]
     assert np.array_equal(np.concatenate([row.ids for row in rows]), ids.numpy())
     np.testing.assert_allclose(np.concatenate([row.probs for row in rows]), probs.numpy(), atol=1e-3)

@@ -3,7 +3,7 @@
 import pytest
 
 from dragoman.errors import ConfigError
-from dragoman.languages import NAMES, check_language, code_named, is_code, main_language, normalised
+from dragoman.languages import NAMES, check_language, code_named, is_code, main_language, normalize_code
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from dragoman.languages import NAMES, check_language, code_named, is_code, main_
     ],
 )
 def test_forms_of_a_code(code: str, normal: str, main: str) -> None:
-    assert (normalised(code), main_language(code)) == (normal, main)
+    assert (normalize_code(code), main_language(code)) == (normal, main)
 
 
 def test_every_language_with_two_letters_has_its_form_of_three() -> None:

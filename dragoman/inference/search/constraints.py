@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dragoman.config import InferenceSettings
-from dragoman.data.batch import pad_rows
+from dragoman.data.batch import pad_ids
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 NEVER_WRITTEN = (PAD_ID, BOS_ID, UNK_ID)
@@ -42,7 +42,7 @@ class Constraints:
         rows = [()] * src_lengths.numel() if prefixes is None else prefixes
         if len(rows) != src_lengths.numel():
             raise ValueError(f"{len(rows)} prefixes do not fit {src_lengths.numel()} sentences")
-        padded, lengths = pad_rows(rows, _FREE)
+        padded, lengths = pad_ids(rows, _FREE)
         limits = torch.maximum(src_lengths + settings.max_extra_tokens, lengths.to(src_lengths.device) + 1)
         return Constraints(limits.clamp(min=1, max=max_length), padded.to(src_lengths.device), settings.min_tokens)
 

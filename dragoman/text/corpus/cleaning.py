@@ -19,7 +19,7 @@ from dragoman.text.corpus.splitting import HeldOut, chunks, source_fingerprints
 from dragoman.text.fingerprints import Fingerprints, FingerprintSet, fingerprints
 from dragoman.text.tokenization.encoding import EncodedChunk, PairEncoder
 
-Mask = NDArray[np.bool_]
+_Mask = NDArray[np.bool_]
 
 EMPTY, DUPLICATE = "a side is empty", "repeated pair"
 HELD_OUT, SHARED = "held out for validation or test", "source also in validation or test"
@@ -92,7 +92,7 @@ class Cleaner:
             yield list(compress(chunk, keep.tolist()))
         self._decided, self._seen = decided, FingerprintSet()
 
-    def keep_texts(self, pairs: Sequence[SentencePair]) -> Mask:
+    def keep_texts(self, pairs: Sequence[SentencePair]) -> _Mask:
         """True for pairs with two sides, no held-out source, and no repetition of one in this or an earlier chunk."""
         self.report.read += len(pairs)
         keep = np.fromiter((bool(pair.src.strip() and pair.tgt.strip()) for pair in pairs), np.bool_, len(pairs))
@@ -109,7 +109,7 @@ class Cleaner:
             self._drop(keep, ~self._seen.add(fingerprints(texts)), DUPLICATE)
         return keep
 
-    def _held_out_here(self, pairs: Sequence[SentencePair], shared: Mask) -> Mask:
+    def _held_out_here(self, pairs: Sequence[SentencePair], shared: _Mask) -> _Mask:
         """True for the pairs that were held out, each where it stands first; the others only have their source."""
         own = np.zeros(len(pairs), np.bool_)
         for place in np.flatnonzero(shared).tolist() if self._own else ():
@@ -129,17 +129,17 @@ class Cleaner:
             missing -= len(known[-1])
         return np.concatenate([*known, source_fingerprints(pairs[len(pairs) - missing :], seed)])
 
-    def _drop(self, keep: Mask, taken: Mask, rule: str) -> None:
+    def _drop(self, keep: _Mask, taken: _Mask, rule: str) -> None:
         """Takes some of the pairs still kept out of `keep`, in place."""
         self.report.dropped[rule] += int(taken.sum())
         keep[np.flatnonzero(keep)[taken]] = False
 
-    def keep_lengths(self, src: NDArray[np.int64], tgt: NDArray[np.int64]) -> Mask:
+    def keep_lengths(self, src: NDArray[np.int64], tgt: NDArray[np.int64]) -> _Mask:
         """True for pairs short enough and alike enough in length; lengths in tokens, without control tokens."""
         longer, shorter = np.maximum(src, tgt), np.minimum(src, tgt)
         short = longer <= self._settings.max_tokens
         alike = longer <= self._settings.max_length_ratio * shorter + RATIO_SLACK_TOKENS
-        keep: Mask = short & alike
+        keep: _Mask = short & alike
         self.report.dropped[TOO_LONG] += int((~short).sum())
         self.report.dropped[RATIO] += int((short & ~alike).sum())
         self.report.kept += int(keep.sum())

@@ -15,7 +15,7 @@ import numpy as np
 from dragoman.config import DataSettings
 from dragoman.errors import DataError
 from dragoman.records import SentencePair
-from dragoman.text.fingerprints import Fingerprints, FingerprintSet, fingerprints, normalised
+from dragoman.text.fingerprints import Fingerprints, FingerprintSet, fingerprints, normalize_text
 
 CHUNK_PAIRS = 1 << 15
 T = TypeVar("T")
@@ -98,7 +98,7 @@ def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 def source_fingerprints(pairs: Sequence[SentencePair], seed: int) -> Fingerprints:
     """Fingerprints of the normalised sources, keyed by the seed."""
-    return fingerprints((normalised(pair.src) for pair in pairs), key=seed.to_bytes(8, "big"))
+    return fingerprints((normalize_text(pair.src) for pair in pairs), key=seed.to_bytes(8, "big"))
 
 
 _Placed = tuple[int, tuple[int, SentencePair]]

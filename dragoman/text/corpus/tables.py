@@ -19,7 +19,7 @@ from dragoman.text.corpus.layout import Layout
 from dragoman.text.doctor.languages import language_of_side
 from dragoman.text.lines import one_line, read_lines
 
-Kind = Literal["text", "numbers", "ids", "links", "labels", "nothing"]
+ColumnKind = Literal["text", "numbers", "ids", "links", "labels", "nothing"]
 Row = tuple[int, list[str]]
 """The number of a row's first line, from 1, and its cells."""
 
@@ -32,7 +32,7 @@ _SEPARATOR = re.compile(r"(?i)\s*sep=(.)\s*")
 """What Excel writes above a table: its delimiter."""
 _SHARE = 0.9
 _MOST_LABELS, _FEWEST_ROWS_OF_LABELS = 10, 50
-_KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+_KINDS: tuple[tuple[ColumnKind, re.Pattern[str]], ...] = (
     ("numbers", re.compile(r"[-+]?\d[\d.,:/-]*%?")),
     ("links", re.compile(r"(https?|ftp)://\S+")),
     ("ids", re.compile(r"(?=\S*\d)\S{1,64}")),
@@ -125,7 +125,7 @@ def _language_in(cell: str) -> str:
     return code_named(cell) or next(filter(None, (code_named(word) for word in _words(cell) if word not in _ROLES)), "")
 
 
-def _share_in_quotes(body: Sequence[Sequence[str]], kinds: Sequence[Kind]) -> float:
+def _share_in_quotes(body: Sequence[Sequence[str]], kinds: Sequence[ColumnKind]) -> float:
     """The share of the cells with text that begin and end with a quotation mark."""
     cells = [
         row[place].strip() for row in body for place, kind in enumerate(kinds) if kind == "text" and place < len(row)
@@ -147,7 +147,7 @@ def _places(path: Path, layout: Layout, first: Sequence[str]) -> tuple[int, int]
     return places[0], places[1]
 
 
-def _kind_of(values: Sequence[str]) -> Kind:
+def _kind_of(values: Sequence[str]) -> ColumnKind:
     """What most cells of a column hold."""
     filled = [value.strip() for value in values if value.strip()]
     if len(filled) <= (1 - _SHARE) * len(values):
@@ -160,7 +160,7 @@ def _kind_of(values: Sequence[str]) -> Kind:
     return "text"
 
 
-def _is_header(first: Sequence[str], kinds: Sequence[Kind], columns: Iterable[int]) -> bool:
+def _is_header(first: Sequence[str], kinds: Sequence[ColumnKind], columns: Iterable[int]) -> bool:
     """Whether one cell of a first row is no number where all below are, or those of the text are names of columns."""
     numbers = [cell for cell, kind in zip(first, kinds, strict=True) if kind in ("numbers", "ids")]
     if numbers and "text" in kinds:
@@ -186,7 +186,11 @@ def _words(cell: str) -> list[str]:
 
 
 def _not_text(
-    path: Path, kinds: Sequence[Kind], columns: tuple[int, int], body: Sequence[Sequence[str]], header: Sequence[str]
+    path: Path,
+    kinds: Sequence[ColumnKind],
+    columns: tuple[int, int],
+    body: Sequence[Sequence[str]],
+    header: Sequence[str],
 ) -> ConfigError:
     place = next(place for place in columns if kinds[place] != "text")
     parts = [f"{number} {_described(kind, number - 1, body, header)}" for number, kind in enumerate(kinds, start=1)]
@@ -199,7 +203,7 @@ def _not_text(
     )
 
 
-def _described(kind: Kind, place: int, body: Sequence[Sequence[str]], header: Sequence[str]) -> str:
+def _described(kind: ColumnKind, place: int, body: Sequence[Sequence[str]], header: Sequence[str]) -> str:
     cells = [row[place].strip() for row in body if place < len(row) and row[place].strip()]
     example = cells[0] if cells else ""
     if len(example) > _EXAMPLE_CHARACTERS:

@@ -18,7 +18,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
 from dragoman.errors import DataError
-from dragoman.languages import main_language, normalised
+from dragoman.languages import main_language, normalize_code
 from dragoman.records import SentencePair
 from dragoman.text.lines import one_line, open_bytes
 
@@ -61,7 +61,7 @@ def tmx_languages(path: Path) -> tuple[str, ...]:
         counts.update(filter(None, segments))
     forms: dict[str, dict[str, str]] = {}
     for written, _ in counts.most_common():
-        forms.setdefault(main_language(written), {}).setdefault(normalised(written), written)
+        forms.setdefault(main_language(written), {}).setdefault(normalize_code(written), written)
     if len(forms) == 1:
         languages = [written for same in forms.values() for written in same.values()]
     else:
@@ -72,7 +72,7 @@ def tmx_languages(path: Path) -> tuple[str, ...]:
 
 def matches(language: str, wanted: str) -> bool:
     """Whether a language code is the wanted one or a regional form of it: en-US is en, and so are EN and eng."""
-    have, want = normalised(language), normalised(wanted)
+    have, want = normalize_code(language), normalize_code(wanted)
     return want != "" and (have == want or have.startswith(want + "-"))
 
 

@@ -14,7 +14,7 @@ from charset_normalizer import from_bytes
 from dragoman.errors import DataError
 from dragoman.languages import main_language
 from dragoman.text.charsets import display_name, utf16_of
-from dragoman.text.doctor.findings import shortened
+from dragoman.text.doctor.findings import shorten
 from dragoman.text.doctor.languages import log_odds
 from dragoman.text.lines import open_bytes, read_lines
 
@@ -51,7 +51,7 @@ _USUAL = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class DecodedLine:
     """What a line looks like in an encoding."""
 
     encoding: str
@@ -65,7 +65,7 @@ class EncodingGuess:
     `is_utf8`: other lines beyond ASCII are UTF-8, so that the file is in no other encoding, but damaged or mixed.
     """
 
-    readings: tuple[Reading, ...]
+    readings: tuple[DecodedLine, ...]
     is_utf8: bool = False
 
 
@@ -96,12 +96,12 @@ def _wide(start: bytes) -> str:
     return best.encoding if best is not None and best.encoding in _UTF_16_32 else ""
 
 
-def _first_reading(path: Path, encoding: str) -> Iterator[Reading]:
+def _first_reading(path: Path, encoding: str) -> Iterator[DecodedLine]:
     try:
         line = next(filter(str.strip, read_lines(path, encoding=encoding)), "")
     except DataError:
         return
-    yield Reading(encoding.upper().replace("_", "-"), shortened(line))
+    yield DecodedLine(encoding.upper().replace("_", "-"), shorten(line))
 
 
 def _lines_not_utf8(path: Path) -> tuple[list[bytes], bool]:
@@ -142,7 +142,7 @@ class _Groups:
                 self._names[texts] = codec
                 self._odds[texts] = [max(log_odds(text, languages), default=0.0) for text in texts]
 
-    def readings(self) -> Iterator[Reading]:
+    def readings(self) -> Iterator[DecodedLine]:
         """The best reading, and those that are not surely worse, each of a line that tells it from the best."""
         if not self._names:
             return
@@ -159,7 +159,7 @@ class _Groups:
         for texts in (best, *rivals):
             other = best if texts != best else rivals[0] if rivals else best
             place = next((place for place, pair in enumerate(zip(texts, other, strict=True)) if pair[0] != pair[1]), 0)
-            yield Reading(display_name(self._names[texts]), shortened(texts[place]))
+            yield DecodedLine(display_name(self._names[texts]), shorten(texts[place]))
 
     def _mean(self, texts: tuple[str, ...]) -> float:
         return mean(self._odds[texts])

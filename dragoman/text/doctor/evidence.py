@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dragoman.text.tokenization.words import UNSPACED
 
-MAX_WORDS = 4096
+_MAX_WORDS = 4096
 _STEM_LETTERS = 6
 _MIN_COUNT = 3
 _MAX_WORDS_A_LINE = 100
@@ -87,9 +87,9 @@ class WordTable:
         return evidence.with_ids(np.arange(-1, len(self._stems), dtype=np.int32)) if self._settled else evidence
 
     def settle(self, sample: Sequence[Evidence]) -> list[Evidence]:
-        """Keeps the most frequent words only, at most `MAX_WORDS`; the same evidence with their numbers."""
+        """Keeps the most frequent words only, at most `_MAX_WORDS`; the same evidence with their numbers."""
         counts = sum(np.bincount(evidence.words, minlength=len(self._stems)) for evidence in sample)
-        chosen = np.argsort(-np.asarray(counts), kind="stable")[:MAX_WORDS]
+        chosen = np.argsort(-np.asarray(counts), kind="stable")[:_MAX_WORDS]
         chosen = chosen[np.asarray(counts)[chosen] >= _MIN_COUNT]
         ids = np.full(max(len(self._stems), 1), -1, np.int32)
         ids[chosen] = np.arange(len(chosen))

@@ -20,16 +20,16 @@ from dragoman.text.corpus.size import SizeCounter
 from dragoman.text.corpus.splitting import chunks
 from dragoman.text.corpus.tmx import ReadReport
 from dragoman.text.doctor.encodings import EncodingGuess, guess_encoding, is_utf16
-from dragoman.text.doctor.findings import MOST_EXAMPLES, Examination, Finding, Tally, shortened
-from dragoman.text.doctor.languages import SAMPLE_LINES, SKIP_SETTING, language_findings, mismatches
+from dragoman.text.doctor.findings import MOST_EXAMPLES, CorpusFinding, Examination, Tally, shorten
+from dragoman.text.doctor.languages import LANGUAGE_SAMPLE_LINES, SKIP_SETTING, language_findings, mismatches
 from dragoman.text.doctor.overlap import Overlap
 from dragoman.text.doctor.slide_findings import SLIDE, UNRELATED, comparison_findings
-from dragoman.text.doctor.slides import Comparison, compare_sides
+from dragoman.text.doctor.slides import SideComparison, compare_sides
 from dragoman.text.doctor.tallies import IDENTICAL, SAME_LINE, Tallies, repeated_side
 from dragoman.text.fingerprints import FingerprintSet, fingerprints
 from dragoman.text.lines import read_lines
 
-Progress = Callable[[str], None]
+_Progress = Callable[[str], None]
 LENGTHS, ENCODING, LEAK, NEAR_LEAK = "different lengths", "wrong encoding", "leak", "near leak"
 REPEATED, AMBIGUOUS = "repeated pair", "repeated source"
 ONE_LANGUAGE = "one language"
@@ -42,7 +42,7 @@ _WHOLE = {SLIDE, UNRELATED, SAME_LINE}
 
 
 def examine(
-    corpus: Corpus, held_out: Mapping[str, Corpus] | None = None, progress: Progress = lambda stage: None
+    corpus: Corpus, held_out: Mapping[str, Corpus] | None = None, progress: _Progress = lambda stage: None
 ) -> Examination:
     """Everything about a training corpus and its overlap with `held_out` (name -> corpus). Raises DataError.
 
@@ -89,7 +89,7 @@ def checked_size(
     What the reader left out, and a language that is near the stated one, are told to `note`. Raises DataError, naming
     the first thing with which the corpus cannot be right.
     """
-    tallies, counter, report, sample = Tallies(), SizeCounter(), ReadReport(), _Sample(SAMPLE_LINES)
+    tallies, counter, report, sample = Tallies(), SizeCounter(), ReadReport(), _Sample(LANGUAGE_SAMPLE_LINES)
     for chunk in chunks(corpus.pairs(report), _CHUNK_PAIRS):
         tallies.add(chunk)
         counter.add(chunk)
@@ -121,7 +121,7 @@ def checked_size(
 
 def check_corpus_languages(corpus: Corpus, note: Callable[[str], None] = lambda text: None) -> None:
     """Raises DataError where a side of a corpus is clearly in another language than the corpus says."""
-    sample = _Sample(SAMPLE_LINES)
+    sample = _Sample(LANGUAGE_SAMPLE_LINES)
     for chunk in chunks(corpus.pairs(), _CHUNK_PAIRS):
         sample.add(chunk)
     _check_languages(corpus, sample, note)
@@ -138,15 +138,15 @@ def _check_languages(corpus: Corpus, sample: "_Sample", note: Callable[[str], No
         note(f"{corpus}: {part}{finding.message}{where}. {finding.advice}")
 
 
-def _skipped(corpus: Corpus, report: ReadReport) -> Iterator[Finding]:
+def _skipped(corpus: Corpus, report: ReadReport) -> Iterator[CorpusFinding]:
     """What of a translation memory is in one of the languages only, and so is no pair."""
     if report.skipped:
         message = f"units have no text in both {corpus.src_lang} and {corpus.tgt_lang}"
         advice = "They are left out. If that is too many, look how the languages are written there."
-        yield Finding(ONE_LANGUAGE, message, advice, report.skipped, report.skipped / report.units)
+        yield CorpusFinding(ONE_LANGUAGE, message, advice, report.skipped, report.skipped / report.units)
 
 
-def _of_sides(corpus: Corpus, compared: Comparison, tallies: Tallies) -> list[Finding]:
+def _of_sides(corpus: Corpus, compared: SideComparison, tallies: Tallies) -> list[CorpusFinding]:
     """What comparing and counting found. Sides that are wrong by themselves need not be called unrelated as well."""
     tallied = list(tallies.findings())
     related = compared.related or any(finding.serious for finding in tallied)
@@ -217,7 +217,7 @@ class _Pass:
         """Numbers and pairs, evenly spread."""
         return self._sample.pairs
 
-    def repeats(self) -> Iterator[Finding]:
+    def repeats(self) -> Iterator[CorpusFinding]:
         for kind, tally, message, advice in (
             (REPEATED, self._repeated, "pairs repeat an earlier one", "Training leaves them out."),
             (
@@ -229,9 +229,9 @@ class _Pass:
         ):
             if tally.count:
                 share = tally.count / self.tallies.pairs
-                yield Finding(kind, message, advice, tally.count, share, tuple(tally.lines))
+                yield CorpusFinding(kind, message, advice, tally.count, share, tuple(tally.lines))
 
-    def leaks(self) -> Iterator[Finding]:
+    def leaks(self) -> Iterator[CorpusFinding]:
         for name, overlap in self._overlaps.items():
             exact, near = overlap.exact(), overlap.near()
             sources = self._sources_of[name]
@@ -253,13 +253,15 @@ class _Pass:
                 rows = found.nonzero()[0].tolist()
                 if rows:
                     shown = tuple(
-                        f"{name} {row + 1}, training {found[row]}: {shortened(sources[row])}" for row in rows[:3]
+                        f"{name} {row + 1}, training {found[row]}: {shorten(sources[row])}" for row in rows[:3]
                     )
                     lines = tuple(row + 1 for row in rows[:MOST_EXAMPLES])
-                    yield Finding(kind, message, advice, len(rows), len(rows) / len(sources), lines, preview=shown)
+                    yield CorpusFinding(
+                        kind, message, advice, len(rows), len(rows) / len(sources), lines, preview=shown
+                    )
 
 
-def _files(corpus: Corpus) -> tuple[list[int], list[Finding]]:
+def _files(corpus: Corpus) -> tuple[list[int], list[CorpusFinding]]:
     """How many lines each file has, and what is not UTF-8."""
     counts, findings = [], []
     languages = (corpus.src_lang, corpus.tgt_lang)
@@ -277,7 +279,9 @@ def _files(corpus: Corpus) -> tuple[list[int], list[Finding]]:
             message, advice = _encoding_message(path, guess)
             preview = tuple(f"{reading.encoding}: {reading.line}" for reading in guess.readings)
             share, lines = bad.count / count, tuple(bad.lines)
-            findings.append(Finding(ENCODING, message, advice, bad.count, share, lines, serious=True, preview=preview))
+            findings.append(
+                CorpusFinding(ENCODING, message, advice, bad.count, share, lines, serious=True, preview=preview)
+            )
     return counts, findings
 
 
@@ -296,7 +300,7 @@ def _encoding_message(path: Path, guess: EncodingGuess) -> tuple[str, str]:
     return message, "Find out how the file was made, and save it again as UTF-8."
 
 
-def _lengths(corpus: Corpus, counts: Sequence[int]) -> Finding:
+def _lengths(corpus: Corpus, counts: Sequence[int]) -> CorpusFinding:
     (src, tgt), difference = corpus.paths, abs(counts[0] - counts[1])
     message = f"{src} has {counts[0]:,} lines, but {tgt} has {counts[1]:,}"
-    return Finding(LENGTHS, message, "Mend the places below.", difference, difference / max(counts), serious=True)
+    return CorpusFinding(LENGTHS, message, "Mend the places below.", difference, difference / max(counts), serious=True)

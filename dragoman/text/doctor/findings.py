@@ -6,7 +6,7 @@ MOST_EXAMPLES = 3
 _SHOWN_CHARACTERS = 48
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """The beginning of a text, in one line that no control character can spoil."""
     shown = "".join(char if char.isprintable() else "\ufffd" for char in text[:_SHOWN_CHARACTERS])
     return shown if len(text) <= _SHOWN_CHARACTERS else f"{shown[:-1]}…"
@@ -27,7 +27,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CorpusFinding:
     """One thing to know. `serious`: the corpus cannot be right as it is. `lines`: examples, from 1; `share` of all."""
 
     kind: str
@@ -49,9 +49,9 @@ class Examination:
     characters: tuple[int, int]
     languages: tuple[str, str]
     scripts: tuple[str, str]
-    findings: tuple[Finding, ...]
+    findings: tuple[CorpusFinding, ...]
 
     @property
-    def serious(self) -> tuple[Finding, ...]:
+    def serious(self) -> tuple[CorpusFinding, ...]:
         """The findings with which the corpus cannot be right."""
         return tuple(finding for finding in self.findings if finding.serious)

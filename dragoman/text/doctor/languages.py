@@ -15,11 +15,11 @@ from typing import Any
 from dragoman.errors import DataError
 from dragoman.languages import main_language, name_of
 from dragoman.records import SentencePair
-from dragoman.text.doctor.findings import MOST_EXAMPLES, Finding, shortened
+from dragoman.text.doctor.findings import MOST_EXAMPLES, CorpusFinding, shorten
 
 LANGUAGE, SWAPPED, SCRIPT = "other language", "swapped languages", "other script"
 SKIP_SETTING, SKIP_FLAG = "`--data.check-languages false`", "`--no-language-check`"
-SAMPLE_LINES = 1000
+LANGUAGE_SAMPLE_LINES = 1000
 
 _FEWEST_LETTERS = 30
 """Of a line that is judged by itself."""
@@ -128,7 +128,7 @@ def check_side(lines: Sequence[str], stated: str, name: str, skip: str, other_st
     message = f"{name} looks like {name_of(found)} ({found}), not like {name_of(stated)} ({stated})"
     if are_near(found, stated):
         return f"{message}; the two are alike, so look at it yourself"
-    example = shortened(next(filter(str.strip, lines)))
+    example = shorten(next(filter(str.strip, lines)))
     raise DataError(f'{message}: "{example}". Name the right file or language; if they are right, add {skip}.')
 
 
@@ -150,7 +150,7 @@ def log_odds(text: str, languages: Sequence[str]) -> list[float]:
     return [scores[code] - max(score for other, score in scores.items() if other != code) for code in codes]
 
 
-def languages_of(lines: Sequence[str], usual: str) -> list[str]:
+def languages_of_lines(lines: Sequence[str], usual: str) -> list[str]:
     """The language of each line, "" for short ones: another than the `usual` one only where that is clear."""
     return [_language_of(line, usual) for line in lines]
 
@@ -181,10 +181,10 @@ def _language_of(line: str, usual: str) -> str:
 
 
 def _spread(lines: Sequence[str]) -> Sequence[str]:
-    """At most `SAMPLE_LINES`, spread by chance, the same ones each time."""
-    if len(lines) <= SAMPLE_LINES:
+    """At most `LANGUAGE_SAMPLE_LINES`, spread by chance, the same ones each time."""
+    if len(lines) <= LANGUAGE_SAMPLE_LINES:
         return lines
-    return [lines[place] for place in sorted(Random(len(lines)).sample(range(len(lines)), SAMPLE_LINES))]
+    return [lines[place] for place in sorted(Random(len(lines)).sample(range(len(lines)), LANGUAGE_SAMPLE_LINES))]
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[str]:
@@ -232,7 +232,7 @@ def _loaded() -> tuple[Any, frozenset[str]]:
 
 def language_findings(
     sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str]
-) -> tuple[tuple[str, str], tuple[str, str], list[Finding]]:
+) -> tuple[tuple[str, str], tuple[str, str], list[CorpusFinding]]:
     """Language and script of either side, "" where unknown, and what does not fit; the sample has numbers and pairs."""
     numbers = [number for number, _ in sample]
     sides = [pair.src for _, pair in sample], [pair.tgt for _, pair in sample]
@@ -242,7 +242,7 @@ def language_findings(
     findings = mismatches(sample, declared)
     scripts = [[script_of(line) for line in lines] for lines in sides]
     for side, name in enumerate(("source", "target")):
-        told = languages_of(sides[side], main[side]) if main[side] and not findings else []
+        told = languages_of_lines(sides[side], main[side]) if main[side] and not findings else []
         for kind, values, least in ((LANGUAGE, told, _MOST_MISTAKEN), (SCRIPT, scripts[side], 0.0)):
             usual = main[side] if kind == LANGUAGE else _most(values)
             odd = [number for number, value in zip(numbers, values, strict=False) if value not in ("", usual)]
@@ -251,17 +251,17 @@ def language_findings(
                 message = f"of {looked_at:,} {name} sides looked at are not in {usual}, as the others are"
                 advice = "Look at the examples; remove what is not translated."
                 lines = tuple(odd[:MOST_EXAMPLES])
-                findings.append(Finding(kind, message, advice, len(odd), len(odd) / looked_at, lines))
+                findings.append(CorpusFinding(kind, message, advice, len(odd), len(odd) / looked_at, lines))
     return (main[0], main[1]), (_most(scripts[0]), _most(scripts[1])), findings
 
 
-def mismatches(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str]) -> list[Finding]:
+def mismatches(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str]) -> list[CorpusFinding]:
     """Sides in another language than stated: some of their lines, or else all; the sample has numbers and pairs."""
     sides = [pair.src for _, pair in sample], [pair.tgt for _, pair in sample]
     return _mixtures(sample, declared) or contradictions(languages_of_sides(sides, declared), declared, len(sample))
 
 
-def _mixtures(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str]) -> list[Finding]:
+def _mixtures(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str]) -> list[CorpusFinding]:
     """Pairs in the other direction, and sides of which some lines are in the other side's language or in a third one.
 
     What holds of nearly all lines is no mixture.
@@ -295,10 +295,10 @@ def _is_mixture(count: int, total: int) -> bool:
     return _MIXED_SHARE <= count / total < _NEARLY_ALL
 
 
-def _mixture(kind: str, message: str, advice: str, lines: Sequence[int], total: int) -> Finding:
+def _mixture(kind: str, message: str, advice: str, lines: Sequence[int], total: int) -> CorpusFinding:
     share = len(lines) / total
     serious = share >= _SERIOUS_SHARE
-    return Finding(kind, message, advice, len(lines), share, tuple(lines[:MOST_EXAMPLES]), serious=serious)
+    return CorpusFinding(kind, message, advice, len(lines), share, tuple(lines[:MOST_EXAMPLES]), serious=serious)
 
 
 def languages_of_sides(sides: tuple[Sequence[str], Sequence[str]], declared: tuple[str, str]) -> list[SideLanguage]:
@@ -306,21 +306,21 @@ def languages_of_sides(sides: tuple[Sequence[str], Sequence[str]], declared: tup
     return [language_of_side(lines, code) for lines, code in zip(sides, declared, strict=True)]
 
 
-def contradictions(found: Sequence[SideLanguage], declared: tuple[str, str], count: int) -> list[Finding]:
+def contradictions(found: Sequence[SideLanguage], declared: tuple[str, str], count: int) -> list[CorpusFinding]:
     """What the sides are clearly in and should not be: swapped, or one of them in another language."""
     wrong = [contradiction(found[side], declared[side], declared[1 - side]) for side in (0, 1)]
     if all(wrong) and wrong == [detector_code(code) for code in declared[::-1]]:
         names = [name_of(code) for code in wrong]
         message = f"the source looks like {names[0]} and the target like {names[1]}: they are swapped"
         advice = "Swap the files, the columns (`--columns 2,1`) or the languages."
-        return [Finding(SWAPPED, message, advice, count, 1.0, serious=not are_near(*wrong))]
+        return [CorpusFinding(SWAPPED, message, advice, count, 1.0, serious=not are_near(*wrong))]
     findings = []
     for language, stated, name in zip(wrong, declared, ("source", "target"), strict=True):
         if language:
             message = f"the {name} looks like {name_of(language)} ({language}), not like {name_of(stated)} ({stated})"
             near = are_near(language, stated)
             advice = "The two are alike: look at it yourself." if near else "Name the right file or language."
-            findings.append(Finding(LANGUAGE, message, advice, count, 1.0, serious=not near))
+            findings.append(CorpusFinding(LANGUAGE, message, advice, count, 1.0, serious=not near))
     return findings
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dragoman.text.doctor.evidence import Evidence
 
-Floats = NDArray[np.float32]
+Vectors = NDArray[np.float32]
 
 _DIRECTIONS = 64
 _SPARE_DIRECTIONS = 16
@@ -27,8 +27,8 @@ _PRIOR_COUNT = 3.0
 class Lexicon:
     """A vector a word of either side, (words, directions)."""
 
-    src: Floats
-    tgt: Floats
+    src: Vectors
+    tgt: Vectors
 
 
 class CooccurrenceTable:
@@ -76,7 +76,7 @@ class CooccurrenceTable:
         return Lexicon((basis @ left)[:, : len(roots)] * roots / src, right[: len(roots)].T * roots / tgt)
 
 
-def line_vectors(evidence: Evidence, words: Floats) -> Floats:
+def line_vectors(evidence: Evidence, words: Vectors) -> Vectors:
     """The direction of each line, (lines, directions), of length 1; 0 where no word is known."""
     vectors = np.zeros((len(evidence.counts), words.shape[1]), np.float32)
     known = np.flatnonzero(evidence.counts)
@@ -87,6 +87,6 @@ def line_vectors(evidence: Evidence, words: Floats) -> Floats:
     return vectors
 
 
-def similarities(src: Floats, tgt: Floats, first: int, shifts: Sequence[int]) -> Floats:
+def similarities(src: Vectors, tgt: Vectors, first: int, shifts: Sequence[int]) -> Vectors:
     """Cosines (lines, shifts) of each source line and the target line `first` + its number + the shift."""
     return np.stack([np.einsum("ij,ij->i", src, tgt[first + by : first + by + len(src)]) for by in shifts], axis=1)

@@ -15,7 +15,7 @@ from itertools import chain, repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from dragoman.text.fingerprints import Fingerprints, fingerprints, normalised
+from dragoman.text.fingerprints import Fingerprints, fingerprints, normalize_text
 from dragoman.text.tokenization.words import UNSPACED
 
 FEWEST_WORDS = 5
@@ -36,14 +36,14 @@ class Overlap:
                 self._words.setdefault(word, len(self._words))
         self._numbers = np.random.default_rng(0).integers(1, 1 << 63, len(self._words) + 1, np.uint64)
         filled = np.array([place for place, sentence in enumerate(sentences) if sentence.strip()], np.int64)
-        texts = (normalised(sentences[place]) for place in filled.tolist())
+        texts = (normalize_text(sentences[place]) for place in filled.tolist())
         self._exact = _Places(fingerprints(texts), filled, len(sentences))
         self._near = _Places(*self._hashes(sentences), len(sentences))
         self._read = 0
 
     def add(self, texts: Sequence[str]) -> None:
         """The next training sentences."""
-        self._exact.add(fingerprints(map(normalised, texts)), self._read + np.arange(len(texts)))
+        self._exact.add(fingerprints(map(normalize_text, texts)), self._read + np.arange(len(texts)))
         hashes, lines = self._hashes(texts)
         self._near.add(hashes, self._read + lines)
         self._read += len(texts)

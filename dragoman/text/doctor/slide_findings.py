@@ -3,16 +3,16 @@
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from dragoman.text.doctor.findings import Finding, shortened
-from dragoman.text.doctor.slides import Comparison, Lines, Slide
+from dragoman.text.doctor.findings import CorpusFinding, shorten
+from dragoman.text.doctor.slides import Lines, SideComparison, Slide
 
 SLIDE, UNRELATED = "slide", "unrelated sides"
 _PREVIEW_PAIRS = 2
 
 
 def comparison_findings(
-    sides: tuple[Lines, Lines], names: tuple[str, str], found: Comparison, num_src: int, num_tgt: int
-) -> Iterator[Finding]:
+    sides: tuple[Lines, Lines], names: tuple[str, str], found: SideComparison, num_src: int, num_tgt: int
+) -> Iterator[CorpusFinding]:
     """A finding where the sides have nothing to do with each other, and one for each slide."""
     if not found.related:
         message = (
@@ -23,16 +23,16 @@ def comparison_findings(
         )
         count = min(num_src, num_tgt)
         preview = tuple(
-            f"{number} | {number}  {' | '.join(map(shortened, texts))}"
+            f"{number} | {number}  {' | '.join(map(shorten, texts))}"
             for number, texts in enumerate(islice(zip(*(side() for side in sides), strict=False), _PREVIEW_PAIRS), 1)
         )
-        yield Finding(UNRELATED, message, advice, count, count / num_src, (1,), serious=True, preview=preview)
+        yield CorpusFinding(UNRELATED, message, advice, count, count / num_src, (1,), serious=True, preview=preview)
     yield from _slide_findings(sides, names, found.slides, num_src, num_tgt)
 
 
 def _slide_findings(
     sides: tuple[Lines, Lines], names: tuple[str, str], slides: Sequence[Slide], num_src: int, num_tgt: int
-) -> Iterator[Finding]:
+) -> Iterator[CorpusFinding]:
     """Each concerns the lines up to the next."""
     ends = [*(slide.line for slide in slides[1:]), num_src + 1]
     for slide, end in zip(slides, ends, strict=False):
@@ -50,7 +50,9 @@ def _slide_findings(
             )
             advice = f"Look there: {longer} has {lines} too many, or {shorter} has {lines} too few."
             count, preview = end - slide.line, _preview(sides, slide)
-        yield Finding(SLIDE, message, advice, count, count / num_src, (slide.line,), serious=True, preview=preview)
+        yield CorpusFinding(
+            SLIDE, message, advice, count, count / num_src, (slide.line,), serious=True, preview=preview
+        )
 
 
 def _preview(sides: tuple[Lines, Lines], slide: Slide) -> tuple[str, ...]:
@@ -61,5 +63,5 @@ def _preview(sides: tuple[Lines, Lines], slide: Slide) -> tuple[str, ...]:
     rows = []
     for number, texts in enumerate(zip(src, tgt, strict=False), start=start + 1):
         mark = ">" if number == slide.line else " "
-        rows.append(f"{mark} {number} | {number + slide.before}  {' | '.join(map(shortened, texts))}")
+        rows.append(f"{mark} {number} | {number + slide.before}  {' | '.join(map(shorten, texts))}")
     return tuple(rows)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.text.doctor.evidence import Evidence, WordTable
-from dragoman.text.doctor.lexicon import CooccurrenceTable, Floats, Lexicon, line_vectors, similarities
+from dragoman.text.doctor.lexicon import CooccurrenceTable, Lexicon, Vectors, line_vectors, similarities
 
 Lines = Callable[[], Iterable[str]]
 """Gives the lines of one side from the beginning, as often as it is called."""
@@ -22,7 +22,7 @@ Lines = Callable[[], Iterable[str]]
 Codes = NDArray[np.uint8]
 _Coded = tuple[int, Codes]  # first line, codes
 
-SAMPLE_LINES = 1 << 15
+_SAMPLE_LINES = 1 << 15
 _WINDOW_LINES = 1024
 _NEAR_SHIFTS = range(-4, 5)
 _LEXICON_SHIFTS = range(-2, 3)
@@ -57,7 +57,7 @@ class _Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class SideComparison:
     """What comparing two sides gave: the places where they slide, and whether lines belong to each other at all."""
 
     slides: tuple[Slide, ...]
@@ -69,17 +69,17 @@ def find_slides(src: Lines, tgt: Lines, num_src: int, num_tgt: int, *, thorough:
     return compare_sides(src, tgt, num_src, num_tgt, thorough=thorough).slides
 
 
-def compare_sides(src: Lines, tgt: Lines, num_src: int, num_tgt: int, *, thorough: bool = True) -> Comparison:
+def compare_sides(src: Lines, tgt: Lines, num_src: int, num_tgt: int, *, thorough: bool = True) -> SideComparison:
     """All places where the sides slide, in order; none where they stay parallel to the end.
 
-    Files of different lengths slide at least at the end of the shorter. Unless `thorough`, only `SAMPLE_LINES`,
+    Files of different lengths slide at least at the end of the shorter. Unless `thorough`, only `_SAMPLE_LINES`,
     evenly spread, are compared where there are more, and lines are right to the distance between two samples.
     Where the lines of a sample say no more of each other than they do of lines put in their places by lot, nothing is
     found but that; of fewer than a thousand lines it is not even said.
     Memory: at most 32 bytes a line besides what a sample and its lexicon take.
     """
     if not (num_src and num_tgt):
-        return Comparison(())
+        return SideComparison(())
     ending = num_tgt - num_src
     shifts = _shifts(ending)
     margin = max(map(abs, shifts))
@@ -100,7 +100,7 @@ def compare_sides(src: Lines, tgt: Lines, num_src: int, num_tgt: int, *, thoroug
         related = nats > _LEAST_TIMES_CHANCE * _nats_a_line(by_chance, _path(by_chance, shifts, ending))
     if not related:
         path[:] = shifts.index(0)  # whatever path there is follows chance
-    return Comparison(tuple(_slides(lines, scores, path, shifts, ending, num_src)), related or num_src < _FEW_LINES)
+    return SideComparison(tuple(_slides(lines, scores, path, shifts, ending, num_src)), related or num_src < _FEW_LINES)
 
 
 def _mixed(window: "_Window") -> "_Window":
@@ -119,7 +119,7 @@ def _shifts(ending: int) -> tuple[int, ...]:
 def _spread(num_lines: int) -> Sequence[int]:
     """The first lines of the windows that make the sample, the last one included."""
     starts = range(0, num_lines, _WINDOW_LINES)
-    most = SAMPLE_LINES // _WINDOW_LINES
+    most = _SAMPLE_LINES // _WINDOW_LINES
     if len(starts) <= most:
         return starts
     return [starts[number * (len(starts) - 1) // (most - 1)] for number in range(most)]
@@ -147,7 +147,7 @@ class _Learner:
     tgt_words: WordTable
     lexicon: Lexicon
     length_bias: float
-    odds: tuple[Floats, ...]
+    odds: tuple[Vectors, ...]
     shifts: tuple[int, ...]
     margin: int
     num_tgt: int
@@ -225,14 +225,14 @@ def _bits(values: NDArray[np.uint32]) -> NDArray[np.uint8]:
     return counts
 
 
-_FIRST_ODDS: tuple[Floats, ...] = (
+_FIRST_ODDS: tuple[Vectors, ...] = (
     np.linspace(-4, 4, _COSINE_BINS, dtype=np.float32),
     (np.array([[-1], [0], [1]]) + np.linspace(0, 1, _SHARED_BINS)).ravel().astype(np.float32),
     np.linspace(0, -1, _LENGTH_BINS, dtype=np.float32),
 )
 
 
-def _scores(codes: Codes, odds: Sequence[Floats]) -> Floats:
+def _scores(codes: Codes, odds: Sequence[Vectors]) -> Vectors:
     """The sum of what each kind of evidence says, (lines, shifts)."""
     total = np.zeros(codes.shape[1:], np.float32)
     for values, kind in zip(odds, codes, strict=True):
@@ -240,7 +240,7 @@ def _scores(codes: Codes, odds: Sequence[Floats]) -> Floats:
     return np.clip(total, -_MOST_NATS, _MOST_NATS)
 
 
-def _odds(codes: Codes, path: NDArray[np.intp]) -> tuple[Floats, ...]:
+def _odds(codes: Codes, path: NDArray[np.intp]) -> tuple[Vectors, ...]:
     """Log-likelihood ratios of each code: how often it is met on the path against how often beside it."""
     on_path = np.arange(codes.shape[2]) == path[:, None]
     odds = []

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dragoman.records import SentencePair
-from dragoman.text.doctor.findings import MOST_EXAMPLES, Finding, Tally, shortened
+from dragoman.text.doctor.findings import MOST_EXAMPLES, CorpusFinding, Tally, shorten
 
 MAX_CHARACTERS = 100_000
 """A line with more is no sentence: line ends were lost, or the file is something else."""
@@ -44,7 +44,7 @@ _SAID = {
 }
 
 
-def repeated_side(sample: Sequence[tuple[int, SentencePair]]) -> Iterator[Finding]:
+def repeated_side(sample: Sequence[tuple[int, SentencePair]]) -> Iterator[CorpusFinding]:
     """One target that stands for many sources, such as N/A, or one source with many targets; the sample has numbers."""
     for side, name in enumerate(("source", "target")):
         rows = [(number, (pair.src, pair.tgt)) for number, pair in sample if pair.src.strip() and pair.tgt.strip()]
@@ -55,9 +55,9 @@ def repeated_side(sample: Sequence[tuple[int, SentencePair]]) -> Iterator[Findin
         if len(partners) < _FEWEST_PARTNERS or len(lines) < _REPEATED_SHARE * len(rows) or len(lines) == len(rows):
             continue
         share = len(lines) / len(rows)
-        message = f'pairs looked at have the {name} "{shortened(text)}"'
+        message = f'pairs looked at have the {name} "{shorten(text)}"'
         advice = "Remove them, unless that is their translation."
-        yield Finding(ONE_TEXT, message, advice, len(lines), share, tuple(lines[:MOST_EXAMPLES]), share > _MOSTLY)
+        yield CorpusFinding(ONE_TEXT, message, advice, len(lines), share, tuple(lines[:MOST_EXAMPLES]), share > _MOSTLY)
 
 
 @dataclass(slots=True)
@@ -110,12 +110,14 @@ class Tallies:
             self.kinds[LONG].add(line)
             self.longest = max(self.longest, len(src), len(tgt))
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[CorpusFinding]:
         """What is worth saying."""
         for side, same in zip(("source", "target"), self._same, strict=True):
             if same and self.pairs > 1:
                 message = f"every {side} is the same line"
-                yield Finding(SAME_LINE, message, "Check how the file was made.", self.pairs, 1.0, (1, 2), serious=True)
+                yield CorpusFinding(
+                    SAME_LINE, message, "Check how the file was made.", self.pairs, 1.0, (1, 2), serious=True
+                )
         if (huge := self.kinds[LONG]).count:
             yield self._finding(
                 LONG,
@@ -132,6 +134,6 @@ class Tallies:
             if tally.count:
                 yield self._finding(kind, tally, message, advice, serious=serious)
 
-    def _finding(self, kind: str, tally: Tally, message: str, advice: str, *, serious: bool) -> Finding:
+    def _finding(self, kind: str, tally: Tally, message: str, advice: str, *, serious: bool) -> CorpusFinding:
         share = tally.count / self.pairs
-        return Finding(kind, f"pairs {message}", advice, tally.count, share, tuple(tally.lines), serious)
+        return CorpusFinding(kind, f"pairs {message}", advice, tally.count, share, tuple(tally.lines), serious)

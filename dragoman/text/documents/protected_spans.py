@@ -41,7 +41,7 @@ _BEGINNING = re.compile(r"\s*[:;,–—-]")
 _NUMBER_MARKS = re.compile(r"[.,\s]")
 
 
-class Piece(NamedTuple):
+class ProtectedSpan(NamedTuple):
     """What stands at `start` to `stop` of a text and must stay as it is. `kind`: url, email, tag, entity, ..."""
 
     start: int
@@ -50,14 +50,14 @@ class Piece(NamedTuple):
     kind: str
 
 
-def find_pieces(text: str) -> list[Piece]:
+def find_pieces(text: str) -> list[ProtectedSpan]:
     """The pieces of a text from left to right, none inside another."""
     found = []
     for match in _PIECE.finditer(text):
         kind, piece = str(match.lastgroup), match.group()
         if kind in ("url", "measure"):
             piece = _without_what_follows(piece)
-        found.append(Piece(match.start(), match.start() + len(piece), piece, kind))
+        found.append(ProtectedSpan(match.start(), match.start() + len(piece), piece, kind))
     return found
 
 
@@ -75,7 +75,7 @@ def _without_what_follows(piece: str) -> str:
     return piece[:stop]
 
 
-def lost_pieces(pieces: list[Piece], translation: str) -> list[str]:
+def lost_pieces(pieces: list[ProtectedSpan], translation: str) -> list[str]:
     """The pieces that the translation does not have as often as the source, each once.
 
     A number may be written as the target language writes it: 3.5 km is there in "3,5 km".
@@ -86,7 +86,7 @@ def lost_pieces(pieces: list[Piece], translation: str) -> list[str]:
     return [first[written] for written in wanted if found[written] != wanted[written]]
 
 
-def _written(piece: Piece) -> str:
+def _written(piece: ProtectedSpan) -> str:
     return _NUMBER_MARKS.sub("", piece.text) if piece.kind == "measure" else piece.text
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from html.entities import html5
 from typing import Literal, NamedTuple
 
-Kind = Literal["text", "start", "end", "empty", "other"]
+TagKind = Literal["text", "start", "end", "empty", "other"]
 
 _LETTER = re.compile(r"[a-zA-Z]")
 _NAME = re.compile(r"[^ \t\n\f\r/>]*")
@@ -26,7 +26,7 @@ _RAW_TEXT = frozenset("script style xmp iframe noembed noframes textarea title".
 class Tag(NamedTuple):
     """A stretch of a page. `empty` is a tag without an end tag, or what stands for itself; `other` is no text."""
 
-    kind: Kind
+    kind: TagKind
     raw: str
     name: str = ""
     attributes: tuple[tuple[str, str], ...] = ()
@@ -49,7 +49,7 @@ def tags_of(page: str, xml: bool = False) -> Iterator[Tag]:
         if found.kind == "start" and not xml and found.name in _RAW_TEXT:
             closing = re.compile(f"</{re.escape(found.name)}(?=[ \\t\\n\\f\\r/>])", re.IGNORECASE).search(page, place)
             place = closing.start() if closing else len(page)
-            kind: Kind = "text" if found.name == "title" and closing else "other"
+            kind: TagKind = "text" if found.name == "title" and closing else "other"
             yield Tag(kind, page[start:place])
             start = place
     yield from _texts(page[start:])
@@ -87,7 +87,7 @@ def _tag_at(page: str, place: int, xml: bool) -> Tag | None:
     return Tag("other", page[place : len(page) if stop < 0 else stop + len(closing)])
 
 
-def _element_tag(page: str, place: int, start: int, kind: Kind) -> Tag:
+def _element_tag(page: str, place: int, start: int, kind: TagKind) -> Tag:
     name = _matched(_NAME, page, start)
     stop = start + len(name)
     attributes: list[tuple[str, str]] = []

@@ -20,7 +20,7 @@ from dragoman.text.corpus.splitting import chunks
 from dragoman.text.tokenization.pipelines import WORD_PATTERN
 from dragoman.text.tokenization.tokenizer import UNK_ID, Tokenizer, TokenizerPair
 
-MAX_WORDS = 1 << 17
+_MAX_CACHED_WORDS = 1 << 17
 """Words remembered by an encoder, some 25 MB: the first ones met, so all that are frequent."""
 
 _WORDS_AT_ONCE = 32
@@ -31,35 +31,35 @@ _BETWEEN = " \n "
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RaggedIds:
     """The ids of several texts, one text after the other, and how many each has."""
 
     ids: NDArray[np.int32]
     lengths: NDArray[np.int64]
 
     @staticmethod
-    def of(rows: Sequence[Sequence[int]]) -> "Rows":
+    def of(rows: Sequence[Sequence[int]]) -> "RaggedIds":
         """Lists of ids as rows."""
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-        return Rows(np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum())), lengths)
+        return RaggedIds(np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum())), lengths)
 
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def kept(self, keep: NDArray[np.bool_]) -> "Rows":
+    def kept(self, keep: NDArray[np.bool_]) -> "RaggedIds":
         """The rows where `keep` (rows,) is true."""
-        return self if keep.all() else Rows(self.ids[np.repeat(keep, self.lengths)], self.lengths[keep])
+        return self if keep.all() else RaggedIds(self.ids[np.repeat(keep, self.lengths)], self.lengths[keep])
 
-    def followed_by(self, other: "Rows") -> "Rows":
+    def followed_by(self, other: "RaggedIds") -> "RaggedIds":
         """The rows of both."""
-        return Rows(np.concatenate((self.ids, other.ids)), np.concatenate((self.lengths, other.lengths)))
+        return RaggedIds(np.concatenate((self.ids, other.ids)), np.concatenate((self.lengths, other.lengths)))
 
-    def joined(self, order: NDArray[np.int64], ends: NDArray[np.int64]) -> "Rows":
+    def joined(self, order: NDArray[np.int64], ends: NDArray[np.int64]) -> "RaggedIds":
         """Rows put together: the first is made of the rows named in ``order[: ends[0]]``, and so on."""
         lengths = self.lengths[order]
         sums = np.concatenate(([0], np.cumsum(lengths)))
         shifts = (np.cumsum(self.lengths) - self.lengths)[order] - sums[:-1]
-        return Rows(self.ids[np.repeat(shifts, lengths) + np.arange(sums[-1])], np.diff(sums[ends], prepend=0))
+        return RaggedIds(self.ids[np.repeat(shifts, lengths) + np.arange(sums[-1])], np.diff(sums[ends], prepend=0))
 
     def to_lists(self) -> list[list[int]]:
         """The ids of each text."""
@@ -71,15 +71,15 @@ class Rows:
 class BatchEncoder:
     """`Tokenizer.encode_batch` with a memory of at most `max_words` words. For one thread at a time."""
 
-    def __init__(self, tokenizer: Tokenizer, max_words: int = MAX_WORDS) -> None:
+    def __init__(self, tokenizer: Tokenizer, max_words: int = _MAX_CACHED_WORDS) -> None:
         self._tokenizer = tokenizer
         self._max_words = max_words
         self._cuts_at_spaces = cuts_at_spaces(tokenizer)
         self._line_feed_id = _line_feed_id(tokenizer)
         self._places = {"\n": _END}
-        self._table = Rows.of([[], [], []])
+        self._table = RaggedIds.of([[], [], []])
 
-    def encode(self, texts: Sequence[str]) -> Rows:
+    def encode(self, texts: Sequence[str]) -> RaggedIds:
         """The ids of each text, without control ids; a row without ids where the text is empty."""
         if not self._cuts_at_spaces:
             return self._whole(texts)
@@ -91,19 +91,19 @@ class BatchEncoder:
         table = self._with_new_words(words, order)
         return self._with_whole_texts(table, texts, order, ends).joined(order, ends)
 
-    def _whole(self, texts: Iterable[str]) -> Rows:
-        return Rows.of(self._tokenizer.encode_batch(list(texts)))
+    def _whole(self, texts: Iterable[str]) -> RaggedIds:
+        return RaggedIds.of(self._tokenizer.encode_batch(list(texts)))
 
-    def _apart(self, words: list[str]) -> Rows:
+    def _apart(self, words: list[str]) -> RaggedIds:
         """The ids of each word: through texts of several words that end in line feeds, which is faster."""
         if self._line_feed_id is None:
             return self._whole(words)
         starts = range(0, len(words), _WORDS_AT_ONCE)
         ids = self._whole("\n ".join(words[start : start + _WORDS_AT_ONCE]) + "\n" for start in starts).ids
         is_word = ids != self._line_feed_id
-        return Rows(ids[is_word], np.diff(np.flatnonzero(~is_word), prepend=-1) - 1)
+        return RaggedIds(ids[is_word], np.diff(np.flatnonzero(~is_word), prepend=-1) - 1)
 
-    def _with_new_words(self, words: list[str], order: NDArray[np.int64]) -> Rows:
+    def _with_new_words(self, words: list[str], order: NDArray[np.int64]) -> RaggedIds:
         """The table with the unknown words, whose places are written into `order`; they stay while there is room."""
         unknown = np.flatnonzero(order == _UNKNOWN).tolist()
         if not unknown:
@@ -118,8 +118,8 @@ class BatchEncoder:
         return table
 
     def _with_whole_texts(
-        self, table: Rows, texts: Sequence[str], order: NDArray[np.int64], ends: NDArray[np.int64]
-    ) -> Rows:
+        self, table: RaggedIds, texts: Sequence[str], order: NDArray[np.int64], ends: NDArray[np.int64]
+    ) -> RaggedIds:
         """The table with the texts that are more than words and single spaces, each in the place of its words."""
         mixed = np.unique(np.searchsorted(ends, np.flatnonzero(order == _MIXED))).tolist()
         if not mixed:
@@ -149,8 +149,8 @@ class EncodedChunk:
     """Some pairs with the ids of both sides."""
 
     pairs: list[SentencePair]
-    src: Rows
-    tgt: Rows
+    src: RaggedIds
+    tgt: RaggedIds
 
 
 class PairEncoder(Protocol):
@@ -174,7 +174,7 @@ class BatchEncoderPair:
         src = BatchEncoder(tokenizers.src)
         return BatchEncoderPair(src, src if tokenizers.joint else BatchEncoder(tokenizers.tgt))
 
-    def encode(self, pairs: Sequence[SentencePair]) -> tuple[Rows, Rows]:
+    def encode(self, pairs: Sequence[SentencePair]) -> tuple[RaggedIds, RaggedIds]:
         """The ids of the sources and of the targets."""
         return self.src.encode([pair.src for pair in pairs]), self.tgt.encode([pair.tgt for pair in pairs])
 

@@ -21,7 +21,7 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from dragoman.records import SentencePair
-from dragoman.text.tokenization.encoding import BatchEncoderPair, EncodedChunk, Rows
+from dragoman.text.tokenization.encoding import BatchEncoderPair, EncodedChunk, RaggedIds
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 
 MAX_PROCESSES = 4
@@ -104,14 +104,14 @@ class _Worker:
         except OSError:
             self.end()
 
-    def answer(self) -> tuple[Rows, Rows] | None:
+    def answer(self) -> tuple[RaggedIds, RaggedIds] | None:
         """The ids of both sides; None where the process is no more."""
         if self._process is None:
             return None
         stream = cast(BinaryIO, self._process.stdout)
         try:
             src, tgt = (
-                Rows(np.frombuffer(_received(stream), np.int32), np.frombuffer(_received(stream), np.int64))
+                RaggedIds(np.frombuffer(_received(stream), np.int32), np.frombuffer(_received(stream), np.int64))
                 for _ in "st"
             )
         except (OSError, EOFError):

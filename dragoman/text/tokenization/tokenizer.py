@@ -28,8 +28,8 @@ from dragoman.errors import ConfigError, DataError
 from dragoman.text.surrogates import well_formed
 from dragoman.text.tokenization.pipelines import (
     CONTROL_TOKENS,
-    Kind,
     Model,
+    TokenizerKind,
     assemble,
     byte_level_alphabet,
     byte_token,
@@ -45,8 +45,8 @@ _NUM_CONTROLS = len(CONTROL_TOKENS)
 class Tokenizer:
     """A trained vocabulary. Immutable and safe to use from several threads."""
 
-    def __init__(self, kind: Kind, library: LibraryTokenizer | SentencePieceTokenizer) -> None:
-        self.kind: Kind = kind
+    def __init__(self, kind: TokenizerKind, library: LibraryTokenizer | SentencePieceTokenizer) -> None:
+        self.kind: TokenizerKind = kind
         self.library = library
         self.vocab_size = int(library.get_vocab_size(with_added_tokens=False))
 
@@ -190,7 +190,7 @@ def train_tokenizer(settings: TokenizerSettings, texts: Iterable[str], *, strict
     return tokenizer
 
 
-def kind_of(settings: TokenizerSettings) -> Kind:
+def kind_of(settings: TokenizerSettings) -> TokenizerKind:
     """Which kind of tokeniser the settings ask for."""
     if settings.kind == "bpe":
         return "fallback_bpe" if settings.byte_fallback else "byte_bpe"
@@ -206,7 +206,7 @@ def _counted(texts: Iterable[str]) -> Iterator[str]:
         raise DataError("There is no text to train a tokenizer on. Check that the training data is not empty.")
 
 
-def _train_model(kind: Kind, settings: TokenizerSettings, texts: Iterator[str]) -> Model:
+def _train_model(kind: TokenizerKind, settings: TokenizerSettings, texts: Iterator[str]) -> Model:
     size, frequency, controls = settings.vocab_size, settings.min_frequency, list(CONTROL_TOKENS)
     byte_tokens = [byte_token(byte) for byte in range(256)]
     if kind == "word":

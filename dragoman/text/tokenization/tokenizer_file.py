@@ -13,13 +13,20 @@ from typing import Any
 from tokenizers import Tokenizer, models
 
 from dragoman.errors import ModelError
-from dragoman.text.tokenization.pipelines import CONTROL_TOKENS, Kind, Model, assemble, byte_level_alphabet, byte_token
+from dragoman.text.tokenization.pipelines import (
+    CONTROL_TOKENS,
+    Model,
+    TokenizerKind,
+    assemble,
+    byte_level_alphabet,
+    byte_token,
+)
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer, read_sentencepiece
 
 _TYPES = {"BPE": models.BPE, "Unigram": models.Unigram, "WordLevel": models.WordLevel}
 
 
-def read_tokenizer(path: Path) -> tuple[Kind, Tokenizer | SentencePieceTokenizer]:
+def read_tokenizer(path: Path) -> tuple[TokenizerKind, Tokenizer | SentencePieceTokenizer]:
     """The kind and the library tokeniser in a file. Raises ModelError naming the file and what is wrong with it."""
     try:
         document = json.loads(path.read_bytes())
@@ -48,7 +55,7 @@ def _require(condition: bool, reason: str) -> None:
         raise _Foreign(reason)
 
 
-def _build(document: Any) -> tuple[Kind, Tokenizer]:
+def _build(document: Any) -> tuple[TokenizerKind, Tokenizer]:
     _require(isinstance(document, dict) and isinstance(document.get("model"), dict), "it has no model")
     _require(not document.get("added_tokens"), "it has added tokens")
     _require(not document.get("post_processor"), "it has a post-processor")
@@ -60,7 +67,7 @@ def _build(document: Any) -> tuple[Kind, Tokenizer]:
         return "unigram", assemble("unigram", _unigram(model, vocab))
     if model["type"] == "WordLevel":
         return "word", assemble("word", models.WordLevel(vocab, unk_token=CONTROL_TOKENS[3]))
-    kind: Kind = "fallback_bpe" if model.get("byte_fallback") else "byte_bpe"
+    kind: TokenizerKind = "fallback_bpe" if model.get("byte_fallback") else "byte_bpe"
     return kind, assemble(kind, _bpe(kind, model, vocab))
 
 
@@ -94,7 +101,7 @@ def _is_scored_piece(entry: Any) -> bool:
     )
 
 
-def _bpe(kind: Kind, model: dict[str, Any], vocab: dict[str, int]) -> models.BPE:
+def _bpe(kind: TokenizerKind, model: dict[str, Any], vocab: dict[str, int]) -> models.BPE:
     merges = model.get("merges")
     if not isinstance(merges, list):
         raise _Foreign("its merges are no list")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dragoman.bundle import Bundle
 from dragoman.config import WITHOUT_SAMPLING, InferenceSettings
-from dragoman.data.batch import Batch, pad_rows
+from dragoman.data.batch import Batch, pad_ids
 from dragoman.errors import DataError
 from dragoman.inference.alignment import DEFAULT_READING, alignment_layer, attention_links
 from dragoman.inference.preservation.capitals import in_capitals, sentence_case
@@ -111,13 +111,13 @@ class _Seen:
 
 @torch.inference_mode()
 def _seen(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int]) -> _Seen:
-    src, src_lengths = (one.to(model.device) for one in pad_rows([[*src_ids, EOS_ID]], PAD_ID))
+    src, src_lengths = (one.to(model.device) for one in pad_ids([[*src_ids, EOS_ID]], PAD_ID))
     decoder_input = torch.tensor([[BOS_ID, *tgt_ids]], device=model.device)
     attention = model.attention(src, src_lengths, decoder_input)
     cross = attention.cross[alignment_layer(len(attention.cross))][0]
     logits = model(src, src_lengths, decoder_input)[0].float()
     nothing = Batch(
-        *pad_rows([[EOS_ID]], PAD_ID), torch.tensor([[BOS_ID, *tgt_ids, EOS_ID]]), torch.tensor([len(tgt_ids) + 1])
+        *pad_ids([[EOS_ID]], PAD_ID), torch.tensor([[BOS_ID, *tgt_ids, EOS_ID]]), torch.tensor([len(tgt_ids) + 1])
     )
     return _Seen(
         attention,
@@ -205,7 +205,7 @@ def _with_continuations(
         for place in sorted(uncertain)
         for other in _alternatives(seen.log_probs[place], ids[place], may_end=place >= settings.min_tokens)
     ]
-    src, src_lengths = pad_rows([[*src_ids, EOS_ID]] * len(prefixes), PAD_ID)
+    src, src_lengths = pad_ids([[*src_ids, EOS_ID]] * len(prefixes), PAD_ID)
     found = beam_search(
         SingleModel(model),
         src.to(model.device),

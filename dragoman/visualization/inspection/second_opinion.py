@@ -14,7 +14,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dragoman.data.batch import Batch, pad_rows
+from dragoman.data.batch import Batch, pad_ids
 from dragoman.inference.scoring import score_tokens
 from dragoman.model.masks import padding_mask
 from dragoman.model.transformer import Transformer
@@ -114,8 +114,8 @@ def _mean_correlation(one: Matrix, other: Matrix) -> float | None:
 
 
 def _batch(sources: list[list[int]], tgt_ids: Sequence[int], model: Transformer) -> Batch:
-    src_ids, src_lengths = pad_rows([[*row, EOS_ID] for row in sources], PAD_ID)
-    rows, lengths = pad_rows([[BOS_ID, *tgt_ids, EOS_ID]] * len(sources), PAD_ID)
+    src_ids, src_lengths = pad_ids([[*row, EOS_ID] for row in sources], PAD_ID)
+    rows, lengths = pad_ids([[BOS_ID, *tgt_ids, EOS_ID]] * len(sources), PAD_ID)
     return Batch(src_ids, src_lengths, rows, lengths - 1).to(model.device)
 
 

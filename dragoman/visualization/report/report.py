@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from dragoman.evaluation.checklists import Finding, Translate, check_phenomena
+from dragoman.evaluation.checklists import PhenomenonCount, Translate, check_phenomena
 from dragoman.files import write_file
 from dragoman.text.surrogates import well_formed
 from dragoman.visualization.report.inline import inline_svg
@@ -65,7 +65,7 @@ def write_report(run: Path, judged: Judged | None) -> Path:
 def report_html(facts: RunFacts, judged: Judged | None) -> str:
     """The page."""
     sentences: list[ShownSentence] = []
-    findings: list[Finding] = []
+    findings: list[PhenomenonCount] = []
     if judged is not None:
         judged = _well_formed(judged)
         sources, references, outputs = judged.sources, judged.references, judged.outputs

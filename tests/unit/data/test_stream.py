@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.data.batch import Batch, pad_rows
+from dragoman.data.batch import Batch, pad_ids
 from dragoman.data.pairs import InMemoryPairs
 from dragoman.data.stream import BatchStream, Position, StepBatches, collate, load_batch
 from dragoman.errors import ConfigError, DataError
@@ -33,8 +33,8 @@ def take(stream: BatchStream, count: int) -> list[StepBatches]:
 @settings(deadline=None)
 def test_a_batch_is_padded_rows_with_their_control_ids(rows: list[list[int]]) -> None:
     batch = load_batch(InMemoryPairs(rows, rows[::-1]), np.arange(len(rows)))
-    src_ids, src_lengths = pad_rows([[*row, EOS_ID] for row in rows], PAD_ID)
-    tgt_ids, tgt_lengths = pad_rows([[BOS_ID, *row, EOS_ID] for row in rows[::-1]], PAD_ID)
+    src_ids, src_lengths = pad_ids([[*row, EOS_ID] for row in rows], PAD_ID)
+    tgt_ids, tgt_lengths = pad_ids([[BOS_ID, *row, EOS_ID] for row in rows[::-1]], PAD_ID)
     for mine, expected in zip(
         (batch.src_ids, batch.src_lengths, batch.tgt_ids, batch.tgt_lengths + 1),
         (src_ids, src_lengths, tgt_ids, tgt_lengths),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from dragoman.evaluation.checklists import MOST_PROBES, Finding, check_phenomena
+from dragoman.evaluation.checklists import MOST_PROBES, PhenomenonCount, check_phenomena
 from dragoman.evaluation.metrics import chrf, sentence_chrf
 
 PAIRS = [
@@ -27,7 +27,7 @@ def perfect(texts: Sequence[str]) -> list[str]:
     return [known.get(text.casefold().rstrip("."), "") for text in texts]
 
 
-def findings(outputs: Sequence[str], translate=perfect, **languages: str) -> dict[str, Finding]:
+def findings(outputs: Sequence[str], translate=perfect, **languages: str) -> dict[str, PhenomenonCount]:
     found = check_phenomena(
         SOURCES, REFERENCES, outputs, translate, **{"src_lang": "en", "tgt_lang": "de", **languages}
     )

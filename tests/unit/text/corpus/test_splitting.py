@@ -7,7 +7,7 @@ from dragoman.errors import DataError
 from dragoman.records import SentencePair
 from dragoman.text.corpus.cleaning import Cleaner
 from dragoman.text.corpus.splitting import hold_out
-from dragoman.text.fingerprints import normalised
+from dragoman.text.fingerprints import normalize_text
 
 SETTINGS = DataSettings(dev_fraction=0.05, test_fraction=0.1, max_held_out=60)
 
@@ -30,7 +30,7 @@ def test_no_source_is_on_two_sides():
 
 
 def test_case_spacing_and_composition_do_not_tell_sources_apart():
-    assert normalised(" Caf\u0065\u0301 \u00a0 AU  lait\u2028") == normalised("café au LAIT")
+    assert normalize_text(" Caf\u0065\u0301 \u00a0 AU  lait\u2028") == normalize_text("café au LAIT")
     pairs = [SentencePair(text, "x") for n in range(50) for text in (f"Satz {n}", f"satz  {n}", f"SATZ {n} ")]
     held = hold_out(pairs, DataSettings(dev_fraction=0.1), 1)
     train = list(Cleaner(DataSettings(), held).clean_texts(pairs))

@@ -129,7 +129,7 @@ def test_files_that_slide_from_the_first_line(phrases):
 
 
 def test_a_sample_finds_the_slide_and_reading_all_finds_the_line(phrases, monkeypatch):
-    monkeypatch.setattr(slides, "SAMPLE_LINES", 1024)
+    monkeypatch.setattr(slides, "_SAMPLE_LINES", 1024)
     monkeypatch.setattr(slides, "_WINDOW_LINES", 128)
     src, tgt = (list(side) for side in phrases)
     del tgt[1200]

@@ -10,7 +10,7 @@ from tokenizers import pre_tokenizers
 
 from dragoman.records import SentencePair
 from dragoman.text.surrogates import well_formed
-from dragoman.text.tokenization.encoding import BatchEncoder, BatchEncoderPair, Rows, cuts_at_spaces, side_by_side
+from dragoman.text.tokenization.encoding import BatchEncoder, BatchEncoderPair, RaggedIds, cuts_at_spaces, side_by_side
 from dragoman.text.tokenization.encoding_processes import ProcessEncoderPair
 from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair
 
@@ -114,7 +114,7 @@ def test_texts_side_by_side_have_the_same_pieces(tokenizer_of, chunk):
 
 @given(rows=st.lists(st.lists(st.integers(0, 99), max_size=4), max_size=8), data=st.data())
 def test_rows_are_rows(rows, data):
-    made = Rows.of(rows)
+    made = RaggedIds.of(rows)
     assert made.to_lists() == rows
     assert len(made) == len(rows)
     keep = data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows)))

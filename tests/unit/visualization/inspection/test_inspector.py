@@ -8,7 +8,7 @@ from torch.distributions import Categorical
 
 from dragoman.bundle import Bundle
 from dragoman.config import InferenceSettings, ModelSettings
-from dragoman.data.batch import pad_rows
+from dragoman.data.batch import pad_ids
 from dragoman.errors import DataError
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.constraints import NEVER_WRITTEN
@@ -64,7 +64,7 @@ def test_alternatives_go_on_as_a_search_from_there_does(bundle: Bundle, inspecti
     looked_at = [place for place, step in enumerate(inspection.steps) if step.alternatives[0].continuation is not None]
     expected = sorted(sorted(range(len(entropies)), key=lambda at: -entropies[at])[:NUM_UNCERTAIN])
     assert looked_at == expected
-    src, lengths = pad_rows([[*bundle.tokenizers.src.encode(TEXT), EOS_ID]], 0)
+    src, lengths = pad_ids([[*bundle.tokenizers.src.encode(TEXT), EOS_ID]], 0)
     before = [names.index(step.token) for step in inspection.steps]
     for place in looked_at:
         for one in inspection.steps[place].alternatives:
@@ -173,7 +173,7 @@ def test_an_empty_translation_can_be_looked_at(bundle: Bundle) -> None:
 
 def _searched(bundle: Bundle, prefix: list[int], settings: InferenceSettings) -> list[Hypothesis]:
     """What the search finds that begins with these."""
-    src, lengths = pad_rows([[*bundle.tokenizers.src.encode(TEXT), EOS_ID]], 0)
+    src, lengths = pad_ids([[*bundle.tokenizers.src.encode(TEXT), EOS_ID]], 0)
     return beam_search(SingleModel(bundle.model), src, lengths, replace(settings, n_best=settings.beam_size), [prefix])[
         0
     ]
