@@ -45,7 +45,6 @@ LEVERS = {
     "attention dropout 0.1": "--model.attention-dropout 0.1",
     "activation dropout 0.1": "--model.activation-dropout 0.1",
     "label smoothing 0.2": "--train.label-smoothing 0.2",
-    "R-Drop 5": "--train.r-drop 5",
     "running mean 0.999": "--train.ema-decay 0.999",
     "rate 0.003": "--train.learning-rate 0.003",
     "rate 0.008": "--train.learning-rate 0.008",

@@ -3,7 +3,7 @@
     export DRAGOMAN_DATA=...                               the folder that holds multi30k/, tatoeba_en_de/ ...
     python benchmarks/quality.py --list
     python benchmarks/quality.py multi30k_en_de            as long as the recipe says
-    python benchmarks/quality.py multi30k_en_de --minutes 3 --name trial --train --train.r-drop 5
+    python benchmarks/quality.py multi30k_en_de --minutes 3 --name trial --train --train.ema-decay 0.999
 
 What stands after --train goes to `dragoman train`. A run that was cut off goes on with the same command. Each row has:
 

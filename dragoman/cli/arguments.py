@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from dragoman.config import CORPUS_KEYS, Setting, settings_of
 from dragoman.config.fields import did_you_mean, shown
+from dragoman.config.history import REMOVED, describe_removed_flag
 from dragoman.config.loading import OTHERS_NAMES, flag_of
 from dragoman.errors import ConfigError
 from dragoman.text.charsets import check_encoding
@@ -89,6 +90,8 @@ class ArgumentParser(argparse.ArgumentParser):
         for argument in arguments:
             flag = argument.partition("=")[0]
             if flag.startswith("-") and flag != "-" and flag not in known and not _NUMBER.match(flag):
+                if (key := flag.removeprefix("--").replace("-", "_")) in REMOVED:
+                    raise ConfigError(describe_removed_flag(flag, key))
                 near = _nearest_flag(flag, known)
                 hint = f" Did you mean `{near}`?" if near else f" `{self.prog} --help` lists them all."
                 raise ConfigError(f"`{flag}` is not a flag of `{self.prog}`.{hint}")

@@ -109,10 +109,10 @@ def _train(config: Config, label: Label) -> Iterator[str]:
             f"{label('train.compile')} must be false where `train.sharding` is full: layers gathered from other "
             f"processes are not compiled."
         )
-    if train.sharding == "full" and (train.optimizer != "adam" or train.ema_decay or train.r_drop):
+    if train.sharding == "full" and (train.optimizer != "adam" or train.ema_decay):
         yield (
-            f"{label('train.sharding')} is full, which goes with Adam alone: without `train.optimizer` = muon, "
-            "`train.ema_decay` and `train.r_drop`. Leave these out, or set it to none."
+            f"{label('train.sharding')} is full, which goes with Adam alone: without `train.optimizer` = muon "
+            "and `train.ema_decay`. Leave these out, or set it to none."
         )
     if train.teachers:
         anew = ["tokenizer.bpe_dropout"] if config.tokenizer.bpe_dropout else []

@@ -14,6 +14,7 @@ import tomli_w
 
 from dragoman.config.checking import check_config, check_shape
 from dragoman.config.fields import SETTINGS, TABLES, Value, did_you_mean, settings_of, shown
+from dragoman.config.history import REMOVED, check_removed, describe_removed_flag
 from dragoman.config.settings import CORPORA, PRESETS, Config
 from dragoman.config.toml import parsed_toml, toml_bytes
 from dragoman.errors import ConfigError
@@ -101,6 +102,8 @@ def read_given(paths: Sequence[Path], overrides: Mapping[str, str]) -> GivenSett
     sources = [_given_by_table(_read_toml(path), str(path)) for path in paths]
     flags: dict[str, _Given] = {}
     for key, text in overrides.items():
+        if key in REMOVED:
+            raise ConfigError(describe_removed_flag(flag_of(key), key))
         if key not in SETTINGS:
             raise ConfigError(f"`--{key}` is not a setting.{_nearest_setting(key)}")
         place = f"`{flag_of(key)}`"
@@ -196,6 +199,9 @@ def _given_by_table(content: Mapping[str, Any], origin: str) -> dict[str, _Given
             )
         for name, value in values.items():
             key = f"{table}.{name}"
+            if key in REMOVED:
+                check_removed(key, value, f"`{key}` in {origin}")
+                continue
             if key not in SETTINGS:
                 raise ConfigError(f"{_quoted(key)} in {origin} is not a setting.{_nearest_setting(key)}")
             place = f"`{key}` in {origin}"

@@ -226,12 +226,6 @@ class TrainSettings:
     label_smoothing: float = setting(
         0.1, "share of the probability mass spread over the vocabulary (section 5.4)", minimum=0.0, maximum=0.9
     )
-    r_drop: float = setting(
-        0.0,
-        "weight of R-Drop (Liang et al. 2021; 5 there): each pair is computed with two draws of dropout, which shall "
-        "agree. A step takes twice as long; 0: off",
-        minimum=0.0,
-    )
     teachers: str = setting(
         "",
         "models or runs with one tokeniser, separated by commas: what they, as an ensemble, say of every target token "

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dragoman.kernels import LANES, TILE_ROWS
-from dragoman.kernels.arithmetic import array_at, at_least, chosen, exp2, larger, number, put
+from dragoman.kernels.arithmetic import array_at, at_least, chosen, larger, number, put
 from dragoman.kernels.jit import compiled_with_nan
 from dragoman.kernels.vectors import (
     copy_line,
@@ -27,14 +27,12 @@ from dragoman.kernels.vectors import (
     sum_of,
     sum_of_squares,
     sums_of_gradients,
-    sums_of_two,
 )
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _BYTE, _SHORT, _LONG = np.uint8(0), np.int16(0), np.int64(0)
 _LEAST = np.float32(-3e38)
 _LOG2_E = np.float32(math.log2(math.e))
-_LN_2 = np.float32(math.log(2.0))
 
 
 @compiled_with_nan
@@ -275,34 +273,6 @@ def exponentials(kind: Any, count: int, width: int, rows: int, totals: int) -> N
     given, sums = array_at(rows, kind, (count, width)), array_at(totals, _ZERO, (count,))
     for n in range(count):
         sums[n] = made_powers(given[n])
-
-
-@compiled_with_nan
-def agreeing_exponentials(
-    kind: Any, count: int, width: int, rows: int, weight: float, totals: int, divergences: int
-) -> None:
-    """For `count` pairs of rows below one another: what `exponentials` gives, and a step towards agreement.
-
-    With p and q the distributions that a pair's rows are the logits (base 2) of, `divergences` get KL(p || q) +
-    KL(q || p) in nats, and to the exponentials is added `weight` times the gradient of that with respect to natural
-    logits, times the row's sum of exponentials, which `totals` get.
-    """
-    given, sums = array_at(rows, kind, (2 * count, width)), array_at(totals, _ZERO, (2 * count,))
-    apart, factor = array_at(divergences, _ZERO, (count,)), np.float32(weight)
-    for n in range(count):
-        one, other = given[2 * n], given[2 * n + 1]
-        total, other_total, along, other_along = sums_of_two(one, other)
-        sums[2 * n], sums[2 * n + 1] = total, other_total
-        ratio = total / other_total
-        between = np.float32(math.log2(ratio))
-        there = _LN_2 * (along / total - between)
-        back = _LN_2 * (between - other_along / other_total)
-        apart[n] = there + back
-        for i in range(width):  # powers once more: the numbers are still in their place
-            x, y = number(one[i]), number(other[i])
-            power, other_power, gap = exp2(x), exp2(y), _LN_2 * (x - y - between)
-            put(one, i, power + factor * (power * (_ONE + gap - there) - ratio * other_power))
-            put(other, i, other_power + factor * (other_power * (_ONE - gap - back) - power / ratio))
 
 
 @compiled_with_nan

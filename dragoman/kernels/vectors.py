@@ -232,24 +232,3 @@ def made_powers(_typing: Any, values: Any) -> Any:
         return add_up(builder, size, step, 1)[0]
 
     return _NUMBER(values), generate
-
-
-@instruction
-def sums_of_two(_typing: Any, one: Any, other: Any) -> Any:
-    """The sums of 2 ** x and 2 ** y for x of one vector and y of the other, and of both times x - y."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place, size = vector(context, builder, signature, arguments, 0)
-        beside = place_of(context, builder, signature, arguments, 1)
-
-        def step(line: Line, totals: list[Any]) -> list[Any]:
-            x, y = line.read(place), line.read(beside)
-            powers, gap = [exp2_of(builder, x), exp2_of(builder, y)], builder.fsub(x, y)
-            along = [
-                builder.call(fma(builder), [power, gap, total]) for power, total in zip(powers, totals[2:], strict=True)
-            ]
-            return [*(builder.fadd(total, power) for total, power in zip(totals, powers, strict=False)), *along]
-
-        return context.make_tuple(builder, signature.return_type, add_up(builder, size, step, 4))
-
-    return UniTuple(_NUMBER, 4)(one, other), generate

@@ -137,17 +137,6 @@ def exp2_(rows: Float[Tensor, "M V"]) -> Float[Tensor, "M"]:
     return totals
 
 
-def agreeing_exp2_(rows: Float[Tensor, "M V"], weight: float) -> tuple[Float[Tensor, "M"], Float[Tensor, "pairs"]]:
-    """2 ** rows in place, plus `weight` times the gradient of the divergence of each two rows: kernels.py.
-
-    Gives the sum of each row's powers, and the divergence of each two.
-    """
-    totals, divergences = torch.empty(rows.size(0)), torch.empty(rows.size(0) // 2)
-    sizes = len(divergences), rows.size(1)
-    _kernels().agreeing_exponentials(_kind(rows), *sizes, _place(rows), weight, _place(totals), _place(divergences))
-    return totals, divergences
-
-
 def draw(generator: np.random.SFC64, count: int) -> Int64[Tensor, "{count}"]:
     """What its `random_raw` gives, while other threads run."""
     drawn, state = torch.empty(count, dtype=torch.int64), generator.state

@@ -209,7 +209,7 @@ def test_several_processes_stop_when_the_first_has_saved(
 
 
 def test_every_lever_keeps_resuming_exact_and_its_weights_are_candidates(corpus: Corpus, tmp_path: Path) -> None:
-    levers = replace(CONFIG.train, optimizer="muon", ema_decay=0.9, r_drop=1.0, schedule="cosine", max_steps=28)
+    levers = replace(CONFIG.train, optimizer="muon", ema_decay=0.9, schedule="cosine", max_steps=28)
     train = replace(levers, workers=2, average_best=2, average_last=0, keep_checkpoints=2)
     config = replace(CONFIG, train=train, validate=replace(CONFIG.validate, every_steps=10))
     straight, stopped = (

@@ -26,7 +26,7 @@ from dragoman.devices.threads import compute_on_one_thread, own_threads_restored
 from dragoman.model.dropout import Randomness, share_randomness
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import PAD_ID
-from dragoman.training.step.loss import SoftLabels, StepProjection, agreeing_cross_entropy, projected_cross_entropy
+from dragoman.training.step.loss import SoftLabels, StepProjection, projected_cross_entropy
 
 Losses = Callable[[Transformer, Batch, StepProjection | None], tuple[Tensor, Tensor]]
 """The sums over a batch's labels of what is minimised and of the negative log-probability. See `losses`."""
@@ -63,26 +63,6 @@ def _soft_labels(batch: Batch, counted: Tensor, weight: float) -> SoftLabels | N
     if batch.soft_ids is None or batch.soft_probs is None:
         return None
     return SoftLabels(batch.soft_ids[counted], batch.soft_probs[counted], weight)
-
-
-def agreeing_losses(
-    model: Transformer,
-    batch: Batch,
-    epsilon: float,
-    weight: float,
-    step: StepProjection | None = None,
-    teacher_weight: float = 0.0,
-) -> tuple[Tensor, Tensor]:
-    """R-Drop (Liang et al. 2021): each pair with two draws of dropout; see `agreeing_cross_entropy` and `losses`."""
-    src_ids, src_lengths, decoder_input = (
-        torch.cat((each, each)) for each in (batch.src_ids, batch.src_lengths, batch.decoder_input)
-    )
-    hidden = model.decode(decoder_input, model.encode(src_ids, src_lengths), src_lengths)
-    counted, projection = batch.labels != PAD_ID, model.projection
-    one, other = (half[counted] for half in hidden.chunk(2))
-    labels, weights = batch.labels[counted], (projection.weight, projection.bias)
-    soft = _soft_labels(batch, counted, teacher_weight)
-    return agreeing_cross_entropy(one, other, *weights, labels, epsilon, PAD_ID, weight, step, soft)
 
 
 def num_workers(settings: TrainSettings, device: torch.device) -> int:
@@ -220,7 +200,6 @@ class Gradients:
 
     def __init__(self, model: Transformer, settings: TrainSettings) -> None:
         self.model, self._losses = model, _losses_of(settings)
-        self._doubles = settings.r_drop > 0
         self.workers = num_workers(settings, model.device)
         self.precision = resolve_precision(settings.precision, model.device)
         self._copies = _working_copies(model, self.precision)
@@ -241,8 +220,6 @@ class Gradients:
         are the same but for rounding (on a GPU dropout draws otherwise). After an error no gradient is left.
         """
         self._refresh()
-        if self._doubles:  # what is computed twice takes no more memory at once
-            batches = [half for batch in batches for half in _halves(batch)]
         dealt = shares([batch.to(self.model.device) for batch in batches], self.workers)
         try:
             if len(dealt) == 1:
@@ -306,15 +283,8 @@ class Gradients:
 
 
 def _losses_of(settings: TrainSettings) -> Losses:
-    epsilon, agreement, taught = settings.label_smoothing, settings.r_drop, settings.teacher_weight
-    if agreement:
-        return lambda model, batch, step: agreeing_losses(model, batch, epsilon, agreement, step, taught)
+    epsilon, taught = settings.label_smoothing, settings.teacher_weight
     return lambda model, batch, step: losses(model, batch, epsilon, step, teacher_weight=taught)
-
-
-def _halves(batch: Batch) -> list[Batch]:
-    rows = len(batch.src_lengths)
-    return [batch] if rows < 2 else [batch.part(0, rows // 2), batch.part(rows // 2, rows)]
 
 
 def _working_copies(model: Transformer, precision: torch.dtype) -> dict[str, Tensor]:

@@ -76,10 +76,6 @@ class SoftLabels:
         """Those of some of the labels."""
         return SoftLabels(self.ids[rows], self.probs[rows], self.weight)
 
-    def doubled(self) -> "SoftLabels":
-        """Those of each label twice, one after the other."""
-        return SoftLabels(self.ids.repeat_interleave(2, 0), self.probs.repeat_interleave(2, 0), self.weight)
-
 
 class StepProjection:
     """The projection as the batches of one optimiser step use it, and the sum of what its gradient is over them.
@@ -164,30 +160,6 @@ def _longest_row(matrix: Tensor) -> float:
     return longest if math.isfinite(longest) else math.inf
 
 
-def agreeing_cross_entropy(
-    one: Float[Tensor, "M D"],
-    other: Float[Tensor, "M D"],
-    weight: Float[Tensor, "V D"],
-    bias: Float[Tensor, "V"] | None,
-    labels: Int64[Tensor, "M"],
-    epsilon: float,
-    pad_id: int,
-    agreement: float,
-    step: StepProjection | None = None,
-    soft: SoftLabels | None = None,
-) -> tuple[Tensor, Tensor]:
-    """`projected_cross_entropy` of two states for each label, plus what makes their predictions p and q agree.
-
-    Half of R-Drop's loss (Liang et al. 2021, equation 4), to compare with the plain one: the mean of both smoothed
-    losses plus `agreement` / 4 times KL(p || q) + KL(q || p), in nats, summed over the labels. The second result is
-    the mean of both negative log-probabilities.
-    """
-    hidden = torch.stack((one, other), dim=1).flatten(0, 1)  # two of a label are neighbours, so that a slice has both
-    labels, soft = labels.repeat_interleave(2), None if soft is None else soft.doubled()
-    task = _Task(labels, epsilon, pad_id, torch.is_grad_enabled(), step, agreement / 2, soft)
-    return _computed(hidden, weight, bias, task)
-
-
 @dataclass(frozen=True, slots=True)
 class _Task:
     labels: Tensor
@@ -195,14 +167,7 @@ class _Task:
     pad_id: int
     with_gradient: bool
     step: StepProjection | None
-    agreement: float | None = None
-    """Where given, each two rows are states of one label: this weight has the divergence of their predictions."""
     soft: SoftLabels | None = None
-
-    @property
-    def share(self) -> float:
-        """What a row counts: of two for a label each is half."""
-        return 1.0 if self.agreement is None else 0.5
 
 
 def _computed(hidden: Tensor, weight: Tensor, bias: Tensor | None, task: _Task) -> tuple[Tensor, Tensor]:
@@ -231,9 +196,8 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         sums.add_uniform_part(hidden)
         grads = (None, None) if task.step is not None else projection.finish()
         ctx.save_for_backward(sums.hidden_grad, *grads)  # type: ignore[arg-type]
-        loss, nll = sums.loss * task.share, sums.nll * task.share
-        ctx.mark_non_differentiable(nll)
-        return loss, nll
+        ctx.mark_non_differentiable(sums.nll)
+        return sums.loss, sums.nll
 
     @staticmethod
     def backward(ctx: FunctionCtx, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -269,11 +233,7 @@ class _Sums:
         largest = logits.new_zeros(1) if self._safe else logits.amax(1, keepdim=True)
         if not self._safe:
             logits.sub_(largest)
-        if task.agreement is None:
-            exponentials, totals = _powers(logits, count)
-        else:
-            exponentials, totals, divergence = _agreeing_powers(logits, count, task.agreement)
-            self.loss += task.agreement * divergence
+        exponentials, totals = _powers(logits, count)
         log_totals = totals.log2() + largest[:count].float().flatten()
         nll = (log_totals - gold_logits).sum() * _LN_2
         self.nll += nll
@@ -291,7 +251,7 @@ class _Sums:
             shares = (-by_teachers * totals[:, None] * soft.probs).to(hidden.dtype)
             exponentials[:count].scatter_add_(1, soft.ids, shares)
         exponentials[:count, task.pad_id] += (share * totals).to(hidden.dtype)
-        inverse = functional.pad(totals.reciprocal() * task.share, (0, hidden.size(0) - count))[:, None]
+        inverse = functional.pad(totals.reciprocal(), (0, hidden.size(0) - count))[:, None]
         hidden_grad = (exponentials @ self._projection.weight)[:count]
         torch.mul(hidden_grad, _LN_2 * inverse[:count], out=self.hidden_grad[rows])
         self._projection.add(exponentials, hidden, inverse)
@@ -303,7 +263,6 @@ class _Sums:
         bias_sum = 0.0 if projection.bias_sum is None else projection.bias_sum
         self.loss -= share * (hidden_sum @ projection.weight_sum + hidden.size(0) * bias_sum)
         if self._task.with_gradient:
-            share *= self._task.share
             self.hidden_grad -= (share * projection.weight_sum).to(hidden.dtype)
             projection.add_uniform(share, hidden_sum, hidden.size(0))
 
@@ -314,31 +273,6 @@ def _powers(logits: Float[Tensor, "m V"], count: int) -> tuple[Float[Tensor, "m 
         return logits, fused.exp2_(logits)[:count]
     powers = logits.exp2_()
     return powers, _row_sums(powers)[:count]
-
-
-def _agreeing_powers(
-    logits: Float[Tensor, "m V"], count: int, weight: float
-) -> tuple[Float[Tensor, "m V"], Float[Tensor, "count"], Tensor]:
-    """`_powers`, plus `weight` times the rows' sums times the gradient of each two rows' divergence; and its sum.
-
-    With respect to the logits of p the gradient of KL(p || q) + KL(q || p) is p (log p - log q - KL(p || q)) + p - q.
-    """
-    if fused.computes(logits):
-        totals, divergences = fused.agreeing_exp2_(logits, weight)
-        return logits, totals[:count], divergences[: count // 2].sum()
-    powers = logits.float().exp2()
-    totals = powers.sum(1)
-    log_probs = (logits.float() - totals.log2()[:, None]) * _LN_2
-    divergence = torch.zeros((), device=logits.device)
-    moved = torch.empty_like(logits)
-    for own, other in ((0, 1), (1, 0)):
-        gap = log_probs[own::2] - log_probs[other::2]
-        apart = (powers[own::2] * gap).sum(1, keepdim=True) / totals[own::2, None]
-        divergence += apart[: count // 2].sum()
-        ratio = (totals[own::2] / totals[other::2])[:, None]
-        step = powers[own::2] * (gap - apart + 1) - ratio * powers[other::2]
-        moved[own::2] = (powers[own::2] + weight * step).to(logits.dtype)
-    return moved, totals[:count], divergence
 
 
 def _row_sums(numbers: Float[Tensor, "m V"]) -> Float[Tensor, "m"]:

@@ -10,8 +10,6 @@ from dragoman.model import fused
 from dragoman.training.step import loss as loss_module
 from dragoman.training.step.loss import (
     SoftLabels,
-    StepProjection,
-    agreeing_cross_entropy,
     projected_cross_entropy,
     smoothed_cross_entropy,
 )
@@ -76,48 +74,16 @@ def test_sliced_loss_and_gradients_equal_the_plain_ones(
 
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "torch"])
 @pytest.mark.parametrize("scale", [1, 20], ids=["logits that are safe as they are", "logits that might overflow"])
-@pytest.mark.parametrize(("rows", "bias"), [(1, True), (3, False), (17, True)])
-def test_agreeing_loss_and_gradients_equal_those_of_torchs_divergences(
-    rows: int, bias: bool, scale: int, compiled: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(loss_module._ROWS_PER_SLICE, "cpu", 6)
-    if not compiled:
-        monkeypatch.setattr(fused, "computes", lambda _: False)
-    torch.manual_seed(rows)
-    tensors = [torch.randn(2, rows, 6) * scale, torch.randn(19, 6), torch.randn(19)][: 3 if bias else 2]
-    labels = torch.randint(1, 19, (rows,))
-    results = []
-    for sliced in (True, False):
-        states, weight, *offset = leaves = [tensor.clone().requires_grad_() for tensor in tensors]
-        if sliced:
-            added = offset[0] if bias else None
-            loss, nll = agreeing_cross_entropy(states[0], states[1], weight, added, labels, 0.1, 0, 5.0)
-        else:
-            logits = functional.linear(states, weight, *offset)
-            both = [smoothed_cross_entropy(each, labels, 0.1, 0) for each in logits]
-            one, other = logits.log_softmax(-1)
-            apart = [
-                functional.kl_div(*pair, log_target=True, reduction="sum") for pair in ((one, other), (other, one))
-            ]
-            loss, nll = (both[0][0] + both[1][0]) / 2 + 5.0 / 4 * (apart[0] + apart[1]), (both[0][1] + both[1][1]) / 2
-        (loss / 3).backward()
-        results.append([loss.detach(), nll, *(leaf.grad for leaf in leaves)])
-    for ours, plain in zip(*results, strict=True):
-        torch.testing.assert_close(ours, plain, atol=1e-5 * scale, rtol=2e-5)
-
-
-@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "torch"])
-@pytest.mark.parametrize("scale", [1, 20], ids=["logits that are safe as they are", "logits that might overflow"])
-@pytest.mark.parametrize(("weight", "agreement"), [(0.5, None), (1.0, None), (0.3, 5.0)])
+@pytest.mark.parametrize("weight", [0.5, 1.0])
 def test_soft_labels_share_what_is_at_the_label(
-    weight: float, agreement: float | None, scale: int, compiled: bool, monkeypatch: pytest.MonkeyPatch
+    weight: float, scale: int, compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Against torch's loss of the distribution written out; what has no probability may stand there several times."""
     monkeypatch.setitem(loss_module._ROWS_PER_SLICE, "cpu", 6)
     if not compiled:
         monkeypatch.setattr(fused, "computes", lambda _: False)
     torch.manual_seed(7)
-    states, table, offset = torch.randn(2, 17, 6) * scale, torch.randn(19, 6), torch.randn(19)
+    states, table, offset = torch.randn(17, 6) * scale, torch.randn(19, 6), torch.randn(19)
     labels = torch.randint(1, 19, (17,))
     ids = torch.stack([torch.randperm(18)[:4] + 1 for _ in range(17)])
     probs = torch.rand(17, 4)
@@ -131,42 +97,17 @@ def test_soft_labels_share_what_is_at_the_label(
     for sliced in (True, False):
         leaves = [tensor.clone().requires_grad_() for tensor in (states, table, offset)]
         hidden, matrix, added = leaves
-        one, other = hidden
         soft = SoftLabels(ids, probs, weight)
-        if sliced and agreement is None:
-            loss, nll = projected_cross_entropy(one, matrix, added, labels, 0.1, 0, soft=soft)
-        elif sliced:
-            loss, nll = agreeing_cross_entropy(one, other, matrix, added, labels, 0.1, 0, agreement or 0.0, soft=soft)
+        if sliced:
+            loss, nll = projected_cross_entropy(hidden, matrix, added, labels, 0.1, 0, soft=soft)
         else:
-            logits = functional.linear(hidden if agreement else hidden[:1], matrix, added)
-            losses = [functional.cross_entropy(each, targets, reduction="sum") for each in logits]
-            nlls = [functional.cross_entropy(each, labels, reduction="sum").detach() for each in logits]
-            loss, nll = torch.stack(losses).mean(), torch.stack(nlls).mean()
-            if agreement:
-                log_probs = logits.log_softmax(-1)
-                loss = loss + agreement / 4 * sum(
-                    functional.kl_div(log_probs[a], log_probs[b], log_target=True, reduction="sum")
-                    for a, b in ((0, 1), (1, 0))
-                )
+            logits = functional.linear(hidden, matrix, added)
+            loss = functional.cross_entropy(logits, targets, reduction="sum")
+            nll = functional.cross_entropy(logits, labels, reduction="sum").detach()
         (loss / 3).backward()
         results.append([loss.detach(), nll, *(leaf.grad for leaf in leaves)])
     for ours, plain in zip(*results, strict=True):
         torch.testing.assert_close(ours, plain, atol=1e-5 * scale, rtol=2e-5)
-
-
-@pytest.mark.parametrize("working", [torch.float32, torch.bfloat16])
-def test_what_agreement_adds_goes_to_the_step_as_to_the_weights(working: torch.dtype) -> None:
-    torch.manual_seed(2)
-    one, other = (torch.randn(2, 75, 32) / 4).to(working)
-    labels = torch.randint(1, 50, (75,))
-    weight, offset = torch.randn(50, 32, requires_grad=True), torch.randn(50, requires_grad=True)
-    agreeing_cross_entropy(one, other, weight, offset, labels, 0.1, 0, 5.0)[0].backward()
-    with_step = StepProjection(weight, offset, working, 0.5)
-    agreeing_cross_entropy(one, other, weight, offset, labels, 0.1, 0, 5.0, with_step)
-    for ours, leaf in zip(with_step.finish(), (weight, offset), strict=True):
-        assert ours is not None
-        assert leaf.grad is not None
-        torch.testing.assert_close(2 * ours, leaf.grad, atol=1e-5, rtol=1e-5)
 
 
 def test_without_gradients_only_the_sums_are_computed() -> None:
