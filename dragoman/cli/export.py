@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from dragoman.bundle import Bundle
     from dragoman.exchange.ctranslate2_export import Quantization
 
-FORMATS = ("ctranslate2", "marian")
-QUANTIZATIONS = ("float32", "float16", "int8")
+_FORMATS = ("ctranslate2", "marian")
+_QUANTIZATIONS = ("float32", "float16", "int8")
 
 
 def run(arguments: Sequence[str]) -> int:
     """Prints the new folder on stdout."""
     parser = ArgumentParser("export", "Writes a model for CTranslate2, or in Marian's Hugging Face form.")
     parser.add_argument("model", metavar="MODEL", type=path_name, help="a model folder or a run")
-    parser.add_argument("--to", metavar="|".join(FORMATS), type=one_of(*FORMATS), required=True, help="the form")
+    parser.add_argument("--to", metavar="|".join(_FORMATS), type=one_of(*_FORMATS), required=True, help="the form")
     parser.add_argument("--out", metavar="FOLDER", type=path_name, help="the folder to write (default MODEL-FORM)")
     parser.add_argument(
         "--quantization",
-        metavar="|".join(QUANTIZATIONS),
-        type=one_of(*QUANTIZATIONS),
+        metavar="|".join(_QUANTIZATIONS),
+        type=one_of(*_QUANTIZATIONS),
         help="ctranslate2 only: how weights are kept (default float32)",
     )
     given = parser.parse(arguments)

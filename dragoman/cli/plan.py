@@ -33,7 +33,7 @@ _REPORT_SENTENCES = 120  # translated once more for the report
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurement:
     """Seconds and bytes of single things on this machine, those of the whole corpus where a sample was prepared."""
 
     prepare_seconds: float
@@ -79,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
             return stop.exit_code
     forecast = forecast_of(settled.config, measured, row_for(settled.size).usual_epochs)
     if given.json:
-        parts: dict[str, Recipe | Measured | Forecast] = {
+        parts: dict[str, Recipe | Measurement | Forecast] = {
             "rule": replace(row_for(settled.size), vocab_size=vocab_size_for(settled.size)),
             "measured": measured,
             "forecast": forecast,
@@ -91,7 +91,7 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def forecast_of(config: Config, measured: Measured, usual_epochs: int) -> Forecast:
+def forecast_of(config: Config, measured: Measurement, usual_epochs: int) -> Forecast:
     """Steps until the first limit, or until patience as it usually ends, and all that comes between and after them."""
     train, validate = config.train, config.validate
     by_epoch = measured.steps_per_epoch * validate.every_epochs
@@ -124,18 +124,18 @@ def forecast_of(config: Config, measured: Measured, usual_epochs: int) -> Foreca
     )
 
 
-def _averaging_seconds(train: TrainSettings, measured: Measured) -> float:
+def _averaging_seconds(train: TrainSettings, measured: Measurement) -> float:
     means = (train.average_last > 1) + (train.average_best > 1) + (train.ema_decay > 0)
     return means * (measured.validation_seconds + measured.save_seconds)
 
 
-def measure(settled: Settled, folder: Path) -> Measured:
+def measure(settled: Settled, folder: Path) -> Measurement:
     """Trains some steps in `folder` as `train` would, with one validation, one checkpoint and a scored sample."""
     import torch
 
     from dragoman.data.batching import epoch_batches
     from dragoman.data.prepare import prepare
-    from dragoman.workflows.fine_tuning import beginning_of
+    from dragoman.workflows.fine_tuning import starting_point_of
     from dragoman.workflows.teachers import soft_targets_of, tokenizers_of
     from dragoman.workflows.training import Stages, make_trainer
 
@@ -143,7 +143,7 @@ def measure(settled: Settled, folder: Path) -> Measured:
     most = _MOST_ASKED_PAIRS if config.train.teachers else _MOST_PAIRS
     share = min(1.0, most / settled.size.pairs)
     corpora = settled.corpora if share == 1.0 else _sampled(settled.corpora, settled.size.pairs, most, folder)
-    begun = beginning_of(config.train.start_from) if config.train.start_from else None
+    begun = starting_point_of(config.train.start_from) if config.train.start_from else None
     say("preparing the data" if share == 1.0 else f"preparing {share:.0%} of the data")
     clock = time.perf_counter()
     strict = share == 1.0 and settled.strict_vocabulary  # a part may not support what the whole does
@@ -162,7 +162,7 @@ def measure(settled: Settled, folder: Path) -> Measured:
     seconds = log.seconds[min(_WARM_STEPS - 1, len(log.seconds) - 2) :] if len(log.seconds) > 1 else [0.0, *log.seconds]
     device = trainer.model.device
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return Measured(
+    return Measurement(
         prepare_seconds=prepare_seconds,
         step_seconds=(seconds[-1] - seconds[0]) / (len(seconds) - 1),
         steps_measured=len(seconds) - 1,
@@ -246,7 +246,7 @@ def _bytes_in(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def _print(settled: Settled, measured: Measured, forecast: Forecast) -> None:
+def _print(settled: Settled, measured: Measurement, forecast: Forecast) -> None:
     config, row = settled.config, row_for(settled.size)
     model, train = config.model, config.train
     limit = "more words" if math.isinf(row.max_words) else f"up to {row.max_words:,.0f} words"

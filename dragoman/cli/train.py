@@ -249,7 +249,7 @@ def _recipe(size: CorpusSize, asked: TokenizerSettings, taught: TokenizerSetting
 def _of_the_same_kind(config: Config) -> Config:
     """The configuration, with the languages of the model it starts from, or else of its teachers, where the data does
     not tell them. Raises ConfigError where that model, or they, are of another kind."""
-    from dragoman.workflows.fine_tuning import check_same_model, languages_of
+    from dragoman.workflows.fine_tuning import check_same_model, model_languages
     from dragoman.workflows.teachers import check_teachers, paths_of
 
     start_from, teachers = config.train.start_from, config.train.teachers
@@ -257,7 +257,7 @@ def _of_the_same_kind(config: Config) -> Config:
         check_same_model(config, start_from)
     if teachers:
         check_teachers(config)
-    src_lang, tgt_lang = languages_of(start_from or paths_of(teachers)[0])
+    src_lang, tgt_lang = model_languages(start_from or paths_of(teachers)[0])
     return with_languages(config, config.data.src_lang or src_lang, config.data.tgt_lang or tgt_lang)
 
 

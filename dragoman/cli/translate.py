@@ -49,7 +49,7 @@ _PIECE_LINES = 5000
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class InputLines:
     """Where the lines come from, and the file with the beginnings of their translations, where there is one."""
 
     stream: BinaryIO
@@ -98,7 +98,7 @@ def run(arguments: Sequence[str]) -> int:
         found: Counter[str] = Counter()
         has_terms = terms is None
         files.enter_context(notes)  # which speaks before the output is closed, or kept as a part
-        for window in translated_windows(source, model, notes, wanted):
+        for window in translate_windows(source, model, notes, wanted):
             has_terms = has_terms or any(terms.found_in(translation.src) for translation in window if terms)
             output.writelines(write(translation).encode() + b"\n" for translation in window)
             output.flush()
@@ -126,9 +126,9 @@ def _on_cluster(
     options: argparse.Namespace, settings: dict[str, Any], write: Callable[[Translation], str], notes: Notes
 ) -> None:
     from dragoman.bundle import resolve_model_folder
-    from dragoman.workflows.cluster import Cluster, Job, translate_file
+    from dragoman.workflows.cluster import Cluster, ClusterJob, translate_on_cluster
 
-    job = Job(
+    job = ClusterJob(
         Path(options.input),
         Path(options.output),
         tuple(resolve_model_folder(Path(path)) for path in options.model),
@@ -140,7 +140,7 @@ def _on_cluster(
         notes.line,
         notes.invalid,
     )
-    translate_file(job, Cluster(options.cluster, options.worker_cpus or 0))
+    translate_on_cluster(job, Cluster(options.cluster, options.worker_cpus or 0))
 
 
 def _check_format(options: argparse.Namespace) -> None:
@@ -182,8 +182,8 @@ def _check_models(options: argparse.Namespace) -> None:
             raise ModelError(f"{error} A text to be translated is given by `--input`.") from None
 
 
-def translated_windows(
-    source: Source, model: LoadedModel, notes: Notes, wanted: Mapping[str, Any] = MappingProxyType({})
+def translate_windows(
+    source: InputLines, model: LoadedModel, notes: Notes, wanted: Mapping[str, Any] = MappingProxyType({})
 ) -> Iterator[list[Translation]]:
     """The translations of the lines, as the lines arrive; what is to be said of single ones goes to the notes.
 
@@ -315,7 +315,7 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def _open_source(options: argparse.Namespace, files: ExitStack) -> Source:
+def _open_source(options: argparse.Namespace, files: ExitStack) -> InputLines:
     if options.format in DOCUMENTS and (options.prefix or options.alignment or options.flags):
         flag = "--prefix" if options.prefix else "--alignment" if options.alignment else "--flags"
         raise ConfigError(f"`{flag}` is for lines, but `--format` is {options.format}. Leave out one of the two.")
@@ -327,16 +327,16 @@ def _open_source(options: argparse.Namespace, files: ExitStack) -> Source:
             raise ConfigError(
                 f"`--text` and `{'--input' if options.input else '--cluster'}` are both given. Leave one out."
             )
-        return Source(BytesIO(options.text.encode("utf-8", "replace")), "`--text`", options.prefix, prefixes)
+        return InputLines(BytesIO(options.text.encode("utf-8", "replace")), "`--text`", options.prefix, prefixes)
     if not options.input:
-        return Source(standard_input(), "standard input", options.prefix, prefixes)
+        return InputLines(standard_input(), "standard input", options.prefix, prefixes)
     stream = files.enter_context(open_bytes(Path(options.input), encoding))
     refuse_utf16(_start_of(stream), options.input)
-    return Source(stream, options.input, options.prefix, prefixes)
+    return InputLines(stream, options.input, options.prefix, prefixes)
 
 
 @contextmanager
-def _standard_input(source: Source, encoding: str) -> Iterator[BinaryIO]:
+def _standard_input(source: InputLines, encoding: str) -> Iterator[BinaryIO]:
     """Unpacked where it is gzip, and as UTF-8 where it is in another encoding; waits for its first bytes."""
     with open_stream(source.stream, source.name, encoding) as stream:
         refuse_utf16(_start_of(stream), source.name)
@@ -372,7 +372,7 @@ def _is_same_file(source: str | int, target: Path) -> bool:
     return stat.S_ISREG(read.st_mode) and os.path.samestat(read, there)
 
 
-def _too_few(source: Source, count: int) -> DataError:
+def _too_few(source: InputLines, count: int) -> DataError:
     return DataError(
         f"{source.prefix_file} has only {count} line{'s' * (count != 1)}, fewer than {source.name}. Give one a line."
     )

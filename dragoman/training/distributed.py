@@ -21,7 +21,7 @@ from dragoman.errors import ConfigError, ResourceError
 _TIMEOUT = timedelta(minutes=60)
 """Longer than a validation; a process that ends, rather than hangs, is noticed at once."""
 
-Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Processes:
         """Whether this one judges, writes and speaks."""
         return self.rank == 0
 
-    def of_first(self, make: Callable[[], Value]) -> Value:
+    def of_first(self, make: Callable[[], _Value]) -> _Value:
         """What `make` gives the first process, which alone calls it."""
         if self.count == 1:
             return make()
@@ -50,7 +50,7 @@ class Processes:
             distributed.broadcast_object_list(box, src=0, group=self.talk)
         return box[0]  # type: ignore[return-value]
 
-    def of_all(self, value: Value) -> list[Value]:
+    def of_all(self, value: _Value) -> list[_Value]:
         """What each process gives, by rank."""
         if self.count == 1:
             return [value]
@@ -59,7 +59,7 @@ class Processes:
             distributed.all_gather_object(found, value, group=self.talk)
         return found
 
-    def after_first(self, work: Callable[[], Value]) -> Value:
+    def after_first(self, work: Callable[[], _Value]) -> _Value:
         """What `work` gives, done by the first process before the others do it too."""
         if self.count == 1:
             return work()
@@ -104,17 +104,17 @@ class Processes:
         return torch.device("cuda", self.local_rank)
 
 
-ALONE = Processes()
+SINGLE_PROCESS = Processes()
 
 
 @contextmanager
-def joined(device: torch.device) -> Iterator[Processes]:
+def join_processes(device: torch.device) -> Iterator[Processes]:
     """The processes that `torchrun` started, or this one alone.
 
     Raises ConfigError where the environment says only a part of it, ResourceError where they cannot reach each other.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ:
-        yield ALONE
+        yield SINGLE_PROCESS
         return
     for name in ("LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
         if name not in os.environ:

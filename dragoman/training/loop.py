@@ -16,11 +16,11 @@ from dragoman.devices.device import sum_type
 from dragoman.errors import ConfigError, ResourceError
 from dragoman.training.averaging import best_steps
 from dragoman.training.run.checkpoint import card_of, save_checkpoint
-from dragoman.training.run.limits import Pace, limit_notes, pace_note
+from dragoman.training.run.limits import TrainingPace, limit_notes, pace_note
 from dragoman.training.run.log import perplexity
 from dragoman.training.run.signals import Interrupted, StopRequest
 from dragoman.training.run.state import ValidationRecord
-from dragoman.training.run.watchdog import Measured, Verdict
+from dragoman.training.run.watchdog import ValidationLosses, Verdict
 from dragoman.training.step.gradients import Gradients
 from dragoman.training.step.memory import (
     free_bytes,
@@ -162,7 +162,7 @@ class Loop:
                 seconds.append(time.perf_counter() - clock)
                 steps_in_epoch = step.steps_in_epoch
         # The slowest after the first: that one compiles, and later steps share the processors with what builds batches.
-        pace = Pace(0, self.state.seconds, max(seconds[1:]), steps_in_epoch)
+        pace = TrainingPace(0, self.state.seconds, max(seconds[1:]), steps_in_epoch)
         gradients_only = replace(settings, max_minutes=settings.max_minutes * _GRADIENTS_SHARE)
         steps = self.processes.of_first(lambda: pace.steps_until(gradients_only)[0])
         fitting = with_fitting_warmup(settings, steps)
@@ -186,7 +186,7 @@ class Loop:
             return
         self.has_told_pace = True
         step_seconds = (seconds - self.first_seconds) / (taken - 1) if taken > 1 else seconds
-        pace = Pace(self.state.step, self.state.seconds, step_seconds, step.steps_in_epoch)
+        pace = TrainingPace(self.state.step, self.state.seconds, step_seconds, step.steps_in_epoch)
         validate = self.trainer.bundle.config.validate
         notes = limit_notes(self.settings, validate, pace, bool(self.state.validations))
         for note in (pace_note(self.settings, pace), *notes):
@@ -354,7 +354,7 @@ class Loop:
         watchdog, step = self.state.watchdog, self.state.step
         train_loss = watchdog.train_loss if watchdog.train_loss is not None else float("inf")
         own, other = scores.get("own_source_loss"), scores.get("other_source_loss")
-        measured = Measured(step, scores["loss"], other, train_loss, scores.get("distinct"), own)
+        measured = ValidationLosses(step, scores["loss"], other, train_loss, scores.get("distinct"), own)
         for finding in watchdog.judge_validation(measured, self.settings.warmup_steps, self.guessing_loss):
             self.trainer.log.finding(step, finding.name, finding.text)
 

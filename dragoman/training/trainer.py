@@ -16,7 +16,7 @@ from dragoman.devices.device import keep_freed_memory
 from dragoman.files import remove_folder
 from dragoman.model.transformer import Transformer
 from dragoman.training.averaging import means_of
-from dragoman.training.distributed import ALONE, Processes
+from dragoman.training.distributed import SINGLE_PROCESS, Processes
 from dragoman.training.loop import Diverged, Loop
 from dragoman.training.run.checkpoint import RunFolder, card_of, restore_latest, set_weights
 from dragoman.training.run.limits import check_disk, kept_bytes, validations_until
@@ -52,7 +52,7 @@ class Trainer:
     validate: Validate
     log: RunLog
     encode: Encode | None = None
-    processes: Processes = ALONE
+    processes: Processes = SINGLE_PROCESS
     soft: SoftTargets | None = None
     adapts_warmup: Callable[[TrainSettings], None] | None = None
     state: TrainState = field(default_factory=TrainState)

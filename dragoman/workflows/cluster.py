@@ -1,8 +1,8 @@
-"""Translating a file that is too large for one machine: piece by piece, on the machines of a Ray cluster.
+"""Translate a file that is too large for one machine: in chunks, on the machines of a Ray cluster.
 
-A worker gets the model from here, so the machines need no common disk; they need Dragoman and Ray. What is translated
-is kept: a worker that dies is replaced and its piece done again, and the same command continues a job that was
-stopped. A translation does not depend on the texts beside it, so the lines are those that one process gives.
+The driver sends the model to each worker, so the machines share no disk. They need Dragoman and Ray. Finished chunks
+are kept: Ray replaces a worker that dies and repeats its chunk, and the same command continues a job that was stopped.
+A translation does not depend on the other texts in the batch, so the lines equal those of a single process.
 """
 
 import contextlib
@@ -23,13 +23,13 @@ from dragoman.records import Translation
 from dragoman.text.lines import read_lines
 from dragoman.version import __version__
 
-_PIECES_WAITING = 2
+_CHUNKS_WAITING = 2
 _RETRIES = 3
 _ANSWER_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Chunk:
     """Consecutive lines of the input; both numbers count from 0."""
 
     number: int
@@ -39,9 +39,10 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where to work: an address of Ray (`auto`, HOST:PORT, or `local` for this machine alone).
+    """A Ray cluster: its address (`auto`, HOST:PORT, or `local` for this machine alone).
 
-    `worker_cpus` are the processors of one worker; 0: all of the smallest machine. With GPUs a worker has one.
+    `worker_cpus` is the number of processors per worker, where 0 means all of the smallest machine. With GPUs, each
+    worker has one.
     """
 
     address: str
@@ -49,8 +50,8 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A file to translate: with which models and settings, how the lines are written, and who hears of each line.
+class ClusterJob:
+    """A file to translate, the models and settings, and the callbacks that format and report each line.
 
     `report` gets a line's number, counted from 1.
     """
@@ -60,14 +61,14 @@ class Job:
     models: tuple[Path, ...]
     options: Mapping[str, Any]
     device: str
-    lines_a_piece: int
+    chunk_lines: int
     encoding: str
     write: Callable[[Translation], str]
     report: Callable[[int, Translation], None]
     report_invalid: Callable[[int], None]
 
     def facts(self) -> dict[str, Any]:
-        """What decides the output, and where it is cut, as JSON values."""
+        """Everything that determines the output and its chunks, as JSON values."""
         manifests = [checked_manifest(folder)["files"] for folder in self.models]
         return {
             "version": __version__,
@@ -75,7 +76,7 @@ class Job:
             "models": [{name: facts["sha256"] for name, facts in files.items()} for files in manifests],
             "options": {name: _as_json(value) for name, value in self.options.items()},
             "lines": self.write.__name__,
-            "lines_a_piece": self.lines_a_piece,
+            "lines_a_piece": self.chunk_lines,
         }
 
 
@@ -83,26 +84,26 @@ def _as_json(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float) else repr(value)
 
 
-def translate_file(job: Job, cluster: Cluster) -> None:
-    """Writes the output, once all of it is there; what an earlier call of the same job did is taken over."""
-    _ray()  # or nothing is begun
+def translate_on_cluster(job: ClusterJob, cluster: Cluster) -> None:
+    """Write the output once every chunk is translated. Reuse the chunks of an earlier call with the same job."""
+    _ray()  # fails before anything is written
     parts = OutputParts(job.output)
     if done := parts.begin(job.facts()):
         say(f"{done} pieces are there already; going on with the others")
     number = 0
 
-    def missing() -> Iterator[Piece]:
+    def missing() -> Iterator[Chunk]:
         nonlocal number
         lines = read_lines(job.source, encoding=job.encoding, on_invalid="replace", report_invalid=job.report_invalid)
-        for piece in pieces_of(lines, job.lines_a_piece):
+        for chunk in split_into_chunks(lines, job.chunk_lines):
             number += 1
-            if not parts.has(piece.number):
-                yield piece
+            if not parts.has(chunk.number):
+                yield chunk
 
-    for piece, translations in translated_pieces(missing(), job.models, job.options, job.device, cluster):
-        for line, translation in enumerate(translations, start=piece.first_line + 1):
+    for chunk, translations in translate_chunks(missing(), job.models, job.options, job.device, cluster):
+        for line, translation in enumerate(translations, start=chunk.first_line + 1):
             job.report(line, translation)
-        parts.write(piece.number, "".join(f"{job.write(translation)}\n" for translation in translations).encode())
+        parts.write(chunk.number, "".join(f"{job.write(translation)}\n" for translation in translations).encode())
     parts.join(number)
 
 
@@ -124,48 +125,48 @@ class Worker:
                     (model / name).write_bytes(content)
             self._translator = Translator.load_ensemble([Path(folder) / str(n) for n in range(len(models))], device)
 
-    def translate(self, piece: Piece, options: Mapping[str, Any]) -> list[Translation]:
-        """As one process would, which counts lines from the first of the file."""
-        return self._translator.translate_detailed(piece.texts, first_number=piece.first_line, **options)
+    def translate(self, chunk: Chunk, options: Mapping[str, Any]) -> list[Translation]:
+        """Translate as a single process would: line numbers count from the first line of the file."""
+        return self._translator.translate_detailed(chunk.texts, first_number=chunk.first_line, **options)
 
 
-def pieces_of(lines: Iterable[str], lines_a_piece: int) -> Iterator[Piece]:
-    """The lines in pieces, in order."""
+def split_into_chunks(lines: Iterable[str], chunk_lines: int) -> Iterator[Chunk]:
+    """The lines in chunks, in order."""
     rest, number = iter(lines), 0
-    while texts := tuple(islice(rest, lines_a_piece)):
-        yield Piece(number, number * lines_a_piece, texts)
+    while texts := tuple(islice(rest, chunk_lines)):
+        yield Chunk(number, number * chunk_lines, texts)
         number += 1
 
 
-def translated_pieces(
-    pieces: Iterable[Piece], models: Sequence[Path], options: Mapping[str, Any], device: str, cluster: Cluster
-) -> Iterator[tuple[Piece, list[Translation]]]:
-    """Each piece with its translations, in the order in which they are done; few pieces are held at once.
+def translate_chunks(
+    chunks: Iterable[Chunk], models: Sequence[Path], options: Mapping[str, Any], device: str, cluster: Cluster
+) -> Iterator[tuple[Chunk, list[Translation]]]:
+    """Each chunk with its translations, in order of completion. Only a few chunks are in memory at a time.
 
-    Raises ConfigError where there is no such cluster, ResourceError where workers die again and again over a piece.
+    Raises ConfigError if no such cluster exists, and ResourceError if workers die repeatedly on a chunk.
     """
     ray = _ray()
     with _connection(ray, cluster.address):
         files = ray.put([{path.name: path.read_bytes() for path in folder.iterdir()} for folder in models])
         workers = _workers(ray, cluster, files, device)
-        running: dict[Any, tuple[Piece, Any]] = {}
-        idle = workers * _PIECES_WAITING
-        rest = iter(pieces)
+        running: dict[Any, tuple[Chunk, Any]] = {}
+        idle = workers * _CHUNKS_WAITING
+        rest = iter(chunks)
         while True:
-            while idle and (piece := next(rest, None)) is not None:
+            while idle and (chunk := next(rest, None)) is not None:
                 worker = idle.pop(0)
-                running[worker.translate.remote(piece, dict(options))] = piece, worker
+                running[worker.translate.remote(chunk, dict(options))] = chunk, worker
             if not running:
                 return
             for done in ray.wait(list(running), num_returns=1)[0]:
-                piece, worker = running.pop(done)
-                yield piece, _answer(ray, done, piece)
+                chunk, worker = running.pop(done)
+                yield chunk, _answer(ray, done, chunk)
                 idle.append(worker)
 
 
 def _ray() -> Any:
-    """The package. Raises ConfigError where it is not installed."""
-    # A retried piece is no news to whoever translates, and nobody asked to be counted.
+    """The package ray. Raises ConfigError if it is not installed."""
+    # Ray logs every retried chunk and reports usage statistics by default.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -182,7 +183,7 @@ def _connection(ray: Any, address: str) -> Iterator[None]:
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     host, colon, port = address.rpartition(":")
     try:
-        if colon and "/" not in address:  # Ray itself would go on asking for minutes
+        if colon and "/" not in address:  # Ray itself would retry for minutes
             socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_SECONDS).close()
         if address == "local":
             ray.init(include_dashboard=False, **quiet)
@@ -201,7 +202,7 @@ def _connection(ray: Any, address: str) -> Iterator[None]:
 
 
 def _workers(ray: Any, cluster: Cluster, files: Any, device: str) -> list[Any]:
-    """As many as the machines have processors or GPUs for."""
+    """One worker per GPU, or as many as the processors of the machines allow."""
     machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     processors = [int(machine["CPU"]) for machine in machines if machine.get("CPU", 0) >= 1]
     if not processors:
@@ -219,16 +220,16 @@ def _workers(ray: Any, cluster: Cluster, files: Any, device: str) -> list[Any]:
     return [actor.remote(files, device, cpus) for _ in range(number)]
 
 
-def _answer(ray: Any, done: Any, piece: Piece) -> list[Translation]:
+def _answer(ray: Any, done: Any, chunk: Chunk) -> list[Translation]:
     try:
         return ray.get(done)  # type: ignore[no-any-return]
     except ray.exceptions.RayError as error:
         cause = getattr(error, "cause", None)
         if isinstance(cause, DragomanError):
             raise cause from None
-        last = piece.first_line + len(piece.texts)
+        last = chunk.first_line + len(chunk.texts)
         reason = str(error).strip().split("\n")[-1] or type(error).__name__
         raise ResourceError(
-            f"lines {piece.first_line + 1} to {last} could not be translated on the cluster: {reason} What is done is "
+            f"lines {chunk.first_line + 1} to {last} could not be translated on the cluster: {reason} What is done is "
             "kept; the same command goes on."
         ) from None

@@ -62,14 +62,14 @@ def check_languages(config: Config, folder: Path, role: str) -> None:
             )
 
 
-def languages_of(path: str) -> tuple[str, str]:
+def model_languages(path: str) -> tuple[str, str]:
     """The languages of the model, "" where it does not say."""
     card = read_card(resolve_model_folder(Path(path)))
     return card.src_lang, card.tgt_lang
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class StartingPoint:
     """What a run begins with. `bundle` is None where the run goes on: its weights are in its checkpoint then.
 
     `teachers` are those that a run which goes on has learnt from.
@@ -82,7 +82,7 @@ class Beginning:
     teachers: tuple[str, ...] = ()
 
 
-def continuation_of(out: Path) -> Beginning | None:
+def continuation_of(out: Path) -> StartingPoint | None:
     """From a run's newest whole checkpoint, whose ids its weights belong to; None where the run has none.
 
     Neither the text that the tokenisers were trained on nor the model it began with is needed again.
@@ -93,21 +93,21 @@ def continuation_of(out: Path) -> Beginning | None:
         try:
             checked_manifest(folder)
             card = read_card(folder)
-            return Beginning(TokenizerPair.load(folder), card.lineage, card.origin, None, card.teachers)
+            return StartingPoint(TokenizerPair.load(folder), card.lineage, card.origin, None, card.teachers)
         except DragomanError:
             continue  # said by the trainer
     return None
 
 
-def beginning_of(path: str) -> Beginning:
+def starting_point_of(path: str) -> StartingPoint:
     """From the model that `path` (a model folder or a run) means. Raises ModelError."""
     folder = resolve_model_folder(Path(path))
     bundle = load_bundle(folder, "cpu")
     card = bundle.card
-    return Beginning(bundle.tokenizers, (*card.lineage, described(path, folder)), card.origin, bundle)
+    return StartingPoint(bundle.tokenizers, (*card.lineage, describe_model(path, folder)), card.origin, bundle)
 
 
-def described(path: str, folder: Path) -> str:
+def describe_model(path: str, folder: Path) -> str:
     """Which model that is, for the card of one that was made with it: name, facts and a hash of its weights."""
     card = read_card(folder)
     languages = f"{card.src_lang or '?'} to {card.tgt_lang or '?'}"
@@ -120,7 +120,7 @@ def _fingerprint(folder: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Translated:
+class TranslatedTest:
     """A test and what the new model makes of it."""
 
     sources: Sequence[str]
@@ -129,7 +129,7 @@ class Translated:
 
 
 def compare_with_base(
-    path: str, tuned: Bundle, corpora: Corpora, parts: Mapping[str, Translated], device: str
+    path: str, tuned: Bundle, corpora: Corpora, parts: Mapping[str, TranslatedTest], device: str
 ) -> dict[str, list[Score]]:
     """Prints a table of scores before and after on each part and on the old domain's test.
 
@@ -139,7 +139,7 @@ def compare_with_base(
     if corpora.old_test:
         pairs = list(corpora.old_test.pairs())
         sources = [pair.src for pair in pairs]
-        old_test = Translated(sources, [pair.tgt for pair in pairs], after.translate(sources))
+        old_test = TranslatedTest(sources, [pair.tgt for pair in pairs], after.translate(sources))
         parts = {**parts, "old test": old_test}
     try:
         folder = resolve_model_folder(Path(path))

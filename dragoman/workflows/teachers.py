@@ -14,7 +14,7 @@ from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.step.memory import give_back_memory, memory_errors
 from dragoman.training.teaching import ask_teachers
-from dragoman.workflows.fine_tuning import Beginning, check_languages, described
+from dragoman.workflows.fine_tuning import StartingPoint, check_languages, describe_model
 
 _FOLDER = "teachers"
 
@@ -75,7 +75,7 @@ def soft_targets_of(
     config: Config,
     data: PreparedData,
     folder: Path,
-    begun: Beginning | None,
+    begun: StartingPoint | None,
     progress: Callable[[str, int], None],
     is_first: bool = True,
 ) -> SoftTargets | None:
@@ -92,7 +92,7 @@ def soft_targets_of(
     if found and (found.teachers == asked or not is_first):
         return found
     folders = _folders(teachers)
-    names = tuple(described(path, each) for path, each in zip(paths_of(teachers), folders, strict=True))
+    names = tuple(describe_model(path, each) for path, each in zip(paths_of(teachers), folders, strict=True))
     if asked and names != asked:
         other = next(new for new, old in zip(names, asked, strict=False) if new != old)
         raise DataError(

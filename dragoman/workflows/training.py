@@ -34,7 +34,7 @@ from dragoman.records import Score
 from dragoman.text.corpus import Corpora
 from dragoman.text.corpus.cleaning import TOO_LONG
 from dragoman.text.tokenization.tokenizer import TokenizerPair
-from dragoman.training.distributed import ALONE, Processes, joined
+from dragoman.training.distributed import SINGLE_PROCESS, Processes, join_processes
 from dragoman.training.run.checkpoint import RunFolder, set_weights
 from dragoman.training.run.finished import finish_of, finished, write_finished
 from dragoman.training.run.frozen_settings import absolute_paths, check_frozen, freeze_config, shared_paths
@@ -46,7 +46,13 @@ from dragoman.training.validation import fitting
 from dragoman.version import __version__
 from dragoman.visualization.report.report import Judged, write_report
 from dragoman.visualization.report.run_facts import read_log
-from dragoman.workflows.fine_tuning import Beginning, Translated, beginning_of, compare_with_base, continuation_of
+from dragoman.workflows.fine_tuning import (
+    StartingPoint,
+    TranslatedTest,
+    compare_with_base,
+    continuation_of,
+    starting_point_of,
+)
 from dragoman.workflows.report import judged
 from dragoman.workflows.teachers import soft_targets_of, tokenizers_of
 
@@ -62,7 +68,7 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
     command trains in `out`.
     """
     with (
-        joined(resolve_device(config.train.device, "train.device")) as processes,
+        join_processes(resolve_device(config.train.device, "train.device")) as processes,
         locked(out) if processes.is_first else nullcontext(),
     ):
         processes.of_first(lambda: check_frozen(out, config))
@@ -71,7 +77,9 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
             announce_compiling()
         show = Stages().show if processes.is_first else _show_nothing
         is_begun = bool(RunFolder(out).steps())
-        begun = continuation_of(out) or (beginning_of(config.train.start_from) if config.train.start_from else None)
+        begun = continuation_of(out) or (
+            starting_point_of(config.train.start_from) if config.train.start_from else None
+        )
         tokenizers = begun.tokenizers if begun else None
         if config.train.teachers and not (is_begun and begun):
             tokenizers = tokenizers_of(config.train.teachers, tokenizers)
@@ -112,7 +120,7 @@ def _train(
     data: PreparedData,
     corpora: Corpora,
     out: Path,
-    begun: Beginning | None,
+    begun: StartingPoint | None,
     taught: SoftTargets | None,
     processes: Processes,
     adapts_warmup: Callable[[TrainSettings], None] | None,
@@ -169,9 +177,9 @@ def make_trainer(
     data: PreparedData,
     out: Path,
     log: RunLog,
-    begun: Beginning | None = None,
+    begun: StartingPoint | None = None,
     taught: SoftTargets | None = None,
-    processes: Processes = ALONE,
+    processes: Processes = SINGLE_PROCESS,
 ) -> Trainer:
     """What trains in the folder `out`, with fresh weights or those of the model that `begun` brings.
 
@@ -279,14 +287,14 @@ def _score(out: Path, data: PreparedData, config: Config, corpora: Corpora, end:
     search = f"beam {bundle.config.inference.beam_size}"
     last: Judged | None = None
     line = ""
-    parts: dict[str, Translated] = {}
+    parts: dict[str, TranslatedTest] = {}
     lines: list[str] = []
     for part, store in (("validation", data.dev), ("test", data.test)):
         if store is None or not len(store):
             continue
         sources, references = store.texts()
         outputs = translator.translate(sources)
-        parts[part] = Translated(sources, references, outputs)
+        parts[part] = TranslatedTest(sources, references, outputs)
         result = evaluate(outputs, references, tokenizer_for(bundle.config.data.tgt_lang))
         card = card.with_scores(f"{part}, {search}", list(result.scores))
         for warning in result.warnings:
@@ -305,7 +313,7 @@ def _score(out: Path, data: PreparedData, config: Config, corpora: Corpora, end:
 
 
 def _outcome(
-    part: str, found: Translated, score: Score, bundle: Bundle, train_pairs: int, held_out: bool, end: _End
+    part: str, found: TranslatedTest, score: Score, bundle: Bundle, train_pairs: int, held_out: bool, end: _End
 ) -> Outcome:
     sources, references, outputs = found.sources, found.references, found.outputs
     right = sum(output == reference for output, reference in zip(outputs, references, strict=True))

@@ -13,7 +13,7 @@ import pytest
 
 from dragoman.bundle import save_bundle
 from dragoman.cli.main import run_command
-from dragoman.workflows.cluster import pieces_of
+from dragoman.workflows.cluster import split_into_chunks
 
 LINES = [("three small words " * (1 + number % 5)) + str(number) for number in range(600)]
 LINES[7] = ""
@@ -22,13 +22,13 @@ MARK = "DRAGOMAN_TEST_OF_THE_CLUSTER"
 
 
 def test_pieces_hold_every_line_once():
-    pieces = list(pieces_of(iter("abcdefg"), 3))
+    pieces = list(split_into_chunks(iter("abcdefg"), 3))
     assert [(piece.number, piece.first_line, piece.texts) for piece in pieces] == [
         (0, 0, ("a", "b", "c")),
         (1, 3, ("d", "e", "f")),
         (2, 6, ("g",)),
     ]
-    assert list(pieces_of(iter(""), 3)) == []
+    assert list(split_into_chunks(iter(""), 3)) == []
 
 
 @pytest.mark.parametrize(

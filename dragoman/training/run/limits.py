@@ -18,7 +18,7 @@ _VALIDATIONS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class TrainingPace:
     """Where a run stands (steps taken, seconds spent) and how fast it is."""
 
     step: int
@@ -45,7 +45,7 @@ class Pace:
         return f"`{flag_of(key)} {_rounded_up(start + steps * per_step):,}`".replace(",", "")
 
 
-def limit_notes(train: TrainSettings, validate: ValidateSettings, pace: Pace, validated: bool) -> list[str]:
+def limit_notes(train: TrainSettings, validate: ValidateSettings, pace: TrainingPace, validated: bool) -> list[str]:
     """A line each where the nearest limit ends a run within its warm-up, or before its first validation."""
     end, key = pace.steps_until(train)
     if not key:
@@ -70,7 +70,7 @@ def limit_notes(train: TrainSettings, validate: ValidateSettings, pace: Pace, va
     return notes
 
 
-def pace_note(train: TrainSettings, pace: Pace) -> str | None:
+def pace_note(train: TrainSettings, pace: TrainingPace) -> str | None:
     """When the next line of progress comes; None where it comes soon."""
     steps = train.log_every_steps - pace.step % train.log_every_steps
     if steps * pace.step_seconds <= _SILENCE_SECONDS:

@@ -29,7 +29,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RunWarning:
     """What is wrong, by a short name for programs, and in words with what to try."""
 
     name: str
@@ -37,7 +37,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ValidationLosses:
     """A validation: nats a token on dev and in training.
 
     `shuffled_loss`, with other sentences' sources, is None where dev has too few pairs for it; `own_loss` is that of
@@ -71,16 +71,16 @@ class WatchdogState:
     rate_factor: float = 1.0
     train_loss: float | None = None
     norms: list[float] = field(default_factory=list)
-    measured: list[Measured] = field(default_factory=list)
+    measured: list[ValidationLosses] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "WatchdogState":
         """Reads what `asdict` gives. Raises TypeError on anything else."""
-        measured = [Measured(**each) for each in content.get("measured", [])]
+        measured = [ValidationLosses(**each) for each in content.get("measured", [])]
         return cls(**{**content, "measured": measured})
 
-    def judge_step(self, step: int, loss: float, norm: float) -> tuple[Verdict, Finding | None]:
+    def judge_step(self, step: int, loss: float, norm: float) -> tuple[Verdict, RunWarning | None]:
         """What becomes of a step whose loss (nats a token) and gradient norm these are."""
         finite = abs(loss) < float("inf") and norm < float("inf")  # false for what is no number
         if not finite:
@@ -107,7 +107,7 @@ class WatchdogState:
         """The memory with which a run begins again from its last good step, at half the rate."""
         return WatchdogState(**{**_fields(self), "rate_factor": 0.5, "not_finite_in_a_row": 0, "norms": []})
 
-    def judge_validation(self, measured: Measured, warmup: int, guessing_loss: float) -> list[Finding]:
+    def judge_validation(self, measured: ValidationLosses, warmup: int, guessing_loss: float) -> list[RunWarning]:
         """What is wrong by now and was not said before.
 
         `guessing_loss` is that of whoever knows only how frequent each token is: the entropy of training's targets.
@@ -133,28 +133,28 @@ def _fields(state: WatchdogState) -> dict[str, Any]:
     return {name: getattr(state, name) for name in asdict(state)}
 
 
-def _not_finite(step: int, what: str, count: int) -> Finding:
-    return Finding(
+def _not_finite(step: int, what: str, count: int) -> RunWarning:
+    return RunWarning(
         "not finite",
         f"Step {step} is skipped: its {what} is not finite ({count} so far). If it comes again, lower "
         "`train.learning_rate`; in bfloat16, set `train.precision` to float32.",
     )
 
 
-def _spike(step: int, times: float, count: int) -> Finding:
-    return Finding(
+def _spike(step: int, times: float, count: int) -> RunWarning:
+    return RunWarning(
         "gradient spike",
         f"Step {step} is skipped: its gradient is {times:,.0f} times as large as usual ({count} so far). A few such "
         "batches do no harm; for many, look for strange pairs in the data, or lower `train.learning_rate`.",
     )
 
 
-def _ignores_source(latest: Sequence[Measured]) -> Finding | None:
+def _ignores_source(latest: Sequence[ValidationLosses]) -> RunWarning | None:
     """With the sources of other sentences the loss is no worse."""
     other = latest[-1].shuffled_loss
     if other is None or any(_needs_source(each) for each in latest):
         return None
-    return Finding(
+    return RunWarning(
         "ignores the source",
         f"The output does not depend on the source: with the sources of other sentences the validation loss is "
         f"{other:.2f}, with their own {latest[-1].with_own_sources:.2f}. Check that line n of both sides "
@@ -162,22 +162,24 @@ def _ignores_source(latest: Sequence[Measured]) -> Finding | None:
     )
 
 
-def _needs_source(measured: Measured) -> bool:
+def _needs_source(measured: ValidationLosses) -> bool:
     own, other = measured.with_own_sources, measured.shuffled_loss
     return other is None or other - own > 0.01 + 0.01 * own
 
 
-def _same_output(latest: Sequence[Measured]) -> Finding | None:
+def _same_output(latest: Sequence[ValidationLosses]) -> RunWarning | None:
     if any(each.distinct is None or each.distinct > 0.1 for each in latest):
         return None
-    return Finding(
+    return RunWarning(
         "same output",
         f"Nearly every sentence gets the same translation ({latest[-1].distinct:.0%} of the translations differ). "
         "Check the target side for one sentence that repeats; if it has none, lower `train.learning_rate`.",
     )
 
 
-def _rate_too_high(measured: Sequence[Measured], latest: Sequence[Measured], guessing_loss: float) -> Finding | None:
+def _rate_too_high(
+    measured: Sequence[ValidationLosses], latest: Sequence[ValidationLosses], guessing_loss: float
+) -> RunWarning | None:
     """After the warm-up it predicts no better than frequencies of tokens do, or the training loss rises again.
 
     The training loss counts label smoothing and dropout: where the loss on dev still falls, the run is only young.
@@ -190,27 +192,27 @@ def _rate_too_high(measured: Sequence[Measured], latest: Sequence[Measured], gue
         return None
     stays = abs(latest[-1].train_loss - measured[0].train_loss) < _FALLING_NATS
     if not rising and stays and latest[-1].train_loss > 1.05 * guessing_loss:
-        return Finding(
+        return RunWarning(
             "nothing learnt",
             f"The training loss has stayed at {latest[-1].train_loss:.2f} since step {measured[0].step}: the learning "
             "rate is probably too low. Start again with ten times `train.learning_rate`.",
         )
     now = f"The training loss is {latest[-1].train_loss:.2f}"
     why = f"once was {best:.2f}" if rising else f"guessing frequent words would give {guessing_loss:.2f}"
-    return Finding(
+    return RunWarning(
         "learning rate too high",
         f"{now}, and {why}: the learning rate is probably too high. Start again with a tenth of "
         "`train.learning_rate`, or more `train.warmup_steps`.",
     )
 
 
-def _over_fitting(measured: Sequence[Measured], latest: Sequence[Measured]) -> Finding | None:
+def _over_fitting(measured: Sequence[ValidationLosses], latest: Sequence[ValidationLosses]) -> RunWarning | None:
     """On dev it has become worse while the training loss fell on."""
     best = min(measured, key=lambda each: each.dev_loss)
     worse = all(each.step > best.step and each.dev_loss > 1.05 * best.dev_loss + 0.05 for each in latest)
     if not worse or latest[-1].train_loss >= best.train_loss:
         return None
-    return Finding(
+    return RunWarning(
         "over-fitting",
         f"Over-fitting since step {best.step}: the validation loss was {best.dev_loss:.2f} there and is "
         f"{latest[-1].dev_loss:.2f} now, while the training loss falls. What was best is kept. More data helps most; "

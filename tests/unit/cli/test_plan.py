@@ -11,10 +11,10 @@ import pytest
 
 from dragoman.cli import plan as plan_module
 from dragoman.cli.main import run_command
-from dragoman.cli.plan import Measured, forecast_of
+from dragoman.cli.plan import Measurement, forecast_of
 from dragoman.config import Config, TrainSettings, ValidateSettings
 
-MEASURED = Measured(
+MEASURED = Measurement(
     prepare_seconds=100,
     step_seconds=2.0,
     steps_measured=20,

@@ -13,7 +13,7 @@ import pytest
 
 from dragoman.cli.main import run_command
 from dragoman.cli.models import LoadedModel
-from dragoman.cli.translate import Source, json_line, text_line, translated_windows
+from dragoman.cli.translate import InputLines, json_line, text_line, translate_windows
 from dragoman.cli.translation.documents import translate_document
 from dragoman.cli.translation.notes import NAMED, Notes
 from dragoman.config import InferenceSettings
@@ -228,7 +228,7 @@ def _windows(content: bytes, settings: InferenceSettings) -> Recorder:
     recorder = Recorder()
     model = LoadedModel(recorder, settings, {"alpha": 0.5}, "")
     answers = [
-        t.text for window in translated_windows(Source(io.BytesIO(content), "x"), model, Notes()) for t in window
+        t.text for window in translate_windows(InputLines(io.BytesIO(content), "x"), model, Notes()) for t in window
     ]
     assert answers == content.decode().split("\n")[:-1]
     return recorder
@@ -272,7 +272,7 @@ def test_output_is_one_line_whatever_the_model_writes() -> None:
 def test_prefix_errors_are_data_errors(tmp_path: Path) -> None:
     model = LoadedModel(Recorder(), InferenceSettings(), {}, "")
     with pytest.raises(DataError, match=r"^p has only 1 line, fewer than x\."):
-        list(translated_windows(Source(io.BytesIO(b"1\n2\n"), "x", "p", iter(["a"])), model, Notes()))
+        list(translate_windows(InputLines(io.BytesIO(b"1\n2\n"), "x", "p", iter(["a"])), model, Notes()))
 
 
 def test_what_was_there_stays_until_all_is_translated(

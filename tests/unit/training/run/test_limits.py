@@ -10,7 +10,7 @@ import pytest
 from dragoman.config import Config, TrainSettings, ValidateSettings
 from dragoman.errors import ResourceError
 from dragoman.training.run.limits import (
-    Pace,
+    TrainingPace,
     check_disk,
     kept_bytes,
     limit_notes,
@@ -20,7 +20,7 @@ from dragoman.training.run.limits import (
 
 TRAIN = TrainSettings(warmup_steps=1000, max_epochs=0)
 EVERY_EPOCH = ValidateSettings()
-PACE = Pace(step=5, seconds=18.0, step_seconds=3.6, steps_in_epoch=50)
+PACE = TrainingPace(step=5, seconds=18.0, step_seconds=3.6, steps_in_epoch=50)
 
 
 def test_the_nearest_limit_is_found_in_steps() -> None:

@@ -6,20 +6,20 @@ from dataclasses import asdict
 
 import pytest
 
-from dragoman.training.run.watchdog import Measured, Verdict, WatchdogState
+from dragoman.training.run.watchdog import ValidationLosses, Verdict, WatchdogState
 
 GUESSING = 6.0
-GOOD = [Measured(100 * n, 5.0 / n, 5.0 / n + 0.3 * n, 5.0 / n, 0.9) for n in range(1, 9)]
+GOOD = [ValidationLosses(100 * n, 5.0 / n, 5.0 / n + 0.3 * n, 5.0 / n, 0.9) for n in range(1, 9)]
 FAULTS = {
-    "ignores the source": [Measured(100 * n, 3.0 - 0.01 * n, 3.0, 2.9, 0.9) for n in range(1, 9)],
-    "same output": [Measured(100 * n, 3.0, 4.0, 2.9, 0.01) for n in range(1, 9)],
-    "learning rate too high": [Measured(100 * n, 6.5, 7.0, 5.9, 0.9) for n in range(1, 9)],
-    "nothing learnt": [Measured(100 * n, 6.6, 6.6, 6.6, 0.9) for n in range(1, 9)],
-    "over-fitting": [Measured(100 * n, 2.0 + 0.2 * abs(n - 3), 6.0, 2.0 / n, 0.9) for n in range(1, 9)],
+    "ignores the source": [ValidationLosses(100 * n, 3.0 - 0.01 * n, 3.0, 2.9, 0.9) for n in range(1, 9)],
+    "same output": [ValidationLosses(100 * n, 3.0, 4.0, 2.9, 0.01) for n in range(1, 9)],
+    "learning rate too high": [ValidationLosses(100 * n, 6.5, 7.0, 5.9, 0.9) for n in range(1, 9)],
+    "nothing learnt": [ValidationLosses(100 * n, 6.6, 6.6, 6.6, 0.9) for n in range(1, 9)],
+    "over-fitting": [ValidationLosses(100 * n, 2.0 + 0.2 * abs(n - 3), 6.0, 2.0 / n, 0.9) for n in range(1, 9)],
 }
 
 
-def _said(measured: list[Measured], warmup: int = 100) -> list[tuple[int, str]]:
+def _said(measured: list[ValidationLosses], warmup: int = 100) -> list[tuple[int, str]]:
     state = WatchdogState()
     return [
         (each.step, finding.name) for each in measured for finding in state.judge_validation(each, warmup, GUESSING)
@@ -38,29 +38,35 @@ def test_a_fault_is_named_once_and_alone(name: str) -> None:
 
 
 def test_a_rise_of_the_training_loss_is_a_rate_too_high() -> None:
-    rising = [Measured(100 * n, 3.0, 5.0, loss, 0.9) for n, loss in enumerate((3.0, 2.0, 2.7, 2.8, 2.9), start=1)]
+    rising = [
+        ValidationLosses(100 * n, 3.0, 5.0, loss, 0.9) for n, loss in enumerate((3.0, 2.0, 2.7, 2.8, 2.9), start=1)
+    ]
     assert _said(rising) == [(500, "learning rate too high")]
 
 
 def test_a_rate_too_high_is_the_only_reason_given_where_nothing_is_learnt() -> None:
-    assert _said([Measured(100 * n, 6.5, 6.5, 5.9, 0.9) for n in range(1, 9)]) == [(300, "learning rate too high")]
+    assert _said([ValidationLosses(100 * n, 6.5, 6.5, 5.9, 0.9) for n in range(1, 9)]) == [
+        (300, "learning rate too high")
+    ]
 
 
 def test_a_young_run_that_still_learns_hears_nothing() -> None:
     """Smoothing and dropout keep the training loss above that of guessing for a while."""
     young = (6.7, 5.9, 5.5, 5.4, 5.3, 5.2, 5.1, 5.0)
-    assert _said([Measured(10 * n, dev, dev + 0.5, 6.4 - 0.05 * n, 0.9) for n, dev in enumerate(young)], 10) == []
+    assert (
+        _said([ValidationLosses(10 * n, dev, dev + 0.5, 6.4 - 0.05 * n, 0.9) for n, dev in enumerate(young)], 10) == []
+    )
 
 
 def test_sources_that_were_not_measured_are_no_fault() -> None:
-    assert _said([Measured(100 * n, 3.0 - 0.01 * n, None, 2.9, 0.9) for n in range(1, 9)]) == []
+    assert _said([ValidationLosses(100 * n, 3.0 - 0.01 * n, None, 2.9, 0.9) for n in range(1, 9)]) == []
 
 
 def test_each_fault_goes_by_its_own_loss() -> None:
     """Sources are exchanged among the shortest pairs only, whose loss need not go where that of all goes."""
-    steady = [Measured(100 * n, 2.0, 6.0, 2.0 / n, 0.9, 1.0 + 0.2 * n) for n in range(1, 9)]
+    steady = [ValidationLosses(100 * n, 2.0, 6.0, 2.0 / n, 0.9, 1.0 + 0.2 * n) for n in range(1, 9)]
     assert _said(steady) == []
-    assert _said([Measured(100 * n, 3.0 - 0.01 * n, 2.5, 2.9, 0.9, 2.5) for n in range(1, 9)]) == [
+    assert _said([ValidationLosses(100 * n, 3.0 - 0.01 * n, 2.5, 2.9, 0.9, 2.5) for n in range(1, 9)]) == [
         (300, "ignores the source")
     ]
 
