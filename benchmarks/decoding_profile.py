@@ -18,11 +18,11 @@ import torch
 
 from dragoman.bundle import load_bundle, resolve_model_folder
 from dragoman.inference.compiled import beams, engine, layers
-from dragoman.inference.compiled.layout import DecoderWeights, Integers, Rows, Rules, Search, Shape
+from dragoman.inference.compiled.layout import BeamRules, DecoderWeights, Integers, RowBuffers, SearchState, Shape
 from dragoman.inference.compiled.weights import CompiledWeights
 from dragoman.inference.segments import Source
-from dragoman.inference.tensors.products import product
-from dragoman.inference.translator import changed
+from dragoman.inference.tensors.products import product_function
+from dragoman.inference.translator import override_settings
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     bundle = load_bundle(resolve_model_folder(given.model), "cpu")
-    settings = changed(bundle.config.inference, {"beam_size": given.beam, "n_best": 1})
+    settings = override_settings(bundle.config.inference, {"beam_size": given.beam, "n_best": 1})
     lines = given.text.read_text(encoding="utf-8").split("\n")[: given.sentences]
     rows = bundle.tokenizers.src.encode_batch(lines)
     weights = CompiledWeights(bundle.model, given.precision)
@@ -68,17 +68,19 @@ class Parts:
         self.seconds[name] += time.perf_counter() - began
         return result
 
-    def product(self, name: str, linear: Any, layer: int, inputs: Any, rows: Rows, num_rows: int) -> None:
+    def product_function(
+        self, name: str, linear: Any, layer: int, inputs: Any, rows: RowBuffers, num_rows: int
+    ) -> None:
         self.numbers[name] += num_rows * linear.panels[layer].size
-        self.timed(name, layers.product, inputs, rows.scales, linear, layer, num_rows, rows.outputs)
+        self.timed(name, layers.multiply_rows, inputs, rows.scales, linear, layer, num_rows, rows.outputs)
 
     def step(
         self,
         weights: DecoderWeights,
         shape: Shape,
-        rules: Rules,
-        rows: Rows,
-        search: Search,
+        rules: BeamRules,
+        rows: RowBuffers,
+        search: SearchState,
         active: Integers,
         num_active: int,
         done: Integers,
@@ -87,38 +89,38 @@ class Parts:
         """Stands in for `decode_steps`, and comes back after each step."""
         num_rows = beams.place_rows(rows, search, active, num_active)
         self.seconds["hypotheses"] += num_rows
-        self.timed("embedding", layers.embed, weights, rows, num_rows, search)
+        self.timed("embedding", layers.embed_token, weights, rows, num_rows, search)
         for layer in range(weights.self_in.panels.shape[0]):
             here = num_rows, layer, shape
-            self.timed("norms, sums", layers.enter, rows, num_rows, weights.self_norm, layer, shape)
+            self.timed("norms, sums", layers.enter_sublayer, rows, num_rows, weights.self_norm, layer, shape)
             self.product("products", weights.self_in, layer, rows.inputs, rows, num_rows)
-            self.timed("self-attention", layers.self_attention, rows, *here, search)
+            self.timed("self-attention", layers.self_attention_sublayer, rows, *here, search)
             self.product("products", weights.self_out, layer, rows.inputs, rows, num_rows)
-            self.timed("norms, sums", layers.leave, rows, num_rows, weights.self_norm, layer, shape)
-            self.timed("norms, sums", layers.enter, rows, num_rows, weights.cross_norm, layer, shape)
+            self.timed("norms, sums", layers.leave_sublayer, rows, num_rows, weights.self_norm, layer, shape)
+            self.timed("norms, sums", layers.enter_sublayer, rows, num_rows, weights.cross_norm, layer, shape)
             self.product("products", weights.cross_query, layer, rows.inputs, rows, num_rows)
-            self.timed("cross-attention", layers.cross_attention, rows, *here, search)
+            self.timed("cross-attention", layers.cross_attention_sublayer, rows, *here, search)
             self.product("products", weights.cross_out, layer, rows.inputs, rows, num_rows)
-            self.timed("norms, sums", layers.leave, rows, num_rows, weights.cross_norm, layer, shape)
-            self.timed("norms, sums", layers.enter, rows, num_rows, weights.feed_forward_norm, layer, shape)
+            self.timed("norms, sums", layers.leave_sublayer, rows, num_rows, weights.cross_norm, layer, shape)
+            self.timed("norms, sums", layers.enter_sublayer, rows, num_rows, weights.feed_forward_norm, layer, shape)
             feed_forward = rows, num_rows, weights.inner, weights.outer, layer, shape
             self.timed("feed-forward", layers.feed_forward, *feed_forward)
             self.numbers["feed-forward"] += num_rows * (
                 weights.inner.panels[layer].size + weights.outer.panels[layer].size
             )
-            self.timed("norms, sums", layers.leave, rows, num_rows, weights.feed_forward_norm, layer, shape)
+            self.timed("norms, sums", layers.leave_sublayer, rows, num_rows, weights.feed_forward_norm, layer, shape)
         self.timed("norms, sums", layers.finish, rows, num_rows, weights.final_norm, shape)
         self.numbers["vocabulary"] += num_rows * weights.vocabulary.panels[0].size
         self.timed("vocabulary", beams.score_vocabulary, weights.vocabulary, rules, rows, num_rows, search)
         arguments = weights.vocabulary, rules, rows, search, active, num_active, done
-        return int(self.timed("choosing", beams.choose, *arguments))
+        return int(self.timed("choosing", beams.choose_hypotheses, *arguments))
 
 
 def ceiling(precision: str) -> float:
     """Multiplications a second of a large product, with one core."""
     rows, inner, outer = 512, 512, 2048
     known, times = ("float32", 2) if precision == "int16" else (precision, 1)
-    inputs, multiply = torch.randn(rows, inner), product(torch.randn(outer, inner), None, known)
+    inputs, multiply = torch.randn(rows, inner), product_function(torch.randn(outer, inner), None, known)
     best = float("inf")
     with torch.inference_mode():
         for _ in range(20):

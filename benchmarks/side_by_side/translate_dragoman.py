@@ -15,7 +15,7 @@ from dragoman.devices.device import keep_freed_memory
 from dragoman.inference.searches import CompiledSearch
 from dragoman.inference.segments import Source
 from dragoman.inference.tensors.products import resolve_inference_precision
-from dragoman.inference.translator import Translator, changed
+from dragoman.inference.translator import Translator, override_settings
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from side_by_side.marian_test_set import MAX_EXTRA_TOKENS, measured, sources
@@ -37,7 +37,7 @@ def main() -> None:
     tokenizers = TokenizerPair.load(folder)
     rows = tokenizers.src.encode_batch(sources(given.data, given.sentences))
     mean_length = sum(len(row) + 1 for row in rows) / len(rows)
-    settings = changed(
+    settings = override_settings(
         translator.settings,
         {
             "beam_size": given.beam,

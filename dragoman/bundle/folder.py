@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from dragoman.bundle.card import Card, read_card
 from dragoman.config import Config, ModelSettings, config_from_dict, dump_config
 from dragoman.config.toml import parsed_toml, toml_bytes
-from dragoman.devices.device import resolve_device, without_values
+from dragoman.devices.device import build_without_values, resolve_device
 from dragoman.errors import ConfigError, ModelError
 from dragoman.files import MANIFEST, CheckedFolder, checked_manifest, written_folder
 from dragoman.model.transformer import Transformer
@@ -116,7 +116,7 @@ def load_bundle(folder: Path, device: str = "auto") -> Bundle:
     _check_size(config.model, folder)
     tokenizers = TokenizerPair.load(folder)
     # Shapes are compared on the meta device, so that no memory is taken for a model that does not fit its weights.
-    with without_values():
+    with build_without_values():
         model = _build(config, tokenizers, folder)
     shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     _check_most(path, shapes)

@@ -51,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
         require_model(given.what)
     # torch and matplotlib: only once the arguments are right
     from dragoman.bundle import load_bundle, resolve_model_folder
-    from dragoman.devices.device import without_values
+    from dragoman.devices.device import build_without_values
     from dragoman.model.parameters import expected_parameters, parameter_table
     from dragoman.model.transformer import Transformer
     from dragoman.visualization.figures.figure import check_figure_path, save_figure
@@ -78,7 +78,7 @@ def run(arguments: Sequence[str]) -> int:
             )
         if not loaded.given & {"model.preset", "model.d_model"}:
             say("the model's size is not given: this is the default one, where `train` goes by the amount of text")
-        with without_values():
+        with build_without_values():
             model = Transformer(config.model, src_size, tgt_size)
     settings = config.model
     rows = parameter_table(model)

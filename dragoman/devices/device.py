@@ -15,7 +15,7 @@ _KEEP = ((-3, 32 << 20), (-1, 2**31 - 1), (-2, 64 << 20))
 
 
 @contextlib.contextmanager
-def without_values() -> Iterator[None]:
+def build_without_values() -> Iterator[None]:
     """Modules made while it lasts have shapes and types, but no values and no memory: torch's meta device.
 
     Nothing initialises them either: drawing values that are not there takes torch a second, in which it imports its

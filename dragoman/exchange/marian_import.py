@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dragoman.bundle import Bundle, Card, filled
 from dragoman.config import Config, DataSettings, TokenizerSettings
-from dragoman.devices.device import without_values
+from dragoman.devices.device import build_without_values
 from dragoman.errors import ModelError
 from dragoman.exchange.marian_config import MarianConfig, read_json, read_marian_config
 from dragoman.exchange.marian_weights import (
@@ -153,7 +153,7 @@ def _embedding_names(tensors: Tensors, marian: MarianConfig) -> dict[str, str]:
 
 def _expected(marian: MarianConfig, names: dict[str, str], tensors: Tensors) -> dict[str, tuple[int, ...]]:
     """The shape that each tensor must have, by its name in the file."""
-    with without_values():
+    with build_without_values():
         shapes = {name: tuple(one.shape) for name, one in _empty(marian, 4, 4).named_parameters()}
     expected = {
         theirs: (shapes[ours][0] // len(group), *shapes[ours][1:])
@@ -187,7 +187,7 @@ def _check_positions(tensors: Tensors) -> None:
 def _model(
     marian: MarianConfig, tensors: Tensors, names: dict[str, str], src_rows: list[int], tgt_rows: list[int]
 ) -> Transformer:
-    with without_values():
+    with build_without_values():
         model = _empty(marian, len(src_rows) + 1, len(tgt_rows) + 1)
     ours = {
         name: torch.cat([tensors.tensor(theirs) for theirs in group])

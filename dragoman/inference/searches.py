@@ -12,7 +12,7 @@ from dragoman.inference.segments import Source, token_batches
 from dragoman.inference.tensors.converted import Converted
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.inference.tensors.products import resolve_inference_precision
-from dragoman.inference.workers import each_of, num_workers
+from dragoman.inference.workers import map_in_threads, num_search_threads
 from dragoman.kernels.compiling import can_compile, will_compile
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
@@ -31,9 +31,9 @@ class StepSearch:
     def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> None:
         """Batches of about as long sources, on as many threads as there are."""
         rows_per_sentence = settings.n_best if settings.sample else settings.beam_size
-        workers = num_workers(self._model.device)
+        workers = num_search_threads(self._model.device)
         batches = list(token_batches(sources, rows_per_sentence, settings.batch_tokens, workers))
-        found = each_of(lambda batch: self._found(batch, settings), batches, workers)
+        found = map_in_threads(lambda batch: self._found(batch, settings), batches, workers)
         for batch, answers in zip(batches, found, strict=True):
             for source, hypotheses in zip(batch, answers, strict=True):
                 source.hypotheses = hypotheses
@@ -50,7 +50,7 @@ class StepSearch:
 
 
 class CompiledSearch:
-    """Beam search of one model by the functions of `compiled`, for whose `fits` it must be.
+    """Beam search of one model by the functions of `compiled`, for whose `supports` it must be.
 
     `max_length` is the longest output in tokens, the model's own limit where it is None.
     """
@@ -72,8 +72,8 @@ class CompiledSearch:
             StepSearch(FastModel(self._model, weights.precision))(sources, settings)
             return
         waiting = Waiting(sources, settings, self._max_length, weights.vocab_sizes)
-        workers = max(1, min(num_workers(self._model.device), len(waiting)))
-        each_of(
+        workers = max(1, min(num_search_threads(self._model.device), len(waiting)))
+        map_in_threads(
             lambda _: search_all(weights, waiting, settings, workers), range(workers), workers, give_up=waiting.give_up
         )
 
@@ -97,9 +97,9 @@ class TransformerSearch:
         is_other = settings.sample or len(self._models) > 1 or self._models[0].device.type != "cpu"
         if is_other or not can_compile():
             return False
-        from dragoman.inference.compiled.weights import fits
+        from dragoman.inference.compiled.weights import supports
 
-        return fits(self._models[0], precision, settings)
+        return supports(self._models[0], precision, settings)
 
     def _made(self, precision: str, compiled: bool) -> Search:
         if compiled:

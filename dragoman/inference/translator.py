@@ -12,9 +12,9 @@ from dragoman.config.fields import Value, did_you_mean
 from dragoman.errors import ConfigError, ModelError
 from dragoman.evaluation.flags import flags_of
 from dragoman.inference.alignment import Aligner
-from dragoman.inference.preservation.capitals import with_capitals
-from dragoman.inference.preservation.preserver import NOTHING_KEPT, Keeper, Kept
-from dragoman.inference.search.minimum_bayes_risk import choose
+from dragoman.inference.preservation.capitals import retry_all_caps
+from dragoman.inference.preservation.preserver import PRESERVE_NOTHING, Preserve, Preserver
+from dragoman.inference.search.minimum_bayes_risk import choose_least_risk
 from dragoman.inference.searches import Search, TransformerSearch
 from dragoman.inference.segments import Request, Source, requests_of
 from dragoman.inference.tensors.products import resolve_inference_precision
@@ -85,7 +85,9 @@ class Translator:
         """
         first, *others = bundles
         settings = (
-            first.config.inference if precision is None else changed(first.config.inference, {"precision": precision})
+            first.config.inference
+            if precision is None
+            else override_settings(first.config.inference, {"precision": precision})
         )
         # What can't be computed is better said now than at the first text.
         resolve_inference_precision(settings.precision, first.model.device)
@@ -123,14 +125,14 @@ class Translator:
         `by_sentence` translates each sentence on its own, for models that were trained on single sentences.
         """
         texts = _checked(texts)
-        kept, settings = Kept(protect, terms, by_sentence), changed(self.settings, overrides)
+        kept, settings = Preserve(protect, terms, by_sentence), override_settings(self.settings, overrides)
         translations = self._translated(_unmarked(texts), settings, WINDOW_TEXTS, kept=kept, with_flags=False)
         return [translation.text for translation in translations]
 
     def translate_marked(
         self,
         sources: Sequence[MarkedText],
-        kept: Kept = NOTHING_KEPT,
+        kept: Preserve = PRESERVE_NOTHING,
         with_alignment: bool = False,
         with_flags: bool = True,
         **overrides: Value,
@@ -139,7 +141,7 @@ class Translator:
 
         `with_alignment` and `with_flags` are those of `translate_detailed`.
         """
-        settings = changed(self.settings, overrides)
+        settings = override_settings(self.settings, overrides)
         aligner = self._aligner if with_alignment else None
         texts = ((one, "") for one in sources)
         return list(self._translated(texts, settings, WINDOW_TEXTS, aligner=aligner, kept=kept, with_flags=with_flags))
@@ -167,11 +169,11 @@ class Translator:
         texts = _checked(texts)
         if prefixes is not None and len(prefixes) != len(texts):
             raise ConfigError(f"`prefixes` must be as many as the texts ({len(texts)}), but are {len(prefixes)}.")
-        settings = changed(self.settings, overrides)
+        settings = override_settings(self.settings, overrides)
         pairs = (
             (MarkedText(text, ()), prefix) for text, prefix in zip(texts, prefixes or [""] * len(texts), strict=True)
         )
-        aligner, kept = self._aligner if with_alignment else None, Kept(protect, terms, by_sentence)
+        aligner, kept = self._aligner if with_alignment else None, Preserve(protect, terms, by_sentence)
         return list(self._translated(pairs, settings, WINDOW_TEXTS, first_number, aligner, kept, with_flags))
 
     def translate_stream(
@@ -186,7 +188,7 @@ class Translator:
             raise ConfigError(_ONE_TEXT)
         if window_texts < 1:
             raise ConfigError(f"`window_texts` must be at least 1, but is {window_texts}.")
-        settings = changed(self.settings, overrides)
+        settings = override_settings(self.settings, overrides)
         return self._translated(_unmarked(texts), settings, window_texts)
 
     def _translated(
@@ -196,10 +198,10 @@ class Translator:
         window_texts: int,
         first_number: int = 0,
         aligner: Aligner | None = None,
-        kept: Kept = NOTHING_KEPT,
+        kept: Preserve = PRESERVE_NOTHING,
         with_flags: bool = True,
     ) -> Iterator[Translation]:
-        keeper = Keeper(
+        keeper = Preserver(
             lambda texts, prefixes, numbers: self._searched(texts, prefixes, numbers, settings, kept.by_sentence),
             lambda sources: self._find(sources, settings),
             self._aligner,
@@ -212,7 +214,7 @@ class Translator:
             sources, prefixes = [one for one, _ in window], [prefix for _, prefix in window]
             requests, answers = keeper.answers(sources, prefixes, numbers, kept)
             if settings.capitals and not (settings.sample or settings.mbr_samples):  # what is drawn has no best
-                with_capitals(keeper, sources, prefixes, numbers, kept, requests, answers)
+                retry_all_caps(keeper, sources, prefixes, numbers, kept, requests, answers)
             yield from aligner.aligned(requests, answers) if aligner else answers
             number += len(window)
 
@@ -233,7 +235,7 @@ class Translator:
         """Gives the sources their hypotheses: the search's, or of samples those with the least risk."""
         if settings.mbr_samples:
             self._search(sources, replace(settings, sample=True, n_best=settings.mbr_samples))
-            choose(sources, self._tokenizers.tgt, settings.n_best)
+            choose_least_risk(sources, self._tokenizers.tgt, settings.n_best)
         else:
             self._search(sources, settings)
 
@@ -256,7 +258,7 @@ def _unmarked(texts: Iterable[str]) -> Iterator[tuple[MarkedText, str]]:
     return ((MarkedText(text, ()), "") for text in texts)
 
 
-def changed(settings: InferenceSettings, overrides: dict[str, Value]) -> InferenceSettings:
+def override_settings(settings: InferenceSettings, overrides: dict[str, Value]) -> InferenceSettings:
     """The settings with some replaced. Raises ConfigError for an unknown name, a bad value or a contradiction."""
     checked: dict[str, Any] = {}
     for name, value in overrides.items():

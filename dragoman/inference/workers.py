@@ -14,20 +14,20 @@ import torch
 from dragoman.devices.threads import compute_on_one_thread, own_threads_restored
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
+TaskResult = TypeVar("TaskResult")
 
 
-def num_workers(device: torch.device) -> int:
+def num_search_threads(device: torch.device) -> int:
     """As many as torch's threads on a CPU; another device computes one batch at a time."""
     return torch.get_num_threads() if device.type == "cpu" else 1
 
 
-def each_of(
-    work: Callable[[Item], Result],
+def map_in_threads(
+    work: Callable[[Item], TaskResult],
     items: Sequence[Item],
     workers: int,
     give_up: Callable[[], None] | None = None,
-) -> list[Result]:
+) -> list[TaskResult]:
     """What `work` makes of every item, in order.
 
     An exception in one of them, or an interrupt of the waiting thread, leaves those not begun undone and is raised once

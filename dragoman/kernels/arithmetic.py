@@ -8,7 +8,7 @@ from numba.core import cgutils, types
 from numba.extending import overload
 from numba.np.arrayobj import populate_array
 
-from dragoman.kernels.jit import AS_WRITTEN, compiled_with_nan
+from dragoman.kernels.jit import STRICT_ARITHMETIC, jit_compile
 from dragoman.kernels.llvm import EXP2_FACTORS, FLOAT, INT, LEAST_EXPONENT, instruction
 
 _SHORT = ir.IntType(16)
@@ -17,7 +17,7 @@ _P0, _P1, _P2, _P3, _P4, _P5 = EXP2_FACTORS
 
 
 @instruction
-def larger(_typing: Any, one: Any, other: Any) -> Any:
+def maximum(_typing: Any, one: Any, other: Any) -> Any:
     """The larger of two float32, the other one where one is NaN.
 
     Python's own `max` and `if` keep a loop from taking many numbers at once.
@@ -44,7 +44,7 @@ def at_least(_typing: Any, one: Any, limit: Any) -> Any:
 
 
 @instruction
-def chosen(_typing: Any, condition: Any, one: Any, other: Any) -> Any:
+def select(_typing: Any, condition: Any, one: Any, other: Any) -> Any:
     """The first float32 where the condition holds, else the other; both are computed."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -54,7 +54,7 @@ def chosen(_typing: Any, condition: Any, one: Any, other: Any) -> Any:
 
 
 @instruction
-def rounded(_typing: Any, one: Any) -> Any:
+def round_to_integer(_typing: Any, one: Any) -> Any:
     """The nearest whole float32."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -75,7 +75,7 @@ def float_of_bits(_typing: Any, bits: Any) -> Any:
 
 
 @instruction
-def product_and_sum(_typing: Any, one: Any, other: Any, added: Any) -> Any:
+def fused_multiply_add(_typing: Any, one: Any, other: Any, added: Any) -> Any:
     """one * other + added, of float32, rounded once."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -86,7 +86,7 @@ def product_and_sum(_typing: Any, one: Any, other: Any, added: Any) -> Any:
 
 
 @instruction
-def of_bfloat16(_typing: Any, bits: Any) -> Any:
+def from_bfloat16(_typing: Any, bits: Any) -> Any:
     """The float32 that these 16 bits are as bfloat16."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -112,14 +112,14 @@ def to_bfloat16(_typing: Any, number: Any) -> Any:
     return types.uint16(_NUMBER), generate
 
 
-@compiled_with_nan
+@jit_compile
 def exp2(x: Any) -> Any:
     """2 ** x for x below 128, within 3e-7 of it; 2 ** -126 below that."""
     x = at_least(x, LEAST_EXPONENT)
-    whole = rounded(x)
+    whole = round_to_integer(x)
     x = x - whole
-    power = product_and_sum(product_and_sum(_P5, x, _P4), x, _P3)
-    power = product_and_sum(product_and_sum(product_and_sum(power, x, _P2), x, _P1), x, _P0)
+    power = fused_multiply_add(fused_multiply_add(_P5, x, _P4), x, _P3)
+    power = fused_multiply_add(fused_multiply_add(fused_multiply_add(power, x, _P2), x, _P1), x, _P0)
     return power * float_of_bits(np.int32((np.int32(whole) + np.int32(127)) << np.int32(23)))
 
 
@@ -143,16 +143,16 @@ def array_at(_typing: Any, address: Any, like: Any, shape: Any) -> Any:
     return made(types.intp, like, shape), generate
 
 
-def number(stored: Any) -> Any:
+def load_number(stored: Any) -> Any:
     """The float32 that an element of an array stands for: itself, or what uint16 are as bfloat16."""
 
 
-@overload(number, jit_options=AS_WRITTEN)  # type: ignore[untyped-decorator]
+@overload(load_number, jit_options=STRICT_ARITHMETIC)  # type: ignore[untyped-decorator]
 def _number(stored: Any) -> Any:
     if stored == types.uint16:
 
         def widened(stored: Any) -> Any:
-            return of_bfloat16(stored)
+            return from_bfloat16(stored)
 
         return widened
 
@@ -162,11 +162,11 @@ def _number(stored: Any) -> Any:
     return itself
 
 
-def put(array: Any, index: Any, value: Any) -> None:
+def store_number(array: Any, index: Any, value: Any) -> None:
     """Stores a float32 in a vector of float32, or of uint16 as bfloat16."""
 
 
-@overload(put, jit_options=AS_WRITTEN)  # type: ignore[untyped-decorator]
+@overload(store_number, jit_options=STRICT_ARITHMETIC)  # type: ignore[untyped-decorator]
 def _put(array: Any, index: Any, value: Any) -> Any:
     if array.dtype == types.uint16:
 

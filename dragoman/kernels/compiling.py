@@ -36,4 +36,4 @@ def will_compile() -> None:
     from dragoman.kernels import jit
 
     while _waiting_to_tell:
-        jit.when_compiling(_waiting_to_tell.pop())
+        jit.on_first_compilation(_waiting_to_tell.pop())

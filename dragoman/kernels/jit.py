@@ -12,29 +12,29 @@ from numba.core.codegen import get_host_cpu_features
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-WITHOUT_COUNTING: Any = {"_nrt": False}
+NO_REFERENCE_COUNTING: Any = {"_nrt": False}
 """No array is made or kept here, so none is counted: counting took half of the time."""
-AS_WRITTEN: Any = WITHOUT_COUNTING | {"fastmath": False}
-"""For overloads: the arithmetic of `compiled_with_nan`, whoever calls."""
+STRICT_ARITHMETIC: Any = NO_REFERENCE_COUNTING | {"fastmath": False}
+"""For overloads: the arithmetic of `jit_compile`, whoever calls."""
 
 
-def compiled(function: Function) -> Function:
-    """`compiled_with_nan` for numbers of which none is NaN, which the compiler may then take for granted."""
-    return _made(function, {"nnan"})
+def jit_without_nan(function: Function) -> Function:
+    """`jit_compile` for numbers of which none is NaN, which the compiler may then take for granted."""
+    return _compile(function, {"nnan"})
 
 
-def compiled_with_nan(function: Function) -> Function:
+def jit_compile(function: Function) -> Function:
     """Compiled at its first call, other Python threads run meanwhile; kept on disk wherever that can be written.
 
-    Each operation is rounded as it is written, and in that order; `lines` has sums for which many numbers are
-    taken at once. With freer rules a result would depend on where arrays lie, because the compiler makes two loops of
+    Each operation is rounded as it is written, and in that order; `vectors` has sums that take many numbers
+    at once. With freer rules a result would depend on where arrays lie, because the compiler makes two loops of
     one that writes, for arrays that are near one another and for others, and on whether code is new or was kept.
     """
-    return _made(function, set())
+    return _compile(function, set())
 
 
-def _made(function: Function, float_rules: set[str]) -> Function:
-    made: Any = numba.njit(nogil=True, error_model="numpy", fastmath=float_rules, **WITHOUT_COUNTING)(function)
+def _compile(function: Function, float_rules: set[str]) -> Function:
+    made: Any = numba.njit(nogil=True, error_model="numpy", fastmath=float_rules, **NO_REFERENCE_COUNTING)(function)
     with suppress(RuntimeError):  # neither the package's folder nor the user's own can be written
         made._cache = _Kept(function)
     return cast(Function, made)
@@ -73,17 +73,29 @@ class _Code(caching.CompileResultCacheImpl):  # type: ignore[misc]
     _locator_classes = [_Asked, _InPackage, _AtUser]  # noqa: RUF012
 
 
+class _Index(caching.IndexDataCacheFile):  # type: ignore[misc]
+    def _load_index(self) -> Any:
+        try:
+            return super()._load_index()
+        except Exception:  # an earlier version wrote it, with types that no longer exist
+            return {}
+
+
 class _Kept(caching.FunctionCache):  # type: ignore[misc]
     """Machine code on disk, as numba keeps it, until any file here changes."""
 
     _impl_class = _Code
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file = _Index(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
 
     def save_overload(self, sig: Any, data: Any) -> None:
         with suppress(OSError):  # such as a full disk: then it is compiled again the next time
             super().save_overload(sig, data)
 
 
-def when_compiling(tell: Callable[[], None]) -> None:
+def on_first_compilation(tell: Callable[[], None]) -> None:
     """Calls `tell` once, when compiling first begins in this process."""
 
     class Listener(event.Listener):  # type: ignore[misc]

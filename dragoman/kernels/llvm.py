@@ -1,4 +1,4 @@
-"""What instructions are built of: LLVM's vectors of LANES numbers, read, written, added up and raised."""
+"""What instructions are built of: LLVM's vectors of VECTOR_WIDTH numbers, read, written, added up and raised."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,11 +8,11 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from dragoman.kernels import LANES
+from dragoman.kernels import VECTOR_WIDTH
 
 INT, LONG, FLOAT = ir.IntType(32), ir.IntType(64), ir.FloatType()
-LINE = ir.VectorType(FLOAT, LANES)
-_INTS, _SHORTS = (ir.VectorType(ir.IntType(bits), LANES) for bits in (32, 16))
+VECTOR_TYPE = ir.VectorType(FLOAT, VECTOR_WIDTH)
+_INTS, _SHORTS = (ir.VectorType(ir.IntType(bits), VECTOR_WIDTH) for bits in (32, 16))
 
 # 2 ** x for |x| <= 1/2, through the Chebyshev points of degree 5: within 1e-7.
 EXP2_FACTORS = tuple(
@@ -29,8 +29,8 @@ def instruction(function: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-class Line(NamedTuple):
-    """LANES numbers of vectors from one index on, or those of them that are `there`: others read as 0 and stay."""
+class VectorSlice(NamedTuple):
+    """VECTOR_WIDTH numbers of vectors from one index on. Where `there` is false, a number reads as 0 and stays."""
 
     builder: Any
     index: Any
@@ -50,36 +50,38 @@ class Line(NamedTuple):
             _write_some(self.builder, numbers, at, self.there)
 
 
-def add_up(builder: Any, size: Any, step: Callable[[Line, list[Any]], list[Any]], count: int) -> list[Any]:
+def sum_over_vectors(
+    builder: Any, size: Any, step: Callable[[VectorSlice, list[Any]], list[Any]], count: int
+) -> list[Any]:
     """Adds up `count` sums: `step` makes of them those with a line of numbers more."""
-    whole = builder.and_(size, ir.Constant(LONG, -LANES))
+    whole = builder.and_(size, ir.Constant(LONG, -VECTOR_WIDTH))
     before = builder.block
     head, loop, after, rest, end = (
         builder.append_basic_block(name) for name in ("head", "lines", "after", "rest", "end")
     )
     builder.branch(head)
     builder.position_at_end(head)
-    k, totals = builder.phi(LONG), [builder.phi(LINE) for _ in range(count)]
+    k, totals = builder.phi(LONG), [builder.phi(VECTOR_TYPE) for _ in range(count)]
     builder.cbranch(builder.icmp_signed("<", k, whole), loop, after)
     builder.position_at_end(loop)
-    following = step(Line(builder, k), totals)
+    following = step(VectorSlice(builder, k), totals)
     k.add_incoming(ir.Constant(LONG, 0), before)
-    k.add_incoming(builder.add(k, ir.Constant(LONG, LANES)), builder.block)
+    k.add_incoming(builder.add(k, ir.Constant(LONG, VECTOR_WIDTH)), builder.block)
     for total, more in zip(totals, following, strict=True):
-        total.add_incoming(ir.Constant(LINE, [0.0] * LANES), before)
+        total.add_incoming(ir.Constant(VECTOR_TYPE, [0.0] * VECTOR_WIDTH), before)
         total.add_incoming(more, builder.block)
     builder.branch(head)
     builder.position_at_end(after)
     builder.cbranch(builder.icmp_signed("<", whole, size), rest, end)
     builder.position_at_end(rest)
-    there = first_lanes(builder, builder.trunc(builder.sub(size, whole), INT))
-    last = step(Line(builder, whole, there), totals)
+    there = lane_mask(builder, builder.trunc(builder.sub(size, whole), INT))
+    last = step(VectorSlice(builder, whole, there), totals)
     last = [builder.select(there, more, total) for total, more in zip(totals, last, strict=True)]
     builder.branch(end)
     builder.position_at_end(end)
     sums = []
     for total, more in zip(totals, last, strict=True):
-        found = builder.phi(LINE)
+        found = builder.phi(VECTOR_TYPE)
         found.add_incoming(total, after)
         found.add_incoming(more, rest)
         sums.append(found)
@@ -87,21 +89,25 @@ def add_up(builder: Any, size: Any, step: Callable[[Line, list[Any]], list[Any]]
 
 
 def exp2_of(builder: Any, x: Any) -> Any:
-    """2 ** x of LANES float32, by the same operations as `exp2`."""
-    least = ir.Constant(LINE, [float(LEAST_EXPONENT)] * LANES)
+    """2 ** x of VECTOR_WIDTH float32, by the same operations as `exp2`."""
+    least = ir.Constant(VECTOR_TYPE, [float(LEAST_EXPONENT)] * VECTOR_WIDTH)
     x = builder.select(builder.fcmp_ordered("<", x, least), least, x)
-    nearest = cgutils.get_or_insert_function(builder.module, ir.FunctionType(LINE, [LINE]), "llvm.rint.v16f32")
+    nearest = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(VECTOR_TYPE, [VECTOR_TYPE]), "llvm.rint.v16f32"
+    )
     whole = builder.call(nearest, [x])
     x = builder.fsub(x, whole)
-    power = ir.Constant(LINE, [float(EXP2_FACTORS[-1])] * LANES)
+    power = ir.Constant(VECTOR_TYPE, [float(EXP2_FACTORS[-1])] * VECTOR_WIDTH)
     for factor in reversed(EXP2_FACTORS[:-1]):
-        power = builder.call(fma(builder), [power, x, ir.Constant(LINE, [float(factor)] * LANES)])
+        power = builder.call(fma(builder), [power, x, ir.Constant(VECTOR_TYPE, [float(factor)] * VECTOR_WIDTH)])
     exponent = builder.fptosi(whole, _INTS)
-    exponent = builder.shl(builder.add(exponent, ir.Constant(_INTS, [127] * LANES)), ir.Constant(_INTS, [23] * LANES))
-    return builder.fmul(power, builder.bitcast(exponent, LINE))
+    exponent = builder.shl(
+        builder.add(exponent, ir.Constant(_INTS, [127] * VECTOR_WIDTH)), ir.Constant(_INTS, [23] * VECTOR_WIDTH)
+    )
+    return builder.fmul(power, builder.bitcast(exponent, VECTOR_TYPE))
 
 
-def place_of(context: Any, builder: Any, signature: Any, arguments: Any, position: int) -> Any:
+def pointer_to(context: Any, builder: Any, signature: Any, arguments: Any, position: int) -> Any:
     """The address of an array's first element."""
     return context.make_array(signature.args[position])(context, builder, arguments[position]).data
 
@@ -113,31 +119,31 @@ def vector(context: Any, builder: Any, signature: Any, arguments: Any, position:
 
 
 def read(builder: Any, place: Any) -> Any:
-    """LANES numbers from there as float32."""
+    """VECTOR_WIDTH numbers from there as float32."""
     if place.type.pointee == FLOAT:
-        return builder.load(builder.bitcast(place, LINE.as_pointer()), align=4)
+        return builder.load(builder.bitcast(place, VECTOR_TYPE.as_pointer()), align=4)
     return _widened(builder, builder.load(builder.bitcast(place, _SHORTS.as_pointer()), align=2))
 
 
 def _read_some(builder: Any, place: Any, there: Any) -> Any:
     """The same of those lanes where `there` is true; the others are 0, and their memory is not looked at."""
-    of = LINE if place.type.pointee == FLOAT else _SHORTS
+    of = VECTOR_TYPE if place.type.pointee == FLOAT else _SHORTS
     masked = ir.FunctionType(of, [of.as_pointer(), INT, there.type, of])
-    name = f"llvm.masked.load.v{LANES}{'f32' if of is LINE else 'i16'}.p0"
+    name = f"llvm.masked.load.v{VECTOR_WIDTH}{'f32' if of is VECTOR_TYPE else 'i16'}.p0"
     function = cgutils.get_or_insert_function(builder.module, masked, name)
-    zeros = ir.Constant(of, [0] * LANES)
+    zeros = ir.Constant(of, [0] * VECTOR_WIDTH)
     align = ir.Constant(INT, _item_size(place))
     found = builder.call(function, [builder.bitcast(place, of.as_pointer()), align, there, zeros])
-    return found if of is LINE else _widened(builder, found)
+    return found if of is VECTOR_TYPE else _widened(builder, found)
 
 
 def _widened(builder: Any, bits: Any) -> Any:
-    """The float32 that LANES bfloat16 are."""
-    return builder.bitcast(builder.shl(builder.zext(bits, _INTS), ir.Constant(_INTS, [16] * LANES)), LINE)
+    """The float32 that VECTOR_WIDTH bfloat16 are."""
+    return builder.bitcast(builder.shl(builder.zext(bits, _INTS), ir.Constant(_INTS, [16] * VECTOR_WIDTH)), VECTOR_TYPE)
 
 
 def write(builder: Any, numbers: Any, place: Any) -> None:
-    """Stores LANES numbers there, rounded as `to_bfloat16` does where that is wanted."""
+    """Stores VECTOR_WIDTH numbers there, rounded as `to_bfloat16` does where that is wanted."""
     stored = _narrowed(builder, numbers, place)
     builder.store(stored, builder.bitcast(place, stored.type.as_pointer()), align=_item_size(place))
 
@@ -147,7 +153,7 @@ def _write_some(builder: Any, numbers: Any, place: Any, there: Any) -> None:
     stored = _narrowed(builder, numbers, place)
     pointer = stored.type.as_pointer()
     masked = ir.FunctionType(ir.VoidType(), [stored.type, pointer, INT, there.type])
-    name = f"llvm.masked.store.v{LANES}{'f32' if stored.type == LINE else 'i16'}.p0"
+    name = f"llvm.masked.store.v{VECTOR_WIDTH}{'f32' if stored.type == VECTOR_TYPE else 'i16'}.p0"
     function = cgutils.get_or_insert_function(builder.module, masked, name)
     builder.call(function, [stored, builder.bitcast(place, pointer), ir.Constant(INT, _item_size(place)), there])
 
@@ -156,9 +162,9 @@ def _narrowed(builder: Any, numbers: Any, place: Any) -> Any:
     """As they are stored there."""
     if place.type.pointee == FLOAT:
         return numbers
-    bits, sixteen = builder.bitcast(numbers, _INTS), ir.Constant(_INTS, [16] * LANES)
-    odd = builder.and_(builder.lshr(bits, sixteen), ir.Constant(_INTS, [1] * LANES))
-    up = builder.add(builder.add(bits, ir.Constant(_INTS, [0x7FFF] * LANES)), odd)
+    bits, sixteen = builder.bitcast(numbers, _INTS), ir.Constant(_INTS, [16] * VECTOR_WIDTH)
+    odd = builder.and_(builder.lshr(bits, sixteen), ir.Constant(_INTS, [1] * VECTOR_WIDTH))
+    up = builder.add(builder.add(bits, ir.Constant(_INTS, [0x7FFF] * VECTOR_WIDTH)), odd)
     return builder.trunc(builder.lshr(up, sixteen), _SHORTS)
 
 
@@ -166,18 +172,18 @@ def _item_size(place: Any) -> int:
     return 4 if place.type.pointee == FLOAT else 2
 
 
-def first_lanes(builder: Any, count: Any) -> Any:
+def lane_mask(builder: Any, count: Any) -> Any:
     """True in the first `count` (int32) lanes."""
-    return builder.icmp_signed("<", ir.Constant(_INTS, [*range(LANES)]), everywhere(builder, count, _INTS))
+    return builder.icmp_signed("<", ir.Constant(_INTS, [*range(VECTOR_WIDTH)]), splat(builder, count, _INTS))
 
 
-def everywhere(builder: Any, one: Any, of: Any = LINE) -> Any:
+def splat(builder: Any, one: Any, of: Any = VECTOR_TYPE) -> Any:
     """A number in all lanes of a vector."""
     undefined, lanes = ir.Constant(of, ir.Undefined), ir.Constant(ir.VectorType(INT, of.count), [0] * of.count)
     return builder.shuffle_vector(builder.insert_element(undefined, one, ir.Constant(INT, 0)), undefined, lanes)
 
 
-def fma(builder: Any, of: Any = LINE) -> Any:
+def fma(builder: Any, of: Any = VECTOR_TYPE) -> Any:
     """LLVM's function that multiplies and adds vectors of float32."""
     name = f"llvm.fma.v{of.count}f32"
     return cgutils.get_or_insert_function(builder.module, ir.FunctionType(of, [of] * 3), name)

@@ -7,13 +7,20 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 
-from dragoman.kernels.llvm import across, everywhere, fma, instruction
-from dragoman.kernels.tiles import COLUMNS, LANES, NUMBERS_AT_ONCE, ROWS, VECTORS, WIDE_LANES
+from dragoman.kernels.llvm import across, fma, instruction, splat
+from dragoman.kernels.tiles import (
+    HEAD_WIDTH_MULTIPLE,
+    PRODUCT_COLUMNS,
+    PRODUCT_ROWS,
+    REGISTER_LANES,
+    VECTORS,
+    WIDE_REGISTER_LANES,
+)
 
 _BYTE, _SHORT, _INT, _LONG = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 _FLOAT = ir.FloatType()
 _LARGEST_HALF = 65504.0
-_SOME = ir.VectorType(_FLOAT, NUMBERS_AT_ONCE)
+_SOME = ir.VectorType(_FLOAT, HEAD_WIDTH_MULTIPLE)
 
 
 @instruction
@@ -31,7 +38,7 @@ def multiply(
     out_row: Any,
     out_column: Any,
 ) -> Any:
-    """A tile of ROWS x COLUMNS of a product, from `row` of the inputs and a panel of the weights, into `out`.
+    """Write a tile of PRODUCT_ROWS x PRODUCT_COLUMNS into `out`: rows of the inputs times a panel of the weights.
 
     float32 times float32, summed in the order of depth whatever else is computed, plus bias; or uint8 times int8 or
     int16 times int16, summed exactly in int32, less the correction, times both scales, plus bias. weights.py lays the
@@ -46,7 +53,7 @@ def _tile_code(bits: int) -> Callable[..., Any]:
     """For weights of so many bits, of which 32 are multiplied at once."""
     of_integers = bits < 32
     number = _INT if of_integers else _FLOAT
-    vector, floats = ir.VectorType(number, LANES), ir.VectorType(_FLOAT, LANES)
+    vector, floats = ir.VectorType(number, REGISTER_LANES), ir.VectorType(_FLOAT, REGISTER_LANES)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
         def array(position: int) -> Any:
@@ -69,7 +76,7 @@ def _tile_code(bits: int) -> Callable[..., Any]:
         depth = cgutils.unpack_tuple(builder, inputs.shape)[1]
         steps = builder.udiv(depth, _long(32 // bits))
         multiply_add = fma(builder, floats)
-        rows = [at(inputs.data, builder.mul(stride(inputs), builder.add(row, _long(r)))) for r in range(ROWS)]
+        rows = [at(inputs.data, builder.mul(stride(inputs), builder.add(row, _long(r)))) for r in range(PRODUCT_ROWS)]
         weights = at(panels.data, builder.mul(stride(panels), panel))
 
         before, loop, after = builder.block, builder.append_basic_block("depth"), builder.append_basic_block("sums")
@@ -77,38 +84,38 @@ def _tile_code(bits: int) -> Callable[..., Any]:
         builder.position_at_end(loop)
         step = builder.phi(_LONG)
         step.add_incoming(_long(0), before)
-        sums = [builder.phi(vector) for _ in range(ROWS * VECTORS)]
-        here = at(weights, builder.mul(step, _long(4 * COLUMNS)))
-        columns = [loaded(at(here, _long(4 * LANES * c)), vector) for c in range(VECTORS)]
+        sums = [builder.phi(vector) for _ in range(PRODUCT_ROWS * VECTORS)]
+        here = at(weights, builder.mul(step, _long(4 * PRODUCT_COLUMNS)))
+        columns = [loaded(at(here, _long(4 * REGISTER_LANES * c)), vector) for c in range(VECTORS)]
         totals = []
-        for r in range(ROWS):
-            one = everywhere(builder, loaded(at(rows[r], builder.mul(step, _long(4))), number), vector)
+        for r in range(PRODUCT_ROWS):
+            one = splat(builder, loaded(at(rows[r], builder.mul(step, _long(4))), number), vector)
             add = partial(_ADDED_PRODUCTS[bits], builder)
             totals += [add(sums[r * VECTORS + c], one, columns[c]) for c in range(VECTORS)]
         next_step = builder.add(step, _long(1))
         step.add_incoming(next_step, loop)
         for total, following in zip(sums, totals, strict=True):
-            total.add_incoming(ir.Constant(vector, [0 if of_integers else 0.0] * LANES), before)
+            total.add_incoming(ir.Constant(vector, [0 if of_integers else 0.0] * REGISTER_LANES), before)
             total.add_incoming(following, loop)
         builder.cbranch(builder.icmp_signed("<", next_step, steps), loop, after)
 
         builder.position_at_end(after)
-        first = builder.mul(panel, _long(4 * COLUMNS))
+        first = builder.mul(panel, _long(4 * PRODUCT_COLUMNS))
         targets = at(out.data, builder.mul(stride(out), out_row), builder.mul(out_column, _long(4)))
         row_scales = at(scales.data, builder.mul(row, _long(4)))
         for c in range(VECTORS):
-            offset = builder.add(first, _long(4 * LANES * c))
+            offset = builder.add(first, _long(4 * REGISTER_LANES * c))
             biases = loaded(at(bias.data, offset), floats)
-            for r in range(ROWS):
+            for r in range(PRODUCT_ROWS):
                 result = totals[r * VECTORS + c]
                 if of_integers:
                     less = builder.sub(result, loaded(at(correction.data, offset), vector))
-                    row_scale = everywhere(builder, loaded(at(row_scales, _long(4 * r)), _FLOAT), floats)
+                    row_scale = splat(builder, loaded(at(row_scales, _long(4 * r)), _FLOAT), floats)
                     factor = builder.fmul(loaded(at(scale.data, offset), floats), row_scale)
                     result = builder.call(multiply_add, [builder.sitofp(less, floats), factor, biases])
                 else:
                     result = builder.fadd(result, biases)
-                place = at(targets, builder.mul(stride(out), _long(r)), _long(4 * LANES * c))
+                place = at(targets, builder.mul(stride(out), _long(r)), _long(4 * REGISTER_LANES * c))
                 builder.store(result, builder.bitcast(place, floats.as_pointer()), align=4)
 
     return generate
@@ -121,8 +128,8 @@ def _added_bytes(builder: Any, total: Any, one: Any, other: Any) -> Any:
 
 
 def _added_shorts(builder: Any, total: Any, one: Any, other: Any) -> Any:
-    shorts = ir.VectorType(_SHORT, 2 * LANES)
-    name = "llvm.x86.avx512.pmaddw.d.512" if LANES == WIDE_LANES else "llvm.x86.avx2.pmadd.wd"
+    shorts = ir.VectorType(_SHORT, 2 * REGISTER_LANES)
+    name = "llvm.x86.avx512.pmaddw.d.512" if REGISTER_LANES == WIDE_REGISTER_LANES else "llvm.x86.avx2.pmadd.wd"
     function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(total.type, [shorts] * 2), name)
     return builder.add(total, builder.call(function, [builder.bitcast(factor, shorts) for factor in (one, other)]))
 
@@ -144,7 +151,7 @@ def dot(_typing: Any, one: Any, first: Any, other: Any, second: Any, size: Any) 
         before, step, after = _loop(builder)
         total = builder.phi(_SOME)
         following = builder.call(fma(builder), [*(_load(builder, base, step) for base in bases), total])
-        total.add_incoming(ir.Constant(_SOME, [0.0] * NUMBERS_AT_ONCE), before)
+        total.add_incoming(ir.Constant(_SOME, [0.0] * HEAD_WIDTH_MULTIPLE), before)
         total.add_incoming(following, builder.block)
         _end_loop(builder, step, arguments[4], after)
         return across(builder, "fadd", following)
@@ -177,10 +184,10 @@ def weighted_sum(
         places = _from(context, builder, signature.args[5], arguments[5], _long(0))
         before, step, after = _loop(builder)
         total = builder.phi(_SOME)
-        factor = everywhere(builder, builder.load(builder.gep(factors, [step])), _SOME)
+        factor = splat(builder, builder.load(builder.gep(factors, [step])), _SOME)
         numbers = _load(builder, values, builder.load(builder.gep(places, [step])))
         following = builder.call(fma(builder), [factor, numbers, total])
-        total.add_incoming(ir.Constant(_SOME, [0.0] * NUMBERS_AT_ONCE), before)
+        total.add_incoming(ir.Constant(_SOME, [0.0] * HEAD_WIDTH_MULTIPLE), before)
         total.add_incoming(following, builder.block)
         _end_loop(builder, step, arguments[7], after, by=1)
         _store(builder, following, out, _long(0))
@@ -231,7 +238,7 @@ def _from(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -
 def _load(builder: Any, base: Any, step: Any) -> Any:
     """The numbers from there as float32."""
     halves = base.type.pointee == _SHORT
-    stored = ir.VectorType(ir.HalfType(), NUMBERS_AT_ONCE) if halves else _SOME
+    stored = ir.VectorType(ir.HalfType(), HEAD_WIDTH_MULTIPLE) if halves else _SOME
     place = builder.bitcast(builder.gep(base, [step]), stored.as_pointer())
     numbers = builder.load(place, align=2 if halves else 4)
     return builder.fpext(numbers, _SOME) if halves else numbers
@@ -244,8 +251,8 @@ def _store(builder: Any, numbers: Any, base: Any, step: Any) -> None:
         for name, limit in (("minnum", _LARGEST_HALF), ("maxnum", -_LARGEST_HALF)):
             function = ir.FunctionType(_SOME, [_SOME] * 2)
             clamp = cgutils.get_or_insert_function(builder.module, function, f"llvm.{name}.v16f32")
-            numbers = builder.call(clamp, [numbers, ir.Constant(_SOME, [limit] * NUMBERS_AT_ONCE)])
-        numbers = builder.fptrunc(numbers, ir.VectorType(ir.HalfType(), NUMBERS_AT_ONCE))
+            numbers = builder.call(clamp, [numbers, ir.Constant(_SOME, [limit] * HEAD_WIDTH_MULTIPLE)])
+        numbers = builder.fptrunc(numbers, ir.VectorType(ir.HalfType(), HEAD_WIDTH_MULTIPLE))
     place = builder.bitcast(builder.gep(base, [step]), numbers.type.as_pointer())
     builder.store(numbers, place, align=2 if halves else 4)
 
@@ -260,7 +267,7 @@ def _loop(builder: Any) -> tuple[Any, Any, Any]:
     return before, step, after
 
 
-def _end_loop(builder: Any, step: Any, size: Any, after: Any, by: int = NUMBERS_AT_ONCE) -> None:
+def _end_loop(builder: Any, step: Any, size: Any, after: Any, by: int = HEAD_WIDTH_MULTIPLE) -> None:
     following = builder.add(step, _long(by))
     step.add_incoming(following, builder.block)
     builder.cbranch(builder.icmp_signed("<", following, size), builder.block, after)

@@ -5,29 +5,29 @@ import platform
 
 from dragoman.kernels.jit import FEATURES
 
-MULTIPLIES_AND_ADDS = "fma" in FEATURES or platform.machine().lower() in ("arm64", "aarch64")
+HAS_FMA = "fma" in FEATURES or platform.machine().lower() in ("arm64", "aarch64")
 """Whether one instruction does both; where not, code for it is slower than torch's."""
-MULTIPLIES_BYTES = "avx512vnni" in FEATURES
+HAS_BYTE_PRODUCTS = "avx512vnni" in FEATURES
 """Whether `vpdpbusd` is there, which adds four products of bytes to each of 16 sums."""
 
 _WIDE = "avx512f" in FEATURES
-MULTIPLIES_SHORTS = "avx512bw" in FEATURES if _WIDE else "avx2" in FEATURES
+HAS_SHORT_PRODUCTS = "avx512bw" in FEATURES if _WIDE else "avx2" in FEATURES
 """Whether `pmaddwd` is there, which adds two products of 16-bit numbers: twice as many as in float32 at a time."""
-WIDE_LANES = 16
-LANES = WIDE_LANES if _WIDE else 8
+WIDE_REGISTER_LANES = 16
+REGISTER_LANES = WIDE_REGISTER_LANES if _WIDE else 8
 """Numbers of 32 bits in a register."""
 VECTORS = 4 if _WIDE else 2
-ROWS = 4
-"""Rows of a tile: with `COLUMNS`, as many sums as registers hold beside what is multiplied."""
-COLUMNS = VECTORS * LANES
+PRODUCT_ROWS = 4
+"""Rows of a tile: with `PRODUCT_COLUMNS`, as many sums as registers hold beside what is multiplied."""
+PRODUCT_COLUMNS = VECTORS * REGISTER_LANES
 """Columns of a tile, and of a panel of packed weights."""
-BAND = 64
+VOCABULARY_BAND = 64
 """Logits of a row that are looked at together: one panel, or several narrow ones."""
-AT_ONCE = {"int8": 4, "int16": 2, "float32": 1}
+MULTIPLIED_TOGETHER = {"int8": 4, "int16": 2, "float32": 1}
 """Numbers of a row that are multiplied together, by the precision: 32 bits."""
-LINE_BYTES = 64
+CACHE_LINE_BYTES = 64
 """A line of the cache."""
-NUMBERS_AT_ONCE = 16
+HEAD_WIDTH_MULTIPLE = 16
 """The width of an attention head is a multiple of this."""
 
 

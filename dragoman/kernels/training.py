@@ -13,20 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.kernels import LANES, TILE_ROWS
-from dragoman.kernels.arithmetic import array_at, at_least, chosen, larger, number, put
-from dragoman.kernels.jit import compiled_with_nan
+from dragoman.kernels import TILE_ROWS, VECTOR_WIDTH
+from dragoman.kernels.arithmetic import array_at, at_least, load_number, maximum, select, store_number
+from dragoman.kernels.jit import jit_compile
 from dragoman.kernels.vectors import (
-    copy_line,
-    dot_of_lines,
-    exp2_of_line,
-    largest_of_line,
-    made_powers,
+    copy_vector,
+    dot_of_vectors,
+    exp2_of_vector,
+    max_of_vector,
     multiply_tile,
     subtract_and_multiply,
     sum_of,
     sum_of_squares,
     sums_of_gradients,
+    write_powers,
 )
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
@@ -35,7 +35,7 @@ _LEAST = np.float32(-3e38)
 _LOG2_E = np.float32(math.log2(math.e))
 
 
-@compiled_with_nan
+@jit_compile
 def draw(state: Any, count: int, out: int) -> None:
     """Writes `count` numbers of 64 random bits: SFC64 (Doty-Humphrey), whose state (4) goes on."""
     made = array_at(out, np.uint64(0), (count,))
@@ -50,7 +50,7 @@ def draw(state: Any, count: int, out: int) -> None:
     state[0], state[1], state[2], state[3] = one, other, third, counter
 
 
-@compiled_with_nan
+@jit_compile
 def add_dropped(
     kind: Any, size: int, hidden: int, output: int, draws: int, first_kept: int, scale: float, total: int
 ) -> None:
@@ -58,20 +58,20 @@ def add_dropped(
     ours, added, out = array_at(hidden, kind, (size,)), array_at(output, kind, (size,)), array_at(total, kind, (size,))
     drawn, least, factor = array_at(draws, _SHORT, (size,)), np.int16(first_kept), np.float32(scale)
     for i in range(size):
-        kept = chosen(drawn[i] >= least, number(added[i]) * factor, _ZERO)
-        put(out, i, number(ours[i]) + kept)
+        kept = select(drawn[i] >= least, load_number(added[i]) * factor, _ZERO)
+        store_number(out, i, load_number(ours[i]) + kept)
 
 
-@compiled_with_nan
+@jit_compile
 def keep_scaled(kind: Any, size: int, values: int, draws: int, first_kept: int, scale: float, out: int) -> None:
     """out = dropout(values); both of the kind."""
     given, made = array_at(values, kind, (size,)), array_at(out, kind, (size,))
     drawn, least, factor = array_at(draws, _SHORT, (size,)), np.int16(first_kept), np.float32(scale)
     for i in range(size):
-        put(made, i, chosen(drawn[i] >= least, number(given[i]) * factor, _ZERO))
+        store_number(made, i, select(drawn[i] >= least, load_number(given[i]) * factor, _ZERO))
 
 
-@compiled_with_nan
+@jit_compile
 def normalise(
     kind: Any,
     count: int,
@@ -98,10 +98,12 @@ def normalise(
         inverse = _ONE / np.sqrt(sum_of_squares(row, mean) * share + np.float32(epsilon))
         kept_means[n], kept_inverses[n] = mean, inverse
         for i in range(width):
-            put(out, i, (number(row[i]) - mean) * inverse * number(gains[i]) + number(biases[i]))
+            store_number(
+                out, i, (load_number(row[i]) - mean) * inverse * load_number(gains[i]) + load_number(biases[i])
+            )
 
 
-@compiled_with_nan
+@jit_compile
 def normalise_back(
     kind: Any,
     count: int,
@@ -128,64 +130,64 @@ def normalise_back(
         plain, along = sums_of_gradients(grad, gains, row, mean, inverse)
         plain, along = plain * share, along * share
         for i in range(width):
-            normed, above = (number(row[i]) - mean) * inverse, number(grad[i])
+            normed, above = (load_number(row[i]) - mean) * inverse, load_number(grad[i])
             gain_sums[i] += above * normed
             bias_sums[i] += above
-            put(out, i, inverse * (above * number(gains[i]) - plain - normed * along))
+            store_number(out, i, inverse * (above * load_number(gains[i]) - plain - normed * along))
     _round(kind, gain_sums, gain_grad)
     _round(kind, bias_sums, bias_grad)
 
 
-@compiled_with_nan
+@jit_compile
 def _round(kind: Any, values: Any, out: int) -> None:
     made = array_at(out, kind, (values.size,))
     for i in range(values.size):
-        put(made, i, values[i])
+        store_number(made, i, values[i])
 
 
-@compiled_with_nan
+@jit_compile
 def pad_rows(kind: Any, count: int, width: int, values: int, rows: int, out: int) -> None:
     """out (rows, width) = the values (count, width), then zeros."""
     given, made = array_at(values, kind, (count * width,)), array_at(out, kind, (rows * width,))
     for i in range(given.size):
         made[i] = given[i]
     for i in range(given.size, made.size):
-        put(made, i, _ZERO)
+        store_number(made, i, _ZERO)
 
 
-@compiled_with_nan
+@jit_compile
 def add_rows(kind: Any, count: int, width: int, rows: int, sums: Any, out: int) -> None:
     """out (width) = the sum of the rows (count, width); `sums` (width) are zeros to add up in."""
     given = array_at(rows, kind, (count, width))
     for n in range(count):
         row = given[n]
         for i in range(width):
-            sums[i] += number(row[i])
+            sums[i] += load_number(row[i])
     _round(kind, sums, out)
 
 
-@compiled_with_nan
+@jit_compile
 def add_to(kind: Any, size: int, sums: int, values: int) -> None:
     """sums += values, which are of the kind."""
     total, given = array_at(sums, _ZERO, (size,)), array_at(values, kind, (size,))
     for i in range(size):
-        total[i] += number(given[i])
+        total[i] += load_number(given[i])
 
 
-@compiled_with_nan
+@jit_compile
 def rectify(kind: Any, size: int, values: int, draws: int, first_kept: int, scale: float, out: int) -> None:
     """out = dropout(max(values, 0)); both of the kind."""
     given, made = array_at(values, kind, (size,)), array_at(out, kind, (size,))
     if draws:
         drawn, least, factor = array_at(draws, _SHORT, (size,)), np.int16(first_kept), np.float32(scale)
         for i in range(size):
-            put(made, i, chosen(drawn[i] >= least, at_least(number(given[i]), _ZERO) * factor, _ZERO))
+            store_number(made, i, select(drawn[i] >= least, at_least(load_number(given[i]), _ZERO) * factor, _ZERO))
     else:
         for i in range(size):
-            put(made, i, at_least(number(given[i]), _ZERO))
+            store_number(made, i, at_least(load_number(given[i]), _ZERO))
 
 
-@compiled_with_nan
+@jit_compile
 def rectify_back(kind: Any, size: int, grads: int, outputs: int, scale: float, out: int) -> None:
     """The gradient of `rectify`, which let through what is above 0 in its outputs; all of the kind."""
     upstream, passed, made = (
@@ -195,10 +197,10 @@ def rectify_back(kind: Any, size: int, grads: int, outputs: int, scale: float, o
     )
     factor = np.float32(scale)
     for i in range(size):
-        put(made, i, chosen(number(passed[i]) > _ZERO, number(upstream[i]) * factor, _ZERO))
+        store_number(made, i, select(load_number(passed[i]) > _ZERO, load_number(upstream[i]) * factor, _ZERO))
 
 
-@compiled_with_nan
+@jit_compile
 def embed(
     kind: Any,
     count: int,
@@ -231,14 +233,14 @@ def embed(
             if draws:
                 bits = drawn[b, t]
                 for i in range(width):
-                    put(target, i, chosen(bits[i] >= least, (row[i] * root + place[i]) * rate, _ZERO))
+                    store_number(target, i, select(bits[i] >= least, (row[i] * root + place[i]) * rate, _ZERO))
             else:
                 for i in range(width):
-                    put(target, i, row[i] * root + place[i])
+                    store_number(target, i, row[i] * root + place[i])
     return True
 
 
-@compiled_with_nan
+@jit_compile
 def embed_back(
     kind: Any,
     count: int,
@@ -261,51 +263,51 @@ def embed_back(
         if draws:
             bits = drawn[n]
             for i in range(width):
-                target[i] += chosen(bits[i] >= least, number(grad[i]) * rate, _ZERO)
+                target[i] += select(bits[i] >= least, load_number(grad[i]) * rate, _ZERO)
         else:
             for i in range(width):
-                target[i] += number(grad[i]) * rate
+                target[i] += load_number(grad[i]) * rate
 
 
-@compiled_with_nan
+@jit_compile
 def exponentials(kind: Any, count: int, width: int, rows: int, totals: int) -> None:
     """rows = 2 ** rows, in place and of the kind, and the sum of each."""
     given, sums = array_at(rows, kind, (count, width)), array_at(totals, _ZERO, (count,))
     for n in range(count):
-        sums[n] = made_powers(given[n])
+        sums[n] = write_powers(given[n])
 
 
-@compiled_with_nan
+@jit_compile
 def _load(rows: Any, batch: int, first: int, factor: Any, out: Any) -> None:
-    """out = factor * rows[batch], of the row's columns as many from `first` on as `out` is wide; in chunks of LANES."""
+    """out = factor * rows[batch], for the columns from `first` on that `out` holds, in chunks of VECTOR_WIDTH."""
     for t in range(rows.shape[1]):
         for c in range(out.shape[1]):
-            copy_line(rows[batch, t, first + c], factor, out[t, c])
+            copy_vector(rows[batch, t, first + c], factor, out[t, c])
 
 
-@compiled_with_nan
+@jit_compile
 def _store(values: Any, factor: Any, rows: Any, batch: int, first: int) -> None:
     """The other way round: rows[batch] = factor * values there."""
     for t in range(rows.shape[1]):
         for c in range(values.shape[1]):
-            copy_line(values[t, c], factor, rows[batch, t, first + c])
+            copy_vector(values[t, c], factor, rows[batch, t, first + c])
 
 
-@compiled_with_nan
+@jit_compile
 def _turned(rows: Any, count: int, out: Any) -> None:
-    """out = the first `count` of the rows, as columns; both in chunks of LANES."""
+    """out = the first `count` of the rows, as columns; both in chunks of VECTOR_WIDTH."""
     for s in range(count):
-        chunk, lane = s // LANES, s % LANES
+        chunk, lane = s // VECTOR_WIDTH, s % VECTOR_WIDTH
         for c in range(rows.shape[1]):
             row = rows[s, c]
-            for i in range(LANES):
-                out[c * LANES + i, chunk, lane] = row[i]
+            for i in range(VECTOR_WIDTH):
+                out[c * VECTOR_WIDTH + i, chunk, lane] = row[i]
 
 
-@compiled_with_nan
+@jit_compile
 def _multiply(left: Any, turned: bool, right: Any, rows: int, depth: int, out: Any) -> None:
     """out = left @ right, or left^T @ right where it is turned, of so many rows."""
-    width = left.shape[1] * LANES
+    width = left.shape[1] * VECTOR_WIDTH
     row_step, step = (1, width) if turned else (width, 1)
     flat = left.reshape(left.size)
     for c in range(right.shape[1]):
@@ -313,32 +315,32 @@ def _multiply(left: Any, turned: bool, right: Any, rows: int, depth: int, out: A
             multiply_tile(flat, t * row_step, row_step, step, right[:, c:], depth, out[:, c:], t)
 
 
-@compiled_with_nan
+@jit_compile
 def _softmax(scores: Any, seen: Any, weights: Any) -> None:
-    """Scores in base 2 become weights, also kept in `weights`; 0 but for the first `seen`. In chunks of LANES."""
+    """Scores in base 2 become weights, also kept in `weights`; 0 after the first `seen`; in chunks of VECTOR_WIDTH."""
     top = _LEAST
     for c in range(scores.shape[0]):
-        top = larger(top, largest_of_line(scores[c], seen - np.int32(c * LANES)))
+        top = maximum(top, max_of_vector(scores[c], seen - np.int32(c * VECTOR_WIDTH)))
     total = _ZERO
     for c in range(scores.shape[0]):
-        total += exp2_of_line(scores[c], seen - np.int32(c * LANES), top)
+        total += exp2_of_vector(scores[c], seen - np.int32(c * VECTOR_WIDTH), top)
     inverse = _ONE / total
     for c in range(scores.shape[0]):
-        copy_line(scores[c], inverse, scores[c])
-        copy_line(scores[c], _ONE, weights[c])
+        copy_vector(scores[c], inverse, scores[c])
+        copy_vector(scores[c], _ONE, weights[c])
 
 
-@compiled_with_nan
+@jit_compile
 def _softmax_back(scores: Any, weights: Any) -> None:
-    """The gradient with respect to the weights becomes that with respect to the scores, in chunks of LANES."""
+    """The gradient with respect to the weights becomes that with respect to the scores, in chunks of VECTOR_WIDTH."""
     mean = _ZERO
     for c in range(scores.shape[0]):
-        mean += dot_of_lines(scores[c], weights[c])
+        mean += dot_of_vectors(scores[c], weights[c])
     for c in range(scores.shape[0]):
         subtract_and_multiply(scores[c], mean, weights[c])
 
 
-@compiled_with_nan
+@jit_compile
 def attend(
     kind: Any,
     shape: tuple[int, int, int, int, int],
@@ -360,7 +362,7 @@ def attend(
 ) -> None:
     """Attention of all heads: softmax(q k^T / sqrt(K)) v.
 
-    `shape` is (B, H, T, S, chunks of LANES in a head). Key and value stand in `sources` (B, S, 2D), or `beside` the
+    `shape` is (B, H, T, S, chunks of a head). Key and value stand in `sources` (B, S, 2D), or `beside` the
     queries (B, T, 3D), which are the sources then; `out` is (B, T, D). `weights` (B, H, T, S in whole chunks) are kept.
     The mask (bool; address 0: none) lets the first keys of a row through; its steps lead to the next b and t.
     `draws` are (B, H, T, S). What is between is working room for one head.
@@ -368,20 +370,20 @@ def attend(
     count, heads, length, keys, width = shape
     flags = array_at(mask, _BYTE, (count * mask_steps[0] + length * mask_steps[1] + keys,))
     drawn, least, rate = array_at(draws, _SHORT, (count, heads, length, keys)), np.int16(first_kept), np.float32(scale)
-    kept_weights = array_at(weights, _ZERO, (count, heads, length, scores.shape[1], LANES))
+    kept_weights = array_at(weights, _ZERO, (count, heads, length, scores.shape[1], VECTOR_WIDTH))
     chunks = heads * width
-    query_rows = array_at(queries, kind, (count, length, 3 * chunks if beside else chunks, LANES))
-    source_rows = array_at(sources, kind, (count, keys, 3 * chunks if beside else 2 * chunks, LANES))
-    out_rows = array_at(out, kind, (count, length, chunks, LANES))
+    query_rows = array_at(queries, kind, (count, length, 3 * chunks if beside else chunks, VECTOR_WIDTH))
+    source_rows = array_at(sources, kind, (count, keys, 3 * chunks if beside else 2 * chunks, VECTOR_WIDTH))
+    out_rows = array_at(out, kind, (count, length, chunks, VECTOR_WIDTH))
     key_at = chunks if beside else 0
-    factor = _LOG2_E / np.sqrt(np.float32(width * LANES))
+    factor = _LOG2_E / np.sqrt(np.float32(width * VECTOR_WIDTH))
     for b in range(count):
         for h in range(heads):
             shift = h * width
             _load(query_rows, b, shift, factor, query)
             _load(source_rows, b, key_at + shift, _ONE, key)
             _turned(key, keys, turned)
-            _multiply(query, False, turned, length, width * LANES, scores)
+            _multiply(query, False, turned, length, width * VECTOR_WIDTH, scores)
             _load(source_rows, b, key_at + chunks + shift, _ONE, key)
             for t in range(length):
                 seen = keys
@@ -393,13 +395,13 @@ def attend(
                 if draws:
                     bits = drawn[b, h, t]
                     for s in range(keys):
-                        kept = kept_weights[b, h, t, s // LANES, s % LANES] * rate
-                        scores[t, s // LANES, s % LANES] = chosen(bits[s] >= least, kept, _ZERO)
+                        kept = kept_weights[b, h, t, s // VECTOR_WIDTH, s % VECTOR_WIDTH] * rate
+                        scores[t, s // VECTOR_WIDTH, s % VECTOR_WIDTH] = select(bits[s] >= least, kept, _ZERO)
             _multiply(scores, False, key, length, keys, result)
             _store(result, _ONE, out_rows, b, shift)
 
 
-@compiled_with_nan
+@jit_compile
 def attend_back(
     kind: Any,
     shape: tuple[int, int, int, int, int],
@@ -424,30 +426,30 @@ def attend_back(
     """The gradients of `attend` with respect to queries and sources, laid out as those are."""
     count, heads, length, keys, width = shape
     drawn, least, rate = array_at(draws, _SHORT, (count, heads, length, keys)), np.int16(first_kept), np.float32(scale)
-    kept_weights = array_at(weights, _ZERO, (count, heads, length, scores.shape[1], LANES))
+    kept_weights = array_at(weights, _ZERO, (count, heads, length, scores.shape[1], VECTOR_WIDTH))
     chunks = heads * width
-    query_shape = (count, length, 3 * chunks if beside else chunks, LANES)
-    source_shape = (count, keys, 3 * chunks if beside else 2 * chunks, LANES)
+    query_shape = (count, length, 3 * chunks if beside else chunks, VECTOR_WIDTH)
+    source_shape = (count, keys, 3 * chunks if beside else 2 * chunks, VECTOR_WIDTH)
     query_rows, made_query_rows = array_at(queries, kind, query_shape), array_at(query_grads, kind, query_shape)
     source_rows, made_source_rows = array_at(sources, kind, source_shape), array_at(source_grads, kind, source_shape)
-    upstream = array_at(grads, kind, (count, length, chunks, LANES))
+    upstream = array_at(grads, kind, (count, length, chunks, VECTOR_WIDTH))
     key_at = chunks if beside else 0
-    factor = _ONE / np.sqrt(np.float32(width * LANES))
+    factor = _ONE / np.sqrt(np.float32(width * VECTOR_WIDTH))
     for b in range(count):
         for h in range(heads):
             shift = h * width
             _load(upstream, b, shift, _ONE, query)
             _load(source_rows, b, key_at + chunks + shift, _ONE, key)
             _turned(key, keys, turned)
-            _multiply(query, False, turned, length, width * LANES, scores)
+            _multiply(query, False, turned, length, width * VECTOR_WIDTH, scores)
             if draws:
                 for t in range(length):
                     bits = drawn[b, h, t]
                     for s in range(keys):
-                        c, i = s // LANES, s % LANES
+                        c, i = s // VECTOR_WIDTH, s % VECTOR_WIDTH
                         is_kept = bits[s] >= least
-                        dropped[t, c, i] = chosen(is_kept, kept_weights[b, h, t, c, i] * rate, _ZERO)
-                        scores[t, c, i] = chosen(is_kept, scores[t, c, i] * rate, _ZERO)
+                        dropped[t, c, i] = select(is_kept, kept_weights[b, h, t, c, i] * rate, _ZERO)
+                        scores[t, c, i] = select(is_kept, scores[t, c, i] * rate, _ZERO)
                 _multiply(dropped, True, query, keys, length, source_result)
             else:
                 _multiply(kept_weights[b, h], True, query, keys, length, source_result)

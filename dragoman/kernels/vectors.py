@@ -1,4 +1,4 @@
-"""Instructions that take LANES numbers at once: lines of so many, tiles of products, and sums of vectors.
+"""Instructions that take VECTOR_WIDTH numbers at once: lines of so many, tiles of products, and sums of vectors.
 
 Lines and vectors are of float32, or of uint16 that hold bfloat16 where that is said.
 """
@@ -9,21 +9,21 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.types.containers import UniTuple
 
-from dragoman.kernels import LANES, TILE_ROWS
+from dragoman.kernels import TILE_ROWS, VECTOR_WIDTH
 from dragoman.kernels.llvm import (
     FLOAT,
-    LINE,
     LONG,
-    Line,
+    VECTOR_TYPE,
+    VectorSlice,
     across,
-    add_up,
-    everywhere,
     exp2_of,
-    first_lanes,
     fma,
     instruction,
-    place_of,
+    lane_mask,
+    pointer_to,
     read,
+    splat,
+    sum_over_vectors,
     vector,
     write,
 )
@@ -37,7 +37,7 @@ def multiply_tile(
 ) -> Any:
     """out[start + r, 0, j] = sum over k of left[first + r * row_step + k * step] * right[k, 0, j], k below `depth` > 0.
 
-    For TILE_ROWS rows r and LANES columns j. `left` is a vector; `right` (K, C, LANES) and `out` (R, C, LANES) begin
+    For TILE_ROWS rows r and VECTOR_WIDTH (L) columns j. `left` is a vector; `right` (K, C, L) and `out` (R, C, L) begin
     with the column of the tile, and their rows lie as far apart as their strides say. All float32.
     """
     index = types.intp
@@ -68,12 +68,12 @@ def multiply_tile(
         builder.position_at_end(loop)
         k = builder.phi(LONG)
         k.add_incoming(ir.Constant(LONG, 0), before)
-        sums = [builder.phi(LINE) for _ in range(TILE_ROWS)]
-        line = loaded(at(right.data, builder.mul(k, right_step)), LINE)
+        sums = [builder.phi(VECTOR_TYPE) for _ in range(TILE_ROWS)]
+        line = loaded(at(right.data, builder.mul(k, right_step)), VECTOR_TYPE)
         offset = builder.mul(builder.mul(k, step), four)
         for row, total in zip(rows, sums, strict=True):
-            factor = everywhere(builder, loaded(at(row, offset), FLOAT))
-            total.add_incoming(ir.Constant(LINE, [0.0] * LANES), before)
+            factor = splat(builder, loaded(at(row, offset), FLOAT))
+            total.add_incoming(ir.Constant(VECTOR_TYPE, [0.0] * VECTOR_WIDTH), before)
             total.add_incoming(builder.call(add_product, [factor, line, total]), loop)
         following = builder.add(k, ir.Constant(LONG, 1))
         k.add_incoming(following, loop)
@@ -82,44 +82,44 @@ def multiply_tile(
         builder.position_at_end(after)
         for row, total in enumerate(sums):
             place = at(out.data, builder.mul(out_step, builder.add(start, ir.Constant(LONG, row))))
-            builder.store(total.incomings[1][0], builder.bitcast(place, LINE.as_pointer()), align=4)
+            builder.store(total.incomings[1][0], builder.bitcast(place, VECTOR_TYPE.as_pointer()), align=4)
 
     return signature, generate
 
 
 @instruction
-def copy_line(_typing: Any, source: Any, factor: Any, target: Any) -> Any:
-    """target = factor * source, of LANES numbers; either may be uint16 that hold bfloat16."""
+def copy_vector(_typing: Any, source: Any, factor: Any, target: Any) -> Any:
+    """target = factor * source, of VECTOR_WIDTH numbers; either may be uint16 that hold bfloat16."""
     signature = types.void(source, _NUMBER, target)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
-        source, target = (place_of(context, builder, signature, arguments, position) for position in (0, 2))
-        write(builder, builder.fmul(read(builder, source), everywhere(builder, arguments[1])), target)
+        source, target = (pointer_to(context, builder, signature, arguments, position) for position in (0, 2))
+        write(builder, builder.fmul(read(builder, source), splat(builder, arguments[1])), target)
 
     return signature, generate
 
 
 @instruction
-def largest_of_line(_typing: Any, line: Any, count: Any) -> Any:
-    """The largest of the first `count` of LANES float32; -3e38 where there is none."""
+def max_of_vector(_typing: Any, line: Any, count: Any) -> Any:
+    """The largest of the first `count` of VECTOR_WIDTH float32; -3e38 where there is none."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        numbers = read(builder, place_of(context, builder, signature, arguments, 0))
-        least = ir.Constant(LINE, [-3e38] * LANES)
-        return across(builder, "fmax", builder.select(first_lanes(builder, arguments[1]), numbers, least))
+        numbers = read(builder, pointer_to(context, builder, signature, arguments, 0))
+        least = ir.Constant(VECTOR_TYPE, [-3e38] * VECTOR_WIDTH)
+        return across(builder, "fmax", builder.select(lane_mask(builder, arguments[1]), numbers, least))
 
     return _NUMBER(line, types.int32), generate
 
 
 @instruction
-def exp2_of_line(_typing: Any, line: Any, count: Any, top: Any) -> Any:
-    """The first `count` of LANES float32 become 2 ** (number - top), the others 0; gives their sum. Exact as `exp2`."""
+def exp2_of_vector(_typing: Any, line: Any, count: Any, top: Any) -> Any:
+    """The first `count` float32 become 2 ** (number - top), the others 0. Returns their sum, as exact as `exp2`."""
     signature = _NUMBER(line, types.int32, _NUMBER)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place = place_of(context, builder, signature, arguments, 0)
-        power = exp2_of(builder, builder.fsub(read(builder, place), everywhere(builder, arguments[2])))
-        power = builder.select(first_lanes(builder, arguments[1]), power, ir.Constant(LINE, [0.0] * LANES))
+        place = pointer_to(context, builder, signature, arguments, 0)
+        power = exp2_of(builder, builder.fsub(read(builder, place), splat(builder, arguments[2])))
+        power = builder.select(lane_mask(builder, arguments[1]), power, ir.Constant(VECTOR_TYPE, [0.0] * VECTOR_WIDTH))
         write(builder, power, place)
         return across(builder, "fadd", power)
 
@@ -127,11 +127,11 @@ def exp2_of_line(_typing: Any, line: Any, count: Any, top: Any) -> Any:
 
 
 @instruction
-def dot_of_lines(_typing: Any, one: Any, other: Any) -> Any:
-    """The sum of the products of LANES float32."""
+def dot_of_vectors(_typing: Any, one: Any, other: Any) -> Any:
+    """The sum of the products of VECTOR_WIDTH float32."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        one, other = (read(builder, place_of(context, builder, signature, arguments, n)) for n in range(2))
+        one, other = (read(builder, pointer_to(context, builder, signature, arguments, n)) for n in range(2))
         return across(builder, "fadd", builder.fmul(one, other))
 
     return _NUMBER(one, other), generate
@@ -139,12 +139,12 @@ def dot_of_lines(_typing: Any, one: Any, other: Any) -> Any:
 
 @instruction
 def subtract_and_multiply(_typing: Any, line: Any, less: Any, factors: Any) -> Any:
-    """line = (line - less) * factors, of LANES float32."""
+    """line = (line - less) * factors, of VECTOR_WIDTH float32."""
     signature = types.void(line, _NUMBER, factors)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
-        line, factors = (place_of(context, builder, signature, arguments, n) for n in (0, 2))
-        less = builder.fsub(read(builder, line), everywhere(builder, arguments[1]))
+        line, factors = (pointer_to(context, builder, signature, arguments, n) for n in (0, 2))
+        less = builder.fsub(read(builder, line), splat(builder, arguments[1]))
         write(builder, builder.fmul(less, read(builder, factors)), line)
 
     return signature, generate
@@ -152,15 +152,15 @@ def subtract_and_multiply(_typing: Any, line: Any, less: Any, factors: Any) -> A
 
 @instruction
 def sum_of(_typing: Any, values: Any) -> Any:
-    """The sum of a vector, of numbers of either kind; here and below of LANES at once, always in the same order."""
+    """The sum of a vector of either type. This and the sums below add VECTOR_WIDTH numbers at once, in one order."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place, size = vector(context, builder, signature, arguments, 0)
 
-        def step(line: Line, totals: list[Any]) -> list[Any]:
+        def step(line: VectorSlice, totals: list[Any]) -> list[Any]:
             return [builder.fadd(totals[0], line.read(place))]
 
-        return add_up(builder, size, step, 1)[0]
+        return sum_over_vectors(builder, size, step, 1)[0]
 
     return _NUMBER(values), generate
 
@@ -171,13 +171,13 @@ def sum_of_squares(_typing: Any, values: Any, mean: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place, size = vector(context, builder, signature, arguments, 0)
-        middle = everywhere(builder, arguments[1])
+        middle = splat(builder, arguments[1])
 
-        def step(line: Line, totals: list[Any]) -> list[Any]:
+        def step(line: VectorSlice, totals: list[Any]) -> list[Any]:
             off = builder.fsub(line.read(place), middle)
             return [builder.call(fma(builder), [off, off, totals[0]])]
 
-        return add_up(builder, size, step, 1)[0]
+        return sum_over_vectors(builder, size, step, 1)[0]
 
     return _NUMBER(values, _NUMBER), generate
 
@@ -187,16 +187,16 @@ def sums_of_gradients(_typing: Any, grads: Any, gains: Any, values: Any, mean: A
     """The sum of grad * gain, and that of grad * gain * (value - mean) * inverse."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        places = [place_of(context, builder, signature, arguments, n) for n in range(3)]
+        places = [pointer_to(context, builder, signature, arguments, n) for n in range(3)]
         size = vector(context, builder, signature, arguments, 0)[1]
-        middle, factor = (everywhere(builder, arguments[n]) for n in (3, 4))
+        middle, factor = (splat(builder, arguments[n]) for n in (3, 4))
 
-        def step(line: Line, totals: list[Any]) -> list[Any]:
+        def step(line: VectorSlice, totals: list[Any]) -> list[Any]:
             grad, gain, value = (line.read(place) for place in places)
             scaled, normed = builder.fmul(grad, gain), builder.fmul(builder.fsub(value, middle), factor)
             return [builder.fadd(totals[0], scaled), builder.call(fma(builder), [scaled, normed, totals[1]])]
 
-        return context.make_tuple(builder, signature.return_type, add_up(builder, size, step, 2))
+        return context.make_tuple(builder, signature.return_type, sum_over_vectors(builder, size, step, 2))
 
     return UniTuple(_NUMBER, 2)(grads, gains, values, _NUMBER, _NUMBER), generate
 
@@ -207,28 +207,28 @@ def sum_of_powers(_typing: Any, values: Any, shift: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place, size = vector(context, builder, signature, arguments, 0)
-        less = everywhere(builder, arguments[1])
+        less = splat(builder, arguments[1])
 
-        def step(line: Line, totals: list[Any]) -> list[Any]:
+        def step(line: VectorSlice, totals: list[Any]) -> list[Any]:
             return [builder.fadd(totals[0], exp2_of(builder, builder.fsub(line.read(place), less)))]
 
-        return add_up(builder, size, step, 1)[0]
+        return sum_over_vectors(builder, size, step, 1)[0]
 
     return _NUMBER(values, _NUMBER), generate
 
 
 @instruction
-def made_powers(_typing: Any, values: Any) -> Any:
+def write_powers(_typing: Any, values: Any) -> Any:
     """Makes each value 2 ** value, as `exp2` does; their sum is of what they were before they were stored."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place, size = vector(context, builder, signature, arguments, 0)
 
-        def step(line: Line, totals: list[Any]) -> list[Any]:
+        def step(line: VectorSlice, totals: list[Any]) -> list[Any]:
             powers = exp2_of(builder, line.read(place))
             line.write(powers, place)
             return [builder.fadd(totals[0], powers)]
 
-        return add_up(builder, size, step, 1)[0]
+        return sum_over_vectors(builder, size, step, 1)[0]
 
     return _NUMBER(values), generate

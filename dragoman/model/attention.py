@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from dragoman.model import fused
 from dragoman.model.dropout import Dropout
-from dragoman.model.linear import Linear, linear
+from dragoman.model.linear import PaddedLinear, padded_linear
 
 # Up to this many keys, plain matrix products beat the fused kernel on a CPU (measured: benchmarks/attention_paths.py).
 PLAIN_MAX_KEYS_ON_CPU = 64
@@ -66,7 +66,7 @@ class MultiHeadAttention(nn.Module):
         self.num_heads = num_heads
         self.in_weight = nn.Parameter(torch.empty(3 * d_model, d_model))
         self.in_bias = nn.Parameter(torch.zeros(3 * d_model)) if bias else None
-        self.out = Linear(d_model, d_model, bias=bias)
+        self.out = PaddedLinear(d_model, d_model, bias=bias)
         self.dropout = Dropout(dropout)
         for block in self.in_weight.data.chunk(3):
             nn.init.xavier_uniform_(block)
@@ -77,7 +77,7 @@ class MultiHeadAttention(nn.Module):
     def forward(self, hidden: Float[Tensor, "B T D"], mask: Bool[Tensor, "..."] | None) -> Float[Tensor, "B T D"]:
         """Self-attention: query, key and value all come from `hidden`."""
         if fused.attention_usable(hidden, hidden.size(1), self.num_heads):
-            packed = linear(hidden, self.in_weight, self.in_bias)
+            packed = padded_linear(hidden, self.in_weight, self.in_bias)
             heads = fused.self_attention(packed, mask, self.num_heads, self._drawn(hidden, hidden))
             return self.out(heads)  # type: ignore[no-any-return]
         query, key, value = self.project(hidden)
@@ -89,8 +89,8 @@ class MultiHeadAttention(nn.Module):
         """Cross-attention: the query comes from `hidden`, key and value from `memory`."""
         if fused.attention_usable(hidden, memory.size(1), self.num_heads):
             width = hidden.size(-1)
-            query = linear(hidden, self.in_weight[:width], _rows(self.in_bias, 0, width))
-            packed = linear(memory, self.in_weight[width:], _rows(self.in_bias, width, 3 * width))
+            query = padded_linear(hidden, self.in_weight[:width], _rows(self.in_bias, 0, width))
+            packed = padded_linear(memory, self.in_weight[width:], _rows(self.in_bias, width, 3 * width))
             heads = fused.cross_attention(query, packed, mask, self.num_heads, self._drawn(hidden, memory))
             return self.out(heads)  # type: ignore[no-any-return]
         query = self.project_query(hidden)
@@ -101,18 +101,18 @@ class MultiHeadAttention(nn.Module):
 
     def project(self, hidden: Float[Tensor, "B T D"]) -> tuple[Tensor, Tensor, Tensor]:
         """Query, key and value of self-attention, each (B, H, T, K)."""
-        query, key, value = self._split(linear(hidden, self.in_weight, self.in_bias), 3)
+        query, key, value = self._split(padded_linear(hidden, self.in_weight, self.in_bias), 3)
         return query, key, value
 
     def project_query(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
         """The query of cross-attention, from the decoder."""
         width = hidden.size(-1)
-        return self._split(linear(hidden, self.in_weight[:width], _rows(self.in_bias, 0, width)), 1)[0]
+        return self._split(padded_linear(hidden, self.in_weight[:width], _rows(self.in_bias, 0, width)), 1)[0]
 
     def project_memory(self, memory: Float[Tensor, "B S D"]) -> tuple[Tensor, Tensor]:
         """Key and value of cross-attention, from the encoder's output, each (B, H, S, K)."""
         width = memory.size(-1)
-        both = linear(memory, self.in_weight[width:], _rows(self.in_bias, width, 3 * width))
+        both = padded_linear(memory, self.in_weight[width:], _rows(self.in_bias, width, 3 * width))
         key, value = self._split(both, 2)
         return key, value
 

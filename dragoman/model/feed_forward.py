@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from dragoman.model import fused
 from dragoman.model.dropout import Dropout
-from dragoman.model.linear import Linear
+from dragoman.model.linear import PaddedLinear
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
@@ -22,8 +22,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, d_model: int, d_ff: int, dropout: float, activation: str) -> None:
         super().__init__()
-        self.inner = Linear(d_model, d_ff)
-        self.outer = Linear(d_ff, d_model)
+        self.inner = PaddedLinear(d_model, d_ff)
+        self.outer = PaddedLinear(d_ff, d_model)
         self.activation = ACTIVATIONS[activation]
         self.dropout = Dropout(dropout)
         for linear in (self.inner, self.outer):

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from dragoman.kernels import LANES, TILE_ROWS
+from dragoman.kernels import TILE_ROWS, VECTOR_WIDTH
 from dragoman.kernels.compiling import can_compile, will_compile
 
 # Attention to more keys is faster as products of a library.
@@ -60,7 +60,7 @@ def usable(hidden: Tensor) -> bool:
 
 def attention_usable(hidden: Tensor, num_keys: int, num_heads: int) -> bool:
     """The same for attention to so many keys, from queries as wide as `hidden`."""
-    return num_keys <= _MAX_KEYS and hidden.size(-1) // num_heads % LANES == 0 and usable(hidden)
+    return num_keys <= _MAX_KEYS and hidden.size(-1) // num_heads % VECTOR_WIDTH == 0 and usable(hidden)
 
 
 def add_dropped(hidden: Float[Tensor, "*shape"], output: Float[Tensor, "*shape"], drawn: Drawn) -> Tensor:
@@ -305,7 +305,7 @@ class _Attend(torch.autograd.Function):
         sources = queries if packed is None else packed
         rows, length, width = queries.shape
         width = width // 3 if packed is None else width
-        room = _Room(length, sources.size(1), width // num_heads // LANES)
+        room = _Room(length, sources.size(1), width // num_heads // VECTOR_WIDTH)
         weights = torch.empty(rows, num_heads, length, *room.shape_of_scores[1:])
         out = queries.new_empty(rows, length, width)
         shape = rows, num_heads, length, sources.size(1), room.chunks
@@ -348,20 +348,20 @@ class _Room:
     chunks: int
 
     def query(self) -> Any:
-        return np.zeros((_to_multiple(self.queries, TILE_ROWS), self.chunks, LANES), np.float32)
+        return np.zeros((_to_multiple(self.queries, TILE_ROWS), self.chunks, VECTOR_WIDTH), np.float32)
 
     def key(self) -> Any:
-        return np.zeros((_to_multiple(self.keys, LANES), self.chunks, LANES), np.float32)
+        return np.zeros((_to_multiple(self.keys, VECTOR_WIDTH), self.chunks, VECTOR_WIDTH), np.float32)
 
     def turned(self) -> Any:
-        return np.zeros((self.chunks * LANES, *self.shape_of_scores[1:]), np.float32)
+        return np.zeros((self.chunks * VECTOR_WIDTH, *self.shape_of_scores[1:]), np.float32)
 
     def scores(self) -> Any:
         return np.zeros(self.shape_of_scores, np.float32)
 
     @property
     def shape_of_scores(self) -> tuple[int, int, int]:
-        return _to_multiple(self.queries, TILE_ROWS), -(-self.keys // LANES), LANES
+        return _to_multiple(self.queries, TILE_ROWS), -(-self.keys // VECTOR_WIDTH), VECTOR_WIDTH
 
 
 def _to_multiple(count: int, of: int) -> int:

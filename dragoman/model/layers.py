@@ -31,7 +31,7 @@ class Residual(nn.Module):
 
     def enter(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         """What the sublayer reads."""
-        return normed(self.norm, hidden) if self.norm_first else hidden
+        return apply_norm(self.norm, hidden) if self.norm_first else hidden
 
     def leave(self, hidden: Float[Tensor, "B T D"], output: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         """The sublayer's output added to what went in."""
@@ -39,10 +39,10 @@ class Residual(nn.Module):
             total = fused.add_dropped(hidden, output, self.dropout.drawn(*output.shape))
         else:
             total = hidden + self.dropout(output)
-        return total if self.norm_first else normed(self.norm, total)
+        return total if self.norm_first else apply_norm(self.norm, total)
 
 
-def normed(norm: nn.Module, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+def apply_norm(norm: nn.Module, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
     """The layer norm of the last dimension, or what else stands in its place."""
     if isinstance(norm, nn.LayerNorm) and fused.usable(hidden):
         return fused.normalise(hidden, norm.weight, norm.bias, norm.eps)

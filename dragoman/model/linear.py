@@ -16,15 +16,15 @@ from dragoman.model import fused
 _STEP = 64
 
 
-class Linear(nn.Linear):
-    """torch's own layer, computed by `linear`."""
+class PaddedLinear(nn.Linear):
+    """torch's own layer, computed by `padded_linear`."""
 
     def forward(self, input: Float[Tensor, "*rows in"]) -> Float[Tensor, "*rows out"]:
         """x W^T + b."""
-        return linear(input, self.weight, self.bias)
+        return padded_linear(input, self.weight, self.bias)
 
 
-def linear(
+def padded_linear(
     hidden: Float[Tensor, "*rows in"], weight: Float[Tensor, "out in"], bias: Float[Tensor, "out"] | None
 ) -> Float[Tensor, "*rows out"]:
     """x W^T + b, as torch.nn.functional.linear computes it."""

@@ -10,12 +10,12 @@ from torch.nn import functional
 from dragoman.config import ModelSettings
 from dragoman.model.cache import DecoderCache, LayerCache
 from dragoman.model.embedding import Embedding
-from dragoman.model.layers import DecoderLayer, EncoderLayer, Mask, normed
+from dragoman.model.layers import DecoderLayer, EncoderLayer, Mask, apply_norm
 from dragoman.model.masks import causal_mask, padding_mask
 
 
 @dataclass(frozen=True, slots=True)
-class Attention:
+class AttentionWeights:
     """Every attention weight of a full pass, one tensor a layer: (B, H, queries, keys), rows sum to 1."""
 
     encoder_self: tuple[Tensor, ...]
@@ -35,7 +35,7 @@ class Encoder(nn.Module):
         """The encoder's output, called memory from here on."""
         for layer in self.layers:
             hidden = layer(hidden, mask)
-        return normed(self.norm, hidden)
+        return apply_norm(self.norm, hidden)
 
 
 class Decoder(nn.Module):
@@ -52,14 +52,14 @@ class Decoder(nn.Module):
         """All positions at once, each seeing only those before it."""
         for layer in self.layers:
             hidden = layer(hidden, memory, self_mask, memory_mask)
-        return normed(self.norm, hidden)
+        return apply_norm(self.norm, hidden)
 
     def step(self, hidden: Float[Tensor, "N 1 D"], cache: DecoderCache) -> Float[Tensor, "N 1 D"]:
         """One more position; `cache` is extended in place."""
         for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
             hidden = layer.step(hidden, layer_cache, cache.length, cache.memory_mask)  # type: ignore[operator]
         cache.length += 1
-        return normed(self.norm, hidden)
+        return apply_norm(self.norm, hidden)
 
 
 class Transformer(nn.Module):
@@ -153,7 +153,7 @@ class Transformer(nn.Module):
 
     def attention(
         self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"], decoder_input: Int64[Tensor, "B T"]
-    ) -> Attention:
+    ) -> AttentionWeights:
         """All attention weights of a full pass over one batch, without dropout; call it in eval mode."""
         src_mask = padding_mask(src_lengths, src_ids.size(1))
         self_mask = causal_mask(decoder_input.size(1), decoder_input.device)
@@ -168,7 +168,7 @@ class Transformer(nn.Module):
             decoder_self.append(self_weights)
             cross.append(cross_weights)
             hidden = layer(hidden, memory, self_mask, src_mask)
-        return Attention(tuple(encoder_self), tuple(decoder_self), tuple(cross))
+        return AttentionWeights(tuple(encoder_self), tuple(decoder_self), tuple(cross))
 
 
 def _embedding(settings: ModelSettings, vocab_size: int) -> Embedding:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from dragoman.bundle import Bundle
 from dragoman.config import InferenceSettings
 from dragoman.errors import ConfigError
-from dragoman.inference.preservation.preserver import Kept
-from dragoman.inference.translator import Translator, changed
+from dragoman.inference.preservation.preserver import Preserve
+from dragoman.inference.translator import Translator, override_settings
 from dragoman.records import Translation
 from dragoman.serving.languages import canonical, found_in
 from dragoman.text.documents.markers import MarkedText
@@ -50,14 +50,14 @@ class ServedModel:
 
     def translate(self, texts: Sequence[MarkedText], asked: "Asked") -> list[Translation]:
         """As the translator does, pieces and terms kept; the beam is as wide as the candidates asked for."""
-        kept = Kept(True, self.terms, asked.by_sentence, escaped if asked.is_markup else str)
+        kept = Preserve(True, self.terms, asked.by_sentence, escaped if asked.is_markup else str)
         return self.translator.translate_marked(
             texts, kept, asked.with_alignment, asked.with_flags, **self._overrides(asked.n_best)
         )
 
     def settings(self, n_best: int = 1) -> InferenceSettings:
         """Of the search that gives so many candidates."""
-        return changed(self.translator.settings, self._overrides(n_best))
+        return override_settings(self.translator.settings, self._overrides(n_best))
 
     def _overrides(self, n_best: int) -> dict[str, Any]:
         overrides: dict[str, Any] = dict(self.overrides)

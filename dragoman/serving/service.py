@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from dragoman.devices.threads import compute_on_one_thread
-from dragoman.inference.workers import num_workers
+from dragoman.inference.workers import num_search_threads
 from dragoman.languages import name_of
 from dragoman.records import Candidate, Translation
 from dragoman.serving.apis.documents import Document, plain
@@ -91,7 +91,7 @@ class Service:
         self.state: Literal["starting", "ok", "draining"] = "starting"
         self.detector: Detector | None = None
         self.detection_failed = False
-        lanes = settings.lanes or num_workers(models.all[0].bundle.model.device)
+        lanes = settings.lanes or num_search_threads(models.all[0].bundle.model.device)
         self._executor = ThreadPoolExecutor(lanes, "translate", compute_on_one_thread)
         self.batcher = Batcher(_translate_batch, settings, self._executor, lanes, self.metrics)
         self._apart = ThreadPoolExecutor(1, "inspect", compute_on_one_thread)

@@ -25,13 +25,13 @@ from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.data.batch import pad_ids
 from dragoman.errors import ModelError
 from dragoman.inference import searches
-from dragoman.inference.compiled.weights import fits
+from dragoman.inference.compiled.weights import supports
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.step_model import SingleModel
 from dragoman.inference.searches import CompiledSearch, TransformerSearch
 from dragoman.inference.segments import Source
 from dragoman.kernels.compiling import can_compile
-from dragoman.kernels.tiles import MULTIPLIES_BYTES, MULTIPLIES_SHORTS
+from dragoman.kernels.tiles import HAS_BYTE_PRODUCTS, HAS_SHORT_PRODUCTS
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
 
@@ -45,8 +45,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "more decoder layers": {"num_encoder_layers": 1, "num_decoder_layers": 3, "num_heads": 1, "d_ff": 70},
 }
 PREFIXES = [[5, 6], [], [7], [], [], [8, 5, 4], [], [], [2]]
-NEEDS_BYTES = pytest.mark.skipif(not MULTIPLIES_BYTES, reason="this processor multiplies no bytes")
-NEEDS_SHORTS = pytest.mark.skipif(not MULTIPLIES_SHORTS, reason="this processor has no pmaddwd")
+NEEDS_BYTES = pytest.mark.skipif(not HAS_BYTE_PRODUCTS, reason="this processor multiplies no bytes")
+NEEDS_SHORTS = pytest.mark.skipif(not HAS_SHORT_PRODUCTS, reason="this processor has no pmaddwd")
 PRECISIONS = ["float32", pytest.param("int8", marks=NEEDS_BYTES), pytest.param("int16", marks=NEEDS_SHORTS)]
 
 
@@ -213,10 +213,10 @@ def test_what_it_has_not_is_searched_otherwise(monkeypatch: pytest.MonkeyPatch) 
     model, narrow = transformer("pre-norm", 30), transformer("pre-norm", 30)
     torch.manual_seed(1)
     narrow = Transformer(ModelSettings(preset="custom", d_model=16, d_ff=8, num_heads=2), 30, 30).eval()
-    assert fits(model, "float32", chosen)
-    assert not fits(model, "bfloat16", chosen)
-    assert not fits(model, "float32", InferenceSettings(beam_size=65))
-    assert not fits(narrow, "float32", chosen)
+    assert supports(model, "float32", chosen)
+    assert not supports(model, "bfloat16", chosen)
+    assert not supports(model, "float32", InferenceSettings(beam_size=65))
+    assert not supports(narrow, "float32", chosen)
     assert_same(searched(TransformerSearch([narrow]), rows, chosen), plain(narrow, rows, chosen))
     assert_same(searched(TransformerSearch([model, model]), rows, chosen), plain(model, rows, chosen))
     monkeypatch.setattr(searches, "can_compile", lambda: False)
@@ -302,8 +302,8 @@ def test_when_one_worker_fails_the_others_stop(monkeypatch: pytest.MonkeyPatch, 
 def test_it_runs_on_a_processor_with_narrow_registers(tmp_path: Any) -> None:
     """The code for one with AVX2 alone, as it runs on this one: to the last bit, new code or kept."""
     program = """
-from dragoman.kernels.tiles import COLUMNS, MULTIPLIES_BYTES, MULTIPLIES_SHORTS
-assert (COLUMNS, MULTIPLIES_BYTES, MULTIPLIES_SHORTS) == (16, False, True)
+from dragoman.kernels.tiles import PRODUCT_COLUMNS, HAS_BYTE_PRODUCTS, HAS_SHORT_PRODUCTS
+assert (PRODUCT_COLUMNS, HAS_BYTE_PRODUCTS, HAS_SHORT_PRODUCTS) == (16, False, True)
 import sys; sys.path.insert(0, sys.argv[1])
 from test_compiled_search import *
 model, rows = transformer("pre-norm", 100), sources(100, 1)

@@ -10,7 +10,7 @@ from scipy import stats
 
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import pad_ids
-from dragoman.inference.search.sampling import drawn_ids, sample, uniforms
+from dragoman.inference.search.sampling import sample, sample_ids, uniforms
 
 EOS_ID, FIRST_LETTER = 2, 4
 DRAWS = 4000
@@ -53,7 +53,7 @@ def test_whole_outputs_come_as_often_as_the_table_says(table_model: Any) -> None
 def test_one_token_with_temperature_top_k_and_top_p(top_k: int, top_p: float, temperature: float) -> None:
     probs = torch.tensor([0.1, 0.1, 0.05, 0.1, 0.3, 0.15, 0.12, 0.08])
     chosen = settings(top_k=top_k, top_p=top_p, temperature=temperature)
-    drawn = drawn_ids(probs.log().expand(DRAWS, -1), uniforms("test", DRAWS), chosen)
+    drawn = sample_ids(probs.log().expand(DRAWS, -1), uniforms("test", DRAWS), chosen)
 
     weights = {token: float(probs[token]) ** (1 / temperature) for token in (2, 4, 5, 6, 7)}
     ranked = sorted(weights, key=lambda token: -weights[token])[: top_k or None]
@@ -72,7 +72,7 @@ def test_a_nucleus_is_the_fewest_best_tokens_of_a_large_vocabulary_however_many_
     log_probs = (sharpness * torch.randn(4, 3000, generator=torch.Generator().manual_seed(2))).log_softmax(1)
     log_probs[:, [0, 1, 3]] = float("-inf")
     numbers = (torch.arange(500, dtype=torch.float64) + 0.5) / 500
-    drawn = drawn_ids(log_probs.repeat_interleave(500, 0), numbers.repeat(4), settings(top_p=top_p)).view(4, 500)
+    drawn = sample_ids(log_probs.repeat_interleave(500, 0), numbers.repeat(4), settings(top_p=top_p)).view(4, 500)
     for row, found in zip(log_probs.softmax(1).double(), drawn, strict=True):
         order = row.argsort(descending=True)
         kept = order[: int((row[order].cumsum(0) < top_p).sum()) + 1].sort()[0]
@@ -87,14 +87,14 @@ def test_top_k_of_one_and_a_tiny_top_p_are_greedy() -> None:
     best = log_probs.clone()
     best[:, [0, 1, 3]] = float("-inf")
     for chosen in (settings(top_k=1), settings(top_p=1e-9)):
-        assert drawn_ids(log_probs, uniforms("x", 50), chosen).equal(best.argmax(1))
+        assert sample_ids(log_probs, uniforms("x", 50), chosen).equal(best.argmax(1))
 
 
 def test_the_largest_uniform_number_draws_a_token_that_may_come_out() -> None:
     probs = torch.tensor([[0.2, 0.2, 0.0, 0.2, 0.4, 0.0]]).log()
     for chosen in (settings(), settings(top_k=4), settings(top_p=0.9)):
         for number in (0.0, 1 - 2**-48, 1.0):
-            assert drawn_ids(probs, torch.tensor([number], dtype=torch.float64), chosen).tolist() == [4]
+            assert sample_ids(probs, torch.tensor([number], dtype=torch.float64), chosen).tolist() == [4]
 
 
 def test_an_output_has_as_many_tokens_as_it_must(table_model: Any) -> None:

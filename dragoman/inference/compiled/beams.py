@@ -12,19 +12,19 @@ import numpy as np
 from dragoman.inference.compiled.layers import decode
 from dragoman.inference.compiled.layout import (
     FREE,
+    BeamRules,
     DecoderWeights,
     Floats,
     Integers,
-    Linear,
-    Rows,
-    Rules,
-    Search,
+    PackedLinear,
+    RowBuffers,
+    SearchState,
     Shape,
 )
-from dragoman.kernels.arithmetic import exp2, larger
-from dragoman.kernels.jit import compiled
+from dragoman.kernels.arithmetic import exp2, maximum
+from dragoman.kernels.jit import jit_without_nan
 from dragoman.kernels.matrix_products import multiply
-from dragoman.kernels.tiles import BAND, COLUMNS, ROWS
+from dragoman.kernels.tiles import PRODUCT_COLUMNS, PRODUCT_ROWS, VOCABULARY_BAND
 from dragoman.kernels.vectors import sum_of_powers
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
@@ -34,19 +34,19 @@ _LEAST = np.float32(-3e38)
 _LN2 = np.float32(math.log(2.0))
 
 
-@compiled
+@jit_without_nan
 def _integer(value: int) -> int:
     """No literal, for which numba would compile all that it is handed to once more."""
     return value
 
 
-@compiled
+@jit_without_nan
 def decode_steps(
     weights: DecoderWeights,
     shape: Shape,
-    rules: Rules,
-    rows: Rows,
-    search: Search,
+    rules: BeamRules,
+    rows: RowBuffers,
+    search: SearchState,
     active: Integers,
     num_active: int,
     done: Integers,
@@ -64,13 +64,13 @@ def decode_steps(
         num_rows = place_rows(rows, search, active, num_active)
         decode(weights, shape, rows, num_rows, search)
         score_vocabulary(weights.vocabulary, rules, rows, num_rows, search)
-        going = choose(weights.vocabulary, rules, rows, search, active, num_active, done)
+        going = choose_hypotheses(weights.vocabulary, rules, rows, search, active, num_active, done)
         longest += 1
     return going
 
 
-@compiled
-def place_rows(rows: Rows, search: Search, active: Integers, num_active: int) -> int:
+@jit_without_nan
+def place_rows(rows: RowBuffers, search: SearchState, active: Integers, num_active: int) -> int:
     """Gives every live hypothesis of the active slots a row; returns how many."""
     num_rows = _integer(0)
     for n in range(num_active):
@@ -82,16 +82,22 @@ def place_rows(rows: Rows, search: Search, active: Integers, num_active: int) ->
     return num_rows
 
 
-@compiled
-def choose(
-    vocabulary: Linear, rules: Rules, rows: Rows, search: Search, active: Integers, num_active: int, done: Integers
+@jit_without_nan
+def choose_hypotheses(
+    vocabulary: PackedLinear,
+    rules: BeamRules,
+    rows: RowBuffers,
+    search: SearchState,
+    active: Integers,
+    num_active: int,
+    done: Integers,
 ) -> int:
     """Moves every search on to its best continuations, or ends it; the same as `decode_steps` returns."""
     going = finished = _integer(0)
     for n in range(num_active):
         slot = active[n]
-        found = best_continuations(slot, vocabulary, rules, rows, search)
-        if go_on(slot, found, rules, search):
+        found = find_continuations(slot, vocabulary, rules, rows, search)
+        if continue_hypotheses(slot, found, rules, search):
             active[going] = slot
             going += 1
         else:
@@ -100,17 +106,17 @@ def choose(
     return going
 
 
-@compiled
-def _logits(row: int, band: int, linear: Linear, rows: Rows) -> None:
-    """Those of `row` and the ROWS - 1 after it, into the first rows of `rows.band`; in base 2."""
+@jit_without_nan
+def _logits(row: int, band: int, linear: PackedLinear, rows: RowBuffers) -> None:
+    """Those of `row` and the PRODUCT_ROWS - 1 after it, into the first rows of `rows.band`; in base 2."""
     panels, correction, scale, bias = linear.panels[0], linear.correction[0], linear.scale[0], linear.bias[0]
-    for first in range(0, BAND, COLUMNS):
-        panel = (band * BAND + first) // COLUMNS
+    for first in range(0, VOCABULARY_BAND, PRODUCT_COLUMNS):
+        panel = (band * VOCABULARY_BAND + first) // PRODUCT_COLUMNS
         multiply(rows.inputs, rows.scales, row, panels, correction, scale, bias, panel, rows.band, 0, first)
 
 
-@compiled
-def _may_be_written(token: int, position: int, rules: Rules) -> bool:
+@jit_without_nan
+def _may_be_written(token: int, position: int, rules: BeamRules) -> bool:
     if token > EOS_ID and token > UNK_ID and token > BOS_ID:
         return True
     if token == EOS_ID:
@@ -118,27 +124,29 @@ def _may_be_written(token: int, position: int, rules: Rules) -> bool:
     return token not in (PAD_ID, BOS_ID, UNK_ID)
 
 
-@compiled
-def score_vocabulary(linear: Linear, rules: Rules, rows: Rows, num_rows: int, search: Search) -> None:
+@jit_without_nan
+def score_vocabulary(
+    linear: PackedLinear, rules: BeamRules, rows: RowBuffers, num_rows: int, search: SearchState
+) -> None:
     """Every row's normaliser (log2 of the sum of 2 ** logit) and the largest logit of each band."""
     largest, sums = rows.largest, rows.normalisers
     for row in range(num_rows):
         largest[row], sums[row] = _LEAST, _ZERO
     for band in range(rows.best_of_band.shape[1]):
-        for first in range(0, num_rows, ROWS):
+        for first in range(0, num_rows, PRODUCT_ROWS):
             _logits(first, band, linear, rows)
-            for i in range(min(ROWS, num_rows - first)):
+            for i in range(min(PRODUCT_ROWS, num_rows - first)):
                 row, line = first + i, rows.band[i]
                 top = _LEAST
-                for c in range(BAND):
-                    top = larger(top, line[c])
+                for c in range(VOCABULARY_BAND):
+                    top = maximum(top, line[c])
                 if top > largest[row]:
                     sums[row] *= exp2(largest[row] - top)
                     largest[row] = top
                 sums[row] += sum_of_powers(line, largest[row])
                 if band == 0:
                     position, top = search.position[rows.slot[row]], _LEAST
-                    for c in range(BAND):
+                    for c in range(VOCABULARY_BAND):
                         if line[c] > top and _may_be_written(c, position, rules):
                             top = line[c]
                 rows.best_of_band[row, band] = top
@@ -146,7 +154,7 @@ def score_vocabulary(linear: Linear, rules: Rules, rows: Rows, num_rows: int, se
         sums[row] = largest[row] + np.float32(np.log2(sums[row]))
 
 
-@compiled
+@jit_without_nan
 def _inserted(values: Floats, size: int, value: Any) -> int:
     """The place of `value` among the first `size` of falling `values`, after equals; the others move, the last goes."""
     place = size
@@ -159,15 +167,17 @@ def _inserted(values: Floats, size: int, value: Any) -> int:
     return place
 
 
-@compiled
-def best_continuations(slot: int, linear: Linear, rules: Rules, rows: Rows, search: Search) -> int:
+@jit_without_nan
+def find_continuations(slot: int, linear: PackedLinear, rules: BeamRules, rows: RowBuffers, search: SearchState) -> int:
     """Fills the candidates with the best continuations of a sentence, best first; returns how many there are."""
     position, first_row, live = search.position[slot], search.first_row[slot], search.live[slot]
     if position < search.prefixes.shape[1] and search.prefixes[slot, position] != FREE:
         found = 0
         for hypothesis in range(live):
             token = search.prefixes[slot, position]
-            found = _looked_through(slot, hypothesis, token // BAND, token, found, linear, rules, rows, search)
+            found = _looked_through(
+                slot, hypothesis, token // VOCABULARY_BAND, token, found, linear, rules, rows, search
+            )
         return found
     best = search.bounds
     for k in range(best.size):
@@ -191,17 +201,17 @@ def best_continuations(slot: int, linear: Linear, rules: Rules, rows: Rows, sear
     return found
 
 
-@compiled
+@jit_without_nan
 def _looked_through(
     slot: int,
     hypothesis: int,
     band: int,
     only: int,
     found: int,
-    linear: Linear,
-    rules: Rules,
-    rows: Rows,
-    search: Search,
+    linear: PackedLinear,
+    rules: BeamRules,
+    rows: RowBuffers,
+    search: SearchState,
 ) -> int:
     """With the tokens of a band among the candidates, or `only` one; returns how many there are."""
     row = search.first_row[slot] + hypothesis
@@ -210,8 +220,8 @@ def _looked_through(
     totals, log_probs = search.candidate_log_probs[0], search.candidate_log_probs[1]
     parents, ids = search.candidates[0], search.candidates[1]
     before, position = search.log_probs[slot, hypothesis], search.position[slot]
-    for c in range(BAND):
-        token = band * BAND + c
+    for c in range(VOCABULARY_BAND):
+        token = band * VOCABULARY_BAND + c
         log_prob = (line[c] - rows.normalisers[row]) * _LN2
         total = before + log_prob
         if only != FREE:
@@ -233,8 +243,8 @@ def _looked_through(
     return found
 
 
-@compiled
-def go_on(slot: int, found: int, rules: Rules, search: Search) -> bool:
+@jit_without_nan
+def continue_hypotheses(slot: int, found: int, rules: BeamRules, search: SearchState) -> bool:
     """Finishes the candidates that end and moves the beam to those that do not; whether the search goes on."""
     totals, log_probs = search.candidate_log_probs[0], search.candidate_log_probs[1]
     parents, ids = search.candidates[0], search.candidates[1]
@@ -275,7 +285,7 @@ def go_on(slot: int, found: int, rules: Rules, search: Search) -> bool:
     return True
 
 
-@compiled
+@jit_without_nan
 def _unbeatable(scores: Floats, attainable: Any, places: int) -> bool:
     """Whether the first `places` are taken by ones that no attainable score exceeds."""
     for place in range(places):  # noqa: SIM110
@@ -284,8 +294,8 @@ def _unbeatable(scores: Floats, attainable: Any, places: int) -> bool:
     return True
 
 
-@compiled
-def _keep_finished(slot: int, rank: int, search: Search) -> None:
+@jit_without_nan
+def _keep_finished(slot: int, rank: int, search: SearchState) -> None:
     """The candidate among the best finished: those that ended by themselves first, then by score, then by time."""
     scores, ids = search.finished_scores[slot], search.finished_ids[slot]
     position = search.position[slot]
@@ -311,8 +321,8 @@ def _keep_finished(slot: int, rank: int, search: Search) -> None:
     parents[place], log_probs[place] = search.candidates[0, rank], search.candidate_log_probs[1, rank]
 
 
-@compiled
-def finished_path(slot: int, rank: int, search: Search, ids: Integers, log_probs: Floats) -> int:
+@jit_without_nan
+def finished_path(slot: int, rank: int, search: SearchState, ids: Integers, log_probs: Floats) -> int:
     """Writes the tokens of a finished hypothesis and their log_probs; returns how many."""
     length: int = search.finished_lengths[slot, rank]
     ids[length - 1], log_probs[length - 1] = (

@@ -15,12 +15,12 @@ import torch
 from dragoman.config import InferenceSettings
 from dragoman.inference.compiled.beams import decode_steps, finished_path
 from dragoman.inference.compiled.layers import encode
-from dragoman.inference.compiled.layout import FREE, Rules, Search
-from dragoman.inference.compiled.memory import penalties, room_for_rows, room_for_search, with_longer_outputs
+from dragoman.inference.compiled.layout import FREE, BeamRules, SearchState
+from dragoman.inference.compiled.memory import allocate_rows, allocate_search, extend_search, penalties
 from dragoman.inference.compiled.weights import CompiledWeights
 from dragoman.inference.search.constraints import Constraints
 from dragoman.inference.segments import Source
-from dragoman.kernels.tiles import NUMBERS_AT_ONCE, ROWS
+from dragoman.kernels.tiles import HEAD_WIDTH_MULTIPLE, PRODUCT_ROWS
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
 
@@ -31,7 +31,7 @@ _MIN_LENGTH = 12
 _FIRST_LENGTH = 32
 
 
-class Next(NamedTuple):
+class WaitingWork(NamedTuple):
     """What waits: how many sentences, and the most that any of them needs."""
 
     sentences: int
@@ -66,14 +66,14 @@ class Waiting:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def next(self) -> Next | None:
+    def next(self) -> WaitingWork | None:
         """None if nothing waits."""
         with self._lock:
             if not self._queue:
                 return None
             longest = max(limit for _, limit in self._queue)
             prefix = max(len(source.prefix) for source, _ in self._queue)
-            return Next(len(self._queue), self._queue[0][0].length, longest, prefix)
+            return WaitingWork(len(self._queue), self._queue[0][0].length, longest, prefix)
 
     def longest(self) -> int:
         """The source tokens of the next one; 0 if there is none."""
@@ -108,30 +108,30 @@ def search_all(weights: CompiledWeights, waiting: Waiting, settings: InferenceSe
 class _Batch:
     """Slots for sentences of at most so many source tokens, and the searches in them."""
 
-    def __init__(self, weights: CompiledWeights, settings: InferenceSettings, slots: int, most: Next) -> None:
+    def __init__(self, weights: CompiledWeights, settings: InferenceSettings, slots: int, most: WaitingWork) -> None:
         self._weights, self._settings, self._most = weights, settings, most
-        self._src_length = -(-most.src_length // NUMBERS_AT_ONCE) * NUMBERS_AT_ONCE
-        self._rules = Rules(settings.beam_size, settings.n_best, settings.min_tokens)
+        self._src_length = -(-most.src_length // HEAD_WIDTH_MULTIPLE) * HEAD_WIDTH_MULTIPLE
+        self._rules = BeamRules(settings.beam_size, settings.n_best, settings.min_tokens)
         self._slots, self._free = slots, list(range(slots))
         self._sources: dict[int, Source] = {}
         self._active, self._done = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
         self._encoder = weights.encoder(most.src_length)
         self._search = self._room(_FIRST_LENGTH)
 
-    def _room(self, length: int) -> Search:
+    def _room(self, length: int) -> SearchState:
         """Room for outputs of so many tokens, as far as there are any; that for the search itself is returned."""
         length = min(length, self._most.max_length)
         weights, settings, slots = self._weights, self._settings, self._slots
         self._length, self._decoder = length, weights.decoder(length)
         rows = max(slots * settings.beam_size, self._src_length)
-        self._rows = room_for_rows(weights, rows, self._src_length, max(self._src_length, length))
+        self._rows = allocate_rows(weights, rows, self._src_length, max(self._src_length, length))
         self._ids, self._log_probs = np.zeros(length, np.int64), np.zeros(length, np.float32)
-        return room_for_search(weights, settings, slots, self._src_length, length, self._most.max_prefix)
+        return allocate_search(weights, settings, slots, self._src_length, length, self._most.max_prefix)
 
     def run(self, waiting: Waiting) -> None:
         """Searches until those that wait are half as long, or none, and the slots are empty."""
         while not waiting.given_up:
-            suits = 2 * waiting.longest() > self._src_length or self._src_length == NUMBERS_AT_ONCE
+            suits = 2 * waiting.longest() > self._src_length or self._src_length == HEAD_WIDTH_MULTIPLE
             if suits and (not self._sources or len(self._free) * _REFILL_SHARE >= self._slots):
                 self._add(waiting.taken(len(self._free)))
             num_active = len(self._sources)
@@ -139,7 +139,7 @@ class _Batch:
                 return
             active = self._active[:num_active]
             if int(self._search.position[active].max()) >= self._length:
-                self._search = with_longer_outputs(self._search, self._room(2 * self._length))
+                self._search = extend_search(self._search, self._room(2 * self._length))
             # In one call, because other threads hold the interpreter for milliseconds between two.
             going = decode_steps(
                 self._decoder,
@@ -163,7 +163,7 @@ class _Batch:
         # Of all together: for one alone torch takes as long as a small model for a token.
         of_limits = penalties(self._settings, [limit for _, limit in taken])
         for (source, limit), penalty in zip(taken, of_limits, strict=True):
-            if num_rows + source.length > self._rows.states.shape[0] - ROWS:
+            if num_rows + source.length > self._rows.states.shape[0] - PRODUCT_ROWS:
                 self._read(group)
                 group, num_rows = [], 0
             slot = self._free.pop()

@@ -14,18 +14,18 @@ from dragoman.inference.compiled.layout import (
     EncoderWeights,
     Floats,
     Integers,
-    Linear,
     Norm,
-    Rows,
-    Search,
+    PackedLinear,
+    RowBuffers,
+    SearchState,
     Shape,
 )
-from dragoman.kernels import LANES
-from dragoman.kernels.arithmetic import exp2, larger
-from dragoman.kernels.jit import AS_WRITTEN, compiled
+from dragoman.kernels import VECTOR_WIDTH
+from dragoman.kernels.arithmetic import exp2, maximum
+from dragoman.kernels.jit import STRICT_ARITHMETIC, jit_without_nan
 from dragoman.kernels.matrix_products import dot, fetch_ahead, keep, multiply, weighted_sum
-from dragoman.kernels.tiles import COLUMNS, LINE_BYTES, NUMBERS_AT_ONCE, ROWS
-from dragoman.kernels.vectors import copy_line, exp2_of_line, largest_of_line, sum_of, sum_of_squares
+from dragoman.kernels.tiles import CACHE_LINE_BYTES, HEAD_WIDTH_MULTIPLE, PRODUCT_COLUMNS, PRODUCT_ROWS
+from dragoman.kernels.vectors import copy_vector, exp2_of_vector, max_of_vector, sum_of, sum_of_squares
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _LARGEST_BYTE, _ZERO_BYTE, _TINY = np.float32(127), np.float32(128.5), np.float32(1e-30)
@@ -37,22 +37,22 @@ _ROOT_HALF = math.sqrt(0.5)
 _LEAST = np.float32(-3e38)
 # Below this x / (1 + exp(-x)) is 0 but for 1e-35.
 _LEAST_SWISH = np.float32(-80)
-BLOCK = LANES
+BLOCK = VECTOR_WIDTH
 """Scores that are looked at together."""
 
 
-def put_row(values: Floats, inputs: Any, scales: Floats, row: int) -> None:
+def store_row(values: Floats, inputs: Any, scales: Floats, row: int) -> None:
     """Makes `values` that row of a product's inputs: bytes around 128 or shorts, and the scale; or the same floats."""
 
 
-@overload(put_row, jit_options=AS_WRITTEN)  # type: ignore[untyped-decorator]
+@overload(store_row, jit_options=STRICT_ARITHMETIC)  # type: ignore[untyped-decorator]
 def _put_row(values: Any, inputs: Any, scales: Any, row: Any) -> Any:
     if inputs.dtype.name == "uint8":
 
         def put(values: Any, inputs: Any, scales: Any, row: Any) -> None:
             largest = _TINY
             for i in range(values.size):
-                largest = larger(largest, abs(values[i]))
+                largest = maximum(largest, abs(values[i]))
             factor = _LARGEST_BYTE / largest
             scales[row] = largest / _LARGEST_BYTE
             target = inputs[row]
@@ -66,7 +66,7 @@ def _put_row(values: Any, inputs: Any, scales: Any, row: Any) -> Any:
             most = np.float32(min(_LARGEST_SHORT, math.floor(math.sqrt(_LARGEST_SUM / values.size))))
             largest = _TINY
             for i in range(values.size):
-                largest = larger(largest, abs(values[i]))
+                largest = maximum(largest, abs(values[i]))
             factor = most / largest
             scales[row] = largest / most
             target = inputs[row]
@@ -83,18 +83,20 @@ def _put_row(values: Any, inputs: Any, scales: Any, row: Any) -> Any:
     return put
 
 
-@compiled
-def product(inputs: Any, scales: Floats, linear: Linear, layer: int, num_rows: int, outputs: Floats) -> None:
+@jit_without_nan
+def multiply_rows(
+    inputs: Any, scales: Floats, linear: PackedLinear, layer: int, num_rows: int, outputs: Floats
+) -> None:
     """The product of the first rows, and of some that fill the last tile; so are columns."""
     panels, correction = linear.panels[layer], linear.correction[layer]
     scale, bias = linear.scale[layer], linear.bias[layer]
     for panel in range(panels.shape[0]):
-        for row in range(0, num_rows, ROWS):
-            multiply(inputs, scales, row, panels, correction, scale, bias, panel, outputs, row, panel * COLUMNS)
+        for row in range(0, num_rows, PRODUCT_ROWS):
+            multiply(inputs, scales, row, panels, correction, scale, bias, panel, outputs, row, panel * PRODUCT_COLUMNS)
 
 
-@compiled
-def normalise(values: Floats, gain: Floats, bias: Floats, epsilon: float, out: Floats) -> None:
+@jit_without_nan
+def normalize_row(values: Floats, gain: Floats, bias: Floats, epsilon: float, out: Floats) -> None:
     """Layer norm of one row."""
     size = np.float32(values.size)
     mean = sum_of(values) / size
@@ -103,29 +105,29 @@ def normalise(values: Floats, gain: Floats, bias: Floats, epsilon: float, out: F
         out[i] = (values[i] - mean) * factor * gain[i] + bias[i]
 
 
-@compiled
-def _normalise_state(row: int, norm: Norm, layer: int, shape: Shape, rows: Rows) -> None:
+@jit_without_nan
+def _normalise_state(row: int, norm: Norm, layer: int, shape: Shape, rows: RowBuffers) -> None:
     """In place, by way of a line of its own: loops that read and write the same memory take one number at a time."""
     states, line = rows.states[row], rows.line[: rows.states.shape[1]]
-    normalise(states, norm.gain[layer], norm.bias[layer], shape.epsilon, line)
+    normalize_row(states, norm.gain[layer], norm.bias[layer], shape.epsilon, line)
     for i in range(states.size):
         states[i] = line[i]
 
 
-@compiled
-def enter(rows: Rows, num_rows: int, norm: Norm, layer: int, shape: Shape) -> None:
+@jit_without_nan
+def enter_sublayer(rows: RowBuffers, num_rows: int, norm: Norm, layer: int, shape: Shape) -> None:
     """What a sublayer reads: the states, normalised before where the model does that."""
     for row in range(num_rows):
         if shape.norm_first:
             line = rows.line[: rows.states.shape[1]]
-            normalise(rows.states[row], norm.gain[layer], norm.bias[layer], shape.epsilon, line)
-            put_row(line, rows.inputs, rows.scales, row)
+            normalize_row(rows.states[row], norm.gain[layer], norm.bias[layer], shape.epsilon, line)
+            store_row(line, rows.inputs, rows.scales, row)
         else:
-            put_row(rows.states[row], rows.inputs, rows.scales, row)
+            store_row(rows.states[row], rows.inputs, rows.scales, row)
 
 
-@compiled
-def leave(rows: Rows, num_rows: int, norm: Norm, layer: int, shape: Shape) -> None:
+@jit_without_nan
+def leave_sublayer(rows: RowBuffers, num_rows: int, norm: Norm, layer: int, shape: Shape) -> None:
     """What a sublayer gave is added to the states, which are normalised after where the model does that."""
     for row in range(num_rows):
         states, outputs = rows.states[row], rows.outputs[row]
@@ -135,8 +137,10 @@ def leave(rows: Rows, num_rows: int, norm: Norm, layer: int, shape: Shape) -> No
             _normalise_state(row, norm, layer, shape, rows)
 
 
-@compiled
-def attend(query: Floats, keys: Any, values: Any, value_shift: int, num_keys: int, rows: Rows, num_heads: int) -> None:
+@jit_without_nan
+def attend_head(
+    query: Floats, keys: Any, values: Any, value_shift: int, num_keys: int, rows: RowBuffers, num_heads: int
+) -> None:
     """softmax(Q K^T) V, head by head. The query has the scale of scores in base 2; keys begin at `rows.places`."""
     width, scores, places = query.size // num_heads, rows.scores, rows.places
     for k in range(num_keys):
@@ -145,76 +149,78 @@ def attend(query: Floats, keys: Any, values: Any, value_shift: int, num_keys: in
     weigh(values, value_shift, num_keys, rows, num_heads)
 
 
-@compiled
-def weigh(values: Any, value_shift: int, num_keys: int, rows: Rows, num_heads: int) -> None:
+@jit_without_nan
+def weigh(values: Any, value_shift: int, num_keys: int, rows: RowBuffers, num_heads: int) -> None:
     """The softmax of the scores of every head, and the sums of the values with these weights."""
     width = rows.merged.size // num_heads
     for head in range(num_heads):
         scores = rows.scores[head]
         softmax(scores, num_keys)
-        for at in range(head * width, (head + 1) * width, NUMBERS_AT_ONCE):
+        for at in range(head * width, (head + 1) * width, HEAD_WIDTH_MULTIPLE):
             weighted_sum(rows.merged, at, scores, 0, values, rows.places, value_shift + at, num_keys)
 
 
-@compiled
+@jit_without_nan
 def softmax(scores: Floats, size: int) -> None:
     """Of the first few, in base 2 and in place. There is room for a whole block more."""
     largest = _LEAST
     for k in range(0, size, BLOCK):
-        largest = larger(largest, largest_of_line(scores[k:], np.int32(size - k)))
+        largest = maximum(largest, max_of_vector(scores[k:], np.int32(size - k)))
     total = _ZERO
     for k in range(0, size, BLOCK):
-        total += exp2_of_line(scores[k:], np.int32(size - k), largest)
+        total += exp2_of_vector(scores[k:], np.int32(size - k), largest)
     factor = _ONE / total
     for k in range(0, size, BLOCK):
-        copy_line(scores[k:], factor, scores[k:])
+        copy_vector(scores[k:], factor, scores[k:])
 
 
-@compiled
+@jit_without_nan
 def activate(values: Floats, activation: int, out: Floats) -> None:
     """The activation function of each number: 0 is ReLU, 1 GELU, and another Swish."""
     if activation == 0:
         for i in range(values.size):
-            out[i] = larger(values[i], _ZERO)
+            out[i] = maximum(values[i], _ZERO)
     elif activation == 1:
         for i in range(values.size):
             out[i] = values[i] * np.float32(0.5 + 0.5 * math.erf(values[i] * _ROOT_HALF))
     else:
         for i in range(values.size):
-            out[i] = values[i] / (_ONE + exp2(-larger(values[i], _LEAST_SWISH) * _LOG2_E))
+            out[i] = values[i] / (_ONE + exp2(-maximum(values[i], _LEAST_SWISH) * _LOG2_E))
 
 
-@compiled
-def feed_forward(rows: Rows, num_rows: int, inner: Linear, outer: Linear, layer: int, shape: Shape) -> None:
+@jit_without_nan
+def feed_forward(
+    rows: RowBuffers, num_rows: int, inner: PackedLinear, outer: PackedLinear, layer: int, shape: Shape
+) -> None:
     """The position-wise network, from the inputs to the outputs."""
-    product(rows.inputs, rows.scales, inner, layer, num_rows, rows.outputs)
+    multiply_rows(rows.inputs, rows.scales, inner, layer, num_rows, rows.outputs)
     width = rows.inner_inputs.shape[1]
     for row in range(num_rows):
         line, out = rows.outputs[row, :width], rows.line[:width]
         activate(line, shape.activation, out)
-        put_row(out, rows.inner_inputs, rows.scales, row)
-    product(rows.inner_inputs, rows.scales, outer, layer, num_rows, rows.outputs)
+        store_row(out, rows.inner_inputs, rows.scales, row)
+    multiply_rows(rows.inner_inputs, rows.scales, outer, layer, num_rows, rows.outputs)
 
 
-@compiled
-def finish(rows: Rows, num_rows: int, norm: Norm, shape: Shape) -> None:
+@jit_without_nan
+def finish(rows: RowBuffers, num_rows: int, norm: Norm, shape: Shape) -> None:
     """The stack's final states, normalised where it has a final norm, become inputs."""
     for row in range(num_rows):
         if norm.gain.shape[0]:
             _normalise_state(row, norm, 0, shape, rows)
-        put_row(rows.states[row], rows.inputs, rows.scales, row)
+        store_row(rows.states[row], rows.inputs, rows.scales, row)
 
 
-@compiled
+@jit_without_nan
 def encode(
     weights: EncoderWeights,
-    sources: Linear,
+    sources: PackedLinear,
     shape: Shape,
     ids: Integers,
     starts: Integers,
     slots: Integers,
-    rows: Rows,
-    search: Search,
+    rows: RowBuffers,
+    search: SearchState,
 ) -> None:
     """Reads sentences (`ids` of all, one begins at each of `starts`) and keeps for their slots what decoding needs."""
     num_rows, width = ids.size, rows.states.shape[1]
@@ -225,8 +231,8 @@ def encode(
                 rows.states[row, i] = embedding[i] + position[i]
     stride = rows.outputs.shape[1]
     for layer in range(weights.self_in.panels.shape[0]):
-        enter(rows, num_rows, weights.self_norm, layer, shape)
-        product(rows.inputs, rows.scales, weights.self_in, layer, num_rows, rows.outputs)
+        enter_sublayer(rows, num_rows, weights.self_norm, layer, shape)
+        multiply_rows(rows.inputs, rows.scales, weights.self_in, layer, num_rows, rows.outputs)
         flat = rows.outputs.reshape(rows.outputs.size)
         for n in range(slots.size):
             length = starts[n + 1] - starts[n]
@@ -234,41 +240,41 @@ def encode(
                 rows.places[k] = (starts[n] + k) * stride + width
             for row in range(starts[n], starts[n + 1]):
                 query = rows.outputs[row, :width]
-                attend(query, flat, flat, width, length, rows, shape.num_heads)
-                put_row(rows.merged, rows.inputs, rows.scales, row)
-        product(rows.inputs, rows.scales, weights.self_out, layer, num_rows, rows.outputs)
-        leave(rows, num_rows, weights.self_norm, layer, shape)
-        enter(rows, num_rows, weights.feed_forward_norm, layer, shape)
+                attend_head(query, flat, flat, width, length, rows, shape.num_heads)
+                store_row(rows.merged, rows.inputs, rows.scales, row)
+        multiply_rows(rows.inputs, rows.scales, weights.self_out, layer, num_rows, rows.outputs)
+        leave_sublayer(rows, num_rows, weights.self_norm, layer, shape)
+        enter_sublayer(rows, num_rows, weights.feed_forward_norm, layer, shape)
         feed_forward(rows, num_rows, weights.inner, weights.outer, layer, shape)
-        leave(rows, num_rows, weights.feed_forward_norm, layer, shape)
+        leave_sublayer(rows, num_rows, weights.feed_forward_norm, layer, shape)
     finish(rows, num_rows, weights.final_norm, shape)
     for layer in range(sources.panels.shape[0]):
-        product(rows.inputs, rows.scales, sources, layer, num_rows, rows.outputs)
+        multiply_rows(rows.inputs, rows.scales, sources, layer, num_rows, rows.outputs)
         for n in range(slots.size):
             search.src_lengths[slots[n]] = starts[n + 1] - starts[n]
             keep_source(slots[n], layer, starts[n], rows, search)
 
 
-@compiled
-def keep_source(slot: int, layer: int, first: int, rows: Rows, search: Search) -> None:
+@jit_without_nan
+def keep_source(slot: int, layer: int, first: int, rows: RowBuffers, search: SearchState) -> None:
     """Keys by dimension, all positions of one together (some after the last, too); values by position."""
     width, length, line = rows.states.shape[1], search.src_lengths[slot], rows.line
     keys, values = search.src_keys[layer, slot], search.src_values[layer, slot]
     positions = keys.size // width
     for position in range(length):
         keep(values, position * width, rows.outputs[first + position], width, width)
-    for begin in range(0, length, NUMBERS_AT_ONCE):
+    for begin in range(0, length, HEAD_WIDTH_MULTIPLE):
         for i in range(width):
-            for k in range(NUMBERS_AT_ONCE):
+            for k in range(HEAD_WIDTH_MULTIPLE):
                 line[k] = rows.outputs[first + min(begin + k, length - 1), i]
-            keep(keys, i * positions + begin, line, 0, NUMBERS_AT_ONCE)
+            keep(keys, i * positions + begin, line, 0, HEAD_WIDTH_MULTIPLE)
 
 
-@compiled
-def _fetch_past(slot: int, hypothesis: int, layer: int, width: int, search: Search) -> None:
+@jit_without_nan
+def _fetch_past(slot: int, hypothesis: int, layer: int, width: int, search: SearchState) -> None:
     """Brings near what a hypothesis will look at."""
     keys, values, ancestors = search.keys[layer, slot], search.values[layer, slot], search.ancestors[slot, hypothesis]
-    line, beam_size = LINE_BYTES // keys.itemsize, search.ids.shape[1]
+    line, beam_size = CACHE_LINE_BYTES // keys.itemsize, search.ids.shape[1]
     for k in range(search.position[slot]):
         first = (k * beam_size + ancestors[k]) * width
         for at in range(first, first + width, line):
@@ -276,11 +282,11 @@ def _fetch_past(slot: int, hypothesis: int, layer: int, width: int, search: Sear
             fetch_ahead(values, at)
 
 
-@compiled
-def _fetch_source(slot: int, layer: int, width: int, search: Search) -> None:
+@jit_without_nan
+def _fetch_source(slot: int, layer: int, width: int, search: SearchState) -> None:
     """Brings near the source that the hypotheses of a sentence will look at."""
     keys, values = search.src_keys[layer, slot], search.src_values[layer, slot]
-    length, positions, line = search.src_lengths[slot], keys.size // width, LINE_BYTES // keys.itemsize
+    length, positions, line = search.src_lengths[slot], keys.size // width, CACHE_LINE_BYTES // keys.itemsize
     for at in range(0, length * width, line):
         fetch_ahead(values, at)
     for i in range(width):
@@ -288,8 +294,8 @@ def _fetch_source(slot: int, layer: int, width: int, search: Search) -> None:
             fetch_ahead(keys, at)
 
 
-@compiled
-def self_attention(rows: Rows, num_rows: int, layer: int, shape: Shape, search: Search) -> None:
+@jit_without_nan
+def self_attention_sublayer(rows: RowBuffers, num_rows: int, layer: int, shape: Shape, search: SearchState) -> None:
     """Of every hypothesis to the tokens it has written; its own keys and values are kept first."""
     width, beam_size = rows.states.shape[1], search.ids.shape[1]
     for row in range(num_rows):
@@ -306,12 +312,12 @@ def self_attention(rows: Rows, num_rows: int, layer: int, shape: Shape, search: 
             rows.places[k] = (k * beam_size + ancestors[k]) * width
         rows.places[position] = own
         query = outputs[:width]
-        attend(query, keys, values, 0, position + 1, rows, shape.num_heads)
-        put_row(rows.merged, rows.inputs, rows.scales, row)
+        attend_head(query, keys, values, 0, position + 1, rows, shape.num_heads)
+        store_row(rows.merged, rows.inputs, rows.scales, row)
 
 
-@compiled
-def cross_attention(rows: Rows, num_rows: int, layer: int, shape: Shape, search: Search) -> None:
+@jit_without_nan
+def cross_attention_sublayer(rows: RowBuffers, num_rows: int, layer: int, shape: Shape, search: SearchState) -> None:
     """Of every hypothesis to its source."""
     width, num_heads = rows.states.shape[1], shape.num_heads
     head_width, positions = width // num_heads, search.src_keys.shape[2] // width
@@ -322,17 +328,17 @@ def cross_attention(rows: Rows, num_rows: int, layer: int, shape: Shape, search:
         keys, query, length = search.src_keys[layer, slot], rows.outputs[row], search.src_lengths[slot]
         for head in range(num_heads):
             at, scores = head * head_width, rows.scores[head]
-            for begin in range(0, length, NUMBERS_AT_ONCE):
+            for begin in range(0, length, HEAD_WIDTH_MULTIPLE):
                 shift = at * positions + begin
                 weighted_sum(scores, begin, query, at, keys, rows.dimensions, shift, head_width)
         for k in range(length):
             rows.places[k] = k * width
         weigh(search.src_values[layer, slot], 0, length, rows, num_heads)
-        put_row(rows.merged, rows.inputs, rows.scales, row)
+        store_row(rows.merged, rows.inputs, rows.scales, row)
 
 
-@compiled
-def embed(weights: DecoderWeights, rows: Rows, num_rows: int, search: Search) -> None:
+@jit_without_nan
+def embed_token(weights: DecoderWeights, rows: RowBuffers, num_rows: int, search: SearchState) -> None:
     """The states of the hypotheses' last tokens."""
     width = rows.states.shape[1]
     for row in range(num_rows):
@@ -343,22 +349,22 @@ def embed(weights: DecoderWeights, rows: Rows, num_rows: int, search: Search) ->
             rows.states[row, i] = embedding[i] + position[i]
 
 
-@compiled
-def decode(weights: DecoderWeights, shape: Shape, rows: Rows, num_rows: int, search: Search) -> None:
+@jit_without_nan
+def decode(weights: DecoderWeights, shape: Shape, rows: RowBuffers, num_rows: int, search: SearchState) -> None:
     """One token more for every hypothesis; afterwards the inputs are those of the vocabulary's product."""
-    embed(weights, rows, num_rows, search)
+    embed_token(weights, rows, num_rows, search)
     for layer in range(weights.self_in.panels.shape[0]):
-        enter(rows, num_rows, weights.self_norm, layer, shape)
-        product(rows.inputs, rows.scales, weights.self_in, layer, num_rows, rows.outputs)
-        self_attention(rows, num_rows, layer, shape, search)
-        product(rows.inputs, rows.scales, weights.self_out, layer, num_rows, rows.outputs)
-        leave(rows, num_rows, weights.self_norm, layer, shape)
-        enter(rows, num_rows, weights.cross_norm, layer, shape)
-        product(rows.inputs, rows.scales, weights.cross_query, layer, num_rows, rows.outputs)
-        cross_attention(rows, num_rows, layer, shape, search)
-        product(rows.inputs, rows.scales, weights.cross_out, layer, num_rows, rows.outputs)
-        leave(rows, num_rows, weights.cross_norm, layer, shape)
-        enter(rows, num_rows, weights.feed_forward_norm, layer, shape)
+        enter_sublayer(rows, num_rows, weights.self_norm, layer, shape)
+        multiply_rows(rows.inputs, rows.scales, weights.self_in, layer, num_rows, rows.outputs)
+        self_attention_sublayer(rows, num_rows, layer, shape, search)
+        multiply_rows(rows.inputs, rows.scales, weights.self_out, layer, num_rows, rows.outputs)
+        leave_sublayer(rows, num_rows, weights.self_norm, layer, shape)
+        enter_sublayer(rows, num_rows, weights.cross_norm, layer, shape)
+        multiply_rows(rows.inputs, rows.scales, weights.cross_query, layer, num_rows, rows.outputs)
+        cross_attention_sublayer(rows, num_rows, layer, shape, search)
+        multiply_rows(rows.inputs, rows.scales, weights.cross_out, layer, num_rows, rows.outputs)
+        leave_sublayer(rows, num_rows, weights.cross_norm, layer, shape)
+        enter_sublayer(rows, num_rows, weights.feed_forward_norm, layer, shape)
         feed_forward(rows, num_rows, weights.inner, weights.outer, layer, shape)
-        leave(rows, num_rows, weights.feed_forward_norm, layer, shape)
+        leave_sublayer(rows, num_rows, weights.feed_forward_norm, layer, shape)
     finish(rows, num_rows, weights.final_norm, shape)

@@ -14,10 +14,10 @@ Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
 
 FREE = -1
-"""What stands in `Search.prefixes` where the prefix does not say which token comes."""
+"""What stands in `SearchState.prefixes` where the prefix does not say which token comes."""
 
 
-class Linear(NamedTuple):
+class PackedLinear(NamedTuple):
     """The same product of L layers: inputs times `panels`, less `correction`, times `scale`, plus `bias`."""
 
     panels: NDArray[Any]  # (L, panels, numbers of a panel), int8, int16 or float32
@@ -36,11 +36,11 @@ class Norm(NamedTuple):
 class EncoderWeights(NamedTuple):
     """Of a stack of encoder layers."""
 
-    self_in: Linear
-    self_out: Linear
+    self_in: PackedLinear
+    self_out: PackedLinear
     self_norm: Norm
-    inner: Linear
-    outer: Linear
+    inner: PackedLinear
+    outer: PackedLinear
     feed_forward_norm: Norm
     final_norm: Norm  # L is 0 without one
     embedding: Floats  # (V, D), with its factor
@@ -50,20 +50,20 @@ class EncoderWeights(NamedTuple):
 class DecoderWeights(NamedTuple):
     """Of a stack of decoder layers, the projection of the sources for it, and that to the vocabulary."""
 
-    self_in: Linear
-    self_out: Linear
+    self_in: PackedLinear
+    self_out: PackedLinear
     self_norm: Norm
-    cross_query: Linear
-    cross_sources: Linear
-    cross_out: Linear
+    cross_query: PackedLinear
+    cross_sources: PackedLinear
+    cross_out: PackedLinear
     cross_norm: Norm
-    inner: Linear
-    outer: Linear
+    inner: PackedLinear
+    outer: PackedLinear
     feed_forward_norm: Norm
     final_norm: Norm
     embedding: Floats
     positions: Floats
-    vocabulary: Linear  # logits in base 2
+    vocabulary: PackedLinear  # logits in base 2
 
 
 class Shape(NamedTuple):
@@ -75,7 +75,7 @@ class Shape(NamedTuple):
     epsilon: float
 
 
-class Rows(NamedTuple):
+class RowBuffers(NamedTuple):
     """Room for the rows of one pass through the layers."""
 
     states: Floats  # (R, D)
@@ -83,8 +83,8 @@ class Rows(NamedTuple):
     inner_inputs: NDArray[Any]  # (R, F)
     scales: Floats  # (R,)
     outputs: Floats  # (R, widest product)
-    band: Floats  # (ROWS, BAND)
-    line: Floats  # (at least D, COLUMNS, and the width of inner_inputs,)
+    band: Floats  # (PRODUCT_ROWS, VOCABULARY_BAND)
+    line: Floats  # (at least D, PRODUCT_COLUMNS, and the width of inner_inputs,)
     scores: Floats  # (H, positions)
     places: Integers  # (positions,): where the keys or values of each begin
     dimensions: Integers  # (D / H,): the same of a source's keys, which stand by dimension
@@ -96,7 +96,7 @@ class Rows(NamedTuple):
     largest: Floats  # (R,)
 
 
-class Search(NamedTuple):
+class SearchState(NamedTuple):
     """The sentences in search. There is room for T tokens of output."""
 
     src_lengths: Integers  # (slots,)
@@ -129,7 +129,7 @@ class Search(NamedTuple):
     penalties: Floats  # (T,): of 1, 2, ... tokens
 
 
-class Rules(NamedTuple):
+class BeamRules(NamedTuple):
     """Of a search."""
 
     beam_size: int

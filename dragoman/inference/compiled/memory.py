@@ -7,30 +7,30 @@ import torch
 
 from dragoman.config import InferenceSettings
 from dragoman.inference.compiled.layers import BLOCK
-from dragoman.inference.compiled.layout import FREE, Floats, Rows, Search
+from dragoman.inference.compiled.layout import FREE, Floats, RowBuffers, SearchState
 from dragoman.inference.compiled.weights import CompiledWeights
 from dragoman.inference.search.length_penalty import length_penalty
-from dragoman.kernels.tiles import AT_ONCE, BAND, COLUMNS, ROWS
+from dragoman.kernels.tiles import MULTIPLIED_TOGETHER, PRODUCT_COLUMNS, PRODUCT_ROWS, VOCABULARY_BAND
 
-INPUTS: dict[str, Any] = {"int8": np.uint8, "int16": np.int16, "float32": np.float32}
+INPUT_TYPES: dict[str, Any] = {"int8": np.uint8, "int16": np.int16, "float32": np.float32}
 """What a product's inputs are, by the precision."""
 
 
-def room_for_rows(weights: CompiledWeights, count: int, src_length: int, positions: int) -> Rows:
+def allocate_rows(weights: CompiledWeights, count: int, src_length: int, positions: int) -> RowBuffers:
     """Room for `count` rows that look at so many positions. A tile's rows beyond the last are there too."""
-    room = -(-count // ROWS) * ROWS + ROWS
+    room = -(-count // PRODUCT_ROWS) * PRODUCT_ROWS + PRODUCT_ROWS
     width, inner = weights.width, weights.inner_width
-    inputs, at_once = INPUTS[weights.precision], AT_ONCE[weights.precision]
+    inputs, at_once = INPUT_TYPES[weights.precision], MULTIPLIED_TOGETHER[weights.precision]
     inner_width = -(-inner // at_once) * at_once
-    outputs = -(-max(3 * width, inner) // COLUMNS) * COLUMNS
-    return Rows(
+    outputs = -(-max(3 * width, inner) // PRODUCT_COLUMNS) * PRODUCT_COLUMNS
+    return RowBuffers(
         states=np.zeros((room, width), np.float32),
         inputs=np.zeros((room, -(-width // at_once) * at_once), inputs),
         inner_inputs=np.zeros((room, inner_width), inputs),
         scales=np.ones(room, np.float32),
         outputs=np.zeros((room, outputs), np.float32),
-        band=np.zeros((ROWS, BAND), np.float32),
-        line=np.zeros(max(width, inner_width, COLUMNS), np.float32),
+        band=np.zeros((PRODUCT_ROWS, VOCABULARY_BAND), np.float32),
+        line=np.zeros(max(width, inner_width, PRODUCT_COLUMNS), np.float32),
         scores=np.zeros((weights.shape.num_heads, positions + BLOCK), np.float32),
         places=np.zeros(positions, np.int64),
         dimensions=np.arange(width // weights.shape.num_heads, dtype=np.int64) * src_length,
@@ -43,19 +43,19 @@ def room_for_rows(weights: CompiledWeights, count: int, src_length: int, positio
     )
 
 
-def room_for_search(
+def allocate_search(
     weights: CompiledWeights,
     settings: InferenceSettings,
     slots: int,
     src_length: int,
     length: int,
     max_prefix: int,
-) -> Search:
+) -> SearchState:
     """Room for so many sentences, and for outputs up to `length`."""
     width, beam_size, layers = weights.width, settings.beam_size, weights.num_layers
     per_slot, per_beam = (slots,), (slots, beam_size)
     kept = np.float32 if weights.precision == "float32" else np.uint16
-    return Search(
+    return SearchState(
         src_lengths=np.zeros(per_slot, np.int64),
         src_keys=np.empty((layers, slots, src_length * width), kept),
         src_values=np.empty((layers, slots, src_length * width), kept),
@@ -87,7 +87,7 @@ def room_for_search(
     )
 
 
-def with_longer_outputs(search: Search, room: Search) -> Search:
+def extend_search(search: SearchState, room: SearchState) -> SearchState:
     """The same searches in `room`, which is for the same sentences and longer outputs."""
     size = search.keys.shape[2]
     for name in ("keys", "values"):

@@ -8,16 +8,16 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.config import InferenceSettings
-from dragoman.inference.compiled.layout import DecoderWeights, EncoderWeights, Floats, Linear, Norm, Shape
+from dragoman.inference.compiled.layout import DecoderWeights, EncoderWeights, Floats, Norm, PackedLinear, Shape
 from dragoman.kernels.tiles import (
-    AT_ONCE,
-    BAND,
-    COLUMNS,
-    LINE_BYTES,
-    MULTIPLIES_AND_ADDS,
-    MULTIPLIES_BYTES,
-    MULTIPLIES_SHORTS,
-    NUMBERS_AT_ONCE,
+    CACHE_LINE_BYTES,
+    HAS_BYTE_PRODUCTS,
+    HAS_FMA,
+    HAS_SHORT_PRODUCTS,
+    HEAD_WIDTH_MULTIPLE,
+    MULTIPLIED_TOGETHER,
+    PRODUCT_COLUMNS,
+    VOCABULARY_BAND,
     largest_integer,
 )
 from dragoman.model.attention import MultiHeadAttention
@@ -29,7 +29,7 @@ _LOG2_E = math.log2(math.e)
 _POSITIONS_AHEAD = 512
 _ZERO_BYTE = 128
 
-_MULTIPLIES = {"float32": True, "int16": MULTIPLIES_SHORTS, "int8": MULTIPLIES_BYTES}
+_MULTIPLIES = {"float32": True, "int16": HAS_SHORT_PRODUCTS, "int8": HAS_BYTE_PRODUCTS}
 _ACTIVATIONS = ("relu", "gelu", "swish")
 
 MAX_BEAM_SIZE = 64
@@ -71,10 +71,10 @@ class CompiledWeights:
     @property
     def vocabulary_bands(self) -> int:
         """Bands of the projection to the vocabulary."""
-        return int(self._decoder.vocabulary.bias.shape[1]) // BAND
+        return int(self._decoder.vocabulary.bias.shape[1]) // VOCABULARY_BAND
 
-    def _linear(self, products: Sequence[Product]) -> Linear:
-        return packed(products, self.precision)
+    def _linear(self, products: Sequence[Product]) -> PackedLinear:
+        return pack_products(products, self.precision)
 
     def _encoder_weights(self, model: Transformer, layers: Sequence[EncoderLayer]) -> EncoderWeights:
         return EncoderWeights(
@@ -105,42 +105,44 @@ class CompiledWeights:
             final_norm=_final_norm(model.decoder.norm, self.width),
             embedding=_embedding(model.tgt_embedding),
             positions=np.zeros((0, self.width), np.float32),
-            vocabulary=packed(
+            vocabulary=pack_products(
                 [(model.projection.weight * _LOG2_E, None if bias is None else bias * _LOG2_E)],
                 self.precision,
-                BAND,
+                VOCABULARY_BAND,
                 padding=-math.inf,
             ),
         )
 
 
-def fits(model: Transformer, precision: str, settings: InferenceSettings) -> bool:
+def supports(model: Transformer, precision: str, settings: InferenceSettings) -> bool:
     """Whether the compiled functions have what the model, the precision and the search need, on this processor."""
     head_width = model.settings.d_model // model.settings.num_heads
     return (
         model.device.type == "cpu"
         and model.working_type == torch.float32
-        and MULTIPLIES_AND_ADDS
-        and head_width % NUMBERS_AT_ONCE == 0
+        and HAS_FMA
+        and head_width % HEAD_WIDTH_MULTIPLE == 0
         and settings.beam_size <= MAX_BEAM_SIZE
         and _MULTIPLIES.get(precision, False)
     )
 
 
-def packed(products: Sequence[Product], precision: str, multiple_of: int = COLUMNS, padding: float = 0.0) -> Linear:
-    """The products of all layers in panels of COLUMNS columns; the number of columns is a multiple of `multiple_of`.
+def pack_products(
+    products: Sequence[Product], precision: str, multiple_of: int = PRODUCT_COLUMNS, padding: float = 0.0
+) -> PackedLinear:
+    """The products of all layers in panels of PRODUCT_COLUMNS columns. Their number is a multiple of `multiple_of`.
 
     Columns after the last real one get `padding` as bias.
     """
     packs = [_packed(weight.float(), bias, precision, multiple_of, padding) for weight, bias in products]
-    return Linear(*(_stacked(parts) for parts in zip(*packs, strict=True)))
+    return PackedLinear(*(_stacked(parts) for parts in zip(*packs, strict=True)))
 
 
 def _stacked(parts: Sequence[np.ndarray]) -> np.ndarray:
     """The parts of all layers, beginning with a line of the cache: a register is then loaded from one line, not two."""
     size = sum(part.nbytes for part in parts)
-    room = np.empty(size + LINE_BYTES, np.uint8)
-    first = -room.ctypes.data % LINE_BYTES
+    room = np.empty(size + CACHE_LINE_BYTES, np.uint8)
+    first = -room.ctypes.data % CACHE_LINE_BYTES
     stacked = room[first : first + size].view(parts[0].dtype).reshape(len(parts), *parts[0].shape)
     np.stack(parts, out=stacked)
     return stacked
@@ -154,14 +156,14 @@ def _packed(
     biases = torch.zeros(size) if bias is None else bias.float()
     biases = nn.functional.pad(biases, (0, missing), value=padding)
     if precision == "float32":
-        panels = nn.functional.pad(weight, (0, 0, 0, missing)).view(-1, COLUMNS, depth).transpose(1, 2)
+        panels = nn.functional.pad(weight, (0, 0, 0, missing)).view(-1, PRODUCT_COLUMNS, depth).transpose(1, 2)
         zeros = torch.zeros(size + missing)
         return panels.flatten(1).numpy(), zeros.numpy(), torch.ones(size + missing).numpy(), biases.numpy()
-    at_once, largest = AT_ONCE[precision], largest_integer(precision, depth)
+    at_once, largest = MULTIPLIED_TOGETHER[precision], largest_integer(precision, depth)
     scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / largest
     quantised = (weight / scale[:, None]).round()
     quantised = nn.functional.pad(quantised, (0, -depth % at_once, 0, missing))
-    panels = quantised.view(-1, COLUMNS, quantised.size(1) // at_once, at_once).transpose(1, 2)
+    panels = quantised.view(-1, PRODUCT_COLUMNS, quantised.size(1) // at_once, at_once).transpose(1, 2)
     # Bytes of inputs stand around 128, because VNNI multiplies unsigned by signed ones.
     zero = _ZERO_BYTE if precision == "int8" else 0
     return (

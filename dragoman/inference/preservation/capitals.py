@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dragoman.inference.preservation.preserver import Keeper, Kept
+from dragoman.inference.preservation.preserver import Preserve, Preserver
 from dragoman.inference.segments import Request
 from dragoman.records import Translation
 from dragoman.text.documents.markers import MarkedText
@@ -18,7 +18,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 _LEAST_WORDS, _LEAST_LETTERS = 2, 8
 
 
-def in_capitals(text: str) -> bool:
+def is_all_caps(text: str) -> bool:
     """Whether every letter is a capital, of two words and eight letters at least: what is shorter may be a name."""
     if text != text.upper():
         return False
@@ -31,12 +31,12 @@ def sentence_case(text: str) -> str:
     return "".join(_with_capital(sentence.lower()) for sentence in split_sentences(text))
 
 
-def with_capitals(
-    keeper: Keeper,
+def retry_all_caps(
+    keeper: Preserver,
     sources: Sequence[MarkedText],
     prefixes: Sequence[str],
     numbers: Sequence[int],
-    kept: Kept,
+    kept: Preserve,
     plain: list[Request | None],
     answers: list[Translation],
 ) -> None:
@@ -47,7 +47,7 @@ def with_capitals(
     places = [
         place
         for place, source in enumerate(sources)
-        if not source.marks and not prefixes[place] and in_capitals(source.text)
+        if not source.marks and not prefixes[place] and is_all_caps(source.text)
     ]
     if not places:
         return

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 
 from dragoman.config.fields import Value
-from dragoman.inference.preservation.preserver import Kept
+from dragoman.inference.preservation.preserver import Preserve
 from dragoman.inference.translator import Translator
 from dragoman.records import Translation
 from dragoman.text.documents.markers import MarkedText
@@ -79,7 +79,7 @@ def translate_markup(
     """Several pages at once, which is faster than one by one. `by_sentence` is that of `Translator.translate`."""
     marked = [read_markup(page, rules) for page in pages]
     texts = [text for page in marked for text in page.texts]
-    kept = Kept(protect, terms, by_sentence, escaped)
+    kept = Preserve(protect, terms, by_sentence, escaped)
     written = iter(_translated(translator, texts, kept, report, settings))
     return [page.with_translations([next(written) for _ in page.texts]) for page in marked]
 
@@ -95,11 +95,17 @@ def translate_srt(
 ) -> str:
     """Subtitles with numbers, times and tags kept; a cue has as many lines as before."""
     subtitles = read_subtitles(srt)
-    return subtitles.with_translations(_translated(translator, subtitles.texts, Kept(protect, terms), report, settings))
+    return subtitles.with_translations(
+        _translated(translator, subtitles.texts, Preserve(protect, terms), report, settings)
+    )
 
 
 def _translated(
-    translator: Translator, texts: Sequence[MarkedText], kept: Kept, report: Report | None, settings: dict[str, Value]
+    translator: Translator,
+    texts: Sequence[MarkedText],
+    kept: Preserve,
+    report: Report | None,
+    settings: dict[str, Value],
 ) -> list[str]:
     answers = translator.translate_marked(texts, kept, with_alignment=False, with_flags=False, **settings)
     if report:

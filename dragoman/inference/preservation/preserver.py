@@ -26,14 +26,14 @@ from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair
 from dragoman.text.tokenization.words import Word, words_of
 
 Escape = Callable[[str], str]
-Matrix = NDArray[Any]
+_Matrix = NDArray[Any]
 
 # White space between words is seldom longer than this.
 _FAR = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Preserve:
     """What shall come through: pieces, and terms. `escape` is how text is written between marks.
 
     `by_sentence`: every sentence of a text is translated by itself.
@@ -45,11 +45,11 @@ class Kept:
     escape: Escape = str
 
 
-NOTHING_KEPT = Kept()
+PRESERVE_NOTHING = Preserve()
 
 
 @dataclass(frozen=True, slots=True)
-class Keeper:
+class Preserver:
     """Translates so that marks, pieces and terms come through.
 
     `searched` turns texts, with their beginnings and numbers, into requests that have their hypotheses; `again` gives
@@ -63,7 +63,7 @@ class Keeper:
     flagged: Callable[[Translation], Translation] | None = None
 
     def answers(
-        self, sources: Sequence[MarkedText], prefixes: Sequence[str], numbers: Sequence[int], kept: Kept
+        self, sources: Sequence[MarkedText], prefixes: Sequence[str], numbers: Sequence[int], kept: Preserve
     ) -> tuple[list[Request | None], list[Translation]]:
         """One translation a text, and the request that it is the plain answer of, where it is.
 
@@ -95,7 +95,7 @@ class Keeper:
         return plain, answers
 
     def _marked(
-        self, sources: Sequence[MarkedText], prefixes: Sequence[str], numbers: Sequence[int], kept: Kept
+        self, sources: Sequence[MarkedText], prefixes: Sequence[str], numbers: Sequence[int], kept: Preserve
     ) -> tuple[list[Request], list[Translation]]:
         requests = self.searched([source.text for source in sources], prefixes, numbers)
         lost = self._with_terms(requests, kept.terms) if kept.terms else [()] * len(requests)
@@ -117,7 +117,7 @@ class Keeper:
     def _written(self, request: Request) -> str:
         return request.answer(self.tokenizers.tgt).text
 
-    def _weights(self, sources: Sequence[Source]) -> list[Matrix]:
+    def _weights(self, sources: Sequence[Source]) -> list[_Matrix]:
         if not sources:
             return []
         if self.aligner is None:
@@ -130,7 +130,7 @@ class Keeper:
         weights = iter(self._weights(sources))
         return [self._parts_of(request, [next(weights) for _ in request.sources]) for request in requests]
 
-    def _parts_of(self, request: Request, weights: Sequence[Matrix]) -> list[AlignedPart]:
+    def _parts_of(self, request: Request, weights: Sequence[_Matrix]) -> list[AlignedPart]:
         written = [self.tokenizers.tgt.detokenize(_best(source)) for source in request.sources]
         after = separators(request.segments, written)
         src_start, tgt_start = len(request.text) - len(request.text.lstrip()), 0
@@ -147,7 +147,7 @@ class Keeper:
             tgt_start += len(text) + len(space)
         return parts
 
-    def _part(self, source: Source, src_text: str, tgt_text: str, weights: Matrix) -> AlignedPart:
+    def _part(self, source: Source, src_text: str, tgt_text: str, weights: _Matrix) -> AlignedPart:
         src_words = words_of(self.tokenizers.src.tokens(source.ids))
         tgt_words = words_of(self.tokenizers.tgt.tokens(_best(source)))
         by_word = np.add.reduceat(weights, [word.start for word in src_words], axis=1)

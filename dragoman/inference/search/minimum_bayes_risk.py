@@ -15,11 +15,11 @@ from dragoman.text.tokenization.tokenizer import Tokenizer
 
 _ORDERS = 6
 _BETA_SQUARED = 4.0
-Matrix = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.int64]
+_Matrix = npt.NDArray[np.float64]
+_Numbers = npt.NDArray[np.int64]
 
 
-def choose(sources: Sequence[Source], tokenizer: Tokenizer, n_best: int) -> None:
+def choose_least_risk(sources: Sequence[Source], tokenizer: Tokenizer, n_best: int) -> None:
     """Leaves each source the `n_best` of its samples, the one of highest expected chrF2 (its `score`) first.
 
     Samples of the same text count as often as they were drawn, and one of them is kept.
@@ -33,7 +33,7 @@ def choose(sources: Sequence[Source], tokenizer: Tokenizer, n_best: int) -> None
         source.hypotheses = [replace(source.hypotheses[place], score=utility) for utility, place in ranked[:n_best]]
 
 
-def pairwise_chrf(texts: Sequence[str]) -> Matrix:
+def pairwise_chrf(texts: Sequence[str]) -> _Matrix:
     """(N, N): chrF2, 0 to 100, of text i as the translation where text j is the reference.
 
     The k-th occurrence of an n-gram in a text is taken for a thing of its own: then the n-grams two texts share are
@@ -64,7 +64,7 @@ def pairwise_chrf(texts: Sequence[str]) -> Matrix:
     )
 
 
-def _shared(owners: Numbers, grams: Numbers, count: int) -> tuple[Matrix, Matrix]:
+def _shared(owners: _Numbers, grams: _Numbers, count: int) -> tuple[_Matrix, _Matrix]:
     """(N, N) n-grams that two texts have in common, and (N,) how many each has; `owners` says whose each n-gram is."""
     order = np.lexsort((grams, owners))
     owners, grams = owners[order], grams[order]
@@ -78,6 +78,6 @@ def _shared(owners: Numbers, grams: Numbers, count: int) -> tuple[Matrix, Matrix
     return (has @ has.T).astype(np.float64), has.sum(1, dtype=np.float64)
 
 
-def _numbered(values: Numbers) -> Numbers:
+def _numbered(values: _Numbers) -> _Numbers:
     """Equal values get equal numbers from 0 on, without gaps."""
     return np.unique(values, return_inverse=True)[1].reshape(-1)

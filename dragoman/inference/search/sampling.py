@@ -108,7 +108,7 @@ def _extended(draws: _Draws, log_probs: Float[Tensor, "N V"], settings: Inferenc
     """Every draw one token longer; those that are done get one that does not count."""
     position = draws.paths.ids.size(2)
     unwritable = draws.constraints.unwritable(position)
-    drawn = drawn_ids(log_probs, draws.uniforms[..., position].flatten(), settings, unwritable)
+    drawn = sample_ids(log_probs, draws.uniforms[..., position].flatten(), settings, unwritable)
     ids = draws.constraints.with_prefix(drawn, position)
     token_log_probs = log_probs.gather(1, ids[:, None])
     shape = draws.lengths.shape
@@ -122,7 +122,7 @@ def _extended(draws: _Draws, log_probs: Float[Tensor, "N V"], settings: Inferenc
     )
 
 
-def drawn_ids(
+def sample_ids(
     log_probs: Float[Tensor, "N V"],
     uniforms: Float[Tensor, "N"],
     settings: InferenceSettings,

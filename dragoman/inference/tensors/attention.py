@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 
-def attended(
+def attend(
     query: Float[Tensor, "B H W K"], key: Float[Tensor, "B H S K"], value: Float[Tensor, "B H S K"], mask: Tensor
 ) -> Float[Tensor, "B H W K"]:
     """softmax(Q K^T + mask) V; the scale is in the query."""
@@ -17,7 +17,7 @@ def attended(
     return torch.bmm(weights, value.view(flat, -1, head_width)).view(query.shape)
 
 
-def merged(heads: Float[Tensor, "BH W K"], num_sentences: int, num_heads: int) -> Float[Tensor, "N D"]:
+def merge_heads(heads: Float[Tensor, "BH W K"], num_sentences: int, num_heads: int) -> Float[Tensor, "N D"]:
     """Heads side by side again."""
     _, width, head_width = heads.shape
     by_row = heads.view(num_sentences, num_heads, width, head_width).transpose(1, 2)

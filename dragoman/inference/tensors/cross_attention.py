@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from dragoman.inference.tensors.attention import attended, merged
-from dragoman.inference.tensors.products import Product, product, scaled_input
+from dragoman.inference.tensors.attention import attend, merge_heads
+from dragoman.inference.tensors.products import ProductFunction, product_function, scale_input
 from dragoman.model.attention import MultiHeadAttention
 
 # Folded sources of more numbers than this would fall out of the processor's cache, and be waited for.
@@ -42,9 +42,9 @@ class CrossAttention:
         width = layers[0].in_weight.size(1)
         biases = [layer.in_bias[width:] for layer in layers if layer.in_bias is not None]
         weight = torch.cat([layer.in_weight[width:] for layer in layers])
-        self._keys_and_values = product(weight, torch.cat(biases) if biases else None, precision)
-        self._queries = [scaled_input(layer, 0, 1, precision) for layer in layers]
-        self._outputs = [product(layer.out.weight, layer.out.bias, precision) for layer in layers]
+        self._keys_and_values = product_function(weight, torch.cat(biases) if biases else None, precision)
+        self._queries = [scale_input(layer, 0, 1, precision) for layer in layers]
+        self._outputs = [product_function(layer.out.weight, layer.out.bias, precision) for layer in layers]
         self._folding = torch.stack([_folding(layer) for layer in layers])
         self._query_bias, self._output_bias = _biases(layers)
 
@@ -75,8 +75,8 @@ class _Plain:
         self,
         keys_and_values: Float[Tensor, "L 2 B H S K"],
         mask: Float[Tensor, "B 1 1 S"],
-        queries: Sequence[Product],
-        outputs: Sequence[Product],
+        queries: Sequence[ProductFunction],
+        outputs: Sequence[ProductFunction],
     ) -> None:
         self._keys_and_values, self._mask = keys_and_values, mask
         self._queries, self._outputs = queries, outputs
@@ -86,8 +86,8 @@ class _Plain:
         keys, values = self._keys[layer], self._values[layer]
         num_sentences, num_heads, _, head_width = keys.shape
         query = self._queries[layer](rows).to(self._mask.dtype).view(num_sentences, -1, num_heads, head_width)
-        heads = attended(query.transpose(1, 2), keys, values, self._mask)
-        return self._outputs[layer](merged(heads.flatten(0, 1), num_sentences, num_heads))
+        heads = attend(query.transpose(1, 2), keys, values, self._mask)
+        return self._outputs[layer](merge_heads(heads.flatten(0, 1), num_sentences, num_heads))
 
     def kept(self, sentences: Int64[Tensor, "B2"]) -> "_Plain":
         chosen, mask = self._keys_and_values.index_select(2, sentences), self._mask.index_select(0, sentences)

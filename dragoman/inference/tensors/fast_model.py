@@ -20,10 +20,10 @@ from torch.nn import functional
 
 from dragoman.inference.search.continuations import Continuations, best_continuations, padded_size
 from dragoman.inference.search.step_model import OfTransformer
-from dragoman.inference.tensors.attention import attended, merged
+from dragoman.inference.tensors.attention import attend, merge_heads
 from dragoman.inference.tensors.converted import Converted
 from dragoman.inference.tensors.cross_attention import Cross, CrossAttention
-from dragoman.inference.tensors.products import Product, product, scaled_input
+from dragoman.inference.tensors.products import ProductFunction, product_function, scale_input
 from dragoman.model.feed_forward import FeedForward
 from dragoman.model.layers import DecoderLayer, EncoderLayer, Residual
 from dragoman.model.masks import padding_mask
@@ -234,8 +234,8 @@ _IN_PLACE: dict[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]] = {
 
 class _FeedForward:
     def __init__(self, module: FeedForward, precision: str) -> None:
-        self._inner = product(module.inner.weight, module.inner.bias, precision)
-        self._outer = product(module.outer.weight, module.outer.bias, precision)
+        self._inner = product_function(module.inner.weight, module.inner.bias, precision)
+        self._outer = product_function(module.outer.weight, module.outer.bias, precision)
         self._activation = _IN_PLACE.get(module.activation, module.activation)
 
     def __call__(self, rows: Tensor) -> Tensor:
@@ -247,8 +247,8 @@ class _FeedForward:
 
 class _EncoderLayer:
     def __init__(self, layer: EncoderLayer, precision: str) -> None:
-        self._in = scaled_input(layer.self_attn, 0, 3, precision)
-        self._out = product(layer.self_attn.out.weight, layer.self_attn.out.bias, precision)
+        self._in = scale_input(layer.self_attn, 0, 3, precision)
+        self._out = product_function(layer.self_attn.out.weight, layer.self_attn.out.bias, precision)
         self._num_heads = layer.self_attn.num_heads
         self._attention_shell = _Shell(layer.self_attn_residual)
         self._feed_forward = _FeedForward(layer.feed_forward, precision)
@@ -265,7 +265,7 @@ class _EncoderLayer:
         if length > _MAX_PLAIN_KEYS:
             heads = functional.scaled_dot_product_attention(query, key, value, mask, scale=1.0)
         else:
-            heads = attended(query, key, value, mask)
+            heads = attend(query, key, value, mask)
         return self._out(heads.transpose(1, 2).reshape(rows.size(0), -1))
 
 
@@ -273,8 +273,8 @@ class _DecoderLayer:
     def __init__(self, layer: DecoderLayer, number: int, precision: str) -> None:
         self._number = number
         self._num_heads = layer.self_attn.num_heads
-        self._in = scaled_input(layer.self_attn, 0, 3, precision)
-        self._out = product(layer.self_attn.out.weight, layer.self_attn.out.bias, precision)
+        self._in = scale_input(layer.self_attn, 0, 3, precision)
+        self._out = product_function(layer.self_attn.out.weight, layer.self_attn.out.bias, precision)
         self._self_shell = _Shell(layer.self_attn_residual)
         self._cross_shell = _Shell(layer.cross_attn_residual)
         self._feed_forward = _FeedForward(layer.feed_forward, precision)
@@ -293,7 +293,7 @@ class _DecoderLayer:
         own.copy_(parts[1:])
         query = parts[0].reshape(-1, width, head_width)
         weights = torch.softmax(torch.baddbmm(past.seen, query, keys), dim=-1)
-        return self._out(merged(torch.bmm(weights, values), num_sentences, num_heads))
+        return self._out(merge_heads(torch.bmm(weights, values), num_sentences, num_heads))
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,7 +394,9 @@ class _Weights:
         return self._positions[position]
 
 
-def _base_2_projection(model: Transformer, size: int, precision: str) -> tuple[Product, Int64[Tensor, "absent"]]:
+def _base_2_projection(
+    model: Transformer, size: int, precision: str
+) -> tuple[ProductFunction, Int64[Tensor, "absent"]]:
     """The output projection with logits in base 2, and the columns up to `size` that have no probability at all."""
     missing = size - model.tgt_vocab_size
     weight = functional.pad(model.projection.weight, (0, 0, 0, missing)) * _LOG2_E
@@ -403,7 +405,7 @@ def _base_2_projection(model: Transformer, size: int, precision: str) -> tuple[P
     # An imported model has a bias only to say which tokens cannot be: then there is none to be added at every step.
     absent = bias < _IMPOSSIBLE
     bias = bias.masked_fill(absent, 0.0) * _LOG2_E
-    return product(weight, bias if bool(bias.any()) else None, precision), absent.nonzero()[:, 0]
+    return product_function(weight, bias if bool(bias.any()) else None, precision), absent.nonzero()[:, 0]
 
 
 def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:

@@ -17,7 +17,7 @@ from dragoman.errors import ConfigError
 from dragoman.kernels.compiling import can_compile
 from dragoman.model.attention import MultiHeadAttention
 
-Product = Callable[[Tensor], Tensor]
+ProductFunction = Callable[[Tensor], Tensor]
 """(rows, in) to (rows, out). What comes out is float32, or bfloat16 where the product is in bfloat16."""
 
 # Below this many weights the layout gains less than the call costs (measured: docs/log.md).
@@ -30,7 +30,9 @@ _LARGEST = 127.0
 _ZERO_POINT = 128
 
 
-def product(weight: Float[Tensor, "out in"], bias: Float[Tensor, "out"] | None, precision: str) -> Product:
+def product_function(
+    weight: Float[Tensor, "out in"], bias: Float[Tensor, "out"] | None, precision: str
+) -> ProductFunction:
     """The fastest product of this size in `precision` (float32, bfloat16 or int8), from float32 weights."""
     on_cpu = weight.device.type == "cpu"
     if precision == "int8" and weight.numel() >= _MIN_WEIGHTS_FOR_INT8:
@@ -44,14 +46,14 @@ def product(weight: Float[Tensor, "out in"], bias: Float[Tensor, "out"] | None, 
     return lower if large else _ByRows(_Plain(weight, bias), lower)
 
 
-def scaled_input(attention: MultiHeadAttention, first: int, last: int, precision: str) -> Product:
+def scale_input(attention: MultiHeadAttention, first: int, last: int, precision: str) -> ProductFunction:
     """That of the parts `first` to `last` of query, key and value; the query's weights hold the scale of the scores."""
     d_model = attention.in_weight.size(1)
     scale = torch.ones(3 * d_model, device=attention.in_weight.device)
     scale[:d_model] = (d_model // attention.num_heads) ** -0.5
     part = slice(first * d_model, last * d_model)
     bias = None if attention.in_bias is None else (attention.in_bias * scale)[part]
-    return product((attention.in_weight * scale[:, None])[part], bias, precision)
+    return product_function((attention.in_weight * scale[:, None])[part], bias, precision)
 
 
 class _Plain:
@@ -83,7 +85,7 @@ class _Packed:
 class _ByRows:
     """One product for few rows, another for many."""
 
-    def __init__(self, few: Product, many: Product) -> None:
+    def __init__(self, few: ProductFunction, many: ProductFunction) -> None:
         self._few, self._many = few, many
 
     def __call__(self, rows: Tensor) -> Tensor:
@@ -169,9 +171,9 @@ def _multiplies_int16(device: torch.device) -> bool:
     """Whether it is a CPU that adds products of 16-bit integers, and the search can be compiled for it."""
     if device.type != "cpu" or not can_compile():
         return False
-    from dragoman.kernels.tiles import MULTIPLIES_SHORTS
+    from dragoman.kernels.tiles import HAS_SHORT_PRODUCTS
 
-    return MULTIPLIES_SHORTS
+    return HAS_SHORT_PRODUCTS
 
 
 def _bfloat16(bias: Tensor | None) -> Tensor | None:

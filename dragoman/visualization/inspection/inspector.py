@@ -16,12 +16,12 @@ from dragoman.config import WITHOUT_SAMPLING, InferenceSettings
 from dragoman.data.batch import Batch, pad_ids
 from dragoman.errors import DataError
 from dragoman.inference.alignment import DEFAULT_READING, alignment_layer, attention_links
-from dragoman.inference.preservation.capitals import in_capitals, sentence_case
+from dragoman.inference.preservation.capitals import is_all_caps, sentence_case
 from dragoman.inference.scoring import score_tokens
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.constraints import NEVER_WRITTEN, hide
 from dragoman.inference.search.step_model import SingleModel
-from dragoman.model.transformer import Attention, Transformer
+from dragoman.model.transformer import AttentionWeights, Transformer
 from dragoman.records import Hypothesis
 from dragoman.text.surrogates import well_formed
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
@@ -103,7 +103,7 @@ class _ReadAgain(SingleModel):
 class _Seen:
     """One teacher-forced pass over the source and the best hypothesis, and one over the target alone."""
 
-    attention: Attention
+    attention: AttentionWeights
     links: Float[Tensor, "T S"]
     log_probs: Float[Tensor, "T1 V"]
     alone: tuple[float, ...]
@@ -246,7 +246,7 @@ def _notes(bundle: Bundle, src: Side, tgt: Side, seen: _Seen, best: Hypothesis) 
     if not shows_heads(len(src.tokens), len(tgt.tokens)):
         text = f"More than {MOST_TOKENS_WITH_HEADS} tokens on a side: only the mean of each layer's heads is kept."
         lengths = (*lengths, Note("mean", text))
-    if bundle.config.inference.capitals and in_capitals(src.text):
+    if bundle.config.inference.capitals and is_all_caps(src.text):
         text = f"All in capitals: `translate` tries it as “{sentence_case(src.text)}” too, and gives the surer answer."
         lengths = (*lengths, Note("capitals", text))
     return (*lengths, *notes)

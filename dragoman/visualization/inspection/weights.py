@@ -9,7 +9,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dragoman.model.transformer import Attention
+from dragoman.model.transformer import AttentionWeights
 from dragoman.visualization.inspection.inspection import KINDS, HeadFacts, Kind, Weights
 
 MOST_TOKENS_WITH_HEADS = 200
@@ -18,7 +18,9 @@ MOST_TOKENS_WITH_HEADS = 200
 START, END = "<s>", "</s>"
 
 
-def weights_of(attention: Attention, src_tokens: Sequence[str], tgt_tokens: Sequence[str]) -> tuple[Weights, ...]:
+def weights_of(
+    attention: AttentionWeights, src_tokens: Sequence[str], tgt_tokens: Sequence[str]
+) -> tuple[Weights, ...]:
     """The attention of one sentence pair, kind by kind. `attention` is of bos and the target, without padding."""
     src, tgt = (*src_tokens, END), (START, *tgt_tokens)
     mean_only = not shows_heads(len(src_tokens), len(tgt_tokens))

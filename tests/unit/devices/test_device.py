@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dragoman.config import ModelSettings
-from dragoman.devices.device import resolve_device, without_values
+from dragoman.devices.device import build_without_values, resolve_device
 from dragoman.errors import ConfigError
 from dragoman.model.transformer import Transformer
 
@@ -17,7 +17,7 @@ SMALL = ModelSettings(
 
 
 def test_a_model_without_values_has_the_shapes_of_one_with() -> None:
-    with without_values():
+    with build_without_values():
         model = Transformer(SMALL, 7, 7)
         layer = torch.nn.Linear(2, 3)
     assert {name: one.shape for name, one in model.named_parameters()} == {

@@ -18,7 +18,7 @@ NEW = {"avx512_vnni": True, "avx512_bf16": True}
 def processor(monkeypatch: pytest.MonkeyPatch) -> Any:
     def of_kind(capabilities: dict[str, bool], multiplies_shorts: bool) -> None:
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
-        monkeypatch.setattr(tiles, "MULTIPLIES_SHORTS", multiplies_shorts)
+        monkeypatch.setattr(tiles, "HAS_SHORT_PRODUCTS", multiplies_shorts)
 
     return of_kind
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dragoman.errors import ModelError
-from dragoman.inference.workers import each_of
+from dragoman.inference.workers import map_in_threads
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7])
@@ -17,7 +17,7 @@ def test_results_are_in_order(count: int, computing_on: Any) -> None:
         return item, torch.get_num_threads()
 
     with computing_on(3):
-        found = each_of(work, range(count), 3)
+        found = map_in_threads(work, range(count), 3)
         assert torch.get_num_threads() == 3
     assert [item for item, _ in found] == list(range(count))
     assert count < 2 or {threads for _, threads in found} == {1}
@@ -31,5 +31,5 @@ def test_an_error_arrives_as_it_was(computing_on: Any) -> None:
 
     with computing_on(3):
         with pytest.raises(ModelError, match=r"^item 5 is bad\. Leave it out\.$"):
-            each_of(work, range(20), 3)
+            map_in_threads(work, range(20), 3)
         assert torch.get_num_threads() == 3

@@ -10,66 +10,66 @@ from hypothesis import strategies as st
 
 pytest.importorskip("numba", reason="numba compiles what is tested here")
 
-from dragoman.kernels import LANES, TILE_ROWS
-from dragoman.kernels.arithmetic import at_least, number, put
-from dragoman.kernels.jit import compiled_with_nan
+from dragoman.kernels import TILE_ROWS, VECTOR_WIDTH
+from dragoman.kernels.arithmetic import at_least, load_number, store_number
+from dragoman.kernels.jit import jit_compile
 from dragoman.kernels.vectors import (
-    copy_line,
-    dot_of_lines,
-    exp2_of_line,
-    largest_of_line,
-    made_powers,
+    copy_vector,
+    dot_of_vectors,
+    exp2_of_vector,
+    max_of_vector,
     multiply_tile,
     subtract_and_multiply,
     sum_of,
     sum_of_powers,
     sum_of_squares,
     sums_of_gradients,
+    write_powers,
 )
 
 
-@compiled_with_nan
+@jit_compile
 def copied(values: Any, out: Any) -> None:
     for i in range(values.size):
-        put(out, i, number(values[i]))
+        store_number(out, i, load_number(values[i]))
 
 
-@compiled_with_nan
+@jit_compile
 def copied_line(values: Any, factor: Any, out: Any) -> None:
-    copy_line(values, factor, out)
+    copy_vector(values, factor, out)
 
 
-@compiled_with_nan
+@jit_compile
 def softmax_parts(line: Any, count: Any) -> Any:
-    top = largest_of_line(line, count)
-    return top, exp2_of_line(line, count, top)
+    top = max_of_vector(line, count)
+    return top, exp2_of_vector(line, count, top)
 
 
-@compiled_with_nan
+@jit_compile
 def sums(values: Any, others: Any, gains: Any) -> Any:
     squares, powers = sum_of_squares(values, np.float32(0.3)), sum_of_powers(values, np.float32(0.3))
     of_gradients = sums_of_gradients(others, gains, values, np.float32(0.3), np.float32(1.7))
     return (sum_of(values), squares, powers), of_gradients
 
 
-@compiled_with_nan
+@jit_compile
 def powers_in_place(values: Any) -> Any:
-    return made_powers(values)
+    return write_powers(values)
 
 
-@compiled_with_nan
+@jit_compile
 def moved(line: Any, less: Any, factors: Any) -> Any:
-    product = dot_of_lines(line, factors)
+    product = dot_of_vectors(line, factors)
     subtract_and_multiply(line, less, factors)
     return product
 
 
-@compiled_with_nan
+@jit_compile
 def tile(left: Any, row_step: int, step: int, right: Any, depth: int, out: Any) -> None:
     multiply_tile(left, 1, row_step, step, right, depth, out, 0)
 
 
-@compiled_with_nan
+@jit_compile
 def limited(values: Any, limit: Any) -> None:
     for i in range(values.size):
         values[i] = at_least(values[i], limit)
@@ -91,10 +91,10 @@ def test_rounds_to_bfloat16_as_torch_does() -> None:
     copied(ordinary.numpy(), bits(found))
     assert torch.equal(found[:-1], expected[:-1])
     assert found[-1].isnan()
-    for start in range(0, 1024, LANES):
-        line = torch.empty(LANES, dtype=torch.bfloat16)
-        copied_line(ordinary[start : start + LANES].numpy(), np.float32(1), bits(line))
-        assert torch.equal(line, expected[start : start + LANES])
+    for start in range(0, 1024, VECTOR_WIDTH):
+        line = torch.empty(VECTOR_WIDTH, dtype=torch.bfloat16)
+        copied_line(ordinary[start : start + VECTOR_WIDTH].numpy(), np.float32(1), bits(line))
+        assert torch.equal(line, expected[start : start + VECTOR_WIDTH])
 
 
 def test_reads_bfloat16_exactly() -> None:
@@ -102,13 +102,15 @@ def test_reads_bfloat16_exactly() -> None:
     found = np.empty(len(everything), np.float32)
     copied(bits(everything), found)
     np.testing.assert_array_equal(found, everything.float().numpy())
-    line = np.empty(LANES, np.float32)
-    copied_line(bits(everything)[16000 : 16000 + LANES], np.float32(2), line)
-    np.testing.assert_array_equal(line, 2 * found[16000 : 16000 + LANES])
+    line = np.empty(VECTOR_WIDTH, np.float32)
+    copied_line(bits(everything)[16000 : 16000 + VECTOR_WIDTH], np.float32(2), line)
+    np.testing.assert_array_equal(line, 2 * found[16000 : 16000 + VECTOR_WIDTH])
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.floats(-60, 60, width=32), min_size=LANES, max_size=LANES), st.integers(1, LANES))
+@given(
+    st.lists(st.floats(-60, 60, width=32), min_size=VECTOR_WIDTH, max_size=VECTOR_WIDTH), st.integers(1, VECTOR_WIDTH)
+)
 def test_softmax_of_the_first_lanes(values: list[float], count: int) -> None:
     line = np.array(values, np.float32)
     wanted = np.exp2((line[:count] - line[:count].max()).astype(np.float64))
@@ -120,13 +122,13 @@ def test_softmax_of_the_first_lanes(values: list[float], count: int) -> None:
 
 
 def test_softmax_of_nan_is_nan() -> None:
-    line = np.zeros(LANES, np.float32)
+    line = np.zeros(VECTOR_WIDTH, np.float32)
     line[3] = np.nan
-    assert np.isnan(softmax_parts(line, np.int32(LANES))[1])
+    assert np.isnan(softmax_parts(line, np.int32(VECTOR_WIDTH))[1])
 
 
 def test_products_and_sums_of_a_line() -> None:
-    line, factors = (np.random.default_rng(seed).normal(size=LANES).astype(np.float32) for seed in (0, 1))
+    line, factors = (np.random.default_rng(seed).normal(size=VECTOR_WIDTH).astype(np.float32) for seed in (0, 1))
     before = line.copy()
     np.testing.assert_allclose(moved(line, np.float32(0.5), factors), before @ factors, rtol=1e-5)
     np.testing.assert_allclose(line, (before - 0.5) * factors, rtol=1e-6)
@@ -137,8 +139,8 @@ def test_products_and_sums_of_a_line() -> None:
 def test_tile_of_a_product(turned: bool, depth: int) -> None:
     random = np.random.default_rng(0)
     left = random.normal(size=(TILE_ROWS, depth)).astype(np.float32)
-    right = random.normal(size=(depth, 3, LANES)).astype(np.float32)
-    out = np.zeros((TILE_ROWS, 2, LANES), np.float32)
+    right = random.normal(size=(depth, 3, VECTOR_WIDTH)).astype(np.float32)
+    out = np.zeros((TILE_ROWS, 2, VECTOR_WIDTH), np.float32)
     flat = np.concatenate([[np.float32(9)], (left.T if turned else left).ravel()])
     tile(flat, 1 if turned else depth, TILE_ROWS if turned else 1, right[:, 1:], depth, out[:, 1:])
     np.testing.assert_allclose(out[:, 1], left @ right[:, 1], rtol=1e-5, atol=1e-6)

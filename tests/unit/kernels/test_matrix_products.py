@@ -12,62 +12,70 @@ pytest.importorskip("numba", reason="numba compiles what is tested here")
 
 from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.inference.compiled.beams import place_rows
-from dragoman.inference.compiled.layers import activate, decode, encode, normalise, product, put_row, softmax
-from dragoman.inference.compiled.layout import Linear, Norm
-from dragoman.inference.compiled.memory import INPUTS, room_for_rows, room_for_search
-from dragoman.inference.compiled.weights import CompiledWeights, packed
-from dragoman.kernels.arithmetic import exp2, larger, rounded
-from dragoman.kernels.jit import compiled
+from dragoman.inference.compiled.layers import (
+    activate,
+    decode,
+    encode,
+    multiply_rows,
+    normalize_row,
+    softmax,
+    store_row,
+)
+from dragoman.inference.compiled.layout import Norm, PackedLinear
+from dragoman.inference.compiled.memory import INPUT_TYPES, allocate_rows, allocate_search
+from dragoman.inference.compiled.weights import CompiledWeights, pack_products
+from dragoman.kernels.arithmetic import exp2, maximum, round_to_integer
+from dragoman.kernels.jit import jit_without_nan
 from dragoman.kernels.matrix_products import dot, keep, weighted_sum
 from dragoman.kernels.tiles import (
-    AT_ONCE,
-    COLUMNS,
-    LINE_BYTES,
-    MULTIPLIES_BYTES,
-    MULTIPLIES_SHORTS,
-    ROWS,
+    CACHE_LINE_BYTES,
+    HAS_BYTE_PRODUCTS,
+    HAS_SHORT_PRODUCTS,
+    MULTIPLIED_TOGETHER,
+    PRODUCT_COLUMNS,
+    PRODUCT_ROWS,
     largest_integer,
 )
 from dragoman.model.transformer import Transformer
 
-NEEDS_BYTES = pytest.mark.skipif(not MULTIPLIES_BYTES, reason="this processor multiplies no bytes")
-NEEDS_SHORTS = pytest.mark.skipif(not MULTIPLIES_SHORTS, reason="this processor has no pmaddwd")
+NEEDS_BYTES = pytest.mark.skipif(not HAS_BYTE_PRODUCTS, reason="this processor multiplies no bytes")
+NEEDS_SHORTS = pytest.mark.skipif(not HAS_SHORT_PRODUCTS, reason="this processor has no pmaddwd")
 PRECISIONS = ["float32", pytest.param("int8", marks=NEEDS_BYTES), pytest.param("int16", marks=NEEDS_SHORTS)]
 
 
-@compiled
+@jit_without_nan
 def dot_of(one: Any, first: int, other: Any, second: int, size: int) -> Any:
     return dot(one, first, other, second, size)
 
 
-@compiled
+@jit_without_nan
 def weigh_into(out: Any, factors: Any, values: Any, places: Any, shift: int, count: int) -> None:
     weighted_sum(out, 1, factors, 2, values, places, shift, count)
 
 
-@compiled
+@jit_without_nan
 def kept_as(out: Any, values: Any, size: int) -> None:
     keep(out, 1, values, 2, size)
 
 
-@compiled
+@jit_without_nan
 def exp2_of(values: Any, out: Any) -> None:
     for i in range(values.size):
         out[i] = exp2(values[i])
 
 
-@compiled
+@jit_without_nan
 def largest_and_rounded(values: Any, out: Any) -> Any:
     top = values[0]
     for i in range(values.size):
-        top = larger(top, values[i])
-        out[i] = rounded(values[i])
+        top = maximum(top, values[i])
+        out[i] = round_to_integer(values[i])
     return top
 
 
-@compiled
+@jit_without_nan
 def put(values: Any, inputs: Any, scales: Any, row: int) -> None:
-    put_row(values, inputs, scales, row)
+    store_row(values, inputs, scales, row)
 
 
 def numbers(*shape: int, seed: int = 0) -> Any:
@@ -127,7 +135,7 @@ def test_softmax_and_layer_norm_are_torchs(size: int) -> None:
     np.testing.assert_allclose(scores[:size], expected, atol=1e-6)
     values, gain, bias = numbers(size) + 3, numbers(size, seed=1), numbers(size, seed=2)
     out = np.zeros(size, np.float32)
-    normalise(values, gain, bias, 1e-5, out)
+    normalize_row(values, gain, bias, 1e-5, out)
     tensor, weight, shift = (torch.tensor(one) for one in (values, gain, bias))
     normal = torch.nn.functional.layer_norm(tensor, (size,), weight, shift)
     np.testing.assert_allclose(out, normal, atol=1e-4)
@@ -160,8 +168,8 @@ def test_states_do_not_depend_on_where_a_norms_weights_lie(norm_first: bool, pre
 
     def states(norms: tuple[str, Any, Any], line: Any) -> tuple[bytes, bytes]:
         name, gain, bias = norms
-        rows = room_for_rows(weights, 16, 16, 16)._replace(line=line)
-        search = room_for_search(weights, chosen, 1, 16, 16, 0)
+        rows = allocate_rows(weights, 16, 16, 16)._replace(line=line)
+        search = allocate_search(weights, chosen, 1, 16, 16, 0)
         search.live[0], search.ids[0, 0] = 1, 1
         read = encoder._replace(**{name: Norm(gain, bias)}) if hasattr(encoder, name) else encoder
         encode(read, decoder.cross_sources, weights.shape, ids, starts, slots, rows, search)
@@ -182,7 +190,7 @@ def test_states_do_not_depend_on_where_a_norms_weights_lie(norm_first: bool, pre
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_inputs_of_a_product_do_not_depend_on_where_arrays_lie(precision: str) -> None:
-    values, kind = numbers(96) * 3, INPUTS[precision]
+    values, kind = numbers(96) * 3, INPUT_TYPES[precision]
     expected, scales = np.zeros((1, 96), kind), np.zeros(1, np.float32)
     put(values, expected, scales, 0)
     for gap in range(0, 320, 4):
@@ -202,15 +210,15 @@ def test_an_activation_does_not_depend_on_where_arrays_lie(activation: int) -> N
         assert out.tobytes() == expected.tobytes(), gap
 
 
-def multiplied(rows: Any, linear: Linear, precision: str) -> tuple[Any, Any, Any]:
+def multiplied(rows: Any, linear: PackedLinear, precision: str) -> tuple[Any, Any, Any]:
     """The product of some rows, and their inputs and scales."""
     count, depth = rows.shape
-    room = -(-count // ROWS) * ROWS
-    inputs = np.zeros((room, depth + -depth % AT_ONCE[precision]), INPUTS[precision])
+    room = -(-count // PRODUCT_ROWS) * PRODUCT_ROWS
+    inputs = np.zeros((room, depth + -depth % MULTIPLIED_TOGETHER[precision]), INPUT_TYPES[precision])
     scales, out = np.ones(room, np.float32), np.zeros((room, linear.bias.shape[1]), np.float32)
     for row in range(count):
         put(rows[row], inputs, scales, row)
-    product(inputs, scales, linear, 0, count, out)
+    multiply_rows(inputs, scales, linear, 0, count, out)
     return out[:count], inputs[:count], scales[:count]
 
 
@@ -220,9 +228,9 @@ def multiplied(rows: Any, linear: Linear, precision: str) -> tuple[Any, Any, Any
 def test_products_are_numpys(precision: str, count: int, depth: int, size: int, seed: int) -> None:
     """float32 within rounding; integers exactly the sum of their products, times the scales."""
     rows, weight, bias = numbers(count, depth, seed=seed), numbers(size, depth, seed=seed + 1), numbers(size, seed=seed)
-    linear = packed([(torch.tensor(weight), torch.tensor(bias))], precision, padding=-np.inf)
+    linear = pack_products([(torch.tensor(weight), torch.tensor(bias))], precision, padding=-np.inf)
     found, inputs, scales = multiplied(rows, linear, precision)
-    assert found.shape[1] % COLUMNS == 0
+    assert found.shape[1] % PRODUCT_COLUMNS == 0
     assert (found[:, size:] == -np.inf).all()
     expected = rows.astype(np.float64) @ weight.T.astype(np.float64) + bias
     if precision == "float32":
@@ -242,14 +250,14 @@ def test_products_are_numpys(precision: str, count: int, depth: int, size: int, 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_weights_begin_on_a_line_of_the_cache(precision: str) -> None:
     for size in (3, 40, 700):
-        assert packed([(torch.ones(size, 30), None)] * 2, precision).panels.ctypes.data % LINE_BYTES == 0
+        assert pack_products([(torch.ones(size, 30), None)] * 2, precision).panels.ctypes.data % CACHE_LINE_BYTES == 0
 
 
 @NEEDS_SHORTS
 @pytest.mark.parametrize("depth", [1, 2, 512, 2048, 4096])
 def test_the_largest_sums_of_shorts_do_not_wrap_around(depth: int) -> None:
-    rows, weight = np.full((1, depth), 0.7, np.float32), torch.full((COLUMNS, depth), -1.3)
-    found, inputs, _ = multiplied(rows, packed([(weight, None)], "int16"), "int16")
+    rows, weight = np.full((1, depth), 0.7, np.float32), torch.full((PRODUCT_COLUMNS, depth), -1.3)
+    found, inputs, _ = multiplied(rows, pack_products([(weight, None)], "int16"), "int16")
     assert inputs.max() == largest_integer("int16", depth)
     np.testing.assert_allclose(found, -0.91 * depth, rtol=1e-5)
 
@@ -257,7 +265,7 @@ def test_the_largest_sums_of_shorts_do_not_wrap_around(depth: int) -> None:
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_row_is_the_same_to_the_last_bit_in_any_company(precision: str) -> None:
     rows, weight = numbers(23, 64), torch.tensor(numbers(200, 64, seed=1))
-    linear = packed([(weight, None)], precision)
+    linear = pack_products([(weight, None)], precision)
     together = multiplied(rows, linear, precision)[0]
     for first, last in ((0, 1), (3, 4), (5, 23), (22, 23)):
         assert (multiplied(rows[first:last], linear, precision)[0] == together[first:last]).all()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from dragoman.model.linear import Linear, missing_rows
+from dragoman.model.linear import PaddedLinear, missing_rows
 
 
 @pytest.mark.parametrize("shape", [(1, 6), (63, 6), (64, 6), (65, 6), (5, 13, 6), (8, 8, 6)])
@@ -12,7 +12,7 @@ from dragoman.model.linear import Linear, missing_rows
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_equals_torchs_linear_and_its_gradients(shape: tuple[int, ...], bias: bool, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    layer = Linear(6, 10, bias=bias).to(dtype)
+    layer = PaddedLinear(6, 10, bias=bias).to(dtype)
     inputs, weights = torch.randn(shape, dtype=dtype), torch.randn(*shape[:-1], 10, dtype=dtype)
     results = []
     for product in (layer, lambda rows: functional.linear(rows, layer.weight, layer.bias)):

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.inference.preservation.capitals import in_capitals, sentence_case, with_capitals
-from dragoman.inference.preservation.preserver import NOTHING_KEPT
+from dragoman.inference.preservation.capitals import is_all_caps, retry_all_caps, sentence_case
+from dragoman.inference.preservation.preserver import PRESERVE_NOTHING
 from dragoman.records import Candidate, Translation
 from dragoman.text.documents.markers import MarkedText
 
@@ -30,7 +30,7 @@ from dragoman.text.documents.markers import MarkedText
     ],
 )
 def test_what_is_in_capitals(text: str, expected: bool) -> None:
-    assert in_capitals(text) is expected
+    assert is_all_caps(text) is expected
 
 
 def test_sentence_case() -> None:
@@ -60,8 +60,8 @@ def _answered(
 ) -> tuple[list[Any], list[str]]:
     requests: list[Any] = [f"first {number}" for number in range(len(sources))]
     answers = [_answer("nonsense", source.text, -2.0) for source in sources]
-    kept = replace(NOTHING_KEPT, escape=escape)
-    with_capitals(keeper, sources, prefixes, range(len(sources)), kept, requests, answers)  # type: ignore[arg-type]
+    kept = replace(PRESERVE_NOTHING, escape=escape)
+    retry_all_caps(keeper, sources, prefixes, range(len(sources)), kept, requests, answers)  # type: ignore[arg-type]
     assert [answer.src for answer in answers] == [source.text for source in sources]
     return requests, [answer.text for answer in answers]
 

@@ -10,7 +10,7 @@ from dragoman.config import InferenceSettings
 from dragoman.errors import ConfigError
 from dragoman.evaluation.flags import FLAGS
 from dragoman.inference.preservation.markup import translate_html, translate_srt, translate_xml
-from dragoman.inference.preservation.preserver import Kept
+from dragoman.inference.preservation.preserver import Preserve
 from dragoman.inference.segments import Source
 from dragoman.inference.translator import Translator
 from dragoman.records import Hypothesis
@@ -120,7 +120,7 @@ def echo(small_bundle: Bundle) -> Translator:
     ],
 )
 def test_tags_and_escapes_are_no_faults_of_the_models(echo: Translator, page: str) -> None:
-    kept = Kept(True, None, True, escaped)
+    kept = Preserve(True, None, True, escaped)
     (answer,) = echo.translate_marked(read_markup(page, MarkupRules()).texts, kept)
     assert answer.text in page
     assert not {"short", "long", "number", "url", "tag", "lost"} & set(answer.flags)
@@ -138,7 +138,7 @@ def test_what_the_model_left_out_is_flagged_in_any_form(echo: Translator) -> Non
     assert forced.flags == tuple(flag for flag in FLAGS if flag in forced.flags)
     assert faults & set(forced.flags) == faults
     (marked,) = echo.translate_marked(
-        read_markup("<p><b>one</b> two three</p>", MarkupRules()).texts, Kept(True, terms, False, escaped)
+        read_markup("<p><b>one</b> two three</p>", MarkupRules()).texts, Preserve(True, terms, False, escaped)
     )
     assert marked.lost == ("Zwei",)
     assert faults & set(marked.flags) == {"lost"}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import ConfigError
 from dragoman.evaluation.metrics import sentence_chrf
-from dragoman.inference.search.minimum_bayes_risk import choose, pairwise_chrf
+from dragoman.inference.search.minimum_bayes_risk import choose_least_risk, pairwise_chrf
 from dragoman.inference.segments import Source
 from dragoman.inference.translator import Translator
 from dragoman.records import Hypothesis
@@ -43,7 +43,7 @@ def test_the_chosen_one_has_the_highest_mean_utility_and_draws_count_as_often_as
     drawn = [0, 1, 2, 1, 3, 6]
     source = Source("0.0", [5], hypotheses=[Hypothesis((each,), (-1.0,), -1.0, -1.0, True) for each in drawn])
     blank = Source("1.0", [])
-    choose([source, blank], _Texts(), n_best=2)
+    choose_least_risk([source, blank], _Texts(), n_best=2)
     texts = [TEXTS[each] for each in drawn]
     means = {text: float(np.mean(sentence_chrf([text] * len(texts), texts))) for text in texts}
     ranked = sorted(means, key=lambda text: -means[text])

@@ -4,7 +4,7 @@ import torch
 from scipy import stats
 
 from dragoman.bundle import Bundle
-from dragoman.model.transformer import Attention
+from dragoman.model.transformer import AttentionWeights
 from dragoman.visualization.inspection.inspection import Inspection
 from dragoman.visualization.inspection.inspector import inspect_text
 from dragoman.visualization.inspection.weights import unpacked, weights_of
@@ -13,16 +13,16 @@ SRC, TGT = ("a", "b", "c"), ("x", "y")
 
 
 @pytest.fixture
-def attention() -> Attention:
+def attention() -> AttentionWeights:
     torch.manual_seed(0)
 
     def layers(count: int, queries: int, keys: int) -> tuple[torch.Tensor, ...]:
         return tuple(torch.rand(1, 2, queries, keys).softmax(-1) for _ in range(count))
 
-    return Attention(layers(3, 4, 4), layers(2, 3, 3), layers(2, 3, 4))
+    return AttentionWeights(layers(3, 4, 4), layers(2, 3, 3), layers(2, 3, 4))
 
 
-def test_bytes_are_the_weights_within_a_five_hundredth(attention: Attention) -> None:
+def test_bytes_are_the_weights_within_a_five_hundredth(attention: AttentionWeights) -> None:
     found = weights_of(attention, SRC, TGT)
     assert [one.kind for one in found] == ["cross", "encoder_self", "decoder_self"]
     assert (found[0].queries, found[0].keys) == (("<s>", "x", "y"), ("a", "b", "c", "</s>"))
@@ -32,7 +32,7 @@ def test_bytes_are_the_weights_within_a_five_hundredth(attention: Attention) -> 
         assert np.abs(unpacked(one) - exact).max() <= 0.002
 
 
-def test_facts_of_a_head(attention: Attention) -> None:
+def test_facts_of_a_head(attention: AttentionWeights) -> None:
     cross, encoder, decoder = weights_of(attention, SRC, TGT)
     weights = attention.encoder_self[1][0, 1].numpy()
     facts = encoder.heads[1][1]
@@ -48,15 +48,15 @@ def test_facts_of_a_head(attention: Attention) -> None:
 
 def test_a_head_that_is_sure_has_no_entropy() -> None:
     sure = (torch.eye(3)[None, None],)
-    facts = weights_of(Attention(sure, sure, sure), ("a", "b"), ("x", "y"))[1].heads[0][0]
+    facts = weights_of(AttentionWeights(sure, sure, sure), ("a", "b"), ("x", "y"))[1].heads[0][0]
     assert (facts.entropy_bits, facts.distance) == (0.0, 0.0)
 
 
 def test_long_sides_keep_the_mean_only() -> None:
     layer = (torch.rand(1, 2, 201, 201).softmax(-1),)
-    assert not weights_of(Attention(layer, layer, layer), ["a"] * 200, ["b"] * 200)[0].mean_only
+    assert not weights_of(AttentionWeights(layer, layer, layer), ["a"] * 200, ["b"] * 200)[0].mean_only
     layer = (torch.rand(1, 2, 202, 202).softmax(-1),)
-    one = weights_of(Attention(layer, layer, layer), ["a"] * 201, ["b"] * 201)[0]
+    one = weights_of(AttentionWeights(layer, layer, layer), ["a"] * 201, ["b"] * 201)[0]
     assert one.mean_only
     assert np.abs(unpacked(one)[0, 0] - layer[0][0].mean(0).numpy()).max() <= 0.002
 
