@@ -3,7 +3,7 @@
 # make check  everything a change must pass: format, lint, import rules, types, tests
 # make bench  Dragoman and its peers side by side: hours; BENCH='--parts training --sizes tiny' for less
 # make test-slow  the tests that take most of a minute each
-# make soak   faults planted in everything, at full size: an hour or more; RUN=a trained run for the part about text
+# make soak   fault injection at full size: an hour or more; RUN=a trained run for the tests that need one
 # make guide  the annotated guide as pages, build/guide/index.html: every cell runs
 # make wheel  dist/dragoman-*.whl
 
@@ -46,16 +46,9 @@ bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/run.py $(BENCH)
 
-FAULTS := damage hostile kills saving disk losses same watchdog good allocations forecast
-
-# Each prints rows of a table; benchmarks/results/reliability.md keeps them. All run, and what failed is said at the end.
+# Prints rows of a table; benchmarks/results/reliability.md keeps them. SOAK='--size 0.05 -k damage' for less.
 soak: test-slow
-	failed=; for fault in $(FAULTS); do \
-	  $(BIN)/python benchmarks/reliability_training.py $$fault || failed="$$failed $$fault"; done; \
-	$(BIN)/python benchmarks/reliability_corpus.py || failed="$$failed corpus"; \
-	$(BIN)/python benchmarks/reliability_flags.py || failed="$$failed flags"; \
-	if [ -n "$(RUN)" ]; then $(BIN)/python benchmarks/reliability_text.py $(RUN) || failed="$$failed text"; fi; \
-	[ -z "$$failed" ] || { echo "not as promised:$$failed" >&2; exit 1; }
+	$(BIN)/python -m pytest tests/soak $(if $(RUN),--run $(RUN)) $(SOAK)
 
 guide: $(STAMP)
 	$(BIN)/python docs/guide/build.py --out build/guide

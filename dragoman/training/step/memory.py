@@ -25,7 +25,7 @@ _GIVE_BACK = {"cuda": torch.cuda.empty_cache, "mps": torch.mps.empty_cache}
 _STEPS_LOOKED_AT = 256
 # Fitted to the peaks of 15 runs on a CPU: what torch's libraries take by themselves and the kernels for bfloat16
 # products of 64 rows more; bytes for each byte of weights (moments, copies, gradients), of activations that are kept
-# (those in work come on top), and of a slice of logits. `benchmarks/reliability_training.py forecast` measures it.
+# (those in work come on top), and of a slice of logits. `tests/soak/test_memory.py` measures it.
 _LIBRARY_BYTES = {"cpu": 100_000_000}
 _KERNEL_BYTES, _KERNEL_ROWS = 12_000_000, 64
 _PER_WEIGHT = {torch.float32: 3.0, torch.bfloat16: 4.1}

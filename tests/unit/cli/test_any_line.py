@@ -1,15 +1,11 @@
-"""One line in, one line out, whatever the lines: the check of benchmarks/reliability_text.py, made small."""
+"""One line in, one line out, whatever the lines: the check of tests/soak/test_text.py, made small."""
 
-import importlib.util
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[3] / "benchmarks" / "reliability_text.py"
+from tests.soak.awkward_text import awkward_lines, check_lines
 
 
 def test_lines_of_all_kinds_are_answered_in_their_place(model_folder: Path) -> None:
-    spec = importlib.util.spec_from_file_location("reliability_text", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    lines = module.awkward_lines(100, longest=4000)
+    lines = awkward_lines(100, longest=4000)
     assert len(lines) == 100
-    assert module.check_lines(str(model_folder), lines) == []
+    assert check_lines(str(model_folder), lines) == []

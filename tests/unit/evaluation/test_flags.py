@@ -1,8 +1,4 @@
-"""The cases are those of benchmarks/reliability_flags.py, which also looks at the references of larger tests."""
-
-import importlib.util
-from pathlib import Path
-from typing import Any
+"""The faulty translations are those of tests/soak, which also looks at the references of larger tests."""
 
 import pytest
 from hypothesis import given, settings
@@ -11,35 +7,26 @@ from hypothesis import strategies as st
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.evaluation.flags import FLAGS, flags_of, text_flags
 from dragoman.records import Candidate, Translation
-
-SCRIPT = Path(__file__).parents[3] / "benchmarks" / "reliability_flags.py"
-
-
-@pytest.fixture(scope="module")
-def cases() -> Any:
-    spec = importlib.util.spec_from_file_location("reliability_flags", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from tests.soak.faulty_translations import GOOD, has_new_characters, made_cases, references
 
 
 @pytest.mark.parametrize("flag", FLAGS)
-def test_made_cases_are_flagged(cases: Any, flag: str) -> None:
-    made = cases.made_cases()[flag]
-    missed = [case for case in made if flag not in flags_of(case, cases.has_new_characters)]
+def test_made_cases_are_flagged(flag: str) -> None:
+    made = made_cases()[flag]
+    missed = [case for case in made if flag not in flags_of(case, has_new_characters)]
     assert len(made) == 20
     assert len(missed) <= 1, missed
 
 
-def test_translations_by_people_are_hardly_flagged(cases: Any) -> None:
-    assert [(pair, text_flags(*pair)) for pair in cases.GOOD if text_flags(*pair)] == []
+def test_translations_by_people_are_hardly_flagged() -> None:
+    assert [(pair, text_flags(*pair)) for pair in GOOD if text_flags(*pair)] == []
     pairs = load_phrasebook().generate(seed=11, count=500)
     assert sum(bool(text_flags(pair.src, pair.tgt)) for pair in pairs) <= 10
 
 
 @pytest.mark.data
-def test_the_references_of_real_tests_are_hardly_flagged(cases: Any) -> None:
-    for name, pairs in cases.references():
+def test_the_references_of_real_tests_are_hardly_flagged() -> None:
+    for name, pairs in references():
         flagged = sum(bool(text_flags(*pair)) for pair in pairs[:1500])
         assert flagged <= 0.02 * len(pairs[:1500]), name
 

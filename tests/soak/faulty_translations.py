@@ -1,26 +1,18 @@
-"""Whether flags find what they are for: 20 made cases a flag, and references of real tests, which should have none.
+"""Translations with a fault for each quality flag, and translations by people, which should have none.
 
-    DRAGOMAN_DATA=... python benchmarks/reliability_flags.py [MODEL --src F --ref F]
-
-Cases are made from phrasebook sentences, so that they need no data; without DRAGOMAN_DATA the references are the
-phrasebook's. With a model it also prints how good flagged and other translations of a test are.
+Faults are made from sentences of the phrasebook, so that they need no data. Without DRAGOMAN_DATA the translations by
+people are the phrasebook's.
 """
 
-import argparse
 import gzip
 import os
 import random
-import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import fmean
 
 from dragoman.demo.phrasebook_file import load_phrasebook
-from dragoman.evaluation.flags import FLAGS, flags_of, text_flags
-from dragoman.evaluation.metrics import sentence_chrf
+from dragoman.evaluation.flags import FLAGS
 from dragoman.records import Candidate, Translation
-from dragoman.text.corpus import open_aligned
 
 CASES = 20
 Pair = tuple[str, str]
@@ -109,11 +101,11 @@ GOOD: list[Pair] = [
     ("Yes.", "Ja, das ist richtig."),
     ("Die Kinder, die die Katze sahen", "The children who saw the cat"),
 ]
-"""Translations with which nothing is wrong, though something looks like it."""
+"""Correct translations that resemble faulty ones."""
 
 
 def made_cases() -> dict[str, list[Translation]]:
-    """20 faulty translations a flag; the flag should be among theirs."""
+    """20 faulty translations for each flag; the flag should be among theirs."""
     pairs = [(pair.src, pair.tgt) for pair in load_phrasebook().generate(seed=5, count=400)]
     pairs = [pair for pair in pairs if len(pair[0].split()) >= 6][:CASES]
     texts = {
@@ -163,7 +155,7 @@ def _translation(flag: str, case: int, src: str, tgt: str) -> Translation:
 
 
 def has_new_characters(text: str) -> bool:
-    """As a vocabulary of the phrasebook's English has it."""
+    """Whether a vocabulary of the phrasebook's English lacks a character."""
     return not text.isascii()
 
 
@@ -188,43 +180,3 @@ def references() -> Iterator[tuple[str, list[Pair]]]:
 
 def _lines(path: Path) -> list[str]:
     return gzip.decompress(path.read_bytes()).decode().split("\n")[:-1]
-
-
-def judge_model(path: str, src: str, ref: str) -> None:
-    from dragoman.inference.translator import Translator
-
-    pairs = list(open_aligned(src, ref).pairs())
-    found = Translator.load(path).translate_detailed([pair.src for pair in pairs])
-    chrf = sentence_chrf([one.text for one in found], [pair.tgt for pair in pairs])
-    print(f"\n{path}: {len(pairs):,} sentences, mean chrF2 of those with a flag")
-    for flag in FLAGS:
-        if rows := [score for score, one in zip(chrf, found, strict=True) if flag in one.flags]:
-            print(f"{flag:<12}{len(rows):>6,}{fmean(rows):>8.1f}")
-    if rows := [score for score, one in zip(chrf, found, strict=True) if not one.flags]:
-        print(f"{'none':<12}{len(rows):>6,}{fmean(rows):>8.1f}")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("model", nargs="?")
-    parser.add_argument("--src")
-    parser.add_argument("--ref")
-    given = parser.parse_args()
-    for flag, cases in made_cases().items():
-        flagged = sum(flag in flags_of(case, has_new_characters) for case in cases)
-        print(f"{flag:<12}{flagged} of {len(cases)} made cases")
-    wrong = [(pair, text_flags(*pair)) for pair in GOOD if text_flags(*pair)]
-    print(f"good ones   {len(wrong)} of {len(GOOD)} flagged {wrong or ''}")
-    for name, pairs in references():
-        start = time.process_time()
-        found = [text_flags(*pair) for pair in pairs]
-        microseconds = (time.process_time() - start) / len(pairs) * 1e6
-        counts = dict(Counter(flag for flags in found for flag in flags))
-        share = sum(map(bool, found)) / len(pairs)
-        print(f"{name:<22}{len(pairs):>7,} references, {share:.2%} flagged {counts}, {microseconds:.0f} µs each")
-    if given.model:
-        judge_model(given.model, given.src, given.ref)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,117 @@
+"""A full or broken disk at every call that writes: one line, the old checkpoints whole, nothing half written."""
+
+import errno
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+
+from dragoman.bundle import folder as bundle_folder
+from dragoman.errors import DragomanError
+from dragoman.training.run.checkpoint import save_checkpoint
+from dragoman.training.run.state import TrainState, ValidationRecord
+from dragoman.training.step.optimizer import build_optimizer, optimizer_tensors
+from dragoman.training.trainer import Trainer
+from tests.soak.conftest import Report
+from tests.soak.runs import is_whole, make_trainer, override_train, phrasebook_texts
+
+PATH_METHODS = ("rename", "replace", "mkdir", "chmod", "open")
+Before = Callable[[str], object]
+
+
+@contextmanager
+def intercepted_writes(before: Before) -> Iterator[None]:
+    """Call `before` with a name ahead of every call that changes the disk while a checkpoint is written."""
+
+    def intercept(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            reads = name == "open" and (not arguments[1:] or arguments[1] not in ("a", "w", "wb", "ab"))
+            if not reads and not (name == "rename" and not arguments[0].exists()):
+                before(name)
+            return original(*arguments, **options)
+
+        return call
+
+    def save(tensors: Any, path: Path, metadata: Any = None) -> None:
+        try:
+            before("safetensors")
+        except OSError as error:  # as the library reports it, with half of the file written
+            path.write_bytes(b"half")
+            message = f"Error while serializing: I/O error: {error.strerror} (os error {error.errno})"
+            raise SafetensorError(message) from None
+        save_file(tensors, path, metadata)
+
+    with ExitStack() as patches:
+        patches.enter_context(mock.patch.object(os, "fsync", intercept("fsync", os.fsync)))
+        patches.enter_context(mock.patch.object(bundle_folder, "save_file", save))
+        for name in PATH_METHODS:
+            patches.enter_context(mock.patch.object(Path, name, intercept(name, getattr(Path, name))))
+        yield
+
+
+def fail_at(index: int, code: int) -> Before:
+    """Raise an OSError at the call of this number."""
+    calls = iter(range(10**6))
+
+    def before(_: str) -> None:
+        if next(calls) == index:
+            raise OSError(code, os.strerror(code))
+
+    return before
+
+
+@pytest.fixture(scope="module")
+def trainer(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+    """A run of two steps, the second of which is saved."""
+    trainer = make_trainer(tmp_path_factory.mktemp("run"), phrasebook_texts(100), override_train(max_steps=2))
+    trainer.fit()
+    return trainer
+
+
+def save(trainer: Trainer, step: int) -> None:
+    entry = dict.fromkeys(("epoch", "loss", "perplexity", "learning_rate", "tokens_per_second"), 0)
+    trainer.log.progress(entry | {"step": step}, None)
+    moments = optimizer_tensors(trainer.model, build_optimizer(trainer.model, trainer.settings))
+    state = TrainState(step=step, validations=[ValidationRecord(step, 0.0)])
+    save_checkpoint(trainer.run, trainer.bundle, moments, state)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS], ids=errno.errorcode.get)
+@pytest.mark.parametrize("step", [3, 2], ids=["a new step", "a step written again"])
+def test_a_failing_write_costs_one_checkpoint_at_most(trainer: Trainer, step: int, code: int, report: Report) -> None:
+    calls: list[str] = []
+    with intercepted_writes(calls.append):
+        save(trainer, step)
+    shutil.rmtree(trainer.run.step_folder(3), ignore_errors=True)
+    broken = [
+        f"{name} ({index}): {outcome}"
+        for index, name in enumerate(calls)
+        if (outcome := outcome_of_failure(trainer, step, fail_at(index, code)))
+    ]
+    names = ", ".join(f"{calls.count(name)} {name}" for name in dict.fromkeys(calls))
+    what = "a new step" if step == 3 else "a step written again"
+    report(f"{errno.errorcode[code]}, {what}", len(calls), broken, names)
+
+
+def outcome_of_failure(trainer: Trainer, step: int, before: Before) -> str:
+    """What is not as promised after a failed write; empty if all is."""
+    run, line = trainer.run, ""
+    try:
+        with intercepted_writes(before):
+            save(trainer, step)
+    except DragomanError as error:
+        line = str(error)
+    except OSError as error:
+        return repr(error)
+    run.tidy()
+    whole = all(is_whole(run.step_folder(each)) for each in {2, *run.steps()})
+    left = [path.name for path in run.checkpoints.parent.rglob(".writing-*")]
+    shutil.rmtree(run.step_folder(3), ignore_errors=True)
+    return "" if whole and line and "\n" not in line and not left else f"whole {whole}, {line!r}, left {left}"

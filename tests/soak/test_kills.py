@@ -1,0 +1,142 @@
+"""SIGKILL at any moment: a run continues bit for bit, and a checkpoint is whole or not there."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from safetensors.numpy import load_file
+
+from dragoman.training.run.checkpoint import RunFolder, save_checkpoint
+from dragoman.training.verification import _compared, _log_lines
+from tests.soak.conftest import Report
+from tests.soak.processes import exit_status, fork
+from tests.soak.runs import STEPS, is_whole, make_trainer, override_train, phrasebook_texts
+
+DEADLINE_SECONDS = 120
+
+
+def train(run: Path, until: int = STEPS) -> Callable[[], object]:
+    return lambda: make_trainer(run, phrasebook_texts(), override_train(max_steps=until)).fit()
+
+
+def differences(run: Path, straight: Path) -> tuple[int, list[str]]:
+    """The number of tensors, and what two finished runs do not share: tensors, state, and the losses of all steps."""
+    tensors, found = _compared(*(RunFolder(each).step_folder(STEPS) for each in (straight, run)))
+    logs = (_log_lines(each / "log.jsonl", 0, STEPS) for each in (straight, run))
+    ours, theirs = ([line for line in log if line["event"] == "train"] for log in logs)
+    if ours != theirs:
+        found.append("log.jsonl")
+    return tensors, found
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("straight")
+    assert exit_status(fork(train(run))) == 0
+    return run
+
+
+def test_a_run_in_two_parts_is_the_run_in_one(tmp_path: Path, straight: Path, report: Report) -> None:
+    for until in (40, STEPS):
+        assert exit_status(fork(train(tmp_path, until))) == 0
+    tensors, found = differences(tmp_path, straight)
+    # The run that stopped at 40 validated there once more than scheduled, as it must.
+    found = [name for name in found if not name.startswith("state")]
+    report(f"{STEPS} steps = 40 + 30", 1, found[:1], f"{tensors} tensors and the loss of each step bit-equal")
+
+
+def test_a_killed_run_is_the_run_in_one(
+    tmp_path: Path, straight: Path, scaled: Callable[[int], int], report: Report
+) -> None:
+    rng, run, killed = random.Random(2), tmp_path / "run", 0
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while killed < scaled(7) and time.monotonic() < deadline:
+        child = fork(train(run))
+        time.sleep(rng.uniform(0.15, 0.6))
+        os.kill(child, signal.SIGKILL)
+        if exit_status(child):
+            killed += 1
+        else:  # it was faster
+            shutil.rmtree(run)
+            killed = 0
+    assert exit_status(fork(train(run))) == 0
+    tensors, found = differences(run, straight)
+    figures = f"{tensors} tensors and the loss of each step bit-equal"
+    report(f"SIGKILLs in {STEPS} steps", killed, found[:1] * killed, figures)
+
+
+MESSAGE = struct.Struct("<qd")
+"""A step, negative when its checkpoint is started and positive when it is finished, and the time."""
+
+
+def save_until_killed(run: Path, pipe: int) -> None:
+    """Save a checkpoint after every step and write to `pipe` when one is started and finished."""
+    config = override_train(max_steps=10**6, checkpoint_every_steps=1, log_every_steps=10**6)
+    config = replace(config, validate=replace(config.validate, every_steps=10**6))
+    trainer = make_trainer(run, phrasebook_texts(200), config)
+    remove = RunFolder.remove_all_but
+
+    def tell(sign: int) -> None:
+        os.write(pipe, MESSAGE.pack(sign * trainer.state.step, time.monotonic()))
+
+    def tell_and_save(*arguments: Any) -> None:
+        tell(-1)
+        save_checkpoint(*arguments)
+
+    def tell_and_remove(folder: RunFolder, steps: Any) -> None:
+        tell(1)
+        remove(folder, steps)
+
+    with (
+        mock.patch("dragoman.training.loop.save_checkpoint", tell_and_save),
+        mock.patch.object(RunFolder, "remove_all_but", tell_and_remove),
+    ):
+        trainer.fit()
+
+
+def kill_while_saving(run: Path, rng: random.Random) -> int:
+    """Kill a run at some moment of its second saving, which takes about as long as the first; the last step saved."""
+    read, write = os.pipe()
+    child = fork(lambda: save_until_killed(run, write))
+    os.close(write)
+    told = [MESSAGE.unpack(os.read(read, MESSAGE.size)) for _ in ("started", "finished", "started")]
+    time.sleep(rng.uniform(0.0, 1.2) * (told[1][1] - told[0][1]))
+    os.kill(child, signal.SIGKILL)
+    exit_status(child)
+    while more := os.read(read, MESSAGE.size):
+        told.append(MESSAGE.unpack(more))
+    os.close(read)
+    return max(int(step) for step, _ in told)
+
+
+def test_a_kill_while_saving_leaves_a_whole_checkpoint(
+    tmp_path: Path, scaled: Callable[[int], int], report: Report
+) -> None:
+    rng, run = random.Random(3), RunFolder(tmp_path)
+    planted, in_saving, broken, newest = scaled(200), 0, [], 0
+    for number in range(planted):
+        saved = kill_while_saving(tmp_path, rng)
+        in_saving += any(path.name.startswith(".writing-step") for path in run.checkpoints.iterdir())
+        newest = next((step for step in reversed(run.steps()) if is_whole(run.step_folder(step))), -1)
+        if newest < saved or not is_of_one_step(run.step_folder(newest), newest):
+            broken.append(f"kill {number}: step {newest} instead of {saved}")
+    make_trainer(tmp_path, phrasebook_texts(200), override_train(max_steps=newest + 1)).fit()
+    broken += map(str, tmp_path.rglob(".writing-*"))
+    figures = f"{in_saving} in the middle of writing; nothing left over"
+    report("SIGKILL while saving", planted, broken, figures)
+
+
+def is_of_one_step(folder: Path, step: int) -> bool:
+    moments = load_file(folder / "optimizer.safetensors")
+    steps = {float(value) for name, value in moments.items() if name.endswith(":step")}
+    return steps == {float(step)} and json.loads((folder / "state.json").read_text())["step"] == step
