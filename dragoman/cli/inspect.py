@@ -18,10 +18,10 @@ from dragoman.messages import say
 
 if TYPE_CHECKING:
     from dragoman.bundle import Bundle
-    from dragoman.visualization.inspection.inspection import Inspection, Kind
+    from dragoman.visualization.inspection.inspection import AttentionKind, Inspection
 
 _PAGE = Path("inspection.html")
-_KINDS: "dict[str, Kind]" = {"cross": "cross", "encoder": "encoder_self", "decoder": "decoder_self"}
+_KINDS: "dict[str, AttentionKind]" = {"cross": "cross", "encoder": "encoder_self", "decoder": "decoder_self"}
 _SECONDS_A_TOKEN = 0.04
 # The plain beam search in float32 is looked at, one text at a time, and its whole beam is shown.
 _IGNORED = tuple(f"inference.{name}" for name in ("seed", "n_best", "precision", "batch_tokens", *WITHOUT_SAMPLING))
@@ -139,7 +139,7 @@ def _inspected(options: argparse.Namespace, text: _Text) -> "Inspection":
     return inspect_text(bundle, text.src, settings, name=str(folder), reference=text.reference)
 
 
-def _layer(number: int | None, inspection: "Inspection", kind: "Kind") -> int | None:
+def _layer(number: int | None, inspection: "Inspection", kind: "AttentionKind") -> int | None:
     """The layer from 0. Raises ConfigError where there is none of that number."""
     most = inspection.of_kind(kind).num_layers
     if number is not None and not 1 <= number <= most:

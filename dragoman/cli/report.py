@@ -17,10 +17,10 @@ def run(arguments: Sequence[str]) -> int:
     from dragoman.bundle import load_bundle, resolve_model_folder  # torch: only once the arguments are right
     from dragoman.visualization.report.report import write_report
     from dragoman.visualization.report.run_facts import read_run
-    from dragoman.workflows.report import judge_run
+    from dragoman.workflows.report import translate_test
 
     folder = resolve_model_folder(given.run)
     read_run(given.run)  # what is no run is said before anything is loaded or translated
     say(f"the model is {folder}")
-    print(write_report(given.run, judge_run(given.run, load_bundle(folder, given.device))))
+    print(write_report(given.run, translate_test(given.run, load_bundle(folder, given.device))))
     return 0

@@ -44,8 +44,9 @@ from dragoman.training.run.signals import Interrupted
 from dragoman.training.trainer import Trainer
 from dragoman.training.validation import fitting
 from dragoman.version import __version__
-from dragoman.visualization.report.report import Judged, write_report
+from dragoman.visualization.report.report import ReportedTest, write_report
 from dragoman.visualization.report.run_facts import read_log
+from dragoman.visualization.report.word_weights import cross_attention_of
 from dragoman.workflows.fine_tuning import (
     StartingPoint,
     TranslatedTest,
@@ -53,7 +54,6 @@ from dragoman.workflows.fine_tuning import (
     continuation_of,
     starting_point_of,
 )
-from dragoman.workflows.report import judged
 from dragoman.workflows.teachers import soft_targets_of, tokenizers_of
 
 _SILENCE_SECONDS = 20.0
@@ -285,7 +285,7 @@ def _score(out: Path, data: PreparedData, config: Config, corpora: Corpora, end:
     card = replace(bundle.card, test_pairs=len(data.test) if data.test is not None else 0)
     translator = Translator.from_bundles([bundle])
     search = f"beam {bundle.config.inference.beam_size}"
-    last: Judged | None = None
+    last: ReportedTest | None = None
     line = ""
     parts: dict[str, TranslatedTest] = {}
     lines: list[str] = []
@@ -302,7 +302,8 @@ def _score(out: Path, data: PreparedData, config: Config, corpora: Corpora, end:
         lines += [f"{part} ({result.num_sentences} sentences, {search}): {score}" for score in result.scores]
         is_own = (corpora.dev if part == "validation" else corpora.test) is not None
         line = verdict(_outcome(part, parts[part], result.scores[0], bundle, len(data.train), not is_own, end))
-        last = judged(part, sources, references, outputs, result.warnings, translator, bundle)
+        alignment = cross_attention_of(bundle)
+        last = ReportedTest(part, sources, references, outputs, result.warnings, translator.translate, alignment)
     print("\n".join([line, *lines]))
     if start_from := bundle.config.train.start_from:
         for name, scores in compare_with_base(start_from, bundle, corpora, parts, device).items():
@@ -334,7 +335,7 @@ def _outcome(
     )
 
 
-def _report(out: Path, last: Judged | None) -> None:
+def _report(out: Path, last: ReportedTest | None) -> None:
     """Writes the report. The model is there and scored: that this cannot be is no reason to fail."""
     try:
         say(f"the report is {write_report(out, last)}")

@@ -12,7 +12,7 @@ from dragoman.config import InferenceSettings
 from dragoman.text.tokenization.words import Word
 from dragoman.visualization.inspection.inspection import Inspection
 from dragoman.visualization.inspection.inspector import inspect_text
-from dragoman.visualization.inspection.weights import packed, unpacked
+from dragoman.visualization.inspection.weights import decode_weights, encode_weights
 
 Open = Callable[..., Any]
 HOSTILE = "</script><script>window.hacked=1;alert(1)</script><img src=x onerror=alert(2)> \u202eone"
@@ -87,7 +87,7 @@ def test_subwords_are_the_tokens(open_page: Open) -> None:
 def test_arrow_keys_change_layer_and_head_of_the_matrix(open_page: Open) -> None:
     opened = open_page()
     page = opened.page
-    weights = unpacked(opened.inspection.of_kind("cross"))
+    weights = decode_weights(opened.inspection.of_kind("cross"))
 
     def is_shown(expected: Any) -> bool:
         """On the light scale the red channel falls as the weight rises."""
@@ -134,7 +134,9 @@ def test_kinds_thumbnails_and_values(open_page: Open) -> None:
     box = page.locator("#matrix canvas").bounding_box()
     cell = box["width"] / len(inspection.of_kind("cross").keys)
     page.mouse.move(box["x"] + 1.5 * cell, box["y"] + 2.5 * cell)
-    assert page.locator("#value").inner_text().endswith(f"{unpacked(inspection.of_kind('cross'))[1, 0, 2, 1]:.3f}")
+    assert (
+        page.locator("#value").inner_text().endswith(f"{decode_weights(inspection.of_kind('cross'))[1, 0, 2, 1]:.3f}")
+    )
     assert opened.problems == []
 
 
@@ -230,8 +232,8 @@ def test_short_sides_keep_their_labels_beside_long_ones_which_have_some(open_pag
         assert all(labels)
         assert len(one.keys) / 4 < len(labels) < len(one.keys) / 2
     cross = opened.inspection.of_kind("cross")
-    few = torch.from_numpy(np.ascontiguousarray(unpacked(cross)[:, :, :3]))
-    wide = replace(cross, queries=cross.queries[:3], data=packed(few))
+    few = torch.from_numpy(np.ascontiguousarray(decode_weights(cross)[:, :, :3]))
+    wide = replace(cross, queries=cross.queries[:3], data=encode_weights(few))
     page = open_page(replace(opened.inspection, weights=(wide, *opened.inspection.weights[1:]))).page
     assert page.locator("#matrix .rows span").all_inner_texts() == list(wide.queries)
     assert len(matrix(page)) == 3
@@ -246,7 +248,7 @@ def test_the_scale_can_be_stretched_so_that_thin_attention_is_seen(open_page: Op
     assert page.locator("#scale-end").inner_text() == "1"
     page.locator("#stretch").check()
     assert min(map(min, matrix(page))) < 20
-    largest = unpacked(opened.inspection.of_kind("cross"))[1].mean(0).max()
+    largest = decode_weights(opened.inspection.of_kind("cross"))[1].mean(0).max()
     assert float(page.locator("#scale-end").inner_text()) == pytest.approx(largest, abs=3e-3)
     page.locator("#stretch").uncheck()
     assert min(map(min, matrix(page))) > 200
@@ -254,7 +256,7 @@ def test_the_scale_can_be_stretched_so_that_thin_attention_is_seen(open_page: Op
 
 def test_the_keyboard_reaches_every_cell(open_page: Open) -> None:
     opened = open_page()
-    page, cross = opened.page, unpacked(opened.inspection.of_kind("cross"))
+    page, cross = opened.page, decode_weights(opened.inspection.of_kind("cross"))
     page.locator("#matrix").focus()
     for key in ("ArrowUp", "ArrowDown", "ArrowRight", "ArrowRight"):
         page.keyboard.press(f"Shift+{key}")

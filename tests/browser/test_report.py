@@ -8,8 +8,8 @@ import pytest
 
 from dragoman.bundle import Card
 from dragoman.config import Config
-from dragoman.visualization.report.report import Judged, report_html
-from dragoman.visualization.report.run_facts import Lengths, RunFacts, TrainingLog
+from dragoman.visualization.report.report import ReportedTest, report_html
+from dragoman.visualization.report.run_facts import LengthHistogram, RunFacts, TrainingLog
 from dragoman.visualization.report.word_weights import WordWeights
 
 WORDS = WordWeights(("one", " two", "?"), ("eins", " zwei"), ((0.9, 0.05, 0.0), (0.1, 0.4, 0.2)))
@@ -25,12 +25,12 @@ def report(browser: Any, tmp_path: Path) -> Iterator[Callable[..., tuple[Any, li
     def opening(**context: Any) -> tuple[Any, list[str]]:
         curve = ((10.0, 3.0), (20.0, 2.0))
         log = TrainingLog({"loss": curve, "perplexity": curve}, {"loss": curve, "chrf": curve})
-        lengths = Lengths((3, 1), (0.5, 1.5, 2.5), 1.25)
+        lengths = LengthHistogram((3, 1), (0.5, 1.5, 2.5), 1.25)
         facts = RunFacts(tmp_path, tmp_path, Config(), HOSTILE, Card("en", "de"), log, (), lengths, lengths)
         sentences = ["one two?", HOSTILE]
-        judged = Judged("test", sentences, ["eins zwei", "x"], ["eins zwei", HOSTILE], [], list, lambda *_: WORDS)
+        test = ReportedTest("test", sentences, ["eins zwei", "x"], ["eins zwei", HOSTILE], [], list, lambda *_: WORDS)
         path = tmp_path / "report.html"
-        path.write_text(report_html(facts, judged), encoding="utf-8")
+        path.write_text(report_html(facts, test), encoding="utf-8")
         contexts.append(browser.new_context(**{"viewport": {"width": 1000, "height": 900}} | context))
         page, events = contexts[-1].new_page(), []
         page.on("request", lambda request: events.append(request.url))

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from dragoman.visualization.figures.figure import drawing_style, new_figure
 from dragoman.visualization.figures.labels import readable_labels
 from dragoman.visualization.figures.weight_matrix import draw_weights, inches_of
-from dragoman.visualization.inspection.inspection import Inspection, Kind
-from dragoman.visualization.inspection.weights import unpacked
+from dragoman.visualization.inspection.inspection import AttentionKind, Inspection
+from dragoman.visualization.inspection.weights import decode_weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,7 +17,7 @@ _MOST_ACROSS = 4
 _WIDEST_INCHES = 20.0
 
 
-def plot_heads(inspection: Inspection, kind: Kind = "cross", layer: int | None = None) -> "Figure":
+def plot_heads(inspection: Inspection, kind: AttentionKind = "cross", layer: int | None = None) -> "Figure":
     """The weights of every head of one layer (from 0; None: the one alignments are read from), on one scale.
 
     Rows look, columns are looked at. Raises ValueError for a layer the model does not have.
@@ -26,7 +26,7 @@ def plot_heads(inspection: Inspection, kind: Kind = "cross", layer: int | None =
     layer = min(inspection.layer, one.num_layers - 1) if layer is None else layer
     if not 0 <= layer < one.num_layers:
         raise ValueError(f"layer {layer} of {one.num_layers}")
-    weights = unpacked(one)[layer]
+    weights = decode_weights(one)[layer]
     rows, columns = readable_labels(one.queries), readable_labels(one.keys)
     inches = inches_of(len(one.keys), 2.4, 14.0), inches_of(len(one.queries), 2.4, 10.0)
     across = min(_MOST_ACROSS, len(weights), int(_WIDEST_INCHES / inches[0]))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FORMATS = ("png", "svg", "pdf")
+_FORMATS = ("png", "svg", "pdf")
 # Told apart with every kind of colour vision (Okabe and Ito 2008), the bright yellow left out.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#6a51a3", "#7f7f7f")
 SEQUENTIAL, DIVERGING = "Blues", "PuOr"
@@ -94,8 +94,8 @@ def check_figure_path(path: Path, name: str = "path") -> None:
     """
     check_target(path, name, "figure.png")
     ending = path.suffix[1:].lower()
-    if ending not in FORMATS:
-        hint = did_you_mean(ending, FORMATS) or f" Give a name that ends in .{', .'.join(FORMATS)}."
+    if ending not in _FORMATS:
+        hint = did_you_mean(ending, _FORMATS) or f" Give a name that ends in .{', .'.join(_FORMATS)}."
         raise ConfigError(f"`{path}` does not end in a format that pictures are written in.{hint}")
 
 

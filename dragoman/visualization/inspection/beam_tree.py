@@ -17,16 +17,16 @@ from dragoman.inference.search.constraints import NEVER_WRITTEN, hide
 from dragoman.inference.search.step_model import StepModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import EOS_ID, Tokenizer
-from dragoman.visualization.inspection.inspection import Node
+from dragoman.visualization.inspection.inspection import BeamNode
 
 
-def traced_search(
+def trace_search(
     model: StepModel[Any],
     src_ids: Sequence[int],
     settings: InferenceSettings,
     tokenizer: Tokenizer,
     prefix_ids: Sequence[int] = (),
-) -> tuple[list[Hypothesis], tuple[Node, ...]]:
+) -> tuple[list[Hypothesis], tuple[BeamNode, ...]]:
     """The hypotheses of `beam_search` for one source (without eos), and all that it considered.
 
     At each step these are the continuations that may have been taken: twice as many as the beam has places. Where
@@ -113,10 +113,10 @@ class _Trace:
         self._nodes = [places[pair] for pair in kept]
 
 
-def _nodes(considered: list[_Considered], hypotheses: list[Hypothesis], tokenizer: Tokenizer) -> tuple[Node, ...]:
+def _nodes(considered: list[_Considered], hypotheses: list[Hypothesis], tokenizer: Tokenizer) -> tuple[BeamNode, ...]:
     names = tokenizer.tokens([one.token_id for one in considered])
     nodes = [
-        Node(one.parent, one.position, name, round(one.log_prob, 4), one.state, best=False)  # type: ignore[arg-type]
+        BeamNode(one.parent, one.position, name, round(one.log_prob, 4), one.state, best=False)  # type: ignore[arg-type]
         for one, name in zip(considered, names, strict=True)
     ]
     children = {(one.parent, one.token_id): place for place, one in enumerate(considered)}

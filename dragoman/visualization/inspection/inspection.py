@@ -10,8 +10,8 @@ from typing import Literal
 
 from dragoman.text.tokenization.words import Word
 
-Kind = Literal["encoder_self", "decoder_self", "cross"]
-KINDS: tuple[Kind, ...] = ("cross", "encoder_self", "decoder_self")
+AttentionKind = Literal["encoder_self", "decoder_self", "cross"]
+ATTENTION_KINDS: tuple[AttentionKind, ...] = ("cross", "encoder_self", "decoder_self")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class RankedTranslation:
     """One of the n best translations."""
 
     text: str
@@ -56,7 +56,7 @@ class Ranked:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class BeamNode:
     """A token that the search considered.
 
     `parent` is a place in the list of nodes, -1 for the first tokens. `state`: it went on (``kept``), it fell out of
@@ -86,13 +86,13 @@ class HeadFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class PackedAttention:
     """All heads of one kind: base64 of the bytes in the order layer, head, query, key.
 
     Queries and keys are the tokens with their control tokens. `mean_only`: one head a layer, the mean of all.
     """
 
-    kind: Kind
+    kind: AttentionKind
     num_layers: int
     num_heads: int
     queries: tuple[str, ...]
@@ -103,7 +103,7 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True)
-class Opinions:
+class Attributions:
     """Three measures of what a target word owes to a source word, (target words, source words) each, rows sum to 1.
 
     `occlusion`: how far the log-probability moves when the word is left out; `gradient`: gradient times input.
@@ -146,14 +146,14 @@ class Inspection:
     layer: int
     links: str
     steps: tuple[Step, ...]
-    n_best: tuple[Ranked, ...]
-    beam: tuple[Node, ...]
-    weights: tuple[Weights, ...]
-    opinions: Opinions | None
+    n_best: tuple[RankedTranslation, ...]
+    beam: tuple[BeamNode, ...]
+    weights: tuple[PackedAttention, ...]
+    opinions: Attributions | None
     notes: tuple[Note, ...]
     forced: int = 0
 
-    def of_kind(self, kind: Kind) -> Weights:
+    def of_kind(self, kind: AttentionKind) -> PackedAttention:
         """The weights of one kind."""
         return next(weights for weights in self.weights if weights.kind == kind)
 

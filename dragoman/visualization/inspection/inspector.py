@@ -26,11 +26,24 @@ from dragoman.records import Hypothesis
 from dragoman.text.surrogates import well_formed
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 from dragoman.text.tokenization.words import words_of
-from dragoman.visualization.inspection.beam_tree import traced_search
-from dragoman.visualization.inspection.coverage import cut_notes, notes_of
-from dragoman.visualization.inspection.inspection import Alternative, Inspection, Note, Opinions, Ranked, Side, Step
-from dragoman.visualization.inspection.second_opinion import opinions_of
-from dragoman.visualization.inspection.weights import MOST_TOKENS_WITH_HEADS, packed, shows_heads, weights_of
+from dragoman.visualization.inspection.attributions import compute_attributions
+from dragoman.visualization.inspection.beam_tree import trace_search
+from dragoman.visualization.inspection.inspection import (
+    Alternative,
+    Attributions,
+    Inspection,
+    Note,
+    RankedTranslation,
+    Side,
+    Step,
+)
+from dragoman.visualization.inspection.notes import find_notes, length_notes
+from dragoman.visualization.inspection.weights import (
+    MOST_TOKENS_WITH_HEADS,
+    collect_weights,
+    encode_weights,
+    shows_heads,
+)
 
 MOST_TOKENS = 500
 """A longer text is refused: nobody could look at it."""
@@ -58,14 +71,14 @@ def inspect_text(
     src_ids = tokenizers.src.encode(text)
     _check_length(src_ids, model)
     _check_prefix(prefix_ids, model)
-    settings = settings or bundle.config.inference
-    settings = replace(settings, n_best=settings.beam_size, **WITHOUT_SAMPLING)
-    hypotheses, beam = traced_search(_ReadAgain(model), src_ids, settings, tokenizers.tgt, prefix_ids)
+    settings = replace(settings or bundle.config.inference, **WITHOUT_SAMPLING)
+    settings = replace(settings, n_best=settings.beam_size)
+    hypotheses, beam = trace_search(_RereadableModel(model), src_ids, settings, tokenizers.tgt, prefix_ids)
     best = hypotheses[0]
     src = _side(text, src_ids, tokenizers.src)
     tgt = _side(tokenizers.tgt.detokenize(best.ids), best.ids, tokenizers.tgt)
-    seen = _seen(model, src_ids, best.ids)
-    steps = _steps(seen, best, settings.min_tokens, tokenizers.tgt)
+    forced = _forced_pass(model, src_ids, best.ids)
+    steps = _steps(forced, best, settings.min_tokens, tokenizers.tgt)
     return Inspection(
         model=name,
         src_lang=bundle.card.src_lang or bundle.config.data.src_lang,
@@ -75,21 +88,25 @@ def inspect_text(
         reference=well_formed(reference),
         reading=DEFAULT_READING,
         layer=alignment_layer(model.settings.num_decoder_layers),
-        links=packed(seen.links),
-        steps=_with_continuations(steps, seen, model, src_ids, best.ids, settings, tokenizers.tgt),
-        n_best=tuple(
-            Ranked(tokenizers.tgt.detokenize(one.ids), round(one.score, 4), round(one.log_prob, 4))
-            for one in hypotheses
-        ),
+        links=encode_weights(forced.links),
+        steps=_add_continuations(steps, forced, model, settings, tokenizers.tgt),
+        n_best=_n_best(hypotheses, tokenizers.tgt),
         beam=beam,
-        weights=weights_of(seen.attention, src.tokens, tgt.tokens),
-        opinions=_opinions(model, src_ids, best.ids, src, tgt, seen),
-        notes=_notes(bundle, src, tgt, seen, best),
+        weights=collect_weights(forced.attention, src.tokens, tgt.tokens),
+        opinions=_attributions(model, src, tgt, forced),
+        notes=_notes(bundle, src, tgt, forced, best),
         forced=len(prefix_ids),
     )
 
 
-class _ReadAgain(SingleModel):
+def _n_best(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> tuple[RankedTranslation, ...]:
+    return tuple(
+        RankedTranslation(tokenizer.detokenize(one.ids), round(one.score, 4), round(one.log_prob, 4))
+        for one in hypotheses
+    )
+
+
+class _RereadableModel(SingleModel):
     """Writes one token less than the model has positions for: they are all read again, with bos before them."""
 
     @property
@@ -100,9 +117,11 @@ class _ReadAgain(SingleModel):
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _ForcedPass:
     """One teacher-forced pass over the source and the best hypothesis, and one over the target alone."""
 
+    src_ids: Sequence[int]
+    tgt_ids: Sequence[int]
     attention: AttentionWeights
     links: Float[Tensor, "T S"]
     log_probs: Float[Tensor, "T1 V"]
@@ -110,7 +129,7 @@ class _Seen:
 
 
 @torch.inference_mode()
-def _seen(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int]) -> _Seen:
+def _forced_pass(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int]) -> _ForcedPass:
     src, src_lengths = (one.to(model.device) for one in pad_ids([[*src_ids, EOS_ID]], PAD_ID))
     decoder_input = torch.tensor([[BOS_ID, *tgt_ids]], device=model.device)
     attention = model.attention(src, src_lengths, decoder_input)
@@ -119,7 +138,9 @@ def _seen(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int]) ->
     nothing = Batch(
         *pad_ids([[EOS_ID]], PAD_ID), torch.tensor([[BOS_ID, *tgt_ids, EOS_ID]]), torch.tensor([len(tgt_ids) + 1])
     )
-    return _Seen(
+    return _ForcedPass(
+        src_ids,
+        tgt_ids,
         attention,
         attention_links(cross, len(src_ids), len(tgt_ids), DEFAULT_READING),
         torch.log_softmax(logits, dim=-1).cpu(),
@@ -154,11 +175,11 @@ def _side(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> Side:
     return Side(text, tokens, words_of(tokens), tuple(ids))
 
 
-def _steps(seen: _Seen, best: Hypothesis, min_tokens: int, tokenizer: Tokenizer) -> tuple[Step, ...]:
+def _steps(forced: _ForcedPass, best: Hypothesis, min_tokens: int, tokenizer: Tokenizer) -> tuple[Step, ...]:
     """Every token of the hypothesis, and eos where it ended by itself."""
     ids = (*best.ids, EOS_ID) if best.finished else best.ids
     steps, total = [], 0.0
-    for place, (token_id, log_probs) in enumerate(zip(ids, seen.log_probs[: len(ids)], strict=True)):
+    for place, (token_id, log_probs) in enumerate(zip(ids, forced.log_probs[: len(ids)], strict=True)):
         total += float(log_probs[token_id])
         probabilities = log_probs.exp()
         entropy = -float((probabilities * log_probs.clamp(min=-1e4)).sum()) / math.log(2)
@@ -187,23 +208,18 @@ def _alternatives(log_probs: Float[Tensor, "V"], token_id: int, *, may_end: bool
     return [index for index, value in zip(found.indices.tolist(), found.values.tolist(), strict=True) if value > -1e30]
 
 
-def _with_continuations(
-    steps: tuple[Step, ...],
-    seen: _Seen,
-    model: Transformer,
-    src_ids: Sequence[int],
-    tgt_ids: Sequence[int],
-    settings: InferenceSettings,
-    tokenizer: Tokenizer,
+def _add_continuations(
+    steps: tuple[Step, ...], forced: _ForcedPass, model: Transformer, settings: InferenceSettings, tokenizer: Tokenizer
 ) -> tuple[Step, ...]:
-    """The steps, the least certain ones with what would have followed each alternative."""
+    """The steps. The least certain ones say how the translation would continue after each alternative."""
+    src_ids, tgt_ids = forced.src_ids, forced.tgt_ids
     ids = (*tgt_ids, EOS_ID)
     uncertain = sorted(range(len(steps)), key=lambda place: -steps[place].entropy_bits)
     uncertain = uncertain[: NUM_UNCERTAIN if shows_heads(len(src_ids), len(tgt_ids)) else 1]
     prefixes = [
         (place, [*tgt_ids[:place], other])
         for place in sorted(uncertain)
-        for other in _alternatives(seen.log_probs[place], ids[place], may_end=place >= settings.min_tokens)
+        for other in _alternatives(forced.log_probs[place], ids[place], may_end=place >= settings.min_tokens)
     ]
     src, src_lengths = pad_ids([[*src_ids, EOS_ID]] * len(prefixes), PAD_ID)
     found = beam_search(
@@ -230,19 +246,17 @@ def _with_continuations(
     )
 
 
-def _opinions(
-    model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int], src: Side, tgt: Side, seen: _Seen
-) -> Opinions | None:
-    """None where there is no target, or so much text that it would take minutes."""
-    if not tgt_ids or not shows_heads(len(src_ids), len(tgt_ids)):
+def _attributions(model: Transformer, src: Side, tgt: Side, forced: _ForcedPass) -> Attributions | None:
+    """None without a target, or for so much text that it would take minutes."""
+    if not tgt.ids or not shows_heads(len(src.ids), len(tgt.ids)):
         return None
-    return opinions_of(model, src_ids, tgt_ids, (src.words, tgt.words), seen.links)
+    return compute_attributions(model, src.ids, tgt.ids, (src.words, tgt.words), forced.links)
 
 
-def _notes(bundle: Bundle, src: Side, tgt: Side, seen: _Seen, best: Hypothesis) -> tuple[Note, ...]:
-    links = seen.links.cpu().double().numpy()  # Apple's GPU has no float64
-    notes = notes_of(src, tgt, links, best.token_log_probs, seen.alone)
-    lengths = cut_notes(len(src.tokens), bundle.config.data.max_tokens, finished=best.finished)
+def _notes(bundle: Bundle, src: Side, tgt: Side, forced: _ForcedPass, best: Hypothesis) -> tuple[Note, ...]:
+    links = forced.links.cpu().double().numpy()  # Apple's GPU has no float64
+    notes = find_notes(src, tgt, links, best.token_log_probs, forced.alone)
+    lengths = length_notes(len(src.tokens), bundle.config.data.max_tokens, finished=best.finished)
     if not shows_heads(len(src.tokens), len(tgt.tokens)):
         text = f"More than {MOST_TOKENS_WITH_HEADS} tokens on a side: only the mean of each layer's heads is kept."
         lengths = (*lengths, Note("mean", text))

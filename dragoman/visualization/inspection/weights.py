@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dragoman.model.transformer import AttentionWeights
-from dragoman.visualization.inspection.inspection import KINDS, HeadFacts, Kind, Weights
+from dragoman.visualization.inspection.inspection import ATTENTION_KINDS, AttentionKind, HeadFacts, PackedAttention
 
 MOST_TOKENS_WITH_HEADS = 200
 """Above so many tokens on a side a page shows the mean of the heads only."""
@@ -18,14 +18,14 @@ MOST_TOKENS_WITH_HEADS = 200
 START, END = "<s>", "</s>"
 
 
-def weights_of(
+def collect_weights(
     attention: AttentionWeights, src_tokens: Sequence[str], tgt_tokens: Sequence[str]
-) -> tuple[Weights, ...]:
+) -> tuple[PackedAttention, ...]:
     """The attention of one sentence pair, kind by kind. `attention` is of bos and the target, without padding."""
     src, tgt = (*src_tokens, END), (START, *tgt_tokens)
     mean_only = not shows_heads(len(src_tokens), len(tgt_tokens))
     labels = {"cross": (tgt, src), "encoder_self": (src, src), "decoder_self": (tgt, tgt)}
-    return tuple(_of_kind(kind, getattr(attention, kind), *labels[kind], mean_only) for kind in KINDS)
+    return tuple(_of_kind(kind, getattr(attention, kind), *labels[kind], mean_only) for kind in ATTENTION_KINDS)
 
 
 def shows_heads(num_src: int, num_tgt: int) -> bool:
@@ -33,29 +33,29 @@ def shows_heads(num_src: int, num_tgt: int) -> bool:
     return max(num_src, num_tgt) <= MOST_TOKENS_WITH_HEADS
 
 
-def packed(weights: Float[Tensor, "..."]) -> str:
+def encode_weights(weights: Float[Tensor, "..."]) -> str:
     """Weights from 0 to 1 as base64 of one byte each, rounded."""
     return base64.b64encode((weights.float().cpu() * 255).round().to(torch.uint8).numpy().tobytes()).decode("ascii")
 
 
-def unpacked(weights: Weights) -> NDArray[np.float32]:
+def decode_weights(weights: PackedAttention) -> NDArray[np.float32]:
     """The weights again: (layers, heads, queries, keys), each off by at most 1 / 510."""
     flat = np.frombuffer(base64.b64decode(weights.data), np.uint8).astype(np.float32) / np.float32(255)
     return flat.reshape(weights.num_layers, weights.num_heads, len(weights.queries), len(weights.keys))
 
 
 def _of_kind(
-    kind: Kind, layers: Sequence[Tensor], queries: tuple[str, ...], keys: tuple[str, ...], mean_only: bool
-) -> Weights:
+    kind: AttentionKind, layers: Sequence[Tensor], queries: tuple[str, ...], keys: tuple[str, ...], mean_only: bool
+) -> PackedAttention:
     stacked = torch.stack([layer[0] for layer in layers]).float().cpu()
     if mean_only:
         stacked = stacked.mean(1, keepdim=True)
     num_layers, num_heads = stacked.shape[:2]
     facts = tuple(tuple(_facts(stacked[layer, head], kind) for head in range(num_heads)) for layer in range(num_layers))
-    return Weights(kind, num_layers, num_heads, queries, keys, mean_only, packed(stacked), facts)
+    return PackedAttention(kind, num_layers, num_heads, queries, keys, mean_only, encode_weights(stacked), facts)
 
 
-def _facts(weights: Float[Tensor, "Q S"], kind: Kind) -> HeadFacts:
+def _facts(weights: Float[Tensor, "Q S"], kind: AttentionKind) -> HeadFacts:
     num_queries, num_keys = weights.shape
     entropy = -(weights * weights.clamp(min=1e-12).log2()).sum(1).mean()
     places = torch.arange(num_queries)[:, None] * (num_keys / num_queries if kind == "cross" else 1.0)

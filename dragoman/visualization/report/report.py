@@ -34,7 +34,7 @@ REPORT = "report.html"
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ReportedTest:
     """What the model made of a test, three lists of one length, and how to ask it for more.
 
     `part` is "test" or "validation". `warnings` are those of `evaluate`. Without an `alignment` no word is shaded.
@@ -49,29 +49,29 @@ class Judged:
     alignment: Alignment | None = None
 
 
-def write_report(run: Path, judged: Judged | None) -> Path:
+def write_report(run: Path, test: ReportedTest | None) -> Path:
     """Writes RUN/report.html and the card beside it, card.md; replaces earlier ones at once. Returns the report's path.
 
-    Without `judged` the page has no sentences. Raises ModelError or DataError where the folder has no model or is no
+    Without `test` the page has no sentences. Raises ModelError or DataError where the folder has no model or is no
     run, ResourceError where the disk is full.
     """
     facts = read_run(run)
-    page = report_html(facts, judged)
+    page = report_html(facts, test)
     write_file(run / "card.md", facts.card.to_markdown())
     write_file(run / REPORT, page.encode("utf-8", "replace"))
     return run / REPORT
 
 
-def report_html(facts: RunFacts, judged: Judged | None) -> str:
+def report_html(facts: RunFacts, test: ReportedTest | None) -> str:
     """The page."""
     sentences: list[ShownSentence] = []
     findings: list[PhenomenonCount] = []
-    if judged is not None:
-        judged = _well_formed(judged)
-        sources, references, outputs = judged.sources, judged.references, judged.outputs
-        sentences = shown_sentences(sources, references, outputs, judged.alignment)
+    if test is not None:
+        test = _well_formed(test)
+        sources, references, outputs = test.sources, test.references, test.outputs
+        sentences = shown_sentences(sources, references, outputs, test.alignment)
         languages = facts.card.src_lang, facts.card.tgt_lang
-        findings = check_phenomena(sources, references, outputs, judged.translate, *languages)
+        findings = check_phenomena(sources, references, outputs, test.translate, *languages)
     style = "\n".join([_resource("report.css"), *(sentence.rules for sentence in sentences)])
     return _template().render(
         style=Markup(style),
@@ -79,9 +79,9 @@ def report_html(facts: RunFacts, judged: Judged | None) -> str:
         facts=facts,
         card=facts.card,
         title=f"{facts.card.src_lang or '?'} → {facts.card.tgt_lang or '?'}",
-        tiles=_tiles(facts, judged),
+        tiles=_tiles(facts, test),
         charts=_charts(facts),
-        judged=judged,
+        test=test,
         sentences=sentences,
         findings=findings,
         clipped=clipped,
@@ -90,25 +90,25 @@ def report_html(facts: RunFacts, judged: Judged | None) -> str:
     )
 
 
-def _well_formed(judged: Judged) -> Judged:
+def _well_formed(test: ReportedTest) -> ReportedTest:
     """Without halves of surrogate pairs, which no page can hold."""
-    sides = (judged.sources, judged.references, judged.outputs)
+    sides = (test.sources, test.references, test.outputs)
     sources, references, outputs = (tuple(map(well_formed, side)) for side in sides)
-    return replace(judged, sources=sources, references=references, outputs=outputs)
+    return replace(test, sources=sources, references=references, outputs=outputs)
 
 
-def _tiles(facts: RunFacts, judged: Judged | None) -> list[tuple[str, str]]:
+def _tiles(facts: RunFacts, test: ReportedTest | None) -> list[tuple[str, str]]:
     """The figures at the top: (value, what it is)."""
     card = facts.card
-    part = judged.part if judged is not None else ""
+    part = test.part if test is not None else ""
     tiles = [
         (f"{value:.1f}", f"{metric} on {data.partition(',')[0]}")
         for data, metric, value, _ in card.scores
         if part and data.startswith(part) and metric in ("BLEU", "chrF2")
     ]
-    if judged is not None and judged.outputs:
-        exact = sum(output == reference for output, reference in zip(judged.outputs, judged.references, strict=True))
-        tiles.append((f"{exact / len(judged.outputs):.0%}", "exactly as the reference"))
+    if test is not None and test.outputs:
+        exact = sum(output == reference for output, reference in zip(test.outputs, test.references, strict=True))
+        tiles.append((f"{exact / len(test.outputs):.0%}", "exactly as the reference"))
     return [
         *tiles,
         (f"{card.train_pairs:,}", "training pairs"),

@@ -36,7 +36,7 @@ class TrainingLog:
 
 
 @dataclass(frozen=True, slots=True)
-class Lengths:
+class LengthHistogram:
     """A histogram of training pairs by the tokens of one side: `counts` between `edges` (one more)."""
 
     counts: tuple[int, ...]
@@ -55,8 +55,8 @@ class RunFacts:
     card: Card
     log: TrainingLog
     cleaning: tuple[tuple[str, int, float], ...]
-    src_lengths: Lengths | None
-    tgt_lengths: Lengths | None
+    src_lengths: LengthHistogram | None
+    tgt_lengths: LengthHistogram | None
 
 
 def read_run(run: Path) -> RunFacts:
@@ -128,11 +128,11 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _histogram(lengths: Sequence[int] | NDArray[np.int32], most: int) -> Lengths:
+def _histogram(lengths: Sequence[int] | NDArray[np.int32], most: int) -> LengthHistogram:
     """At most 32 bars over the lengths that occur."""
     values = np.asarray(lengths)
     longest = max(1, min(int(values.max()), most))
     width = max(1, math.ceil(longest / 32))
     edges = np.arange(0.5, longest + width + 0.5, width)
     counts, _ = np.histogram(values, edges)
-    return Lengths(tuple(counts.tolist()), tuple(edges.tolist()), float(values.mean()))
+    return LengthHistogram(tuple(counts.tolist()), tuple(edges.tolist()), float(values.mean()))

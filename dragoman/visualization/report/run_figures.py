@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.visualization.figures.figure import COLORS, count_steps, drawing_style, new_figure
 from dragoman.visualization.report.inline import PAGE_STYLE
-from dragoman.visualization.report.run_facts import Lengths, Points, TrainingLog
+from dragoman.visualization.report.run_facts import LengthHistogram, Points, TrainingLog
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,7 +78,7 @@ def _mark_powers(axes: "Axes", values: list[float]) -> None:
 
 
 def plot_lengths(
-    src: Lengths | None, tgt: Lengths | None, src_name: str, tgt_name: str, columns: int = 2
+    src: LengthHistogram | None, tgt: LengthHistogram | None, src_name: str, tgt_name: str, columns: int = 2
 ) -> "Figure | None":
     """Histograms of the training pairs by tokens, source and target side by side; None without data."""
     sides = [(lengths, name) for lengths, name in ((src, src_name), (tgt, tgt_name)) if lengths is not None]

@@ -53,12 +53,12 @@ def cross_attention_of(bundle: Bundle) -> Alignment:
         links = attention_links(weights, len(src_ids), len(tgt_ids), DEFAULT_READING)
         src, src_texts = _words(bundle.tokenizers.src, src_ids)
         tgt, tgt_texts = _words(bundle.tokenizers.tgt, tgt_ids)
-        return WordWeights(src_texts, tgt_texts, tuple(map(tuple, merged(links, src, tgt).tolist())))
+        return WordWeights(src_texts, tgt_texts, tuple(map(tuple, _sum_by_word(links, src, tgt).tolist())))
 
     return align
 
 
-def merged(weights: Float[Tensor, "T S"], src: tuple[Word, ...], tgt: tuple[Word, ...]) -> Float[Tensor, "P R"]:
+def _sum_by_word(weights: Float[Tensor, "T S"], src: tuple[Word, ...], tgt: tuple[Word, ...]) -> Float[Tensor, "P R"]:
     """From tokens to words: what the words' source tokens got, added up, on average over their target tokens."""
     by_source = torch.stack([weights[:, word.start : word.stop].sum(1) for word in src], dim=1)
     return torch.stack([by_source[word.start : word.stop].mean(0) for word in tgt])

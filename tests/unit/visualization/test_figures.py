@@ -18,8 +18,8 @@ from dragoman.training.step.loss import smoothed_cross_entropy
 from dragoman.training.step.schedule import learning_rate
 from dragoman.visualization.figures.attention_figure import plot_heads
 from dragoman.visualization.figures.figure import png_of, svg_of
-from dragoman.visualization.inspection.inspection import Inspection, Side, Weights
-from dragoman.visualization.inspection.weights import packed
+from dragoman.visualization.inspection.inspection import Inspection, PackedAttention, Side
+from dragoman.visualization.inspection.weights import encode_weights
 
 
 def image_of(axes) -> np.ndarray:
@@ -88,7 +88,7 @@ def test_both_heads_are_drawn_on_one_scale() -> None:
 def test_heads_of_any_shape_have_labels_that_can_be_read(num_queries: int, num_keys: int) -> None:
     cross = torch.rand(4, num_queries, num_keys)
     sides = [tuple(f"{side}{place}" for place in range(count)) for side, count in (("q", num_queries), ("k", num_keys))]
-    weights = Weights("cross", 1, 4, sides[0], sides[1], False, packed(cross[None]), ())
+    weights = PackedAttention("cross", 1, 4, sides[0], sides[1], False, encode_weights(cross[None]), ())
     side = Side("", (), ())
     inspection = Inspection("", "", "", side, side, "", "", 0, "", (), (), (), (weights,), None, ())
     figure = plot_heads(inspection)

@@ -8,7 +8,7 @@ from dragoman.config import InferenceSettings
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.step_model import SingleModel
 from dragoman.text.tokenization.tokenizer import EOS_ID
-from dragoman.visualization.inspection.beam_tree import traced_search
+from dragoman.visualization.inspection.beam_tree import trace_search
 
 SOURCES = [[5, 6, 7], [8], [4, 9, 10, 11, 12]]
 
@@ -21,7 +21,7 @@ def test_tracing_changes_nothing_and_the_tree_spells_the_best(
 ) -> None:
     settings = InferenceSettings(beam_size=beam_size, n_best=beam_size, max_extra_tokens=4, min_tokens=min_tokens)
     model, tokenizer = SingleModel(bundle.model), bundle.tokenizers.tgt
-    hypotheses, nodes = traced_search(model, src, settings, tokenizer)
+    hypotheses, nodes = trace_search(model, src, settings, tokenizer)
     ids = torch.tensor([[*src, EOS_ID]])
     assert hypotheses == beam_search(model, ids, torch.tensor([ids.size(1)]), settings)[0]
     best = [node for node in nodes if node.best]
@@ -33,7 +33,7 @@ def test_tracing_changes_nothing_and_the_tree_spells_the_best(
 
 def test_every_node_hangs_on_one_that_went_on_and_pruned_ones_are_the_less_likely(bundle: Bundle) -> None:
     settings = InferenceSettings(beam_size=3, n_best=3, max_extra_tokens=6)
-    _, nodes = traced_search(SingleModel(bundle.model), SOURCES[2], settings, bundle.tokenizers.tgt)
+    _, nodes = trace_search(SingleModel(bundle.model), SOURCES[2], settings, bundle.tokenizers.tgt)
     for node in nodes:
         if node.parent >= 0:
             parent = nodes[node.parent]
@@ -54,7 +54,7 @@ def test_every_node_hangs_on_one_that_went_on_and_pruned_ones_are_the_less_likel
 
 def test_what_is_in_the_beam_when_the_search_stops_did_not_fall_out_of_it(bundle: Bundle) -> None:
     settings = InferenceSettings(beam_size=3, n_best=3, max_extra_tokens=0, min_tokens=8)
-    hypotheses, nodes = traced_search(SingleModel(bundle.model), SOURCES[2], settings, bundle.tokenizers.tgt)
+    hypotheses, nodes = trace_search(SingleModel(bundle.model), SOURCES[2], settings, bundle.tokenizers.tgt)
     assert not hypotheses[0].finished
     last = max(node.position for node in nodes)
     assert [node.state for node in nodes if node.position == last][:3] == ["open"] * 3
@@ -64,7 +64,7 @@ def test_what_is_in_the_beam_when_the_search_stops_did_not_fall_out_of_it(bundle
 
 def test_a_beam_of_one_keeps_one(bundle: Bundle) -> None:
     settings = replace(bundle.config.inference, beam_size=1, n_best=1)
-    _, nodes = traced_search(SingleModel(bundle.model), [5, 6], settings, bundle.tokenizers.tgt)
+    _, nodes = trace_search(SingleModel(bundle.model), [5, 6], settings, bundle.tokenizers.tgt)
     assert all(node.best for node in nodes if node.state == "kept")
 
 
@@ -75,10 +75,10 @@ def test_forced_tokens_are_in_the_tree_beside_those_that_would_have_been_taken(
 ) -> None:
     settings = InferenceSettings(beam_size=beam_size, n_best=beam_size, max_extra_tokens=4)
     model, tokenizer = SingleModel(bundle.model), bundle.tokenizers.tgt
-    hypotheses, nodes = traced_search(model, SOURCES[0], settings, tokenizer, prefix)
+    hypotheses, nodes = trace_search(model, SOURCES[0], settings, tokenizer, prefix)
     ids = torch.tensor([[*SOURCES[0], EOS_ID]])
     assert hypotheses == beam_search(model, ids, torch.tensor([ids.size(1)]), settings, [prefix])[0]
-    _, free = traced_search(model, SOURCES[0], settings, tokenizer)
+    _, free = trace_search(model, SOURCES[0], settings, tokenizer)
     best = [node for node in nodes if node.best]
     expected = [*hypotheses[0].ids, *([EOS_ID] if hypotheses[0].finished else [])]
     assert [node.token for node in best] == tokenizer.tokens(expected)

@@ -7,7 +7,7 @@ from dragoman.bundle import Bundle
 from dragoman.model.transformer import AttentionWeights
 from dragoman.visualization.inspection.inspection import Inspection
 from dragoman.visualization.inspection.inspector import inspect_text
-from dragoman.visualization.inspection.weights import unpacked, weights_of
+from dragoman.visualization.inspection.weights import collect_weights, decode_weights
 
 SRC, TGT = ("a", "b", "c"), ("x", "y")
 
@@ -23,17 +23,17 @@ def attention() -> AttentionWeights:
 
 
 def test_bytes_are_the_weights_within_a_five_hundredth(attention: AttentionWeights) -> None:
-    found = weights_of(attention, SRC, TGT)
+    found = collect_weights(attention, SRC, TGT)
     assert [one.kind for one in found] == ["cross", "encoder_self", "decoder_self"]
     assert (found[0].queries, found[0].keys) == (("<s>", "x", "y"), ("a", "b", "c", "</s>"))
     for one in found:
         exact = torch.stack([layer[0] for layer in getattr(attention, one.kind)]).numpy()
-        assert unpacked(one).shape == exact.shape
-        assert np.abs(unpacked(one) - exact).max() <= 0.002
+        assert decode_weights(one).shape == exact.shape
+        assert np.abs(decode_weights(one) - exact).max() <= 0.002
 
 
 def test_facts_of_a_head(attention: AttentionWeights) -> None:
-    cross, encoder, decoder = weights_of(attention, SRC, TGT)
+    cross, encoder, decoder = collect_weights(attention, SRC, TGT)
     weights = attention.encoder_self[1][0, 1].numpy()
     facts = encoder.heads[1][1]
     assert facts.entropy_bits == pytest.approx(stats.entropy(weights, base=2, axis=1).mean(), abs=1e-3)
@@ -48,17 +48,17 @@ def test_facts_of_a_head(attention: AttentionWeights) -> None:
 
 def test_a_head_that_is_sure_has_no_entropy() -> None:
     sure = (torch.eye(3)[None, None],)
-    facts = weights_of(AttentionWeights(sure, sure, sure), ("a", "b"), ("x", "y"))[1].heads[0][0]
+    facts = collect_weights(AttentionWeights(sure, sure, sure), ("a", "b"), ("x", "y"))[1].heads[0][0]
     assert (facts.entropy_bits, facts.distance) == (0.0, 0.0)
 
 
 def test_long_sides_keep_the_mean_only() -> None:
     layer = (torch.rand(1, 2, 201, 201).softmax(-1),)
-    assert not weights_of(AttentionWeights(layer, layer, layer), ["a"] * 200, ["b"] * 200)[0].mean_only
+    assert not collect_weights(AttentionWeights(layer, layer, layer), ["a"] * 200, ["b"] * 200)[0].mean_only
     layer = (torch.rand(1, 2, 202, 202).softmax(-1),)
-    one = weights_of(AttentionWeights(layer, layer, layer), ["a"] * 201, ["b"] * 201)[0]
+    one = collect_weights(AttentionWeights(layer, layer, layer), ["a"] * 201, ["b"] * 201)[0]
     assert one.mean_only
-    assert np.abs(unpacked(one)[0, 0] - layer[0][0].mean(0).numpy()).max() <= 0.002
+    assert np.abs(decode_weights(one)[0, 0] - layer[0][0].mean(0).numpy()).max() <= 0.002
 
 
 def test_a_real_inspection_names_every_token(bundle: Bundle) -> None:

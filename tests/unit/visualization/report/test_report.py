@@ -21,7 +21,7 @@ from dragoman.data.stream import collate
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.text.tokenization.words import words_of
 from dragoman.visualization.report.inline import inline_svg
-from dragoman.visualization.report.report import Judged, report_html, write_report
+from dragoman.visualization.report.report import ReportedTest, report_html, write_report
 from dragoman.visualization.report.report_sentences import chosen_rows, clipped, hover_rules, shown_sentences, strength
 from dragoman.visualization.report.run_facts import TrainingLog, open_part, read_log, read_run
 from dragoman.visualization.report.run_figures import plot_lengths, plot_run
@@ -97,9 +97,9 @@ def echo(texts: Sequence[str]) -> list[str]:
     return list(texts)
 
 
-def hostile() -> Judged:
+def hostile() -> ReportedTest:
     words = WordWeights(("<b>", " & "), (" </p>", '"'), ((0.7, 0.1), (0.2, 0.4)))
-    return Judged("test", HOSTILE, HOSTILE[::-1], HOSTILE, ["<i>few</i>"], echo, lambda source, output: words)
+    return ReportedTest("test", HOSTILE, HOSTILE[::-1], HOSTILE, ["<i>few</i>"], echo, lambda source, output: words)
 
 
 def assert_safe(content: str) -> Page:
@@ -166,7 +166,7 @@ def test_hostile_text_is_shown_and_does_nothing(run: Path) -> None:
 
 def test_half_surrogates_do_not_stop_the_page(run: Path) -> None:
     torn = ["\ud83d torn"]
-    page = write_report(run, Judged("test", torn, torn, torn, [], echo)).read_text(encoding="utf-8")
+    page = write_report(run, ReportedTest("test", torn, torn, torn, [], echo)).read_text(encoding="utf-8")
     assert "\ufffd torn" in Page(page).text
 
 
@@ -345,5 +345,5 @@ def test_word_weights_are_the_attention_of_the_model(run: Path) -> None:
 
 
 def test_a_test_of_nothing_still_gives_a_page(run: Path) -> None:
-    assert_safe(report_html(read_run(run), Judged("test", [], [], [], [], echo)))
+    assert_safe(report_html(read_run(run), ReportedTest("test", [], [], [], [], echo)))
     assert_safe(report_html(read_run(run), None))

@@ -9,7 +9,12 @@ from dragoman.bundle import Bundle
 from dragoman.model.masks import padding_mask
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
 from dragoman.text.tokenization.words import Word
-from dragoman.visualization.inspection.second_opinion import gradient_times_input, left_out, opinions_of, spearman
+from dragoman.visualization.inspection.attributions import (
+    compute_attributions,
+    gradient_times_input,
+    occlude_words,
+    spearman,
+)
 
 SRC, TGT = [5, 6, 7, 20], [8, 9, 30]
 SRC_WORDS, TGT_WORDS = (Word("a", 0, 1), Word("b", 1, 3), Word("c", 3, 4)), (Word("x", 0, 2), Word("y", 2, 3))
@@ -33,7 +38,7 @@ def test_rank_correlation_is_scipys(pairs: list[tuple[int, int]]) -> None:
 
 
 def test_leaving_out_is_scoring_without_the_word(bundle: Bundle) -> None:
-    found = left_out(bundle.model, SRC, TGT, SRC_WORDS)
+    found = occlude_words(bundle.model, SRC, TGT, SRC_WORDS)
     assert found.shape == (3, 3)
     with torch.no_grad():
         full = log_probs(bundle, bundle.model.src_embedding(torch.tensor([[*SRC, EOS_ID]])))
@@ -62,7 +67,7 @@ def test_no_gradient_is_left_on_the_model(bundle: Bundle) -> None:
 
 def test_opinions_are_shares_of_words(bundle: Bundle) -> None:
     links = torch.tensor([[0.5, 0.25, 0.1, 0.05], [0.3, 0.15, 0.1, 0.15], [0.0, 0.0, 0.3, 0.6]])
-    opinions = opinions_of(bundle.model, SRC, TGT, (SRC_WORDS, TGT_WORDS), links)
+    opinions = compute_attributions(bundle.model, SRC, TGT, (SRC_WORDS, TGT_WORDS), links)
     assert opinions.attention[1] == pytest.approx((0.0, 1 / 3, 2 / 3), abs=1e-3)
     assert opinions.attention[0] == pytest.approx((0.5, 0.375, 0.125), abs=1e-3)
     for matrix in (opinions.attention, opinions.occlusion, opinions.gradient):

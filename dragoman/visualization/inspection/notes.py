@@ -8,34 +8,30 @@ from numpy.typing import NDArray
 
 from dragoman.visualization.inspection.inspection import Note, Side
 
-HARDLY = 0.2
-"""Of the attention a source word would get if all words got the same."""
-ALONE = 0.5
-"""Without the source a target word is at least so likely, of what it is with it."""
-UNSURE = 0.5
-"""The model gave a target word a lower probability."""
-ODD_LENGTH = 3
-"""One side has so many times the words of the other, and more than `FEW_WORDS`."""
-FEW_WORDS = 6
-
+# A source word got less than this share of the attention that each word would get if all got the same.
+_MIN_ATTENTION = 0.2
+# A target word's probability without the source, divided by its probability with the source, is at least this.
+_MIN_RATIO = 0.5
+# The model gave a target word a lower probability.
+_MIN_PROBABILITY = 0.5
+# One side has this many times the words of the other, and more than `_FEW_WORDS`.
+_MAX_LENGTH_RATIO, _FEW_WORDS = 3, 6
 _MOST_REPEATED_WORDS = 4
-Matrix = NDArray[np.float64]
+
+_Matrix = NDArray[np.float64]
 
 
-def notes_of(
-    src: Side,
-    tgt: Side,
-    links: Matrix,
-    log_probs: Sequence[float],
-    log_probs_alone: Sequence[float],
+def find_notes(
+    src: Side, tgt: Side, links: _Matrix, log_probs: Sequence[float], log_probs_alone: Sequence[float]
 ) -> tuple[Note, ...]:
-    """What stands out. `links` (target tokens, source tokens) is attention; `log_probs` are those of the target tokens,
+    """Notes on what stands out.
 
-    with the source and (`log_probs_alone`) with an empty one.
+    `links` is attention (target tokens, source tokens). `log_probs` are those of the target tokens with the source,
+    `log_probs_alone` those with an empty source.
     """
     found = [
-        _hardly_looked_at(src, links),
-        _leaning_on_the_prefix(tgt, log_probs, log_probs_alone),
+        _unattended(src, links),
+        _prefix_driven(tgt, log_probs, log_probs_alone),
         _improbable(tgt, log_probs),
         _odd_length(src, tgt),
         _repeated(src, tgt),
@@ -45,7 +41,7 @@ def notes_of(
     return tuple(note for note in found if note is not None)
 
 
-def cut_notes(num_src: int, max_src_tokens: int, *, finished: bool) -> tuple[Note, ...]:
+def length_notes(num_src: int, max_src_tokens: int, *, finished: bool) -> tuple[Note, ...]:
     """What happened to the length of the input and of the output."""
     notes = []
     if num_src > max_src_tokens:
@@ -56,7 +52,7 @@ def cut_notes(num_src: int, max_src_tokens: int, *, finished: bool) -> tuple[Not
     return tuple(notes)
 
 
-def _hardly_looked_at(src: Side, links: Matrix) -> Note | None:
+def _unattended(src: Side, links: _Matrix) -> Note | None:
     if not links.size:
         return None
     received = links.sum(0)
@@ -65,19 +61,19 @@ def _hardly_looked_at(src: Side, links: Matrix) -> Note | None:
     words = tuple(
         number
         for number, word in enumerate(src.words)
-        if _is_telling(word.text) and len(src.words) > 2 and totals[number] < HARDLY * fair
+        if _is_telling(word.text) and len(src.words) > 2 and totals[number] < _MIN_ATTENTION * fair
     )
     text = "Source words the model hardly looked at: they may be missing in the translation."
     return Note("uncovered", text, src_words=words) if words else None
 
 
-def _leaning_on_the_prefix(tgt: Side, log_probs: Sequence[float], alone: Sequence[float]) -> Note | None:
+def _prefix_driven(tgt: Side, log_probs: Sequence[float], alone: Sequence[float]) -> Note | None:
     """Words that would be nearly as likely after the same beginning if there were no source at all."""
     words = tuple(
         number
         for number, word in enumerate(tgt.words)
         if _is_telling(word.text)
-        and sum(alone[word.start : word.stop]) >= sum(log_probs[word.start : word.stop]) + np.log(ALONE)
+        and sum(alone[word.start : word.stop]) >= sum(log_probs[word.start : word.stop]) + np.log(_MIN_RATIO)
     )
     text = (
         "Target words that lean on the words before them alone: without the source they would be at least half as "
@@ -90,16 +86,16 @@ def _improbable(tgt: Side, log_probs: Sequence[float]) -> Note | None:
     words = tuple(
         number
         for number, word in enumerate(tgt.words)
-        if _is_telling(word.text) and sum(log_probs[word.start : word.stop]) < np.log(UNSURE)
+        if _is_telling(word.text) and sum(log_probs[word.start : word.stop]) < np.log(_MIN_PROBABILITY)
     )
-    text = f"Target words the model was not sure of: it gave them a probability below {UNSURE:.0%}."
+    text = f"Target words the model was not sure of: it gave them a probability below {_MIN_PROBABILITY:.0%}."
     return Note("improbable", text, tgt_words=words) if words else None
 
 
 def _odd_length(src: Side, tgt: Side) -> Note | None:
     """Something may have been left out, or made up."""
     here, there = len(src.words), len(tgt.words)
-    if max(here, there) <= FEW_WORDS or ODD_LENGTH * min(here, there) > max(here, there):
+    if max(here, there) <= _FEW_WORDS or _MAX_LENGTH_RATIO * min(here, there) > max(here, there):
         return None
     return Note(
         "length", f"The source has {here} words and the translation {there}: look for what is missing or invented."

@@ -1,4 +1,4 @@
-"""What a target word owes to a source word, asked in two other ways, and how far attention agrees.
+"""How much each target word depends on each source word, measured in two other ways than by attention.
 
 *Leave one word out*: the source without the word, the same target; how far does each target token's log-probability
 move? *Gradient times input*: the derivative of the log-probability by the word's embedding, times the embedding.
@@ -20,46 +20,46 @@ from dragoman.model.masks import padding_mask
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from dragoman.text.tokenization.words import Word
-from dragoman.visualization.inspection.inspection import Opinions
+from dragoman.visualization.inspection.inspection import Attributions
 
 _TOKENS_AT_ONCE = 4096
-Matrix = NDArray[np.float64]
+_Matrix = NDArray[np.float64]
 
 
-def opinions_of(
+def compute_attributions(
     model: Transformer,
     src_ids: Sequence[int],
     tgt_ids: Sequence[int],
     words: tuple[Sequence[Word], Sequence[Word]],
     links: Float[Tensor, "T S"],
-) -> Opinions:
+) -> Attributions:
     """Attention, occlusion and gradient between the words of source and target; ids are without control ids."""
     src_words, tgt_words = words
-    attention = _by_words(links.cpu().double().numpy(), src_words, tgt_words)
-    occlusion = _summed(np.abs(left_out(model, src_ids, tgt_ids, src_words)), tgt_words, axis=0)
-    gradient = _by_words(np.abs(gradient_times_input(model, src_ids, tgt_ids)), src_words, tgt_words)
-    return Opinions(
-        _as_shares(attention),
-        _as_shares(occlusion),
-        _as_shares(gradient),
+    attention = _sum_by_words(links.cpu().double().numpy(), src_words, tgt_words)
+    occlusion = _sum_by_word(np.abs(occlude_words(model, src_ids, tgt_ids, src_words)), tgt_words, axis=0)
+    gradient = _sum_by_words(np.abs(gradient_times_input(model, src_ids, tgt_ids)), src_words, tgt_words)
+    return Attributions(
+        _normalize_rows(attention),
+        _normalize_rows(occlusion),
+        _normalize_rows(gradient),
         _mean_correlation(attention, occlusion),
         _mean_correlation(attention, gradient),
     )
 
 
 @torch.inference_mode()
-def left_out(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int], words: Sequence[Word]) -> Matrix:
+def occlude_words(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int], words: Sequence[Word]) -> _Matrix:
     """How much log-probability each target token loses without each source word: (target tokens, source words)."""
     sources = [list(src_ids), *([*src_ids[: word.start], *src_ids[word.stop :]] for word in words)]
     size = max(1, _TOKENS_AT_ONCE // (len(src_ids) + len(tgt_ids) + 2))
     scores = torch.cat(
         [score_tokens(model, _batch(sources[at : at + size], tgt_ids, model)) for at in range(0, len(sources), size)]
     )[:, : len(tgt_ids)]
-    lost: Matrix = (scores[:1] - scores[1:]).T.cpu().double().numpy()
+    lost: _Matrix = (scores[:1] - scores[1:]).T.cpu().double().numpy()
     return lost
 
 
-def gradient_times_input(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int]) -> Matrix:
+def gradient_times_input(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int]) -> _Matrix:
     """For each target token and source token the gradient of the log-probability times the embedding, summed over it.
 
     The embedding is the token's own part of what the encoder reads, without its position.
@@ -72,7 +72,7 @@ def gradient_times_input(model: Transformer, src_ids: Sequence[int], tgt_ids: Se
     return np.concatenate(parts) if parts else np.zeros((0, len(src_ids)))
 
 
-def _gradients(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int], places: range) -> Matrix:
+def _gradients(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int], places: range) -> _Matrix:
     """The rows of some target tokens: as many copies of the pair, one token looked at in each."""
     batch = _batch([list(src_ids)] * len(places), tgt_ids, model)
     with torch.enable_grad():
@@ -87,11 +87,11 @@ def _gradients(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int
         log_probs = torch.log_softmax(model.project(states[rows, chosen]).float(), dim=-1)
         wanted = log_probs[rows, batch.labels[rows, chosen]].sum()
         (gradient,) = torch.autograd.grad(wanted, tokens)
-    products: Matrix = (gradient * tokens).sum(-1)[:, : len(src_ids)].detach().cpu().double().numpy()
+    products: _Matrix = (gradient * tokens).sum(-1)[:, : len(src_ids)].detach().cpu().double().numpy()
     return products
 
 
-def spearman(one: Sequence[float] | Matrix, other: Sequence[float] | Matrix) -> float | None:
+def spearman(one: Sequence[float] | _Matrix, other: Sequence[float] | _Matrix) -> float | None:
     """Rank correlation, equals sharing their mean rank; None for fewer than three values or one without variation."""
     if len(one) < 3:
         return None
@@ -101,14 +101,14 @@ def spearman(one: Sequence[float] | Matrix, other: Sequence[float] | Matrix) -> 
     return float((centred[0] * centred[1]).sum()) / norm if norm > 0 else None
 
 
-def _ranks(values: Matrix) -> Matrix:
+def _ranks(values: _Matrix) -> _Matrix:
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
-    means: Matrix = (ends - (counts - 1) / 2)[inverse]
+    means: _Matrix = (ends - (counts - 1) / 2)[inverse]
     return means
 
 
-def _mean_correlation(one: Matrix, other: Matrix) -> float | None:
+def _mean_correlation(one: _Matrix, other: _Matrix) -> float | None:
     found = [value for value in map(spearman, one, other) if value is not None]
     return round(sum(found) / len(found), 4) if found else None
 
@@ -119,16 +119,16 @@ def _batch(sources: list[list[int]], tgt_ids: Sequence[int], model: Transformer)
     return Batch(src_ids, src_lengths, rows, lengths - 1).to(model.device)
 
 
-def _by_words(matrix: Matrix, src_words: Sequence[Word], tgt_words: Sequence[Word]) -> Matrix:
-    return _summed(_summed(matrix, tgt_words, axis=0), src_words, axis=1)
+def _sum_by_words(matrix: _Matrix, src_words: Sequence[Word], tgt_words: Sequence[Word]) -> _Matrix:
+    return _sum_by_word(_sum_by_word(matrix, tgt_words, axis=0), src_words, axis=1)
 
 
-def _summed(matrix: Matrix, words: Sequence[Word], axis: int) -> Matrix:
-    summed: Matrix = np.add.reduceat(matrix, [word.start for word in words], axis=axis)
+def _sum_by_word(matrix: _Matrix, words: Sequence[Word], axis: int) -> _Matrix:
+    summed: _Matrix = np.add.reduceat(matrix, [word.start for word in words], axis=axis)
     return summed
 
 
-def _as_shares(matrix: Matrix) -> tuple[tuple[float, ...], ...]:
+def _normalize_rows(matrix: _Matrix) -> tuple[tuple[float, ...], ...]:
     """The rows divided by their sums, where these are not 0."""
     totals = matrix.sum(1, keepdims=True)
     shares = np.divide(matrix, totals, out=np.zeros_like(matrix), where=totals > 0)

@@ -1,8 +1,8 @@
 import numpy as np
 
 from dragoman.text.tokenization.words import words_of
-from dragoman.visualization.inspection.coverage import cut_notes, notes_of
 from dragoman.visualization.inspection.inspection import Note, Side
+from dragoman.visualization.inspection.notes import find_notes, length_notes
 
 
 def side(text: str) -> Side:
@@ -15,7 +15,7 @@ def found(src: str, tgt: str, **given: object) -> dict[str, Note]:
     links = given.get("links", np.full((len(other.tokens), len(one.tokens)), 1 / len(one.tokens)))
     sure = given.get("log_probs", [-0.1] * len(other.tokens))
     alone = given.get("alone", [-9.0] * len(other.tokens))
-    return {note.kind: note for note in notes_of(one, other, links, sure, alone)}
+    return {note.kind: note for note in find_notes(one, other, links, sure, alone)}
 
 
 def test_nothing_stands_out_of_an_even_translation() -> None:
@@ -60,10 +60,10 @@ def test_the_same_words_on_both_sides_are_named() -> None:
 
 def test_unknown_words_are_named() -> None:
     one = Side("x", ("▁a", "<unk>", "▁b"), words_of(("▁a", "▁?", "▁b")))
-    notes = notes_of(one, side("c"), np.full((1, 3), 1 / 3), [-0.1], [-9.0])
+    notes = find_notes(one, side("c"), np.full((1, 3), 1 / 3), [-0.1], [-9.0])
     assert [(note.kind, note.src_words) for note in notes] == [("unknown", (1,))]
 
 
 def test_lengths_are_told() -> None:
-    assert [note.kind for note in cut_notes(30, 24, finished=False)] == ["long", "cut"]
-    assert cut_notes(24, 24, finished=True) == ()
+    assert [note.kind for note in length_notes(30, 24, finished=False)] == ["long", "cut"]
+    assert length_notes(24, 24, finished=True) == ()
