@@ -15,7 +15,7 @@ from dragoman.errors import ConfigError, ModelError
 
 CONFIG, GENERATION, TOKENIZER = "config.json", "generation_config.json", "tokenizer_config.json"
 MAX_JSON_BYTES = 64 << 20
-ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu", "gelu": "gelu"}
+_ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu", "gelu": "gelu"}
 
 # What a MarianMTModel always is, or must be to fit here. A key that is absent is as stated.
 _MUST_BE: dict[str, Any] = {
@@ -172,9 +172,9 @@ class _Table:
 
 def _model(config: _Table) -> ModelSettings:
     activation = config.content["activation_function"]
-    if activation not in list(ACTIVATIONS):
+    if activation not in list(_ACTIVATIONS):
         raise ModelError(
-            f"{config.path}: `activation_function` must be one of {', '.join(ACTIVATIONS)}, but is "
+            f"{config.path}: `activation_function` must be one of {', '.join(_ACTIVATIONS)}, but is "
             f"{shown(activation)}. Such a model cannot be imported; choose another."
         )
     settings = ModelSettings(
@@ -188,7 +188,7 @@ def _model(config: _Table) -> ModelSettings:
         attention_dropout=config.checked("attention_dropout", "model.attention_dropout"),
         activation_dropout=config.checked("activation_dropout", "model.activation_dropout"),
         norm_first=False,
-        activation=ACTIVATIONS[activation],  # type: ignore[arg-type]
+        activation=_ACTIVATIONS[activation],  # type: ignore[arg-type]
         positions="marian",
         tie=_tie(config),  # type: ignore[arg-type]
     )

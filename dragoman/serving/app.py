@@ -57,21 +57,23 @@ def make_app(service: Service, keys: Keys, with_page: bool = True) -> ASGIApp:
 def _work(service: Service, files: Files, keys: Keys) -> list[Route]:
     """Routes that translate, for whoever has a key."""
     texts: dict[str, Handler] = {
-        "/translate": lambda _, fields: libretranslate.translate(service, fields),
-        "/detect": lambda _, fields: libretranslate.detect(service, fields),
-        "/v1/translate": lambda _, fields: own.translate(service, fields),
-        "/v2/translate": lambda _, fields: deepl.translate(service, fields),
-        "/inspect": lambda _, fields: own.inspect(service, fields),
+        "/translate": lambda _, fields: libretranslate.post_translate(service, fields),
+        "/detect": lambda _, fields: libretranslate.post_detect(service, fields),
+        "/v1/translate": lambda _, fields: own.post_v1_translate(service, fields),
+        "/v2/translate": lambda _, fields: deepl.post_v2_translate(service, fields),
+        "/inspect": lambda _, fields: own.post_inspect(service, fields),
     }
     uploads: dict[str, Handler] = {
-        "/translate_file": lambda request, fields: libretranslate.translate_file(
+        "/translate_file": lambda request, fields: libretranslate.post_translate_file(
             service, files, fields, keys.client(request.scope, fields), _base_url(request)
         ),
-        "/v1/files": lambda request, fields: own.begin_file(service, files, fields, keys.client(request.scope, fields)),
+        "/v1/files": lambda request, fields: own.post_v1_files(
+            service, files, fields, keys.client(request.scope, fields)
+        ),
     }
     limits = service.settings
     sized = [(texts, limits.max_body_bytes), (uploads, limits.max_file_bytes + _FORM_BYTES)]
-    look = Endpoint(lambda _, fields: own.look(service, fields), service, _FORM_BYTES, keys, is_work=True)
+    look = Endpoint(lambda _, fields: own.get_look(service, fields), service, _FORM_BYTES, keys, is_work=True)
     return [
         Route("/look", look, methods=["GET"]),
         *(
@@ -105,18 +107,18 @@ def _facts(service: Service, files: Files, keys: Keys) -> list[Route]:
         return files.cancel(name) if request.method == "DELETE" else files.progress(name)
 
     open_to_all: dict[str, Handler] = {
-        "/languages": lambda _, fields: libretranslate.languages(service),
-        "/frontend/settings": lambda _, fields: libretranslate.settings(service, keys.are_needed),
+        "/languages": lambda _, fields: libretranslate.get_languages(service),
+        "/frontend/settings": lambda _, fields: libretranslate.get_frontend_settings(service, keys.are_needed),
         "/health": health,
         "/readyz": health,
         "/livez": lambda _, fields: {"status": "ok"},
         "/metrics": metrics,
-        "/v1/models": lambda _, fields: own.models(service),
+        "/v1/models": lambda _, fields: own.get_v1_models(service),
         "/download_file/{name}": download,
     }
     with_key: dict[str, Handler] = {
-        "/v2/languages": lambda _, fields: deepl.languages(service, fields),
-        "/v2/usage": lambda _, fields: deepl.usage(service),
+        "/v2/languages": lambda _, fields: deepl.get_v2_languages(service, fields),
+        "/v2/usage": lambda _, fields: deepl.get_v2_usage(service),
     }
     suggest = Endpoint(_no_suggestions, service, service.settings.max_body_bytes)
     return [

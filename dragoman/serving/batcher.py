@@ -19,8 +19,8 @@ from typing import Protocol
 
 from dragoman.records import Translation
 from dragoman.serving.http.refusals import Refused, broken, busy
-from dragoman.serving.pace import Pace, cost_of
 from dragoman.serving.settings import ServeSettings
+from dragoman.serving.throughput import Throughput, cost_of
 from dragoman.text.documents.markers import MarkedText
 
 _SMALL_COST, _SMALL_SENTENCES = 160, 4
@@ -33,7 +33,7 @@ _SENTENCES_BESIDE = 16
 _BATCH_SECONDS = 1.0
 
 TranslateBatch = Callable[[Hashable, list[MarkedText]], Sequence[Translation]]
-"""What a batch of one kind (a model and what is asked of it) becomes; called in a lane's thread."""
+"""What a batch of one key (a model and what is asked of it) becomes; called in a lane's thread."""
 
 _log = logging.getLogger("dragoman.serving")
 
@@ -49,13 +49,13 @@ class Observer(Protocol):
 
 
 @dataclass(eq=False, slots=True)
-class Job:
-    """The sentences of one request that are of one kind; `waiting` has the numbers of those not begun.
+class _Job:
+    """The sentences of one request that are of one key; `waiting` has the numbers of those not begun.
 
     One that `is_small` takes hardly any time, one that `is_urgent` is not to wait for long.
     """
 
-    kind: Hashable
+    key: Hashable
     texts: Sequence[MarkedText]
     done: asyncio.Future[list[Translation]]
     costs: list[int]
@@ -68,13 +68,13 @@ class Job:
     asked: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def of(cls, kind: Hashable, texts: Sequence[MarkedText], is_urgent: bool) -> "Job":
+    def of(cls, key: Hashable, texts: Sequence[MarkedText], is_urgent: bool) -> "_Job":
         """A job of which nothing is done."""
         costs = [cost_of(one.text) for one in texts]
         done = asyncio.get_running_loop().create_future()
         size = len(texts)
         is_small = size <= _SMALL_SENTENCES and sum(costs) <= _SMALL_COST
-        return cls(kind, texts, done, costs, deque(range(size)), sum(costs), [None] * size, size, is_small, is_urgent)
+        return cls(key, texts, done, costs, deque(range(size)), sum(costs), [None] * size, size, is_small, is_urgent)
 
     def drop(self) -> None:
         """Nobody waits for it any more."""
@@ -95,7 +95,7 @@ class Job:
             self.done.set_result([answer for answer in self.answers if answer is not None])
 
 
-Batch = list[tuple[Job, int]]
+_Batch = list[tuple[_Job, int]]
 
 
 class Batcher:
@@ -111,15 +111,15 @@ class Batcher:
     ) -> None:
         self._translate_batch, self._settings, self._observer = translate_batch, settings, observer
         self._executor, self._lanes, self._free = executor, lanes, list(range(lanes))
-        self._small: deque[Job] = deque()
-        self._large: deque[Job] = deque()
+        self._small: deque[_Job] = deque()
+        self._large: deque[_Job] = deque()
         self._large_lanes, self._last_was_large = 0, False
         self._small_left = 0
-        self._jobs: set[Job] = set()
+        self._jobs: set[_Job] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.last_done = -math.inf
         self._last_small = -_SMALL_MEMORY_SECONDS
-        self.pace = Pace(lanes, min(settings.batch_tokens, 16 * settings.batch_sentences))
+        self.throughput = Throughput(lanes, min(settings.batch_tokens, 16 * settings.batch_sentences))
 
     @property
     def num_requests(self) -> int:
@@ -129,14 +129,14 @@ class Batcher:
     @property
     def is_stalled(self) -> bool:
         """Whether every lane has been busy with its batch for much longer than it should take."""
-        return self.pace.overdue() > self._settings.max_wait_seconds
+        return self.throughput.overdue() > self._settings.max_wait_seconds
 
     def check_room(self, cost: int = 1, deadline: float | None = None) -> None:
         """Raises Refused where a request of this cost would come too late: 503, or 413 where it always would.
 
         `deadline` is what is left of the time for a request, of which another model may have had a part.
         """
-        settings, own = self._settings, self.pace.seconds(cost)
+        settings, own = self._settings, self.throughput.seconds(cost)
         wait = self._wait(cost)
         if self.is_stalled or self.num_requests >= settings.max_requests:
             raise busy(wait)
@@ -154,13 +154,13 @@ class Batcher:
         A small request that waits since long says more than any forecast.
         """
         if cost > _SMALL_COST:
-            return self.pace.wait(sum(min(job.cost_left, cost) for job in self._jobs))
+            return self.throughput.wait(sum(min(job.cost_left, cost) for job in self._jobs))
         first = next((job for job in self._small if job.waiting), None)
         waited = time.monotonic() - first.asked if first else 0.0
-        return max(waited, self.pace.wait(self._small_left + cost * len(self._large)))
+        return max(waited, self.throughput.wait(self._small_left + cost * len(self._large)))
 
     async def translate(
-        self, kind: Hashable, texts: Sequence[MarkedText], deadline: float | None = None
+        self, key: Hashable, texts: Sequence[MarkedText], deadline: float | None = None
     ) -> list[Translation]:
         """The translations, in order; `deadline` is in seconds from now, None for one who can wait.
 
@@ -169,7 +169,7 @@ class Batcher:
         """
         if not texts:
             return []
-        job = Job.of(kind, texts, deadline is not None)
+        job = _Job.of(key, texts, deadline is not None)
         if deadline is not None:
             self.check_room(job.cost_left, deadline)
         self._jobs.add(job)
@@ -199,12 +199,12 @@ class Batcher:
             lane = self._free.pop()
             self._last_was_large = ring is self._large
             self._large_lanes += self._last_was_large
-            self.pace.begin(lane, sum(job.costs[number] for job, number in batch))
+            self.throughput.begin(lane, sum(job.costs[number] for job, number in batch))
             task = asyncio.create_task(self._run(lane, batch, self._last_was_large))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def _ring(self) -> deque[Job] | None:
+    def _ring(self) -> deque[_Job] | None:
         """The one whose turn it is; None where nothing waits that may begin."""
         for ring in (self._small, self._large):
             while ring and self._is_over(ring[0]):
@@ -221,23 +221,23 @@ class Batcher:
         """Whether small requests keep coming."""
         return time.monotonic() - self._last_small < _SMALL_MEMORY_SECONDS
 
-    def _is_over(self, job: Job) -> bool:
+    def _is_over(self, job: _Job) -> bool:
         """Whether nothing of it waits any more. One that has waited for too long is refused, whatever was forecast."""
         waited = time.monotonic() - job.asked
         if job.is_urgent and len(job.waiting) == len(job.texts) and waited > self._settings.max_wait_seconds:
             job.take(busy(waited), 0)
         return not job.waiting
 
-    def _next(self, ring: deque[Job]) -> Batch:
-        """One sentence of each request in turn, of the same kind as the first; about a second's work at most."""
-        settings, kind = self._settings, ring[0].kind
-        most_cost = min(settings.batch_tokens, self.pace.rate * _BATCH_SECONDS or settings.batch_tokens)
-        jobs = [job for job in ring if job.kind == kind and job.waiting]
+    def _next(self, ring: deque[_Job]) -> _Batch:
+        """One sentence of each request in turn, of the same key as the first; about a second's work at most."""
+        settings, key = self._settings, ring[0].key
+        most_cost = min(settings.batch_tokens, self.throughput.rate * _BATCH_SECONDS or settings.batch_tokens)
+        jobs = [job for job in ring if job.key == key and job.waiting]
         share = -(-sum(len(job.waiting) for job in jobs) // len(self._free))
         most = min(settings.batch_sentences, max(share, _LEAST_SHARE))
         if ring is self._large and self._has_small:
             most = min(most, _SENTENCES_BESIDE)
-        batch: Batch = []
+        batch: _Batch = []
         cost = 0
         while jobs and len(batch) < most and cost < most_cost:
             for job in jobs:
@@ -249,7 +249,7 @@ class Batcher:
         ring.rotate(-1)
         return batch
 
-    def _begin(self, job: Job, batch: Batch) -> None:
+    def _begin(self, job: _Job, batch: _Batch) -> None:
         if len(job.waiting) == len(job.texts):
             self._observer.waited(time.monotonic() - job.asked)
         number = job.waiting.popleft()
@@ -257,10 +257,10 @@ class Batcher:
         self._small_left -= job.costs[number] * job.is_small
         batch.append((job, number))
 
-    async def _run(self, lane: int, batch: Batch, is_large: bool) -> None:
-        kind = batch[0][0].kind
-        answers = await self._answers(kind, [job.texts[number] for job, number in batch])
-        cost, seconds = self.pace.end(lane)
+    async def _run(self, lane: int, batch: _Batch, is_large: bool) -> None:
+        key = batch[0][0].key
+        answers = await self._answers(key, [job.texts[number] for job, number in batch])
+        cost, seconds = self.throughput.end(lane)
         self._observer.batch(len(batch), cost, seconds)
         if any(not isinstance(answer, Refused) for answer in answers):
             self.last_done = time.monotonic()
@@ -272,14 +272,14 @@ class Batcher:
         self._free.append(lane)
         self._dispatch()
 
-    async def _answers(self, kind: Hashable, texts: list[MarkedText]) -> list[Translation | Refused]:
+    async def _answers(self, key: Hashable, texts: list[MarkedText]) -> list[Translation | Refused]:
         """Where a batch fails, its halves are tried, so that only the text that is to blame fails."""
         loop = asyncio.get_running_loop()
         try:
-            return list(await loop.run_in_executor(self._executor, self._translate_batch, kind, texts))
+            return list(await loop.run_in_executor(self._executor, self._translate_batch, key, texts))
         except Exception:
             if len(texts) == 1:
                 _log.exception("a text of %d characters could not be translated", len(texts[0].text))
                 return [broken()]
         half = len(texts) // 2
-        return [*await self._answers(kind, texts[:half]), *await self._answers(kind, texts[half:])]
+        return [*await self._answers(key, texts[:half]), *await self._answers(key, texts[half:])]

@@ -17,8 +17,11 @@ from dragoman.text.documents.markup import escaped
 from dragoman.text.documents.terms import Terms
 
 
-class Asked(NamedTuple):
-    """What a batch is asked for. `is_markup`: translations are escaped. `by_sentence`: a text may have several."""
+class BatchOptions(NamedTuple):
+    """How a batch is translated.
+
+    `is_markup`: translations are escaped. `by_sentence`: a text may have several sentences.
+    """
 
     n_best: int = 1
     with_alignment: bool = False
@@ -48,11 +51,11 @@ class ServedModel:
         """As in en-de."""
         return f"{self.source}-{self.target}"
 
-    def translate(self, texts: Sequence[MarkedText], asked: "Asked") -> list[Translation]:
-        """As the translator does, pieces and terms kept; the beam is as wide as the candidates asked for."""
-        kept = Preserve(True, self.terms, asked.by_sentence, escaped if asked.is_markup else str)
+    def translate(self, texts: Sequence[MarkedText], options: BatchOptions) -> list[Translation]:
+        """Translate as the translator does, with protected spans and terms. The beam is at least `n_best` wide."""
+        preserve = Preserve(True, self.terms, options.by_sentence, escaped if options.is_markup else str)
         return self.translator.translate_marked(
-            texts, kept, asked.with_alignment, asked.with_flags, **self._overrides(asked.n_best)
+            texts, preserve, options.with_alignment, options.with_flags, **self._overrides(options.n_best)
         )
 
     def settings(self, n_best: int = 1) -> InferenceSettings:

@@ -21,14 +21,14 @@ from dragoman.serving.detection import Detection, Detector
 from dragoman.serving.http.bodies import Room
 from dragoman.serving.http.refusals import Refusals, Refused
 from dragoman.serving.metrics import Metrics
-from dragoman.serving.models import Asked, Models, ServedModel
-from dragoman.serving.pace import cost_of
+from dragoman.serving.models import BatchOptions, Models, ServedModel
 from dragoman.serving.settings import ServeSettings
+from dragoman.serving.throughput import cost_of
 from dragoman.text.documents.markers import MarkedText
 
 _log = logging.getLogger("dragoman.serving")
 AUTO = "auto"
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 # This many uploads of the largest size are read at once, or more of them if they are smaller.
 _FILES_AT_ONCE = 16
 # Splitting and detecting more characters than this would keep other requests waiting.
@@ -37,20 +37,20 @@ _QUIET_SECONDS, _PROBE_SECONDS = 5.0, 2.0
 _WARM_UP = ("Where is the station?", "It is late.", "The train to the city leaves at ten o'clock every morning.") * 8
 
 
-class Kind(NamedTuple):
-    """What can be in one batch: the same model is asked for the same."""
+class BatchKey(NamedTuple):
+    """Sentences with the same key can be in one batch."""
 
     model: ServedModel
-    asked: Asked = Asked()
+    options: BatchOptions = BatchOptions()
 
-    def reading(self, document: Document) -> "Kind":
-        """The same for a document's texts."""
-        asked = self.asked._replace(is_markup=document.is_markup, by_sentence=document.by_sentence)
-        return self._replace(asked=asked)
+    def for_document(self, document: Document) -> "BatchKey":
+        """The same key for a document's texts."""
+        options = self.options._replace(is_markup=document.is_markup, by_sentence=document.by_sentence)
+        return self._replace(options=options)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestOptions:
     """How texts are to be translated.
 
     `document` makes the parts of a text. `deadline` is in seconds; None waits as long as it takes.
@@ -118,11 +118,11 @@ class Service:
             _log.exception("languages will not be detected")
             self.detection_failed = True
         for model in self.models.all:
-            kind, texts = Kind(model), [MarkedText(text, ()) for text in _WARM_UP]
-            await loop.run_in_executor(self._executor, _translate_batch, kind, texts)
+            key, texts = BatchKey(model), [MarkedText(text, ()) for text in _WARM_UP]
+            await loop.run_in_executor(self._executor, _translate_batch, key, texts)
             begun = loop.time()
-            await loop.run_in_executor(self._executor, _translate_batch, kind, texts)
-            self.batcher.pace.learn(sum(map(cost_of, _WARM_UP)), loop.time() - begun)
+            await loop.run_in_executor(self._executor, _translate_batch, key, texts)
+            self.batcher.throughput.learn(sum(map(cost_of, _WARM_UP)), loop.time() - begun)
         self.state = "ok"
 
     async def close(self) -> None:
@@ -131,7 +131,7 @@ class Service:
         for executor in (self._executor, self._apart):
             executor.shutdown(wait=False, cancel_futures=True)
 
-    async def apart(self, work: Callable[[], Result]) -> Result:
+    async def apart(self, work: Callable[[], _Result]) -> _Result:
         """Done in a thread of its own, one after the other, beside the lanes."""
         return await asyncio.get_running_loop().run_in_executor(self._apart, work)
 
@@ -145,58 +145,60 @@ class Service:
         quiet = time.monotonic() - self.batcher.last_done > _QUIET_SECONDS
         if self.status == "ok" and quiet:
             try:
-                await self.batcher.translate(Kind(self.models.all[0]), [MarkedText("ok", ())], _PROBE_SECONDS)
+                await self.batcher.translate(BatchKey(self.models.all[0]), [MarkedText("ok", ())], _PROBE_SECONDS)
             except Refused:
                 return "stalled"
         return self.status
 
-    async def translate(self, texts: Sequence[str], wanted: Wanted) -> list[Answer]:
+    async def translate(self, texts: Sequence[str], options: RequestOptions) -> list[Answer]:
         """The texts in order. Raises Refused: 400 for a pair that is not served, and as the batcher does."""
         if self.state == "starting":
             raise Refused(503, "The server is starting.", 5)
         loop = asyncio.get_running_loop()
-        until = None if wanted.deadline is None else loop.time() + wanted.deadline
-        prepared = await self._apart_if_many(texts, lambda: [self._prepare(text, wanted) for text in texts])
+        until = None if options.deadline is None else loop.time() + options.deadline
+        prepared = await self._apart_if_many(texts, lambda: [self._prepare(text, options) for text in texts])
         self.characters += sum(map(len, texts))
         groups: dict[str, list[int]] = defaultdict(list)
         for place, one in enumerate(prepared):
             groups[one.source].append(place)
-        paths = {source: self.models.path(source, wanted.target) for source in groups}
-        if wanted.source != AUTO or not any(path is not None for path in paths.values()):
-            paths = {source: self.path(source, wanted.target) for source in groups}
+        paths = {source: self.models.path(source, options.target) for source in groups}
+        if options.source != AUTO or not any(path is not None for path in paths.values()):
+            paths = {source: self.path(source, options.target) for source in groups}
         answers: dict[int, Answer] = {}
         for source, places in groups.items():
             # Beside texts that can be translated, one in a language that cannot comes back as it is.
             path = paths[source] or []
-            found = await self._along(path, [prepared[place] for place in places], wanted, until)
+            found = await self._along(path, [prepared[place] for place in places], options, until)
             answers |= zip(places, found, strict=True)
         return [answers[place] for place in range(len(texts))]
 
     async def _along(
-        self, path: Sequence[ServedModel], prepared: "list[_Prepared]", wanted: Wanted, until: float | None
+        self, path: Sequence[ServedModel], prepared: "list[_Prepared]", options: RequestOptions, until: float | None
     ) -> list[Answer]:
         """Texts of one language through one model after the other: what one writes, the next one reads anew."""
         for model in path[:-1]:
-            plain_answers = await self._by(Kind(model), prepared, replace(wanted, alternatives=0), until)
+            plain_answers = await self._by(BatchKey(model), prepared, replace(options, alternatives=0), until)
             texts = [one.text for one in plain_answers]
-            documents = await self._apart_if_many(texts, partial(list[Document], map(wanted.document, texts)))
+            documents = await self._apart_if_many(texts, partial(list[Document], map(options.document, texts)))
             prepared = [
                 one._replace(text=text, document=document)
                 for one, text, document in zip(prepared, texts, documents, strict=True)
             ]
         if not path:
-            return [_answer(one, [], wanted) for one in prepared]
-        asked = Asked(1 + wanted.alternatives, wanted.with_alignment, wanted.with_flags)
-        return await self._by(Kind(path[-1], asked), prepared, wanted, until)
+            return [_answer(one, [], options) for one in prepared]
+        in_batch = BatchOptions(1 + options.alternatives, options.with_alignment, options.with_flags)
+        return await self._by(BatchKey(path[-1], in_batch), prepared, options, until)
 
-    async def _by(self, kind: Kind, prepared: "list[_Prepared]", wanted: Wanted, until: float | None) -> list[Answer]:
+    async def _by(
+        self, key: BatchKey, prepared: "list[_Prepared]", options: RequestOptions, until: float | None
+    ) -> list[Answer]:
         rows = [one.document.texts for one in prepared]
         left = None if until is None else max(0.0, until - asyncio.get_running_loop().time())
-        kind = kind.reading(prepared[0].document)
-        parts = iter(await self.batcher.translate(kind, [text for row in rows for text in row], left))
-        return [_answer(one, list(islice(parts, len(row))), wanted) for one, row in zip(prepared, rows, strict=True)]
+        key = key.for_document(prepared[0].document)
+        parts = iter(await self.batcher.translate(key, [text for row in rows for text in row], left))
+        return [_answer(one, list(islice(parts, len(row))), options) for one, row in zip(prepared, rows, strict=True)]
 
-    async def _apart_if_many(self, texts: Sequence[str], work: Callable[[], Result]) -> Result:
+    async def _apart_if_many(self, texts: Sequence[str], work: Callable[[], _Result]) -> _Result:
         return await asyncio.to_thread(work) if sum(map(len, texts)) > _MANY_CHARS else work()
 
     def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detection]:
@@ -215,11 +217,11 @@ class Service:
         text is clearly in that."""
         return self.detect(text, [code for code in self.models.codes if self.models.path(code, target) is not None])[0]
 
-    def _prepare(self, text: str, wanted: Wanted) -> "_Prepared":
-        document = wanted.document(text)
-        if wanted.source != AUTO:
-            return _Prepared(text, document, wanted.source, None)
-        detection = self.detect_for(" ".join(one.text for one in document.texts), wanted.target)
+    def _prepare(self, text: str, options: RequestOptions) -> "_Prepared":
+        document = options.document(text)
+        if options.source != AUTO:
+            return _Prepared(text, document, options.source, None)
+        detection = self.detect_for(" ".join(one.text for one in document.texts), options.target)
         return _Prepared(text, document, detection.language, detection)
 
     def path(self, source: str, target: str) -> list[ServedModel]:
@@ -240,7 +242,7 @@ class _Prepared(NamedTuple):
     detection: Detection | None
 
 
-def _answer(prepared: _Prepared, parts: list[Translation], wanted: Wanted) -> Answer:
+def _answer(prepared: _Prepared, parts: list[Translation], options: RequestOptions) -> Answer:
     """The k-th candidate of a text has the k-th of each sentence, or a sentence's last where it has fewer."""
     if not parts:
         return Answer(prepared.text, [], prepared.source, prepared.detection, [], [0])
@@ -248,7 +250,7 @@ def _answer(prepared: _Prepared, parts: list[Translation], wanted: Wanted) -> An
     for rank in range(max(len(part.candidates) for part in parts) or 1):
         text = prepared.document.with_translations([_at(part, rank) for part in parts])
         first_ranks.setdefault(text, rank)
-    best, *others = list(first_ranks)[: 1 + wanted.alternatives]
+    best, *others = list(first_ranks)[: 1 + options.alternatives]
     ranks = [first_ranks[text] for text in (best, *others)]
     return Answer(best, others, prepared.source, prepared.detection, parts, ranks)
 
@@ -257,11 +259,11 @@ def _at(part: Translation, rank: int) -> str:
     return part.candidates[: rank + 1][-1].text if part.candidates else ""
 
 
-def _translate_batch(kind: Any, texts: list[MarkedText]) -> Sequence[Translation]:
-    return kind.model.translate(texts, kind.asked)  # type: ignore[no-any-return]
+def _translate_batch(key: Any, texts: list[MarkedText]) -> Sequence[Translation]:
+    return key.model.translate(texts, key.options)  # type: ignore[no-any-return]
 
 
-def joined(answer: Answer, rank: int = 0) -> Candidate | None:
+def join_candidates(answer: Answer, rank: int = 0) -> Candidate | None:
     """The tokens and scores of a text: those of its sentences, put together; None where nothing was translated."""
     found = [part.candidates[: rank + 1][-1] for part in answer.parts if part.candidates]
     if not found:

@@ -13,27 +13,27 @@ from dragoman.serving.apis.documents import Document, Split, markup, plain, xml_
 from dragoman.serving.apis.libretranslate import checked_texts
 from dragoman.serving.http.bodies import Fields
 from dragoman.serving.http.refusals import Refused
-from dragoman.serving.service import AUTO, Service, Wanted
+from dragoman.serving.service import AUTO, RequestOptions, Service
 from dragoman.text.documents.markup import MarkupRules
 
 _SPLITS: dict[str, Split] = {"0": "none", "1": "sentences", "nonewlines": "sentences"}
 _SPACE = re.compile(r"\s+")
 _NO_LIMIT = 10**12
-_NOT_HERE = {
+_UNSUPPORTED = {
     "glossary_id": "glossaries",
     "glossary_ids": "glossaries",
     "translation_memory_id": "translation memories",
 }
-"""What would have to be there to be applied: without it, the answer would be another than was asked for."""
+"""Fields that are refused. To ignore them would return another translation than the client requested."""
 WHAT_THERE_IS = "Of DeepL's API this server has /v2/translate, /v2/languages and /v2/usage."
 
 
-async def translate(service: Service, fields: Fields) -> dict[str, Any]:
+async def post_v2_translate(service: Service, fields: Fields) -> dict[str, Any]:
     """POST /v2/translate."""
     texts = given = checked_texts(service, fields.texts("text"))
     if not texts:
         raise Refused(400, "Parameter 'text' not specified.")
-    for name, thing in _NOT_HERE.items():
+    for name, thing in _UNSUPPORTED.items():
         if fields.values.get(name):
             raise Refused(400, f"Value for '{name}' not supported: this server has no {thing}. Leave it out.")
     target = _language(service, fields.text("target_lang"), "target_lang")
@@ -47,8 +47,8 @@ async def translate(service: Service, fields: Fields) -> dict[str, Any]:
     if chosen == "nonewlines" and not handling:
         texts = [_SPACE.sub(_without_line_break, text) for text in texts]
     document = _document_of(fields, handling, chosen)
-    wanted = Wanted(target, source, document=document, deadline=service.settings.deadline_seconds)
-    answers = await service.translate(texts, wanted)
+    options = RequestOptions(target, source, document=document, deadline=service.settings.deadline_seconds)
+    answers = await service.translate(texts, options)
     return {
         "translations": [
             {
@@ -81,7 +81,7 @@ def _tags(fields: Fields, name: str) -> set[str]:
     return {tag for value in fields.texts(name) for tag in value.replace(" ", "").lower().split(",") if tag}
 
 
-def languages(service: Service, fields: Fields) -> list[dict[str, Any]]:
+def get_v2_languages(service: Service, fields: Fields) -> list[dict[str, Any]]:
     """GET /v2/languages?type=source|target."""
     side = fields.text("type", "source")
     if side not in ("source", "target"):
@@ -93,7 +93,7 @@ def languages(service: Service, fields: Fields) -> list[dict[str, Any]]:
     return [{"language": code.upper(), "name": name_of(code), "supports_formality": False} for code in codes]
 
 
-def usage(service: Service) -> dict[str, Any]:
+def get_v2_usage(service: Service) -> dict[str, Any]:
     """GET /v2/usage: characters since the server was started; there is no limit."""
     return {"character_count": service.characters, "character_limit": _NO_LIMIT}
 

@@ -22,10 +22,10 @@ from dragoman.errors import DataError
 from dragoman.serving.apis.documents import Document, markup, plain, subtitles
 from dragoman.serving.http.bodies import Upload
 from dragoman.serving.http.refusals import Refused, broken
-from dragoman.serving.service import AUTO, Kind, Service, Wanted
+from dragoman.serving.service import AUTO, BatchKey, RequestOptions, Service
 from dragoman.text.surrogates import well_formed
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 FILE_KINDS: dict[str, tuple[Callable[[str], Document], str]] = {
     "txt": (plain, "text/plain"),
     "html": (markup, "text/html"),
@@ -56,7 +56,7 @@ class FileJob:
     id: str
     name: str
     kind: str
-    wanted: Wanted
+    options: RequestOptions
     client: bytes
     text: str
     ended: asyncio.Event
@@ -103,7 +103,7 @@ class Files:
         self._executor = ThreadPoolExecutor(1, "files")
         service.files_in_work = self.in_work
 
-    def begin(self, upload: Upload, wanted: Wanted, client: bytes) -> FileJob:
+    def begin(self, upload: Upload, options: RequestOptions, client: bytes) -> FileJob:
         """Begins to translate a file, or puts it among those that wait. Raises Refused for a kind or content that is
         not read, for a pair that is not served, and where there are too many, of this client (429) or of all.
         """
@@ -115,15 +115,15 @@ class Files:
             text = upload.content.decode("utf-8-sig")
         except UnicodeDecodeError:
             raise Refused(400, "Invalid request: the file is not UTF-8") from None
-        if wanted.source != AUTO:
-            self._service.path(wanted.source, wanted.target)
+        if options.source != AUTO:
+            self._service.path(options.source, options.target)
         self._make_room(client, len(text))
         name = re.sub(r"[^\w-]+", "_", stem)[:80] or "file"
         job = FileJob(
             str(uuid.uuid4()),
-            f"{name}_{wanted.target}.{kind}",
+            f"{name}_{options.target}.{kind}",
             kind,
-            wanted,
+            options,
             client,
             well_formed(text),
             asyncio.Event(),
@@ -264,7 +264,7 @@ class Files:
         self._start_next()
         asyncio.get_running_loop().call_later(_KEPT_SECONDS, self.drop, job)
 
-    async def _apart(self, work: Callable[..., Result], *arguments: Any) -> Result:
+    async def _apart(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
         """One after the other: side by side they would take as long, and more of everybody's time."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
 
@@ -278,16 +278,16 @@ class Files:
             raise DataError(
                 f"a paragraph has {longest} characters, but may have {_LONGEST_TEXT}. Break it up (<p>, or a cue)."
             )
-        source = job.wanted.source
+        source = job.options.source
         if source == AUTO:
             sample = " ".join(one.text for one in document.texts[:100])
-            source = self._service.detect_for(sample, job.wanted.target).language
-        for number, model in enumerate(self._service.path(source, job.wanted.target)):
+            source = self._service.detect_for(sample, job.options.target).language
+        for number, model in enumerate(self._service.path(source, job.options.target)):
             document = await self._apart(read, text) if number else document
             job.total += len(document.texts)
-            kind, answers = Kind(model).reading(document), list[str]()
+            key, answers = BatchKey(model).for_document(document), list[str]()
             while turn := document.texts[len(answers) : len(answers) + _SENTENCES_A_TURN]:
-                answers += [one.text for one in await self._service.batcher.translate(kind, turn)]
+                answers += [one.text for one in await self._service.batcher.translate(key, turn)]
                 job.done += len(turn)
             text = await self._apart(document.with_translations, answers)
         return text

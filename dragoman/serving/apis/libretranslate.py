@@ -14,17 +14,17 @@ from dragoman.serving.apis.files import FILE_KINDS, Files
 from dragoman.serving.detection import Detection
 from dragoman.serving.http.bodies import MALFORMED, Fields, Upload
 from dragoman.serving.http.refusals import Refused
-from dragoman.serving.service import AUTO, Answer, Service, Wanted
+from dragoman.serving.service import AUTO, Answer, RequestOptions, Service
 
-FORMATS: dict[str, Callable[[str], Document]] = {"text": plain, "html": markup}
+_FORMATS: dict[str, Callable[[str], Document]] = {"text": plain, "html": markup}
 
 
-def wanted_of(service: Service, source: str, target: str) -> Wanted:
+def request_options(service: Service, source: str, target: str) -> RequestOptions:
     """The languages of a request. Raises Refused where they are missing or not served."""
     for name, value in (("source", source), ("target", target)):
         if not value:
             raise Refused(400, f"Invalid request: missing {name} parameter")
-    return Wanted(
+    return RequestOptions(
         source=AUTO if source == AUTO else _served(service, source),
         target=_served(service, target),
         deadline=service.settings.deadline_seconds,
@@ -48,7 +48,7 @@ def checked_texts(service: Service, texts: list[str]) -> list[str]:
     return texts
 
 
-async def translate(service: Service, fields: Fields) -> dict[str, Any]:
+async def post_translate(service: Service, fields: Fields) -> dict[str, Any]:
     """POST /translate."""
     texts = fields.texts("q")
     is_list = isinstance(fields.values.get("q"), list)
@@ -56,14 +56,14 @@ async def translate(service: Service, fields: Fields) -> dict[str, Any]:
         raise Refused(400, "Invalid request: missing q parameter")
     source, target = fields.text("source").lower(), fields.text("target").lower()
     alternatives = fields.number("alternatives", service.settings.max_alternatives)
-    wanted = wanted_of(service, source, target)
+    options = request_options(service, source, target)
     checked_texts(service, texts)
     form = fields.text("format") or "text"
-    if form not in FORMATS:
+    if form not in _FORMATS:
         raise Refused(400, f"{form} format is not supported")
     candidates = alternatives if form == "text" else 0
-    wanted = replace(wanted, alternatives=candidates, document=FORMATS[form])
-    answers = await service.translate(texts, wanted)
+    options = replace(options, alternatives=candidates, document=_FORMATS[form])
+    answers = await service.translate(texts, options)
     return _response(answers, is_list, alternatives > 0)
 
 
@@ -82,7 +82,7 @@ def _detection(detection: Detection) -> dict[str, Any]:
     return {"confidence": detection.confidence, "language": detection.language}
 
 
-async def detect(service: Service, fields: Fields) -> list[dict[str, Any]]:
+async def post_detect(service: Service, fields: Fields) -> list[dict[str, Any]]:
     """POST /detect: the served languages that the text may be in, the most likely first."""
     texts = checked_texts(service, fields.texts("q"))
     if not any(texts):
@@ -91,13 +91,13 @@ async def detect(service: Service, fields: Fields) -> list[dict[str, Any]]:
     return [_detection(one) for one in (best, *(other for other in others if other.confidence >= 1.0))]
 
 
-def languages(service: Service) -> list[dict[str, Any]]:
+def get_languages(service: Service) -> list[dict[str, Any]]:
     """GET /languages."""
     models = service.models
     return [{"code": code, "name": name_of(code), "targets": models.targets(code)} for code in models.codes]
 
 
-def settings(service: Service, needs_keys: bool) -> dict[str, Any]:
+def get_frontend_settings(service: Service, needs_keys: bool) -> dict[str, Any]:
     """GET /frontend/settings."""
     first = service.models.all[0]
     return {
@@ -115,15 +115,15 @@ def settings(service: Service, needs_keys: bool) -> dict[str, Any]:
     }
 
 
-async def translate_file(
+async def post_translate_file(
     service: Service, files: Files, fields: Fields, client: bytes, base_url: str
 ) -> dict[str, Any]:
     """POST /translate_file: answers when the file is translated."""
     upload = fields.values.get("file")
     if not isinstance(upload, Upload):
         raise Refused(400, MALFORMED)
-    wanted = wanted_of(service, fields.text("source").lower(), fields.text("target").lower())
-    job = files.begin(upload, wanted, client)
+    options = request_options(service, fields.text("source").lower(), fields.text("target").lower())
+    job = files.begin(upload, options, client)
     try:
         await files.finished(job)
     except BaseException:  # the client has left, or hears of it: nobody will ask for this file

@@ -19,10 +19,10 @@ from dragoman.evaluation.flags import FLAGS
 from dragoman.records import Candidate, Translation
 from dragoman.serving.apis.documents import Split, markup, plain
 from dragoman.serving.apis.files import Files
-from dragoman.serving.apis.libretranslate import checked_texts, wanted_of
+from dragoman.serving.apis.libretranslate import checked_texts, request_options
 from dragoman.serving.http.bodies import Fields, Upload
 from dragoman.serving.http.refusals import Refused, busy
-from dragoman.serving.service import AUTO, Answer, Service, joined
+from dragoman.serving.service import AUTO, Answer, Service, join_candidates
 from dragoman.text.tokenization.words import spaced_words
 from dragoman.version import __version__
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _MAX_INSPECTIONS = 4
 
 
-async def translate(service: Service, fields: Fields) -> dict[str, Any]:
+async def post_v1_translate(service: Service, fields: Fields) -> dict[str, Any]:
     """POST /v1/translate."""
     texts = checked_texts(service, fields.texts("text"))
     if not texts:
@@ -47,25 +47,25 @@ async def translate(service: Service, fields: Fields) -> dict[str, Any]:
     if with_alignment and form != "text":
         raise Refused(400, "Invalid request: alignment is for format text")
     n_best = _n_best(service, fields)
-    wanted = replace(
-        wanted_of(service, fields.text("source", AUTO).lower(), fields.text("target").lower()),
+    options = replace(
+        request_options(service, fields.text("source", AUTO).lower(), fields.text("target").lower()),
         alternatives=n_best - 1 if form == "text" else 0,
         with_alignment=with_alignment,
         with_flags=True,
         document=partial(plain if form == "text" else markup, split=split),
     )
-    answers = await service.translate(texts, wanted)
+    answers = await service.translate(texts, options)
     return {"translations": [_described(one, form == "html") for one in answers]}
 
 
 def _n_best(service: Service, fields: Fields) -> int:
-    """How many candidates are asked for, which is how wide the beam is at least."""
+    """The number of candidates. The beam is at least as wide."""
     return fields.number("n_best", service.settings.max_alternatives + 1, least=1)
 
 
 def _described(answer: Answer, is_markup: bool) -> dict[str, Any]:
     texts = [answer.text, *answer.alternatives]
-    candidates = [joined(answer, rank) for rank in answer.ranks]
+    candidates = [join_candidates(answer, rank) for rank in answer.ranks]
     facts: dict[str, Any] = {"text": answer.text, "source": answer.source}
     if answer.detection is not None:
         facts["confidence"] = answer.detection.confidence
@@ -118,7 +118,7 @@ def _flags(answer: Answer, is_markup: bool) -> list[str]:
     return [*(flag for flag in FLAGS if flag in found), *(["split"] if split else [])]
 
 
-def models(service: Service) -> dict[str, Any]:
+def get_v1_models(service: Service) -> dict[str, Any]:
     """GET /v1/models."""
     described = [
         {
@@ -135,12 +135,12 @@ def models(service: Service) -> dict[str, Any]:
     return {"version": __version__, "models": described, "pairs": service.models.pairs}
 
 
-async def inspect(service: Service, fields: Fields) -> Mapping[str, Any]:
+async def post_inspect(service: Service, fields: Fields) -> Mapping[str, Any]:
     """POST /inspect: the data of the inspection page, of a text and one model."""
     return json.loads((await _inspection(service, fields)).to_json())  # type: ignore[no-any-return]
 
 
-async def look(service: Service, fields: Fields) -> Response:
+async def get_look(service: Service, fields: Fields) -> Response:
     """GET /look: the inspection page, on which another token can be chosen at any place.
 
     ``prefix``: the ids of the tokens that the translation begins with, with commas between.
@@ -159,12 +159,12 @@ async def _inspection(service: Service, fields: Fields) -> "Inspection":
     from dragoman.visualization.inspection.inspector import inspect_text
 
     text = checked_texts(service, [fields.text("text") or fields.text("q")])[0]
-    wanted = wanted_of(service, fields.text("source", AUTO).lower(), fields.text("target").lower())
+    options = request_options(service, fields.text("source", AUTO).lower(), fields.text("target").lower())
     n_best = _n_best(service, fields)
-    source = service.detect_for(text, wanted.target).language if wanted.source == AUTO else wanted.source
-    path = service.models.path(source, wanted.target)
+    source = service.detect_for(text, options.target).language if options.source == AUTO else options.source
+    path = service.models.path(source, options.target)
     if path is None or len(path) != 1:
-        raise Refused(400, f"There is no single model from {source} to {wanted.target} to look into")
+        raise Refused(400, f"There is no single model from {source} to {options.target} to look into")
     if service.inspections >= _MAX_INSPECTIONS:
         raise busy(5)
     service.inspections += 1
@@ -178,7 +178,7 @@ async def _inspection(service: Service, fields: Fields) -> "Inspection":
             reference=fields.text("reference"),
             prefix_ids=_ids(fields.text("prefix")),
         )
-        async with asyncio.timeout(wanted.deadline):
+        async with asyncio.timeout(options.deadline):
             found = await service.apart(work)
         return replace(found, src_lang=path[0].source, tgt_lang=path[0].target)
     except DataError as error:
@@ -195,10 +195,10 @@ def _ids(text: str) -> list[int]:
     return [int(one) for one in text.split(",") if one]
 
 
-def begin_file(service: Service, files: Files, fields: Fields, client: bytes) -> dict[str, Any]:
+def post_v1_files(service: Service, files: Files, fields: Fields, client: bytes) -> dict[str, Any]:
     """POST /v1/files: answers at once; ask for the progress by the file's id."""
     upload = fields.values.get("file")
     if not isinstance(upload, Upload):
         raise Refused(400, "Invalid request: missing file parameter")
-    wanted = wanted_of(service, fields.text("source", AUTO).lower(), fields.text("target").lower())
-    return files.progress(files.begin(upload, wanted, client).id)
+    options = request_options(service, fields.text("source", AUTO).lower(), fields.text("target").lower())
+    return files.progress(files.begin(upload, options, client).id)

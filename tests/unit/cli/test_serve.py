@@ -7,7 +7,7 @@ from dragoman.bundle import load_bundle, save_bundle
 from dragoman.cli.main import run_command
 from dragoman.cli.serve import _loaded, _parser
 from dragoman.inference.translator import Translator
-from dragoman.serving.models import Asked, ServedModel
+from dragoman.serving.models import BatchOptions, ServedModel
 from dragoman.text.documents.markers import MarkedText
 
 
@@ -66,7 +66,7 @@ def test_a_model_that_samples_is_served_by_beam_search(
         model = loaded(f"en-de={folder}")
         assert capsys.readouterr().err.count("is served by beam search: ") == 1
         for n_best in (1, 2):
-            (answer,) = model.translate([MarkedText("one two", ())], Asked(n_best))
+            (answer,) = model.translate([MarkedText("one two", ())], BatchOptions(n_best))
             assert len(answer.candidates) == n_best
         assert answer.candidates == expected
     loaded(f"en-de={model_folder}", "--inference.beam-size", "1")

@@ -1,4 +1,4 @@
-"""A server whose models say which language they were asked for, and one with a real, small model."""
+"""A server whose models say which language they were options for, and one with a real, small model."""
 
 import re
 import time
@@ -16,7 +16,7 @@ from dragoman.inference.translator import Translator
 from dragoman.records import Candidate, Translation
 from dragoman.serving.app import make_app
 from dragoman.serving.http.keys import Keys
-from dragoman.serving.models import Asked, Models, ServedModel
+from dragoman.serving.models import BatchOptions, Models, ServedModel
 from dragoman.serving.service import Service
 from dragoman.serving.settings import ServeSettings
 from dragoman.text.documents.markers import AlignedPart, MarkedText, with_marks
@@ -26,18 +26,18 @@ from dragoman.text.documents.markup import escaped
 class Echo(ServedModel):
     """Adds the target language to a text; a text with BOOM in it cannot be translated, one with SLOW takes a while."""
 
-    def translate(self, texts: Sequence[MarkedText], asked: Asked) -> list[Translation]:
+    def translate(self, texts: Sequence[MarkedText], options: BatchOptions) -> list[Translation]:
         if any("BOOM" in one.text for one in texts):
             raise RuntimeError("boom")
         if any("SLOW" in one.text for one in texts):
             time.sleep(0.3)
-        return [self._echo(one, asked) for one in texts]
+        return [self._echo(one, options) for one in texts]
 
-    def _echo(self, source: MarkedText, asked: Asked) -> Translation:
-        names = [self.target, *(f"{self.target}{rank}" for rank in range(1, asked.n_best))]
-        texts = [_placed(source, f"{source.text} [{name}]", escaped if asked.is_markup else str) for name in names]
+    def _echo(self, source: MarkedText, options: BatchOptions) -> Translation:
+        names = [self.target, *(f"{self.target}{rank}" for rank in range(1, options.n_best))]
+        texts = [_placed(source, f"{source.text} [{name}]", escaped if options.is_markup else str) for name in names]
         candidates = tuple(Candidate(text, (source.text, "!"), (-0.5, -0.25), -0.75, -0.5) for text in texts)
-        return Translation(source.text, candidates, 1, False, ((0, 0),) if asked.with_alignment else None)
+        return Translation(source.text, candidates, 1, False, ((0, 0),) if options.with_alignment else None)
 
 
 def _placed(source: MarkedText, text: str, escape: Callable[[str], str]) -> str:

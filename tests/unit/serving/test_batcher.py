@@ -158,7 +158,7 @@ def test_refusals(executor: ThreadPoolExecutor) -> None:
 
     async def work() -> None:
         batcher = Batcher(translate, ServeSettings(max_requests=2, max_wait_seconds=1.0), executor, 1, Silent())
-        batcher.pace.learn(1000, 1.0)
+        batcher.throughput.learn(1000, 1.0)
         own = await refusal(batcher, ["x" * 400] * 100, 5.0)
         assert own.status == 413
         assert "as a file" in own.message
@@ -187,7 +187,7 @@ def test_who_has_waited_too_long_is_refused_whatever_was_forecast(executor: Thre
 
     async def work() -> list[Any]:
         batcher = Batcher(translate, ServeSettings(max_wait_seconds=0.2, batch_sentences=1), executor, 1, Silent())
-        batcher.pace.learn(1_000_000, 1.0)
+        batcher.throughput.learn(1_000_000, 1.0)
         asked = [batcher.translate("kind", marked(["text"]), 5.0) for _ in range(5)]
         patient = batcher.translate("kind", marked(["text"]))
         return await asyncio.gather(*asked, patient, return_exceptions=True)
@@ -202,7 +202,7 @@ def test_a_batch_takes_about_a_second_at_most(executor: ThreadPoolExecutor) -> N
 
     async def work() -> None:
         batcher = Batcher(translate, ServeSettings(), executor, 1, Silent())
-        batcher.pace.learn(50, 1.0)
+        batcher.throughput.learn(50, 1.0)
         await batcher.translate("kind", marked(["x" * 16] * 40))
 
     run(work)
@@ -215,7 +215,7 @@ def test_a_model_that_does_not_answer_is_noticed(executor: ThreadPoolExecutor) -
 
     async def work() -> None:
         batcher = Batcher(translate, ServeSettings(max_wait_seconds=0.2), executor, 1, Silent())
-        batcher.pace.learn(1000, 0.1)
+        batcher.throughput.learn(1000, 0.1)
         asked = asyncio.create_task(batcher.translate("kind", marked(["text"]), 5.0))
         await asyncio.sleep(0.4)
         assert batcher.is_stalled

@@ -17,7 +17,7 @@ from dragoman.inference.translator import Translator
 from dragoman.records import Candidate, Translation
 from dragoman.serving.app import make_app
 from dragoman.serving.http.keys import Keys
-from dragoman.serving.models import Asked, Models, ServedModel, named, served_model, with_terms
+from dragoman.serving.models import BatchOptions, Models, ServedModel, named, served_model, with_terms
 from dragoman.serving.service import Service
 from dragoman.serving.settings import ServeSettings
 from dragoman.text.documents.markers import MarkedText
@@ -58,12 +58,12 @@ def test_translations_are_the_translators_with_all_that_is_known(
 class Doubled(ServedModel):
     """Writes the second of three candidates like the first."""
 
-    def translate(self, texts: Sequence[MarkedText], asked: Asked) -> list[Translation]:
+    def translate(self, texts: Sequence[MarkedText], options: BatchOptions) -> list[Translation]:
         candidates = [
             Candidate(text, (f"token {rank}",), (-float(rank),), -float(rank), -float(rank))
             for rank, text in enumerate(("one", "one", "two"))
         ]
-        return [Translation(one.text, tuple(candidates[: asked.n_best]), 1, False) for one in texts]
+        return [Translation(one.text, tuple(candidates[: options.n_best]), 1, False) for one in texts]
 
 
 def test_a_candidate_has_its_own_score_and_tokens(make_service: Callable[..., Service]) -> None:

@@ -13,14 +13,14 @@ def cost_of(text: str) -> int:
 
 
 @dataclass(slots=True)
-class Running:
+class _RunningBatch:
     """A batch in translation."""
 
     cost: int
     begun: float
 
 
-class Pace:
+class Throughput:
     """Cost a second of one lane.
 
     A batch that is not nearly full says only what can be done at least: its time is mostly that of its longest
@@ -30,11 +30,11 @@ class Pace:
     def __init__(self, lanes: int, full_cost: int) -> None:
         self._lanes, self._full_cost = lanes, full_cost
         self.rate = 0.0
-        self.running: dict[int, Running] = {}
+        self.running: dict[int, _RunningBatch] = {}
 
     def begin(self, lane: int, cost: int) -> None:
         """A batch begins."""
-        self.running[lane] = Running(cost, time.monotonic())
+        self.running[lane] = _RunningBatch(cost, time.monotonic())
 
     def end(self, lane: int) -> tuple[int, float]:
         """It is done; its cost and seconds."""
