@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -26,7 +26,12 @@ from dragoman.training.run.limits import kept_bytes, validations_until
 from dragoman.training.run.log import RunLog, duration
 from dragoman.training.run.signals import Interrupted, cleaned_up_when_terminated
 
-_MOST_PAIRS, _MOST_ASKED_PAIRS = 200_000, 5_000
+if TYPE_CHECKING:
+    import torch
+
+    from dragoman.workflows.training import TrainingInputs
+
+_MOST_PAIRS, _MOST_TAUGHT_PAIRS = 200_000, 5_000
 _STEPS, _WARM_STEPS, _MOST_MINUTES = 20, 5, 2.0
 _SCORED_SENTENCES = 200
 _REPORT_SENTENCES = 120  # translated once more for the report
@@ -34,7 +39,7 @@ _REPORT_SENTENCES = 120  # translated once more for the report
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Seconds and bytes of single things on this machine, those of the whole corpus where a sample was prepared."""
+    """Seconds and bytes of single steps on this machine. Those of preparation are extrapolated to the whole corpus."""
 
     prepare_seconds: float
     step_seconds: float
@@ -51,7 +56,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A whole run, from reading the corpus to the final scores. `ends_by` is the setting that is taken to end it."""
+    """A whole run, from reading the corpus to the final scores. `ends_by` is the setting expected to end it."""
 
     steps: int
     epochs: float
@@ -92,7 +97,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def forecast_of(config: Config, measured: Measurement, usual_epochs: int) -> Forecast:
-    """Steps until the first limit, or until patience as it usually ends, and all that comes between and after them."""
+    """The run until its first limit, or until patience usually ends it: steps, time and disk."""
     train, validate = config.train, config.validate
     by_epoch = measured.steps_per_epoch * validate.every_epochs
     intervals = [1 / each for each in (by_epoch, validate.every_steps) if each]
@@ -130,60 +135,73 @@ def _averaging_seconds(train: TrainSettings, measured: Measurement) -> float:
 
 
 def measure(settled: Settled, folder: Path) -> Measurement:
-    """Trains some steps in `folder` as `train` would, with one validation, one checkpoint and a scored sample."""
-    import torch
-
+    """Train some steps in `folder` as `train` would, with one validation, one checkpoint and a scored sample."""
     from dragoman.data.batching import epoch_batches
-    from dragoman.data.prepare import prepare
-    from dragoman.workflows.fine_tuning import starting_point_of
-    from dragoman.workflows.teachers import soft_targets_of, tokenizers_of
-    from dragoman.workflows.training import Stages, make_trainer
+    from dragoman.workflows.training import make_trainer
 
     config = settled.config
-    most = _MOST_ASKED_PAIRS if config.train.teachers else _MOST_PAIRS
+    most = _MOST_TAUGHT_PAIRS if config.train.teachers else _MOST_PAIRS
     share = min(1.0, most / settled.size.pairs)
-    corpora = settled.corpora if share == 1.0 else _sampled(settled.corpora, settled.size.pairs, most, folder)
-    begun = starting_point_of(config.train.start_from) if config.train.start_from else None
-    say("preparing the data" if share == 1.0 else f"preparing {share:.0%} of the data")
-    clock = time.perf_counter()
-    strict = share == 1.0 and settled.strict_vocabulary  # a part may not support what the whole does
-    tokenizers = begun.tokenizers if begun else None
-    if config.train.teachers:
-        tokenizers = tokenizers_of(config.train.teachers, tokenizers)
-    data = prepare(config, corpora, folder / "data", tokenizers, strict_vocabulary=strict)
-    taught = soft_targets_of(config, data, folder / "data", None, Stages().show)
-    prepare_seconds = (time.perf_counter() - clock) / share
+    inputs, prepare_seconds = _prepare(settled, share, most, folder)
     log = _Clock(folder)
-    trainer = make_trainer(_shortened(config), data, folder / "run", log, begun, taught)
+    trainer = make_trainer(_shorten(config), inputs, folder / "run", log)
     say(f"measuring up to {_STEPS} steps, a validation and the scoring")
-    scoring_seconds = _scoring_seconds(config, trainer.bundle, data)  # first, so that the search is compiled
+    scoring_seconds = _scoring_seconds(config, trainer.bundle, inputs.data)  # first, so that the search is compiled
     trainer.fit()
     save_seconds = time.perf_counter() - log.validated_at
     seconds = log.seconds[min(_WARM_STEPS - 1, len(log.seconds) - 2) :] if len(log.seconds) > 1 else [0.0, *log.seconds]
-    device = trainer.model.device
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return Measurement(
-        prepare_seconds=prepare_seconds,
+        prepare_seconds=prepare_seconds / share,
         step_seconds=(seconds[-1] - seconds[0]) / (len(seconds) - 1),
         steps_measured=len(seconds) - 1,
         validation_seconds=log.validation_seconds,
         save_seconds=save_seconds,
         scoring_seconds=scoring_seconds,
-        steps_per_epoch=len(epoch_batches(data.train, config.train.batch_tokens, config.train.seed, 0)) / share,
+        steps_per_epoch=len(epoch_batches(inputs.data.train, config.train.batch_tokens, config.train.seed, 0)) / share,
         parameters=trainer.bundle.card.parameters,
-        peak_bytes=torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak,
+        peak_bytes=_peak_bytes(trainer.model.device),
         checkpoint_bytes=_bytes_in(folder / "run" / "checkpoints"),
         data_bytes=_bytes_in(folder / "data") / share,
     )
 
 
+def _prepare(settled: Settled, share: float, most: int, folder: Path) -> "tuple[TrainingInputs, float]":
+    """Prepare a `share` of the data, or `most` pairs of it. Returns the inputs and the seconds it took."""
+    from dragoman.data.prepare import prepare
+    from dragoman.workflows.fine_tuning import starting_point_of
+    from dragoman.workflows.teachers import soft_targets_of, tokenizers_of
+    from dragoman.workflows.training import Stages, TrainingInputs
+
+    config = settled.config
+    corpora = settled.corpora if share == 1.0 else _sample_corpora(settled.corpora, settled.size.pairs, most, folder)
+    start = starting_point_of(config.train.start_from)
+    say("preparing the data" if share == 1.0 else f"preparing {share:.0%} of the data")
+    clock = time.perf_counter()
+    strict = share == 1.0 and settled.strict_vocabulary  # a sample may not support the vocabulary of the whole
+    tokenizers = start.tokenizers if start else None
+    if config.train.teachers:
+        tokenizers = tokenizers_of(config.train.teachers, tokenizers)
+    data = prepare(config, corpora, folder / "data", tokenizers, strict_vocabulary=strict)
+    soft_targets = soft_targets_of(config, data, folder / "data", None, Stages().show)
+    return TrainingInputs(data, start, soft_targets), time.perf_counter() - clock
+
+
+def _peak_bytes(device: "torch.device") -> int:
+    """The most memory that was in use at once: of the GPU, or else of this process."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
 def _finite(value: Any) -> Any:
-    """JSON has no infinity: None, where nothing limits a run or a row of the rule."""
+    """None instead of infinity, which JSON lacks: nothing limits the run or the row of the default recipe."""
     return None if isinstance(value, float) and math.isinf(value) else value
 
 
 class _Clock(RunLog):
-    """Notes the run's seconds after every step, and how long the validation took."""
+    """Records the run's seconds after every step, and the duration of the validation."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, StringIO())
@@ -198,10 +216,10 @@ class _Clock(RunLog):
         self.validated_at = time.perf_counter()
 
 
-def _shortened(config: Config) -> Config:
-    """A few steps and a validation after them.
+def _shorten(config: Config) -> Config:
+    """The configuration for a few steps and a validation.
 
-    A model that has learnt nothing writes until it is stopped: at the length that translations usually have.
+    An untrained model decodes up to the length limit, so the limit becomes the usual length of a translation.
     """
     steps = _WARM_STEPS + _STEPS
     train = replace(config.train, max_steps=steps, max_epochs=0, max_minutes=_MOST_MINUTES, patience=0)
@@ -212,11 +230,11 @@ def _shortened(config: Config) -> Config:
 
 
 def _scoring_seconds(config: Config, bundle: Any, data: Any) -> float:
-    """What translating and scoring validation and test data at the end takes, from a sample."""
+    """Seconds to translate and score validation and test data at the end, extrapolated from a sample."""
     from dragoman.evaluation.metrics import evaluate
     from dragoman.inference.translator import Translator
 
-    translator = Translator.from_bundles([replace(bundle, config=_shortened(config))])
+    translator = Translator.from_bundles([replace(bundle, config=_shorten(config))])
     sources, references = (texts[:: max(1, len(texts) // _SCORED_SENTENCES)] for texts in data.dev.texts())
     translator.translate(sources[:2])
     clock = time.perf_counter()
@@ -226,17 +244,17 @@ def _scoring_seconds(config: Config, bundle: Any, data: Any) -> float:
     return seconds * total / len(sources)
 
 
-def _sampled(corpora: Corpora, num_pairs: int, most: int, folder: Path) -> Corpora:
+def _sample_corpora(corpora: Corpora, num_pairs: int, most: int, folder: Path) -> Corpora:
     """The corpora with `most` of their training pairs, evenly spread, in files in `folder`."""
     train, paths = corpora.train, (folder / "sample.src", folder / "sample.tgt")
     with paths[0].open("w", encoding="utf-8") as src, paths[1].open("w", encoding="utf-8") as tgt:
-        for pair in _spread(train, num_pairs, most):
+        for pair in _sample_pairs(train, num_pairs, most):
             src.write(pair.src + "\n")
             tgt.write(pair.tgt + "\n")
     return replace(corpora, train=open_aligned(*paths, src_lang=train.src_lang, tgt_lang=train.tgt_lang))
 
 
-def _spread(corpus: Corpus, num_pairs: int, most: int) -> Iterable[SentencePair]:
+def _sample_pairs(corpus: Corpus, num_pairs: int, most: int) -> Iterable[SentencePair]:
     return (
         pair for index, pair in enumerate(corpus.pairs()) if (index + 1) * most // num_pairs > index * most // num_pairs
     )

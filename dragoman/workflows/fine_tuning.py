@@ -1,4 +1,4 @@
-"""Fine-tuning: what a run takes over from the model it begins with, and what it has made better and worse."""
+"""Fine-tuning: what a run takes over from the model it starts from, and scores before and after."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -27,14 +27,14 @@ from dragoman.training.step.schedule import learning_rate
 
 
 def settings_for(path: str, size: CorpusSize) -> Config:
-    """The defaults of fine-tuning the model that `path` (a model folder or a run) means. Raises ModelError."""
+    """The default settings for fine-tuning the model at `path` (a model folder or a run). Raises ModelError."""
     base = read_settings(resolve_model_folder(Path(path)))
     peak = learning_rate(max(base.train.warmup_steps, 1), base.train, base.model.d_model)
     return fine_tuning_recipe(base, peak, size)
 
 
 def check_same_model(config: Config, path: str) -> None:
-    """Raises ConfigError where settings ask for another model or other languages than those of the model."""
+    """Raise ConfigError if the settings differ from the model at `path` in architecture, tokenizer or languages."""
     folder = resolve_model_folder(Path(path))
     base = read_settings(folder)
     for table in ("model", "tokenizer"):
@@ -51,7 +51,7 @@ def check_same_model(config: Config, path: str) -> None:
 
 
 def check_languages(config: Config, folder: Path, role: str) -> None:
-    """Raises ConfigError where the data are known to be in other languages than those of the model in a folder."""
+    """Raise ConfigError if the languages of the data are known and differ from those of the model in `folder`."""
     card = read_card(folder)
     for side in ("src_lang", "tgt_lang"):
         given, known = (main_language(lang) for lang in (getattr(config.data, side), getattr(card, side)))
@@ -63,16 +63,16 @@ def check_languages(config: Config, folder: Path, role: str) -> None:
 
 
 def model_languages(path: str) -> tuple[str, str]:
-    """The languages of the model, "" where it does not say."""
+    """The source and target language of the model at `path`, "" if its card names none."""
     card = read_card(resolve_model_folder(Path(path)))
     return card.src_lang, card.tgt_lang
 
 
 @dataclass(frozen=True, slots=True)
 class StartingPoint:
-    """What a run begins with. `bundle` is None where the run goes on: its weights are in its checkpoint then.
+    """What a run starts from. `bundle` is None if the run continues, because its checkpoint holds the weights.
 
-    `teachers` are those that a run which goes on has learnt from.
+    `teachers` are the teachers of a run that continues.
     """
 
     tokenizers: TokenizerPair
@@ -83,9 +83,9 @@ class StartingPoint:
 
 
 def continuation_of(out: Path) -> StartingPoint | None:
-    """From a run's newest whole checkpoint, whose ids its weights belong to; None where the run has none.
+    """The tokenizers and lineage of a run's newest intact checkpoint, or None if the run has none.
 
-    Neither the text that the tokenisers were trained on nor the model it began with is needed again.
+    The run needs neither the text its tokenizers were trained on nor the model it started from.
     """
     run = RunFolder(out)
     for step in reversed(run.steps()):
@@ -95,12 +95,14 @@ def continuation_of(out: Path) -> StartingPoint | None:
             card = read_card(folder)
             return StartingPoint(TokenizerPair.load(folder), card.lineage, card.origin, None, card.teachers)
         except DragomanError:
-            continue  # said by the trainer
+            continue  # the trainer reports it
     return None
 
 
-def starting_point_of(path: str) -> StartingPoint:
-    """From the model that `path` (a model folder or a run) means. Raises ModelError."""
+def starting_point_of(path: str) -> StartingPoint | None:
+    """The model at `path` (a model folder or a run), or None if `path` is "". Raises ModelError."""
+    if not path:
+        return None
     folder = resolve_model_folder(Path(path))
     bundle = load_bundle(folder, "cpu")
     card = bundle.card
@@ -108,7 +110,7 @@ def starting_point_of(path: str) -> StartingPoint:
 
 
 def describe_model(path: str, folder: Path) -> str:
-    """Which model that is, for the card of one that was made with it: name, facts and a hash of its weights."""
+    """Name, facts and weights hash of a model, for the cards of models made from it."""
     card = read_card(folder)
     languages = f"{card.src_lang or '?'} to {card.tgt_lang or '?'}"
     trained = f"{card.steps:,} steps, {card.train_pairs:,} pairs"
@@ -121,7 +123,7 @@ def _fingerprint(folder: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TranslatedTest:
-    """A test and what the new model makes of it."""
+    """A test set and the new model's translations."""
 
     sources: Sequence[str]
     references: Sequence[str]
@@ -131,9 +133,9 @@ class TranslatedTest:
 def compare_with_base(
     path: str, tuned: Bundle, corpora: Corpora, parts: Mapping[str, TranslatedTest], device: str
 ) -> dict[str, list[Score]]:
-    """Prints a table of scores before and after on each part and on the old domain's test.
+    """Print a table of scores before and after fine-tuning, on each part and on the replay test.
 
-    Returns those that are new, by data set; none, with the reason on stderr, where the first model is gone.
+    Returns the new scores by data set. If the original model is gone, prints the reason on stderr and returns none.
     """
     after = Translator.from_bundles([tuned])
     if corpora.old_test:

@@ -1,9 +1,9 @@
-"""What `dragoman train` does once its settings are known: data, model, training, average, scores, card."""
+"""A training run once its settings are known: data, model, training, average, scores, card, report."""
 
 import math
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -62,76 +62,93 @@ _PACKAGES = ("torch", "tokenizers", "sacrebleu", "safetensors", "numpy")
 
 
 def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary: bool, given: Collection[str]) -> int:
-    """Trains in the folder `out` and prints the final scores. Returns 0, or 128 + the signal that stopped it.
+    """Train in the folder `out` and print the final scores. Returns 0, or 128 + the signal that stopped the run.
 
-    As one of several processes it trains along, and leaves all else to the first. Raises CheckpointError where another
-    command trains in `out`.
+    In a run of several processes, all processes train and only the first does the rest. Raises CheckpointError if
+    another command trains in `out`.
     """
     with (
         join_processes(resolve_device(config.train.device, "train.device")) as processes,
         locked(out) if processes.is_first else nullcontext(),
     ):
         processes.of_first(lambda: check_frozen(out, config))
-        shared = replace(config, data=shared_paths(out, config.data))
+        shared_config = replace(config, data=shared_paths(out, config.data))
+        run = _Run(out, config, shared_config, corpora, processes, is_new=not RunFolder(out).steps())
         if processes.is_first:
             announce_compiling()
-        show = Stages().show if processes.is_first else _show_nothing
-        is_begun = bool(RunFolder(out).steps())
-        begun = continuation_of(out) or (
-            starting_point_of(config.train.start_from) if config.train.start_from else None
-        )
-        tokenizers = begun.tokenizers if begun else None
-        if config.train.teachers and not (is_begun and begun):
-            tokenizers = tokenizers_of(config.train.teachers, tokenizers)
-        data = processes.after_first(
-            lambda: prepare(config, corpora, out / "data", tokenizers, show, strict_vocabulary, is_begun)
-        )
-        taught = processes.after_first(
-            lambda: soft_targets_of(config, data, out / "data", begun, show, processes.is_first)
-        )
+        inputs = _prepare_inputs(run, strict_vocabulary)
         processes.of_first(lambda: freeze_config(out, config))
+        fits_warmup = run.is_new and "train.warmup_steps" not in given
         if processes.is_first:
-            _print_cleaning(data, config.data.max_tokens)
-            if not is_begun and "train.warmup_steps" not in given:
-                _tell_warmup(config.train)
-            for part in data.late_tests:
-                say(
-                    f"`data.{part}` was named, or has changed, after training had begun, so that some of it may have "
-                    "been trained on; `dragoman evaluate` with `--train` scores without that."
-                )
-        adapts = None if is_begun or "train.warmup_steps" in given else lambda train: _freeze_again(out, config, train)
-        return _train(config, shared, data, corpora, out, begun, taught, processes, adapts)
+            _report_data(inputs.data, config, fits_warmup)
+        return _train(run, inputs, fits_warmup)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run to train: its folder, its settings, those its model folders keep, and its corpora."""
+
+    out: Path
+    config: Config
+    shared_config: Config
+    corpora: Corpora
+    processes: Processes
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingInputs:
+    """What a model is trained from: prepared pairs, and optionally a starting point and the teachers' soft targets."""
+
+    data: PreparedData
+    start: StartingPoint | None = None
+    soft_targets: SoftTargets | None = None
+
+
+def _prepare_inputs(run: _Run, strict_vocabulary: bool) -> TrainingInputs:
+    """Prepare the data, or load what an earlier call prepared. The first process works before the others."""
+    config, folder, processes = run.config, run.out / "data", run.processes
+    progress = Stages().show if processes.is_first else _show_nothing
+    start = continuation_of(run.out) or starting_point_of(config.train.start_from)
+    tokenizers = start.tokenizers if start else None
+    if config.train.teachers and (run.is_new or not start):
+        tokenizers = tokenizers_of(config.train.teachers, tokenizers)
+    data = processes.after_first(
+        lambda: prepare(config, run.corpora, folder, tokenizers, progress, strict_vocabulary, not run.is_new)
+    )
+    soft_targets = processes.after_first(
+        lambda: soft_targets_of(config, data, folder, start, progress, processes.is_first)
+    )
+    return TrainingInputs(data, start, soft_targets)
+
+
+def _report_data(data: PreparedData, config: Config, fits_warmup: bool) -> None:
+    """Print what cleaning left, the warm-up of a new run, and which test sets may overlap with the training text."""
+    _print_cleaning(data, config.data.max_tokens)
+    if fits_warmup:
+        _tell_warmup(config.train)
+    for part in data.late_tests:
+        say(
+            f"`data.{part}` was named, or has changed, after training had begun, so that some of it may have "
+            "been trained on; `dragoman evaluate` with `--train` scores without that."
+        )
 
 
 def _tell_warmup(train: TrainSettings) -> None:
-    """Says which warm-up a new run takes where it was fitted to `train.max_steps`."""
+    """Print the warm-up of a new run if it was fitted to `train.max_steps`."""
     if train.max_steps and train.warmup_steps > WARMUP_SHARE / 2 * train.max_steps:
         say(f"the warm-up is {train.warmup_steps:,} of {train.max_steps:,} steps (`train.warmup_steps`)")
 
 
-def _freeze_again(out: Path, config: Config, train: TrainSettings) -> None:
-    """Writes the settings that a new run has chosen itself."""
-    freeze_config(out, replace(config, train=train))
-
-
-def _train(
-    config: Config,
-    shared: Config,
-    data: PreparedData,
-    corpora: Corpora,
-    out: Path,
-    begun: StartingPoint | None,
-    taught: SoftTargets | None,
-    processes: Processes,
-    adapts_warmup: Callable[[TrainSettings], None] | None,
-) -> int:
-    """`config` is the run's, `shared` what its models keep of it."""
-    log = RunLog(out, speaks=processes.is_first)
-    trainer = make_trainer(shared, data, out, log, begun, taught, processes)
-    trainer.adapts_warmup = adapts_warmup
+def _train(run: _Run, inputs: TrainingInputs, fits_warmup: bool) -> int:
+    out, config, data = run.out, run.config, inputs.data
+    log = RunLog(out, speaks=run.processes.is_first)
+    trainer = make_trainer(run.shared_config, inputs, out, log, run.processes)
+    if fits_warmup:
+        trainer.adapts_warmup = lambda train: freeze_config(out, replace(config, train=train))
     try:
         reason = trainer.fit()
-        if not processes.is_first:
+        if not run.processes.is_first:
             return 0
         log.say(f"Stopped: {reason}.")
         finish = finish_of(replace(config, data=absolute_paths(config.data)), trainer.state.step, [data.dev, data.test])
@@ -139,7 +156,7 @@ def _train(
             log.say("Nothing is left to do; raise a limit to train on (it stays until it is given anew; 0 is none).")
         else:
             trainer.average()
-            _score(out, data, config, corpora, _end_of(trainer, reason, out))
+            _score(run, data, _end_of(trainer, reason, out, len(data.train)))
             write_finished(out, finish)
     except Interrupted as stop:
         interrupts.has_saved()
@@ -153,7 +170,7 @@ def _train(
 
 @dataclass(frozen=True, slots=True)
 class _DecodedScores:
-    """The function that the trainer is handed: BLEU and chrF of the translated validation set, and how many differ."""
+    """The trainer's `validate`: BLEU, chrF and the share of distinct translations of the validation set."""
 
     tokenizers: TokenizerPair
     settings: InferenceSettings
@@ -173,30 +190,22 @@ class _DecodedScores:
 
 
 def make_trainer(
-    config: Config,
-    data: PreparedData,
-    out: Path,
-    log: RunLog,
-    begun: StartingPoint | None = None,
-    taught: SoftTargets | None = None,
-    processes: Processes = SINGLE_PROCESS,
+    config: Config, inputs: TrainingInputs, out: Path, log: RunLog, processes: Processes = SINGLE_PROCESS
 ) -> Trainer:
-    """What trains in the folder `out`, with fresh weights or those of the model that `begun` brings.
-
-    Beside the text it learns what teachers have `taught`.
-    """
+    """A trainer in the folder `out`, with the weights of the starting point or fresh ones."""
+    data, start = inputs.data, inputs.start
     torch.manual_seed(config.train.seed)
     tokenizers = data.tokenizers
     device = processes.device(resolve_device(config.train.device, "train.device"))
     model = Transformer(config.model, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size)
-    if begun and begun.bundle:
-        set_weights(model, {name: each.detach() for name, each in begun.bundle.model.named_parameters()})
+    if start and start.bundle:
+        set_weights(model, {name: each.detach() for name, each in start.bundle.model.named_parameters()})
     model = model.to(device)
     card = _card(config, data, model)
-    if begun:
-        card = replace(card, lineage=begun.lineage, origin=begun.origin)
-    if taught:
-        card = replace(card, teachers=taught.teachers)
+    if start:
+        card = replace(card, lineage=start.lineage, origin=start.origin)
+    if inputs.soft_targets:
+        card = replace(card, teachers=inputs.soft_targets.teachers)
     log.say(
         f"{card.parameters:,} parameters, vocabulary {card.tgt_vocab_size:,}; on {device} in {config.train.precision}"
         + (f", {processes.count} processes" if processes.count > 1 else "")
@@ -210,11 +219,11 @@ def make_trainer(
     )
     encode = epoch_encode(data.train, tokenizers, config)
     bundle = Bundle(model, tokenizers, config, card)
-    return Trainer(RunFolder(out), bundle, data.train, dev, validate, log, encode, processes, taught)
+    return Trainer(RunFolder(out), bundle, data.train, dev, validate, log, encode, processes, inputs.soft_targets)
 
 
 def _check_lengths(model: Transformer, dev: PairStore, max_tokens: int, log: RunLog) -> None:
-    """Says how many pairs validation leaves out. Raises DataError where those are all."""
+    """Log how many pairs validation leaves out. Raises DataError if it leaves out all of them."""
     too_long = int((~fitting(model, dev, np.arange(len(dev)), max_tokens)).sum())
     name, limit = "data.max_tokens", max_tokens
     if model.max_positions is not None and model.max_positions - 1 < limit:
@@ -256,32 +265,34 @@ def _card(config: Config, data: PreparedData, model: Transformer) -> Card:
 
 
 @dataclass(frozen=True, slots=True)
-class _End:
-    """How training ended: as in `Outcome`."""
+class _TrainingEnd:
+    """How training ended, in the terms of `Outcome`."""
 
+    train_pairs: int
     limit: str
     is_improving: bool
     within_warmup: bool
     gap: float | None
 
 
-def _end_of(trainer: Trainer, reason: str, out: Path) -> _End:
+def _end_of(trainer: Trainer, reason: str, out: Path, train_pairs: int) -> _TrainingEnd:
     log = read_log(out / "log.jsonl")
     losses = log.validation.get("loss"), log.train.get("perplexity")
     gap = losses[0][-1][1] - math.log(losses[1][-1][1]) if losses[0] and losses[1] else None
     limit = reason.split(" ")[0] if reason.startswith("train.") else ""
     scores = [record.score for record in trainer.state.validations]
-    return _End(limit, is_improving(scores), trainer.state.step <= trainer.settings.warmup_steps, gap)
+    within_warmup = trainer.state.step <= trainer.settings.warmup_steps
+    return _TrainingEnd(train_pairs, limit, is_improving(scores), within_warmup, gap)
 
 
-def _score(out: Path, data: PreparedData, config: Config, corpora: Corpora, end: _End) -> None:
-    """Translates validation and test data as `translate` will, prints a verdict and the scores, keeps them, reports.
+def _score(run: _Run, data: PreparedData, end: _TrainingEnd) -> None:
+    """Translate validation and test data as `translate` will, print a verdict and the scores, keep them, report.
 
     The model takes over [inference], which may have been given only after its weights were saved.
     """
-    folder, device = resolve_model_folder(out), config.train.device
+    folder, device, corpora = resolve_model_folder(run.out), run.config.train.device, run.corpora
     bundle = load_bundle(folder, device)
-    bundle = replace(bundle, config=replace(bundle.config, inference=config.inference))
+    bundle = replace(bundle, config=replace(bundle.config, inference=run.config.inference))
     card = replace(bundle.card, test_pairs=len(data.test) if data.test is not None else 0)
     translator = Translator.from_bundles([bundle])
     search = f"beam {bundle.config.inference.beam_size}"
@@ -301,7 +312,7 @@ def _score(out: Path, data: PreparedData, config: Config, corpora: Corpora, end:
             say(f"{part}: {warning}")
         lines += [f"{part} ({result.num_sentences} sentences, {search}): {score}" for score in result.scores]
         is_own = (corpora.dev if part == "validation" else corpora.test) is not None
-        line = verdict(_outcome(part, parts[part], result.scores[0], bundle, len(data.train), not is_own, end))
+        line = verdict(_outcome(part, parts[part], result.scores[0], bundle, not is_own, end))
         alignment = cross_attention_of(bundle)
         last = ReportedTest(part, sources, references, outputs, result.warnings, translator.translate, alignment)
     print("\n".join([line, *lines]))
@@ -310,13 +321,13 @@ def _score(out: Path, data: PreparedData, config: Config, corpora: Corpora, end:
             card = card.with_scores(f"{name}, {search}", scores)
     sys.stdout.flush()
     replace_card(folder, card, bundle.config)
-    _report(out, last)
+    _report(run.out, last)
 
 
 def _outcome(
-    part: str, found: TranslatedTest, score: Score, bundle: Bundle, train_pairs: int, held_out: bool, end: _End
+    part: str, test: TranslatedTest, score: Score, bundle: Bundle, held_out: bool, end: _TrainingEnd
 ) -> Outcome:
-    sources, references, outputs = found.sources, found.references, found.outputs
+    sources, references, outputs = test.sources, test.references, test.outputs
     right = sum(output == reference for output, reference in zip(outputs, references, strict=True))
     return Outcome(
         part=part,
@@ -326,7 +337,7 @@ def _outcome(
         exact=right / len(sources),
         distinct=len(set(outputs)) / len(set(sources)),
         held_out=held_out,
-        train_pairs=train_pairs,
+        train_pairs=end.train_pairs,
         limit=end.limit,
         is_improving=end.is_improving,
         within_warmup=end.within_warmup,
@@ -336,7 +347,7 @@ def _outcome(
 
 
 def _report(out: Path, last: ReportedTest | None) -> None:
-    """Writes the report. The model is there and scored: that this cannot be is no reason to fail."""
+    """Write the report. The model is complete and scored, so a failure here does not fail the run."""
     try:
         say(f"the report is {write_report(out, last)}")
     except DragomanError as error:
@@ -344,7 +355,7 @@ def _report(out: Path, last: ReportedTest | None) -> None:
 
 
 class Stages:
-    """Says on stderr what is being prepared; on a terminal with a running count, elsewhere with one now and then."""
+    """Report on stderr what is being prepared: with a running count on a terminal, every 20 seconds elsewhere."""
 
     def __init__(self) -> None:
         self._stage = ""
@@ -352,7 +363,7 @@ class Stages:
         self._live = sys.stderr.isatty()
 
     def show(self, stage: str, pairs: int) -> None:
-        """Says that so many pairs have come to a stage."""
+        """Report that `pairs` pairs have reached `stage`."""
         if self._live:
             sys.stderr.write(f"\r\033[K{stage}: {pairs:,} pairs" + ("" if stage == self._stage else "\n"))
         elif stage != self._stage:
@@ -365,7 +376,7 @@ class Stages:
 
 
 def _show_nothing(stage: str, pairs: int) -> None:
-    """What is prepared is said by the first process."""
+    """Report nothing: the first process reports the stages."""
 
 
 def _print_cleaning(data: PreparedData, max_tokens: int) -> None:

@@ -90,10 +90,10 @@ def test_tensorboard_gets_the_curves(tmp_path: Path) -> None:
     accumulator = EventAccumulator(str(tmp_path / "tensorboard"))
     accumulator.Reload()
     assert set(accumulator.Tags()["scalars"]) == {f"train/{name}" for name in EVENT} - {
-        "training/step",
-        "training/epoch",
+        "train/step",
+        "train/epoch",
     }
-    (point,) = accumulator.Scalars("training/loss")
+    (point,) = accumulator.Scalars("train/loss")
     assert (point.step, point.value) == (7, 2.5)
 
 
