@@ -1,6 +1,9 @@
-"""BLEU of the validation set, translated greedily, against minutes of training: from the logs of finished runs.
+"""BLEU of the validation set, translated greedily, against minutes of training.
 
-python benchmarks/learning_curve.py benchmarks/results/*.log.jsonl --out benchmarks/results/learning_curve.svg
+    python benchmarks/learning_curve.py [RUN ...]
+
+Adds finished runs by the names of their folders to benchmarks/results/learning_curve.json, one run a line, and draws
+all curves in it as learning_curve.svg beside it.
 """
 
 import argparse
@@ -8,36 +11,35 @@ import json
 import sys
 from pathlib import Path
 
-ENDING = ".log.jsonl"
+RESULTS = Path(__file__).parent / "results" / "learning_curve"
+Curve = list[tuple[float, float]]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "logs", type=Path, nargs="+", metavar="LOG", help="log.jsonl of a run, or a copy NAME.log.jsonl"
-    )
-    parser.add_argument("--out", type=Path, required=True, help="the picture")
+    parser.add_argument("runs", type=Path, nargs="*", metavar="RUN", help="folder of a run")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="without ending")
     given = parser.parse_args()
-    curves = {name_of(path): curve(path) for path in given.logs}
-    if empty := [name for name, points in curves.items() if not points]:
-        sys.exit(f"{empty[0]} has no validation with BLEU in its log. Leave it out.")
-    draw(curves, given.out)
+    data = given.results.with_suffix(".json")
+    curves: dict[str, Curve] = json.loads(data.read_text(encoding="utf-8")) if data.exists() else {}
+    for run in given.runs:
+        curves[run.resolve().name] = read_curve(run) or sys.exit(f"{run} has no validation with BLEU in its log.")
+    lines = (f"{json.dumps(name)}: {json.dumps(points)}" for name, points in curves.items())
+    data.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    draw(curves, given.results.with_suffix(".svg"))
     for name, points in curves.items():
         best = max(points, key=lambda point: point[1])
         print(f"{name}: {best[1]:.2f} after {best[0]:.0f} of {points[-1][0]:.0f} minutes")
 
 
-def name_of(path: Path) -> str:
-    return path.name.removesuffix(ENDING) if path.name.endswith(ENDING) else path.parent.name
-
-
-def curve(path: Path) -> list[tuple[float, float]]:
+def read_curve(run: Path) -> Curve:
     """Minutes and BLEU."""
-    events = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
-    return [(event["seconds"] / 60, event["bleu"]) for event in events if event["event"] == "validation"]
+    events = map(json.loads, (run / "log.jsonl").read_text(encoding="utf-8").splitlines())
+    found = [event for event in events if event["event"] == "validation" and "bleu" in event]
+    return [(round(event["seconds"] / 60, 2), round(event["bleu"], 2)) for event in found]
 
 
-def draw(curves: dict[str, list[tuple[float, float]]], path: Path) -> None:
+def draw(curves: dict[str, Curve], path: Path) -> None:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -53,7 +55,7 @@ def draw(curves: dict[str, list[tuple[float, float]]], path: Path) -> None:
     panel.grid(alpha=0.3)
     panel.legend(fontsize=8, loc="lower right")
     panel.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    figure.savefig(path, metadata={"Date": None})
 
 
 if __name__ == "__main__":
