@@ -12,7 +12,7 @@ from dragoman.model import fused
 from dragoman.model.dropout import Dropout
 from dragoman.model.linear import PaddedLinear, padded_linear
 
-# Up to this many keys, plain matrix products beat the fused kernel on a CPU (measured: benchmarks/attention_paths.py).
+# Up to this many keys, plain matrix products beat the fused kernel on a CPU (measured: docs/log.md, 2026-11-20).
 PLAIN_MAX_KEYS_ON_CPU = 64
 
 

@@ -1,7 +1,7 @@
 """Which language and script a side is in, judged by a sample of its lines.
 
 Languages are told by py3langid (Lui & Baldwin 2012) among all that it knows. A line says little, so that lines are
-judged in blocks; benchmarks/language_detectors.py measures how often that is right.
+judged in blocks; benchmarks/language_detection.py measures how often that is right.
 """
 
 import unicodedata
