@@ -15,10 +15,11 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
+from dragoman.bundle import resolve_model_folder
 from dragoman.demo.phrasebook import PhrasebookPair, words
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.inference.alignment import DEFAULT_READING, Aligner, Reading, alignment_layer
+from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.words import Word, words_of
 
 PAIRS, SAMPLES, SEED = 300, 1000, 1
@@ -31,7 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, help="a model trained on the phrasebook, such as `dragoman demo` makes")
     folder = resolve_model_folder(parser.parse_args().model)
-    bundle = load_bundle(folder, "cpu")
+    bundle = TrainedModel.load(folder, "cpu")
     split = load_phrasebook().split(SEED, 30_000, 500)
     pairs = split.test[:PAIRS]
     layers = bundle.config.model.num_decoder_layers
@@ -49,7 +50,7 @@ def main() -> None:
         print(f"| {layer + 1} | next minus prediction | | {difference(counts):.3f} | {low:.3f} to {high:.3f} |")
 
 
-def counted(bundle: Bundle, pairs: Sequence[PhrasebookPair], reading: Reading, layer: int) -> list[Counts]:
+def counted(bundle: TrainedModel, pairs: Sequence[PhrasebookPair], reading: Reading, layer: int) -> list[Counts]:
     """For each pair how many links were found, are known, and are both."""
     tokenizers = bundle.tokenizers
     ids = [(tokenizers.src.encode(pair.src), tokenizers.tgt.encode(pair.tgt)) for pair in pairs]

@@ -16,13 +16,14 @@ from typing import Any
 
 import torch
 
-from dragoman.bundle import load_bundle, resolve_model_folder
+from dragoman.bundle import resolve_model_folder
 from dragoman.inference.compiled import beams, engine, layers
 from dragoman.inference.compiled.layout import BeamRules, DecoderWeights, Integers, RowBuffers, SearchState, Shape
 from dragoman.inference.compiled.weights import CompiledWeights
 from dragoman.inference.segments import Source
 from dragoman.inference.tensors.products import product_function
 from dragoman.inference.translator import override_settings
+from dragoman.model.trained import TrainedModel
 
 
 def main() -> None:
@@ -34,7 +35,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=1000)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    bundle = load_bundle(resolve_model_folder(given.model), "cpu")
+    bundle = TrainedModel.load(resolve_model_folder(given.model), "cpu")
     settings = override_settings(bundle.config.inference, {"beam_size": given.beam, "n_best": 1})
     lines = given.text.read_text(encoding="utf-8").split("\n")[: given.sentences]
     rows = bundle.tokenizers.src.encode_batch(lines)

@@ -32,7 +32,7 @@ import torch
 from gpu_peers import MARIAN_MISSING, MarianPeer, TorchPeer
 from torch import Tensor
 
-from dragoman.bundle import Bundle, Card
+from dragoman.bundle import Card
 from dragoman.config import PRESETS, Config, InferenceSettings, ModelSettings, TokenizerSettings, TrainSettings
 from dragoman.config.settings import ValidateSettings
 from dragoman.data.batch import pad_ids
@@ -41,6 +41,7 @@ from dragoman.data.stream import BatchStream
 from dragoman.devices.device import resolve_device
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.tensors.fast_model import FastModel
+from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID, TokenizerPair, train_tokenizer
 from dragoman.training.run.checkpoint import RunFolder
@@ -177,7 +178,7 @@ def train_dragoman(
     torch.manual_seed(1)
     model = Transformer(config.model, VOCAB_SIZE, VOCAB_SIZE).to(device)
     tokenizer = train_tokenizer(TokenizerSettings(vocab_size=300), ["made up"])  # a model folder must hold one
-    bundle = Bundle(model, TokenizerPair(tokenizer, tokenizer, joint=True), config, Card())
+    bundle = TrainedModel(model, TokenizerPair(tokenizer, tokenizer, joint=True), config, Card())
     with tempfile.TemporaryDirectory() as name, contextlib.closing(RunLog(Path(name), io.StringIO())) as log:
         Trainer(RunFolder(Path(name)), bundle, pairs, made_up_pairs(64), lambda model: {}, log).fit()
         lines = (Path(name) / "log.jsonl").read_text().split("\n")

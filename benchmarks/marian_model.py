@@ -22,13 +22,14 @@ from side_by_side.marian import MARIAN_EOS_ID, MARIAN_UNK_ID, marian_config
 from side_by_side.shapes import LABEL_SMOOTHING, SIZES, Size
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from dragoman.bundle import Bundle, load_bundle, resolve_model_folder, save_bundle
+from dragoman.bundle import resolve_model_folder
 from dragoman.config import Config, TrainSettings, ValidateSettings
 from dragoman.data.pairs import InMemoryPairs
 from dragoman.evaluation.metrics import bleu
 from dragoman.exchange.marian_export import export_marian
 from dragoman.exchange.marian_import import import_marian
 from dragoman.inference.translator import Translator
+from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import BOS_ID, PAD_ID, TokenizerPair
 from dragoman.training.run.checkpoint import RunFolder
@@ -80,7 +81,7 @@ def main() -> None:
     make_random(corpus, size, models / "random")
     bundle = restarted(import_marian(models / "random", f"benchmark-{SRC_LANG}-{TGT_LANG}").bundle)
     if small:
-        grow(load_bundle(small, "cpu").model, bundle.model)
+        grow(TrainedModel.load(small, "cpu").model, bundle.model)
     settings = TrainSettings(
         label_smoothing=LABEL_SMOOTHING,
         max_minutes=given.minutes,
@@ -91,7 +92,7 @@ def main() -> None:
     )
     validate = ValidateSettings(every_epochs=0, every_steps=given.validate_every, metric="bleu", beam_size=1)
     train(replace(bundle, config=replace(bundle.config, train=settings, validate=validate)), corpus, run)
-    write_forms(load_bundle(resolve_model_folder(run), "cpu"), models)
+    write_forms(TrainedModel.load(resolve_model_folder(run), "cpu"), models)
 
 
 def make_random(corpus: Corpus, size: Size, folder: Path) -> None:
@@ -123,7 +124,7 @@ def make_random(corpus: Corpus, size: Size, folder: Path) -> None:
     (folder / "vocab.json").write_text(json.dumps(vocabulary, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def restarted(bundle: Bundle) -> Bundle:
+def restarted(bundle: TrainedModel) -> TrainedModel:
     """The imported model with weights drawn as Dragoman draws them, which learn faster than Marian's small ones.
 
     The decoder starts from an embedding of zeros in Marian's form, which CTranslate2 counts on: its row, which is our
@@ -148,7 +149,7 @@ def _clear_start_rows(model: Transformer) -> None:
     model.tgt_embedding.weight[[PAD_ID, BOS_ID]] = 0.0
 
 
-def train(bundle: Bundle, corpus: Corpus, folder: Path) -> None:
+def train(bundle: TrainedModel, corpus: Corpus, folder: Path) -> None:
     """Trains in the run `folder`, which ends with a best checkpoint or an average."""
     texts = {part: [corpus.texts(part, lang) for lang in (SRC_LANG, TGT_LANG)] for part in ("train", "val")}
     train_pairs, dev_pairs = (_encoded(bundle.tokenizers, *texts[part]) for part in ("train", "val"))
@@ -169,7 +170,7 @@ def _encoded(tokenizers: TokenizerPair, src: list[str], tgt: list[str]) -> InMem
     return InMemoryPairs([pair[0] for pair in kept], [pair[1] for pair in kept])
 
 
-def write_forms(bundle: Bundle, folder: Path) -> None:
+def write_forms(bundle: TrainedModel, folder: Path) -> None:
     """The trained model for each engine. Refuses one whose start is not zero: the engines would differ."""
     from ctranslate2.converters import TransformersConverter
 
@@ -177,7 +178,7 @@ def write_forms(bundle: Bundle, folder: Path) -> None:
         raise SystemExit(
             "the rows of padding and bos have been trained: CTranslate2 would start from another embedding"
         )
-    save_bundle(bundle, folder / "dragoman")
+    bundle.save(folder / "dragoman")
     for note in export_marian(bundle, folder / "marian"):
         print(note)
     TransformersConverter(str(folder / "marian")).convert(str(folder / "ctranslate2"), force=True)

@@ -207,10 +207,11 @@ def train_once(place: Path, command: Sequence[str]) -> None:
 
 def facts_of_run(run: Path, folder: Path) -> dict[str, Any]:
     """From its card, and its settings without what is particular to a machine."""
-    from dragoman.bundle import load_bundle, resolve_model_folder
+    from dragoman.bundle import resolve_model_folder
     from dragoman.config import dump_config
+    from dragoman.model.trained import TrainedModel
 
-    bundle = load_bundle(resolve_model_folder(run), "cpu")
+    bundle = TrainedModel.load(resolve_model_folder(run), "cpu")
     card = bundle.card
     known = {
         key: getattr(card, key) for key in ("parameters", "train_pairs", "steps", "epochs", "minutes", "precision")

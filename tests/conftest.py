@@ -87,8 +87,9 @@ def small_bundle() -> Any:
     """A model that has learnt nothing, but writes several words of several tokens."""
     import torch
 
-    from dragoman.bundle import Bundle, Card
+    from dragoman.bundle import Card
     from dragoman.config import Config, DataSettings, InferenceSettings, ModelSettings, TokenizerSettings
+    from dragoman.model.trained import TrainedModel
     from dragoman.model.transformer import Transformer
     from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 
@@ -107,7 +108,7 @@ def small_bundle() -> Any:
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
         model.projection.bias[3:260] -= 2.5  # bytes, so that it writes words
-    return Bundle(model, TokenizerPair(tokenizer, tokenizer, joint=True), config, Card())
+    return TrainedModel(model, TokenizerPair(tokenizer, tokenizer, joint=True), config, Card())
 
 
 @pytest.fixture(scope="session")
@@ -132,8 +133,9 @@ def sampling_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _save_untrained_model(folder: Path, seed: int, **inference: Any) -> Path:
     import torch
 
-    from dragoman.bundle import Bundle, Card, save_bundle
+    from dragoman.bundle import Card
     from dragoman.config import Config, DataSettings, InferenceSettings, ModelSettings, TokenizerSettings
+    from dragoman.model.trained import TrainedModel
     from dragoman.model.transformer import Transformer
     from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 
@@ -148,7 +150,7 @@ def _save_untrained_model(folder: Path, seed: int, **inference: Any) -> Path:
     )
     tokenizer = train_tokenizer(config.tokenizer, ["one two three. four five"] * 3)
     model = Transformer(config.model, tokenizer.vocab_size, tokenizer.vocab_size)
-    save_bundle(Bundle(model, TokenizerPair(tokenizer, tokenizer, joint=True), config, Card()), folder)
+    TrainedModel(model, TokenizerPair(tokenizer, tokenizer, joint=True), config, Card()).save(folder)
     return folder
 
 

@@ -11,10 +11,11 @@ from typing import Any, cast
 
 import torch
 
-from dragoman.bundle import Bundle, Card
+from dragoman.bundle import Card
 from dragoman.config import Config, ModelSettings, TrainSettings, ValidateSettings
 from dragoman.data.store import PairStore, open_if_current, written_store
 from dragoman.devices.device import resolve_precision
+from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.run.checkpoint import RunFolder
@@ -116,7 +117,9 @@ def train(model: Transformer, store: PairStore, settings: TrainSettings, run: Ru
     """Until the log has seen enough; nothing is validated or saved."""
     config = Config(model=model.settings, train=settings, validate=ValidateSettings(every_epochs=0))
     tokenizers = cast("TokenizerPair", None)  # only a checkpoint would need them
-    trainer = Trainer(run, Bundle(model, tokenizers, config, Card()), store, store, validate=lambda _: {}, log=log)
+    trainer = Trainer(
+        run, TrainedModel(model, tokenizers, config, Card()), store, store, validate=lambda _: {}, log=log
+    )
     with contextlib.suppress(Enough):
         trainer.fit()
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from dragoman.bundle import load_bundle
 from dragoman.devices.device import keep_freed_memory
 from dragoman.inference.searches import CompiledSearch
 from dragoman.inference.segments import Source
 from dragoman.inference.tensors.products import resolve_inference_precision
 from dragoman.inference.translator import Translator, override_settings
+from dragoman.model.trained import TrainedModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from side_by_side.marian_test_set import MAX_EXTRA_TOKENS, measured, sources
@@ -52,7 +52,7 @@ def main() -> None:
     precision = resolve_inference_precision(options["precision"], torch.device("cpu"))
     search = translator._search
     if given.forced:
-        search = CompiledSearch(load_bundle(folder, "cpu").model, precision, given.forced)
+        search = CompiledSearch(TrainedModel.load(folder, "cpu").model, precision, given.forced)
 
     def translate(sentences: Sequence[list[int]]) -> list[list[int]]:
         found = [Source(str(number), ids) for number, ids in enumerate(sentences)]

@@ -1,20 +1,12 @@
-"""A model as a folder: weights, tokenisers, settings and card, with a manifest that proves them whole."""
+"""A model as a folder: weights, tokenizers, settings and card, with a manifest that proves them whole."""
 
 from dragoman.bundle.card import Card
-from dragoman.bundle.folder import (
-    Bundle,
-    filled,
-    load_bundle,
-    replace_card,
-    resolve_model_folder,
-    save_bundle,
-    write_bundle_files,
-)
+from dragoman.bundle.folder import Bundle, load_bundle, replace_card, save_bundle, write_bundle_files
+from dragoman.bundle.location import resolve_model_folder
 
 __all__ = [
     "Bundle",
     "Card",
-    "filled",
     "load_bundle",
     "replace_card",
     "resolve_model_folder",

@@ -25,7 +25,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     given = parser.parse(arguments)
     require_model(given.run)
-    from dragoman.bundle import load_bundle, save_bundle  # torch: only once the arguments are right
+    from dragoman.model.trained import TrainedModel  # torch: only once the arguments are right
     from dragoman.training.averaging import averaged_weights
     from dragoman.training.run.checkpoint import RunFolder, set_weights
 
@@ -37,9 +37,9 @@ def run(arguments: Sequence[str]) -> int:
     if given.out is not None:
         check_new_folder(out)
     folders = [folder.step_folder(step) for step in steps]
-    bundle = load_bundle(folders[-1], "cpu")
+    bundle = TrainedModel.load(folders[-1], "cpu")
     set_weights(bundle.model, averaged_weights(folders, bundle.model))
-    save_bundle(replace(bundle, card=replace(bundle.card, averaged_steps=tuple(steps), scores=())), out)
+    replace(bundle, card=replace(bundle.card, averaged_steps=tuple(steps), scores=())).save(out)
     say(f"averaged the checkpoints after steps {', '.join(map(str, steps))}")
     print(out)
     return 0

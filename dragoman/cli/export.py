@@ -11,8 +11,8 @@ from dragoman.files import beside, check_new_folder
 from dragoman.messages import say
 
 if TYPE_CHECKING:
-    from dragoman.bundle import Bundle
     from dragoman.exchange.ctranslate2_export import Quantization
+    from dragoman.model.trained import TrainedModel
 
 _FORMATS = ("ctranslate2", "marian")
 _QUANTIZATIONS = ("float32", "float16", "int8")
@@ -36,18 +36,19 @@ def run(arguments: Sequence[str]) -> int:
     out = given.out or beside(given.model, f"-{given.to}")
     check_new_folder(out)
     require_model(given.model)
-    from dragoman.bundle import load_bundle, resolve_model_folder  # torch: only once the arguments are right
+    from dragoman.bundle import resolve_model_folder  # torch: only once the arguments are right
+    from dragoman.model.trained import TrainedModel
 
     folder = resolve_model_folder(given.model)
     if folder != given.model:
         say(f"the model is {folder}")
-    for note in _notes(load_bundle(folder, "cpu"), given.to, out, given.quantization or "float32"):
+    for note in _notes(TrainedModel.load(folder, "cpu"), given.to, out, given.quantization or "float32"):
         say(note)
     print(out)
     return 0
 
 
-def _notes(bundle: "Bundle", form: str, out: Path, quantization: "Quantization") -> tuple[str, ...]:
+def _notes(bundle: "TrainedModel", form: str, out: Path, quantization: "Quantization") -> tuple[str, ...]:
     """Writes the folder; what the user should know about it."""
     from dragoman.exchange.ctranslate2_export import export_ctranslate2
     from dragoman.exchange.marian_export import export_marian

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 
-from dragoman.bundle import save_bundle
 from dragoman.cli.arguments import ArgumentParser, path_name
 from dragoman.errors import ModelError
 from dragoman.exchange.hub import fetched, is_hub_name
@@ -26,7 +25,7 @@ def run(arguments: Sequence[str]) -> int:
     check_new_folder(out)
     folder = _folder(given.model)
     imported = import_marian(folder, name if folder == Path(given.model) else given.model)
-    save_bundle(imported.bundle, out)
+    imported.bundle.save(out)
     for note in imported.notes:
         say(note)
     card = imported.bundle.card

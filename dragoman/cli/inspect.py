@@ -17,7 +17,6 @@ from dragoman.files import check_target, write_file
 from dragoman.messages import say
 
 if TYPE_CHECKING:
-    from dragoman.bundle import Bundle
     from dragoman.visualization.inspection.inspection import AttentionKind, Inspection
 
 _PAGE = Path("inspection.html")
@@ -124,13 +123,14 @@ def _test_sentence(run: Path, number: int) -> _Text:
 
 def _inspected(options: argparse.Namespace, text: _Text) -> "Inspection":
     require_model(options.model)
-    from dragoman.bundle import load_bundle, resolve_model_folder
+    from dragoman.bundle import resolve_model_folder
+    from dragoman.model.trained import TrainedModel
     from dragoman.visualization.inspection.inspector import inspect_text
 
     folder = resolve_model_folder(Path(options.model))
     if folder != Path(options.model):
         say(f"the model is {folder}")
-    bundle: Bundle = load_bundle(folder, options.device)
+    bundle: TrainedModel = TrainedModel.load(folder, options.device)
     own = bundle.config.inference
     if own.sample or own.mbr_samples:
         say(f"{folder} is looked at in beam search, though it draws its translations")

@@ -14,8 +14,8 @@ from dragoman.errors import ConfigError, ModelError
 from dragoman.messages import say
 
 if TYPE_CHECKING:
-    from dragoman.bundle import Bundle
     from dragoman.inference.translator import Translator
+    from dragoman.model.trained import TrainedModel
 
 
 ENGINES = ("dragoman", "ctranslate2")
@@ -58,17 +58,18 @@ def load_model(
     """
     for path in paths:
         require_model(path, hint)
-    from dragoman.bundle import load_bundle, resolve_model_folder
+    from dragoman.bundle import resolve_model_folder
     from dragoman.devices.device import keep_freed_memory
     from dragoman.inference.translator import Translator
     from dragoman.kernels.compiling import announce_compiling
+    from dragoman.model.trained import TrainedModel
 
     keep_freed_memory()
     folders = [resolve_model_folder(Path(path)) for path in paths]
     for path, folder in zip(paths, folders, strict=True):
         if folder != Path(path):
             say(f"the model is {folder}")
-    bundles = [load_bundle(folder, options.device) for folder in folders]
+    bundles = [TrainedModel.load(folder, options.device) for folder in folders]
     loaded = read_config([], overrides_of(options), Config(inference=bundles[0].config.inference))
     settings = loaded.config.inference
     if engine == "ctranslate2":
@@ -82,7 +83,7 @@ def load_model(
     return LoadedModel(translator, settings, {name: getattr(settings, name) for name in names}, tgt_lang, src_lang)
 
 
-def _with_ctranslate2(bundles: "Sequence[Bundle]", settings: InferenceSettings) -> "Translator":
+def _with_ctranslate2(bundles: "Sequence[TrainedModel]", settings: InferenceSettings) -> "Translator":
     from dragoman.exchange.ctranslate2_engine import ctranslate2_translator
 
     if len(bundles) > 1:

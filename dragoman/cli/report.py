@@ -14,7 +14,8 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--device", default="auto", metavar="NAME", help="auto (cuda, mps, cpu) or a device by name")
     given = parser.parse(arguments)
     require_model(given.run)
-    from dragoman.bundle import load_bundle, resolve_model_folder  # torch: only once the arguments are right
+    from dragoman.bundle import resolve_model_folder  # torch: only once the arguments are right
+    from dragoman.model.trained import TrainedModel
     from dragoman.visualization.report.report import write_report
     from dragoman.visualization.report.run_facts import read_run
     from dragoman.workflows.report import translate_test
@@ -22,5 +23,5 @@ def run(arguments: Sequence[str]) -> int:
     folder = resolve_model_folder(given.run)
     read_run(given.run)  # what is no run is said before anything is loaded or translated
     say(f"the model is {folder}")
-    print(write_report(given.run, translate_test(given.run, load_bundle(folder, given.device))))
+    print(write_report(given.run, translate_test(given.run, TrainedModel.load(folder, given.device))))
     return 0

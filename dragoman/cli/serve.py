@@ -93,10 +93,11 @@ def _parser() -> ArgumentParser:
 
 def _loaded(options: argparse.Namespace) -> "list[ServedModel]":
     """Raises ModelError, and ConfigError for settings that do not fit a model."""
-    from dragoman.bundle import load_bundle, resolve_model_folder
+    from dragoman.bundle import resolve_model_folder
     from dragoman.devices.device import keep_freed_memory
     from dragoman.inference.tensors.products import resolve_inference_precision
     from dragoman.inference.translator import Translator
+    from dragoman.model.trained import TrainedModel
     from dragoman.serving.models import named, served_model
 
     keep_freed_memory()
@@ -104,7 +105,7 @@ def _loaded(options: argparse.Namespace) -> "list[ServedModel]":
     models = []
     for name in map(named, options.model):
         folder = resolve_model_folder(name.path)
-        bundle = load_bundle(folder, options.device)
+        bundle = TrainedModel.load(folder, options.device)
         own = bundle.config.inference
         searched: dict[str, Any] = {**WITHOUT_SAMPLING, "n_best": 1}
         loaded = read_config([], overrides_of(options), Config(inference=replace(own, **searched)))

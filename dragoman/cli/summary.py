@@ -50,9 +50,10 @@ def run(arguments: Sequence[str]) -> int:
     if given.what is not None and given.what.suffix != ".toml":
         require_model(given.what)
     # torch and matplotlib: only once the arguments are right
-    from dragoman.bundle import load_bundle, resolve_model_folder
+    from dragoman.bundle import resolve_model_folder
     from dragoman.devices.device import build_without_values
     from dragoman.model.parameters import expected_parameters, parameter_table
+    from dragoman.model.trained import TrainedModel
     from dragoman.model.transformer import Transformer
     from dragoman.visualization.figures.figure import check_figure_path, save_figure
     from dragoman.visualization.figures.summary import plot_summary
@@ -62,7 +63,7 @@ def run(arguments: Sequence[str]) -> int:
     card = ""
     if given.what is not None and (given.what.is_dir() or given.what.suffix != ".toml"):
         _refuse_settings(given)
-        bundle = load_bundle(resolve_model_folder(given.what), "cpu")
+        bundle = TrainedModel.load(resolve_model_folder(given.what), "cpu")
         model, config = bundle.model, bundle.config
         card = bundle.card.to_markdown()
     else:

@@ -20,8 +20,8 @@ from dragoman.text.lines import read_lines
 from dragoman.training.run.frozen_settings import check_resumable
 
 if TYPE_CHECKING:
-    from dragoman.bundle import Bundle
     from dragoman.inference.verification import Check
+    from dragoman.model.trained import TrainedModel
     from dragoman.training.verification import ResumeReport
 
 SENTENCES = 200
@@ -36,11 +36,12 @@ def run(arguments: Sequence[str]) -> int:
     """Prints what was checked; exit code 2 where anything differs, 3 where resuming could not be verified."""
     options = _parser().parse(arguments)
     require_model(options.model)
-    from dragoman.bundle import load_bundle, resolve_model_folder  # torch: only once the arguments are right
+    from dragoman.bundle import resolve_model_folder  # torch: only once the arguments are right
     from dragoman.inference.verification import verify_translations
+    from dragoman.model.trained import TrainedModel
 
     folder = resolve_model_folder(options.model)
-    bundle = load_bundle(folder, options.device)
+    bundle = TrainedModel.load(folder, options.device)
     texts, origin = _texts(options, bundle)
     if _resumes(options):
         try:
@@ -112,7 +113,7 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def _texts(options: argparse.Namespace, bundle: "Bundle") -> tuple[list[str], str]:
+def _texts(options: argparse.Namespace, bundle: "TrainedModel") -> tuple[list[str], str]:
     """The texts, and where they are from: the file, the run's validation data, or the model's vocabulary."""
     from dragoman.visualization.report.run_facts import open_part
 

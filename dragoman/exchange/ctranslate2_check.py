@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from dragoman.bundle import Bundle
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import pad_ids
 from dragoman.exchange.tokens import tokens_of
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.step_model import SingleModel
+from dragoman.model.trained import TrainedModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
 from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID
@@ -47,7 +47,7 @@ class Agreement:
         )
 
 
-def compared(engine: Any, bundle: Bundle) -> Agreement:
+def compared(engine: Any, bundle: TrainedModel) -> Agreement:
     """`engine` is a `ctranslate2.Translator`."""
     rows = _sample(bundle)
     ours = _translated(bundle, rows)
@@ -66,7 +66,7 @@ def compared(engine: Any, bundle: Bundle) -> Agreement:
     return Agreement(equal, len(rows), max(differences))
 
 
-def _sample(bundle: Bundle) -> list[list[int]]:
+def _sample(bundle: TrainedModel) -> list[list[int]]:
     """Source ids without eos, all of one length, so that one limit holds for all outputs."""
     positions = bundle.model.max_positions or _TOKENS + 1
     length = max(1, min(_TOKENS, bundle.config.data.max_tokens, positions - 1))
@@ -75,7 +75,7 @@ def _sample(bundle: Bundle) -> list[list[int]]:
     return [[draw.choice(ids) for _ in range(length)] for _ in range(_SENTENCES)]
 
 
-def _translated(bundle: Bundle, rows: list[list[int]]) -> list[Hypothesis]:
+def _translated(bundle: TrainedModel, rows: list[list[int]]) -> list[Hypothesis]:
     src_ids, src_lengths = pad_ids([[*row, EOS_ID] for row in rows], PAD_ID)
     model = bundle.model.to("cpu").eval()
     settings = InferenceSettings(beam_size=1, max_extra_tokens=_EXTRA_TOKENS)

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from dragoman.bundle import Bundle
 from dragoman.config import InferenceSettings
 from dragoman.errors import ConfigError
 from dragoman.exchange.ctranslate2_check import SUPPRESSED
@@ -20,12 +19,13 @@ from dragoman.inference.search.constraints import Constraints
 from dragoman.inference.search.length_penalty import length_penalty
 from dragoman.inference.segments import Source, token_batches
 from dragoman.inference.translator import Translator
+from dragoman.model.trained import TrainedModel
 from dragoman.records import Hypothesis
 
 _COMPUTE_TYPES: dict[str, Quantization] = {"float32": "float32", "int8": "int8", "auto": "int8"}
 
 
-def ctranslate2_translator(bundle: Bundle, precision: str, threads: int | None = None) -> Translator:
+def ctranslate2_translator(bundle: TrainedModel, precision: str, threads: int | None = None) -> Translator:
     """The model of `bundle`, converted by way of a temporary folder, on `threads` cores (all torch uses).
 
     `precision` is that of the setting: float32, int8, or auto, which is int8. Raises ConfigError for bfloat16, and
@@ -43,7 +43,7 @@ def ctranslate2_translator(bundle: Bundle, precision: str, threads: int | None =
 class _Engine:
     """The search of a Translator."""
 
-    def __init__(self, bundle: Bundle, compute_type: Quantization, threads: int) -> None:
+    def __init__(self, bundle: TrainedModel, compute_type: Quantization, threads: int) -> None:
         self._threads = threads
         self._src_names, self._tgt_names = tokens_of(bundle.tokenizers.src), tokens_of(bundle.tokenizers.tgt)
         self._tgt_ids = {name: index for index, name in enumerate(self._tgt_names)}

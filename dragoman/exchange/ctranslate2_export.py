@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dragoman.bundle import Bundle
 from dragoman.errors import ModelError
 from dragoman.exchange.ctranslate2_check import Agreement, compared
 from dragoman.exchange.ctranslate2_readme import readme
@@ -22,6 +21,7 @@ from dragoman.exchange.tokens import tokens_of
 from dragoman.files import written_folder
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.embedding import Embedding
+from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
 from dragoman.version import __version__
 
@@ -31,7 +31,7 @@ _POSITIONS = 2048
 """Computed positions in the file at least: CTranslate2 reads them from a table."""
 
 
-def export_ctranslate2(bundle: Bundle, folder: Path, quantization: Quantization) -> Agreement:
+def export_ctranslate2(bundle: TrainedModel, folder: Path, quantization: Quantization) -> Agreement:
     """Writes the folder and translates a sample with it.
 
     Raises ModelError, and leaves nothing, where ctranslate2 is missing or float32 does not translate as we do.
@@ -60,7 +60,7 @@ def library() -> ModuleType:
     return found
 
 
-def specification_of(bundle: Bundle, quantization: Quantization) -> Any:
+def specification_of(bundle: TrainedModel, quantization: Quantization) -> Any:
     """The model as CTranslate2 describes and saves one, checked. Raises ModelError where that is not installed."""
     library()
     from ctranslate2.specs import TransformerSpec, common_spec
@@ -98,7 +98,7 @@ def specification_of(bundle: Bundle, quantization: Quantization) -> Any:
     return specification
 
 
-def _num_positions(bundle: Bundle) -> int:
+def _num_positions(bundle: TrainedModel) -> int:
     longest = bundle.config.data.max_tokens + 1 + bundle.config.inference.max_extra_tokens
     return bundle.model.max_positions or max(_POSITIONS, longest)
 
@@ -149,7 +149,7 @@ def _array(tensor: Tensor) -> "np.ndarray[Any, Any]":
     return tensor.detach().cpu().float().clone(memory_format=torch.contiguous_format).numpy()
 
 
-def _write_tokenizers(bundle: Bundle, folder: Path) -> None:
+def _write_tokenizers(bundle: TrainedModel, folder: Path) -> None:
     bundle.tokenizers.save(folder)
     for name, tokenizer in (("source.spm", bundle.tokenizers.src), ("target.spm", bundle.tokenizers.tgt)):
         if isinstance(tokenizer.library, SentencePieceTokenizer):

@@ -1,10 +1,10 @@
 """What a user of an exported CTranslate2 model needs to know: a page with an example that runs."""
 
-from dragoman.bundle import Bundle
+from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
 
 
-def readme(bundle: Bundle, name: str) -> str:
+def readme(bundle: TrainedModel, name: str) -> str:
     """README.md of the folder, in Markdown."""
     card, settings = bundle.card, bundle.config.inference
     search = f"beam_size={settings.beam_size}"
@@ -33,20 +33,20 @@ Sources may have {_max_tokens(bundle)} tokens; split longer text into sentences 
 """
 
 
-def _max_tokens(bundle: Bundle) -> int:
+def _max_tokens(bundle: TrainedModel) -> int:
     positions = bundle.model.max_positions
     return bundle.config.data.max_tokens if positions is None else min(bundle.config.data.max_tokens, positions - 1)
 
 
-def _package(bundle: Bundle) -> str:
+def _package(bundle: TrainedModel) -> str:
     return "sentencepiece" if _has_pieces(bundle) else "tokenizers"
 
 
-def _has_pieces(bundle: Bundle) -> bool:
+def _has_pieces(bundle: TrainedModel) -> bool:
     return isinstance(bundle.tokenizers.tgt.library, SentencePieceTokenizer)
 
 
-def _example(bundle: Bundle, name: str, search: str) -> str:
+def _example(bundle: TrainedModel, name: str, search: str) -> str:
     translate = f"output = translator.translate_batch([tokens], {search}, disable_unk=True)[0].hypotheses[0]"
     if _has_pieces(bundle):
         return "\n".join(

@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dragoman.bundle import Bundle
-from dragoman.bundle.folder import write_tensors
+from dragoman.bundle.weights import write_tensors
 from dragoman.errors import ModelError
 from dragoman.exchange.marian_config import CONFIG, GENERATION, TOKENIZER
 from dragoman.exchange.marian_import import SOURCE_SPM, TARGET_SPM, TARGET_VOCABULARY, VOCABULARY
 from dragoman.exchange.marian_weights import BIAS, EMBEDDINGS, PROJECTION, SAFETENSORS, SHARED, layer_tensors
 from dragoman.exchange.sentencepiece_file import write_spm
 from dragoman.files import written_folder
+from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, UNK_ID, Tokenizer
@@ -44,13 +44,14 @@ class _Side:
         return {name: index for index, name in enumerate(names)}
 
 
-def export_marian(bundle: Bundle, folder: Path) -> tuple[str, ...]:
+def export_marian(bundle: TrainedModel, folder: Path) -> tuple[str, ...]:
     """Writes the folder; returns notes on what that form cannot say. Raises ModelError for models it cannot hold."""
     src, tgt = _side(bundle.tokenizers.src), _side(bundle.tokenizers.tgt)
     _refuse_what_does_not_fit(bundle, src, tgt)
     shared = src.tokenizer.vocabulary == tgt.tokenizer.vocabulary
     with written_folder(folder, {"format": 1, "versions": {"dragoman": __version__}}) as temporary:
-        write_tensors(_tensors(bundle, src, tgt), temporary / SAFETENSORS, {"format": "pt"})
+        tensors = {name: tensor.numpy() for name, tensor in _tensors(bundle, src, tgt).items()}
+        write_tensors(tensors, temporary / SAFETENSORS, {"format": "pt"})
         _write(temporary / CONFIG, _config(bundle, src, tgt))
         _write(temporary / GENERATION, _generation(bundle, tgt))
         _write(temporary / TOKENIZER, _tokenizer(bundle, shared))
@@ -74,7 +75,7 @@ def _side(tokenizer: Tokenizer) -> _Side:
     return _Side(tokenizer.library)
 
 
-def _refuse_what_does_not_fit(bundle: Bundle, src: _Side, tgt: _Side) -> None:
+def _refuse_what_does_not_fit(bundle: TrainedModel, src: _Side, tgt: _Side) -> None:
     settings = bundle.config.model
     problems = {
         "`model.norm_first` is true, but Marian's models there normalise after each sublayer": settings.norm_first,
@@ -89,7 +90,7 @@ def _refuse_what_does_not_fit(bundle: Bundle, src: _Side, tgt: _Side) -> None:
             raise ModelError(f"this model cannot be written as Marian's: {problem}. Export to ctranslate2 instead.")
 
 
-def _tensors(bundle: Bundle, src: _Side, tgt: _Side) -> dict[str, Tensor]:
+def _tensors(bundle: TrainedModel, src: _Side, tgt: _Side) -> dict[str, Tensor]:
     ours = {
         name: tensor.detach().cpu().float() for name, tensor in bundle.model.named_parameters(remove_duplicate=False)
     }
@@ -115,7 +116,7 @@ def _tensors(bundle: Bundle, src: _Side, tgt: _Side) -> dict[str, Tensor]:
     return tensors | {BIAS: bias[torch.tensor(tgt.rows)][None]}
 
 
-def _config(bundle: Bundle, src: _Side, tgt: _Side) -> dict[str, Any]:
+def _config(bundle: TrainedModel, src: _Side, tgt: _Side) -> dict[str, Any]:
     model, pad = bundle.config.model, len(tgt.rows) - 1
     return {
         "architectures": ["MarianMTModel"],
@@ -150,12 +151,12 @@ def _config(bundle: Bundle, src: _Side, tgt: _Side) -> dict[str, Any]:
     }
 
 
-def _num_positions(bundle: Bundle) -> int:
+def _num_positions(bundle: TrainedModel) -> int:
     """Enough for the longest source and the longest output: transformers reads positions from a table."""
     return max(_POSITIONS, bundle.config.data.max_tokens + 1 + bundle.config.inference.max_extra_tokens)
 
 
-def _generation(bundle: Bundle, tgt: _Side) -> dict[str, Any]:
+def _generation(bundle: TrainedModel, tgt: _Side) -> dict[str, Any]:
     settings, pad = bundle.config.inference, len(tgt.rows) - 1
     penalty = {"length_penalty": settings.alpha} if settings.length_penalty == "power" else {}
     return {
@@ -170,7 +171,7 @@ def _generation(bundle: Bundle, tgt: _Side) -> dict[str, Any]:
     }
 
 
-def _tokenizer(bundle: Bundle, shared: bool) -> dict[str, Any]:
+def _tokenizer(bundle: TrainedModel, shared: bool) -> dict[str, Any]:
     return {
         "tokenizer_class": "MarianTokenizer",
         "source_lang": bundle.config.data.src_lang,

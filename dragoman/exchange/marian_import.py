@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from dragoman.bundle import Bundle, Card, filled
+from dragoman.bundle import Card
 from dragoman.config import Config, DataSettings, TokenizerSettings
 from dragoman.devices.device import build_without_values
 from dragoman.errors import ModelError
@@ -30,6 +30,8 @@ from dragoman.exchange.marian_weights import (
 )
 from dragoman.exchange.sentencepiece_file import read_spm
 from dragoman.model.embedding import marian_positions
+from dragoman.model.parameters import replace_parameters
+from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
@@ -49,7 +51,7 @@ _POSITION_TOLERANCE = 1e-3
 class Imported:
     """A model of ours, and notes for the user on what was done."""
 
-    bundle: Bundle
+    bundle: TrainedModel
     notes: tuple[str, ...]
 
 
@@ -68,7 +70,7 @@ def import_marian(folder: Path, origin: str) -> Imported:
     pair = TokenizerPair(Tokenizer("sentencepiece", src.tokenizer), Tokenizer("sentencepiece", tgt.tokenizer), False)
     config = _config(marian, pair, origin)
     pickled = [f"{tensors.path} is a pickle, read for its tensors alone"] if tensors.path.suffix == ".bin" else []
-    return Imported(Bundle(model, pair, config, _card(config, model, origin)), (*pickled, *marian.notes))
+    return Imported(TrainedModel(model, pair, config, _card(config, model, origin)), (*pickled, *marian.notes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +202,7 @@ def _model(
     ours["projection.bias"] = _permuted(bias, tgt_rows, UNREACHABLE)
     if marian.renormalised:
         ours["projection.bias"][BOS_ID] = UNREACHABLE
-    return filled(model, ours).eval()
+    return replace_parameters(model, ours).eval()
 
 
 def _permuted(tensor: Tensor, rows: Iterable[int], padding: float) -> Tensor:

@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
+from dragoman.bundle import resolve_model_folder
 from dragoman.config import SETTINGS, Config, InferenceSettings, check_config
 from dragoman.config.fields import Value, did_you_mean
 from dragoman.errors import ConfigError, ModelError
@@ -18,6 +18,7 @@ from dragoman.inference.search.minimum_bayes_risk import choose_least_risk
 from dragoman.inference.searches import Search, TransformerSearch
 from dragoman.inference.segments import Request, Source, requests_of
 from dragoman.inference.tensors.products import resolve_inference_precision
+from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.records import Translation
 from dragoman.text.documents.markers import MarkedText
@@ -65,19 +66,19 @@ class Translator:
         `precision` replaces the model's own setting.
         Raises ModelError where the folder is missing, damaged or no model.
         """
-        return cls.from_bundles([load_bundle(resolve_model_folder(Path(path)), device)], precision)
+        return cls.from_bundles([TrainedModel.load(resolve_model_folder(Path(path)), device)], precision)
 
     @classmethod
     def load_ensemble(
         cls, paths: Sequence[str | Path], device: str = "auto", precision: str | None = None
     ) -> "Translator":
         """Several models with the same tokenizers as one: the mean of their probabilities (settings of the first)."""
-        bundles = [load_bundle(resolve_model_folder(Path(path)), device) for path in paths]
+        bundles = [TrainedModel.load(resolve_model_folder(Path(path)), device) for path in paths]
         return cls.from_bundles(bundles, precision)
 
     @classmethod
     def from_bundles(
-        cls, bundles: Sequence[Bundle], precision: str | None = None, search: Search | None = None
+        cls, bundles: Sequence[TrainedModel], precision: str | None = None, search: Search | None = None
     ) -> "Translator":
         """One loaded model, or several as an ensemble. Raises ModelError where their tokenizers differ.
 

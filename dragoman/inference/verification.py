@@ -15,7 +15,6 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.nn import functional
 
-from dragoman.bundle import Bundle
 from dragoman.config import WITHOUT_SAMPLING, InferenceSettings
 from dragoman.data.batch import pad_ids
 from dragoman.inference.search.beam import beam_search
@@ -24,6 +23,7 @@ from dragoman.inference.searches import Search, TransformerSearch
 from dragoman.inference.segments import Source
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.inference.translator import Translator
+from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.records import Translation
 from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID
@@ -108,7 +108,7 @@ class FullPasses(OfTransformer):
         state.src_lengths = state.src_lengths[sentences]
 
 
-def verify_translations(bundle: Bundle, texts: Sequence[str], beam_sizes: Sequence[int]) -> Iterator[Check]:
+def verify_translations(bundle: TrainedModel, texts: Sequence[str], beam_sizes: Sequence[int]) -> Iterator[Check]:
     """One check after the other, in float32. The texts are what a user would give, empty and long ones included."""
     for beam_size in beam_sizes:
 

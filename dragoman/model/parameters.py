@@ -1,10 +1,17 @@
 """Every parameter tensor of a model, and the number there must be by the formula of its shape."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from dragoman.config import ModelSettings
+
+Model = TypeVar("Model", bound=nn.Module)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +56,19 @@ def expected_parameters(settings: ModelSettings, src_vocab_size: int, tgt_vocab_
     projection_bias = tgt_vocab_size if settings.projection_bias else 0
     positions = 2 * settings.max_positions * width if settings.positions == "learned" else 0
     return layers + final_norms + rows * width + projection_bias + positions
+
+
+def arrays_of(model: nn.Module) -> dict[str, NDArray[np.float32]]:
+    """Every distinct parameter by its first name. On the CPU the arrays share the model's memory."""
+    return {name: parameter.detach().cpu().contiguous().numpy() for name, parameter in model.named_parameters()}
+
+
+def replace_parameters(model: Model, tensors: Mapping[str, torch.Tensor]) -> Model:
+    """Put a tensor in place of each distinct parameter, by name; ties stay. Returns the model."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    parameters = {name: torch.nn.Parameter(tensor) for name, tensor in tensors.items()}
+    for module in model.modules():
+        for key, parameter in module._parameters.items():
+            if parameter is not None:
+                module._parameters[key] = parameters[names[id(parameter)]]
+    return model

@@ -7,11 +7,14 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dragoman.bundle.weights import Arrays
 from dragoman.config import ModelSettings
+from dragoman.devices.device import build_without_values
 from dragoman.model.cache import DecoderCache, LayerCache
 from dragoman.model.embedding import Embedding
 from dragoman.model.layers import DecoderLayer, EncoderLayer, Mask, apply_norm
 from dragoman.model.masks import causal_mask, padding_mask
+from dragoman.model.parameters import replace_parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,18 @@ class Transformer(nn.Module):
             self.projection.weight = self.tgt_embedding.weight
         if settings.tie == "all":
             self.src_embedding.weight = self.tgt_embedding.weight
+
+    @classmethod
+    def from_arrays(
+        cls, settings: ModelSettings, src_vocab_size: int, tgt_vocab_size: int, arrays: Arrays
+    ) -> "Transformer":
+        """A model on the CPU whose parameters share the memory of numpy arrays.
+
+        `arrays` must have the names and shapes of `dragoman.bundle.parameters.parameter_shapes`.
+        """
+        with build_without_values():
+            model = cls(settings, src_vocab_size, tgt_vocab_size)
+        return replace_parameters(model, {name: torch.from_numpy(array) for name, array in arrays.items()})
 
     @property
     def device(self) -> torch.device:

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dragoman.bundle import Bundle
 from dragoman.config import InferenceSettings
 from dragoman.errors import ConfigError
 from dragoman.inference.preservation.preserver import Preserve
 from dragoman.inference.translator import Translator, override_settings
+from dragoman.model.trained import TrainedModel
 from dragoman.records import Translation
 from dragoman.serving.languages import canonical, found_in
 from dragoman.text.documents.markers import MarkedText
@@ -39,7 +39,7 @@ class ServedModel:
 
     source: str
     target: str
-    bundle: Bundle
+    bundle: TrainedModel
     translator: Translator
     overrides: dict[str, float | str]
     folder: Path
@@ -140,7 +140,7 @@ def named(name: str) -> Named:
 
 
 def served_model(
-    name: Named, bundle: Bundle, translator: Translator, overrides: dict[str, float | str], folder: Path
+    name: Named, bundle: TrainedModel, translator: Translator, overrides: dict[str, float | str], folder: Path
 ) -> ServedModel:
     """A loaded model for the languages it was named with, or its own. Raises ConfigError where neither says them."""
     data = bundle.config.data

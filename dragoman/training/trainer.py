@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
-from dragoman.bundle import Bundle, save_bundle
 from dragoman.config import TrainSettings
 from dragoman.data.pairs import Pairs
 from dragoman.data.soft_targets import SoftTargets
 from dragoman.data.stream import Encode
 from dragoman.devices.device import keep_freed_memory
 from dragoman.files import remove_folder
+from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.training.averaging import means_of
 from dragoman.training.distributed import SINGLE_PROCESS, Processes
@@ -46,7 +46,7 @@ class Trainer:
     """
 
     run: RunFolder
-    bundle: Bundle
+    bundle: TrainedModel
     train: Pairs
     dev: Pairs
     validate: Validate
@@ -155,7 +155,7 @@ class Trainer:
             set_weights(self.model, chosen.weights(self.run, self.model))
         card = card_of(self.state, self.bundle.card)
         card = replace(card, averaged_steps=chosen.steps, ema_decay=chosen.ema_decay)
-        save_bundle(replace(self.bundle, card=card), self.run.averaged)
+        replace(self.bundle, card=card).save(self.run.averaged)
         return chosen.steps
 
     @property

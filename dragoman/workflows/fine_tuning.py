@@ -7,9 +7,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from dragoman.bundle import Bundle, load_bundle, resolve_model_folder
+from dragoman.bundle import resolve_model_folder
 from dragoman.bundle.card import read_card
-from dragoman.bundle.folder import WEIGHTS, read_settings
+from dragoman.bundle.folder import read_settings
+from dragoman.bundle.weights import WEIGHTS
 from dragoman.config import Config
 from dragoman.config.fields import shown
 from dragoman.config.recipes import FREE_IN_FINE_TUNING, CorpusSize, fine_tuning_recipe
@@ -19,6 +20,7 @@ from dragoman.files import checked_manifest
 from dragoman.inference.translator import Translator
 from dragoman.languages import main_language
 from dragoman.messages import say
+from dragoman.model.trained import TrainedModel
 from dragoman.records import Score
 from dragoman.text.corpus import Corpora
 from dragoman.text.tokenization.tokenizer import TokenizerPair
@@ -78,7 +80,7 @@ class StartingPoint:
     tokenizers: TokenizerPair
     lineage: tuple[str, ...]
     origin: str
-    bundle: Bundle | None
+    bundle: TrainedModel | None
     teachers: tuple[str, ...] = ()
 
 
@@ -104,7 +106,7 @@ def starting_point_of(path: str) -> StartingPoint | None:
     if not path:
         return None
     folder = resolve_model_folder(Path(path))
-    bundle = load_bundle(folder, "cpu")
+    bundle = TrainedModel.load(folder, "cpu")
     card = bundle.card
     return StartingPoint(bundle.tokenizers, (*card.lineage, describe_model(path, folder)), card.origin, bundle)
 
@@ -131,7 +133,7 @@ class TranslatedTest:
 
 
 def compare_with_base(
-    path: str, tuned: Bundle, corpora: Corpora, parts: Mapping[str, TranslatedTest], device: str
+    path: str, tuned: TrainedModel, corpora: Corpora, parts: Mapping[str, TranslatedTest], device: str
 ) -> dict[str, list[Score]]:
     """Print a table of scores before and after fine-tuning, on each part and on the replay test.
 
@@ -147,7 +149,7 @@ def compare_with_base(
         folder = resolve_model_folder(Path(path))
         if _fingerprint(folder) not in "".join(tuned.card.lineage[-1:]):
             raise ModelError(f"{path} is another model now than the one that training began with.")
-        before = Translator.from_bundles([load_bundle(folder, device)])
+        before = Translator.from_bundles([TrainedModel.load(folder, device)])
     except DragomanError as error:
         say(f"no scores from before fine-tuning: {error}")
         return {}
@@ -168,6 +170,6 @@ def compare_with_base(
     return found
 
 
-def _scores(outputs: Sequence[str], references: Sequence[str], bundle: Bundle) -> list[Score]:
+def _scores(outputs: Sequence[str], references: Sequence[str], bundle: TrainedModel) -> list[Score]:
     tokenize = tokenizer_for(bundle.config.data.tgt_lang)
     return [bleu(outputs, references, tokenize), chrf(outputs, references)]

@@ -7,11 +7,11 @@ from dragoman.evaluation.metrics import counts_of, metrics_of, tokenizer_for, wa
 from dragoman.messages import say
 
 if TYPE_CHECKING:
-    from dragoman.bundle import Bundle
+    from dragoman.model.trained import TrainedModel
     from dragoman.visualization.report.report import ReportedTest
 
 
-def translate_test(run_folder: Path, bundle: "Bundle") -> "ReportedTest | None":
+def translate_test(run_folder: Path, bundle: "TrainedModel") -> "ReportedTest | None":
     """Translate the test data of a run again, or its validation data. Returns None if both are gone."""
     from dragoman.inference.translator import Translator
     from dragoman.visualization.report.report import ReportedTest

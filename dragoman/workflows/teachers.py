@@ -4,13 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from dragoman.bundle import load_bundle, resolve_model_folder
+from dragoman.bundle import resolve_model_folder
 from dragoman.bundle.folder import read_settings
 from dragoman.config import Config, TokenizerSettings
 from dragoman.config.fields import shown
 from dragoman.data.prepare import PreparedData
 from dragoman.data.soft_targets import SoftTargets
 from dragoman.errors import ConfigError, DataError, ModelError
+from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.step.memory import give_back_memory, memory_errors
 from dragoman.training.teaching import ask_teachers
@@ -105,7 +106,7 @@ def soft_targets_of(
     whom = "the teacher" if len(names) == 1 else f"{len(names)} teachers"
     stage = f"asking {whom} about {len(data.train):,} pairs"
     with memory_errors(stage, "Teach with smaller models, or with fewer of them."):
-        models = [load_bundle(each, config.train.device).model for each in folders]
+        models = [TrainedModel.load(each, config.train.device).model for each in folders]
         taught = ask_teachers(models, names, data.train, folder / _FOLDER, lambda pairs: progress(stage, pairs))
         device = models[0].device
     del models

@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from dragoman.bundle import Bundle, Card, load_bundle, replace_card, resolve_model_folder
+from dragoman.bundle import Card, replace_card, resolve_model_folder
 from dragoman.config import WITHOUT_SAMPLING, Config, InferenceSettings, TrainSettings
 from dragoman.config.recipes import WARMUP_SHARE
 from dragoman.data.prepare import PreparedData, epoch_encode, prepare
@@ -29,6 +29,7 @@ from dragoman.inference.translator import Translator
 from dragoman.interrupts import interrupts
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
+from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.records import Score
 from dragoman.text.corpus import Corpora
@@ -218,7 +219,7 @@ def make_trainer(
         tokenizers, settings, config.data.max_tokens, sources, references, tokenizer_for(config.data.tgt_lang)
     )
     encode = epoch_encode(data.train, tokenizers, config)
-    bundle = Bundle(model, tokenizers, config, card)
+    bundle = TrainedModel(model, tokenizers, config, card)
     return Trainer(RunFolder(out), bundle, data.train, dev, validate, log, encode, processes, inputs.soft_targets)
 
 
@@ -291,7 +292,7 @@ def _score(run: _Run, data: PreparedData, end: _TrainingEnd) -> None:
     The model takes over [inference], which may have been given only after its weights were saved.
     """
     folder, device, corpora = resolve_model_folder(run.out), run.config.train.device, run.corpora
-    bundle = load_bundle(folder, device)
+    bundle = TrainedModel.load(folder, device)
     bundle = replace(bundle, config=replace(bundle.config, inference=run.config.inference))
     card = replace(bundle.card, test_pairs=len(data.test) if data.test is not None else 0)
     translator = Translator.from_bundles([bundle])
@@ -325,7 +326,7 @@ def _score(run: _Run, data: PreparedData, end: _TrainingEnd) -> None:
 
 
 def _outcome(
-    part: str, test: TranslatedTest, score: Score, bundle: Bundle, held_out: bool, end: _TrainingEnd
+    part: str, test: TranslatedTest, score: Score, bundle: TrainedModel, held_out: bool, end: _TrainingEnd
 ) -> Outcome:
     sources, references, outputs = test.sources, test.references, test.outputs
     right = sum(output == reference for output, reference in zip(outputs, references, strict=True))

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from dragoman.bundle import Bundle
 from dragoman.config import InferenceSettings
+from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.words import Word
 from dragoman.visualization.inspection.inspection import Inspection
 from dragoman.visualization.inspection.inspector import inspect_text
@@ -158,7 +158,7 @@ def test_steps_alternatives_beam_and_opinions_are_there(open_page: Open) -> None
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_hostile_sentence_runs_nothing_and_nothing_is_loaded(
-    open_page: Open, small_bundle: Bundle, scheme: str
+    open_page: Open, small_bundle: TrainedModel, scheme: str
 ) -> None:
     opened = open_page(inspect_text(small_bundle, HOSTILE, name=HOSTILE, reference=HOSTILE), color_scheme=scheme)
     page = opened.page
@@ -191,7 +191,7 @@ def test_scripts_put_in_later_are_stopped_by_the_policy(open_page: Open) -> None
 
 
 @pytest.mark.parametrize("width", [320, 390])
-def test_a_phone_needs_no_scrolling_sideways(open_page: Open, small_bundle: Bundle, width: int) -> None:
+def test_a_phone_needs_no_scrolling_sideways(open_page: Open, small_bundle: TrainedModel, width: int) -> None:
     long_words = inspect_text(small_bundle, "onetwothree" * 12 + " four")
     for shown in (None, long_words):
         opened = open_page(
@@ -206,14 +206,14 @@ def test_a_phone_needs_no_scrolling_sideways(open_page: Open, small_bundle: Bund
         assert opened.problems == []
 
 
-def test_right_to_left_text_runs_right_to_left(open_page: Open, small_bundle: Bundle) -> None:
+def test_right_to_left_text_runs_right_to_left(open_page: Open, small_bundle: TrainedModel) -> None:
     page = open_page(inspect_text(small_bundle, "שלום one")).page
     assert page.locator("#src").get_attribute("dir") == "rtl"
     first, second = (page.locator("#src .word").nth(index).bounding_box()["x"] for index in (0, 1))
     assert first > second
 
 
-def test_a_text_of_many_tokens_is_a_page_too(open_page: Open, small_bundle: Bundle) -> None:
+def test_a_text_of_many_tokens_is_a_page_too(open_page: Open, small_bundle: TrainedModel) -> None:
     opened = open_page(inspect_text(small_bundle, "one two " * 110))
     assert "only the mean" in opened.page.locator("#heads-help").inner_text()
     opened.page.locator("#matrix").focus()
@@ -222,7 +222,9 @@ def test_a_text_of_many_tokens_is_a_page_too(open_page: Open, small_bundle: Bund
     assert opened.problems == []
 
 
-def test_short_sides_keep_their_labels_beside_long_ones_which_have_some(open_page: Open, small_bundle: Bundle) -> None:
+def test_short_sides_keep_their_labels_beside_long_ones_which_have_some(
+    open_page: Open, small_bundle: TrainedModel
+) -> None:
     opened = open_page(inspect_text(small_bundle, "one two " * 90, InferenceSettings(beam_size=1, max_extra_tokens=0)))
     page, one = opened.page, opened.inspection.of_kind("encoder_self")
     assert 150 < len(one.keys) <= 200
@@ -241,7 +243,7 @@ def test_short_sides_keep_their_labels_beside_long_ones_which_have_some(open_pag
     assert opened.problems == []
 
 
-def test_the_scale_can_be_stretched_so_that_thin_attention_is_seen(open_page: Open, small_bundle: Bundle) -> None:
+def test_the_scale_can_be_stretched_so_that_thin_attention_is_seen(open_page: Open, small_bundle: TrainedModel) -> None:
     opened = open_page(inspect_text(small_bundle, "one two " * 90, InferenceSettings(beam_size=1, max_extra_tokens=0)))
     page = opened.page
     assert min(map(min, matrix(page))) > 200, "thin: next to the paper's colour"

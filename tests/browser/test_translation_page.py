@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.bundle import Bundle, save_bundle
 from dragoman.inference.translator import Translator
+from dragoman.model.trained import TrainedModel
 from dragoman.serving.models import Models, ServedModel
 from dragoman.serving.service import Service
 from dragoman.serving.settings import ServeSettings
@@ -63,7 +63,7 @@ class Opened:
         return str(self.page.locator("#output").text_content())
 
 
-def service(bundle: Bundle, folder: Path, *pairs: str, **settings: Any) -> Service:
+def service(bundle: TrainedModel, folder: Path, *pairs: str, **settings: Any) -> Service:
     """With the same model for all pairs."""
     translator = Translator.from_bundles([bundle])
     models = [
@@ -74,15 +74,15 @@ def service(bundle: Bundle, folder: Path, *pairs: str, **settings: Any) -> Servi
 
 
 @pytest.fixture(scope="module")
-def folder(small_bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(small_bundle: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of the model."""
     path = tmp_path_factory.mktemp("served") / "model"
-    save_bundle(small_bundle, path)
+    small_bundle.save(path)
     return path
 
 
 @pytest.fixture(scope="module")
-def address(small_bundle: Bundle, folder: Path, serving: Any) -> Iterator[str]:
+def address(small_bundle: TrainedModel, folder: Path, serving: Any) -> Iterator[str]:
     """Of a server for both ways."""
     with serving(service(small_bundle, folder)) as found:
         yield found
@@ -205,7 +205,7 @@ def test_swapping_what_was_detected(open_page: Open) -> None:
 
 
 def test_one_way_cannot_be_swapped_and_few_candidates_are_enough(
-    open_page: Open, small_bundle: Bundle, folder: Path, serving: Any
+    open_page: Open, small_bundle: TrainedModel, folder: Path, serving: Any
 ) -> None:
     with serving(service(small_bundle, folder, "en-de", max_alternatives=0, max_chars=20)) as at:
         opened = open_page("?q=one+two", at=at)
@@ -634,7 +634,7 @@ def test_errors_are_said_in_the_servers_words(open_page: Open) -> None:
 
 
 def test_a_key_is_asked_for_kept_and_used(
-    open_page: Open, small_bundle: Bundle, folder: Path, serving: Any, tmp_path: Path
+    open_page: Open, small_bundle: TrainedModel, folder: Path, serving: Any, tmp_path: Path
 ) -> None:
     secret = "se;cret&ü="
     (tmp_path / "keys").write_text(f"{secret}\n")

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from dragoman.bundle import Bundle, load_bundle, save_bundle
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import Batch, pad_ids
 from dragoman.exchange.marian_import import import_marian
 from dragoman.inference.scoring import score_tokens
+from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
 
@@ -109,11 +109,11 @@ def table_model() -> type[TableModel]:
 
 
 @pytest.fixture(scope="session")
-def imported(trained_marian: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+def imported(trained_marian: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
     """The trained Marian model as one of ours, saved and loaded."""
     folder = tmp_path_factory.mktemp("imported") / "model"
-    save_bundle(import_marian(trained_marian, "opus-mt-en-de").bundle, folder)
-    return load_bundle(folder, "cpu")
+    import_marian(trained_marian, "opus-mt-en-de").bundle.save(folder)
+    return TrainedModel.load(folder, "cpu")
 
 
 Found = Sequence[Sequence[Hypothesis]]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from dragoman.bundle import Bundle
 from dragoman.errors import ConfigError
 from dragoman.inference.translator import Translator
+from dragoman.model.trained import TrainedModel
 from dragoman.records import Translation
 
 pytest.importorskip("ctranslate2")
@@ -14,12 +14,12 @@ LIMIT = {"max_extra_tokens": 20}
 
 
 @pytest.fixture(scope="module")
-def ours(imported: Bundle) -> Translator:
+def ours(imported: TrainedModel) -> Translator:
     return Translator.from_bundles([imported])
 
 
 @pytest.fixture(scope="module")
-def theirs(imported: Bundle) -> Translator:
+def theirs(imported: TrainedModel) -> Translator:
     return ctranslate2_translator(imported, "float32", threads=2)
 
 
@@ -66,14 +66,14 @@ def test_a_translation_begins_as_it_must(theirs: Translator, texts: list[str]) -
     assert found[1].text.startswith("Ein Mann")
 
 
-def test_int8_and_auto_translate(imported: Bundle, texts: list[str]) -> None:
+def test_int8_and_auto_translate(imported: TrainedModel, texts: list[str]) -> None:
     for precision in ("int8", "auto"):
         answers = ctranslate2_translator(imported, precision, threads=1).translate(texts[:10], **LIMIT)
         assert answers[0] == ""
         assert all(answers[1:])
 
 
-def test_what_it_cannot_do_is_said(imported: Bundle, theirs: Translator) -> None:
+def test_what_it_cannot_do_is_said(imported: TrainedModel, theirs: Translator) -> None:
     with pytest.raises(ConfigError, match=r"`--inference.precision` is bfloat16, .* Use int8 or float32\.$"):
         ctranslate2_translator(imported, "bfloat16")
     with pytest.raises(ConfigError, match=r"`--engine` is ctranslate2, which is here for searching only\."):

@@ -2,15 +2,15 @@
 
 import pytest
 
-from dragoman.bundle import Bundle
 from dragoman.inference.translator import Translator
+from dragoman.model.trained import TrainedModel
 from dragoman.visualization.inspection.inspection_page import inspection_page
 from dragoman.visualization.inspection.inspector import inspect_text
 
 
 @pytest.mark.parametrize("place", [0, 100, 200])
 def test_an_imported_model_is_looked_at_like_any_other(
-    imported: Bundle, english_german: list[tuple[str, str]], place: int
+    imported: TrainedModel, english_german: list[tuple[str, str]], place: int
 ) -> None:
     text = english_german[place][0]
     translator = Translator.from_bundles([imported])

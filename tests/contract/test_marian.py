@@ -20,7 +20,6 @@ from sentencepiece import SentencePieceProcessor
 from transformers import MarianMTModel, MarianTokenizer
 from transformers.utils import logging
 
-from dragoman.bundle import Bundle, save_bundle
 from dragoman.data.batch import pad_ids
 from dragoman.exchange.ctranslate2_check import SUPPRESSED
 from dragoman.exchange.ctranslate2_export import export_ctranslate2
@@ -29,6 +28,7 @@ from dragoman.exchange.marian_import import import_marian
 from dragoman.exchange.tokens import tokens_of
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.step_model import SingleModel
+from dragoman.model.trained import TrainedModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 
@@ -75,7 +75,7 @@ def quiet() -> None:
 
 
 @pytest.fixture(scope="module")
-def engine(imported: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def engine(imported: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("exported") / "model"
     agreement = export_ctranslate2(imported, folder, "float32")
     assert agreement.equal == agreement.total
@@ -87,7 +87,7 @@ def sentences(english_german: list[tuple[str, str]]) -> list[str]:
     return [src for src, _ in english_german[:500]]
 
 
-def test_ids_are_those_of_marian_tokenizer(trained_marian: Path, imported: Bundle, sentences: list[str]) -> None:
+def test_ids_are_those_of_marian_tokenizer(trained_marian: Path, imported: TrainedModel, sentences: list[str]) -> None:
     theirs, ours = MarianTokenizer.from_pretrained(trained_marian), imported.tokenizers.src
     texts = sentences + NASTY
     assert ours.encode_batch(texts) == [_our_ids(ours, theirs, theirs(text)["input_ids"][:-1]) for text in texts]
@@ -111,14 +111,14 @@ def test_ids_and_text_of_any_string(marian_model: Callable[..., Path], tmp_path:
 
 
 @pytest.mark.parametrize("token", ["</s>", "<unk>", "<pad>"])
-def test_special_tokens_in_a_text_are_text(trained_marian: Path, imported: Bundle, token: str) -> None:
+def test_special_tokens_in_a_text_are_text(trained_marian: Path, imported: TrainedModel, token: str) -> None:
     theirs, ours, text = MarianTokenizer.from_pretrained(trained_marian), imported.tokenizers.src, f"a {token} b{token}"
     pieces = SentencePieceProcessor(model_file=str(trained_marian / "source.spm")).encode(text, out_type=str)
     assert ours.encode(text) == _our_ids(ours, theirs, theirs.convert_tokens_to_ids(pieces))
     assert not {BOS_ID, EOS_ID, PAD_ID} & set(ours.encode(text))
 
 
-def test_text_of_any_ids_is_that_of_marian_tokenizer(trained_marian: Path, imported: Bundle) -> None:
+def test_text_of_any_ids_is_that_of_marian_tokenizer(trained_marian: Path, imported: TrainedModel) -> None:
     theirs, ours, draw = MarianTokenizer.from_pretrained(trained_marian), imported.tokenizers.tgt, random.Random(1)
     for _ in range(1000):
         ids = [draw.randrange(4, ours.vocab_size) for _ in range(draw.randrange(12))]
@@ -163,7 +163,7 @@ def test_logits(marian_model: Callable[..., Path], sentences: list[str], tmp_pat
 
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_outputs_are_those_of_transformers(
-    trained_marian: Path, imported: Bundle, sentences: list[str], beam_size: int
+    trained_marian: Path, imported: TrainedModel, sentences: list[str], beam_size: int
 ) -> None:
     ours = _translated(imported, sentences, beam_size, alpha=1.0)
     assert sum(one.finished for one in ours) > 450
@@ -171,13 +171,13 @@ def test_outputs_are_those_of_transformers(
     assert not [pair for pair in zip(ours, theirs, strict=True) if not _same(*pair)]
 
 
-def test_greedy_outputs_are_those_of_ctranslate2(imported: Bundle, sentences: list[str], engine: Any) -> None:
+def test_greedy_outputs_are_those_of_ctranslate2(imported: TrainedModel, sentences: list[str], engine: Any) -> None:
     ours = _translated(imported, sentences, 1, alpha=1.0)
     theirs = _by_ctranslate2(engine, imported, sentences, 1, alpha=1.0)
     assert [_tokens(imported, one.ids) for one in ours] == theirs
 
 
-def test_beams_are_those_of_ctranslate2_or_better(imported: Bundle, sentences: list[str], engine: Any) -> None:
+def test_beams_are_those_of_ctranslate2_or_better(imported: TrainedModel, sentences: list[str], engine: Any) -> None:
     """CTranslate2 ends a search as soon as as many hypotheses are finished as the beam has places; ours may go on."""
     ours = _translated(imported, sentences, 4, alpha=1.0)
     theirs = _by_ctranslate2(engine, imported, sentences, 4, alpha=1.0)
@@ -193,7 +193,7 @@ def test_beams_are_those_of_ctranslate2_or_better(imported: Bundle, sentences: l
     assert len(worse) <= len(pairs) / 100
 
 
-def _score(bundle: Bundle, src: list[int], tgt: list[int]) -> float:
+def _score(bundle: TrainedModel, src: list[int], tgt: list[int]) -> float:
     """Our mean log-probability of a token of this output, eos counted."""
     src_ids = torch.tensor([[*src, EOS_ID]])
     with torch.inference_mode():
@@ -201,11 +201,11 @@ def _score(bundle: Bundle, src: list[int], tgt: list[int]) -> float:
     return float(logits.log_softmax(1).gather(1, torch.tensor([*tgt, EOS_ID])[:, None]).mean())
 
 
-def test_exported_and_imported_again_is_the_same(imported: Bundle, tmp_path: Path) -> None:
+def test_exported_and_imported_again_is_the_same(imported: TrainedModel, tmp_path: Path) -> None:
     export_marian(imported, tmp_path / "marian")
     again = import_marian(tmp_path / "marian", "opus-mt-en-de").bundle
-    save_bundle(imported, tmp_path / "one")
-    save_bundle(again, tmp_path / "other")
+    imported.save(tmp_path / "one")
+    again.save(tmp_path / "other")
     for name in ("config.toml", "src.tokenizer.json", "tgt.tokenizer.json"):
         assert (tmp_path / "one" / name).read_text() == (tmp_path / "other" / name).read_text()
     one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "other"))
@@ -214,7 +214,7 @@ def test_exported_and_imported_again_is_the_same(imported: Bundle, tmp_path: Pat
 
 
 def test_transformers_and_ctranslate2_load_what_is_exported(
-    imported: Bundle, sentences: list[str], tmp_path: Path
+    imported: TrainedModel, sentences: list[str], tmp_path: Path
 ) -> None:
     export_marian(imported, tmp_path / "marian")
     theirs = list(_generated(MarianMTModel, tmp_path / "marian", imported, sentences[:50], 1))
@@ -230,7 +230,7 @@ def test_transformers_and_ctranslate2_load_what_is_exported(
     assert all([tokens[i] for i in one.ids] == result.hypotheses[0] for one, result in pairs if one.finished)
 
 
-def _translated(bundle: Bundle, texts: list[str], beam_size: int, alpha: float) -> list[Hypothesis]:
+def _translated(bundle: TrainedModel, texts: list[str], beam_size: int, alpha: float) -> list[Hypothesis]:
     search = replace(
         bundle.config.inference, beam_size=beam_size, alpha=alpha, max_extra_tokens=EXTRA_TOKENS, min_tokens=1
     )
@@ -243,7 +243,9 @@ def _translated(bundle: Bundle, texts: list[str], beam_size: int, alpha: float) 
     return [found[place] for place in range(len(texts))]
 
 
-def _by_ctranslate2(engine: Any, bundle: Bundle, texts: list[str], beam_size: int, alpha: float) -> list[list[str]]:
+def _by_ctranslate2(
+    engine: Any, bundle: TrainedModel, texts: list[str], beam_size: int, alpha: float
+) -> list[list[str]]:
     rows = [_tokens(bundle, row, "src") for row in bundle.tokenizers.src.encode_batch(texts)]
     found: dict[int, list[str]] = {}
     for length, places in _by_length(rows).items():
@@ -258,13 +260,13 @@ def _by_ctranslate2(engine: Any, bundle: Bundle, texts: list[str], beam_size: in
     return [found[place] for place in range(len(texts))]
 
 
-def _tokens(bundle: Bundle, ids: Any, side: str = "tgt") -> list[str]:
+def _tokens(bundle: TrainedModel, ids: Any, side: str = "tgt") -> list[str]:
     names = tokens_of(getattr(bundle.tokenizers, side))
     return [names[index] for index in ids]
 
 
 def _generated(
-    kind: type[MarianMTModel], folder: Path, bundle: Bundle, texts: list[str], beam_size: int
+    kind: type[MarianMTModel], folder: Path, bundle: TrainedModel, texts: list[str], beam_size: int
 ) -> Iterator[tuple[list[int], float, bool]]:
     """For each text our ids of transformers' output, its score, and whether it ended by itself."""
     model, tokenizer = kind.from_pretrained(folder).eval(), MarianTokenizer.from_pretrained(folder)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from dragoman.bundle import Bundle, Card, load_bundle, resolve_model_folder
+from dragoman.bundle import Card, resolve_model_folder
 from dragoman.config import PRESETS, Config, TokenizerSettings, TrainSettings, ValidateSettings
 from dragoman.data.batch import Batch
 from dragoman.data.batching import micro_batches
@@ -20,6 +20,7 @@ from dragoman.data.pairs import InMemoryPairs
 from dragoman.data.stream import Encode, load_batch
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import CheckpointError, ResourceError
+from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.records import SentencePair
 from dragoman.text.tokenization.bpe_dropout import BpeDropout
@@ -108,7 +109,7 @@ def _trainer(
         torch.rand(3)  # a validation that draws random numbers must not change what follows
         return {}
 
-    bundle = Bundle(model, corpus.tokenizers, config, Card())
+    bundle = TrainedModel(model, corpus.tokenizers, config, Card())
     return Trainer(RunFolder(folder), bundle, corpus.train, corpus.dev, validate, Log(folder), corpus.encode)
 
 
@@ -239,7 +240,7 @@ def test_every_lever_keeps_resuming_exact_and_its_weights_are_candidates(corpus:
         set_weights(resumed.model, mean.weights(resumed.run, resumed.model))
         measured.append(resumed.score_of(resumed.measure(resumed.model)))
     resumed.average()
-    chosen = load_bundle(resolve_model_folder(tmp_path / "resumed"), "cpu")
+    chosen = TrainedModel.load(resolve_model_folder(tmp_path / "resumed"), "cpu")
     set_weights(resumed.model, dict(chosen.model.named_parameters()))
     assert resumed.score_of(resumed.measure(resumed.model)) == pytest.approx(max(measured), abs=1e-5)
     assert chosen.card.ema_decay == (0.9 if measured[2] == max(measured) else 0.0)
@@ -281,7 +282,7 @@ def test_the_pointers_lead_to_what_is_whole(corpus: Corpus, tmp_path: Path) -> N
         assert resumed.state.step == last
         assert (tmp_path / "last").read_text() == f"checkpoints/step_{last:07d}\n"
         assert (tmp_path / "best").read_text() == f"checkpoints/step_{best:07d}\n"
-        load_bundle(resolve_model_folder(tmp_path), "cpu")
+        TrainedModel.load(resolve_model_folder(tmp_path), "cpu")
 
 
 def test_a_lost_best_is_no_longer_the_best(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,7 +359,7 @@ def test_the_average_is_the_mean_and_is_kept_only_where_it_helps(
     trainer = _trainer(corpus, tmp_path / "run")
     trainer.fit()
     steps = [record.step for record in trainer.state.validations][-5:]
-    weights = [load_bundle(trainer.run.step_folder(step), "cpu").model.state_dict() for step in steps]
+    weights = [TrainedModel.load(trainer.run.step_folder(step), "cpu").model.state_dict() for step in steps]
     assert trainer.average() in (tuple(steps), ())
     for name, parameter in trainer.model.state_dict().items():
         expected = torch.stack([each[name].double() for each in weights]).mean(0).float()
@@ -440,4 +441,4 @@ def test_a_step_with_a_loss_that_is_not_finite_never_reaches_a_checkpoint(corpus
     names = [event["name"] for event in _log(tmp_path / "run") if event["event"] == "watchdog"]
     assert names == ["not finite", "went back"]
     for step in trainer.run.steps():
-        load_bundle(trainer.run.step_folder(step), "cpu")
+        TrainedModel.load(trainer.run.step_folder(step), "cpu")

@@ -11,12 +11,13 @@ from unittest import mock
 
 import torch
 
-from dragoman.bundle import Bundle, Card
+from dragoman.bundle import Card
 from dragoman.config import PRESETS, Config, TokenizerSettings, TrainSettings, ValidateSettings
 from dragoman.data.pairs import InMemoryPairs
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import DragomanError
 from dragoman.files import checked_manifest
+from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 from dragoman.training.run.checkpoint import RunFolder
@@ -86,7 +87,7 @@ def make_trainer(folder: Path, texts: Texts, config: Config = CONFIG) -> Trainer
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(config.train.seed)
     size = texts.tokenizers.src.vocab_size
-    bundle = Bundle(Transformer(config.model, size, size), texts.tokenizers, config, Card())
+    bundle = TrainedModel(Transformer(config.model, size, size), texts.tokenizers, config, Card())
     pairs = InMemoryPairs(texts.src, texts.tgt)
     return Trainer(RunFolder(folder), bundle, pairs, texts.dev, lambda model: {}, KeptLog(folder))
 

@@ -7,8 +7,8 @@ from unittest import mock
 
 import pytest
 
-from dragoman.bundle import load_bundle, save_bundle
 from dragoman.errors import DragomanError
+from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.training.run.checkpoint import restore_checkpoint
 from dragoman.training.step.optimizer import build_optimizer
@@ -47,8 +47,8 @@ def trainer(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
 def target(request: pytest.FixtureRequest, trainer: Trainer, tmp_path: Path) -> tuple[str, Path, Callable[[], object]]:
     """Its name, its folder, and a function that loads it."""
     if request.param == "model":
-        save_bundle(trainer.bundle, tmp_path / "model")
-        return "model", tmp_path / "model", lambda: load_bundle(tmp_path / "model", "cpu")
+        trainer.bundle.save(tmp_path / "model")
+        return "model", tmp_path / "model", lambda: TrainedModel.load(tmp_path / "model", "cpu")
     step = trainer.run.step_folder(3)
     optimizer = build_optimizer(trainer.model, trainer.settings)
     return "checkpoint", step, lambda: restore_checkpoint(step, trainer.model, optimizer)

@@ -15,9 +15,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from dragoman.bundle import load_bundle, save_bundle
 from dragoman.errors import DragomanError
 from dragoman.files import _digest, written_folder
+from dragoman.model.trained import TrainedModel
 from tests.soak.conftest import Report
 from tests.soak.processes import Cost, exit_status, fork
 from tests.soak.runs import make_trainer, phrasebook_texts
@@ -149,8 +149,8 @@ MANIFESTS = {
 
 @pytest.fixture
 def good(tmp_path: Path) -> Path:
-    save_bundle(make_trainer(tmp_path / "run", phrasebook_texts(100)).bundle, tmp_path / "good")
-    load_bundle(tmp_path / "good", "cpu")
+    make_trainer(tmp_path / "run", phrasebook_texts(100)).bundle.save(tmp_path / "good")
+    TrainedModel.load(tmp_path / "good", "cpu")
     return tmp_path / "good"
 
 
@@ -191,7 +191,7 @@ def load_and_report(target: Path) -> None:
     line = ""
     with Cost() as cost:
         try:
-            load_bundle(target, "cpu")
+            TrainedModel.load(target, "cpu")
         except DragomanError as error:
             line = str(error)
     Path("report").write_text(json.dumps([line, cost.peak_bytes]))

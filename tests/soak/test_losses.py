@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.bundle import load_bundle
 from dragoman.errors import DragomanError
+from dragoman.model.trained import TrainedModel
 from tests.soak.conftest import Report
 from tests.soak.runs import STEPS, KeptLog, is_whole, make_trainer, phrasebook_texts, scaled_gradients
 
@@ -25,7 +25,7 @@ def test_a_faulty_step_is_skipped(
     skipped = watchdog.not_finite if math.isnan(factor) else watchdog.spikes
     assert all(bool(parameter.isfinite().all()) for parameter in trainer.model.parameters())
     for step in trainer.run.steps():
-        load_bundle(trainer.run.step_folder(step), "cpu")  # raises for weights that are not finite
+        TrainedModel.load(trainer.run.step_folder(step), "cpu")  # raises for weights that are not finite
     report(fault, len(steps), range(len(steps) - skipped), "skipped and counted; all checkpoints finite")
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from dragoman.bundle import save_bundle
 from dragoman.cli.main import run_command
 from dragoman.workflows.cluster import split_into_chunks
 
@@ -54,7 +53,7 @@ def test_what_does_not_go_with_a_cluster(
 @pytest.fixture(scope="module")
 def model(small_bundle: Any, tmp_path_factory: Any) -> Path:
     folder: Path = tmp_path_factory.mktemp("cluster") / "model"
-    save_bundle(small_bundle, folder)
+    small_bundle.save(folder)
     return folder
 
 

@@ -14,8 +14,9 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from dragoman.bundle import Bundle, Card, write_bundle_files
-from dragoman.bundle.folder import WEIGHTS, manifest_facts, read_weights, write_tensors
+from dragoman.bundle import Card, write_bundle_files
+from dragoman.bundle.folder import manifest_facts
+from dragoman.bundle.weights import WEIGHTS, read_weights, write_tensors
 from dragoman.config import dump_config
 from dragoman.errors import CheckpointError, ModelError
 from dragoman.files import (
@@ -27,6 +28,7 @@ from dragoman.files import (
     write_file,
     written_folder,
 )
+from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.training.run.state import TrainState
 from dragoman.training.step.optimizer import restore_optimizer
@@ -104,7 +106,7 @@ class RunFolder:
                 remove_folder(self.step_folder(step))
 
 
-def save_checkpoint(run: RunFolder, bundle: Bundle, moments: dict[str, torch.Tensor], state: TrainState) -> None:
+def save_checkpoint(run: RunFolder, bundle: TrainedModel, moments: dict[str, torch.Tensor], state: TrainState) -> None:
     """Writes the checkpoint of `state.step`, with the `optimizer_tensors` of its optimiser, and what points to it.
 
     Raises ResourceError, before anything is written, where the disk has no room.
@@ -120,8 +122,8 @@ def save_checkpoint(run: RunFolder, bundle: Bundle, moments: dict[str, torch.Ten
         "config_sha256": hashlib.sha256(dump_config(bundle.config).encode()).hexdigest(),
     }
     with written_folder(run.step_folder(state.step), manifest_facts() | facts) as folder:
-        write_bundle_files(bundle, folder)
-        write_tensors({name: tensor.cpu().contiguous() for name, tensor in moments.items()}, folder / OPTIMIZER)
+        write_bundle_files(bundle.bundle, folder)
+        write_tensors({name: tensor.cpu().numpy() for name, tensor in moments.items()}, folder / OPTIMIZER)
         (folder / _STATE).write_text(state.to_json(), encoding="utf-8")
     run.point_to(state)
     remove_folder(run.averaged)  # the mean of what was trained before would be taken for the run's model
@@ -180,7 +182,8 @@ def _without_lost_best(run: RunFolder, state: TrainState) -> list[str]:
 
 def load_weights(folder: Path, model: Transformer) -> dict[str, torch.Tensor]:
     """The weights of a model folder, whose names and shapes must be those of `model`."""
-    return read_weights(folder / WEIGHTS, {name: tuple(p.shape) for name, p in model.named_parameters()})
+    arrays = read_weights(folder / WEIGHTS, {name: tuple(p.shape) for name, p in model.named_parameters()})
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def set_weights(model: Transformer, weights: dict[str, torch.Tensor]) -> None:

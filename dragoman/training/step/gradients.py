@@ -18,12 +18,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dragoman.bundle import filled
 from dragoman.config import TrainSettings
 from dragoman.data.batch import Batch
 from dragoman.devices.device import build_without_values, resolve_precision, sum_type
 from dragoman.devices.threads import compute_on_one_thread, own_threads_restored
 from dragoman.model.dropout import Randomness, share_randomness
+from dragoman.model.parameters import replace_parameters
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import PAD_ID
 from dragoman.training.step.loss import SoftLabels, StepProjection, projected_cross_entropy
@@ -299,7 +299,7 @@ def _working_copies(model: Transformer, precision: torch.dtype) -> dict[str, Ten
 def _replica(model: Transformer, copies: dict[str, Tensor], precision: torch.dtype, compiled: bool) -> _Replica:
     with build_without_values():
         replica = Transformer(model.settings, model.src_vocab_size, model.tgt_vocab_size)
-    filled(replica, {name: copy.detach() for name, copy in copies.items()})
+    replace_parameters(replica, {name: copy.detach() for name, copy in copies.items()})
     if compiled:
         for stack in (replica.encoder, replica.decoder):
             stack.compile(dynamic=True)

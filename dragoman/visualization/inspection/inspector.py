@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from dragoman.bundle import Bundle
 from dragoman.config import WITHOUT_SAMPLING, InferenceSettings
 from dragoman.data.batch import Batch, pad_ids
 from dragoman.errors import DataError
@@ -21,6 +20,7 @@ from dragoman.inference.scoring import score_tokens
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.constraints import NEVER_WRITTEN, hide
 from dragoman.inference.search.step_model import SingleModel
+from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import AttentionWeights, Transformer
 from dragoman.records import Hypothesis
 from dragoman.text.surrogates import well_formed
@@ -52,7 +52,7 @@ NUM_ALTERNATIVES, NUM_UNCERTAIN = 5, 5
 
 
 def inspect_text(
-    bundle: Bundle,
+    bundle: TrainedModel,
     text: str,
     settings: InferenceSettings | None = None,
     *,
@@ -253,7 +253,7 @@ def _attributions(model: Transformer, src: Side, tgt: Side, forced: _ForcedPass)
     return compute_attributions(model, src.ids, tgt.ids, (src.words, tgt.words), forced.links)
 
 
-def _notes(bundle: Bundle, src: Side, tgt: Side, forced: _ForcedPass, best: Hypothesis) -> tuple[Note, ...]:
+def _notes(bundle: TrainedModel, src: Side, tgt: Side, forced: _ForcedPass, best: Hypothesis) -> tuple[Note, ...]:
     links = forced.links.cpu().double().numpy()  # Apple's GPU has no float64
     notes = find_notes(src, tgt, links, best.token_log_probs, forced.alone)
     lengths = length_notes(len(src.tokens), bundle.config.data.max_tokens, finished=best.finished)

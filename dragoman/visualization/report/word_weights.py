@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from dragoman.bundle import Bundle
 from dragoman.data.stream import collate
 from dragoman.inference.alignment import DEFAULT_READING, alignment_layer, attention_links
+from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.pipelines import SPACE_MARK
 from dragoman.text.tokenization.tokenizer import Tokenizer
 from dragoman.text.tokenization.words import Word, words_of
@@ -32,7 +32,7 @@ Alignment = Callable[[str, str], WordWeights | None]
 """``alignment(source, output)``; None where there is nothing to align."""
 
 
-def cross_attention_of(bundle: Bundle) -> Alignment:
+def cross_attention_of(bundle: TrainedModel) -> Alignment:
     """Reads attention where and when `translate --alignment` does, with its weights instead of the strongest alone.
 
     The output is given to the decoder as if it were writing it. Subwords of a source word are added up, those of a

@@ -12,30 +12,33 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from dragoman.bundle import Bundle, Card, load_bundle, replace_card, resolve_model_folder, save_bundle
+from dragoman.bundle import Card, replace_card, resolve_model_folder
 from dragoman.config import PRESETS, Config, TokenizerSettings
 from dragoman.errors import ModelError
 from dragoman.files import MANIFEST, written_folder
+from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.records import Score
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 
 
 @pytest.fixture
-def bundle() -> Bundle:
+def bundle() -> TrainedModel:
     tokenizer = train_tokenizer(TokenizerSettings(vocab_size=280), ["ein Mann fährt Rad", "a man rides a bike"] * 5)
     config = Config(model=replace(PRESETS["tiny"], d_model=16, d_ff=16, num_encoder_layers=1, num_decoder_layers=1))
     model = Transformer(config.model, tokenizer.vocab_size, tokenizer.vocab_size)
-    return Bundle(model, TokenizerPair(tokenizer, tokenizer, joint=True), config, Card(src_lang="en", train_pairs=7))
+    return TrainedModel(
+        model, TokenizerPair(tokenizer, tokenizer, joint=True), config, Card(src_lang="en", train_pairs=7)
+    )
 
 
 @pytest.mark.parametrize("tie", ["all", "decoder", "none"])
-def test_round_trip_is_exact_and_stays_tied(bundle: Bundle, tmp_path: Path, tie: str) -> None:
+def test_round_trip_is_exact_and_stays_tied(bundle: TrainedModel, tmp_path: Path, tie: str) -> None:
     config = replace(bundle.config, model=replace(bundle.config.model, tie=tie))
     size = bundle.tokenizers.src.vocab_size
     bundle = replace(bundle, model=Transformer(config.model, size, size), config=config)
-    save_bundle(bundle, tmp_path / "model")
-    loaded = load_bundle(tmp_path / "model", "cpu")
+    bundle.save(tmp_path / "model")
+    loaded = TrainedModel.load(tmp_path / "model", "cpu")
     assert loaded.config == config
     assert loaded.card == bundle.card
     assert not loaded.model.training
@@ -46,10 +49,10 @@ def test_round_trip_is_exact_and_stays_tied(bundle: Bundle, tmp_path: Path, tie:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
 
 
-def test_a_loaded_model_is_no_part_of_its_files(bundle: Bundle, tmp_path: Path) -> None:
+def test_a_loaded_model_is_no_part_of_its_files(bundle: TrainedModel, tmp_path: Path) -> None:
     """Mapped into memory, they would change with the file, and reading beyond its new end kills the process."""
-    save_bundle(bundle, tmp_path / "model")
-    loaded, path = load_bundle(tmp_path / "model", "cpu"), tmp_path / "model" / "model.safetensors"
+    bundle.save(tmp_path / "model")
+    loaded, path = TrainedModel.load(tmp_path / "model", "cpu"), tmp_path / "model" / "model.safetensors"
     with path.open("r+b") as stream:
         stream.seek(-2000, 2)
         stream.write(b"\0" * 2000)
@@ -59,9 +62,11 @@ def test_a_loaded_model_is_no_part_of_its_files(bundle: Bundle, tmp_path: Path) 
     assert all(parameter.isfinite().all() for parameter in loaded.model.parameters())
 
 
-def test_what_is_loaded_is_what_was_compared(bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_loaded_is_what_was_compared(
+    bundle: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Weights, tokenisers or card that are exchanged while the model is loaded are noticed."""
-    save_bundle(bundle, tmp_path / "model")
+    bundle.save(tmp_path / "model")
     load = TokenizerPair.load
 
     def exchanging(path: Path, change: str) -> TokenizerPair:
@@ -74,15 +79,15 @@ def test_what_is_loaded_is_what_was_compared(bundle: Bundle, tmp_path: Path, mon
     for name in ("model.safetensors", "tokenizer.json"):
         monkeypatch.setattr(TokenizerPair, "load", partial(exchanging, change=name))
         with pytest.raises(ModelError, match=f"{name} is damaged"):
-            load_bundle(tmp_path / "model", "cpu")
-        save_bundle(bundle, tmp_path / "model")
+            TrainedModel.load(tmp_path / "model", "cpu")
+        bundle.save(tmp_path / "model")
 
 
-def test_another_card_leaves_the_rest(bundle: Bundle, tmp_path: Path) -> None:
-    save_bundle(bundle, tmp_path / "model")
+def test_another_card_leaves_the_rest(bundle: TrainedModel, tmp_path: Path) -> None:
+    bundle.save(tmp_path / "model")
     before = (tmp_path / "model" / "model.safetensors").read_bytes()
     replace_card(tmp_path / "model", bundle.card.with_scores("test", [Score("BLEU", 12.341, "sig|nature")]))
-    loaded = load_bundle(tmp_path / "model", "cpu")
+    loaded = TrainedModel.load(tmp_path / "model", "cpu")
     assert loaded.card.scores == (("test", "BLEU", 12.34, "sig|nature"),)
     assert "sig\\|nature" in (tmp_path / "model" / "card.md").read_text()
     assert (tmp_path / "model" / "model.safetensors").read_bytes() == before
@@ -97,8 +102,8 @@ FILES = ["config.toml", "tokenizer.json", "model.safetensors", "card.json", "car
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("damage", ["missing", "truncated", "flipped", "empty"])
-def test_every_damaged_file_is_found_and_named(bundle: Bundle, tmp_path: Path, name: str, damage: str) -> None:
-    save_bundle(bundle, tmp_path / "model")
+def test_every_damaged_file_is_found_and_named(bundle: TrainedModel, tmp_path: Path, name: str, damage: str) -> None:
+    bundle.save(tmp_path / "model")
     path = tmp_path / "model" / name
     content = bytearray(path.read_bytes())
     if damage == "missing":
@@ -111,16 +116,16 @@ def test_every_damaged_file_is_found_and_named(bundle: Bundle, tmp_path: Path, n
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
     with pytest.raises(ModelError) as error:
-        load_bundle(tmp_path / "model", "cpu")
+        TrainedModel.load(tmp_path / "model", "cpu")
     assert name in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_a_foreign_file_is_named(bundle: Bundle, tmp_path: Path) -> None:
-    save_bundle(bundle, tmp_path / "model")
+def test_a_foreign_file_is_named(bundle: TrainedModel, tmp_path: Path) -> None:
+    bundle.save(tmp_path / "model")
     (tmp_path / "model" / "pytorch_model.bin").write_bytes(b"x")
     with pytest.raises(ModelError, match=r"pytorch_model\.bin does not belong"):
-        load_bundle(tmp_path / "model", "cpu")
+        TrainedModel.load(tmp_path / "model", "cpu")
 
 
 def _without_a_tensor(folder: Path) -> None:
@@ -194,22 +199,22 @@ def _json(name: str, content: str) -> Callable[[Path], None]:
     ],
 )
 def test_a_consistent_but_wrong_folder_is_refused(
-    bundle: Bundle, tmp_path: Path, change: Callable[[Path], None], words: str
+    bundle: TrainedModel, tmp_path: Path, change: Callable[[Path], None], words: str
 ) -> None:
     """The manifest fits the files, as in a folder somebody made to deceive or with another program."""
-    save_bundle(bundle, tmp_path / "good")
+    bundle.save(tmp_path / "good")
     with written_folder(tmp_path / "model", {}) as folder:
         for path in (tmp_path / "good").iterdir():
             if path.name != "manifest.json":
                 (folder / path.name).write_bytes(path.read_bytes())
         change(folder)
     with pytest.raises(ModelError, match=words):
-        load_bundle(tmp_path / "model", "cpu")
+        TrainedModel.load(tmp_path / "model", "cpu")
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "card.json", "card.md", "config.toml", "model.safetensors"])
-def test_no_file_is_read_that_is_larger_than_it_can_be(bundle: Bundle, tmp_path: Path, name: str) -> None:
-    save_bundle(bundle, tmp_path / "model")
+def test_no_file_is_read_that_is_larger_than_it_can_be(bundle: TrainedModel, tmp_path: Path, name: str) -> None:
+    bundle.save(tmp_path / "model")
     manifest = json.loads((tmp_path / "model" / MANIFEST).read_text())
     with (tmp_path / "model" / name).open("r+b") as stream:
         stream.truncate(10 << 30)  # with a hole: it takes no room, but for ever to be read
@@ -218,10 +223,10 @@ def test_no_file_is_read_that_is_larger_than_it_can_be(bundle: Bundle, tmp_path:
     digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
     (tmp_path / "model" / MANIFEST).write_text(json.dumps(manifest | {"sha256": digest}))
     with pytest.raises(ModelError, match=rf"{name} has {10 << 30} bytes"):
-        load_bundle(tmp_path / "model", "cpu")
+        TrainedModel.load(tmp_path / "model", "cpu")
 
 
-def test_what_a_path_means(bundle: Bundle, tmp_path: Path) -> None:
+def test_what_a_path_means(bundle: TrainedModel, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="does not exist"):
         resolve_model_folder(tmp_path / "nothing")
     with pytest.raises(ModelError, match="neither a model folder"):
@@ -235,12 +240,12 @@ def test_what_a_path_means(bundle: Bundle, tmp_path: Path) -> None:
         ModelError, match=r"Hugging Face form. Make one of ours of it: `dragoman import \S+marian --out"
     ):
         resolve_model_folder(tmp_path / "marian")
-    save_bundle(bundle, tmp_path / "run" / "checkpoints" / "step_0000007")
+    bundle.save(tmp_path / "run" / "checkpoints" / "step_0000007")
     (tmp_path / "run" / "best").write_text("checkpoints/step_0000007\n")
     expected = (tmp_path / "run" / "checkpoints" / "step_0000007").resolve()
     assert resolve_model_folder(tmp_path / "run") == expected
     assert resolve_model_folder(tmp_path / "run" / "best") == expected
-    save_bundle(bundle, tmp_path / "run" / "averaged")
+    bundle.save(tmp_path / "run" / "averaged")
     assert resolve_model_folder(tmp_path / "run") == tmp_path / "run" / "averaged"
     (tmp_path / "run" / "astray").write_text("../../etc\n")
     with pytest.raises(ModelError, match="does not lead to a model folder"):

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.bundle import load_bundle, save_bundle
 from dragoman.cli.main import run_command
 from dragoman.evaluation.metrics import evaluate
 from dragoman.inference.translator import Translator
+from dragoman.model.trained import TrainedModel
 
 SOURCES = ["one two three four", "five", "three. four five", "two one"]
 REFERENCES = ["eins zwei drei vier", "fünf", "drei. vier fünf", "zwei eins"]
@@ -39,9 +39,9 @@ def test_a_model_and_a_file_are_compared(model_folder: Path, capsys: pytest.Capt
 def test_bleu_is_by_the_language_of_the_model(
     names: tuple[str, str], model_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bundle = load_bundle(model_folder, "cpu")
+    bundle = TrainedModel.load(model_folder, "cpu")
     config = replace(bundle.config, data=replace(bundle.config.data, tgt_lang="zh"))
-    save_bundle(replace(bundle, config=config), Path("MODEL"))
+    replace(bundle, config=config).save(Path("MODEL"))
     flags = ["--src", "test.en", "--ref", "test.de", "--json"]
     assert run_command(["compare", *names, *flags]) == 0
     compared = json.loads(capsys.readouterr().out)["metrics"][0]["a"]["signature"]

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from dragoman.bundle import load_bundle, resolve_model_folder
+from dragoman.bundle import resolve_model_folder
 from dragoman.cli.main import run_command
 from dragoman.cli.train import settle
+from dragoman.model.trained import TrainedModel
 from dragoman.training.run.frozen_settings import frozen_config
 from dragoman.training.run.log import RunLog
 from dragoman.training.trainer import Trainer
@@ -109,7 +110,7 @@ def test_other_pairs_are_refused_by_name_and_nothing_is_lost(corpus: Path, capsy
         assert path.read_bytes() == kept[path], path
     corpus.write_text(before)
     assert train(corpus, {"--train.max-steps": "3"}) == 0
-    assert load_bundle(resolve_model_folder(run), "cpu").card.steps == 3
+    assert TrainedModel.load(resolve_model_folder(run), "cpu").card.steps == 3
 
 
 @pytest.mark.parametrize("damaged", ["{", "[]", '{"key": 3, "test": null, "files": {}}', '{"key": "x", "files": {}}'])
@@ -133,7 +134,7 @@ def test_a_test_that_comes_later_is_scored_and_changes_no_id(
     """Had it been there before, its pairs would not be trained on, and other merges would be learnt."""
     assert train(corpus) == 0
     stores = {part: (tmp_path / "run" / "data" / part / "manifest.json").read_bytes() for part in ("train", "dev")}
-    before = load_bundle(resolve_model_folder(tmp_path / "run"), "cpu").tokenizers
+    before = TrainedModel.load(resolve_model_folder(tmp_path / "run"), "cpu").tokenizers
     test = tmp_path / "test.tsv"
     test.write_text("".join(corpus.read_text().splitlines(keepends=True)[::2]))
     capsys.readouterr()
@@ -145,7 +146,7 @@ def test_a_test_that_comes_later_is_scored_and_changes_no_id(
     assert train(corpus, {"--data.test": str(test)}) == 0
     assert "Nothing is left to do" in capsys.readouterr().err
     assert train(corpus, {"--data.test": str(test), "--train.max-steps": "3"}) == 0
-    after = load_bundle(resolve_model_folder(tmp_path / "run"), "cpu")
+    after = TrainedModel.load(resolve_model_folder(tmp_path / "run"), "cpu")
     assert after.card.steps == 3
     for part, manifest in stores.items():
         assert (tmp_path / "run" / "data" / part / "manifest.json").read_bytes() == manifest
@@ -284,7 +285,7 @@ def test_what_a_stop_kept_from_being_averaged_and_scored_is_done_by_the_same_com
     answer = capsys.readouterr()
     assert "Nothing is left to do" not in answer.err
     assert "validation (" in answer.out
-    card = load_bundle(resolve_model_folder(run), "cpu").card
+    card = TrainedModel.load(resolve_model_folder(run), "cpu").card
     assert card.scores
     assert max(card.averaged_steps, default=card.steps) > 4
     assert train(corpus, more) == 0
@@ -300,7 +301,7 @@ def test_a_finished_run_takes_over_another_search_and_is_scored_with_it(
     lines = capsys.readouterr().out.split("\n")
     assert lines[0].startswith("BLEU 0 on 2 held-out sentences means little: there are too few. ")
     assert "validation (2 sentences, beam 3): BLEU" in lines[1]
-    bundle = load_bundle(resolve_model_folder(corpus.parent / "run"), "cpu")
+    bundle = TrainedModel.load(resolve_model_folder(corpus.parent / "run"), "cpu")
     assert bundle.config.inference.beam_size == 3
     assert any(row[0] == "validation, beam 3" for row in bundle.card.scores)
 
@@ -399,4 +400,4 @@ def test_a_mean_by_hand_stands_beside_the_runs_own_model(corpus: Path, capsys: p
         assert run_command(["average", str(run)]) == 0
         assert capsys.readouterr().out.endswith(f"{run / 'mean'}\n")
     assert resolve_model_folder(run) == before
-    assert load_bundle(run / "mean", "cpu").card.averaged_steps
+    assert TrainedModel.load(run / "mean", "cpu").card.averaged_steps

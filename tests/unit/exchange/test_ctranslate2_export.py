@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from dragoman.bundle import Bundle, Card
+from dragoman.bundle import Card
 from dragoman.config import Config, ModelSettings, TokenizerSettings
 from dragoman.errors import ModelError
 from dragoman.exchange import ctranslate2_export
 from dragoman.exchange.ctranslate2_check import Agreement
 from dragoman.exchange.ctranslate2_export import export_ctranslate2
 from dragoman.exchange.marian_import import import_marian
+from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import train_tokenizers
 
@@ -25,7 +26,7 @@ pytest.importorskip("ctranslate2")
 TEXTS = [f"How are {a}{b}? The {b}{a} </s> house." for a in "abcdef" for b in "ghijklm"] * 3
 
 
-def _bundle(tokenizer: dict[str, Any], **model: Any) -> Bundle:
+def _bundle(tokenizer: dict[str, Any], **model: Any) -> TrainedModel:
     torch.manual_seed(1)
     settings = TokenizerSettings(**({"vocab_size": 300} | tokenizer))
     pair = train_tokenizers(settings, TEXTS, TEXTS[:40])
@@ -36,7 +37,7 @@ def _bundle(tokenizer: dict[str, Any], **model: Any) -> Bundle:
         for parameter in network.parameters():
             if parameter.dim() == 1:
                 parameter.normal_(0, 0.2)
-    return Bundle(network.eval(), pair, config, Card(src_lang="en", tgt_lang="de"))
+    return TrainedModel(network.eval(), pair, config, Card(src_lang="en", tgt_lang="de"))
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from dragoman.bundle import Bundle, load_bundle, save_bundle
 from dragoman.errors import ModelError
 from dragoman.exchange.marian_export import export_marian
 from dragoman.exchange.marian_import import UNREACHABLE, import_marian
 from dragoman.inference.translator import Translator
+from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.tokenizer import BOS_ID
 
 
@@ -27,7 +27,7 @@ def folder(small_marian: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def bundle(small_marian: Path) -> Bundle:
+def bundle(small_marian: Path) -> TrainedModel:
     return import_marian(small_marian, "Someone/opus-mt-en-de").bundle
 
 
@@ -45,7 +45,7 @@ def refused(folder: Path, *words: str) -> None:
         assert word in message, message
 
 
-def test_settings(bundle: Bundle) -> None:
+def test_settings(bundle: TrainedModel) -> None:
     config, card = bundle.config, bundle.card
     assert (config.model.norm_first, config.model.positions, config.model.activation) == (False, "marian", "swish")
     assert (config.inference.beam_size, config.inference.length_penalty, config.inference.alpha) == (4, "power", 1.0)
@@ -57,10 +57,10 @@ def test_settings(bundle: Bundle) -> None:
 
 
 @pytest.mark.slow
-def test_it_is_a_model_like_any_other(bundle: Bundle, tmp_path: Path) -> None:
-    save_bundle(bundle, tmp_path / "model")
+def test_it_is_a_model_like_any_other(bundle: TrainedModel, tmp_path: Path) -> None:
+    bundle.save(tmp_path / "model")
     translator = Translator.load(tmp_path / "model", "cpu")
-    assert load_bundle(tmp_path / "model", "cpu").config == bundle.config
+    assert TrainedModel.load(tmp_path / "model", "cpu").config == bundle.config
     one, empty, two = translator.translate(["The house.", "", ">>deu<< A garden."], max_extra_tokens=3)
     assert empty == ""
     assert one
@@ -73,7 +73,7 @@ def test_languages_from_the_name(folder: Path) -> None:
     assert (data.src_lang, data.tgt_lang) == ("fi", "zle")
 
 
-def test_a_search_that_renormalises_takes_padding_out(folder: Path, bundle: Bundle) -> None:
+def test_a_search_that_renormalises_takes_padding_out(folder: Path, bundle: TrainedModel) -> None:
     assert bundle.model.projection.bias[BOS_ID] > -100
     change(folder / "generation_config.json", renormalize_logits=True)
     assert import_marian(folder, "model").bundle.model.projection.bias[BOS_ID] == UNREACHABLE
@@ -170,7 +170,7 @@ def test_positions_that_are_not_computed(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_pickled_weights_are_read_for_their_tensors_alone(folder: Path, bundle: Bundle, zipped: bool) -> None:
+def test_pickled_weights_are_read_for_their_tensors_alone(folder: Path, bundle: TrainedModel, zipped: bool) -> None:
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     torch.save(tensors, folder / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
@@ -207,7 +207,7 @@ def test_pickles_that_hold_something_else(folder: Path) -> None:
     refused(folder, "pytorch_model.bin", "compressed")
 
 
-def test_what_cannot_be_exported_in_marians_form(bundle: Bundle, tmp_path: Path) -> None:
+def test_what_cannot_be_exported_in_marians_form(bundle: TrainedModel, tmp_path: Path) -> None:
     changes = [("norm_first", True), ("positions", "sinusoidal"), ("attention_bias", False)]
     for name, value in changes:
         config = replace(bundle.config, model=replace(bundle.config.model, **{name: value}))
@@ -216,7 +216,7 @@ def test_what_cannot_be_exported_in_marians_form(bundle: Bundle, tmp_path: Path)
     assert not list(tmp_path.iterdir())
 
 
-def test_what_marians_form_cannot_say(bundle: Bundle, tmp_path: Path) -> None:
+def test_what_marians_form_cannot_say(bundle: TrainedModel, tmp_path: Path) -> None:
     config = replace(bundle.config, inference=replace(bundle.config.inference, length_penalty="paper"))
     notes = export_marian(replace(bundle, config=config), tmp_path / "out")
     assert "`inference.length_penalty` (paper)" in notes[0]

@@ -10,11 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from dragoman.bundle import Bundle, Card, save_bundle
+from dragoman.bundle import Card
 from dragoman.config import Config, DataSettings, InferenceSettings, ModelSettings, TokenizerSettings
 from dragoman.errors import ConfigError, ModelError
 from dragoman.inference.searches import StepSearch
 from dragoman.inference.translator import Translator
+from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizers
 
@@ -210,13 +211,13 @@ def test_a_model_in_training_translates_without_dropout_and_stays_in_training(to
     assert [module.training for module in model.modules()] == modes
 
 
-def bundle(model: Transformer, tokenizers: TokenizerPair) -> Bundle:
-    return Bundle(model, tokenizers, Config(data=DataSettings(max_tokens=9), model=model.settings), Card())
+def bundle(model: Transformer, tokenizers: TokenizerPair) -> TrainedModel:
+    return TrainedModel(model, tokenizers, Config(data=DataSettings(max_tokens=9), model=model.settings), Card())
 
 
 def test_a_model_folder_translates_like_the_model_it_was_saved_from(tokenizers: TokenizerPair, tmp_path: Path) -> None:
     saved = bundle(small_model(tokenizers).eval(), tokenizers)
-    save_bundle(saved, tmp_path / "model")
+    saved.save(tmp_path / "model")
     settings = {"beam_size": 2, "max_extra_tokens": 4}
     texts = ["The cat sat.", "", "Seven birds sang in an old tree."]
     found = Translator.load(tmp_path / "model", device="cpu").translate_detailed(texts, **settings)

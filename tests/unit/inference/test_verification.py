@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from dragoman.bundle import Bundle
 from dragoman.inference import verification
 from dragoman.inference.search.step_model import SingleModel
 from dragoman.inference.searches import TransformerSearch
@@ -17,6 +16,7 @@ from dragoman.inference.verification import Check, FullPasses, verify_translatio
 from dragoman.model import transformer
 from dragoman.model.cache import DecoderCache
 from dragoman.model.masks import padding_mask
+from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.tokenizer import EOS_ID
 
 WORD = 270
@@ -24,15 +24,15 @@ WORDS = "one two three four five Bahnhof".split()
 TEXTS = ["", *(" ".join(WORDS[(n * k) % 6] for k in range(1, 2 + n % 5)) for n in range(1, 8)), "one two. " * 5]
 
 
-def checked(bundle: Bundle, *beam_sizes: int) -> dict[tuple[str, int], Check]:
+def checked(bundle: TrainedModel, *beam_sizes: int) -> dict[tuple[str, int], Check]:
     return {(check.way, check.beam_size): check for check in verify_translations(bundle, TEXTS, beam_sizes or (1, 3))}
 
 
-def failed(bundle: Bundle) -> set[str]:
+def failed(bundle: TrainedModel) -> set[str]:
     return {way for (way, _), check in checked(bundle, 3).items() if check.differences}
 
 
-def test_a_sound_model_passes_every_check(small_bundle: Bundle) -> None:
+def test_a_sound_model_passes_every_check(small_bundle: TrainedModel) -> None:
     found = checked(small_bundle)
     assert len(found) == 14
     for check in found.values():
@@ -41,7 +41,7 @@ def test_a_sound_model_passes_every_check(small_bundle: Bundle) -> None:
         assert 0 < check.largest_log_prob_difference < 1e-4
 
 
-def test_padding_that_is_looked_at_fails(small_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_padding_that_is_looked_at_fails(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     def leaking(lengths: Tensor, size: int) -> Tensor:
         return torch.ones(lengths.numel(), 1, 1, size, dtype=torch.bool)
 
@@ -53,7 +53,7 @@ def test_padding_that_is_looked_at_fails(small_bundle: Bundle, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("off_by", [pytest.param(-1, marks=pytest.mark.slow), 1])
-def test_a_wrong_mask_fails(small_bundle: Bundle, monkeypatch: pytest.MonkeyPatch, off_by: int) -> None:
+def test_a_wrong_mask_fails(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch, off_by: int) -> None:
     def shifted(lengths: Tensor, size: int) -> Tensor:
         return padding_mask((lengths + off_by).clamp(min=1), size)
 
@@ -62,7 +62,7 @@ def test_a_wrong_mask_fails(small_bundle: Bundle, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
-def test_a_judge_that_sees_the_future_fails(small_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_judge_that_sees_the_future_fails(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     def causal_mask(size: int, device: torch.device) -> Tensor:
         return torch.ones(size, size, dtype=torch.bool, device=device).tril(1)
 
@@ -71,7 +71,7 @@ def test_a_judge_that_sees_the_future_fails(small_bundle: Bundle, monkeypatch: p
 
 
 @pytest.mark.slow
-def test_a_cache_reordered_wrongly_fails(small_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_reordered_wrongly_fails(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     right = DecoderCache.reorder
 
     def first_rows(self: DecoderCache, rows: Tensor, sentences: Tensor) -> None:
@@ -91,7 +91,7 @@ def test_a_cache_reordered_wrongly_fails(small_bundle: Bundle, monkeypatch: pyte
 
 
 @pytest.mark.slow
-def test_a_search_that_depends_on_its_batch_fails(small_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_depends_on_its_batch_fails(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     right = TransformerSearch.__call__
 
     def greedier_in_large_batches(self: TransformerSearch, sources: Any, settings: Any) -> None:
@@ -103,7 +103,7 @@ def test_a_search_that_depends_on_its_batch_fails(small_bundle: Bundle, monkeypa
     assert not ways & {"one by one", "plain model, its cache"}
 
 
-def test_a_difference_shows_both_outputs(small_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_difference_shows_both_outputs(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SingleModel, "step", lambda self, ids, state: -self._model.step(ids, state).float())
     check = checked(small_bundle, 1)["plain model, its cache", 1]
     assert check.same + len(check.differences) + check.ties == len(TEXTS)
@@ -112,7 +112,7 @@ def test_a_difference_shows_both_outputs(small_bundle: Bundle, monkeypatch: pyte
     assert one.expected != one.found
 
 
-def test_what_rounding_decides_is_a_tie(small_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_rounding_decides_is_a_tie(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plain model slightly prefers ending after two tokens; the judge does not, but moved by 1e-5 it may."""
 
     def nearly_equal(preferred: int) -> Any:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from dragoman.bundle import Bundle, save_bundle
 from dragoman.inference.translator import Translator
+from dragoman.model.trained import TrainedModel
 from dragoman.records import Candidate, Translation
 from dragoman.serving.app import make_app
 from dragoman.serving.http.keys import Keys
@@ -48,7 +48,7 @@ def _placed(source: MarkedText, text: str, escape: Callable[[str], str]) -> str:
 
 
 @pytest.fixture(scope="session")
-def served_folder(small_bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def served_folder(small_bundle: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Folder of a small model that says it is for these languages, such as en-de."""
     folders: dict[str, Path] = {}
 
@@ -59,14 +59,14 @@ def served_folder(small_bundle: Bundle, tmp_path_factory: pytest.TempPathFactory
                 small_bundle.config, data=replace(small_bundle.config.data, src_lang=source, tgt_lang=target)
             )
             folders[pair] = tmp_path_factory.mktemp("served") / pair
-            save_bundle(replace(small_bundle, config=config), folders[pair])
+            replace(small_bundle, config=config).save(folders[pair])
         return folders[pair]
 
     return saved
 
 
 @pytest.fixture(scope="session")
-def make_service(small_bundle: Bundle, served_folder: Callable[[str], Path]) -> Callable[..., Service]:
+def make_service(small_bundle: TrainedModel, served_folder: Callable[[str], Path]) -> Callable[..., Service]:
     """A service of `model_class` for pairs such as en-de; keywords are its settings."""
     translator = Translator.from_bundles([small_bundle])
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from dragoman.bundle import Bundle
 from dragoman.inference.translator import Translator
+from dragoman.model.trained import TrainedModel
 from dragoman.records import Candidate, Translation
 from dragoman.serving.apis.native_api import _sentence
 from dragoman.serving.app import make_app
@@ -42,7 +42,7 @@ def translated(client: TestClient, text: str, **more: Any) -> Any:
     return client.post("/v1/translate", json=sent).json()["translations"][0]
 
 
-def test_sentences_come_in_order_with_their_words_and_links(real: TestClient, small_bundle: Bundle) -> None:
+def test_sentences_come_in_order_with_their_words_and_links(real: TestClient, small_bundle: TrainedModel) -> None:
     translator = Translator.from_bundles([small_bundle])
     sources = ["one two three.", "Four five?", "two"]
     answer = translated(real, f"  {sources[0]} {sources[1]}\n\n - \n{sources[2]}")
@@ -55,7 +55,7 @@ def test_sentences_come_in_order_with_their_words_and_links(real: TestClient, sm
         place = answer["text"].index(one["text"], place) + len(one["text"])
 
 
-def test_a_words_probability_is_the_product_of_its_tokens(real: TestClient, small_bundle: Bundle) -> None:
+def test_a_words_probability_is_the_product_of_its_tokens(real: TestClient, small_bundle: TrainedModel) -> None:
     answer = translated(real, "one two three five")
     best = Translator.from_bundles([small_bundle]).translate_detailed(["one two three five"])[0].candidates[0]
     words = answer["sentences"][0]["words"]
@@ -106,7 +106,7 @@ def test_looking_inside_leads_to_other_words_and_back(real: TestClient) -> None:
 
 
 def test_the_search_that_is_looked_at_is_the_servers(
-    make_service: Callable[..., Service], small_bundle: Bundle
+    make_service: Callable[..., Service], small_bundle: TrainedModel
 ) -> None:
     service = make_service("en-de", model_class=ServedModel, max_alternatives=2)
     service.models.all[0].overrides.update(beam_size=1, max_extra_tokens=2)

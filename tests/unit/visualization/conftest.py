@@ -1,8 +1,8 @@
 import pytest
 
-from dragoman.bundle import Bundle
+from dragoman.model.trained import TrainedModel
 
 
 @pytest.fixture(scope="session")
-def bundle(small_bundle: Bundle) -> Bundle:
+def bundle(small_bundle: TrainedModel) -> TrainedModel:
     return small_bundle

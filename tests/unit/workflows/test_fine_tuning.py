@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from dragoman.bundle import load_bundle, resolve_model_folder
+from dragoman.bundle import resolve_model_folder
 from dragoman.cli.main import run_command
 from dragoman.files import sha256_of
+from dragoman.model.trained import TrainedModel
 
 FLAGS = [
     "--train.max-steps",
@@ -47,7 +48,7 @@ def test_a_model_goes_on_with_new_data_and_remembers_where_it_comes_from(
     command = ["train", "--from", str(base_folder), *data, "--out", str(out), *FLAGS]
     assert run_command(command) == 0
     answer = capsys.readouterr()
-    base, tuned = (load_bundle(resolve_model_folder(folder), "cpu") for folder in (base_folder, out))
+    base, tuned = (TrainedModel.load(resolve_model_folder(folder), "cpu") for folder in (base_folder, out))
     assert tuned.tokenizers.src.library.to_str() == base.tokenizers.src.library.to_str()
     assert tuned.config.model == base.config.model
     moved = [(a - b).abs().max() for a, b in zip(base.model.parameters(), tuned.model.parameters(), strict=True)]
@@ -75,7 +76,7 @@ def test_a_model_goes_on_with_new_data_and_remembers_where_it_comes_from(
     command[command.index("--train.max-steps") + 1] = "5"
     assert run_command(command) == 0
     assert "no scores from before fine-tuning" in capsys.readouterr().err
-    again = load_bundle(resolve_model_folder(out), "cpu")
+    again = TrainedModel.load(resolve_model_folder(out), "cpu")
     assert again.card.lineage == tuned.card.lineage
     assert again.card.steps == 5
     assert torch.equal(again.model.src_embedding.weight, again.model.tgt_embedding.weight)
@@ -121,7 +122,7 @@ def _state_languages(folder: Path) -> None:
 
     from dragoman.bundle import replace_card
 
-    replace_card(folder, replace(load_bundle(folder, "cpu").card, src_lang="en", tgt_lang="de"))
+    replace_card(folder, replace(TrainedModel.load(folder, "cpu").card, src_lang="en", tgt_lang="de"))
 
 
 def test_a_run_whose_translations_are_drawn_is_validated_by_a_search(model_folder: Path, tmp_path: Path) -> None:
@@ -129,4 +130,4 @@ def test_a_run_whose_translations_are_drawn_is_validated_by_a_search(model_folde
     drawn = ["--inference.sample", "true", "--inference.temperature", "0.8", "--inference.top-k", "9"]
     command = ["train", "--from", str(model_folder), "--data", str(pairs), "--out", str(tmp_path / "run"), *FLAGS]
     assert run_command([*command, *drawn]) == 0
-    assert load_bundle(resolve_model_folder(tmp_path / "run"), "cpu").config.inference.temperature == 0.8
+    assert TrainedModel.load(resolve_model_folder(tmp_path / "run"), "cpu").config.inference.temperature == 0.8

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from dragoman.bundle import Bundle, load_bundle, replace_card, resolve_model_folder, save_bundle
+from dragoman.bundle import replace_card, resolve_model_folder
 from dragoman.cli.main import run_command
 from dragoman.data.soft_targets import SoftTargets
 from dragoman.data.store import PairStore
 from dragoman.files import sha256_of
+from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 
@@ -48,8 +49,8 @@ def test_a_run_learns_from_teachers_and_goes_on_without_them(
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
     assert run_command(command(pairs, teachers, straight, 6, *SIZE)) == 0
     assert "asking 2 teachers about 59 pairs" in capsys.readouterr().err
-    model = load_bundle(resolve_model_folder(straight), "cpu")
-    assert model.tokenizers.same_as(load_bundle(teachers[0], "cpu").tokenizers)
+    model = TrainedModel.load(resolve_model_folder(straight), "cpu")
+    assert model.tokenizers.same_as(TrainedModel.load(teachers[0], "cpu").tokenizers)
     assert model.config.tokenizer.bpe_dropout == 0  # which the rule for so little text would have drawn
     assert [name.split(" (")[0] for name in model.card.teachers] == ["first", "second"]
     assert sha256_of(teachers[1] / "model.safetensors")[:12] in model.card.teachers[1]
@@ -62,8 +63,8 @@ def test_a_run_learns_from_teachers_and_goes_on_without_them(
     for teacher in teachers:
         teacher.rename(teacher.with_name(f"{teacher.name} elsewhere"))
     assert run_command(command(pairs, teachers, stopped, 6, *SIZE)) == 0
-    again = load_bundle(stopped / "checkpoints" / "step_0000006", "cpu")
-    straight_last = load_bundle(straight / "checkpoints" / "step_0000006", "cpu")
+    again = TrainedModel.load(stopped / "checkpoints" / "step_0000006", "cpu")
+    straight_last = TrainedModel.load(straight / "checkpoints" / "step_0000006", "cpu")
     assert again.card.teachers == model.card.teachers
     for ours, theirs in zip(again.model.parameters(), straight_last.model.parameters(), strict=True):
         assert torch.equal(ours, theirs)
@@ -71,7 +72,7 @@ def test_a_run_learns_from_teachers_and_goes_on_without_them(
     # And it is another model than without them.
     assert run_command(["train", "--from", str(straight / "checkpoints" / "step_0000006"), "--data", str(pairs), *FLAGS,
                  "--out", str(tmp_path / "plain"), "--train.max-steps", "1"]) == 0  # fmt: skip
-    assert load_bundle(resolve_model_folder(tmp_path / "plain"), "cpu").card.teachers == ()
+    assert TrainedModel.load(resolve_model_folder(tmp_path / "plain"), "cpu").card.teachers == ()
 
 
 def test_what_they_said_is_asked_for_again_where_it_is_lost_and_only_of_the_same(
@@ -85,10 +86,10 @@ def test_what_they_said_is_asked_for_again_where_it_is_lost_and_only_of_the_same
     assert run_command(command(pairs, teachers, out, 3, *SIZE)) == 0
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
     shutil.rmtree(kept)
-    bundle = load_bundle(teachers[1], "cpu")
+    bundle = TrainedModel.load(teachers[1], "cpu")
     with torch.no_grad():
         next(bundle.model.parameters()).add_(1.0)
-    save_bundle(bundle, teachers[1])
+    bundle.save(teachers[1])
     capsys.readouterr()
     assert run_command(command(pairs, teachers, out, 4, *SIZE)) == 2
     error = capsys.readouterr().err.strip().split("\n")[-1]
@@ -104,7 +105,7 @@ def test_a_run_that_was_begun_without_them_does_not_go_on_with_them(
     """The rule draws merges for so little text, which teachers forbid; but that is not what is wrong."""
     out = tmp_path / "run"
     assert run_command(command(pairs, [], out, 2, *SIZE)) == 0
-    assert load_bundle(resolve_model_folder(out), "cpu").config.tokenizer.bpe_dropout > 0
+    assert TrainedModel.load(resolve_model_folder(out), "cpu").config.tokenizer.bpe_dropout > 0
     capsys.readouterr()
     assert run_command(command(pairs, teachers, out, 3, *SIZE)) == 2
     assert "is a run with `train.teachers` = ''" in capsys.readouterr().err.strip().split("\n")[-1]
@@ -127,7 +128,7 @@ def test_a_run_without_a_whole_checkpoint_says_so(
 def test_a_model_goes_on_from_one_of_them(pairs: Path, teachers: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert run_command(command(pairs, teachers, out, 2, "--from", str(teachers[0]))) == 0
-    card = load_bundle(resolve_model_folder(out), "cpu").card
+    card = TrainedModel.load(resolve_model_folder(out), "cpu").card
     assert len(card.lineage) == 1
     assert len(card.teachers) == 2
 
@@ -136,7 +137,7 @@ def test_somebody_elses_model_can_teach_a_smaller_one(pairs: Path, small_marian:
     imported, out = tmp_path / "opus", tmp_path / "run"
     assert run_command(["import", str(small_marian), "--out", str(imported)]) == 0
     assert run_command(command(pairs, [imported], out, 2, *SIZE)) == 0
-    student, teacher = (load_bundle(resolve_model_folder(folder), "cpu") for folder in (out, imported))
+    student, teacher = (TrainedModel.load(resolve_model_folder(folder), "cpu") for folder in (out, imported))
     assert student.config.tokenizer.kind == "sentencepiece"
     assert student.tokenizers.same_as(teacher.tokenizers)
     assert student.card.parameters < teacher.card.parameters
@@ -181,14 +182,14 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
     flags: list[str],
     message: str,
 ) -> None:
-    first = load_bundle(teachers[0], "cpu")
+    first = TrainedModel.load(teachers[0], "cpu")
     if "--src-lang" in flags:
         replace_card(teachers[0], replace(first.card, src_lang="en", tgt_lang="de"))
     places = {"FIRST": str(teachers[0]), "SECOND": str(teachers[1])}
     for name in ("STRANGER", "SHORT"):
         if name in flags:
             places[name] = str(tmp_path / name.lower())
-            save_bundle(_stranger(first) if name == "STRANGER" else _short(first), Path(places[name]))
+            _stranger(first) if name == "STRANGER" else _short(first).save(Path(places[name]))
     given = [re.sub("|".join(places), lambda found: places[found[0]], flag) for flag in flags]
     own = [] if "--from" in flags else SIZE
     out = tmp_path / "run"
@@ -197,14 +198,14 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
     assert not (out / "checkpoints").exists()
 
 
-def _stranger(bundle: Bundle) -> Bundle:
+def _stranger(bundle: TrainedModel) -> TrainedModel:
     """A model whose tokeniser was made with the same settings from another text."""
     tokenizer = train_tokenizer(bundle.config.tokenizer, ["sechs sieben acht neun zehn"] * 3)
     model = Transformer(bundle.config.model, tokenizer.vocab_size, tokenizer.vocab_size)
     return replace(bundle, model=model, tokenizers=TokenizerPair(tokenizer, tokenizer, joint=True))
 
 
-def _short(bundle: Bundle) -> Bundle:
+def _short(bundle: TrainedModel) -> TrainedModel:
     settings = replace(bundle.config.model, positions="learned", max_positions=16)
     size = bundle.tokenizers.src.vocab_size
     config = replace(bundle.config, model=settings, data=replace(bundle.config.data, max_tokens=15))

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from dragoman.bundle import Bundle
 from dragoman.config import InferenceSettings
 from dragoman.errors import ConfigError
 from dragoman.evaluation.flags import FLAGS
@@ -13,6 +12,7 @@ from dragoman.inference.preservation.markup import translate_html, translate_srt
 from dragoman.inference.preservation.preserver import Preserve
 from dragoman.inference.segments import Source
 from dragoman.inference.translator import Translator
+from dragoman.model.trained import TrainedModel
 from dragoman.records import Hypothesis
 from dragoman.text.documents.markup import MarkupRules, escaped, read_markup
 from dragoman.text.documents.terms import Terms
@@ -22,7 +22,7 @@ PIECES = [["{a}"], ["%s"], ["https://a.b/c?d=e", "{a}"], ["3.5 km"], ["{b}"], []
 
 
 @pytest.fixture(scope="module")
-def translator(small_bundle: Bundle) -> Translator:
+def translator(small_bundle: TrainedModel) -> Translator:
     return Translator.from_bundles([small_bundle])
 
 
@@ -74,7 +74,7 @@ def test_sentence_by_sentence(translator: Translator) -> None:
     assert together.text.startswith(alone.text)
 
 
-def test_without_attention_there_is_one_clear_error(translator: Translator, small_bundle: Bundle) -> None:
+def test_without_attention_there_is_one_clear_error(translator: Translator, small_bundle: TrainedModel) -> None:
     bare = Translator(translator._search, small_bundle.tokenizers, translator.settings, 24)
     with pytest.raises(ConfigError, match="no attention"):
         bare.translate(["one {a}"], protect=True)
@@ -96,7 +96,7 @@ def test_a_page_keeps_its_tree(translator: Translator) -> None:
 
 
 @pytest.fixture(scope="module")
-def echo(small_bundle: Bundle) -> Translator:
+def echo(small_bundle: TrainedModel) -> Translator:
     """Writes the source again, but for web addresses and what is in braces."""
 
     def search(sources: Sequence[Source], settings: InferenceSettings) -> None:

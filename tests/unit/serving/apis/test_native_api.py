@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from dragoman.bundle import Bundle, Card, load_bundle, save_bundle
+from dragoman.bundle import Card
 from dragoman.errors import ConfigError, DataError
 from dragoman.files import MANIFEST, sha256_of
 from dragoman.inference.preservation.markup import translate_html
 from dragoman.inference.translator import Translator
+from dragoman.model.trained import TrainedModel
 from dragoman.records import Candidate, Translation
 from dragoman.serving.app import make_app
 from dragoman.serving.http.keys import Keys
@@ -28,7 +29,7 @@ TEXT = "one two three. four Bahnhof"
 @pytest.fixture(scope="module")
 def real(served_folder: Callable[[str], Path]) -> Iterator[TestClient]:
     """A server with a small model that has learnt nothing."""
-    bundle = load_bundle(served_folder("en-de"))
+    bundle = TrainedModel.load(served_folder("en-de"))
     model = served_model(named("model"), bundle, Translator.from_bundles([bundle]), {}, served_folder("en-de"))
     service = Service(Models([model]), ServeSettings(lanes=2))
     with TestClient(make_app(service, Keys(None, 0))) as opened:
@@ -84,7 +85,7 @@ def test_pages_are_the_librarys(real: TestClient, served_folder: Callable[[str],
 
 def test_what_must_survive_and_what_is_lost(served_folder: Callable[[str], Path], tmp_path: Path) -> None:
     (tmp_path / "terms.tsv").write_text("two\tZwo\nthree\tDrei\n")
-    bundle = load_bundle(served_folder("en-de"))
+    bundle = TrainedModel.load(served_folder("en-de"))
     bare = served_model(
         named("model"), bundle, Translator.from_bundles([bundle]), {"max_extra_tokens": 3}, served_folder("en-de")
     )
@@ -140,11 +141,11 @@ def test_models(real: TestClient) -> None:
 
 
 def test_what_is_served_stays_when_the_folder_changes(
-    small_bundle: Bundle, served_folder: Callable[[str], Path], tmp_path: Path
+    small_bundle: TrainedModel, served_folder: Callable[[str], Path], tmp_path: Path
 ) -> None:
     folder = tmp_path / "model"
     shutil.copytree(served_folder("en-de"), folder)
-    bundle = load_bundle(folder)
+    bundle = TrainedModel.load(folder)
     service = Service(
         Models([served_model(named("model"), bundle, Translator.from_bundles([bundle]), {}, folder)]),
         ServeSettings(lanes=1),
@@ -165,7 +166,7 @@ def test_what_is_served_stays_when_the_folder_changes(
         assert answers() == before
         os.truncate(weights, 1000)
         assert answers() == before
-        save_bundle(replace(small_bundle, card=Card(train_pairs=1)), folder)
+        replace(small_bundle, card=Card(train_pairs=1)).save(folder)
         assert answers() == before
         shutil.rmtree(folder)
         assert answers() == before

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dragoman.bundle import Bundle
 from dragoman.model.masks import padding_mask
+from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
 from dragoman.text.tokenization.words import Word
 from dragoman.visualization.inspection.attributions import (
@@ -20,7 +20,7 @@ SRC, TGT = [5, 6, 7, 20], [8, 9, 30]
 SRC_WORDS, TGT_WORDS = (Word("a", 0, 1), Word("b", 1, 3), Word("c", 3, 4)), (Word("x", 0, 2), Word("y", 2, 3))
 
 
-def log_probs(bundle: Bundle, embedded: torch.Tensor) -> torch.Tensor:
+def log_probs(bundle: TrainedModel, embedded: torch.Tensor) -> torch.Tensor:
     model, length = bundle.model, torch.tensor([embedded.size(1)])
     memory = model.encoder(embedded, padding_mask(length, embedded.size(1)))
     states = model.decode(torch.tensor([[BOS_ID, *TGT]]), memory, length)
@@ -37,7 +37,7 @@ def test_rank_correlation_is_scipys(pairs: list[tuple[int, int]]) -> None:
         assert spearman(one, other) == pytest.approx(stats.spearmanr(one, other).statistic, abs=1e-9)
 
 
-def test_leaving_out_is_scoring_without_the_word(bundle: Bundle) -> None:
+def test_leaving_out_is_scoring_without_the_word(bundle: TrainedModel) -> None:
     found = occlude_words(bundle.model, SRC, TGT, SRC_WORDS)
     assert found.shape == (3, 3)
     with torch.no_grad():
@@ -46,7 +46,7 @@ def test_leaving_out_is_scoring_without_the_word(bundle: Bundle) -> None:
     np.testing.assert_allclose(found[:, 1], (full - without).numpy(), atol=1e-5)
 
 
-def test_gradients_are_slopes(bundle: Bundle) -> None:
+def test_gradients_are_slopes(bundle: TrainedModel) -> None:
     found = gradient_times_input(bundle.model, SRC, TGT)
     assert found.shape == (3, 4)
     ids = torch.tensor([[*SRC, EOS_ID]])
@@ -60,12 +60,12 @@ def test_gradients_are_slopes(bundle: Bundle) -> None:
             np.testing.assert_allclose(found[:, place], slopes.numpy(), atol=2e-3)
 
 
-def test_no_gradient_is_left_on_the_model(bundle: Bundle) -> None:
+def test_no_gradient_is_left_on_the_model(bundle: TrainedModel) -> None:
     gradient_times_input(bundle.model, SRC, TGT)
     assert all(parameter.grad is None for parameter in bundle.model.parameters())
 
 
-def test_opinions_are_shares_of_words(bundle: Bundle) -> None:
+def test_opinions_are_shares_of_words(bundle: TrainedModel) -> None:
     links = torch.tensor([[0.5, 0.25, 0.1, 0.05], [0.3, 0.15, 0.1, 0.15], [0.0, 0.0, 0.3, 0.6]])
     opinions = compute_attributions(bundle.model, SRC, TGT, (SRC_WORDS, TGT_WORDS), links)
     assert opinions.attention[1] == pytest.approx((0.0, 1 / 3, 2 / 3), abs=1e-3)

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import torch
 
-from dragoman.bundle import Bundle
 from dragoman.config import InferenceSettings
+from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.visualization.inspection.inspection_page import embedded, inspection_page
 from dragoman.visualization.inspection.inspector import inspect_text
@@ -17,7 +17,7 @@ from dragoman.visualization.inspection.inspector import inspect_text
 HOSTILE = "</script><script>alert(1)</script><!--\u2028 & <img src=x onerror=alert(2)>"
 
 
-def test_the_policy_names_the_hashes_of_the_only_script_and_style(bundle: Bundle) -> None:
+def test_the_policy_names_the_hashes_of_the_only_script_and_style(bundle: TrainedModel) -> None:
     page = inspection_page(inspect_text(bundle, "one two"))
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
     assert policy.startswith("default-src 'none';")
@@ -30,7 +30,7 @@ def test_the_policy_names_the_hashes_of_the_only_script_and_style(bundle: Bundle
     assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|eval\(|\son\w+=", page)
 
 
-def test_no_text_can_leave_the_block_of_data(bundle: Bundle) -> None:
+def test_no_text_can_leave_the_block_of_data(bundle: TrainedModel) -> None:
     inspection = inspect_text(bundle, HOSTILE, name=HOSTILE, reference=HOSTILE)
     page = inspection_page(inspection)
     assert page.lower().count("</script>") == 2
@@ -60,7 +60,7 @@ def test_embedding_keeps_the_value() -> None:
 
 
 def test_a_page_of_sixty_by_sixty_tokens_with_all_heads_of_a_base_model_is_at_most_a_megabyte(
-    bundle: Bundle,
+    bundle: TrainedModel,
 ) -> None:
     size = 60
     settings = replace(bundle.config.model, num_heads=8, num_encoder_layers=6, num_decoder_layers=6)

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch.distributions import Categorical
 
-from dragoman.bundle import Bundle
 from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.data.batch import pad_ids
 from dragoman.errors import DataError
@@ -14,6 +13,7 @@ from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.constraints import NEVER_WRITTEN
 from dragoman.inference.search.step_model import SingleModel
 from dragoman.inference.translator import Translator
+from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
@@ -24,11 +24,11 @@ TEXT = "one two three. four"
 
 
 @pytest.fixture(scope="module")
-def inspection(bundle: Bundle) -> Inspection:
+def inspection(bundle: TrainedModel) -> Inspection:
     return inspect_text(bundle, TEXT, name="m", reference="eins zwei")
 
 
-def test_the_translation_is_the_translators(bundle: Bundle, inspection: Inspection) -> None:
+def test_the_translation_is_the_translators(bundle: TrainedModel, inspection: Inspection) -> None:
     translator = Translator.from_bundles([bundle])
     answer = translator.translate_detailed([TEXT], n_best=3)[0]
     assert inspection.tgt.text == answer.text
@@ -38,7 +38,7 @@ def test_the_translation_is_the_translators(bundle: Bundle, inspection: Inspecti
     assert (inspection.reference, inspection.src_lang, inspection.tgt_lang) == ("eins zwei", "en", "de")
 
 
-def test_steps_say_what_the_models_distribution_says(bundle: Bundle, inspection: Inspection) -> None:
+def test_steps_say_what_the_models_distribution_says(bundle: TrainedModel, inspection: Inspection) -> None:
     model, tokenizer = bundle.model, bundle.tokenizers.tgt
     names = tokenizer.tokens(range(tokenizer.vocab_size))
     src = torch.tensor([[*bundle.tokenizers.src.encode(TEXT), EOS_ID]])
@@ -57,7 +57,7 @@ def test_steps_say_what_the_models_distribution_says(bundle: Bundle, inspection:
     assert inspection.steps[-1].running_log_prob == pytest.approx(inspection.n_best[0].log_prob, abs=1e-3)
 
 
-def test_alternatives_go_on_as_a_search_from_there_does(bundle: Bundle, inspection: Inspection) -> None:
+def test_alternatives_go_on_as_a_search_from_there_does(bundle: TrainedModel, inspection: Inspection) -> None:
     tokenizer = bundle.tokenizers.tgt
     names = tokenizer.tokens(range(tokenizer.vocab_size))
     entropies = [step.entropy_bits for step in inspection.steps]
@@ -74,7 +74,7 @@ def test_alternatives_go_on_as_a_search_from_there_does(bundle: Bundle, inspecti
             assert one.score == pytest.approx(then.score, abs=1e-3)
 
 
-def test_json_holds_everything_and_no_weight_is_far_off(bundle: Bundle, inspection: Inspection) -> None:
+def test_json_holds_everything_and_no_weight_is_far_off(bundle: TrainedModel, inspection: Inspection) -> None:
     document = json.loads(inspection.to_json())
     assert document["tgt"]["text"] == inspection.tgt.text
     assert {one["kind"] for one in document["weights"]} == {"cross", "encoder_self", "decoder_self"}
@@ -82,7 +82,7 @@ def test_json_holds_everything_and_no_weight_is_far_off(bundle: Bundle, inspecti
     assert set(document) == set(Inspection.__slots__)
 
 
-def _model_that_ends(bundle: Bundle) -> Transformer:
+def _model_that_ends(bundle: TrainedModel) -> Transformer:
     """It writes nothing where it need not."""
     model = Transformer(bundle.config.model, bundle.model.src_vocab_size, bundle.model.tgt_vocab_size).eval()
     with torch.no_grad():
@@ -102,7 +102,7 @@ def _model_that_ends(bundle: Bundle) -> Transformer:
         "\ud83d half",
     ],
 )
-def test_strange_texts_are_looked_at_like_any_other(bundle: Bundle, text: str) -> None:
+def test_strange_texts_are_looked_at_like_any_other(bundle: TrainedModel, text: str) -> None:
     inspection = inspect_text(replace(bundle, model=_model_that_ends(bundle)), text)
     inspection.to_json().encode("utf-8")
     assert [at for word in inspection.src.words for at in range(word.start, word.stop)] == list(
@@ -111,13 +111,13 @@ def test_strange_texts_are_looked_at_like_any_other(bundle: Bundle, text: str) -
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "a" + "\u0301" * 5000, "one two " * 5000])
-def test_texts_without_tokens_or_with_too_many_are_an_error_of_one_line(bundle: Bundle, text: str) -> None:
+def test_texts_without_tokens_or_with_too_many_are_an_error_of_one_line(bundle: TrainedModel, text: str) -> None:
     with pytest.raises(DataError, match=f"the text (is empty|has .* tokens, but at most {MOST_TOKENS} can)") as caught:
         inspect_text(bundle, text)
     assert "\n" not in str(caught.value)
 
 
-def test_learned_positions_limit_the_text(bundle: Bundle) -> None:
+def test_learned_positions_limit_the_text(bundle: TrainedModel) -> None:
     settings: ModelSettings = replace(bundle.config.model, positions="learned", max_positions=8)
     size = bundle.tokenizers.src.vocab_size
     short = replace(bundle, model=Transformer(settings, size, size).eval())
@@ -126,7 +126,7 @@ def test_learned_positions_limit_the_text(bundle: Bundle) -> None:
     assert len(inspect_text(short, "one two").tgt.tokens) <= 7
 
 
-def test_a_translation_that_does_not_end_is_looked_at_as_far_as_there_are_positions(bundle: Bundle) -> None:
+def test_a_translation_that_does_not_end_is_looked_at_as_far_as_there_are_positions(bundle: TrainedModel) -> None:
     settings: ModelSettings = replace(bundle.config.model, positions="learned", max_positions=8)
     size = bundle.tokenizers.src.vocab_size
     model = Transformer(settings, size, size).eval()
@@ -138,7 +138,7 @@ def test_a_translation_that_does_not_end_is_looked_at_as_far_as_there_are_positi
 
 @pytest.mark.parametrize(("num_tokens", "whole"), [(200, True), (201, False)])
 def test_all_that_depends_on_the_length_changes_at_the_same_length(
-    bundle: Bundle, num_tokens: int, whole: bool
+    bundle: TrainedModel, num_tokens: int, whole: bool
 ) -> None:
     text = "x" * num_tokens
     while (missing := num_tokens - len(bundle.tokenizers.src.encode(text))) != 0:
@@ -155,7 +155,7 @@ def test_all_that_depends_on_the_length_changes_at_the_same_length(
     assert len(continued) == (5 if whole else 1)
 
 
-def test_no_alternative_ends_before_the_search_may(bundle: Bundle) -> None:
+def test_no_alternative_ends_before_the_search_may(bundle: TrainedModel) -> None:
     settings = replace(bundle.config.inference, min_tokens=3)
     inspection = inspect_text(replace(bundle, model=_model_that_ends(bundle)), TEXT, settings)
     assert len(inspection.tgt.tokens) == 3
@@ -163,7 +163,7 @@ def test_no_alternative_ends_before_the_search_may(bundle: Bundle) -> None:
     assert ends == [False] * 4
 
 
-def test_an_empty_translation_can_be_looked_at(bundle: Bundle) -> None:
+def test_an_empty_translation_can_be_looked_at(bundle: TrainedModel) -> None:
     settings = replace(bundle.config.inference, min_tokens=0)
     inspection = inspect_text(replace(bundle, model=_model_that_ends(bundle)), TEXT, settings)
     assert inspection.tgt.text == ""
@@ -171,7 +171,7 @@ def test_an_empty_translation_can_be_looked_at(bundle: Bundle) -> None:
     assert inspection.opinions is None
 
 
-def _searched(bundle: Bundle, prefix: list[int], settings: InferenceSettings) -> list[Hypothesis]:
+def _searched(bundle: TrainedModel, prefix: list[int], settings: InferenceSettings) -> list[Hypothesis]:
     """What the search finds that begins with these."""
     src, lengths = pad_ids([[*bundle.tokenizers.src.encode(TEXT), EOS_ID]], 0)
     return beam_search(SingleModel(bundle.model), src, lengths, replace(settings, n_best=settings.beam_size), [prefix])[
@@ -182,7 +182,7 @@ def _searched(bundle: Bundle, prefix: list[int], settings: InferenceSettings) ->
 @pytest.mark.parametrize("place", [0, 1, 4])
 @pytest.mark.parametrize("rank", [0, 4])
 def test_another_token_is_written_and_the_search_goes_on_from_it(
-    bundle: Bundle, inspection: Inspection, place: int, rank: int
+    bundle: TrainedModel, inspection: Inspection, place: int, rank: int
 ) -> None:
     other = inspection.steps[place].alternatives[rank]
     prefix = [*inspection.tgt.ids[:place], other.id]
@@ -200,7 +200,9 @@ def test_another_token_is_written_and_the_search_goes_on_from_it(
 
 @pytest.mark.parametrize("min_tokens", [0, 6])
 @pytest.mark.parametrize("before", [0, 2])
-def test_a_translation_can_be_made_to_end(bundle: Bundle, inspection: Inspection, before: int, min_tokens: int) -> None:
+def test_a_translation_can_be_made_to_end(
+    bundle: TrainedModel, inspection: Inspection, before: int, min_tokens: int
+) -> None:
     settings = replace(bundle.config.inference, min_tokens=min_tokens)
     ended = inspect_text(bundle, TEXT, settings, prefix_ids=[*inspection.tgt.ids[:before], EOS_ID])
     assert ended.tgt.ids == inspection.tgt.ids[:before]
@@ -216,14 +218,14 @@ def test_a_translation_can_be_made_to_end(bundle: Bundle, inspection: Inspection
     [[0], [1], [3], [-1], [9, -5], [10**6], [9, EOS_ID, 9], [9] * (MOST_TOKENS + 1)],
     ids=["pad", "bos or unk", "unk or bos", "negative", "negative later", "no token", "goes on after the end", "long"],
 )
-def test_tokens_that_cannot_be_written_are_an_error_of_one_line(bundle: Bundle, prefix: list[int]) -> None:
+def test_tokens_that_cannot_be_written_are_an_error_of_one_line(bundle: TrainedModel, prefix: list[int]) -> None:
     assert {0, 1, 3} == set(NEVER_WRITTEN)
     with pytest.raises(DataError, match="cannot begin with these tokens") as caught:
         inspect_text(bundle, TEXT, prefix_ids=prefix)
     assert "\n" not in str(caught.value)
 
 
-def test_no_more_tokens_are_forced_than_there_are_positions(bundle: Bundle) -> None:
+def test_no_more_tokens_are_forced_than_there_are_positions(bundle: TrainedModel) -> None:
     settings: ModelSettings = replace(bundle.config.model, positions="learned", max_positions=8)
     size = bundle.tokenizers.src.vocab_size
     short = replace(bundle, model=Transformer(settings, size, size).eval())
@@ -236,7 +238,7 @@ def test_no_more_tokens_are_forced_than_there_are_positions(bundle: Bundle) -> N
     ("text", "capitals", "expected"), [("TWO MEN SLEEP.", True, 1), ("TWO MEN SLEEP.", False, 0), (TEXT, True, 0)]
 )
 def test_a_text_in_capitals_is_said_to_be_tried_in_sentence_case_too(
-    bundle: Bundle, text: str, capitals: bool, expected: int
+    bundle: TrainedModel, text: str, capitals: bool, expected: int
 ) -> None:
     config = replace(bundle.config, inference=replace(bundle.config.inference, capitals=capitals))
     notes = [note.text for note in inspect_text(replace(bundle, config=config), text).notes if note.kind == "capitals"]

@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from dragoman.bundle import Bundle
+from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import AttentionWeights
 from dragoman.visualization.inspection.inspection import Inspection
 from dragoman.visualization.inspection.inspector import inspect_text
@@ -61,7 +61,7 @@ def test_long_sides_keep_the_mean_only() -> None:
     assert np.abs(decode_weights(one)[0, 0] - layer[0][0].mean(0).numpy()).max() <= 0.002
 
 
-def test_a_real_inspection_names_every_token(bundle: Bundle) -> None:
+def test_a_real_inspection_names_every_token(bundle: TrainedModel) -> None:
     inspection: Inspection = inspect_text(bundle, "one two")
     cross = inspection.of_kind("cross")
     assert cross.queries == ("<s>", *inspection.tgt.tokens)

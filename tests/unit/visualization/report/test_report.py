@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 import torch
 
-from dragoman.bundle import load_bundle, resolve_model_folder
+from dragoman.bundle import resolve_model_folder
 from dragoman.cli.main import run_command
 from dragoman.data.stream import collate
 from dragoman.demo.phrasebook_file import load_phrasebook
+from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.words import words_of
 from dragoman.visualization.report.inline import inline_svg
 from dragoman.visualization.report.report import ReportedTest, report_html, write_report
@@ -247,7 +248,7 @@ def test_a_model_folder_is_no_run_and_stays_as_it_is(run: Path, capsys: pytest.C
     assert run_command(["report", str(folder), "--device", "cpu"]) == 2
     assert "is a model folder, not a run" in capsys.readouterr().err.splitlines()[-1]
     assert sorted(path.name for path in folder.iterdir()) == before
-    load_bundle(folder, "cpu")
+    TrainedModel.load(folder, "cpu")
     assert run_command(["report", str(run / "checkpoints"), "--device", "cpu"]) == 2
 
 
@@ -324,7 +325,7 @@ def test_words_are_shaded_as_strongly_as_they_were_looked_at() -> None:
 
 
 def test_word_weights_are_the_attention_of_the_model(run: Path) -> None:
-    bundle = load_bundle(resolve_model_folder(run), "cpu")
+    bundle = TrainedModel.load(resolve_model_folder(run), "cpu")
     align = cross_attention_of(bundle)
     source, output = "Where is the train station?", "Wo ist der Bahnhof?"
     words = align(source, output)

@@ -1,0 +1,60 @@
+"""Names and shapes of a Transformer's parameters, from its settings alone."""
+
+from collections.abc import Iterator
+
+from dragoman.config import ModelSettings
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def parameter_shapes(settings: ModelSettings, src_vocab_size: int, tgt_vocab_size: int) -> Shapes:
+    """Every distinct parameter in the order of the model. A tied one stands under its first name.
+
+    Raises ValueError if one tensor must embed two vocabularies of different sizes.
+    """
+    if settings.tie == "all" and src_vocab_size != tgt_vocab_size:
+        raise ValueError(f"one tensor cannot embed vocabularies of {src_vocab_size} and {tgt_vocab_size} entries")
+    return dict(_parameters(settings, src_vocab_size, tgt_vocab_size))
+
+
+def _parameters(
+    settings: ModelSettings, src_vocab_size: int, tgt_vocab_size: int
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    width, learned = settings.d_model, settings.positions == "learned"
+    for side, vocab_size in (("src", src_vocab_size), ("tgt", tgt_vocab_size)):
+        if side == "src" or settings.tie != "all":
+            yield f"{side}_embedding.weight", (vocab_size, width)
+        if learned:
+            yield f"{side}_embedding.positions", (settings.max_positions, width)
+    stacks = {
+        "encoder": (settings.num_encoder_layers, ["self"]),
+        "decoder": (settings.num_decoder_layers, ["self", "cross"]),
+    }
+    for stack, (num_layers, attentions) in stacks.items():
+        for layer in range(num_layers):
+            yield from _layer(settings, f"{stack}.layers.{layer}", attentions)
+        if settings.norm_first:
+            yield from _norm(f"{stack}.norm", width)
+    if settings.tie == "none":
+        yield "projection.weight", (tgt_vocab_size, width)
+    if settings.projection_bias:
+        yield "projection.bias", (tgt_vocab_size,)
+
+
+def _layer(settings: ModelSettings, name: str, attentions: list[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    width, inner = settings.d_model, settings.d_ff
+    for attention in attentions:
+        for part, rows in (("in_", 3 * width), ("out.", width)):
+            yield f"{name}.{attention}_attn.{part}weight", (rows, width)
+            if settings.attention_bias:
+                yield f"{name}.{attention}_attn.{part}bias", (rows,)
+        yield from _norm(f"{name}.{attention}_attn_residual.norm", width)
+    for part, (rows, columns) in {"inner": (inner, width), "outer": (width, inner)}.items():
+        yield f"{name}.feed_forward.{part}.weight", (rows, columns)
+        yield f"{name}.feed_forward.{part}.bias", (rows,)
+    yield from _norm(f"{name}.feed_forward_residual.norm", width)
+
+
+def _norm(name: str, width: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    yield f"{name}.weight", (width,)
+    yield f"{name}.bias", (width,)

@@ -1,0 +1,89 @@
+"""Reading and writing model.safetensors as numpy arrays."""
+
+import errno
+import math
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, deserialize
+from safetensors.numpy import save_file
+
+from dragoman.bundle.parameters import Shapes
+from dragoman.errors import ModelError
+
+Arrays = Mapping[str, NDArray[np.float32]]
+"""Every distinct parameter by its name, as `parameter_shapes` lists them."""
+WEIGHTS = "model.safetensors"
+_MAX_HEADER_BYTES = 1 << 10
+"""Bytes for one tensor: its name, shape and offsets take some hundred."""
+
+
+def write_tensors(tensors: Mapping[str, NDArray[Any]], path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file. Raises OSError if it cannot be written."""
+    try:
+        save_file({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, path, metadata)
+    except SafetensorError as error:
+        found = re.search(r"os error (\d+)", str(error))
+        code = int(found[1]) if found else errno.EIO
+        raise OSError(code, os.strerror(code), str(path)) from error
+
+
+def read_weights(path: Path, shapes: Shapes) -> dict[str, NDArray[np.float32]]:
+    """The arrays of a safetensors file, which must have exactly the given names and shapes.
+
+    All numbers must be finite. Names, shapes and types are compared before any array is made. The arrays are in memory
+    of their own, so the file may be changed or truncated afterwards. Raises ModelError.
+    """
+    check_file_size(path, shapes)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{path} is not a readable safetensors file: {error}.") from None
+    return parse_weights(content, path, shapes)
+
+
+def check_file_size(path: Path, shapes: Shapes) -> None:
+    """Raise ModelError if the file is too small or too large for these shapes, before it is read as a whole."""
+    least = sum(4 * math.prod(shape) for shape in shapes.values())
+    most = least + _MAX_HEADER_BYTES * len(shapes)
+    size = path.stat().st_size if path.exists() else 0
+    if size > most:
+        raise ModelError(
+            f"{path} has {size} bytes, but the model in config.toml takes at most {most}. "
+            "The file is of another model than config.toml."
+        )
+    if size < least:
+        raise ModelError(
+            f"{path} has {size} bytes, but the model in config.toml needs {least} and more. "
+            "The file is of another model than config.toml."
+        )
+
+
+def parse_weights(content: bytes, path: Path, shapes: Shapes) -> dict[str, NDArray[np.float32]]:
+    """What `read_weights` returns, from the content of the file."""
+    try:
+        found = dict(deserialize(content))  # type: ignore[no-untyped-call]
+    except SafetensorError as error:
+        raise ModelError(f"{path} is not a readable safetensors file: {error}.") from None
+    for name in sorted(found.keys() ^ shapes.keys()):
+        problem = "is missing" if name in shapes else "does not belong to this model"
+        raise ModelError(f"{path}: tensor `{name}` {problem}. The file is of another model than config.toml.")
+    for name, shape in shapes.items():
+        kind, own_shape = found[name]["dtype"], tuple(found[name]["shape"])
+        if own_shape != shape or kind != "F32":
+            raise ModelError(
+                f"{path}: tensor `{name}` is {kind} {own_shape} instead of F32 {shape}. "
+                "The file is of another model than config.toml."
+            )
+    arrays = {name: np.frombuffer(found[name]["data"], np.float32).reshape(shape) for name, shape in shapes.items()}
+    for name, array in arrays.items():
+        with np.errstate(over="ignore", invalid="ignore"):
+            is_finite = np.isfinite(array.sum()) or np.isfinite(array).all()
+        if not is_finite:
+            raise ModelError(f"{path}: tensor `{name}` holds numbers that are not finite. Take an earlier model.")
+    return arrays
