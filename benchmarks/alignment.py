@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dragoman.bundle import resolve_model_folder
-from dragoman.demo.phrasebook import PhrasebookPair, words
+from dragoman.demo.phrasebook import PhrasebookPair
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.inference.alignment import DEFAULT_READING, Aligner, Reading, alignment_layer
 from dragoman.model.trained import TrainedModel
@@ -57,8 +57,8 @@ def counted(bundle: TrainedModel, pairs: Sequence[PhrasebookPair], reading: Read
     found = Aligner([bundle.model], tokenizers, reading, layer).links(ids)
     counts = []
     for pair, (src, tgt), links in zip(pairs, ids, found, strict=True):
-        src_words = words_of_tokens(words_of(tokenizers.src.tokens(src)), words(pair.src))
-        tgt_words = words_of_tokens(words_of(tokenizers.tgt.tokens(tgt)), words(pair.tgt))
+        src_words = words_of_tokens(words_of(tokenizers.src.tokens(src)), split_words(pair.src))
+        tgt_words = words_of_tokens(words_of(tokenizers.tgt.tokens(tgt)), split_words(pair.tgt))
         between = {(src_words[one], tgt_words[other]) for one, other in links}
         counts.append((len(between), len(pair.alignment), len(between & set(pair.alignment))))
     return counts

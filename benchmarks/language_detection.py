@@ -22,7 +22,7 @@ from itertools import product
 from pathlib import Path
 
 from dragoman.languages import main_language
-from dragoman.text.doctor.languages import are_near, contradiction, knows, language_of_side
+from dragoman.text.doctor.languages import are_similar, can_detect, contradiction, language_of_side
 
 FEWEST_LINES, SAMPLES = 300, 5
 LENGTHS = ((10, 19), (20, 39), (40, 79), (80, 1000))
@@ -100,18 +100,18 @@ def by_line(texts: dict[str, list[str]]) -> Iterator[str]:
 def by_side(texts: dict[str, list[str]], rng: random.Random) -> Iterator[str]:
     yield "| lines sampled | stated rightly | refused | warned | stated wrongly | refused | other |"
     yield "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
-    known = [code for code in texts if knows(code)]
+    known = [code for code in texts if can_detect(code)]
     for size in (20, 50, 200, 1000):
         refused = warned = 0
         for code in known * SAMPLES:
             found = contradiction(language_of_side(sample(texts[code], size, rng), code), code)
-            refused += bool(found) and not are_near(found, code)
-            warned += bool(found) and are_near(found, code)
+            refused += bool(found) and not are_similar(found, code)
+            warned += bool(found) and are_similar(found, code)
         wrong = caught = 0
         for code, stated in product(known, known):
-            if not are_near(code, stated):
+            if not are_similar(code, stated):
                 found = contradiction(language_of_side(sample(texts[code], size, rng), stated), stated)
-                wrong, caught = wrong + 1, caught + (bool(found) and not are_near(found, stated))
+                wrong, caught = wrong + 1, caught + (bool(found) and not are_similar(found, stated))
         yield f"| {size} | {len(known) * SAMPLES} | {refused} | {warned} | {wrong} | {caught} | {wrong - caught} |"
 
 

@@ -91,15 +91,15 @@ def write_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:
                 temporary.unlink(missing_ok=True)
 
 
-def part_of(path: Path) -> Path:
-    """Where `growing_file` writes what is to become a file; a link is followed."""
+def partial_path(path: Path) -> Path:
+    """Where `stream_to_file` writes what is to become a file; a link is followed."""
     real = Path(os.path.realpath(path))
     return real.with_name(f"{real.name}{_PART_SUFFIX}")
 
 
 @contextlib.contextmanager
-def growing_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that is written as results come, for as long as that takes: as `part_of(path)`, and `path` in the end.
+def stream_to_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write results to as they come: at `partial_path(path)`, renamed to `path` at the end.
 
     Left by an error, it stays under its first name, unless it is empty, and what `path` held stays as well. A device or
     a pipe is written to. Raises ResourceError, which names `path`, where it cannot be written.
@@ -108,7 +108,7 @@ def growing_file(path: Path) -> Iterator[BinaryIO]:
         with disk_errors(path), path.open("wb") as stream:
             yield stream
         return
-    part = part_of(path)
+    part = partial_path(path)
     try:
         with disk_errors(path):
             with part.open("wb") as stream:
@@ -122,7 +122,7 @@ def growing_file(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def written_folder(target: Path, facts: dict[str, Any]) -> Iterator[Path]:
+def write_folder(target: Path, facts: dict[str, Any]) -> Iterator[Path]:
     """Gives an empty temporary folder to fill; on success it becomes `target`, with a manifest, in one rename.
 
     `facts` (JSON values) are kept in the manifest. On an error nothing is left and an existing `target` stays.
@@ -140,19 +140,19 @@ def written_folder(target: Path, facts: dict[str, Any]) -> Iterator[Path]:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def checked_manifest(folder: Path) -> dict[str, Any]:
+def verify_folder(folder: Path) -> dict[str, Any]:
     """The manifest of a folder whose every file is as it was written.
 
     Raises ModelError that names the file which is missing, added, truncated or changed.
     """
-    return CheckedFolder(folder).manifest
+    return VerifiedFolder(folder).manifest
 
 
-class CheckedFolder:
+class VerifiedFolder:
     """A folder whose every file is as it was written, as long as it is not changed.
 
     `unread` names files that are large: only their sizes are compared, until `read` gives their content. No other has
-    more than `most_bytes`. Raises ModelError as `checked_manifest` does.
+    more than `most_bytes`. Raises ModelError as `verify_folder` does.
     """
 
     def __init__(self, folder: Path, unread: Collection[str] = (), most_bytes: int | None = None) -> None:
@@ -192,7 +192,7 @@ class CheckedFolder:
         return content
 
 
-def checked_file(folder: Path, name: str) -> None:
+def verify_file(folder: Path, name: str) -> None:
     """Raises ModelError where this one file of a folder with a manifest is not as it was written."""
     listed = _read_manifest(folder)[1]["files"]
     if name not in listed:
@@ -245,7 +245,7 @@ def _is_another_process(number: str) -> bool:
     return True
 
 
-def beside(path: Path, ending: str) -> Path:
+def sibling_path(path: Path, ending: str) -> Path:
     """A neighbour with the same name and an ending: demo-corpus of demo, also where demo is given as `.`."""
     named = path.resolve() if path.name in ("", "..") else path
     return named.parent / f"{named.name}{ending}"

@@ -9,7 +9,7 @@ import langcodes
 
 from dragoman.errors import ConfigError
 
-NAMES = dict(
+LANGUAGE_NAMES = dict(
     entry.split(" ", 1)
     for entry in (
         "af Afrikaans|am Amharic|ar Arabic|az Azerbaijani|be Belarusian|bg Bulgarian|bn Bengali|bs Bosnian|ca Catalan|"
@@ -35,7 +35,7 @@ _LONGEST_NAME = 60
 
 
 @lru_cache(maxsize=1 << 12)
-def code_named(text: str) -> str:
+def language_code(text: str) -> str:
     """The standard code of the language that a text names by a code (EN, en_US, eng) or by its name in any language.
 
     Empty where it names none: codes must be registered (BCP 47), or private such as x-mine.
@@ -59,15 +59,15 @@ def check_language(text: str, place: str) -> str:
 
     Raises ConfigError where it names none; `place` is what set it.
     """
-    if not text or (code := code_named(text)):
+    if not text or (code := language_code(text)):
         return code if text else ""
-    near = difflib.get_close_matches(text.title(), NAMES.values(), n=1) or _spoken_in(text)
+    near = difflib.get_close_matches(text.title(), LANGUAGE_NAMES.values(), n=1) or _suggest_language_of_country(text)
     hint = f"Did you mean {near[0]}?" if near else "Write a code such as `cs` or a name such as `Czech`."
     shown = json.dumps(text[:_LONGEST_NAME], ensure_ascii=False)
     raise ConfigError(f"{place} is {shown}, which is not a language. {hint} For one without a code, write `x-name`.")
 
 
-def _spoken_in(country: str) -> list[str]:
+def _suggest_language_of_country(country: str) -> list[str]:
     """The language that most speak in a country, where a text is the code of one: cz, dk, jp."""
     if not re.fullmatch(r"[A-Za-z]{2}", country):
         return []
@@ -75,12 +75,12 @@ def _spoken_in(country: str) -> list[str]:
     if found.territory_name().startswith("Unknown"):
         return []
     language = found.maximize().language
-    return [f"{name_of(language)} ({language})"] if language else []
+    return [name_with_code(language)] if language else []
 
 
 def is_code(text: str) -> bool:
     """Whether a text is the code, not the name, of a language."""
-    return bool(_CODE.fullmatch(text) and code_named(text))
+    return bool(_CODE.fullmatch(text) and language_code(text))
 
 
 @lru_cache(maxsize=1 << 12)
@@ -103,6 +103,11 @@ def main_language(code: str) -> str:
     return normalize_code(code).partition("-")[0]
 
 
-def name_of(code: str) -> str:
-    """In English; the code itself where we know none."""
-    return NAMES.get(code, code)
+def language_name(code: str) -> str:
+    """The English name of a language, or the code itself where no name is known."""
+    return LANGUAGE_NAMES.get(code, code)
+
+
+def name_with_code(code: str) -> str:
+    """A language for a message: "Czech (cs)"."""
+    return f"{language_name(code)} ({code})"

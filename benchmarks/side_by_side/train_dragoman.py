@@ -13,7 +13,7 @@ import torch
 
 from dragoman.bundle import Card
 from dragoman.config import Config, ModelSettings, TrainSettings, ValidateSettings
-from dragoman.data.store import PairStore, open_if_current, written_store
+from dragoman.data.store import PairStore, open_if_current, write_store
 from dragoman.devices.device import resolve_precision
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
@@ -107,7 +107,7 @@ def store_of(corpus: Corpus) -> PairStore:
     key = hashlib.sha256((corpus.folder / "ids.npz").read_bytes()).hexdigest()
     if store := open_if_current(folder, key):
         return store
-    with written_store(folder, key, corpus.vocab_size, corpus.vocab_size) as writer:
+    with write_store(folder, key, corpus.vocab_size, corpus.vocab_size) as writer:
         src, tgt = corpus.ids("train")
         writer.append(src, tgt)
     return PairStore(folder, key)

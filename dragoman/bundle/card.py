@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from dragoman.config.fields import shown
 from dragoman.errors import ModelError
 from dragoman.records import Score
-from dragoman.text.surrogates import well_formed
+from dragoman.text.surrogates import replace_surrogates
 
 _MOST_BYTES = 1 << 20
 
@@ -124,7 +124,7 @@ def _fits(value: Any, hint: Any) -> bool:
             return all(_fits(item, kinds[0]) for item in value)
         return len(value) == len(kinds) and all(map(_fits, value, kinds))
     if hint is str:
-        return isinstance(value, str) and value == well_formed(value)
+        return isinstance(value, str) and value == replace_surrogates(value)
     return type(value) is int or (hint is float and type(value) is float)
 
 

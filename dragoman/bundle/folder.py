@@ -14,7 +14,7 @@ from dragoman.bundle.weights import WEIGHTS, Arrays, check_file_size, parse_weig
 from dragoman.config import Config, config_from_dict, dump_config
 from dragoman.config.toml import parsed_toml, toml_bytes
 from dragoman.errors import ConfigError, ModelError
-from dragoman.files import CheckedFolder, checked_manifest, written_folder
+from dragoman.files import VerifiedFolder, verify_folder, write_folder
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.version import __version__
 
@@ -45,15 +45,15 @@ def manifest_facts() -> dict[str, Any]:
 
 def save_bundle(bundle: Bundle, folder: Path) -> None:
     """Write a model folder at once; an existing one is replaced."""
-    with written_folder(folder, manifest_facts()) as temporary:
+    with write_folder(folder, manifest_facts()) as temporary:
         write_bundle_files(bundle, temporary)
 
 
 def replace_card(folder: Path, card: Card, config: Config | None = None) -> None:
     """Replace the card of a model folder, and its settings if `config` is given; the other files stay."""
-    manifest = checked_manifest(folder)
+    manifest = verify_folder(folder)
     facts = {name: value for name, value in manifest.items() if name != "files"}
-    with written_folder(folder, facts) as temporary:
+    with write_folder(folder, facts) as temporary:
         for name in manifest["files"]:
             shutil.copyfile(folder / name, temporary / name)
         _write_card(card, temporary)
@@ -83,7 +83,7 @@ def load_bundle(folder: Path) -> Bundle:
 
     Raises ModelError that names the file which is missing, damaged or does not fit the others.
     """
-    checked = CheckedFolder(folder, {WEIGHTS}, _MAX_BYTES)
+    checked = VerifiedFolder(folder, {WEIGHTS}, _MAX_BYTES)
     path = folder / WEIGHTS
     if WEIGHTS not in checked.manifest["files"]:
         raise ModelError(f"{path} is missing. Restore the folder from where it came.")
@@ -96,7 +96,7 @@ def load_bundle(folder: Path) -> Bundle:
     check_file_size(path, shapes)
     arrays = parse_weights(checked.read(WEIGHTS), path, shapes)
     card = read_card(folder)
-    CheckedFolder(folder, {WEIGHTS})  # what was read in between is of the same model
+    VerifiedFolder(folder, {WEIGHTS})  # what was read in between is of the same model
     return Bundle(arrays, tokenizers, config, card, checked.fingerprint)
 
 

@@ -18,7 +18,7 @@ from dragoman.evaluation.significance import RESAMPLES, SEED, TRIALS
 from dragoman.messages import say
 from dragoman.text.corpus import Layout, check_direction, read_side, texts_of_side
 from dragoman.text.doctor.languages import SKIP_FLAG, check_same_language
-from dragoman.text.lines import first_read
+from dragoman.text.lines import prefetch_first
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -27,7 +27,9 @@ def run(arguments: Sequence[str]) -> int:
     check_search_flags(options)
     layout = layout_from(options)
     sources, references, src_lang, lang = read_pairs(options.src, options.ref, layout)
-    training_text = first_read(texts_of_side(Path(options.train), 1, src_lang, lang, layout)) if options.train else None
+    training_text = (
+        prefetch_first(texts_of_side(Path(options.train), 1, src_lang, lang, layout)) if options.train else None
+    )
     written = _written(options, len(sources), layout)
     (a, lang_a), (b, lang_b) = (
         (given, "") if given is not None else _translated(path, sources, references, options)

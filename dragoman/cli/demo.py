@@ -12,7 +12,7 @@ from dragoman.config.fields import SETTINGS
 from dragoman.demo.phrasebook import PhrasebookPair
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import ConfigError
-from dragoman.files import beside, write_file
+from dragoman.files import sibling_path, write_file
 from dragoman.training.run.frozen_settings import frozen_config
 
 _SEED = 1
@@ -52,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
         raise ConfigError("`--minutes` and `--train.max-minutes` mean the same, but differ. Leave one out.")
     for minutes in limits.values():
         SETTINGS["train.max_minutes"].parse(minutes, "`--minutes`")
-    corpus = beside(given.out, "-corpus")
+    corpus = sibling_path(given.out, "-corpus")
     files = {f"data.{name}": str(corpus / f"{name}.en-de.tsv") for name in ("train", "dev", "test")}
     settings = {**_SETTINGS, **files, **limits, **overrides_of(given)}
     check_early(read_given([], settings), frozen_config(given.out))

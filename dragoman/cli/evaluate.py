@@ -27,7 +27,7 @@ from dragoman.text.corpus.layout import PLAIN
 from dragoman.text.corpus.splitting import chunks
 from dragoman.text.doctor.languages import SKIP_FLAG, check_same_language, check_side
 from dragoman.text.doctor.overlap import Overlap
-from dragoman.text.lines import first_read
+from dragoman.text.lines import prefetch_first
 
 _CHUNK_LINES = 1 << 13
 
@@ -197,7 +197,7 @@ def _sources(path: str, wanted: int, layout: Layout) -> tuple[list[str], str]:
 
 def _training(options: argparse.Namespace, layout: Layout, src_lang: str, tgt_lang: str) -> list[Iterator[str]]:
     """The sources of each training text; what cannot be read is said now, before anything is translated."""
-    return [first_read(texts_of_side(Path(path), 0, src_lang, tgt_lang, layout)) for path in options.train or ()]
+    return [prefetch_first(texts_of_side(Path(path), 0, src_lang, tgt_lang, layout)) for path in options.train or ()]
 
 
 def _without_leaks(sources: Sequence[str], training: Sequence[Iterator[str]]) -> list[int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dragoman.cli.arguments import ArgumentParser, one_of, path_name
 from dragoman.cli.models import require_model
 from dragoman.errors import ConfigError
-from dragoman.files import beside, check_new_folder
+from dragoman.files import check_new_folder, sibling_path
 from dragoman.messages import say
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
     given = parser.parse(arguments)
     if given.to == "marian" and given.quantization not in (None, "float32"):
         raise ConfigError(f"`--quantization` is {given.quantization}, but marian keeps float32. Leave it out.")
-    out = given.out or beside(given.model, f"-{given.to}")
+    out = given.out or sibling_path(given.model, f"-{given.to}")
     check_new_folder(out)
     require_model(given.model)
     from dragoman.bundle import resolve_model_folder  # torch: only once the arguments are right

@@ -22,10 +22,10 @@ from dragoman.config.loading import flag_of
 from dragoman.config.recipes import CorpusSize, adapted, chosen_keys, every_recipe, recipe_for
 from dragoman.errors import ConfigError
 from dragoman.interrupts import interrupts
-from dragoman.languages import check_language, code_named
+from dragoman.languages import check_language, language_code
 from dragoman.messages import say
 from dragoman.text.corpus import Corpora, open_corpora
-from dragoman.text.doctor.examine import check_corpus_languages, checked_size
+from dragoman.text.doctor.examine import check_corpus, check_corpus_languages
 from dragoman.training.run.frozen_settings import check_frozen, check_recorded, frozen_config
 
 # Short flags of the data -> the settings they stand for.
@@ -157,7 +157,7 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
     learns_from_models = frozen is None and bool(start_from or teachers)
     tells = asked.data.check_languages
     if frozen is None:
-        size = checked_size(corpora.train, say, with_languages=tells and not learns_from_models)
+        size = check_corpus(corpora.train, say, with_languages=tells and not learns_from_models)
     else:
         size = CorpusSize(corpora.train.count())
     base = frozen or adapted(
@@ -199,7 +199,7 @@ def _asked(given: GivenSettings, frozen: Config | None) -> Config:
         text: str = getattr(asked.data, name)
         before: str = getattr(frozen.data, name) if frozen else ""
         code = text if text == before else check_language(text, f"`data.{name}`")
-        languages.append(before if before and code_named(before) == code else code)
+        languages.append(before if before and language_code(before) == code else code)
     src_lang, tgt_lang = languages
     if frozen is None and src_lang and src_lang == tgt_lang:
         raise ConfigError(

@@ -38,11 +38,11 @@ from dragoman.cli.translation.notes import Notes
 from dragoman.cli.translation.windows import arriving_lines
 from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.evaluation.flags import FLAGS
-from dragoman.files import check_target, growing_file, part_of, write_file
+from dragoman.files import check_target, partial_path, stream_to_file, write_file
 from dragoman.messages import say
 from dragoman.records import Translation
 from dragoman.text.documents.terms import Terms
-from dragoman.text.lines import first_read, open_bytes, open_stream, read_lines, refuse_utf16
+from dragoman.text.lines import open_bytes, open_stream, prefetch_first, read_lines, refuse_utf16
 
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
 _PIECE_LINES = 5000
@@ -114,11 +114,11 @@ def run(arguments: Sequence[str]) -> int:
 def _output(path: Path) -> Iterator[BinaryIO]:
     """Tells of what is there where the work ends early."""
     try:
-        with growing_file(path) as stream:
+        with stream_to_file(path) as stream:
             yield stream
     except BaseException:
-        if part_of(path).exists():
-            say(f"what was translated before that is in {part_of(path)}.")
+        if partial_path(path).exists():
+            say(f"what was translated before that is in {partial_path(path)}.")
         raise
 
 
@@ -321,7 +321,7 @@ def _open_source(options: argparse.Namespace, files: ExitStack) -> InputLines:
         raise ConfigError(f"`{flag}` is for lines, but `--format` is {options.format}. Leave out one of the two.")
     _check_output(options)
     encoding = encoding_of(options)
-    prefixes = first_read(read_lines(Path(options.prefix), encoding=encoding)) if options.prefix else None
+    prefixes = prefetch_first(read_lines(Path(options.prefix), encoding=encoding)) if options.prefix else None
     if options.text is not None:
         if options.input or options.cluster:
             raise ConfigError(
@@ -358,7 +358,7 @@ def _check_output(options: argparse.Namespace) -> None:
         with suppress(OSError, ValueError):  # it is no file
             read["standard input"] = standard_input().fileno()
     for name, source in read.items():
-        for written in (output, part_of(output)):
+        for written in (output, partial_path(output)):
             if source is not None and _is_same_file(source, written):
                 raise ConfigError(f"{name} is {written}, which `--output` {output} would replace. Choose another name.")
 

@@ -68,7 +68,7 @@ def epoch_batches(
     group_ends, group_tokens = _cut_groups(order, pairs.tgt_lengths, max(1, batch_tokens // groups_per_step), random)
     group_order = array("i", range(len(group_ends)))
     random.shuffle(np.frombuffer(group_order, np.int32) if group_order else np.empty(0))
-    shuffled = _returnable(len(order), np.int32)
+    shuffled = _allocate_returnable(len(order), np.int32)
     ends = array("q")
     position = tokens = 0
     for group in group_order:
@@ -154,11 +154,11 @@ def _sorted_shuffle(src_lengths: Lengths, tgt_lengths: Lengths, random: np.rando
     Odd target lengths run through the source lengths downwards, so that neighbours stay similar where one target
     length ends and the next begins. One sort in place, of integers that hold lengths and position in the shuffle.
     """
-    order = _returnable(len(tgt_lengths), np.int32)
+    order = _allocate_returnable(len(tgt_lengths), np.int32)
     for start in range(0, len(order), _ROWS_AT_ONCE):
         order[start : start + _ROWS_AT_ONCE] = np.arange(start, min(start + _ROWS_AT_ONCE, len(order)))
     random.shuffle(order)
-    keys = _returnable(len(order), np.uint64)
+    keys = _allocate_returnable(len(order), np.uint64)
     for start in range(0, len(order), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
         tgt = np.minimum(tgt_lengths[order[rows]], 0xFFFF).astype(np.uint64)
@@ -194,7 +194,7 @@ def _cut_groups(
     return ends, tokens
 
 
-def _returnable(rows: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+def _allocate_returnable(rows: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """An array whose memory goes back to the system when it is dropped.
 
     The C library keeps what arrays of some megabytes leave, so that every epoch would find its memory in pieces.

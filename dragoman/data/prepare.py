@@ -16,17 +16,17 @@ from typing import Any, TypeAlias
 
 from dragoman.config import CORPUS_FILES, Config
 from dragoman.data.identity import IDENTITY, read_identity
-from dragoman.data.store import PairStore, open_if_current, written_store
+from dragoman.data.store import PairStore, open_if_current, write_store
 from dragoman.data.stream import Encode
 from dragoman.errors import DataError, ModelError
-from dragoman.files import checked_manifest, disk_errors, remove_leftovers, sha256_of, write_file, written_folder
+from dragoman.files import disk_errors, remove_leftovers, sha256_of, verify_folder, write_file, write_folder
 from dragoman.records import SentencePair
 from dragoman.text.corpus import Corpora, Corpus
 from dragoman.text.corpus.augmentation import Augmentation
 from dragoman.text.corpus.cleaning import EMPTY, SHARED, Cleaner, CleaningReport
-from dragoman.text.corpus.splitting import HeldOut, chunks, hold_out, nothing_but_shared, source_fingerprints
+from dragoman.text.corpus.splitting import HeldOut, chunks, hold_out, only_shared_sources_error, source_fingerprints
 from dragoman.text.tokenization.bpe_dropout import BpeDropout
-from dragoman.text.tokenization.encoding import BatchEncoderPair, EncodedChunk, side_by_side
+from dragoman.text.tokenization.encoding import BatchEncoderPair, EncodedChunk, concatenate_texts
 from dragoman.text.tokenization.encoding_processes import ProcessEncoderPair
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizers
 
@@ -110,7 +110,7 @@ def _without_garbage_collector() -> Iterator[None]:
             gc.enable()
 
 
-def epoch_encode(store: PairStore, tokenizers: TokenizerPair, config: Config) -> Encode | None:
+def epoch_encoder(store: PairStore, tokenizers: TokenizerPair, config: Config) -> Encode | None:
     """For `BatchStream`: a pair's text anew each epoch, augmented and with BPE dropout; None where nothing changes.
 
     Text that is longer than `data.max_tokens` when augmented stays as it is, and ids that are more than the model has
@@ -119,7 +119,7 @@ def epoch_encode(store: PairStore, tokenizers: TokenizerPair, config: Config) ->
     augmentation, probability, seed = Augmentation.of(config.data), config.tokenizer.bpe_dropout, config.train.seed
     if not augmentation.is_on and not probability:
         return None
-    encoded = _with_dropout(tokenizers, probability, seed) if probability else _plain(tokenizers)
+    encoded = _dropout_encoder(tokenizers, probability, seed) if probability else _plain_encoder(tokenizers)
     model = config.model
     most = model.max_positions - 1 if model.positions == "learned" else math.inf
 
@@ -139,11 +139,11 @@ def epoch_encode(store: PairStore, tokenizers: TokenizerPair, config: Config) ->
     return encode
 
 
-def _plain(tokenizers: TokenizerPair) -> _Encoded:
+def _plain_encoder(tokenizers: TokenizerPair) -> _Encoded:
     return lambda texts, epoch, index: (tokenizers.src.encode(texts[0]), tokenizers.tgt.encode(texts[1]))
 
 
-def _with_dropout(tokenizers: TokenizerPair, probability: float, seed: int) -> _Encoded:
+def _dropout_encoder(tokenizers: TokenizerPair, probability: float, seed: int) -> _Encoded:
     src = BpeDropout(tokenizers.src, probability)
     tgt = src if tokenizers.joint else BpeDropout(tokenizers.tgt, probability)
 
@@ -221,7 +221,7 @@ class _Preparation:
         folder = self._folder / "tokenizer"
         key = _hash([self.key, settings])
         try:
-            if checked_manifest(folder).get("key") == key:
+            if verify_folder(folder).get("key") == key:
                 return TokenizerPair.load(folder)
         except (ModelError, OSError):
             pass
@@ -230,9 +230,9 @@ class _Preparation:
         except DataError:
             report = self.cleaner().report
             if report.read == report.num_dropped > 0:
-                raise _nothing_left(report, self._names()) from None
+                raise _nothing_left_error(report, self._names()) from None
             raise
-        with written_folder(folder, {"key": key}) as partial:
+        with write_folder(folder, {"key": key}) as partial:
             trained.save(partial)
         return TokenizerPair.load(folder)
 
@@ -306,9 +306,9 @@ class _Preparation:
     def _tokenizer_texts(self) -> tuple[Iterable[str], Iterable[str]]:
         """What the tokenisers learn from; in one pass over the corpus where they learn from both sides together."""
         if self._config.tokenizer.joint:
-            return side_by_side(text for pair in self._training_texts() for text in (pair.src, pair.tgt)), ()
-        src = side_by_side(pair.src for pair in self._training_texts())
-        return src, side_by_side(pair.tgt for pair in self._training_texts())
+            return concatenate_texts(text for pair in self._training_texts() for text in (pair.src, pair.tgt)), ()
+        src = concatenate_texts(pair.src for pair in self._training_texts())
+        return src, concatenate_texts(pair.tgt for pair in self._training_texts())
 
     def _training_texts(self) -> Iterator[SentencePair]:
         """What is kept of the training pairs; of more than `tokenizer.max_pairs` an even share, at most so many.
@@ -348,20 +348,20 @@ def _write(
     names: tuple[str, str] = ("", ""),
 ) -> PairStore:
     """Writes a store; the counts of `report`, complete when `encoded` is exhausted, become its notes."""
-    with written_store(folder, key, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size, keep_text) as writer:
+    with write_store(folder, key, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size, keep_text) as writer:
         for chunk in encoded:
             texts = chunk.pairs if keep_text else []
             writer.append_rows(chunk.src, chunk.tgt, [pair.src for pair in texts], [pair.tgt for pair in texts])
         if report is not None:
             writer.notes = asdict(report)
             if not writer.num_pairs:
-                raise _nothing_left(report, names)
+                raise _nothing_left_error(report, names)
     return PairStore(folder, key)
 
 
-def _nothing_left(report: CleaningReport, names: tuple[str, str]) -> DataError:
+def _nothing_left_error(report: CleaningReport, names: tuple[str, str]) -> DataError:
     if report.dropped[SHARED] and report.dropped[SHARED] + report.dropped[EMPTY] == report.read:
-        return nothing_but_shared(*names)
+        return only_shared_sources_error(*names)
     dropped = ", ".join(f"{rule}: {count}" for rule, count in report.dropped.items() if count)
     return DataError(
         f"No training pair is left: of {report.read} read, all were left out ({dropped}). "

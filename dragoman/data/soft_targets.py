@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dragoman.data.store import PairStore, id_dtype, memory_map
 from dragoman.errors import DataError, ModelError
-from dragoman.files import checked_manifest, written_folder
+from dragoman.files import verify_folder, write_folder
 
 TOP_TOKENS = 8
 """Tokens of a label."""
@@ -40,7 +40,7 @@ class SoftTargets:
     def __init__(self, folder: Path, store: PairStore) -> None:
         """Opens those at `folder`; DataError where they are missing, damaged, or of another store."""
         try:
-            manifest = checked_manifest(folder)
+            manifest = verify_folder(folder)
         except (ModelError, OSError) as error:
             raise DataError(f"{folder} is not whole ({error})") from None
         if manifest.get("format") != _FORMAT or manifest.get("store") != store.key:
@@ -58,7 +58,7 @@ class SoftTargets:
 
 
 class SoftTargetsWriter:
-    """Takes the soft targets of all labels in the order of the store; `written_soft_targets` makes one."""
+    """Takes the soft targets of all labels in the order of the store; `write_soft_targets` makes one."""
 
     def __init__(self, ids: BinaryIO, probs: BinaryIO, dtype: np.dtype[Any]) -> None:
         self._ids, self._probs, self._dtype = ids, probs, dtype
@@ -70,7 +70,7 @@ class SoftTargetsWriter:
 
 
 @contextmanager
-def written_soft_targets(
+def write_soft_targets(
     folder: Path, store: PairStore, teachers: Sequence[str], vocab_size: int, kept: int = TOP_TOKENS
 ) -> Iterator[SoftTargetsWriter]:
     """A writer for the soft targets at `folder`, which appear, or are replaced, when the block ends without an error.
@@ -80,7 +80,7 @@ def written_soft_targets(
     dtype = id_dtype(vocab_size)
     facts = {"format": _FORMAT, "store": store.key, "teachers": list(teachers), "kept": kept, "id_dtype": dtype.str}
     with (
-        written_folder(folder, facts) as partial,
+        write_folder(folder, facts) as partial,
         (partial / _IDS).open("wb") as ids,
         (partial / _PROBS).open("wb") as probs,
     ):

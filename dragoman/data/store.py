@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from dragoman.data.pairs import Ids, Lengths
 from dragoman.errors import DataError, ModelError
-from dragoman.files import checked_manifest, written_folder
+from dragoman.files import verify_folder, write_folder
 from dragoman.text.tokenization.encoding import RaggedIds
 
 _FORMAT = "dragoman pairs 1"
-AGAIN = "delete the folder to have it made again."
+_REMAKE = "delete the folder to have it made again."
 _OFFSET = np.dtype("<i8")
 _LENGTH = np.dtype("<i4")
 _BYTE = np.dtype("u1")
@@ -55,7 +55,7 @@ class _Column:
 
 
 class StoreWriter:
-    """Takes the pairs of a store in chunks; `written_store` makes one.
+    """Takes the pairs of a store in chunks; `write_store` makes one.
 
     `notes` (anything JSON can hold, such as the counts of cleaning) come back from `PairStore.notes`.
     """
@@ -109,7 +109,7 @@ class StoreWriter:
 
 
 @contextmanager
-def written_store(
+def write_store(
     folder: Path, key: str, src_vocab_size: int, tgt_vocab_size: int, keep_text: bool = False
 ) -> Iterator[StoreWriter]:
     """A writer for the store at `folder`, which appears, or is replaced, when the block ends without an exception.
@@ -118,7 +118,7 @@ def written_store(
     Raises ResourceError where the disk is full.
     """
     facts: dict[str, Any] = {"format": _FORMAT, "key": key, "keeps_text": keep_text}
-    with written_folder(folder, facts) as partial:
+    with write_folder(folder, facts) as partial:
         with closing(StoreWriter(partial, src_vocab_size, tgt_vocab_size, keep_text)) as writer:
             yield writer
         dtypes = [id_dtype(size).str for size in (src_vocab_size, tgt_vocab_size)]
@@ -135,7 +135,7 @@ class PairStore:
         """Opens the store at `folder`; DataError where it is missing, damaged, or made from other things than `key`."""
         manifest = _read_manifest(folder)
         if key is not None and manifest["key"] != key:
-            raise DataError(f"{folder} was made from another corpus, tokeniser or settings; {AGAIN}")
+            raise DataError(f"{folder} was made from another corpus, tokeniser or settings; {_REMAKE}")
         self.folder = folder
         self.key: str = manifest["key"]
         self.notes: Mapping[str, Any] = manifest["notes"]
@@ -195,11 +195,11 @@ def open_if_current(folder: Path, key: str) -> PairStore | None:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a store whose files are as they were written; DataError otherwise."""
     try:
-        manifest = checked_manifest(folder)
+        manifest = verify_folder(folder)
     except (ModelError, OSError) as error:
-        raise DataError(f"{folder} is no whole store ({error}) If it exists, {AGAIN}") from None
+        raise DataError(f"{folder} is no whole store ({error}) If it exists, {_REMAKE}") from None
     if manifest.get("format") != _FORMAT:
-        raise DataError(f"{folder} is a store of another version; {AGAIN}")
+        raise DataError(f"{folder} is a store of another version; {_REMAKE}")
     return manifest
 
 

@@ -69,9 +69,9 @@ def collate(src_rows: Sequence[Ids], tgt_rows: Sequence[Ids], soft_rows: Sequenc
 
     `soft_rows`, if any, are what teachers say of each row's labels, eos included.
     """
-    src_ids, src_lengths = _padded(src_rows, first=())
-    tgt_ids, tgt_lengths = _padded(tgt_rows, first=(BOS_ID,))
-    return Batch(src_ids, src_lengths, tgt_ids, tgt_lengths - 1, *_soft_padded(soft_rows))
+    src_ids, src_lengths = _pad(src_rows, first=())
+    tgt_ids, tgt_lengths = _pad(tgt_rows, first=(BOS_ID,))
+    return Batch(src_ids, src_lengths, tgt_ids, tgt_lengths - 1, *_pad_soft_rows(soft_rows))
 
 
 def load_batch(pairs: Pairs, indices: npt.NDArray[np.integer]) -> Batch:
@@ -215,7 +215,7 @@ class BatchStream(Iterator[StepBatches]):
         return self._pairs.src_ids(index), self._pairs.tgt_ids(index)
 
 
-def _soft_padded(rows: Sequence[SoftRow]) -> tuple[Tensor, ...]:
+def _pad_soft_rows(rows: Sequence[SoftRow]) -> tuple[Tensor, ...]:
     """Tokens and probabilities of all rows, (B, longest, K) each; nothing for no rows."""
     if not rows:
         return ()
@@ -228,7 +228,7 @@ def _soft_padded(rows: Sequence[SoftRow]) -> tuple[Tensor, ...]:
     return torch.from_numpy(ids), torch.from_numpy(probs)
 
 
-def _padded(rows: Sequence[Ids], first: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+def _pad(rows: Sequence[Ids], first: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """`first`, each row and eos, padded to the longest: (B, longest) int64, and the lengths (B,), all ids counted."""
     extra = len(first) + 1
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))

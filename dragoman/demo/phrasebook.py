@@ -35,7 +35,7 @@ _WORD = re.compile(r"\d+\.(?=\s)|\w+(?:[-'.,:]\w+)*|[^\w\s]")
 _CONSONANT_SOUND = re.compile("uni|eu|one")  # a university, a European, a one-way street
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """The words that alignments count: letters and digits held together by - ' . , : inside ("12.50", "U-Bahn",
     "driver's"), a German ordinal with its dot when more text follows ("3. Mai"), and single punctuation marks."""
     return _WORD.findall(text)
@@ -83,7 +83,7 @@ Template = tuple[Token | BracedPhrase, ...]
 
 @dataclass(frozen=True)
 class PhrasebookPair:
-    """A sentence pair: English, German, and (source word, target word) indices into `words` of the two texts."""
+    """A sentence pair: English, German, and (source word, target word) indices into `split_words` of the two texts."""
 
     pattern: str
     src: str
@@ -172,7 +172,7 @@ class Phrasebook:
             cut = min(2 * sum(share), len(order) // 3)
             held[pattern.name], kept[pattern.name] = order[:cut], order[cut:]
         train = self._draw(rng, kept, train_pairs)
-        seen = Counter(word for pair in train for text in (pair.src, pair.tgt) for word in words(text))
+        seen = Counter(word for pair in train for text in (pair.src, pair.tgt) for word in split_words(text))
         test: list[PhrasebookPair] = []
         dev: list[PhrasebookPair] = []
         for pattern, (test_share, dev_share) in zip(self.grammar.values(), shares, strict=True):
@@ -209,7 +209,7 @@ class Phrasebook:
 
 
 def _is_known(pair: PhrasebookPair, seen: Mapping[str, int]) -> bool:
-    return all(seen[word] >= 3 for word in words(f"{pair.src} {pair.tgt}"))
+    return all(seen[word] >= 3 for word in split_words(f"{pair.src} {pair.tgt}"))
 
 
 def _shares(total: int, parts: int) -> list[int]:

@@ -20,7 +20,7 @@ from dragoman.demo.inflection import (
     Verb,
     english_plural,
 )
-from dragoman.demo.phrasebook import BracedPhrase, Entry, Pattern, Phrase, Phrasebook, Template, Token, words
+from dragoman.demo.phrasebook import BracedPhrase, Entry, Pattern, Phrase, Phrasebook, Template, Token, split_words
 from dragoman.errors import DataError
 
 _FORMS = (*CASES, "obj", "poss", "inf", "past", "part", "zu", "sep")
@@ -82,7 +82,7 @@ class _Reader:
     def _read_pattern(self, name: str, entry: Mapping[str, str]) -> Pattern:
         try:
             en, de = self._template(entry["en"]), self._template(entry["de"])
-            for what, of in (("mark", _marks), ("slot", _slots)):
+            for what, of in (("mark", _alignment_numbers), ("slot", _slots)):
                 if lonely := of(en).keys() ^ of(de).keys():
                     raise ValueError(f"{what} `{min(lonely)}` is on one side only")
             classes = {slot: class_of(slot) for slot in _slots(en)}
@@ -104,7 +104,7 @@ class _Reader:
     def _template(self, text: str) -> Template:
         parts: list[Token | BracedPhrase] = []
         for plain, braced in re.findall(r"([^{}]+)|\{([^{}]*)\}", text):
-            parts += [self._piece(braced)] if braced else [_marked(word) for word in words(plain)]
+            parts += [self._piece(braced)] if braced else [_parse_token(word) for word in split_words(plain)]
         if not isinstance(parts[-1], Token) or parts[-1].text not in (*".?!",):
             raise ValueError("a sentence ends with . or ? or !")
         parts[-1] = Token(parts[-1].text, frozenset(("end",)))
@@ -146,7 +146,7 @@ def class_of(slot: str) -> str:
     return slot.rstrip("0123456789")
 
 
-def _marks(template: Template) -> dict[str, None]:
+def _alignment_numbers(template: Template) -> dict[str, None]:
     return {key: None for part in template for key in part.keys if key.isdigit()}
 
 
@@ -161,7 +161,7 @@ def _slots(template: Template) -> dict[str, None]:
     return dict.fromkeys(slots)
 
 
-def _marked(word: str) -> Token:
+def _parse_token(word: str) -> Token:
     text, *marks = word.split("_")
     return Token(text, frozenset(marks))
 
@@ -190,7 +190,7 @@ def _verb(en: str, de: str) -> Verb:
 
 
 def _phrase(en: str, de: str) -> Phrase:
-    return Phrase(tuple(map(_marked, words(en))), tuple(map(_marked, words(de))))
+    return Phrase(tuple(map(_parse_token, split_words(en))), tuple(map(_parse_token, split_words(de))))
 
 
 _ENTRY_READERS: dict[str, Callable[[str, str], Entry]] = {

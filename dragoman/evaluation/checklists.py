@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dragoman.evaluation.flags import numbers
+from dragoman.evaluation.flags import count_numbers
 from dragoman.evaluation.metrics import sentence_chrf
 from dragoman.languages import main_language
 
@@ -143,7 +143,7 @@ class _Test:
 
 
 def _same_numbers(test: _Test, row: int) -> bool:
-    return numbers(test.outputs[row]) == numbers(test.references[row])
+    return count_numbers(test.outputs[row]) == count_numbers(test.references[row])
 
 
 def _names(test: _Test, row: int) -> bool:
@@ -199,7 +199,7 @@ def _probes(test: _Test, translate: Translate) -> Iterator[PhenomenonCount]:
         bare,
         expected,
         without_dot,
-        without_final_dots,
+        strip_final_dots,
     )
     yield _probe("empty", "nothing comes out of nothing", [""], [""], [of_nothing], str)
 
@@ -220,6 +220,6 @@ def _probe(
     return PhenomenonCount(name, check, len(asked), len(asked) - len(failed), None, tuple(failed[:_SHOWN]))
 
 
-def without_final_dots(text: str) -> str:
+def strip_final_dots(text: str) -> str:
     """The text up to its last dots, and the white space around them."""
     return text.rstrip().rstrip("".join(_DOTS)).rstrip()

@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.ter import TER
 
-from dragoman.evaluation.metrics import counts_of, metrics_for, metrics_of, score_with, sentence_chrf, warnings_about
+from dragoman.evaluation.metrics import (
+    all_metrics,
+    applicable_metrics,
+    counts_of,
+    make_score,
+    sentence_chrf,
+    warnings_about,
+)
 from dragoman.evaluation.significance import TRIALS, Significance, Statistics, resampled_scores, significance
 from dragoman.records import Score
 
@@ -84,9 +91,9 @@ class Comparison:
     def verdict(self) -> str:
         """One sentence, which calls a system better only where that is significant."""
         better = {name: [one.a.name for one in self.metrics if one.better == name] for name in ("A", "B")}
-        found = [f"{name} is better by {_listed(names)}" for name, names in better.items() if names]
+        found = [f"{name} is better by {_join_names(names)}" for name, names in better.items() if names]
         rest = [one.a.name for one in self.metrics if not one.better]
-        said = "; ".join(found + ([f"by {_listed(rest)} no difference is shown"] if rest else []))
+        said = "; ".join(found + ([f"by {_join_names(rest)} no difference is shown"] if rest else []))
         return f"{said[0].upper()}{said[1:]}."
 
 
@@ -104,17 +111,17 @@ def compare(
     Raises DataError where there is nothing to compare. `tokenize` is sacreBLEU's, for BLEU and for words; `trials`
     are those of approximate randomisation.
     """
-    (metrics, notes), (of_b, notes_of_b) = (metrics_for(tokenize, outputs, references) for outputs in (a, b))
+    (metrics, notes), (of_b, notes_of_b) = (applicable_metrics(tokenize, outputs, references) for outputs in (a, b))
     metrics = metrics[: len(of_b)]
     compared, warnings = [], []
     for metric in metrics:
         counts = [counts_of(metric, outputs, references) for outputs in (a, b)]
-        compared.append(_compared(metric, trials, counts[0], counts[1]))
+        compared.append(_compare_metric(metric, trials, counts[0], counts[1]))
         if metric is metrics[0]:
             warnings = [warnings_about(bleu, outputs, references) for bleu, outputs in zip(counts, (a, b), strict=True)]
     chrf = np.array([sentence_chrf(a, references), sentence_chrf(b, references)])
     gains = np.sign(np.round(chrf[1] - chrf[0], 9))
-    words = _words_by(metrics_of(tokenize)[0].tokenizer)
+    words = _words_by(all_metrics(tokenize)[0].tokenizer)
     seen = Counter(word for text in training_text or references for word in words(text))
     return Comparison(
         len(references),
@@ -129,12 +136,12 @@ def compare(
     )
 
 
-def _compared(metric: Metric, trials: int, a: Statistics, b: Statistics) -> MetricComparison:
+def _compare_metric(metric: Metric, trials: int, a: Statistics, b: Statistics) -> MetricComparison:
     resampled = resampled_scores(metric, a, b)
     found = significance(metric, a, b, resampled, trials)
     rises = found.difference < 0 if isinstance(metric, TER) else found.difference > 0
     better = ("B" if rises else "A") if found.is_significant else ""
-    return MetricComparison(score_with(metric, a, resampled[0]), score_with(metric, b, resampled[1]), found, better)
+    return MetricComparison(make_score(metric, a, resampled[0]), make_score(metric, b, resampled[1]), found, better)
 
 
 def _by_length(
@@ -172,7 +179,7 @@ def _by_rarity(
     return tuple(RarityGroup(at_least, at_most, *row) for at_least, at_most, row in rows if row[0])
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
 
 

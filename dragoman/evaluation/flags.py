@@ -108,7 +108,7 @@ def _length(text: str) -> int:
 
 def _numbers_differ(src: str, tgt: str) -> bool:
     """Small numbers may be written out on one side, so they count only where another number stands instead."""
-    there, found = numbers(src), numbers(tgt)
+    there, found = count_numbers(src), count_numbers(tgt)
     missing, added = there - found, found - there
     for one, other in ((missing, added), (added, missing)):
         for hour in range(1, _HOURS):  # 8 pm is 20 Uhr
@@ -120,7 +120,7 @@ def _numbers_differ(src: str, tgt: str) -> bool:
     return large or bool(missing and added)
 
 
-def numbers(text: str) -> Counter[int]:
+def count_numbers(text: str) -> Counter[int]:
     """Digits between other characters; those of 1,000 and 1.000 and 1 000 are one number."""
     if not any(map(str.isdecimal, text)):
         return Counter()

@@ -47,7 +47,7 @@ class Evaluation:
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Score:
     """BLEU, 0 to 100, higher is better. `tokenize` is sacreBLEU's: 13a, zh, ja-mecab, ko-mecab, char, flores200 ..."""
-    return _score(metrics_of(tokenize)[0], hypotheses, references)
+    return _score(all_metrics(tokenize)[0], hypotheses, references)
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
@@ -67,23 +67,23 @@ def evaluate(
 
     Raises DataError where the counts differ or there is nothing to score. `tokenize` is for BLEU alone.
     """
-    metrics, notes = metrics_for(tokenize, hypotheses, references)
+    metrics, notes = applicable_metrics(tokenize, hypotheses, references)
     scores, counted = [], []
     for metric in metrics:
         statistics = counts_of(metric, hypotheses, references)
         resampled = resampled_scores(metric, statistics)[0] if intervals else None
-        scores.append(score_with(metric, statistics, resampled))
+        scores.append(make_score(metric, statistics, resampled))
         counted.append(statistics)
     return Evaluation(tuple(scores), (*notes, *warnings_about(counted[0], hypotheses, references)), len(hypotheses))
 
 
-def metrics_of(tokenize: str) -> tuple[BLEU, CHRF, TER]:
+def all_metrics(tokenize: str) -> tuple[BLEU, CHRF, TER]:
     """The metrics in their order. sacreBLEU's warning about tokenised text is off: there is one of ours."""
     by_character = tokenize in _BY_CHARACTER  # a line without spaces would be one word, which is right or not
     return BLEU(tokenize=tokenize, force=True), CHRF(), TER(normalized=by_character, asian_support=by_character)
 
 
-def metrics_for(
+def applicable_metrics(
     tokenize: str, hypotheses: Sequence[str], references: Sequence[str]
 ) -> tuple[tuple[Metric, ...], tuple[str, ...]]:
     """Those for such lines, and a warning where TER is not among them."""
@@ -91,8 +91,8 @@ def metrics_for(
         if min(len(line) if tokenize in _BY_CHARACTER else len(line.split()) for line in pair) > _MOST_TER_WORDS:
             units = "characters" if tokenize in _BY_CHARACTER else "words"
             note = f"line {number} has more than {_MOST_TER_WORDS} {units}: TER would take minutes and is left out."
-            return metrics_of(tokenize)[:2], (note,)
-    return metrics_of(tokenize), ()
+            return all_metrics(tokenize)[:2], (note,)
+    return all_metrics(tokenize), ()
 
 
 def counts_of(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
@@ -107,7 +107,7 @@ def counts_of(metric: Metric, hypotheses: Sequence[str], references: Sequence[st
     return statistics_of(metric, hypotheses, references)
 
 
-def score_with(metric: Metric, statistics: Statistics, resampled: Statistics | None = None) -> Score:
+def make_score(metric: Metric, statistics: Statistics, resampled: Statistics | None = None) -> Score:
     """The score of counted sentences; `resampled` scores give it an interval, which the signature names too."""
     value, signature = score_of(metric, statistics.sum(0)), metric.get_signature()
     name = type(metric).__name__ if not isinstance(metric, CHRF) else f"chrF{metric.beta}"
@@ -137,7 +137,7 @@ def warnings_about(bleu_counts: Statistics, hypotheses: Sequence[str], reference
 
 
 def _score(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    return score_with(metric, counts_of(metric, hypotheses, references))
+    return make_score(metric, counts_of(metric, hypotheses, references))
 
 
 def _size_warnings(bleu_counts: Statistics) -> Iterator[str]:
@@ -153,7 +153,7 @@ def _size_warnings(bleu_counts: Statistics) -> Iterator[str]:
 
 def _text_warnings(hypotheses: Sequence[str], references: Sequence[str]) -> Iterator[str]:
     for name, lines in (("translations", hypotheses), ("references", references)):
-        if _looks_tokenised(lines):
+        if _looks_tokenized(lines):
             yield f"the {name} look tokenised (a space before the full stop): scores need plain text."
         if empty := sum(not line.strip() for line in lines):
             yield f"{empty} of the {len(lines)} {name} are empty lines."
@@ -164,7 +164,7 @@ def _text_warnings(hypotheses: Sequence[str], references: Sequence[str]) -> Iter
             yield f"{count} of the {len(hypotheses)} translations are the same, {shown!r}: this is no translator yet."
 
 
-def _looks_tokenised(lines: Sequence[str]) -> bool:
+def _looks_tokenized(lines: Sequence[str]) -> bool:
     """sacreBLEU's sign, a line that ends in " .", in most of the lines that end in a full stop."""
     stops = [line.rstrip() for line in lines if line.rstrip().endswith(".")]
     return sum(line.endswith(" .") for line in stops) > _TOKENISED_SHARE * len(stops)

@@ -18,7 +18,7 @@ from dragoman.exchange.ctranslate2_check import Agreement, compared
 from dragoman.exchange.ctranslate2_readme import readme
 from dragoman.exchange.sentencepiece_file import write_spm
 from dragoman.exchange.tokens import tokens_of
-from dragoman.files import written_folder
+from dragoman.files import write_folder
 from dragoman.model.attention import MultiHeadAttention
 from dragoman.model.embedding import Embedding
 from dragoman.model.trained import TrainedModel
@@ -38,7 +38,7 @@ def export_ctranslate2(bundle: TrainedModel, folder: Path, quantization: Quantiz
     """
     engine = library()
     specification = specification_of(bundle, quantization)
-    with written_folder(folder, {"format": 1, "versions": {"dragoman": __version__}}) as temporary:
+    with write_folder(folder, {"format": 1, "versions": {"dragoman": __version__}}) as temporary:
         specification.save(str(temporary))
         _write_tokenizers(bundle, temporary)
         (temporary / "README.md").write_text(readme(bundle, folder.name), encoding="utf-8")

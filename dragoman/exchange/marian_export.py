@@ -17,7 +17,7 @@ from dragoman.exchange.marian_config import CONFIG, GENERATION, TOKENIZER
 from dragoman.exchange.marian_import import SOURCE_SPM, TARGET_SPM, TARGET_VOCABULARY, VOCABULARY
 from dragoman.exchange.marian_weights import BIAS, EMBEDDINGS, PROJECTION, SAFETENSORS, SHARED, layer_tensors
 from dragoman.exchange.sentencepiece_file import write_spm
-from dragoman.files import written_folder
+from dragoman.files import write_folder
 from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
@@ -49,7 +49,7 @@ def export_marian(bundle: TrainedModel, folder: Path) -> tuple[str, ...]:
     src, tgt = _side(bundle.tokenizers.src), _side(bundle.tokenizers.tgt)
     _refuse_what_does_not_fit(bundle, src, tgt)
     shared = src.tokenizer.vocabulary == tgt.tokenizer.vocabulary
-    with written_folder(folder, {"format": 1, "versions": {"dragoman": __version__}}) as temporary:
+    with write_folder(folder, {"format": 1, "versions": {"dragoman": __version__}}) as temporary:
         tensors = {name: tensor.numpy() for name, tensor in _tensors(bundle, src, tgt).items()}
         write_tensors(tensors, temporary / SAFETENSORS, {"format": "pt"})
         _write(temporary / CONFIG, _config(bundle, src, tgt))

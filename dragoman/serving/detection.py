@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dragoman.text.doctor.languages import are_near, detector_code, known_languages, language_scores
+from dragoman.text.doctor.languages import are_similar, detector_code, known_languages, language_scores
 
 _SURE_CHARS = 20
 """About this many letters tell one language from another; shorter texts count as less sure."""
@@ -47,7 +47,7 @@ class Detector:
         # Softened for long texts, whose words are not independent.
         scale = math.sqrt(len(text.encode("utf-8", "surrogatepass")))
         weights = {label: math.exp((score - highest) / scale) for label, score in scores.items()}
-        others = [label for label in scores if not any(are_near(label, each) for each in labels.values())]
+        others = [label for label in scores if not any(are_similar(label, each) for each in labels.values())]
         other = max(others, key=scores.__getitem__, default="")
         served = {code: weights.get(label, 0.0) for code, label in labels.items()}
         total = sum(served.values()) + weights.get(other, 0.0)

@@ -1,8 +1,8 @@
 """Which served language a client means."""
 
-from dragoman.languages import NAMES, normalize_code
+from dragoman.languages import LANGUAGE_NAMES, normalize_code
 
-_BY_LOWER_CASE = {code.lower(): code for code in NAMES}
+_BY_LOWER_CASE = {code.lower(): code for code in LANGUAGE_NAMES}
 _SAME = {"zh-hans": "zh", "zh": "zh-hans", "zt": "zh-hant", "zh-hant": "zt", "pb": "pt-br", "pt-br": "pb"}
 """LibreTranslate takes both of these for the same."""
 

@@ -13,7 +13,7 @@ from dragoman.model.trained import TrainedModel
 from dragoman.records import Translation
 from dragoman.serving.languages import canonical, found_in
 from dragoman.text.documents.markers import MarkedText
-from dragoman.text.documents.markup import escaped
+from dragoman.text.documents.markup import escape_text
 from dragoman.text.documents.terms import Terms
 
 
@@ -53,7 +53,7 @@ class ServedModel:
 
     def translate(self, texts: Sequence[MarkedText], options: BatchOptions) -> list[Translation]:
         """Translate as the translator does, with protected spans and terms. The beam is at least `n_best` wide."""
-        preserve = Preserve(True, self.terms, options.by_sentence, escaped if options.is_markup else str)
+        preserve = Preserve(True, self.terms, options.by_sentence, escape_text if options.is_markup else str)
         return self.translator.translate_marked(
             texts, preserve, options.with_alignment, options.with_flags, **self._overrides(options.n_best)
         )

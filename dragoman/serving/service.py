@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from dragoman.devices.threads import compute_on_one_thread
 from dragoman.inference.workers import num_search_threads
-from dragoman.languages import name_of
+from dragoman.languages import name_with_code
 from dragoman.records import Candidate, Translation
 from dragoman.serving.apis.documents import Document, plain
 from dragoman.serving.batcher import Batcher
@@ -230,7 +230,7 @@ class Service:
         if path is None:
             raise Refused(
                 400,
-                f"{name_of(target)} ({target}) is not available as a target language from {name_of(source)} ({source})",
+                f"{name_with_code(target)} is not available as a target language from {name_with_code(source)}",
             )
         return path
 

@@ -45,7 +45,7 @@ def _codec(name: str) -> str:
 _SUPPORTED = {_codec(name) for name in IANA_SUPPORTED} | {_UTF_8, "utf-8-sig"} - {""}
 
 
-def recoded(stream: "io.BufferedReader[Any]", encoding: str, name: str) -> BinaryIO:
+def recode_to_utf8(stream: "io.BufferedReader[Any]", encoding: str, name: str) -> BinaryIO:
     """The bytes of a stream in UTF-8.
 
     `encoding` is what the stream is in if its first bytes are not UTF-8 beyond ASCII, so that one setting serves files
@@ -54,10 +54,10 @@ def recoded(stream: "io.BufferedReader[Any]", encoding: str, name: str) -> Binar
     codec = _codec(encoding)
     if codec in ("", _UTF_8, "utf-8-sig") or _is_utf8(stream.peek(_LOOKED_AT_BYTES), codec.startswith(_WIDE)):
         return cast(BinaryIO, stream)
-    return io.BufferedReader(_Recoded(stream, encoding, name))
+    return io.BufferedReader(_RecodedStream(stream, encoding, name))
 
 
-def utf16_of(start: bytes) -> str:
+def detect_utf16(start: bytes) -> str:
     """The UTF-16 that a text starting with these bytes is in, "" where it is something else."""
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
@@ -77,7 +77,7 @@ def _is_utf8(start: bytes, or_wide: bool) -> bool:
     return not text.isascii() or (or_wide and bool(text) and "\0" not in text)
 
 
-class _Recoded(io.RawIOBase):
+class _RecodedStream(io.RawIOBase):
     """A stream in another encoding, read as UTF-8."""
 
     def __init__(self, stream: "io.BufferedReader[Any]", encoding: str, name: str) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
 from dragoman.errors import DataError
-from dragoman.text.charsets import recoded, utf16_of
+from dragoman.text.charsets import detect_utf16, recode_to_utf8
 
 _BUFFER_BYTES = 1 << 18
 MOST_LINE_BYTES = 1 << 24
@@ -39,7 +39,7 @@ _OTHER_FILES = {
 _SPACE = re.compile(r"[ \t\r\n]+")
 
 
-def one_line(text: str) -> str:
+def join_lines(text: str) -> str:
     """The text with each stretch of white space that holds a line break made one space."""
     if "\n" not in text and "\r" not in text:
         return text
@@ -52,7 +52,7 @@ def open_bytes(path: Path, encoding: str = "") -> Iterator[BinaryIO]:
 
     Raises DataError.
     """
-    with _opened(path) as raw, open_stream(raw, str(path), encoding) as stream:
+    with _open(path) as raw, open_stream(raw, str(path), encoding) as stream:
         yield stream
 
 
@@ -65,17 +65,17 @@ def open_stream(stream: BinaryIO, name: str, encoding: str = "") -> Iterator[Bin
         if start.startswith(magic):
             raise DataError(f"{name} is {kind}, not text. Save its text as plain text in UTF-8, and name that file.")
     if not start.startswith(_GZIP_MAGIC):
-        yield recoded(raw, encoding, name)
+        yield recode_to_utf8(raw, encoding, name)
         return
     try:
         with gzip.GzipFile(fileobj=raw) as packed, io.BufferedReader(packed, _BUFFER_BYTES) as content:
-            yield recoded(content, encoding, name)
+            yield recode_to_utf8(content, encoding, name)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         problem = f"{name} is a damaged or truncated gzip file ({error}). Copy or download it again."
         raise DataError(problem) from None
 
 
-def _opened(path: Path) -> io.BufferedReader:
+def _open(path: Path) -> io.BufferedReader:
     if path.is_dir():
         raise DataError(f"{path} is a directory, but a file is wanted. Name a file inside it.")
     try:
@@ -85,29 +85,29 @@ def _opened(path: Path) -> io.BufferedReader:
     except PermissionError:
         raise DataError(f"{path} may not be read by this user. Change its permissions.") from None
     except OSError as error:
-        raise _unreadable(str(path), error) from None
+        raise _unreadable_error(str(path), error) from None
 
 
 def _start_of(raw: io.BufferedReader, name: str) -> bytes:
     try:
         return raw.peek(_MAGIC_BYTES)[:_MAGIC_BYTES]
     except OSError as error:
-        raise _unreadable(name, error) from None
+        raise _unreadable_error(name, error) from None
 
 
-def _unreadable(name: str, error: OSError) -> DataError:
+def _unreadable_error(name: str, error: OSError) -> DataError:
     return DataError(f"{name} cannot be read: {error.strerror or error}. Check the file and its disk.")
 
 
 def refuse_utf16(start: bytes, name: str) -> None:
     """Raises DataError where a text that starts with these bytes is UTF-16."""
-    if encoding := utf16_of(start):
+    if encoding := detect_utf16(start):
         raise DataError(
             f"{name} is UTF-16, but UTF-8 is expected. Read it with `--encoding {encoding}`, or convert it to UTF-8."
         )
 
 
-def first_read(lines: Iterator[str]) -> Iterator[str]:
+def prefetch_first(lines: Iterator[str]) -> Iterator[str]:
     """The same lines, the first of which is read now, so that what cannot be read is said before work begins."""
     first = list(islice(lines, 1))
     return chain(first, lines)
@@ -129,12 +129,12 @@ def read_lines(
     """
     if isinstance(source, Path):
         with open_bytes(source, encoding) as stream:
-            yield from _decoded(stream, name or str(source), on_invalid, report_invalid)
+            yield from _decode_lines(stream, name or str(source), on_invalid, report_invalid)
     else:
-        yield from _decoded(source, name or "standard input", on_invalid, report_invalid)
+        yield from _decode_lines(source, name or "standard input", on_invalid, report_invalid)
 
 
-def _decoded(
+def _decode_lines(
     lines: Iterable[bytes], name: str, on_invalid: str, report_invalid: Callable[[int], None] | None
 ) -> Iterator[str]:
     number = 1
@@ -144,10 +144,10 @@ def _decoded(
                 refuse_utf16(b"".join(block[:_LINES_LOOKED_AT]), name)
             block[0] = block[0].removeprefix(_BOM)
         try:
-            yield from _decoded_block(block)
+            yield from _decode_block(block)
         except UnicodeDecodeError:  # only now is the line of interest
             for offset, line in enumerate(block):
-                yield _decoded_line(line, number + offset, name, on_invalid, report_invalid)
+                yield _decode_line(line, number + offset, name, on_invalid, report_invalid)
         number += len(block)
 
 
@@ -181,7 +181,7 @@ def _check_length(line: bytes, number: int, name: str) -> None:
         )
 
 
-def _decoded_block(block: list[bytes]) -> list[str]:
+def _decode_block(block: list[bytes]) -> list[str]:
     """The lines without their ends, decoded together, which is several times faster than one by one."""
     text = b"".join(block).decode("utf-8")
     lines = text.split("\n")
@@ -190,7 +190,7 @@ def _decoded_block(block: list[bytes]) -> list[str]:
     return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
 
 
-def _decoded_line(
+def _decode_line(
     line: bytes, number: int, name: str, on_invalid: str, report_invalid: Callable[[int], None] | None
 ) -> str:
     line = line.removesuffix(b"\n").removesuffix(b"\r")

@@ -4,7 +4,7 @@ They arise from JSON escapes such as ``"\\ud83d"`` cut in two by somebody's prog
 """
 
 
-def well_formed(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text itself, or where it holds surrogates: pairs joined to their character, lone ones as U+FFFD."""
     try:
         text.encode("utf-8")

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from dragoman.config import TrainSettings
 from dragoman.errors import ModelError
-from dragoman.files import checked_manifest
+from dragoman.files import verify_folder
 from dragoman.model.transformer import Transformer
 from dragoman.training.run.checkpoint import OPTIMIZER, RunFolder, load_weights
 from dragoman.training.run.state import TrainState, ValidationRecord
@@ -60,7 +60,7 @@ def averaged_weights(folders: Sequence[Path], model: Transformer) -> dict[str, t
     """
     sums: dict[str, torch.Tensor] = {}
     for folder in folders:
-        checked_manifest(folder)
+        verify_folder(folder)
         for name, tensor in load_weights(folder, model).items():
             sums[name] = sums[name] + tensor.double() if name in sums else tensor.double()
     return {name: (total / len(folders)).float() for name, total in sums.items()}
@@ -68,7 +68,7 @@ def averaged_weights(folders: Sequence[Path], model: Transformer) -> dict[str, t
 
 def running_mean(folder: Path, model: Transformer) -> dict[str, torch.Tensor]:
     """The running mean of the weights in a checkpoint. Raises ModelError where the checkpoint has none."""
-    checked_manifest(folder)
+    verify_folder(folder)
     try:
         tensors = load_file(folder / OPTIMIZER)
         return {name: tensors[f"{name}:{EMA}"] for name, _ in model.named_parameters()}

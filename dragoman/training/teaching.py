@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dragoman.data.batch import Batch
 from dragoman.data.batching import micro_batches
-from dragoman.data.soft_targets import TOP_TOKENS, SoftTargets, written_soft_targets
+from dragoman.data.soft_targets import TOP_TOKENS, SoftTargets, write_soft_targets
 from dragoman.data.store import PairStore
 from dragoman.data.stream import load_batch
 from dragoman.model.transformer import Transformer
@@ -42,7 +42,7 @@ def ask_teachers(
     kept = min(TOP_TOKENS, vocab_size)
     for teacher in teachers:
         teacher.eval()
-    with written_soft_targets(folder, store, names, vocab_size, kept) as writer:
+    with write_soft_targets(folder, store, names, vocab_size, kept) as writer:
         for start in range(0, len(store), _PAIRS_AT_ONCE):
             progress(start)
             indices = np.arange(start, min(len(store), start + _PAIRS_AT_ONCE))

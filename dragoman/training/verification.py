@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 from dragoman.errors import CheckpointError, ModelError
-from dragoman.files import MANIFEST, checked_manifest
+from dragoman.files import MANIFEST, verify_folder
 from dragoman.training.run.checkpoint import RunFolder
 from dragoman.training.run.frozen_settings import frozen_config
 from dragoman.training.run.signals import StopRequest, cleaned_up_when_terminated, signals_held_back
@@ -156,7 +156,7 @@ def _newest_whole(run: RunFolder, below: float = math.inf) -> int:
         problem = f"it has no checkpoint before step {below:.0f}, so many steps before its schedule ends."
     for step in reversed([step for step in run.steps() if step < below]):
         try:
-            checked_manifest(run.step_folder(step))
+            verify_folder(run.step_folder(step))
             return step
         except ModelError as error:
             problem = str(error)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.errors import ConfigError, DragomanError, ResourceError
-from dragoman.files import checked_manifest, sha256_of
+from dragoman.files import sha256_of, verify_folder
 from dragoman.inference.parts import OutputParts
 from dragoman.messages import say
 from dragoman.records import Translation
@@ -69,7 +69,7 @@ class ClusterJob:
 
     def facts(self) -> dict[str, Any]:
         """Everything that determines the output and its chunks, as JSON values."""
-        manifests = [checked_manifest(folder)["files"] for folder in self.models]
+        manifests = [verify_folder(folder)["files"] for folder in self.models]
         return {
             "version": __version__,
             "source": sha256_of(self.source),

@@ -16,7 +16,7 @@ from dragoman.config.fields import shown
 from dragoman.config.recipes import FREE_IN_FINE_TUNING, CorpusSize, fine_tuning_recipe
 from dragoman.errors import ConfigError, DragomanError, ModelError
 from dragoman.evaluation.metrics import bleu, chrf, tokenizer_for
-from dragoman.files import checked_manifest
+from dragoman.files import verify_folder
 from dragoman.inference.translator import Translator
 from dragoman.languages import main_language
 from dragoman.messages import say
@@ -93,7 +93,7 @@ def continuation_of(out: Path) -> StartingPoint | None:
     for step in reversed(run.steps()):
         folder = run.step_folder(step)
         try:
-            checked_manifest(folder)
+            verify_folder(folder)
             card = read_card(folder)
             return StartingPoint(TokenizerPair.load(folder), card.lineage, card.origin, None, card.teachers)
         except DragomanError:
@@ -120,7 +120,7 @@ def describe_model(path: str, folder: Path) -> str:
 
 
 def _fingerprint(folder: Path) -> str:
-    return f"weights sha256 {checked_manifest(folder)['files'][WEIGHTS]['sha256'][:12]}"
+    return f"weights sha256 {verify_folder(folder)['files'][WEIGHTS]['sha256'][:12]}"
 
 
 @dataclass(frozen=True, slots=True)

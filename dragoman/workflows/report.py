@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.evaluation.metrics import counts_of, metrics_of, tokenizer_for, warnings_about
+from dragoman.evaluation.metrics import all_metrics, counts_of, tokenizer_for, warnings_about
 from dragoman.messages import say
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def translate_test(run_folder: Path, bundle: "TrainedModel") -> "ReportedTest | 
             sources, references = store.texts()
             translator = Translator.from_bundles([bundle])
             outputs = translator.translate(sources)
-            bleu = metrics_of(tokenizer_for(bundle.config.data.tgt_lang))[0]
+            bleu = all_metrics(tokenizer_for(bundle.config.data.tgt_lang))[0]
             warnings = warnings_about(counts_of(bleu, outputs, references), outputs, references)
             alignment = cross_attention_of(bundle)
             return ReportedTest(name, sources, references, outputs, warnings, translator.translate, alignment)

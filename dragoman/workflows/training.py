@@ -18,7 +18,7 @@ from rich.table import Table
 from dragoman.bundle import Card, replace_card, resolve_model_folder
 from dragoman.config import WITHOUT_SAMPLING, Config, InferenceSettings, TrainSettings
 from dragoman.config.recipes import WARMUP_SHARE
-from dragoman.data.prepare import PreparedData, epoch_encode, prepare
+from dragoman.data.prepare import PreparedData, epoch_encoder, prepare
 from dragoman.data.soft_targets import SoftTargets
 from dragoman.data.store import PairStore
 from dragoman.devices.device import resolve_device
@@ -218,7 +218,7 @@ def make_trainer(
     validate = _DecodedScores(
         tokenizers, settings, config.data.max_tokens, sources, references, tokenizer_for(config.data.tgt_lang)
     )
-    encode = epoch_encode(data.train, tokenizers, config)
+    encode = epoch_encoder(data.train, tokenizers, config)
     bundle = TrainedModel(model, tokenizers, config, card)
     return Trainer(RunFolder(out), bundle, data.train, dev, validate, log, encode, processes, inputs.soft_targets)
 

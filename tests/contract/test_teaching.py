@@ -8,7 +8,7 @@ import torch
 
 from dragoman.config import ModelSettings, TrainSettings
 from dragoman.data.soft_targets import TOP_TOKENS
-from dragoman.data.store import PairStore, written_store
+from dragoman.data.store import PairStore, write_store
 from dragoman.data.stream import BatchStream, load_batch
 from dragoman.inference.search.step_model import Ensemble, SingleModel
 from dragoman.model.transformer import Transformer
@@ -34,7 +34,7 @@ def model(seed: int, sharp: float = 3.0) -> Transformer:
 def store(folder: Path, count: int = 40) -> PairStore:
     random = np.random.default_rng(3)
     sides = [[random.integers(4, VOCAB_SIZE, random.integers(0, 9)).tolist() for _ in range(count)] for _ in range(2)]
-    with written_store(folder, "key", VOCAB_SIZE, VOCAB_SIZE) as writer:
+    with write_store(folder, "key", VOCAB_SIZE, VOCAB_SIZE) as writer:
         writer.append(*sides)
     return PairStore(folder)
 

@@ -16,7 +16,7 @@ from dragoman.config import PRESETS, Config, TokenizerSettings, TrainSettings, V
 from dragoman.data.pairs import InMemoryPairs
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import DragomanError
-from dragoman.files import checked_manifest
+from dragoman.files import verify_folder
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
@@ -107,7 +107,7 @@ def loss_gap(one: Path, other: Path) -> float:
 def is_whole(folder: Path) -> bool:
     """Whether every file of a checkpoint is as its manifest says."""
     with suppress(DragomanError):
-        checked_manifest(folder)
+        verify_folder(folder)
         return True
     return False
 

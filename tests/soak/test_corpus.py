@@ -28,7 +28,7 @@ from dragoman.text.doctor.languages import language_findings
 from dragoman.text.doctor.overlap import FEWEST_WORDS, Overlap
 from dragoman.text.doctor.slides import find_slides
 from dragoman.text.doctor.tallies import Tallies
-from dragoman.text.lines import one_line, read_lines
+from dragoman.text.lines import join_lines, read_lines
 from dragoman.text.tokenization.sentence_splitting import split_to_fit
 from tests.soak.conftest import Report
 from tests.soak.processes import Cost, run_in_new_process
@@ -149,7 +149,7 @@ def split_text(text: str) -> None:
 
 def clean_text(text: str) -> None:
     pair = SentencePair(text, text + "\n")
-    one_line(pair.tgt)
+    join_lines(pair.tgt)
     Cleaner(DataSettings()).keep_texts([pair])
     Tallies().add([pair])
     WordTable().evidence([text])

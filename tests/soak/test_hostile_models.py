@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from dragoman.errors import DragomanError
-from dragoman.files import _digest, written_folder
+from dragoman.files import _digest, write_folder
 from dragoman.model.trained import TrainedModel
 from tests.soak.conftest import Report
 from tests.soak.processes import Cost, exit_status, fork
@@ -162,7 +162,7 @@ def test_hostile_models_get_one_line(
     for name in [*CHANGES, *MANIFESTS]:
         target = tmp_path / "model"
         shutil.rmtree(target, ignore_errors=True)
-        with written_folder(target, {"format": 1}) as copy:
+        with write_folder(target, {"format": 1}) as copy:
             for path in good.iterdir():
                 if path.name != "manifest.json":
                     shutil.copyfile(path, copy / path.name)

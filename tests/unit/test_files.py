@@ -8,13 +8,13 @@ import pytest
 
 from dragoman.errors import ModelError, ResourceError
 from dragoman.files import (
-    beside,
-    checked_manifest,
     free_space,
     remove_leftovers,
     require_free_space,
+    sibling_path,
+    verify_folder,
     write_file,
-    written_folder,
+    write_folder,
 )
 
 GONE = 1 << 22
@@ -22,19 +22,19 @@ GONE = 1 << 22
 
 
 def test_a_folder_appears_whole_with_its_manifest(tmp_path: Path) -> None:
-    with written_folder(tmp_path / "model", {"step": 3}) as folder:
+    with write_folder(tmp_path / "model", {"step": 3}) as folder:
         (folder / "a.txt").write_text("a")
         assert not (tmp_path / "model").exists()
-    assert checked_manifest(tmp_path / "model")["step"] == 3
-    assert checked_manifest(tmp_path / "model")["files"].keys() == {"a.txt"}
+    assert verify_folder(tmp_path / "model")["step"] == 3
+    assert verify_folder(tmp_path / "model")["files"].keys() == {"a.txt"}
 
 
 def test_a_failure_keeps_the_old_folder(tmp_path: Path) -> None:
-    with written_folder(tmp_path / "model", {}) as folder:
+    with write_folder(tmp_path / "model", {}) as folder:
         (folder / "a.txt").write_text("old")
 
     def interrupted() -> None:
-        with written_folder(tmp_path / "model", {}) as folder:
+        with write_folder(tmp_path / "model", {}) as folder:
             (folder / "a.txt").write_text("new")
             raise KeyError
 
@@ -49,7 +49,7 @@ def test_a_failure_keeps_the_old_folder(tmp_path: Path) -> None:
 def test_a_full_or_read_only_disk_is_a_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, code: int
 ) -> None:
-    with written_folder(tmp_path / "model", {}) as folder:
+    with write_folder(tmp_path / "model", {}) as folder:
         (folder / "a.txt").write_text("old")
 
     def fail(*args: object, **kwargs: object) -> None:
@@ -57,7 +57,7 @@ def test_a_full_or_read_only_disk_is_a_clear_error(
 
     with monkeypatch.context() as patched:
         patched.setattr(os if call == "fsync" else Path, call, fail)
-        with pytest.raises(ResourceError, match="model could not be written"), written_folder(tmp_path / "model", {}):
+        with pytest.raises(ResourceError, match="model could not be written"), write_folder(tmp_path / "model", {}):
             pass
     assert (tmp_path / "model" / "a.txt").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
@@ -99,7 +99,7 @@ def test_files_get_the_umasks_mode(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         write_file(tmp_path / "f", "one")
-        with written_folder(tmp_path / "model", {}) as folder:
+        with write_folder(tmp_path / "model", {}) as folder:
             (folder / "a.txt").write_text("a")
     finally:
         os.umask(before)
@@ -112,7 +112,7 @@ def test_files_get_the_umasks_mode(tmp_path: Path) -> None:
 def test_a_manifest_that_is_none_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(ModelError, match=r"manifest\.json is damaged"):
-        checked_manifest(tmp_path)
+        verify_folder(tmp_path)
 
 
 def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
@@ -133,9 +133,9 @@ def test_what_another_process_is_writing_stays(tmp_path: Path) -> None:
 
 def test_a_neighbour_has_the_name_also_where_that_is_a_dot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert beside(Path("runs/demo"), "-corpus") == Path("runs/demo-corpus")
-    assert beside(Path(), "-marian") == tmp_path.with_name(f"{tmp_path.name}-marian")
-    assert beside(Path("below/.."), "-marian") == tmp_path.with_name(f"{tmp_path.name}-marian")
+    assert sibling_path(Path("runs/demo"), "-corpus") == Path("runs/demo-corpus")
+    assert sibling_path(Path(), "-marian") == tmp_path.with_name(f"{tmp_path.name}-marian")
+    assert sibling_path(Path("below/.."), "-marian") == tmp_path.with_name(f"{tmp_path.name}-marian")
 
 
 def test_space_is_asked_for_before_writing(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_what_was_moved_aside_when_the_process_died_comes_back(tmp_path: Path) -
 
 
 def test_a_rename_that_fails_brings_the_old_folder_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with written_folder(tmp_path / "model", {}) as folder:
+    with write_folder(tmp_path / "model", {}) as folder:
         (folder / "a.txt").write_text("old")
     original = Path.rename
 
@@ -175,7 +175,7 @@ def test_a_rename_that_fails_brings_the_old_folder_back(tmp_path: Path, monkeypa
         return original(path, target)
 
     monkeypatch.setattr(Path, "rename", rename)
-    with pytest.raises(ResourceError, match="broken"), written_folder(tmp_path / "model", {}) as folder:
+    with pytest.raises(ResourceError, match="broken"), write_folder(tmp_path / "model", {}) as folder:
         (folder / "a.txt").write_text("new")
     assert (tmp_path / "model" / "a.txt").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
@@ -184,7 +184,7 @@ def test_a_rename_that_fails_brings_the_old_folder_back(tmp_path: Path, monkeypa
 def test_files_that_a_library_made_private_get_the_umasks_mode_too(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        with written_folder(tmp_path / "model", {}) as folder:
+        with write_folder(tmp_path / "model", {}) as folder:
             (folder / "a").write_text("a")
             (folder / "a").chmod(0o600)
     finally:

@@ -3,7 +3,7 @@
 import pytest
 
 from dragoman.errors import ConfigError
-from dragoman.languages import NAMES, check_language, code_named, is_code, main_language, normalize_code
+from dragoman.languages import LANGUAGE_NAMES, check_language, is_code, language_code, main_language, normalize_code
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,6 @@ def test_what_is_no_language_is_refused(text: str, hint: str) -> None:
 
 
 def test_every_name_leads_back_to_its_code() -> None:
-    wrong = {code: found for code, name in NAMES.items() if (found := code_named(name)) != code}
+    wrong = {code: found for code, name in LANGUAGE_NAMES.items() if (found := language_code(name)) != code}
     assert wrong.keys() <= {"pt-BR", "zh-Hans", "zh-Hant"}  # forms of one language
-    assert all(map(is_code, NAMES))
+    assert all(map(is_code, LANGUAGE_NAMES))

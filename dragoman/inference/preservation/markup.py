@@ -7,7 +7,7 @@ from dragoman.inference.preservation.preserver import Preserve
 from dragoman.inference.translator import Translator
 from dragoman.records import Translation
 from dragoman.text.documents.markers import MarkedText
-from dragoman.text.documents.markup import MarkupRules, escaped, read_markup
+from dragoman.text.documents.markup import MarkupRules, escape_text, read_markup
 from dragoman.text.documents.subtitles import read_subtitles
 from dragoman.text.documents.terms import Terms
 
@@ -79,7 +79,7 @@ def translate_markup(
     """Several pages at once, which is faster than one by one. `by_sentence` is that of `Translator.translate`."""
     marked = [read_markup(page, rules) for page in pages]
     texts = [text for page in marked for text in page.texts]
-    kept = Preserve(protect, terms, by_sentence, escaped)
+    kept = Preserve(protect, terms, by_sentence, escape_text)
     written = iter(_translated(translator, texts, kept, report, settings))
     return [page.with_translations([next(written) for _ in page.texts]) for page in marked]
 

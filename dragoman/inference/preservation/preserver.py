@@ -18,8 +18,8 @@ from dragoman.evaluation.flags import FLAGS
 from dragoman.inference.alignment import Aligner
 from dragoman.inference.segments import Request, Source
 from dragoman.records import Candidate, Translation
-from dragoman.text.documents.markers import AlignedPart, MarkedText, Range, run_of, with_marks
-from dragoman.text.documents.protected_spans import find_pieces, lost_pieces, without_pieces
+from dragoman.text.documents.markers import AlignedPart, MarkedText, Range, aligned_run, insert_markers
+from dragoman.text.documents.protected_spans import find_protected_spans, lost_spans, remove_protected_spans
 from dragoman.text.documents.terms import Term, Terms, missing_terms
 from dragoman.text.tokenization.sentence_splitting import separators
 from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair
@@ -78,15 +78,15 @@ class Preserver:
         places = [
             place
             for place, source in enumerate(sources)
-            if (pieces := find_pieces(source.text)) and lost_pieces(pieces, self._written(requests[place]))
+            if (pieces := find_protected_spans(source.text)) and lost_spans(pieces, self._written(requests[place]))
         ]
         chosen = [place for place in places if not prefixes[place]]
-        masked = [without_pieces(sources[place], kept.escape) for place in chosen]
+        masked = [remove_protected_spans(sources[place], kept.escape) for place in chosen]
         _, repaired = self._marked(masked, [""] * len(chosen), [numbers[place] for place in chosen], kept)
         for place, answer in zip(chosen, repaired, strict=True):
             answers[place], plain[place] = replace(answer, src=sources[place].text), None
         for place in places:
-            missing = lost_pieces(find_pieces(kept.escape(sources[place].text)), answers[place].text)
+            missing = lost_spans(find_protected_spans(kept.escape(sources[place].text)), answers[place].text)
             answer = replace(answers[place], lost=(*answers[place].lost, *missing))
             if self.flagged:
                 is_text = not sources[place].marks and kept.escape is str
@@ -107,7 +107,7 @@ class Preserver:
         marked = [place for place, source in enumerate(sources) if source.marks]
         for place, parts in zip(marked, self._parts([requests[place] for place in marked]), strict=True):
             answers[place] = _with_text(
-                answers[place], with_marks(sources[place], answers[place].text, parts, kept.escape)
+                answers[place], insert_markers(sources[place], answers[place].text, parts, kept.escape)
             )
         if kept.escape is not str:
             for place in set(range(len(sources))).difference(marked):
@@ -224,7 +224,7 @@ class _Wanted:
     def _place(self, part: AlignedPart, term: Term) -> Range:
         """The characters of the translation that the term takes the place of."""
         first_free = sum(stop <= self.settled for _, stop in part.tgt_spans)
-        start, stop = run_of(self.text, self.written, part, (term.start, term.stop), first_free)
+        start, stop = aligned_run(self.text, self.written, part, (term.start, term.stop), first_free)
         if start == stop:
             end = part.tgt_spans[start - 1][1] if start else 0
             return end, end

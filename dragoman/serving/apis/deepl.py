@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from dragoman.languages import name_of
+from dragoman.languages import language_name
 from dragoman.serving.apis.documents import Document, Split, markup, plain, xml_lines
 from dragoman.serving.apis.libretranslate import checked_texts
 from dragoman.serving.http.bodies import Fields
@@ -90,7 +90,7 @@ def get_v2_languages(service: Service, fields: Fields) -> list[dict[str, Any]]:
     codes = models.sources
     if side == "target":
         codes = list(dict.fromkeys(code for source in codes for code in models.targets(source)))
-    return [{"language": code.upper(), "name": name_of(code), "supports_formality": False} for code in codes]
+    return [{"language": code.upper(), "name": language_name(code), "supports_formality": False} for code in codes]
 
 
 def get_v2_usage(service: Service) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from dragoman.serving.apis.documents import Document, markup, plain, subtitles
 from dragoman.serving.http.bodies import Upload
 from dragoman.serving.http.refusals import Refused, broken
 from dragoman.serving.service import AUTO, BatchKey, RequestOptions, Service
-from dragoman.text.surrogates import well_formed
+from dragoman.text.surrogates import replace_surrogates
 
 _Result = TypeVar("_Result")
 FILE_KINDS: dict[str, tuple[Callable[[str], Document], str]] = {
@@ -125,7 +125,7 @@ class Files:
             kind,
             options,
             client,
-            well_formed(text),
+            replace_surrogates(text),
             asyncio.Event(),
         )
         self._jobs[job.id] = job

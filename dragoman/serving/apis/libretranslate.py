@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from dragoman.languages import name_of
+from dragoman.languages import language_name
 from dragoman.serving.apis.documents import Document, markup, plain
 from dragoman.serving.apis.files import FILE_KINDS, Files
 from dragoman.serving.detection import Detection
@@ -94,7 +94,7 @@ async def post_detect(service: Service, fields: Fields) -> list[dict[str, Any]]:
 def get_languages(service: Service) -> list[dict[str, Any]]:
     """GET /languages."""
     models = service.models
-    return [{"code": code, "name": name_of(code), "targets": models.targets(code)} for code in models.codes]
+    return [{"code": code, "name": language_name(code), "targets": models.targets(code)} for code in models.codes]
 
 
 def get_frontend_settings(service: Service, needs_keys: bool) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def get_frontend_settings(service: Service, needs_keys: bool) -> dict[str, Any]:
         "keyRequired": needs_keys,
         "language": {
             "source": {"code": AUTO, "name": "Auto Detect"},
-            "target": {"code": first.target, "name": name_of(first.target)},
+            "target": {"code": first.target, "name": language_name(first.target)},
         },
         "suggestions": False,
         "supportedFilesFormat": [f".{kind}" for kind in FILE_KINDS],

@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
 from dragoman.serving.http.refusals import Refused
-from dragoman.text.surrogates import well_formed
+from dragoman.text.surrogates import replace_surrogates
 
 MALFORMED = "The browser (or proxy) sent a request that this server could not understand."
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # what is wrong with a form is its client's affair
@@ -191,8 +191,8 @@ def _json_object(body: bytes) -> dict[str, Any]:
 def _mended(value: Any) -> Any:
     """Halves of surrogate pairs, which JSON can write and UTF-8 cannot, become U+FFFD."""
     if isinstance(value, list):
-        return [well_formed(one) if isinstance(one, str) else one for one in value]
-    return well_formed(value) if isinstance(value, str) else value
+        return [replace_surrogates(one) if isinstance(one, str) else one for one in value]
+    return replace_surrogates(value) if isinstance(value, str) else value
 
 
 def _pairs(encoded: bytes) -> list[tuple[str, Any]]:
@@ -239,7 +239,7 @@ async def _parts(scope: Scope, body: bytes, most_file_bytes: int) -> list[tuple[
         if isinstance(value, UploadFile):
             pairs.append((name, Upload(value.filename or "", await value.read())))
         else:
-            pairs.append((name, _with_line_feeds(well_formed(value))))
+            pairs.append((name, _with_line_feeds(replace_surrogates(value))))
     await form.close()
     return pairs
 

@@ -43,13 +43,13 @@ class Augmentation:
         if without_dot < self.punctuation and _ends_in_one_dot(src) and _ends_in_one_dot(tgt):
             src, tgt = src.rstrip()[:-1].rstrip(), tgt.rstrip()[:-1].rstrip()
         if noisy < self.noise:
-            src = mistyped(src, draws)
+            src = add_typos(src, draws)
         if other_case < self.case:
             src, tgt = (src.upper(), tgt.upper()) if capitals < 0.5 else (src.lower(), tgt)
         return src, tgt
 
 
-def mistyped(text: str, draws: random.Random) -> str:
+def add_typos(text: str, draws: random.Random) -> str:
     """The text with about one error in 20 letters: two swapped, one left out, one twice, or one for another."""
     written, place = [], 0
     letters = [char for char in text if char.isalpha()]

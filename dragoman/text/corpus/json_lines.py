@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dragoman.errors import ConfigError, DataError
-from dragoman.languages import code_named
+from dragoman.languages import language_code
 from dragoman.records import SentencePair
 from dragoman.text.corpus.layout import Layout
-from dragoman.text.corpus.tmx import matches
-from dragoman.text.lines import one_line, read_lines
-from dragoman.text.surrogates import well_formed
+from dragoman.text.corpus.tmx import matches_language
+from dragoman.text.lines import join_lines, read_lines
+from dragoman.text.surrogates import replace_surrogates
 
 _CONTAINER = "translation"
 _ROLES = (
@@ -66,7 +66,7 @@ def first_texts(path: Path, layout: Layout) -> tuple[bool, dict[str, Any]]:
 
 def language_of_key(key: str) -> str:
     """The code of the language that a key names, or "": src and tgt are codes of small languages, but not here."""
-    return "" if key in _ROLE_NAMES else code_named(key)
+    return "" if key in _ROLE_NAMES else language_code(key)
 
 
 def languages_of_fields(nested: bool, texts: Mapping[str, Any]) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ def _key_of(language: str, keys: Sequence[str]) -> str:
     """The key that stands for a language: the same text, or another form of the code or name."""
     if language in keys:
         return language
-    return next((key for key in keys if matches(key, language) or code_named(key) == language), "")
+    return next((key for key in keys if matches_language(key, language) or language_code(key) == language), "")
 
 
 def _has_two_texts(record: object) -> bool:
@@ -133,7 +133,7 @@ def _text(texts: Mapping[str, Any], key: str, path: Path, number: int) -> str:
             f'{path}, line {number} has no text for "{key}"; it has {held or "none"}. Correct the line, or name '
             "others by `--columns`, or by `--src-lang` and `--tgt-lang`."
         )
-    return one_line(well_formed(text))
+    return join_lines(replace_surrogates(text))
 
 
 def _records(

@@ -8,12 +8,12 @@ from pathlib import Path
 from dragoman.config import DataSettings
 from dragoman.config.settings import CORPORA
 from dragoman.errors import ConfigError, DataError
-from dragoman.languages import NAMES, is_code, main_language
+from dragoman.languages import LANGUAGE_NAMES, is_code, main_language
 from dragoman.text.corpus.corpus import Corpora, Corpus, Format
 from dragoman.text.corpus.json_lines import choose_fields, first_texts, language_of_key, languages_of_fields
 from dragoman.text.corpus.layout import PLAIN, Layout, layout_of_settings
 from dragoman.text.corpus.tables import languages_of_header, open_table
-from dragoman.text.corpus.tmx import matches, tmx_languages
+from dragoman.text.corpus.tmx import matches_language, tmx_languages
 from dragoman.text.lines import read_lines
 
 _FORMATS: dict[str, Format] = {
@@ -74,7 +74,7 @@ def open_corpus(path: Path | str, *, src_lang: str = "", tgt_lang: str = "", lay
     format_ = _FORMATS[suffix]
     if format_ == "tmx":
         if not (src_lang and tgt_lang):
-            src_lang, tgt_lang = _complete(src_lang, tgt_lang, tmx_languages(path), path)
+            src_lang, tgt_lang = _complete_languages(src_lang, tgt_lang, tmx_languages(path), path)
         return Corpus((path,), format_, src_lang, tgt_lang)
     if format_ == "jsonl":
         return _open_json(path, src_lang, tgt_lang, layout)
@@ -101,7 +101,7 @@ def _open_json(path: Path, src_lang: str, tgt_lang: str, layout: Layout) -> Corp
         src_lang, tgt_lang = src_lang or named[0], tgt_lang or named[1]
     else:
         if not (src_lang and tgt_lang):
-            src_lang, tgt_lang = _complete(src_lang, tgt_lang, languages, path)
+            src_lang, tgt_lang = _complete_languages(src_lang, tgt_lang, languages, path)
         fields = choose_fields(path, layout, src_lang, tgt_lang)
     return Corpus((path,), "jsonl", src_lang, tgt_lang, layout.encoding, fields)
 
@@ -242,13 +242,19 @@ def _languages_in_name(path: Path) -> tuple[str, ...]:
         return ()
     src, joint, tgt = named.groups()
     # news_en_de names two languages, new_set only if both were some.
-    sure = is_code(src) and is_code(tgt) if joint == "-" else {main_language(src), main_language(tgt)} <= NAMES.keys()
+    sure = (
+        is_code(src) and is_code(tgt)
+        if joint == "-"
+        else {main_language(src), main_language(tgt)} <= LANGUAGE_NAMES.keys()
+    )
     return (src, tgt) if sure else ()
 
 
-def _complete(src: str, tgt: str, found: tuple[str, ...], path: Path) -> tuple[str, str]:
+def _complete_languages(src: str, tgt: str, found: tuple[str, ...], path: Path) -> tuple[str, str]:
     """The languages with what was not given filled from those found in the file, in their order."""
-    free = [language for language in found if not matches(language, src) and not matches(language, tgt)]
+    free = [
+        language for language in found if not matches_language(language, src) and not matches_language(language, tgt)
+    ]
     if len(free) != (not src) + (not tgt):
         raise ConfigError(
             f"{path} holds {', '.join(found) or 'no language'}, of which two are wanted. Name them by `--src-lang` and "

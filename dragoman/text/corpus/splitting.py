@@ -67,7 +67,7 @@ def hold_out(
         pool.add(chunk, read[-1])
     chosen = pool.smallest()
     if pool.shared and not chosen:
-        raise nothing_but_shared(*names)
+        raise only_shared_sources_error(*names)
     if len(chosen) <= parts:
         besides = f" besides those in {names[1]}" if pool.shared else ""
         raise DataError(
@@ -81,7 +81,7 @@ def hold_out(
     return HeldOut(_in_file_order(first), _in_file_order(second), sources, seed, read)
 
 
-def nothing_but_shared(train: str, given: str) -> DataError:
+def only_shared_sources_error(train: str, given: str) -> DataError:
     """The error for a training text of which every source is in the validation or test data, by their names."""
     return DataError(
         f"every source sentence of {train} is also in {given}, so that no pair is left to train on. Name another file "

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Literal
 
 from dragoman.errors import ConfigError, DataError
-from dragoman.languages import NAMES, code_named, main_language, name_of
+from dragoman.languages import LANGUAGE_NAMES, language_code, language_name, main_language
 from dragoman.records import SentencePair
 from dragoman.text.corpus.layout import Layout
 from dragoman.text.doctor.languages import language_of_side
-from dragoman.text.lines import one_line, read_lines
+from dragoman.text.lines import join_lines, read_lines
 
 ColumnKind = Literal["text", "numbers", "ids", "links", "labels", "nothing"]
 Row = tuple[int, list[str]]
@@ -64,7 +64,7 @@ class Table:
         rows = self.rows(path, encoding, cells)
         for number, row in islice(rows, bool(self.header), None):
             if len(row) < fewest:
-                raise _too_short(path, number, row, fewest, self.delimiter)
+                raise _too_few_cells_error(path, number, row, fewest, self.delimiter)
             yield SentencePair(row[src], row[tgt])
 
     def rows(
@@ -90,9 +90,9 @@ def open_table(path: Path, layout: Layout, quoted: bool) -> Table:
         return table
     first, width = [cell.strip() for cell in rows[0][1]], len(rows[0][1])
     if width < 2:  # only now, so that an empty file is called empty
-        raise _too_short(path, *rows[0], 2, table.delimiter)
+        raise _too_few_cells_error(path, *rows[0], 2, table.delimiter)
     by_name = any(not name.isdecimal() for name in layout.columns)
-    columns = _places(path, layout, first) if layout.columns else (0, 1)
+    columns = _column_indices(path, layout, first) if layout.columns else (0, 1)
     body = [row for _, row in rows[1:]]
     kinds = [_kind_of([row[place] for row in body if place < len(row)]) for place in range(width)]
     if width == 2:  # which is all there is: what the doctor says of it is clearer
@@ -105,7 +105,7 @@ def open_table(path: Path, layout: Layout, quoted: bool) -> Table:
     has_header = layout.header == "yes" or by_name
     if not layout.columns and body and "text" in kinds and any(kinds[place] != "text" for place in columns):
         header = first if has_header or _is_header(first, kinds, range(width)) else []
-        raise _not_text(path, kinds, columns, body, header)
+        raise _not_text_error(path, kinds, columns, body, header)
     if layout.header == "auto" and not by_name and body and _is_header(first, kinds, columns):
         raise ConfigError(
             f"the first row of {path} looks like a header: {', '.join(first[:8])}. Skip it with `--header`, or keep it "
@@ -122,7 +122,9 @@ def languages_of_header(table: Table) -> tuple[str, str]:
 
 def _language_in(cell: str) -> str:
     """The language that a name of a column holds: en of English sentences."""
-    return code_named(cell) or next(filter(None, (code_named(word) for word in _words(cell) if word not in _ROLES)), "")
+    return language_code(cell) or next(
+        filter(None, (language_code(word) for word in _words(cell) if word not in _ROLES)), ""
+    )
 
 
 def _share_in_quotes(body: Sequence[Sequence[str]], kinds: Sequence[ColumnKind]) -> float:
@@ -133,7 +135,7 @@ def _share_in_quotes(body: Sequence[Sequence[str]], kinds: Sequence[ColumnKind])
     return sum(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in cells) / max(len(cells), 1)
 
 
-def _places(path: Path, layout: Layout, first: Sequence[str]) -> tuple[int, int]:
+def _column_indices(path: Path, layout: Layout, first: Sequence[str]) -> tuple[int, int]:
     places = []
     lower = [cell.lower() for cell in first]
     for name in layout.columns:
@@ -177,15 +179,15 @@ def _is_name(cell: str) -> bool:
 
 def _is_language(word: str) -> bool:
     """Whether a word is the name or the code of a language; of codes that are words too, only the well known ones."""
-    code = code_named(word)
-    return bool(code) and (len(word) > 3 or main_language(code) in NAMES)
+    code = language_code(word)
+    return bool(code) and (len(word) > 3 or main_language(code) in LANGUAGE_NAMES)
 
 
 def _words(cell: str) -> list[str]:
     return [word for word in re.split(r"[\s_.:/()-]+", cell.strip().lower()) if word]
 
 
-def _not_text(
+def _not_text_error(
     path: Path,
     kinds: Sequence[ColumnKind],
     columns: tuple[int, int],
@@ -193,7 +195,9 @@ def _not_text(
     header: Sequence[str],
 ) -> ConfigError:
     place = next(place for place in columns if kinds[place] != "text")
-    parts = [f"{number} {_described(kind, number - 1, body, header)}" for number, kind in enumerate(kinds, start=1)]
+    parts = [
+        f"{number} {_describe_column(kind, number - 1, body, header)}" for number, kind in enumerate(kinds, start=1)
+    ]
     texts = [str(number) for number, kind in enumerate(kinds, start=1) if kind == "text"]
     choice = ",".join(texts) if len(texts) == 2 else "SOURCE,TARGET"
     skip = " --header" if header else ""
@@ -203,14 +207,14 @@ def _not_text(
     )
 
 
-def _described(kind: ColumnKind, place: int, body: Sequence[Sequence[str]], header: Sequence[str]) -> str:
+def _describe_column(kind: ColumnKind, place: int, body: Sequence[Sequence[str]], header: Sequence[str]) -> str:
     cells = [row[place].strip() for row in body if place < len(row) and row[place].strip()]
     example = cells[0] if cells else ""
     if len(example) > _EXAMPLE_CHARACTERS:
         example = example[: _EXAMPLE_CHARACTERS - 1] + "…"
     name = f"{header[place]}: " if header else ""
     language = language_of_side(cells).language if kind == "text" else ""
-    return f"{name}{name_of(language) or kind}" + (f" ({example})" if example else "")
+    return f"{name}{language_name(language) or kind}" + (f" ({example})" if example else "")
 
 
 def _delimiter(path: Path, encoding: str) -> str:
@@ -240,7 +244,7 @@ def _quoted_rows(lines: Iterator[str], delimiter: str, path: Path) -> Iterator[R
     try:
         for row in reader:
             if row:
-                yield number, [one_line(cell) for cell in row]
+                yield number, [join_lines(cell) for cell in row]
             number = reader.line_num + 1 + skipped
     except csv.Error as error:
         raise DataError(
@@ -248,7 +252,7 @@ def _quoted_rows(lines: Iterator[str], delimiter: str, path: Path) -> Iterator[R
         ) from None
 
 
-def _too_short(path: Path, number: int, row: Sequence[str], fewest: int, delimiter: str) -> DataError:
+def _too_few_cells_error(path: Path, number: int, row: Sequence[str], fewest: int, delimiter: str) -> DataError:
     line = delimiter.join(row)
     shown = repr(line if len(line) <= 60 else line[:57] + "...")
     if len(row) < 2:

@@ -20,7 +20,7 @@ from defusedxml.ElementTree import iterparse
 from dragoman.errors import DataError
 from dragoman.languages import main_language, normalize_code
 from dragoman.records import SentencePair
-from dragoman.text.lines import one_line, open_bytes
+from dragoman.text.lines import join_lines, open_bytes
 
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _NATIVE_CODE = {"bpt", "ept", "it", "ph", "ut"}
@@ -67,10 +67,15 @@ def tmx_languages(path: Path) -> tuple[str, ...]:
     else:
         languages = [main if len(same) > 1 else next(iter(same.values())) for main, same in forms.items()]
     source = header.get("srclang", "")
-    return tuple(sorted(languages, key=lambda language: not (matches(language, source) or matches(source, language))))
+    return tuple(
+        sorted(
+            languages,
+            key=lambda language: not (matches_language(language, source) or matches_language(source, language)),
+        )
+    )
 
 
-def matches(language: str, wanted: str) -> bool:
+def matches_language(language: str, wanted: str) -> bool:
     """Whether a language code is the wanted one or a regional form of it: en-US is en, and so are EN and eng."""
     have, want = normalize_code(language), normalize_code(wanted)
     return want != "" and (have == want or have.startswith(want + "-"))
@@ -80,14 +85,14 @@ def _variant(segments: dict[str, str], wanted: str) -> str | None:
     for language, text in segments.items():
         if language.lower() == wanted.lower():
             return text
-    return next((text for language, text in segments.items() if matches(language, wanted)), None)
+    return next((text for language, text in segments.items() if matches_language(language, wanted)), None)
 
 
 def _units(path: Path, header: dict[str, str] | None = None) -> Iterator[dict[str, str]]:
     """Language -> text of each translation unit."""
     number = 0
     with open_bytes(path) as file:
-        stream = _Rationed(file, path)
+        stream = _LimitedFile(file, path)
         try:
             body: Element | None = None
             elements = 0
@@ -96,7 +101,7 @@ def _units(path: Path, header: dict[str, str] | None = None) -> Iterator[dict[st
                 if event == "start":
                     elements += 1
                     if elements > _MAX_UNIT_ELEMENTS:
-                        raise _overloaded(path, f"{_MAX_UNIT_ELEMENTS:,} elements")
+                        raise _unit_too_large_error(path, f"{_MAX_UNIT_ELEMENTS:,} elements")
                     if tag == "body":
                         body = element
                     elif tag == "header" and header is not None:
@@ -122,7 +127,7 @@ def _units(path: Path, header: dict[str, str] | None = None) -> Iterator[dict[st
         raise DataError(f"{path} holds no translation units (<tu>). Check that it is a TMX file.")
 
 
-class _Rationed:
+class _LimitedFile:
     """A file that gives only so many bytes from one unit to the next, so that nothing hostile can pile up in memory."""
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
@@ -132,13 +137,13 @@ class _Rationed:
     def read(self, size: int = -1) -> bytes:
         """The next bytes; raises DataError where the ration is used up."""
         if self.left <= 0:
-            raise _overloaded(self._path, f"{_MAX_UNIT_BYTES:,} bytes")
+            raise _unit_too_large_error(self._path, f"{_MAX_UNIT_BYTES:,} bytes")
         data = self._file.read(size)
         self.left -= len(data)
         return data
 
 
-def _overloaded(path: Path, limit: str) -> DataError:
+def _unit_too_large_error(path: Path, limit: str) -> DataError:
     return DataError(
         f"{path} has more than {limit} without the end of a unit (</tu>), as no translation memory does. "
         "Export the memory again."
@@ -153,7 +158,7 @@ def _segments(unit: Element) -> dict[str, str]:
         language = variant.get(_XML_LANG) or variant.get("lang") or ""
         segment = next((child for child in variant if _local(child) == "seg"), None)
         if segment is not None and language not in segments:
-            segments[language] = one_line("".join(_texts(segment)))
+            segments[language] = join_lines("".join(_texts(segment)))
     return segments
 
 

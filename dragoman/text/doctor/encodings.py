@@ -13,7 +13,7 @@ from charset_normalizer import from_bytes
 
 from dragoman.errors import DataError
 from dragoman.languages import main_language
-from dragoman.text.charsets import display_name, utf16_of
+from dragoman.text.charsets import detect_utf16, display_name
 from dragoman.text.doctor.findings import shorten
 from dragoman.text.doctor.languages import log_odds
 from dragoman.text.lines import open_bytes, read_lines
@@ -73,24 +73,24 @@ def guess_encoding(path: Path, languages: Sequence[str]) -> EncodingGuess:
     """Reads a file that is not UTF-8 in the encodings that its bytes and its language, one of `languages`, allow."""
     with open_bytes(path) as stream:
         start = stream.read(_SAMPLE_BYTES)
-    if wide := utf16_of(start) or _wide(start):
+    if wide := detect_utf16(start) or _detect_wide(start):
         return EncodingGuess(tuple(_first_reading(path, wide)))
     lines, is_utf8 = _lines_not_utf8(path)
     if is_utf8 or not lines:
         return EncodingGuess((), is_utf8)
     usual = {codec for code in languages for codec in _USUAL.get(main_language(code), _WESTERN)}
     groups = _Groups(lines, languages, usual)
-    possible = [reading for reading in groups.readings() if _reads(path, reading.encoding)]
+    possible = [reading for reading in groups.readings() if _can_decode(path, reading.encoding)]
     return EncodingGuess(tuple(possible[:_MOST_READINGS]))
 
 
 def is_utf16(path: Path) -> bool:
     """Whether a file is UTF-16 that shows in its first bytes. Much of it is UTF-8 too, with a NUL a character."""
     with open_bytes(path) as stream:
-        return bool(utf16_of(stream.read(_SAMPLE_BYTES)))
+        return bool(detect_utf16(stream.read(_SAMPLE_BYTES)))
 
 
-def _wide(start: bytes) -> str:
+def _detect_wide(start: bytes) -> str:
     """The encoding of two or four bytes a character that a text is in, "" where it is in another."""
     best = from_bytes(start).best()
     return best.encoding if best is not None and best.encoding in _UTF_16_32 else ""
@@ -133,7 +133,7 @@ class _Groups:
         self._usual, self._judged = usual, any(languages)
         self._odds: dict[tuple[str, ...], list[float]] = {}
         self._names: dict[tuple[str, ...], str] = {}
-        for codec in sorted(found | usual, key=_order(usual)):
+        for codec in sorted(found | usual, key=_usual_first(usual)):
             try:
                 texts = tuple(line.decode(codec) for line in lines)
             except (UnicodeDecodeError, LookupError):
@@ -175,12 +175,12 @@ class _Groups:
         return bool(mean(gains) > _SURE_DEVIATIONS * spread)
 
 
-def _order(usual: set[str]) -> Callable[[str], tuple[bool, str]]:
+def _usual_first(usual: set[str]) -> Callable[[str], tuple[bool, str]]:
     """The usual encodings first, so that of several with one reading the best known is named."""
     return lambda codec: (codec not in usual, codec)
 
 
-def _reads(path: Path, encoding: str) -> bool:
+def _can_decode(path: Path, encoding: str) -> bool:
     """Whether all of a file can be read in an encoding."""
     try:
         for _ in read_lines(path, encoding=encoding):

@@ -36,7 +36,7 @@ ONE_LANGUAGE = "one language"
 
 _CHUNK_PAIRS = 1 << 13
 _SAMPLE_PAIRS = 5000
-_SCATTERED = 1 << 32
+_SCATTER_RANGE = 1 << 32
 _TRAINABLE = {IDENTICAL}
 _WHOLE = {SLIDE, UNRELATED, SAME_LINE}
 
@@ -49,7 +49,7 @@ def examine(
     Where the files are not UTF-8, or of different lengths, that alone is told: all else would be wrong.
     """
     progress("reading the files")
-    counts, unreadable = _files(corpus)
+    counts, unreadable = _check_files(corpus)
     if unreadable:
         return Examination(str(corpus), min(counts), (0, 0), ("", ""), ("", ""), tuple(unreadable))
     sides = corpus.sides()
@@ -58,7 +58,10 @@ def examine(
             raise DataError(f"{corpus.paths[counts.index(0)]} is empty. Check that it is the right file.")
         progress("looking where the sides slide")
         compared = compare_sides(*sides, counts[0], counts[-1])
-        findings = [_lengths(corpus, counts), *comparison_findings(sides, corpus.side_names(), compared, *counts)]
+        findings = [
+            _length_finding(corpus, counts),
+            *comparison_findings(sides, corpus.side_names(), compared, *counts),
+        ]
         return Examination(str(corpus), min(counts), (0, 0), ("", ""), ("", ""), tuple(findings))
     progress("reading the pairs")
     pass_ = _Pass(held_out or {})
@@ -67,7 +70,11 @@ def examine(
     pairs = pass_.tallies.pairs
     progress("comparing the sides line by line")
     compared = compare_sides(*sides, pairs, pairs)
-    findings = [*_skipped(corpus, report), *_of_sides(corpus, compared, pass_.tallies), *repeated_side(pass_.sample)]
+    findings = [
+        *_skipped_units(corpus, report),
+        *_compare_findings(corpus, compared, pass_.tallies),
+        *repeated_side(pass_.sample),
+    ]
     findings += [*pass_.repeats(), *pass_.leaks()]
     progress("telling languages")
     languages, scripts, found = language_findings(pass_.sample, (corpus.src_lang, corpus.tgt_lang))
@@ -81,7 +88,7 @@ def examine(
     )
 
 
-def checked_size(
+def check_corpus(
     corpus: Corpus, note: Callable[[str], None] = lambda text: None, with_languages: bool = True
 ) -> CorpusSize:
     """How much text there is, for who is about to train on it: reads all once and compares a sample of the sides.
@@ -101,7 +108,7 @@ def checked_size(
         if finding.serious:
             raise DataError(said)
         note(said)
-    for finding in _skipped(corpus, report):
+    for finding in _skipped_units(corpus, report):
         note(f"{corpus}: {finding.count:,} of {report.units:,} {finding.message}. {finding.advice}")
     pairs = tallies.pairs
     sides = corpus.sides()
@@ -109,7 +116,7 @@ def checked_size(
     if any(slide.line > 1 for slide in compared.slides[:1]):  # right only to the distance between parts of the sample
         thorough = compare_sides(*sides, pairs, pairs)
         compared = thorough if thorough.slides else compared
-    for finding in _of_sides(corpus, compared, tallies):
+    for finding in _compare_findings(corpus, compared, tallies):
         if finding.serious and finding.kind not in _TRAINABLE:
             counted = "" if finding.kind in _WHOLE else f"{finding.count:,} of {pairs:,} "
             first = "" if finding.kind in _WHOLE else f" (first: {finding.lines[0]:,})"
@@ -138,7 +145,7 @@ def _check_languages(corpus: Corpus, sample: "_Sample", note: Callable[[str], No
         note(f"{corpus}: {part}{finding.message}{where}. {finding.advice}")
 
 
-def _skipped(corpus: Corpus, report: ReadReport) -> Iterator[CorpusFinding]:
+def _skipped_units(corpus: Corpus, report: ReadReport) -> Iterator[CorpusFinding]:
     """What of a translation memory is in one of the languages only, and so is no pair."""
     if report.skipped:
         message = f"units have no text in both {corpus.src_lang} and {corpus.tgt_lang}"
@@ -146,7 +153,7 @@ def _skipped(corpus: Corpus, report: ReadReport) -> Iterator[CorpusFinding]:
         yield CorpusFinding(ONE_LANGUAGE, message, advice, report.skipped, report.skipped / report.units)
 
 
-def _of_sides(corpus: Corpus, compared: SideComparison, tallies: Tallies) -> list[CorpusFinding]:
+def _compare_findings(corpus: Corpus, compared: SideComparison, tallies: Tallies) -> list[CorpusFinding]:
     """What comparing and counting found. Sides that are wrong by themselves need not be called unrelated as well."""
     tallied = list(tallies.findings())
     related = compared.related or any(finding.serious for finding in tallied)
@@ -167,22 +174,22 @@ class _Sample:
     def __init__(self, wanted: int, total: int = 0) -> None:
         self.pairs: list[tuple[int, SentencePair]] = []
         self._wanted, self._seen = wanted, 0
-        self._below = _SCATTERED * wanted // max(total, wanted)
+        self._below = _SCATTER_RANGE * wanted // max(total, wanted)
 
     def add(self, chunk: Sequence[SentencePair]) -> None:
         """Some pairs more."""
-        places = np.flatnonzero(_scattered(np.arange(self._seen, self._seen + len(chunk))) < self._below)
+        places = np.flatnonzero(_scatter(np.arange(self._seen, self._seen + len(chunk))) < self._below)
         self.pairs += [(self._seen + place + 1, chunk[place]) for place in places.tolist()]
         self._seen += len(chunk)
         while len(self.pairs) > 2 * self._wanted:
             self._below //= 2
-            kept = _scattered(np.array([number - 1 for number, _ in self.pairs])) < self._below
+            kept = _scatter(np.array([number - 1 for number, _ in self.pairs])) < self._below
             self.pairs = list(compress(self.pairs, kept.tolist()))
 
 
-def _scattered(places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Numbers below `_SCATTERED`, as good as random (multiplicative hashing, Knuth)."""
-    return places * 2_654_435_761 % _SCATTERED
+def _scatter(places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers below `_SCATTER_RANGE`, as good as random (multiplicative hashing, Knuth)."""
+    return places * 2_654_435_761 % _SCATTER_RANGE
 
 
 class _Pass:
@@ -261,7 +268,7 @@ class _Pass:
                     )
 
 
-def _files(corpus: Corpus) -> tuple[list[int], list[CorpusFinding]]:
+def _check_files(corpus: Corpus) -> tuple[list[int], list[CorpusFinding]]:
     """How many lines each file has, and what is not UTF-8."""
     counts, findings = [], []
     languages = (corpus.src_lang, corpus.tgt_lang)
@@ -300,7 +307,7 @@ def _encoding_message(path: Path, guess: EncodingGuess) -> tuple[str, str]:
     return message, "Find out how the file was made, and save it again as UTF-8."
 
 
-def _lengths(corpus: Corpus, counts: Sequence[int]) -> CorpusFinding:
+def _length_finding(corpus: Corpus, counts: Sequence[int]) -> CorpusFinding:
     (src, tgt), difference = corpus.paths, abs(counts[0] - counts[1])
     message = f"{src} has {counts[0]:,} lines, but {tgt} has {counts[1]:,}"
     return CorpusFinding(LENGTHS, message, "Mend the places below.", difference, difference / max(counts), serious=True)

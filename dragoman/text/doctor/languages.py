@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from dragoman.errors import DataError
-from dragoman.languages import main_language, name_of
+from dragoman.languages import language_name, main_language, name_with_code
 from dragoman.records import SentencePair
 from dragoman.text.doctor.findings import MOST_EXAMPLES, CorpusFinding, shorten
 
@@ -84,7 +84,7 @@ def language_of_side(lines: Sequence[str], stated: str = "") -> SideLanguage:
     """The language that the lines of a side are in, judged by some of them where there are many."""
     wanted = detector_code(stated)
     found: Counter[str] = Counter()
-    for block in _blocks(_spread(lines)):
+    for block in _blocks(_sample_lines(lines)):
         scores = language_scores(block)
         best = max(scores, key=scores.__getitem__)
         is_sure = wanted not in scores or scores[best] - scores[wanted] > _SURE_NATS
@@ -93,12 +93,12 @@ def language_of_side(lines: Sequence[str], stated: str = "") -> SideLanguage:
     if blocks < _FEWEST_BLOCKS:
         return SideLanguage()
     language = found.most_common(1)[0][0]
-    share = sum(count for other, count in found.items() if are_near(other, language)) / blocks
+    share = sum(count for other, count in found.items() if are_similar(other, language)) / blocks
     is_clear = 2 * share > 1 and language != _NO_LANGUAGE
     return SideLanguage(language if is_clear else "", share, found[wanted] / blocks)
 
 
-def are_near(one: str, other: str) -> bool:
+def are_similar(one: str, other: str) -> bool:
     """Whether two languages are one, or so alike that one may be taken for the other."""
     labels = {detector_code(one), detector_code(other)}
     return len(labels) == 1 or any(labels <= group for group in _NEAR)
@@ -111,8 +111,8 @@ def contradiction(side: SideLanguage, stated: str, other_stated: str = "") -> st
     """
     if not stated or not side.language or side.language == detector_code(stated):
         return ""
-    if not knows(stated):
-        is_other = side.language == detector_code(other_stated) and not are_near(stated, other_stated)
+    if not can_detect(stated):
+        is_other = side.language == detector_code(other_stated) and not are_similar(stated, other_stated)
         return side.language if is_other and side.share >= _CLEAR_SHARE else ""
     return side.language if side.share >= _CLEAR_SHARE and side.stated <= _STATED_SHARE else ""
 
@@ -125,8 +125,8 @@ def check_side(lines: Sequence[str], stated: str, name: str, skip: str, other_st
     found = contradiction(language_of_side(lines, stated), stated, other_stated)
     if not found:
         return ""
-    message = f"{name} looks like {name_of(found)} ({found}), not like {name_of(stated)} ({stated})"
-    if are_near(found, stated):
+    message = _looks_like(name, found, stated)
+    if are_similar(found, stated):
         return f"{message}; the two are alike, so look at it yourself"
     example = shorten(next(filter(str.strip, lines)))
     raise DataError(f'{message}: "{example}". Name the right file or language; if they are right, add {skip}.')
@@ -136,9 +136,9 @@ def check_same_language(lines: Sequence[str], references: Sequence[str], name: s
     """Raises DataError where translations, with this name, are clearly in another language than their references."""
     wanted = language_of_side(references).language
     found = contradiction(language_of_side(lines, wanted), wanted)
-    if found and not are_near(found, wanted):
+    if found and not are_similar(found, wanted):
         raise DataError(
-            f"{name} looks like {name_of(found)} ({found}), and the references like {name_of(wanted)} ({wanted}). "
+            f"{name} looks like {name_with_code(found)}, and the references like {name_with_code(wanted)}. "
             f"Name the right files; if they are right, add {skip}."
         )
 
@@ -157,12 +157,12 @@ def languages_of_lines(lines: Sequence[str], usual: str) -> list[str]:
 
 def known_languages() -> frozenset[str]:
     """The detector's codes. The first call loads it: that takes half a second, and 90 MB."""
-    return _loaded()[1]
+    return _load_detector()[1]
 
 
-def knows(language: str) -> bool:
+def can_detect(language: str) -> bool:
     """Whether lines in this language can be told."""
-    return detector_code(language) in _loaded()[1]
+    return detector_code(language) in _load_detector()[1]
 
 
 def detector_code(language: str) -> str:
@@ -176,11 +176,11 @@ def _language_of(line: str, usual: str) -> str:
         return ""
     scores = language_scores(line)
     best = max(scores, key=scores.__getitem__)
-    is_other = usual not in scores or (scores[best] - scores[usual] > _SURE_NATS and not are_near(best, usual))
+    is_other = usual not in scores or (scores[best] - scores[usual] > _SURE_NATS and not are_similar(best, usual))
     return best if is_other else usual
 
 
-def _spread(lines: Sequence[str]) -> Sequence[str]:
+def _sample_lines(lines: Sequence[str]) -> Sequence[str]:
     """At most `LANGUAGE_SAMPLE_LINES`, spread by chance, the same ones each time."""
     if len(lines) <= LANGUAGE_SAMPLE_LINES:
         return lines
@@ -202,7 +202,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[str]:
 
 def language_scores(text: str) -> dict[str, float]:
     """The log-likelihood of a text in each language."""
-    return dict(_loaded()[0].rank(text[:_MOST_CHARACTERS]))
+    return dict(_load_detector()[0].rank(text[:_MOST_CHARACTERS]))
 
 
 def script_of(text: str) -> str:
@@ -222,7 +222,7 @@ def _script(char: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _loaded() -> tuple[Any, frozenset[str]]:
+def _load_detector() -> tuple[Any, frozenset[str]]:
     """The identifier and the languages it knows."""
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
@@ -238,13 +238,13 @@ def language_findings(
     sides = [pair.src for _, pair in sample], [pair.tgt for _, pair in sample]
     found = languages_of_sides(sides, declared)
     # What is said to be in a language that nobody here knows cannot be judged.
-    main = [side.language if not code or knows(code) else "" for side, code in zip(found, declared, strict=True)]
+    main = [side.language if not code or can_detect(code) else "" for side, code in zip(found, declared, strict=True)]
     findings = mismatches(sample, declared)
     scripts = [[script_of(line) for line in lines] for lines in sides]
     for side, name in enumerate(("source", "target")):
         told = languages_of_lines(sides[side], main[side]) if main[side] and not findings else []
         for kind, values, least in ((LANGUAGE, told, _MOST_MISTAKEN), (SCRIPT, scripts[side], 0.0)):
-            usual = main[side] if kind == LANGUAGE else _most(values)
+            usual = main[side] if kind == LANGUAGE else _majority(values)
             odd = [number for number, value in zip(numbers, values, strict=False) if value not in ("", usual)]
             looked_at = sum(map(bool, values))
             if usual and len(odd) > least * looked_at:
@@ -252,7 +252,7 @@ def language_findings(
                 advice = "Look at the examples; remove what is not translated."
                 lines = tuple(odd[:MOST_EXAMPLES])
                 findings.append(CorpusFinding(kind, message, advice, len(odd), len(odd) / looked_at, lines))
-    return (main[0], main[1]), (_most(scripts[0]), _most(scripts[1])), findings
+    return (main[0], main[1]), (_majority(scripts[0]), _majority(scripts[1])), findings
 
 
 def mismatches(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str]) -> list[CorpusFinding]:
@@ -267,7 +267,7 @@ def _mixtures(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, s
     What holds of nearly all lines is no mixture.
     """
     wanted = detector_code(declared[0]), detector_code(declared[1])
-    if not all(map(knows, wanted)) or are_near(*wanted):
+    if not all(map(can_detect, wanted)) or are_similar(*wanted):
         return []
     pairs = [
         (number, (_language_of(pair.src, wanted[0]), _language_of(pair.tgt, wanted[1]))) for number, pair in sample
@@ -285,7 +285,7 @@ def _mixtures(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, s
         if _is_mixture(count, len(pairs)):
             lines = [number for number, told in pairs if told[side] == other]
             untranslated = other == wanted[1 - side]
-            message = f"{name} sides looked at are in {name_of(other)} ({other}), not in {name_of(declared[side])}"
+            message = f"{name} sides looked at are in {name_with_code(other)}, not in {language_name(declared[side])}"
             advice = "Remove what was never translated." if untranslated else "Remove them, or train on each by itself."
             findings.append(_mixture(LANGUAGE, message, advice, lines, len(pairs)))
     return findings
@@ -310,21 +310,25 @@ def contradictions(found: Sequence[SideLanguage], declared: tuple[str, str], cou
     """What the sides are clearly in and should not be: swapped, or one of them in another language."""
     wrong = [contradiction(found[side], declared[side], declared[1 - side]) for side in (0, 1)]
     if all(wrong) and wrong == [detector_code(code) for code in declared[::-1]]:
-        names = [name_of(code) for code in wrong]
+        names = [language_name(code) for code in wrong]
         message = f"the source looks like {names[0]} and the target like {names[1]}: they are swapped"
         advice = "Swap the files, the columns (`--columns 2,1`) or the languages."
-        return [CorpusFinding(SWAPPED, message, advice, count, 1.0, serious=not are_near(*wrong))]
+        return [CorpusFinding(SWAPPED, message, advice, count, 1.0, serious=not are_similar(*wrong))]
     findings = []
     for language, stated, name in zip(wrong, declared, ("source", "target"), strict=True):
         if language:
-            message = f"the {name} looks like {name_of(language)} ({language}), not like {name_of(stated)} ({stated})"
-            near = are_near(language, stated)
+            message = _looks_like(f"the {name}", language, stated)
+            near = are_similar(language, stated)
             advice = "The two are alike: look at it yourself." if near else "Name the right file or language."
             findings.append(CorpusFinding(LANGUAGE, message, advice, count, 1.0, serious=not near))
     return findings
 
 
-def _most(values: Sequence[str]) -> str:
+def _looks_like(name: str, found: str, stated: str) -> str:
+    return f"{name} looks like {name_with_code(found)}, not like {name_with_code(stated)}"
+
+
+def _majority(values: Sequence[str]) -> str:
     """What most of the values that say something are, "" where they are few or divided."""
     counts = Counter(filter(None, values))
     value, count = counts.most_common(1)[0] if counts else ("", 0)

@@ -94,7 +94,7 @@ def compare_sides(src: Lines, tgt: Lines, num_src: int, num_tgt: int, *, thoroug
     nats = _nats_a_line(scores, path)
     related = True
     if nats < _CERTAIN_NATS_A_LINE:
-        others = map(_mixed, _windows(src, tgt, sample, margin))
+        others = map(_shuffle_targets, _windows(src, tgt, sample, margin))
         learner, coded = _Learner.learnt(others, shifts, margin, num_tgt)
         _, by_chance = learner.scores(coded)
         related = nats > _LEAST_TIMES_CHANCE * _nats_a_line(by_chance, _path(by_chance, shifts, ending))
@@ -103,7 +103,7 @@ def compare_sides(src: Lines, tgt: Lines, num_src: int, num_tgt: int, *, thoroug
     return SideComparison(tuple(_slides(lines, scores, path, shifts, ending, num_src)), related or num_src < _FEW_LINES)
 
 
-def _mixed(window: "_Window") -> "_Window":
+def _shuffle_targets(window: "_Window") -> "_Window":
     """The same lines, each beside one that it has nothing to do with."""
     order = np.random.default_rng(window.start).permutation(len(window.tgt))
     return replace(window, tgt=[window.tgt[place] for place in order])

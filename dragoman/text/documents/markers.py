@@ -27,7 +27,7 @@ _ORDER = 1.0
 """How much the order of the words counts beside the two neighbours of a point."""
 
 
-class Mark(NamedTuple):
+class Marker(NamedTuple):
     """`head` goes before the words from `start` to `stop` (characters of the source), `tail` after them.
 
     A point (`start` == `stop`) is `head` alone. `parent` is the number of the mark it is inside of, or -1; marks come
@@ -47,7 +47,7 @@ class MarkedText(NamedTuple):
     """What is translated, and the marks in it."""
 
     text: str
-    marks: tuple[Mark, ...]
+    marks: tuple[Marker, ...]
 
 
 class AlignedPart(NamedTuple):
@@ -59,7 +59,7 @@ class AlignedPart(NamedTuple):
     """(target words, source words)"""
 
 
-def with_marks(
+def insert_markers(
     source: MarkedText, translation: str, parts: Sequence[AlignedPart], escape: Callable[[str], str] = str
 ) -> str:
     """The translation, its text through `escape`, with all marks of the source. Spans in `parts` are of the wholes."""
@@ -73,16 +73,16 @@ def with_marks(
     offset = 0
     for number, part in enumerate(parts):
         bounds = _bounds(parts, number, len(source.text))
-        touching = _touching(source.marks, starts, bounds)
+        touching = _touching_markers(source.marks, starts, bounds)
         for mark, (start, stop) in _Part(source, translation, part, bounds).ranges(touching).items():
             known = ranges[mark]
             begin = offset + start if known is None or known[0] == known[1] else known[0]
             ranges[mark] = begin, offset + stop if stop > start or known is None else known[1]
         offset += len(part.tgt_spans)
-    return _rendered(source.marks, _nested(source.marks, ranges, offset), translation, tgt_spans, escape)
+    return _render(source.marks, _nest(source.marks, ranges, offset), translation, tgt_spans, escape)
 
 
-def _touching(marks: Sequence[Mark], starts: Sequence[int], bounds: Range) -> list[int]:
+def _touching_markers(marks: Sequence[Marker], starts: Sequence[int], bounds: Range) -> list[int]:
     """The marks that touch so many characters, in their order, found without a look at all others.
 
     What begins before and goes on is the last that begins before, or what that is inside of.
@@ -97,7 +97,7 @@ def _touching(marks: Sequence[Mark], starts: Sequence[int], bounds: Range) -> li
     return [*reversed(going_on), *range(first, last)]
 
 
-def _nested(marks: Sequence[Mark], ranges: Sequence[Range | None], num_words: int) -> list[Range]:
+def _nest(marks: Sequence[Marker], ranges: Sequence[Range | None], num_words: int) -> list[Range]:
     """Each range inside that of its mark's parent; what is in no part goes to the end of it."""
     nested: list[Range] = []
     for mark, own in zip(marks, ranges, strict=True):
@@ -108,12 +108,12 @@ def _nested(marks: Sequence[Mark], ranges: Sequence[Range | None], num_words: in
     return nested
 
 
-def run_of(source: str, translation: str, part: AlignedPart, span: Range, first_free: int) -> Range:
+def aligned_run(source: str, translation: str, part: AlignedPart, span: Range, first_free: int) -> Range:
     """The run of the part's target words, from number `first_free` on, that the source's characters became.
 
     At most as many as the words of the source: articles and prepositions look at the noun, too.
     """
-    mark = Mark(*span, "", "")
+    mark = Marker(*span, "", "")
     places = _Part(MarkedText(source, (mark,)), translation, part, (-1, len(source) + 1))
     return places.closest(mark, (first_free, len(part.tgt_spans)))
 
@@ -158,7 +158,7 @@ class _Part:
         del found[-1]
         return found
 
-    def closest(self, mark: Mark, within: Range) -> Range:
+    def closest(self, mark: Marker, within: Range) -> Range:
         """The place of the only mark among so many target words, no longer than its source."""
         start, stop = self._placed([0], within)[0]
         first, last = self._words(mark)
@@ -193,18 +193,18 @@ class _Part:
                 found[number] = gap, gap
         return found
 
-    def _words(self, mark: Mark) -> Range:
+    def _words(self, mark: Marker) -> Range:
         """The source words of a mark; those after it begin at or after its end."""
         start, stop = np.searchsorted(self._starts, (mark.start, mark.stop))
         return int(start), int(stop)
 
-    def _beyond(self, mark: Mark) -> tuple[bool, bool]:
+    def _beyond(self, mark: Marker) -> tuple[bool, bool]:
         """Whether it begins before the part, and ends after it."""
         inner = len(self._starts)
         start, stop = self._words(mark)
         return mark.start < self._bounds[0] and start == 0, mark.stop > self._bounds[1] and stop == inner
 
-    def _run(self, mark: Mark, words: Range, free: NDArray[np.bool_]) -> Range:
+    def _run(self, mark: Marker, words: Range, free: NDArray[np.bool_]) -> Range:
         """The run of free target words that looked most at the mark's source words; an empty one if none is free."""
         places = np.flatnonzero(free)
         if not places.size:
@@ -264,8 +264,8 @@ class _Part:
         return max(choices, key=lambda gap: float(score[gap]), default=first)
 
 
-def _rendered(
-    marks: Sequence[Mark], ranges: Sequence[Range], text: str, spans: Sequence[Range], escape: Callable[[str], str]
+def _render(
+    marks: Sequence[Marker], ranges: Sequence[Range], text: str, spans: Sequence[Range], escape: Callable[[str], str]
 ) -> str:
     """The text with the marks at their ranges of words."""
     children: dict[int, list[int]] = {}
@@ -316,7 +316,7 @@ class _Page:
             self._parts.append(part)
             self._ends_in_space, self._wants_space = part[-1].isspace(), False
 
-    def point(self, mark: Mark) -> None:
+    def point(self, mark: Marker) -> None:
         if (mark.spaced[0] or self._wants_space) and not self._ends_in_space:
             self.write(" ")
         self.write(mark.head + mark.tail)

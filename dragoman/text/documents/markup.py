@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from html import escape, unescape
 from itertools import zip_longest
 
-from dragoman.text.documents.markers import Mark, MarkedText
-from dragoman.text.documents.placeholders import Hole, without_holes
+from dragoman.text.documents.markers import MarkedText, Marker
+from dragoman.text.documents.placeholders import Placeholder, remove_placeholders
 from dragoman.text.documents.tags import Tag, tags_of
 
 _INLINE = frozenset(
@@ -87,7 +87,7 @@ class MarkedPage:
         return "".join(part if isinstance(part, str) else next(following) for part in self.parts)
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     """A text as it is written between tags."""
     return escape(text, quote=False)
 
@@ -145,7 +145,7 @@ def _add_block(events: Sequence[Tag], found: MarkedPage) -> None:
     if not any(map(str.isalpha, unescape("".join(texts)))):
         found.parts += [event.raw for event in events]
         return
-    marked = _marked(events)
+    marked = _extract_markers(events)
     if marked is None:
         for event in events:
             _add_run(event, found)
@@ -166,12 +166,12 @@ def _add_run(event: Tag, found: MarkedPage) -> None:
     found.parts += [lead, MarkedText(plain, ()), trail]
 
 
-def _marked(events: Sequence[Tag]) -> MarkedText | None:
+def _extract_markers(events: Sequence[Tag]) -> MarkedText | None:
     """The texts of a block as one, its tags as marks; None where they are not well nested, or too deep."""
     parts: list[str] = []
     length, ends_in_space = 0, True
-    marks: list[Mark] = []
-    holes: list[Hole] = []
+    marks: list[Marker] = []
+    holes: list[Placeholder] = []
     tags: list[str] = []
     inside = [-1]
     for event in events:
@@ -184,23 +184,23 @@ def _marked(events: Sequence[Tag]) -> MarkedText | None:
                 return None
             inside.append(len(marks))
             tags.append(event.name)
-            marks.append(Mark(length, length, event.raw, parent=inside[-2]))
+            marks.append(Marker(length, length, event.raw, parent=inside[-2]))
         elif event.kind == "end":
             if not tags or tags.pop() != event.name:
                 return None
             number = inside.pop()
             if number == len(marks) - 1 and marks[number].start == length:  # <x id="1"></x>
                 text = _HOLE
-                holes.append(Hole(length, length + 1, marks.pop().head + event.raw))
+                holes.append(Placeholder(length, length + 1, marks.pop().head + event.raw))
             else:
                 marks[number] = marks[number]._replace(stop=length, tail=event.raw)
         elif event.kind == "other" or event.name == "wbr":
-            marks.append(Mark(length, length, event.raw, parent=inside[-1]))
+            marks.append(Marker(length, length, event.raw, parent=inside[-1]))
         else:
             text = _HOLE
-            holes.append(Hole(length, length + 1, event.raw))
+            holes.append(Placeholder(length, length + 1, event.raw))
         if text:
             parts.append(text)
             length += len(text)
             ends_in_space = text[-1] == " "
-    return None if tags else without_holes(MarkedText("".join(parts), tuple(marks)), holes)
+    return None if tags else remove_placeholders(MarkedText("".join(parts), tuple(marks)), holes)

@@ -4,10 +4,10 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dragoman.text.documents.markers import Mark, MarkedText
+from dragoman.text.documents.markers import MarkedText, Marker
 
 
-class Hole(NamedTuple):
+class Placeholder(NamedTuple):
     """What stands at `start` to `stop` of a text and is left out; `head` is written in its place at last."""
 
     start: int
@@ -15,26 +15,26 @@ class Hole(NamedTuple):
     head: str
 
 
-def without_holes(source: MarkedText, holes: Sequence[Hole]) -> MarkedText:
+def remove_placeholders(source: MarkedText, holes: Sequence[Placeholder]) -> MarkedText:
     """The text without the holes, which come in the order of the text. One that a mark begins or ends inside of stays.
 
     White space that would be doubled, or stand before punctuation, goes with a hole.
     """
-    kept = _Kept(source.text)
+    kept = _RemainingText(source.text)
     edges = sorted({edge for mark in source.marks for edge in (mark.start, mark.stop)})
-    points: list[tuple[Hole, Mark]] = []
+    points: list[tuple[Placeholder, Marker]] = []
     for hole in holes:
         following = bisect_right(edges, hole.start)
         crossed = following < len(edges) and edges[following] < hole.stop
         if not crossed and hole.start >= kept.read:
             before, after = source.text[hole.start - 1 : hole.start], source.text[hole.stop : hole.stop + 1]
             place = kept.leave_out(hole.start, hole.stop)
-            points.append((hole, Mark(place, place, hole.head, spaced=(before.isspace(), after.isspace()))))
+            points.append((hole, Marker(place, place, hole.head, spaced=(before.isspace(), after.isspace()))))
     kept.read_to(len(source.text))
-    return MarkedText("".join(kept.parts), _merged(source, points, kept))
+    return MarkedText("".join(kept.parts), _merge_markers(source, points, kept))
 
 
-class _Kept:
+class _RemainingText:
     """A text that parts are left out of, and where the others were."""
 
     def __init__(self, text: str) -> None:
@@ -72,10 +72,12 @@ class _Kept:
         return min(self._new_starts[chunk] + old - self._starts[chunk], end)
 
 
-def _merged(source: MarkedText, points: Sequence[tuple[Hole, Mark]], kept: _Kept) -> tuple[Mark, ...]:
+def _merge_markers(
+    source: MarkedText, points: Sequence[tuple[Placeholder, Marker]], kept: _RemainingText
+) -> tuple[Marker, ...]:
     """All marks in the order of the text, each point inside the innermost mark around it."""
     marks = source.marks
-    merged: list[Mark] = []
+    merged: list[Marker] = []
     numbers = {-1: -1}
     waiting, open_marks = list(reversed(points)), [-1]
 

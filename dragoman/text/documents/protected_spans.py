@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dragoman.text.documents.markers import MarkedText
-from dragoman.text.documents.placeholders import Hole, without_holes
+from dragoman.text.documents.placeholders import Placeholder, remove_placeholders
 
 _UNITS = (
     "km/h|m/s|kWh|mph|kHz|MHz|GHz|kbps|Mbps|hPa|kPa|rpm|km|cm|mm|µm|nm|kg|mg|µg|ml|cl|dl|kB|KB|MB|GB|TB|PB|kW|MW|GW|Wh|"
@@ -33,7 +33,7 @@ _KINDS = (
         rf"(?<![\w.,])[€$£¥]\s?\d[\d.,]{{0,30}}(?!\w)|(?<![\w.,])\d[\d.,]{{0,30}}[ \u00a0\u202f]?(?:{_UNITS})(?!\w)",
     ),
 )
-_PIECE = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _KINDS))
+_PROTECTED = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _KINDS))
 _AFTER_URL = ".,;:!?'’”»*_"
 _CLOSING = {")": "(", "]": "[", "}": "{"}
 _BRACKETS = {"(": ")", "[": "]", "{": "}", '"': '"', "'": "'", "„": "“", "“": "”", "«": "»", "‘": "’"}
@@ -50,18 +50,18 @@ class ProtectedSpan(NamedTuple):
     kind: str
 
 
-def find_pieces(text: str) -> list[ProtectedSpan]:
+def find_protected_spans(text: str) -> list[ProtectedSpan]:
     """The pieces of a text from left to right, none inside another."""
     found = []
-    for match in _PIECE.finditer(text):
+    for match in _PROTECTED.finditer(text):
         kind, piece = str(match.lastgroup), match.group()
         if kind in ("url", "measure"):
-            piece = _without_what_follows(piece)
+            piece = _strip_sentence_punctuation(piece)
         found.append(ProtectedSpan(match.start(), match.start() + len(piece), piece, kind))
     return found
 
 
-def _without_what_follows(piece: str) -> str:
+def _strip_sentence_punctuation(piece: str) -> str:
     """Without the marks of the sentence around it: a URL's own brackets are balanced."""
     stop = len(piece)
     unclosed = {opening: piece.count(opening) - piece.count(closing) for closing, opening in _CLOSING.items()}
@@ -75,33 +75,33 @@ def _without_what_follows(piece: str) -> str:
     return piece[:stop]
 
 
-def lost_pieces(pieces: list[ProtectedSpan], translation: str) -> list[str]:
+def lost_spans(pieces: list[ProtectedSpan], translation: str) -> list[str]:
     """The pieces that the translation does not have as often as the source, each once.
 
     A number may be written as the target language writes it: 3.5 km is there in "3,5 km".
     """
-    found = Counter(_written(piece) for piece in find_pieces(translation))
-    wanted = Counter(_written(piece) for piece in pieces)
-    first = {_written(piece): piece.text for piece in reversed(pieces)}
+    found = Counter(_comparable_text(piece) for piece in find_protected_spans(translation))
+    wanted = Counter(_comparable_text(piece) for piece in pieces)
+    first = {_comparable_text(piece): piece.text for piece in reversed(pieces)}
     return [first[written] for written in wanted if found[written] != wanted[written]]
 
 
-def _written(piece: ProtectedSpan) -> str:
+def _comparable_text(piece: ProtectedSpan) -> str:
     return _NUMBER_MARKS.sub("", piece.text) if piece.kind == "measure" else piece.text
 
 
-def without_pieces(source: MarkedText, escape: Callable[[str], str] = str) -> MarkedText:
+def remove_protected_spans(source: MarkedText, escape: Callable[[str], str] = str) -> MarkedText:
     """The text without its pieces, which become points among the marks.
 
     With a piece go the brackets or quotes around it, and the colon or dash after one that begins the text.
     """
     edges = sorted({edge for mark in source.marks for edge in (mark.start, mark.stop)})
-    holes: list[Hole] = []
-    for piece in find_pieces(source.text):
-        wide = _with_surroundings(source.text, piece.start, piece.stop)
+    holes: list[Placeholder] = []
+    for piece in find_protected_spans(source.text):
+        wide = _include_surroundings(source.text, piece.start, piece.stop)
         start, stop = (piece.start, piece.stop) if _has_between(edges, *wide) else wide
-        holes.append(Hole(start, stop, escape(source.text[start:stop])))
-    return without_holes(source, holes)
+        holes.append(Placeholder(start, stop, escape(source.text[start:stop])))
+    return remove_placeholders(source, holes)
 
 
 def _has_between(edges: Sequence[int], start: int, stop: int) -> bool:
@@ -109,7 +109,7 @@ def _has_between(edges: Sequence[int], start: int, stop: int) -> bool:
     return place < len(edges) and edges[place] < stop
 
 
-def _with_surroundings(text: str, start: int, stop: int) -> tuple[int, int]:
+def _include_surroundings(text: str, start: int, stop: int) -> tuple[int, int]:
     if start and _BRACKETS.get(text[start - 1]) == text[stop : stop + 1] != "":
         start, stop = start - 1, stop + 1
     if not text[:start].strip() and (following := _BEGINNING.match(text, stop)):

@@ -88,18 +88,18 @@ def _tag_at(page: str, place: int, xml: bool) -> Tag | None:
 
 
 def _element_tag(page: str, place: int, start: int, kind: TagKind) -> Tag:
-    name = _matched(_NAME, page, start)
+    name = _match_text(_NAME, page, start)
     stop = start + len(name)
     attributes: list[tuple[str, str]] = []
     while True:
-        between = _matched(_BETWEEN, page, stop)
+        between = _match_text(_BETWEEN, page, stop)
         stop += len(between)
         if stop >= len(page):
             return Tag("other", page[place:])
         if page[stop] == ">":
             empty = kind == "start" and between[-1:] == "/"
             return Tag("empty" if empty else kind, page[place : stop + 1], name.lower(), tuple(attributes))
-        key = _matched(_ATTRIBUTE_NAME, page, stop)
+        key = _match_text(_ATTRIBUTE_NAME, page, stop)
         stop += len(key)
         equals = _EQUALS.match(page, stop)
         value = ""
@@ -112,12 +112,12 @@ def _element_tag(page: str, place: int, start: int, kind: TagKind) -> Tag:
                     return Tag("other", page[place:])
                 value, stop = page[stop + 1 : end], end + 1
             else:
-                value = _matched(_UNQUOTED, page, stop)
+                value = _match_text(_UNQUOTED, page, stop)
                 stop += len(value)
         attributes.append((key.lower(), value))
 
 
-def _matched(pattern: re.Pattern[str], text: str, place: int) -> str:
+def _match_text(pattern: re.Pattern[str], text: str, place: int) -> str:
     """What a pattern that matches the empty string, too, matches there."""
     match = pattern.match(text, place)
     return match.group() if match else ""

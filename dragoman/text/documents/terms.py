@@ -75,7 +75,7 @@ class Terms:
         Of equally long ones that which is written as the text is.
         """
         found: tuple[int, str] | None = None
-        for first in dict.fromkeys((words[place], _uncapitalised(words[place]))):
+        for first in dict.fromkeys((words[place], _uncapitalize(words[place]))):
             for term, target in self._by_first_word.get(first, ()):
                 may_be = first == words[place] or first.islower()
                 if may_be and [first, *words[place + 1 : place + len(term)]] == term:
@@ -97,7 +97,7 @@ class Terms:
 
 def occurrences(target: str, text: str) -> list[tuple[int, int]]:
     """Where a term's translation stands in a text, as whole words; its first letter may be a capital."""
-    return [match.span() for match in _written(target).finditer(text)]
+    return [match.span() for match in _term_pattern(target).finditer(text)]
 
 
 def missing_terms(terms: Iterable[Term], translation: str) -> list[str]:
@@ -108,7 +108,7 @@ def missing_terms(terms: Iterable[Term], translation: str) -> list[str]:
     return [target for target, count in wanted.items() if len(occurrences(target, translation)) < count]
 
 
-def _written(target: str) -> re.Pattern[str]:
+def _term_pattern(target: str) -> re.Pattern[str]:
     first, rest = re.escape(target[0]), re.escape(target[1:])
     if target[0].islower():
         first = f"[{re.escape(target[0].upper())}{first}]" if len(target[0].upper()) == 1 else first
@@ -117,5 +117,5 @@ def _written(target: str) -> re.Pattern[str]:
     return re.compile(before + first + rest + after)
 
 
-def _uncapitalised(word: str) -> str:
+def _uncapitalize(word: str) -> str:
     return word[:1].lower() + word[1:]

@@ -14,7 +14,7 @@ from itertools import pairwise
 from tokenizers import Tokenizer as LibraryTokenizer
 
 from dragoman.errors import ConfigError
-from dragoman.text.surrogates import well_formed
+from dragoman.text.surrogates import replace_surrogates
 from dragoman.text.tokenization.pipelines import byte_token
 from dragoman.text.tokenization.tokenizer import Tokenizer
 
@@ -67,7 +67,7 @@ class BpeDropout:
     def _words(self, text: str) -> list[str]:
         library = self._tokenizer.library
         assert isinstance(library, LibraryTokenizer)
-        normalised = library.normalizer.normalize_str(well_formed(text)) if text else text
+        normalised = library.normalizer.normalize_str(replace_surrogates(text)) if text else text
         return [
             word[start : start + _MAX_SYMBOLS]
             for word, _ in library.pre_tokenizer.pre_tokenize_str(normalised)

@@ -112,7 +112,7 @@ class _Trie:
                 if len(way) < _num_bytes(way[0]):
                     ways.append((child, way))
                 else:
-                    found.append((_decoded(way), child))
+                    found.append((_decode(way), child))
         return found
 
     def below(self, nodes: set[int]) -> tuple[frozenset[str], set[int]]:
@@ -143,7 +143,7 @@ def _num_bytes(first: int) -> int:
     return 1 + (first >= 0xC0) + (first >= 0xE0) + (first >= 0xF0)
 
 
-def _decoded(way: bytes) -> str:
+def _decode(way: bytes) -> str:
     try:
         return way.decode("utf-8")
     except UnicodeDecodeError:

@@ -74,7 +74,7 @@ class BatchEncoder:
     def __init__(self, tokenizer: Tokenizer, max_words: int = _MAX_CACHED_WORDS) -> None:
         self._tokenizer = tokenizer
         self._max_words = max_words
-        self._cuts_at_spaces = cuts_at_spaces(tokenizer)
+        self._cuts_at_spaces = splits_at_spaces(tokenizer)
         self._line_feed_id = _line_feed_id(tokenizer)
         self._places = {"\n": _END}
         self._table = RaggedIds.of([[], [], []])
@@ -131,7 +131,7 @@ class BatchEncoder:
         return table.followed_by(self._whole(texts[text] for text in mixed))
 
 
-def side_by_side(texts: Iterable[str]) -> Iterator[str]:
+def concatenate_texts(texts: Iterable[str]) -> Iterator[str]:
     """Fewer and longer texts with the same pieces of the same words: a tokeniser learns the same from them, sooner.
 
     Texts stand next to each other with a space between, which is where they are cut, unless one begins or ends in white
@@ -191,7 +191,7 @@ def _line_feed_id(tokenizer: Tokenizer) -> int | None:
     return found[0] if len(found) == 1 and found[0] != UNK_ID else None
 
 
-def cuts_at_spaces(tokenizer: Tokenizer) -> bool:
+def splits_at_spaces(tokenizer: Tokenizer) -> bool:
     """Whether a space between two other characters is always the beginning of a piece, as in this project's own cut."""
     pipeline = json.loads(tokenizer.library.to_str())
     first = ((pipeline.get("pre_tokenizer") or {}).get("pretokenizers") or [{}])[0]

@@ -39,7 +39,7 @@ class ProcessEncoderPair:
         self._tokenizers = tokenizers
         self._here = BatchEncoderPair.of(tokenizers)
         self._alone = alone
-        self._count = min(MAX_PROCESSES, _processors()) if processes is None else processes
+        self._count = min(MAX_PROCESSES, _count_processors()) if processes is None else processes
 
     def encoded(self, chunks: Iterable[list[SentencePair]]) -> Iterator[EncodedChunk]:
         """Each chunk with the ids of both sides, in order."""
@@ -48,7 +48,7 @@ class ProcessEncoderPair:
         first = list(islice(chunks, 1))
         if not first:
             return
-        folder = _saved(self._tokenizers)
+        folder = _save(self._tokenizers)
         workers = [_Worker(folder) for _ in range(self._count)]
         try:
             yield from self._spread(chain(first, chunks), workers)
@@ -111,7 +111,7 @@ class _Worker:
         stream = cast(BinaryIO, self._process.stdout)
         try:
             src, tgt = (
-                RaggedIds(np.frombuffer(_received(stream), np.int32), np.frombuffer(_received(stream), np.int64))
+                RaggedIds(np.frombuffer(_receive(stream), np.int32), np.frombuffer(_receive(stream), np.int64))
                 for _ in "st"
             )
         except (OSError, EOFError):
@@ -128,7 +128,7 @@ class _Worker:
                 pass
 
 
-def _saved(tokenizers: TokenizerPair) -> str:
+def _save(tokenizers: TokenizerPair) -> str:
     """A folder with them; without, where the disk is full, and then no process finds them."""
     folder = ""
     with suppress(OSError):
@@ -143,7 +143,7 @@ def serve() -> None:
     encoders = BatchEncoderPair.of(TokenizerPair.load(Path(sys.argv[1])))
     with suppress(EOFError):
         while True:
-            src, tgt = json.loads(_received(requests))
+            src, tgt = json.loads(_receive(requests))
             for rows in (encoders.src.encode(src), encoders.tgt.encode(tgt)):
                 _send(answers, rows.ids.tobytes())
                 _send(answers, rows.lengths.tobytes())
@@ -156,19 +156,19 @@ def _send(stream: BinaryIO, content: bytes) -> None:
     stream.flush()
 
 
-def _received(stream: BinaryIO) -> bytes:
+def _receive(stream: BinaryIO) -> bytes:
     """What `_send` wrote. Raises EOFError where the stream ends before all is there."""
-    (count,) = _COUNT.unpack(_exactly(stream, _COUNT.size))
-    return _exactly(stream, count)
+    (count,) = _COUNT.unpack(_read_exactly(stream, _COUNT.size))
+    return _read_exactly(stream, count)
 
 
-def _exactly(stream: BinaryIO, count: int) -> bytes:
+def _read_exactly(stream: BinaryIO, count: int) -> bytes:
     content = stream.read(count)
     if len(content) < count:
         raise EOFError
     return content
 
 
-def _processors() -> int:
+def _count_processors() -> int:
     """Those that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -17,7 +17,7 @@ Model = models.BPE | models.Unigram | models.WordLevel
 
 CONTROL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
 
-SPACE_MARK = "\u2581"
+SPACE_SYMBOL = "\u2581"
 """Stands for a space inside tokens (SentencePiece's convention)."""
 
 _LETTERS = "\\p{L}\\p{M}\u200c\u200d"
@@ -41,9 +41,9 @@ def assemble(kind: TokenizerKind, model: Model) -> Tokenizer:
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, byte_level])
         tokenizer.decoder = decoders.Sequence([decoders.ByteLevel(), strip])
     else:
-        mark = pre_tokenizers.Metaspace(SPACE_MARK, prepend_scheme="never", split=False)
+        mark = pre_tokenizers.Metaspace(SPACE_SYMBOL, prepend_scheme="never", split=False)
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, mark])
-        unmark = decoders.Replace(SPACE_MARK, " ")
+        unmark = decoders.Replace(SPACE_SYMBOL, " ")
         tokenizer.decoder = decoders.Sequence([unmark, decoders.ByteFallback(), decoders.Fuse(), strip])
     return tokenizer
 
@@ -66,7 +66,7 @@ def printable_byte_level(alphabet: dict[str, int]) -> Callable[[str], str]:
     def show(token: str) -> str:
         raw = bytes(alphabet[char] for char in token)
         try:
-            return raw.decode("utf-8").replace(" ", SPACE_MARK)
+            return raw.decode("utf-8").replace(" ", SPACE_SYMBOL)
         except UnicodeDecodeError:
             return "".join(byte_token(byte) for byte in raw)
 

@@ -145,11 +145,11 @@ def _fit(text: str, length: Callable[[str], int], limit: int, cuts: Sequence[Cal
     parts = cut(text)
     if not finer:
         return [piece for part in parts for piece in _fit(part, length, limit, cuts)]
-    packed = _packed(parts, length, limit)
+    packed = _pack(parts, length, limit)
     return [piece for part in packed for piece in _fit(part, length, limit, finer)]
 
 
-def _packed(parts: Sequence[str], length: Callable[[str], int], limit: int) -> list[str]:
+def _pack(parts: Sequence[str], length: Callable[[str], int], limit: int) -> list[str]:
     """Neighbours joined while their lengths add up to at most the limit."""
     packed: list[list[str]] = []
     room = 0

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from tokenizers import Tokenizer, models
 
 from dragoman.text.tokenization.character_map import character_map
-from dragoman.text.tokenization.pipelines import CONTROL_TOKENS, SPACE_MARK, byte_token
+from dragoman.text.tokenization.pipelines import CONTROL_TOKENS, SPACE_SYMBOL, byte_token
 
 _UNKNOWN = "<unk> "  # holds a space, which no text has where pieces are looked up
 _UNK_ID = CONTROL_TOKENS.index("<unk>")
@@ -101,17 +101,17 @@ class SentencePieceTokenizer:
         model, mapped = self.model, self._map.replace(text)
         if model.single_spaces:
             mapped = _SPACES.sub(" ", mapped).lstrip(" ")
-        marked = mapped.replace(" ", SPACE_MARK)
+        marked = mapped.replace(" ", SPACE_SYMBOL)
         if model.space_in_front and marked:
-            marked = SPACE_MARK + marked
-        return marked.rstrip(SPACE_MARK) if model.single_spaces else marked
+            marked = SPACE_SYMBOL + marked
+        return marked.rstrip(SPACE_SYMBOL) if model.single_spaces else marked
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of ids, without spaces at its ends; bytes that form no character become U+FFFD."""
         tokens = [self.vocabulary[index] for index in ids]
         shown = [token for token in tokens if token not in _INVISIBLE]
         joined = "".join(_with_bytes(shown) if self.model.byte_fallback else shown)
-        return joined.replace(SPACE_MARK, " ").strip()
+        return joined.replace(SPACE_SYMBOL, " ").strip()
 
     def to_str(self) -> str:
         """The content of a tokenizer.json."""

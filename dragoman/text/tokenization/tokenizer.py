@@ -25,7 +25,7 @@ from tokenizers import models, trainers
 
 from dragoman.config import TokenizerSettings
 from dragoman.errors import ConfigError, DataError
-from dragoman.text.surrogates import well_formed
+from dragoman.text.surrogates import replace_surrogates
 from dragoman.text.tokenization.pipelines import (
     CONTROL_TOKENS,
     Model,
@@ -55,7 +55,7 @@ class Tokenizer:
         try:
             ids: list[int] = self.library.encode(text, add_special_tokens=False).ids
         except (TypeError, UnicodeEncodeError):
-            ids = self.library.encode(well_formed(text), add_special_tokens=False).ids
+            ids = self.library.encode(replace_surrogates(text), add_special_tokens=False).ids
         return ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -64,7 +64,9 @@ class Tokenizer:
         try:
             encodings = self.library.encode_batch_fast(rows, add_special_tokens=False)
         except (TypeError, UnicodeEncodeError):
-            encodings = self.library.encode_batch_fast([well_formed(text) for text in rows], add_special_tokens=False)
+            encodings = self.library.encode_batch_fast(
+                [replace_surrogates(text) for text in rows], add_special_tokens=False
+            )
         return [encoding.ids for encoding in encodings]
 
     def detokenize(self, ids: Sequence[int]) -> str:
@@ -180,7 +182,7 @@ def train_tokenizer(settings: TokenizerSettings, texts: Iterable[str], *, strict
             f"`tokenizer.vocab_size` must be at least {smallest} for this kind of tokenizer "
             f"(control tokens and bytes included), but is {settings.vocab_size}. Set a larger value."
         )
-    model = _train_model(kind, settings, _counted(texts))
+    model = _train_model(kind, settings, _check_not_empty(texts))
     tokenizer = Tokenizer(kind, assemble(kind, model))
     if strict and tokenizer.vocab_size < settings.vocab_size:
         raise ConfigError(
@@ -197,11 +199,11 @@ def kind_of(settings: TokenizerSettings) -> TokenizerKind:
     return settings.kind
 
 
-def _counted(texts: Iterable[str]) -> Iterator[str]:
+def _check_not_empty(texts: Iterable[str]) -> Iterator[str]:
     empty = True
     for text in texts:
         empty = empty and not text.strip()
-        yield well_formed(text)
+        yield replace_surrogates(text)
     if empty:
         raise DataError("There is no text to train a tokenizer on. Check that the training data is not empty.")
 

@@ -62,7 +62,7 @@ def _build(document: Any) -> tuple[TokenizerKind, Tokenizer]:
     model = document["model"]
     _require(model.get("type") in _TYPES, f"its model type is {model.get('type')!r}")
     _require(model.get("dropout") is None, "its model has dropout")
-    vocab = _checked_vocab(model)
+    vocab = _check_vocab(model)
     if model["type"] == "Unigram":
         return "unigram", assemble("unigram", _unigram(model, vocab))
     if model["type"] == "WordLevel":
@@ -71,7 +71,7 @@ def _build(document: Any) -> tuple[TokenizerKind, Tokenizer]:
     return kind, assemble(kind, _bpe(kind, model, vocab))
 
 
-def _checked_vocab(model: dict[str, Any]) -> dict[str, int]:
+def _check_vocab(model: dict[str, Any]) -> dict[str, int]:
     """Token -> id, with ids 0 ... n - 1 each once and the control tokens first."""
     raw = model.get("vocab")
     if model["type"] == "Unigram":

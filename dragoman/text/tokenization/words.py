@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dragoman.text.tokenization.pipelines import SPACE_MARK
+from dragoman.text.tokenization.pipelines import SPACE_SYMBOL
 
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 _INSIDE_WORDS = "-'’.,:"
@@ -34,14 +34,14 @@ class Word:
 
 def spaced_words(tokens: Sequence[str]) -> list[tuple[int, ...]]:
     """For each token (as `Tokenizer.tokens` shows it) the numbers of the words it touches; none for mere space."""
-    return _touched(tokens, _number_spaced)
+    return _touched_units(tokens, _number_spaced)
 
 
 def words_of(tokens: Sequence[str]) -> tuple[Word, ...]:
     """The tokens grouped into units, none left out; units that share a token are one word."""
     starts: list[int] = []
     last_unit, after_word = -1, True
-    for index, units in enumerate(_touched(tokens, _number_units)):
+    for index, units in enumerate(_touched_units(tokens, _number_units)):
         continues = bool(units) and units[0] <= last_unit
         if after_word and not continues:
             starts.append(index)
@@ -50,23 +50,25 @@ def words_of(tokens: Sequence[str]) -> tuple[Word, ...]:
     if not after_word and len(starts) > 1:
         starts.pop()
     stops = [*starts[1:], len(tokens)][: len(starts)]
-    return tuple(Word(_shown(tokens[start:stop]), start, stop) for start, stop in zip(starts, stops, strict=True))
+    return tuple(
+        Word(_decode_tokens(tokens[start:stop]), start, stop) for start, stop in zip(starts, stops, strict=True)
+    )
 
 
-def _shown(tokens: Sequence[str]) -> str:
+def _decode_tokens(tokens: Sequence[str]) -> str:
     return b"".join(map(_bytes_of, tokens)).decode("utf-8", "replace").strip() or " "
 
 
 def _bytes_of(token: str) -> bytes:
     """What a token stands for; U+2581 is a space."""
     parts = _BYTE.split(token)
-    texts = [part.replace(SPACE_MARK, " ").encode("utf-8", "replace") for part in parts[::2]]
+    texts = [part.replace(SPACE_SYMBOL, " ").encode("utf-8", "replace") for part in parts[::2]]
     return b"".join(
         text + (bytes.fromhex(code) if code else b"") for text, code in zip(texts, [*parts[1::2], ""], strict=True)
     )
 
 
-def _touched(tokens: Sequence[str], number: Callable[[str], list[int]]) -> list[tuple[int, ...]]:
+def _touched_units(tokens: Sequence[str], number: Callable[[str], list[int]]) -> list[tuple[int, ...]]:
     """For each token the numbers, in order, that `number` gives the characters it has a byte of (-1: none)."""
     raw = [_bytes_of(token) for token in tokens]
     text = b"".join(raw).decode("utf-8", "surrogateescape")

@@ -20,13 +20,13 @@ from dragoman.bundle.weights import WEIGHTS, read_weights, write_tensors
 from dragoman.config import dump_config
 from dragoman.errors import CheckpointError, ModelError
 from dragoman.files import (
-    checked_manifest,
     disk_errors,
     remove_folder,
     remove_leftovers,
     require_free_space,
+    verify_folder,
     write_file,
-    written_folder,
+    write_folder,
 )
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
@@ -93,7 +93,7 @@ class RunFolder:
         whole, notes = [], []
         for step in steps:
             try:
-                checked_manifest(self.step_folder(step))
+                verify_folder(self.step_folder(step))
                 whole.append(step)
             except ModelError as error:
                 notes.append(f"Checkpoint {self.step_folder(step).name} is not averaged: {error}")
@@ -121,7 +121,7 @@ def save_checkpoint(run: RunFolder, bundle: TrainedModel, moments: dict[str, tor
         "data_position": {"epoch": state.epoch, "step": state.step_in_epoch},
         "config_sha256": hashlib.sha256(dump_config(bundle.config).encode()).hexdigest(),
     }
-    with written_folder(run.step_folder(state.step), manifest_facts() | facts) as folder:
+    with write_folder(run.step_folder(state.step), manifest_facts() | facts) as folder:
         write_bundle_files(bundle.bundle, folder)
         write_tensors({name: tensor.cpu().numpy() for name, tensor in moments.items()}, folder / OPTIMIZER)
         (folder / _STATE).write_text(state.to_json(), encoding="utf-8")
@@ -134,7 +134,7 @@ def restore_checkpoint(folder: Path, model: Transformer, optimizer: torch.optim.
 
     Raises ModelError that names the damaged file.
     """
-    checked_manifest(folder)
+    verify_folder(folder)
     weights = load_weights(folder, model)
     try:
         state = TrainState.from_json((folder / _STATE).read_text(encoding="utf-8"))
@@ -172,7 +172,7 @@ def _without_lost_best(run: RunFolder, state: TrainState) -> list[str]:
     notes: list[str] = []
     while (best := state.best) is not None:
         try:
-            checked_manifest(run.step_folder(best.step))
+            verify_folder(run.step_folder(best.step))
             break
         except ModelError as error:
             notes = notes or [f"Checkpoint {run.step_folder(best.step).name} was the best and is lost: {error}"]

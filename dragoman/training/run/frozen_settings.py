@@ -14,7 +14,7 @@ from dragoman.config.loading import flag_of
 from dragoman.config.toml import read_toml
 from dragoman.data.identity import IDENTITY, read_identity
 from dragoman.errors import CheckpointError, ConfigError, DataError, ModelError
-from dragoman.files import TEMPORARY_PREFIX, checked_file, sha256_of, write_file
+from dragoman.files import TEMPORARY_PREFIX, sha256_of, verify_file, write_file
 from dragoman.training.run.lock import LOCK
 
 _CONFIG = "config.toml"
@@ -171,7 +171,7 @@ def _of_checkpoints(folder: Path) -> Iterator[tuple[Path, Config]]:
         ::-1
     ]:
         try:
-            checked_file(checkpoint, _CONFIG)
+            verify_file(checkpoint, _CONFIG)
             if config := _written_config(checkpoint):
                 yield checkpoint, config
         except ModelError:

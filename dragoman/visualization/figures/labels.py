@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dragoman.text.tokenization.pipelines import SPACE_MARK
+from dragoman.text.tokenization.pipelines import SPACE_SYMBOL
 
 OWN_FONT = "DejaVu Sans"
 LONGEST_LABEL = 24
@@ -72,7 +72,7 @@ def _tamed(word: str) -> str:
 
 def _spelled(word: str) -> str:
     """A word that no font can draw, in Latin letters and code points, between brackets; the mark before it stays."""
-    mark = SPACE_MARK if word.startswith(SPACE_MARK) else ""
+    mark = SPACE_SYMBOL if word.startswith(SPACE_SYMBOL) else ""
     names = [_name_of(character) for character in word.removeprefix(mark) if character != "…"]
     spelled = mark + " ".join(name for name in names if name)
     return f"[{spelled if len(spelled) <= 2 * LONGEST_LABEL else spelled[: 2 * LONGEST_LABEL - 1] + '…'}]"

@@ -23,7 +23,7 @@ from dragoman.inference.search.step_model import SingleModel
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import AttentionWeights, Transformer
 from dragoman.records import Hypothesis
-from dragoman.text.surrogates import well_formed
+from dragoman.text.surrogates import replace_surrogates
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 from dragoman.text.tokenization.words import words_of
 from dragoman.visualization.inspection.attributions import compute_attributions
@@ -67,7 +67,7 @@ def inspect_text(
     `MOST_TOKENS` or than the model has positions for, and for a prefix that cannot be written.
     """
     model, tokenizers = bundle.model, bundle.tokenizers
-    text = well_formed(text).strip()
+    text = replace_surrogates(text).strip()
     src_ids = tokenizers.src.encode(text)
     _check_length(src_ids, model)
     _check_prefix(prefix_ids, model)
@@ -85,7 +85,7 @@ def inspect_text(
         tgt_lang=bundle.card.tgt_lang or bundle.config.data.tgt_lang,
         src=src,
         tgt=tgt,
-        reference=well_formed(reference),
+        reference=replace_surrogates(reference),
         reading=DEFAULT_READING,
         layer=alignment_layer(model.settings.num_decoder_layers),
         links=encode_weights(forced.links),

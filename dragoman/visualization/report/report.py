@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from dragoman.evaluation.checklists import PhenomenonCount, Translate, check_phenomena
 from dragoman.files import write_file
-from dragoman.text.surrogates import well_formed
+from dragoman.text.surrogates import replace_surrogates
 from dragoman.visualization.report.inline import inline_svg
 from dragoman.visualization.report.report_sentences import ShownSentence, clipped, shown_sentences
 from dragoman.visualization.report.run_facts import RunFacts, read_run
@@ -93,7 +93,7 @@ def report_html(facts: RunFacts, test: ReportedTest | None) -> str:
 def _well_formed(test: ReportedTest) -> ReportedTest:
     """Without halves of surrogate pairs, which no page can hold."""
     sides = (test.sources, test.references, test.outputs)
-    sources, references, outputs = (tuple(map(well_formed, side)) for side in sides)
+    sources, references, outputs = (tuple(map(replace_surrogates, side)) for side in sides)
     return replace(test, sources=sources, references=references, outputs=outputs)
 
 

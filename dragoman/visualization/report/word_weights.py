@@ -11,7 +11,7 @@ from torch import Tensor
 from dragoman.data.stream import collate
 from dragoman.inference.alignment import DEFAULT_READING, alignment_layer, attention_links
 from dragoman.model.trained import TrainedModel
-from dragoman.text.tokenization.pipelines import SPACE_MARK
+from dragoman.text.tokenization.pipelines import SPACE_SYMBOL
 from dragoman.text.tokenization.tokenizer import Tokenizer
 from dragoman.text.tokenization.words import Word, words_of
 
@@ -67,5 +67,5 @@ def _sum_by_word(weights: Float[Tensor, "T S"], src: tuple[Word, ...], tgt: tupl
 def _words(tokenizer: Tokenizer, ids: list[int]) -> tuple[tuple[Word, ...], tuple[str, ...]]:
     tokens = tokenizer.tokens(ids)
     words = words_of(tokens)
-    texts = ((" " if tokens[word.start].startswith(SPACE_MARK) else "") + word.text for word in words)
+    texts = ((" " if tokens[word.start].startswith(SPACE_SYMBOL) else "") + word.text for word in words)
     return words, tuple(texts)

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from dragoman.bundle import Card, replace_card, resolve_model_folder
 from dragoman.config import PRESETS, Config, TokenizerSettings
 from dragoman.errors import ModelError
-from dragoman.files import MANIFEST, written_folder
+from dragoman.files import MANIFEST, write_folder
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.records import Score
@@ -203,7 +203,7 @@ def test_a_consistent_but_wrong_folder_is_refused(
 ) -> None:
     """The manifest fits the files, as in a folder somebody made to deceive or with another program."""
     bundle.save(tmp_path / "good")
-    with written_folder(tmp_path / "model", {}) as folder:
+    with write_folder(tmp_path / "model", {}) as folder:
         for path in (tmp_path / "good").iterdir():
             if path.name != "manifest.json":
                 (folder / path.name).write_bytes(path.read_bytes())

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.config import Config, DataSettings, TokenizerSettings
 from dragoman.data import prepare as prepare_module
-from dragoman.data.prepare import PreparedData, epoch_encode, prepare
+from dragoman.data.prepare import PreparedData, epoch_encoder, prepare
 from dragoman.data.store import PairStore
 from dragoman.data.stream import BatchStream
 from dragoman.errors import DataError
@@ -57,7 +57,7 @@ def folder(tmp_path: Path, pairs: list[tuple[str, str]]) -> Path:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the folders written since the test began."""
     names: list[str] = []
-    for function in ("written_store", "written_folder"):
+    for function in ("write_store", "write_folder"):
         original = getattr(prepare_module, function)
 
         def recorded(folder: Path, *rest: object, original: object = original, **named: object) -> object:
@@ -177,7 +177,7 @@ def test_a_corpus_of_which_nothing_is_left_says_which_rules_took_it(folder: Path
 def test_bpe_dropout_gives_other_ids_for_the_same_text(folder: Path) -> None:
     config = replace(CONFIG, tokenizer=replace(CONFIG.tokenizer, bpe_dropout=0.5))
     prepared: PreparedData = prepare(config, corpora_in(folder), folder / "data")
-    encode = epoch_encode(prepared.train, prepared.tokenizers, config)
+    encode = epoch_encoder(prepared.train, prepared.tokenizers, config)
     assert encode is not None
     for index in range(len(prepared.train)):
         src, tgt = encode(index, 0)
@@ -192,7 +192,7 @@ def test_augmented_text_has_bpe_dropout_too(folder: Path) -> None:
     data, tokenizer = replace(CONFIG.data, augment_noise=1.0), replace(CONFIG.tokenizer, bpe_dropout=0.9)
     config = replace(CONFIG, data=data, tokenizer=tokenizer)
     prepared = prepare(config, corpora_in(folder), folder / "data")
-    encode = epoch_encode(prepared.train, prepared.tokenizers, config)
+    encode = epoch_encoder(prepared.train, prepared.tokenizers, config)
     assert encode is not None
     tokenizer_of_src = prepared.tokenizers.src
     drawn = {index: encode(index, 0)[0] for index in range(len(prepared.train))}
@@ -259,7 +259,7 @@ def test_augmented_pairs_differ_by_epoch_follow_from_the_seed_and_stay_short(fol
     data = replace(CONFIG.data, augment_case=0.5, augment_noise=0.5, max_tokens=24)
     config = replace(CONFIG, data=data)
     prepared = prepare(config, corpora_in(folder), folder / "data")
-    encode = epoch_encode(prepared.train, prepared.tokenizers, config)
+    encode = epoch_encoder(prepared.train, prepared.tokenizers, config)
     assert encode is not None
 
     def epoch(number: int) -> list[tuple[list[int], list[int]]]:
@@ -271,4 +271,4 @@ def test_augmented_pairs_differ_by_epoch_follow_from_the_seed_and_stay_short(fol
     assert 10 < unchanged < 60
     assert any("THE NUMBER" in prepared.tokenizers.src.detokenize(src) for src, _ in epoch(0))
     assert all(len(side) <= 24 for pair in epoch(0) for side in pair)
-    assert epoch_encode(prepared.train, prepared.tokenizers, CONFIG) is None
+    assert epoch_encoder(prepared.train, prepared.tokenizers, CONFIG) is None

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dragoman.data.batch import Batch
-from dragoman.data.soft_targets import SoftTargets, written_soft_targets
-from dragoman.data.store import PairStore, written_store
+from dragoman.data.soft_targets import SoftTargets, write_soft_targets
+from dragoman.data.store import PairStore, write_store
 from dragoman.data.stream import BatchStream
 from dragoman.errors import DataError
 from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID
@@ -21,14 +21,14 @@ ragged = st.lists(st.lists(st.integers(4, VOCAB_SIZE - 1), max_size=12), min_siz
 
 
 def stored(folder: Path, targets: list[list[int]], key: str = "key") -> PairStore:
-    with written_store(folder, key, VOCAB_SIZE, VOCAB_SIZE) as writer:
+    with write_store(folder, key, VOCAB_SIZE, VOCAB_SIZE) as writer:
         writer.append([[5] * (len(ids) % 7 + 1) for ids in targets], targets)
     return PairStore(folder)
 
 
 def taught(folder: Path, store: PairStore) -> SoftTargets:
     """Of every label the label itself, with a share that goes by its place, and another token with the rest."""
-    with written_soft_targets(folder, store, ["a teacher"], VOCAB_SIZE, kept=2) as writer:
+    with write_soft_targets(folder, store, ["a teacher"], VOCAB_SIZE, kept=2) as writer:
         for index in range(len(store)):
             labels = np.append(store.tgt_ids(index), EOS_ID)
             ids, probs = np.full((len(labels), 2), PAD_ID), np.zeros((len(labels), 2))

@@ -8,23 +8,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dragoman.data.store import PairStore, id_dtype, open_if_current, written_store
+from dragoman.data.store import PairStore, id_dtype, open_if_current, write_store
 from dragoman.errors import DataError
-from dragoman.files import remove_leftovers, written_folder
+from dragoman.files import remove_leftovers, write_folder
 
 rows = st.lists(st.lists(st.integers(0, 70_000 - 1), max_size=8), max_size=12)
 
 
 def write(folder: Path, key: str = "key", src: list[list[int]] | None = None, vocab_size: int = 100) -> None:
     src = [[5, 6], [], [7]] if src is None else src
-    with written_store(folder, key, vocab_size, vocab_size) as writer:
+    with write_store(folder, key, vocab_size, vocab_size) as writer:
         writer.append(src, [ids[::-1] for ids in src])
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(chunks=st.lists(rows, max_size=4))
 def test_what_was_appended_comes_back(tmp_path: Path, chunks: list[list[list[int]]]) -> None:
-    with written_store(tmp_path / "store", "key", 70_000, 70_000) as writer:
+    with write_store(tmp_path / "store", "key", 70_000, 70_000) as writer:
         for chunk in chunks:
             writer.append(chunk, [ids[::-1] for ids in chunk])
     store = PairStore(tmp_path / "store", "key")
@@ -38,7 +38,7 @@ def test_what_was_appended_comes_back(tmp_path: Path, chunks: list[list[list[int
 
 def test_text_notes_and_key_come_back(tmp_path: Path) -> None:
     texts = ["Grüß dich\u2028\n", "", "ὦ 𝄞 \udc80"]
-    with written_store(tmp_path / "store", "key", 10, 10, keep_text=True) as writer:
+    with write_store(tmp_path / "store", "key", 10, 10, keep_text=True) as writer:
         writer.append([[4], [], [5]], [[], [4], []], texts, texts[::-1])
         writer.notes["dropped"] = 3
     store = PairStore(tmp_path / "store")
@@ -65,7 +65,7 @@ def test_an_id_outside_the_vocabulary_is_refused_and_nothing_remains(tmp_path: P
 
 
 def test_sides_of_different_length_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="same number"), written_store(tmp_path / "store", "key", 10, 10) as writer:
+    with pytest.raises(ValueError, match="same number"), write_store(tmp_path / "store", "key", 10, 10) as writer:
         writer.append([[4]], [])
 
 
@@ -89,7 +89,7 @@ def test_another_key_asks_for_a_new_store(tmp_path: Path) -> None:
 
 def test_an_exception_while_writing_keeps_the_store_that_was_there(tmp_path: Path) -> None:
     write(tmp_path / "store", key="old")
-    with pytest.raises(ValueError, match="same number"), written_store(tmp_path / "store", "new", 10, 10) as writer:
+    with pytest.raises(ValueError, match="same number"), write_store(tmp_path / "store", "new", 10, 10) as writer:
         writer.append([[4]], [[4], [5]])
     assert len(PairStore(tmp_path / "store", "old")) == 3
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
@@ -97,8 +97,8 @@ def test_an_exception_while_writing_keeps_the_store_that_was_there(tmp_path: Pat
 
 def test_a_killed_build_counts_for_nothing(tmp_path: Path) -> None:
     script = (
-        "import os, sys; from pathlib import Path; from dragoman.data.store import written_store\n"
-        "context = written_store(Path(sys.argv[1]), 'key', 10, 10); writer = context.__enter__()\n"
+        "import os, sys; from pathlib import Path; from dragoman.data.store import write_store\n"
+        "context = write_store(Path(sys.argv[1]), 'key', 10, 10); writer = context.__enter__()\n"
         "writer.append([[4]] * 1000, [[5]] * 1000); os.kill(os.getpid(), 9)"
     )
     killed = subprocess.run([sys.executable, "-c", script, str(tmp_path / "store")], env=os.environ)
@@ -127,7 +127,7 @@ def test_a_damaged_store_is_noticed(tmp_path: Path, name: str, harm: str) -> Non
 
 
 def test_a_store_of_another_version_is_made_again(tmp_path: Path) -> None:
-    with written_folder(tmp_path / "store", {"format": "dragoman pairs 0", "key": "key"}):
+    with write_folder(tmp_path / "store", {"format": "dragoman pairs 0", "key": "key"}):
         pass
     with pytest.raises(DataError, match="another version"):
         PairStore(tmp_path / "store", "key")

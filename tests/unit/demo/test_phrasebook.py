@@ -13,7 +13,7 @@ import pytest
 import tomli_w
 
 from dragoman.demo.inflection import CASES, Adjective, Noun, Verb, decline_adjective, decline_determiner
-from dragoman.demo.phrasebook import Pattern, Phrasebook, PhrasebookPair, words
+from dragoman.demo.phrasebook import Pattern, Phrasebook, PhrasebookPair, split_words
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import DataError
 
@@ -69,7 +69,7 @@ def test_word_order_changes_in_at_least_50_patterns(pairs: list[PhrasebookPair])
 
 
 def test_sentences_are_neither_short_nor_long(pairs: list[PhrasebookPair]) -> None:
-    assert {len(words(text)) for pair in pairs for text in (pair.src, pair.tgt)} <= set(range(4, 20))
+    assert {len(split_words(text)) for pair in pairs for text in (pair.src, pair.tgt)} <= set(range(4, 20))
 
 
 def test_every_class_of_words_is_used(book: Phrasebook) -> None:
@@ -103,8 +103,8 @@ def test_a_split_holds_out_combinations_but_no_words(book: Phrasebook) -> None:
     test = {mask.sub("#", pair.src) for pair in split.test}
     assert trained.isdisjoint(dev | test)
     assert dev.isdisjoint(test)
-    seen = {word for pair in split.train for word in words(f"{pair.src} {pair.tgt}")}
-    assert seen.issuperset(word for pair in split.dev + split.test for word in words(f"{pair.src} {pair.tgt}"))
+    seen = {word for pair in split.train for word in split_words(f"{pair.src} {pair.tgt}")}
+    assert seen.issuperset(word for pair in split.dev + split.test for word in split_words(f"{pair.src} {pair.tgt}"))
 
 
 def test_asking_for_too_much_says_so(book: Phrasebook) -> None:
@@ -118,7 +118,7 @@ def test_asking_for_too_much_says_so(book: Phrasebook) -> None:
 
 
 def find(pattern: Pattern, src: str) -> PhrasebookPair:
-    present = set(words(src))
+    present = set(split_words(src))
     fitting = [
         v for v in pattern.value_combinations if all(token.text in present for phrase in v for token in phrase.en)
     ]
@@ -182,7 +182,7 @@ def find(pattern: Pattern, src: str) -> PhrasebookPair:
 def test_alignments_checked_by_hand(book: Phrasebook, pattern: str, src: str, tgt: str, links: str) -> None:
     pair = find(book.grammar[pattern], src)
     assert pair.tgt == tgt
-    source, target = words(src), words(tgt)
+    source, target = split_words(src), split_words(tgt)
     made = {f"{source[i]}-{target[j]}" for i, j in pair.alignment}
     assert made == set(links.split())
 
@@ -190,7 +190,7 @@ def test_alignments_checked_by_hand(book: Phrasebook, pattern: str, src: str, tg
 def test_alignments_are_valid_and_leave_out_function_words_only(pairs: list[PhrasebookPair]) -> None:
     unaligned: tuple[set[str], set[str]] = (set(), set())
     for pair in pairs:
-        texts = (words(pair.src), words(pair.tgt))
+        texts = (split_words(pair.src), split_words(pair.tgt))
         assert len(set(pair.alignment)) == len(pair.alignment)
         for side, text in enumerate(texts):
             assert "".join(text) == (pair.src, pair.tgt)[side].replace(" ", "")
@@ -336,13 +336,13 @@ def misspelt(dictionary: str, vocabulary: set[str]) -> set[str]:
 
 
 def test_hunspell_knows_every_german_word(book: Phrasebook, pairs: list[PhrasebookPair]) -> None:
-    vocabulary = german_forms(book) | {word for pair in pairs for word in words(pair.tgt) if word[0].isalpha()}
+    vocabulary = german_forms(book) | {word for pair in pairs for word in split_words(pair.tgt) if word[0].isalpha()}
     assert len(vocabulary) > 1000
     assert misspelt("de_DE", vocabulary) - set(NAMES.read_text(encoding="utf-8").split()) == set()
 
 
 def test_hunspell_knows_every_english_word(pairs: list[PhrasebookPair]) -> None:
-    vocabulary = {word for pair in pairs for word in words(pair.src) if word[0].isalpha()}
+    vocabulary = {word for pair in pairs for word in split_words(pair.src) if word[0].isalpha()}
     assert misspelt("en_US", vocabulary) - set(NAMES.read_text(encoding="utf-8").split()) == set()
 
 
@@ -383,5 +383,5 @@ def test_a_file_that_is_no_phrasebook_is_named(tmp_path: Path) -> None:
 
 def test_words_are_split_as_documented() -> None:
     text = "Am 3. Mai kostet die U-Bahn 12,50 Euro, nicht 3."
-    assert words(text) == ["Am", "3.", "Mai", "kostet", "die", "U-Bahn", "12,50", "Euro", ",", "nicht", "3", "."]
-    assert words("The driver's train leaves at 3:45 pm.") == "The driver's train leaves at 3:45 pm .".split()
+    assert split_words(text) == ["Am", "3.", "Mai", "kostet", "die", "U-Bahn", "12,50", "Euro", ",", "nicht", "3", "."]
+    assert split_words("The driver's train leaves at 3:45 pm.") == "The driver's train leaves at 3:45 pm .".split()

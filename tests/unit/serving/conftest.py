@@ -19,8 +19,8 @@ from dragoman.serving.http.keys import Keys
 from dragoman.serving.models import BatchOptions, Models, ServedModel
 from dragoman.serving.service import Service
 from dragoman.serving.settings import ServeSettings
-from dragoman.text.documents.markers import AlignedPart, MarkedText, with_marks
-from dragoman.text.documents.markup import escaped
+from dragoman.text.documents.markers import AlignedPart, MarkedText, insert_markers
+from dragoman.text.documents.markup import escape_text
 
 
 class Echo(ServedModel):
@@ -35,7 +35,9 @@ class Echo(ServedModel):
 
     def _echo(self, source: MarkedText, options: BatchOptions) -> Translation:
         names = [self.target, *(f"{self.target}{rank}" for rank in range(1, options.n_best))]
-        texts = [_placed(source, f"{source.text} [{name}]", escaped if options.is_markup else str) for name in names]
+        texts = [
+            _placed(source, f"{source.text} [{name}]", escape_text if options.is_markup else str) for name in names
+        ]
         candidates = tuple(Candidate(text, (source.text, "!"), (-0.5, -0.25), -0.75, -0.5) for text in texts)
         return Translation(source.text, candidates, 1, False, ((0, 0),) if options.with_alignment else None)
 
@@ -44,7 +46,7 @@ def _placed(source: MarkedText, text: str, escape: Callable[[str], str]) -> str:
     """With the marks at the same words, and none at the last word, which is new."""
     spans = [match.span() for match in re.finditer(r"\S+", text)]
     weights = np.eye(len(spans), len(spans) - 1)
-    return with_marks(source, text, [AlignedPart(spans[:-1], spans, weights)], escape)
+    return insert_markers(source, text, [AlignedPart(spans[:-1], spans, weights)], escape)
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import ConfigError, DataError
-from dragoman.text.charsets import check_encoding, utf16_of
+from dragoman.text.charsets import check_encoding, detect_utf16
 from dragoman.text.lines import open_bytes, read_lines
 
 LINES = ["Příliš žluťoučký kůň", "", "úpěl ďábelské ódy", "ASCII alone"]
@@ -76,7 +76,7 @@ def test_what_is_no_encoding_of_text_is_refused(name, hint):
     ],
 )
 def test_utf16_is_known_with_and_without_a_mark(start, encoding):
-    assert utf16_of(start) == encoding
+    assert detect_utf16(start) == encoding
 
 
 def test_utf16_without_a_mark_is_refused_with_the_way_to_read_it(tmp_path: Path) -> None:

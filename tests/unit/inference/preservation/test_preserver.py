@@ -14,7 +14,7 @@ from dragoman.inference.segments import Source
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
 from dragoman.records import Hypothesis
-from dragoman.text.documents.markup import MarkupRules, escaped, read_markup
+from dragoman.text.documents.markup import MarkupRules, escape_text, read_markup
 from dragoman.text.documents.terms import Terms
 
 TEXTS = ["one {a} two three.", "%s: four", "see https://a.b/c?d=e (five) {a}", "two 3.5 km", "{b}", "one two", ""]
@@ -120,7 +120,7 @@ def echo(small_bundle: TrainedModel) -> Translator:
     ],
 )
 def test_tags_and_escapes_are_no_faults_of_the_models(echo: Translator, page: str) -> None:
-    kept = Preserve(True, None, True, escaped)
+    kept = Preserve(True, None, True, escape_text)
     (answer,) = echo.translate_marked(read_markup(page, MarkupRules()).texts, kept)
     assert answer.text in page
     assert not {"short", "long", "number", "url", "tag", "lost"} & set(answer.flags)
@@ -138,7 +138,7 @@ def test_what_the_model_left_out_is_flagged_in_any_form(echo: Translator) -> Non
     assert forced.flags == tuple(flag for flag in FLAGS if flag in forced.flags)
     assert faults & set(forced.flags) == faults
     (marked,) = echo.translate_marked(
-        read_markup("<p><b>one</b> two three</p>", MarkupRules()).texts, Preserve(True, terms, False, escaped)
+        read_markup("<p><b>one</b> two three</p>", MarkupRules()).texts, Preserve(True, terms, False, escape_text)
     )
     assert marked.lost == ("Zwei",)
     assert faults & set(marked.flags) == {"lost"}

@@ -6,8 +6,8 @@ import pytest
 from dragoman.errors import ConfigError, DataError
 from dragoman.records import SentencePair
 from dragoman.text.corpus import open_corpus
-from dragoman.text.corpus.tmx import ReadReport, matches
-from dragoman.text.doctor.examine import ONE_LANGUAGE, checked_size, examine
+from dragoman.text.corpus.tmx import ReadReport, matches_language
+from dragoman.text.doctor.examine import ONE_LANGUAGE, check_corpus, examine
 
 HEAD = '<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx11.dtd">\n'
 
@@ -41,10 +41,10 @@ def test_units_languages_and_report(tmp_path):
 def test_given_languages_match_by_prefix_and_exact_ones_first(tmp_path):
     corpus = memory(tmp_path, unit(pt_BR="um", pt="dois", EN_GB="one"), src_lang="en", tgt_lang="pt")
     assert list(corpus.pairs()) == [SentencePair("one", "dois")]
-    assert matches("en_US", "EN")
-    assert matches("ENG", "en")
-    assert not matches("enm", "en")
-    assert not matches("en", "en-US")
+    assert matches_language("en_US", "EN")
+    assert matches_language("ENG", "en")
+    assert not matches_language("enm", "en")
+    assert not matches_language("en", "en-US")
 
 
 def test_codes_of_three_letters_are_those_of_two(tmp_path):
@@ -153,5 +153,5 @@ def test_units_in_one_language_only_are_counted_by_check_and_train(tmp_path):
     found = [finding for finding in examine(corpus).findings if finding.kind == ONE_LANGUAGE]
     assert [(finding.count, finding.share, finding.serious) for finding in found] == [(30, 0.75, False)]
     notes: list[str] = []
-    assert checked_size(corpus, notes.append).pairs == 10
+    assert check_corpus(corpus, notes.append).pairs == 10
     assert [note.partition(". ")[0] for note in notes] == [f"{corpus}: 30 of 40 units have no text in both en and de"]

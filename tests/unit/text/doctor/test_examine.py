@@ -6,7 +6,7 @@ import pytest
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import DataError
 from dragoman.text.corpus import open_aligned, open_corpus
-from dragoman.text.doctor.examine import checked_size, examine
+from dragoman.text.doctor.examine import check_corpus, examine
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def test_an_intact_corpus(tmp_path, phrases):
     examination = examine(aligned(tmp_path, *zip(*phrases, strict=True)))
     assert (examination.pairs, examination.serious) == (1200, ())
     assert examination.characters == tuple(sum(map(len, side)) for side in zip(*phrases, strict=True))
-    assert checked_size(tsv(tmp_path, phrases)).pairs == 1200
+    assert check_corpus(tsv(tmp_path, phrases)).pairs == 1200
 
 
 def test_repeats(tmp_path, phrases):
@@ -90,17 +90,17 @@ def test_one_empty_file(tmp_path):
 )
 def test_training_refuses_what_cannot_be_right(tmp_path, phrases, damage, match):
     with pytest.raises(DataError, match=match) as caught:
-        checked_size(tsv(tmp_path, damage(phrases)))
+        check_corpus(tsv(tmp_path, damage(phrases)))
     assert str(caught.value).startswith(str(tmp_path / "a.en-de.tsv"))
     assert "\n" not in str(caught.value)
 
 
 def test_training_may_learn_to_copy(tmp_path, phrases):
     copies = tsv(tmp_path, [(src, src) for src, _ in phrases])
-    assert checked_size(replace(copies, src_lang="", tgt_lang="")).pairs == 1200
-    assert checked_size(copies, with_languages=False).pairs == 1200
+    assert check_corpus(replace(copies, src_lang="", tgt_lang="")).pairs == 1200
+    assert check_corpus(copies, with_languages=False).pairs == 1200
     with pytest.raises(DataError, match=r"the target looks like English \(en\), not like German \(de\)"):
-        checked_size(copies)
+        check_corpus(copies)
 
 
 def test_a_pattern_of_the_lines_is_seen_in_the_sample(tmp_path, phrases):
@@ -108,7 +108,7 @@ def test_a_pattern_of_the_lines_is_seen_in_the_sample(tmp_path, phrases):
     many = [pair for pair in phrases * 3 if len(pair[0]) > 30]
     half = [(src, src if n % 2 else tgt) for n, (src, tgt) in enumerate(many * (1 + 6000 // len(many)))]
     with pytest.raises(DataError, match=r"(4[5-9]|5[0-5])% of the target sides looked at are in English"):
-        checked_size(tsv(tmp_path, half))
+        check_corpus(tsv(tmp_path, half))
 
 
 @pytest.mark.parametrize(("share", "serious"), [(0.75, True), (0.2, False)])
@@ -120,7 +120,7 @@ def test_one_target_for_many_sources(tmp_path, phrases, share, serious):
     notes: list[str] = []
     if serious:
         with pytest.raises(DataError, match='75% of the pairs looked at have the target "N/A"'):
-            checked_size(tsv(tmp_path, pairs))
+            check_corpus(tsv(tmp_path, pairs))
     else:
-        checked_size(tsv(tmp_path, pairs), notes.append)
+        check_corpus(tsv(tmp_path, pairs), notes.append)
         assert 'pairs looked at have the target "N/A" (first: 1)' in notes[0]

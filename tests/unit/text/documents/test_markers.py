@@ -4,7 +4,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.text.documents.markers import AlignedPart, Mark, MarkedText, _touching, run_of, with_marks
+from dragoman.text.documents.markers import (
+    AlignedPart,
+    MarkedText,
+    Marker,
+    _touching_markers,
+    aligned_run,
+    insert_markers,
+)
 
 SOURCE = "the red car stops"
 
@@ -21,16 +28,16 @@ def aligned(source, target, links):
 
 
 def test_tags_go_with_their_words():
-    marks = (Mark(4, 7, "<i>", "</i>"), Mark(8, 11, "<b>", "</b>"))
+    marks = (Marker(4, 7, "<i>", "</i>"), Marker(8, 11, "<b>", "</b>"))
     part = aligned(SOURCE, "la voiture rouge s'arrête", [(0, 0), (2, 1), (1, 2), (3, 3)])
-    written = with_marks(MarkedText(SOURCE, marks), "la voiture rouge s'arrête", [part])
+    written = insert_markers(MarkedText(SOURCE, marks), "la voiture rouge s'arrête", [part])
     assert written == "la <b>voiture</b> <i>rouge</i> s'arrête"
 
 
 def test_nested_tags_and_points():
-    marks = (Mark(0, 11, "<a>", "</a>"), Mark(4, 7, "<b>", "</b>", 0), Mark(11, 11, "{x}", spaced=(True, True)))
+    marks = (Marker(0, 11, "<a>", "</a>"), Marker(4, 7, "<b>", "</b>", 0), Marker(11, 11, "{x}", spaced=(True, True)))
     part = aligned(SOURCE, "das rote Auto hält", [(0, 0), (1, 1), (2, 2), (3, 3)])
-    written = with_marks(MarkedText(SOURCE, marks), "das rote Auto hält", [part], lambda text: text.upper())
+    written = insert_markers(MarkedText(SOURCE, marks), "das rote Auto hält", [part], lambda text: text.upper())
     assert written == "<a>DAS <b>ROTE</b> AUTO</a> {x} HÄLT"
 
 
@@ -40,14 +47,14 @@ def test_a_span_over_two_parts_is_one():
         AlignedPart(spans_of(source[:8]), spans_of(target[:10]), np.eye(2)),
         AlignedPart(spans_of(source[9:], 9), spans_of(target[11:], 11), np.eye(2)),
     ]
-    marked = MarkedText(source, (Mark(4, 14, "<b>", "</b>"),))
-    assert with_marks(marked, target, parts) == "Eins <b>zwei. Drei</b> vier."
+    marked = MarkedText(source, (Marker(4, 14, "<b>", "</b>"),))
+    assert insert_markers(marked, target, parts) == "Eins <b>zwei. Drei</b> vier."
 
 
 def test_the_place_of_a_term_is_no_longer_than_the_term():
     part = AlignedPart(spans_of("a bike"), spans_of("auf einem Rad"), np.array([[0.3, 0.7], [0.4, 0.6], [0.1, 0.9]]))
-    assert run_of("a bike", "auf einem Rad", part, (2, 6), 0) == (2, 3)
-    assert run_of("a bike", "auf einem Rad", part, (2, 6), 3) == (3, 3)
+    assert aligned_run("a bike", "auf einem Rad", part, (2, 6), 0) == (2, 3)
+    assert aligned_run("a bike", "auf einem Rad", part, (2, 6), 3) == (3, 3)
 
 
 @st.composite
@@ -55,7 +62,7 @@ def trees(draw):
     """Nested spans and points over a text of words."""
     words = draw(st.integers(1, 8))
     text = " ".join("w" * (1 + n % 3) + str(n) for n in range(words))
-    marks: list[Mark] = []
+    marks: list[Marker] = []
 
     def grow(start, stop, parent, depth):
         place = start
@@ -63,7 +70,7 @@ def trees(draw):
             begin = draw(st.integers(place, stop))
             end = draw(st.integers(begin, stop))
             number = len(marks)
-            marks.append(Mark(begin, end, f"<{number}>", "" if begin == end and depth else f"</{number}>", parent))
+            marks.append(Marker(begin, end, f"<{number}>", "" if begin == end and depth else f"</{number}>", parent))
             if depth < 3 and marks[-1].tail:
                 grow(begin, end, number, depth + 1)
             place = end
@@ -81,7 +88,7 @@ def test_marks_that_touch_a_part_are_found_without_a_look_at_all(marked, first, 
         for number, mark in enumerate(marked.marks)
         if (first <= mark.start < last if mark.start == mark.stop else mark.start < last and mark.stop > first)
     ]
-    assert _touching(marked.marks, [mark.start for mark in marked.marks], (first, last)) == touching
+    assert _touching_markers(marked.marks, [mark.start for mark in marked.marks], (first, last)) == touching
 
 
 @settings(max_examples=300, deadline=None)
@@ -96,7 +103,7 @@ def test_the_tree_is_kept_whatever_the_attention(marked, num_words, seed, cut):
             AlignedPart(src[:cut], tgt[:cut], weights[:cut, :cut]),
             AlignedPart(src[cut:], tgt[cut:], weights[cut:, cut:]),
         ]
-    written = with_marks(marked, translation, parts)
+    written = insert_markers(marked, translation, parts)
     assert re.sub(r"</?\d+>", "", written).split() == translation.split()
     inside, parents = [-1], {}
     for end, number in re.findall(r"<(/?)(\d+)>", written):

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.text.documents.markers import with_marks
-from dragoman.text.documents.markup import MarkupRules, escaped, read_markup
+from dragoman.text.documents.markers import insert_markers
+from dragoman.text.documents.markup import MarkupRules, escape_text, read_markup
 
 HTML, XML = MarkupRules(), MarkupRules(xml=True, ignore_tags=("k",), splitting_tags=("s",))
 PARTS = [
@@ -43,7 +43,7 @@ def texts(page, rules=HTML):
 def copied(page, rules=HTML):
     """The page when every text is translated by itself."""
     read = read_markup(page, rules)
-    return read.with_translations([with_marks(text, text.text, [], escaped) for text in read.texts])
+    return read.with_translations([insert_markers(text, text.text, [], escape_text) for text in read.texts])
 
 
 def test_blocks_are_texts():

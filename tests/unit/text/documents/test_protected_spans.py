@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.text.documents.markers import AlignedPart, MarkedText, with_marks
-from dragoman.text.documents.protected_spans import find_pieces, lost_pieces, without_pieces
+from dragoman.text.documents.markers import AlignedPart, MarkedText, insert_markers
+from dragoman.text.documents.protected_spans import find_protected_spans, lost_spans, remove_protected_spans
 
 PIECES = [
     "https://a.b/c_(d)?x=1&y=2",
@@ -32,13 +32,13 @@ WORDS = ["Two", "dogs", "run", "(fast)", "home,", "über"]
 )
 def test_what_is_a_piece(text, pieces):
     pieces = pieces if pieces is not None else ["https://a.b/c_(d)?x=1&y=2", "http://x.y/z", "bob.s@ex-am.co.uk"]
-    assert [piece.text for piece in find_pieces(text)] == pieces
+    assert [piece.text for piece in find_protected_spans(text)] == pieces
 
 
 def test_pieces_are_missed_when_lost_doubled_or_changed():
-    pieces = find_pieces("{a} and {b} run 3.5 km")
-    assert lost_pieces(pieces, "{b} und {a} laufen 3,5 km") == []
-    assert lost_pieces(pieces, "{b} und {b} laufen 3,6 km") == ["{a}", "{b}", "3.5 km"]
+    pieces = find_protected_spans("{a} and {b} run 3.5 km")
+    assert lost_spans(pieces, "{b} und {a} laufen 3,5 km") == []
+    assert lost_spans(pieces, "{b} und {b} laufen 3,6 km") == ["{a}", "{b}", "3.5 km"]
 
 
 def identical(text):
@@ -55,15 +55,15 @@ def identical(text):
 @given(st.lists(st.sampled_from(PIECES + WORDS), max_size=12))
 def test_pieces_come_back_where_they_were(parts):
     text = " ".join(parts)
-    marked = without_pieces(MarkedText(text, ()))
-    assert not find_pieces(marked.text)
-    back = with_marks(marked, marked.text, [identical(marked.text)] if marked.text.split() else [])
+    marked = remove_protected_spans(MarkedText(text, ()))
+    assert not find_protected_spans(marked.text)
+    back = insert_markers(marked, marked.text, [identical(marked.text)] if marked.text.split() else [])
     assert back.split() == text.split()
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.text("a1.@%{}<>&;/:( )€s-", max_size=60))
 def test_nothing_is_lost_without_an_alignment(text):
-    marked = without_pieces(MarkedText(text, ()))
-    back = with_marks(marked, marked.text, [])
+    marked = remove_protected_spans(MarkedText(text, ()))
+    back = insert_markers(marked, marked.text, [])
     assert sorted(back.replace(" ", "")) == sorted(text.replace(" ", ""))

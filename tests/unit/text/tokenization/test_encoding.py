@@ -9,8 +9,14 @@ from hypothesis import strategies as st
 from tokenizers import pre_tokenizers
 
 from dragoman.records import SentencePair
-from dragoman.text.surrogates import well_formed
-from dragoman.text.tokenization.encoding import BatchEncoder, BatchEncoderPair, RaggedIds, cuts_at_spaces, side_by_side
+from dragoman.text.surrogates import replace_surrogates
+from dragoman.text.tokenization.encoding import (
+    BatchEncoder,
+    BatchEncoderPair,
+    RaggedIds,
+    concatenate_texts,
+    splits_at_spaces,
+)
 from dragoman.text.tokenization.encoding_processes import ProcessEncoderPair
 from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair
 
@@ -81,15 +87,15 @@ def test_a_word_is_tokenised_once(tokenizer_of, kind, monkeypatch):
 
 def test_another_cut_is_left_to_the_tokenizer(tokenizer_of):
     tokenizer = tokenizer_of("byte_bpe")
-    assert cuts_at_spaces(tokenizer)
+    assert splits_at_spaces(tokenizer)
     other = Tokenizer(tokenizer.kind, type(tokenizer.library).from_str(tokenizer.library.to_str()))
     for replaced in (pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False), None):
         other.library.pre_tokenizer = replaced
-        assert not cuts_at_spaces(other)
+        assert not splits_at_spaces(other)
         assert same_as_one_by_one(BatchEncoder(other), other, ["the house", "the  house ", ""])
     other = Tokenizer(tokenizer.kind, type(tokenizer.library).from_str(tokenizer.library.to_str()))
     other.library.normalizer = None
-    assert not cuts_at_spaces(other)
+    assert not splits_at_spaces(other)
 
 
 def test_one_encoder_where_the_vocabulary_is_joint(tokenizer_of):
@@ -105,11 +111,11 @@ def test_texts_side_by_side_have_the_same_pieces(tokenizer_of, chunk):
     library = tokenizer_of("byte_bpe").library
 
     def pieces(rows):
-        normalised = [library.normalizer.normalize_str(well_formed(row)) if row else row for row in rows]
+        normalised = [library.normalizer.normalize_str(replace_surrogates(row)) if row else row for row in rows]
         return Counter(piece for row in normalised for piece, _ in library.pre_tokenizer.pre_tokenize_str(row))
 
-    assert pieces(side_by_side(chunk)) == pieces(chunk)
-    assert len(list(side_by_side(["a"] * 40))) == 3
+    assert pieces(concatenate_texts(chunk)) == pieces(chunk)
+    assert len(list(concatenate_texts(["a"] * 40))) == 3
 
 
 @given(rows=st.lists(st.lists(st.integers(0, 99), max_size=4), max_size=8), data=st.data())

@@ -7,7 +7,7 @@ import pytest
 
 from dragoman.config import Config, DataSettings, dump_config
 from dragoman.errors import CheckpointError, DataError
-from dragoman.files import written_folder
+from dragoman.files import write_folder
 from dragoman.training.run.frozen_settings import (
     check_frozen,
     check_recorded,
@@ -85,7 +85,7 @@ def test_the_limit_is_part_of_a_schedule_that_ends_there(tmp_path: Path) -> None
 def checkpoint(run: Path, step: int, config: Config) -> Path:
     """A checkpoint's configuration, as it is protected by a manifest."""
     folder = run / "checkpoints" / f"step_{step:07d}"
-    with written_folder(folder, {}) as partial:
+    with write_folder(folder, {}) as partial:
         (partial / "config.toml").write_text(dump_config(config))
     return folder
 
