@@ -189,7 +189,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
     for name in ("STRANGER", "SHORT"):
         if name in flags:
             places[name] = str(tmp_path / name.lower())
-            _stranger(first) if name == "STRANGER" else _short(first).save(Path(places[name]))
+            (_stranger(first) if name == "STRANGER" else _short(first)).save(Path(places[name]))
     given = [re.sub("|".join(places), lambda found: places[found[0]], flag) for flag in flags]
     own = [] if "--from" in flags else SIZE
     out = tmp_path / "run"
