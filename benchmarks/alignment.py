@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dragoman.bundle import resolve_model_folder
-from dragoman.demo.phrasebook import PhrasebookPair
+from dragoman.demo.phrasebook import PhrasebookPair, split_words
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.inference.alignment import DEFAULT_READING, Aligner, Reading, alignment_layer
 from dragoman.model.trained import TrainedModel
