@@ -43,7 +43,7 @@ def main() -> None:
             "beam_size": given.beam,
             "n_best": 1,
             "length_penalty": "power",
-            "alpha": 1.0,
+            "length_penalty_alpha": 1.0,
             "min_tokens": given.forced or 1,
             "max_extra_tokens": MAX_EXTRA_TOKENS,
             "batch_tokens": round(given.batch * given.beam * mean_length),

@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 from dragoman.config import CORPUS_KEYS, Setting, settings_of
 from dragoman.config.fields import did_you_mean, shown
-from dragoman.config.history import REMOVED, describe_removed_flag
-from dragoman.config.loading import OTHERS_NAMES, flag_of
+from dragoman.config.history import REMOVED, RENAMED, current_key, describe_removed_flag
+from dragoman.config.loading import OTHERS_NAMES, flag_of, with_current_keys
 from dragoman.errors import ConfigError
 from dragoman.text.charsets import check_encoding
 from dragoman.text.corpus import Layout, layout_of
@@ -60,16 +60,20 @@ class ArgumentParser(argparse.ArgumentParser):
         for table in tables:
             heading = f"settings of [{table}]"
             group = self.add_argument_group(f"{heading} (default: {defaults_from})" if defaults_from else heading)
-            for setting in settings_of(table):
-                if setting.key not in without:
+            settings = {setting.key: setting for setting in settings_of(table) if setting.key not in without}
+            for setting in settings.values():
+                group.add_argument(
+                    flag_of(setting.key),
+                    dest=setting.key,
+                    default=argparse.SUPPRESS,
+                    metavar=_metavar(setting),
+                    help=(setting.help if defaults_from else _help(setting, by_recipe, defaults)).replace("%", "%%"),
+                )
+            for old, new in RENAMED.items():
+                if new in settings:
+                    metavar = _metavar(settings[new])
                     group.add_argument(
-                        flag_of(setting.key),
-                        dest=setting.key,
-                        default=argparse.SUPPRESS,
-                        metavar=_metavar(setting),
-                        help=(setting.help if defaults_from else _help(setting, by_recipe, defaults)).replace(
-                            "%", "%%"
-                        ),
+                        flag_of(old), dest=old, default=argparse.SUPPRESS, metavar=metavar, help=argparse.SUPPRESS
                     )
 
     def error(self, message: str) -> NoReturn:
@@ -92,7 +96,8 @@ class ArgumentParser(argparse.ArgumentParser):
             if flag.startswith("-") and flag != "-" and flag not in known and not _NUMBER.match(flag):
                 if (key := flag.removeprefix("--").replace("-", "_")) in REMOVED:
                     raise ConfigError(describe_removed_flag(flag, key))
-                near = _nearest_flag(flag, known)
+                visible = [name for name, action in known.items() if action.help != argparse.SUPPRESS]
+                near = _nearest_flag(flag, visible)
                 hint = f" Did you mean `{near}`?" if near else f" `{self.prog} --help` lists them all."
                 raise ConfigError(f"`{flag}` is not a flag of `{self.prog}`.{hint}")
 
@@ -102,7 +107,7 @@ class ArgumentParser(argparse.ArgumentParser):
         for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
             flag, equals, value = argument.partition("=")
             action = self._option_string_actions.get(flag)
-            is_file = action is not None and (action.metavar in _FILES or action.dest in CORPUS_KEYS)
+            is_file = action is not None and (action.metavar in _FILES or current_key(action.dest) in CORPUS_KEYS)
             if not is_file or not isinstance(action, argparse._StoreAction):  # some flags collect what they are given
                 continue
             file = value if equals else following
@@ -140,8 +145,8 @@ def layout_from(options: argparse.Namespace) -> Layout:
 
 
 def overrides_of(arguments: argparse.Namespace) -> dict[str, str]:
-    """The settings among the parsed flags, for `dragoman.config.load_config`: key -> text."""
-    return {key: text for key, text in vars(arguments).items() if "." in key}
+    """The settings among the parsed flags, for `dragoman.config.load_config`: key -> text, old names replaced."""
+    return with_current_keys({key: text for key, text in vars(arguments).items() if "." in key})
 
 
 def one_of(*choices: str) -> Callable[[str], str]:

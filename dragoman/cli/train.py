@@ -172,13 +172,13 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
         corpora = open_corpora(expanded(config.data))  # in the model's languages, as when the run goes on
     if tells:
         train = corpora.train if learns_from_models else None
-        for corpus in filter(None, [train, corpora.dev, corpora.test, corpora.old, corpora.old_test]):
+        for corpus in filter(None, [train, corpora.dev, corpora.test, corpora.replay, corpora.replay_test]):
             check_corpus_languages(corpus, say)
     if corpora.dev and corpora.test and corpora.dev.paths == corpora.test.paths:
         say("`data.dev` and `data.test` are one text: the model is chosen by it, so that its test score is too good")
     config = replace(config, train=replace(config.train, precision=_precision(config)))
     if frozen is None:
-        config = replace(config, train=replace(config.train, workers=_workers(config)))
+        config = replace(config, train=replace(config.train, threads=_threads(config)))
     model, names = config.model, f"{config.data.src_lang or 'source'} to {config.data.tgt_lang or 'target'}"
     words = f", {size.words:,} words" if size.words else ""
     say(
@@ -291,13 +291,13 @@ def _precision(config: Config) -> Literal["float32", "bfloat16"]:
     return "bfloat16" if precision == torch.bfloat16 else "float32"
 
 
-def _workers(config: Config) -> int:
+def _threads(config: Config) -> int:
     """What 0 means here: what dropout draws follows from it. It stays 0 where a device has but one worker."""
     from dragoman.devices.device import resolve_device
     from dragoman.training.step.gradients import num_workers
 
     device = resolve_device(config.train.device, "train.device")
-    return num_workers(config.train, device) if device.type == "cpu" else config.train.workers
+    return num_workers(config.train, device) if device.type == "cpu" else config.train.threads
 
 
 def _last_words(out: Path) -> str:

@@ -80,10 +80,10 @@ def _data(config: Config, label: Label) -> Iterator[str]:
                     f"{label(f'data.{corpus}_{present}')} is given, but `data.{corpus}_{missing}` is not. "
                     f"Give both sides, or one file with both as `data.{corpus}`."
                 )
-    if data.old_share != type(data)().old_share and not (data.old or data.old_src):
+    if data.replay_share != type(data)().replay_share and not (data.replay or data.replay_src):
         yield (
-            f"{label('data.old_share')} has no effect without old data, but is {data.old_share}. "
-            "Name what the model was trained on before as `data.old`, or leave it out."
+            f"{label('data.replay_share')} has no effect without replay data, but is {data.replay_share}. "
+            "Name what the model was trained on before as `data.replay`, or leave it out."
         )
     if not data.dev_fraction and not (data.dev or data.dev_src):
         yield (
@@ -137,12 +137,12 @@ def _train(config: Config, label: Label) -> Iterator[str]:
             f"{label('train.warmup_steps')} must be below `train.max_steps` ({train.max_steps}) where `train.schedule` "
             f'is "{train.schedule}", but is {train.warmup_steps}: the rate would never fall.'
         )
-    if (config.data.old or config.data.old_src or config.data.old_test or config.data.old_test_src) and not (
-        train.start_from
-    ):
+    if (
+        config.data.replay or config.data.replay_src or config.data.replay_test or config.data.replay_test_src
+    ) and not (train.start_from):
         yield (
-            f"{label('train.start_from')} must be set where old data is given. Name the model to fine-tune (--from), "
-            "or put all data into `data.train`."
+            f"{label('train.start_from')} must be set where replay data is given. Name the model to fine-tune "
+            "(--from), or put all data into `data.train`."
         )
     if train.average_last > train.keep_checkpoints:
         yield (

@@ -1,10 +1,26 @@
-"""Settings of earlier versions: the removed ones, and the value with which an old file may still have them."""
+"""Settings of earlier versions. Renamed ones are still read by their old names, removed ones at their neutral value."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dragoman.config.fields import shown
 from dragoman.errors import ConfigError
+
+RENAMED: Mapping[str, str] = {
+    "train.workers": "train.threads",
+    "data.old": "data.replay",
+    "data.old_src": "data.replay_src",
+    "data.old_tgt": "data.replay_tgt",
+    "data.old_share": "data.replay_share",
+    "data.old_test": "data.replay_test",
+    "data.old_test_src": "data.replay_test_src",
+    "data.old_test_tgt": "data.replay_test_tgt",
+    "inference.capitals": "inference.retry_all_caps",
+    "inference.alpha": "inference.length_penalty_alpha",
+}
+"""Old keys and the keys that replace them."""
+
+_MOST_NAMES_IN_A_NOTE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +32,20 @@ class RemovedSetting:
 
 
 REMOVED: Mapping[str, RemovedSetting] = {"train.r_drop": RemovedSetting("R-Drop", 0.0)}
+
+
+def current_key(key: str) -> str:
+    """The key that a setting has now."""
+    return RENAMED.get(key, key)
+
+
+def describe_renamed(old_keys: Sequence[str], origin: str) -> str:
+    """A note that a file has old names of settings."""
+    names = [f"`{key}` is now `{RENAMED[key]}`" for key in old_keys[:_MOST_NAMES_IN_A_NOTE]]
+    if more := len(old_keys) - len(names):
+        names.append(f"and {more} more")
+    plural = "s" if len(old_keys) > 1 else ""
+    return f"{', '.join(names)}; {origin} still has the old name{plural}."
 
 
 def check_removed(key: str, value: object, place: str) -> None:

@@ -14,10 +14,18 @@ import tomli_w
 
 from dragoman.config.checking import check_config, check_shape
 from dragoman.config.fields import SETTINGS, TABLES, Value, did_you_mean, settings_of, shown
-from dragoman.config.history import REMOVED, check_removed, describe_removed_flag
+from dragoman.config.history import (
+    REMOVED,
+    RENAMED,
+    check_removed,
+    current_key,
+    describe_removed_flag,
+    describe_renamed,
+)
 from dragoman.config.settings import CORPORA, PRESETS, Config
 from dragoman.config.toml import parsed_toml, toml_bytes
 from dragoman.errors import ConfigError
+from dragoman.messages import say_once
 
 OTHERS_NAMES = {
     "lr": "train.learning_rate",
@@ -32,8 +40,9 @@ OTHERS_NAMES = {
     "hidden_size": "model.d_model",
     "ffn": "model.d_ff",
     "beam": "inference.beam_size",
+    **{old.partition(".")[2]: new for old, new in RENAMED.items()},
 }
-"""What others call our settings, of which no letters lead to ours."""
+"""What other programs, and earlier versions of this one, call our settings where no letters lead to ours."""
 _OF_TEXT = (
     *(f"data.{part}{side}" for part in ("dev", "test") for side in ("", "_src", "_tgt")),
     "data.src_lang",
@@ -101,13 +110,8 @@ def read_given(paths: Sequence[Path], overrides: Mapping[str, str]) -> GivenSett
     """
     sources = [_given_by_table(_read_toml(path), str(path)) for path in paths]
     flags: dict[str, _Given] = {}
-    for key, text in overrides.items():
-        if key in REMOVED:
-            raise ConfigError(describe_removed_flag(flag_of(key), key))
-        if key not in SETTINGS:
-            raise ConfigError(f"`--{key}` is not a setting.{_nearest_setting(key)}")
-        place = f"`{flag_of(key)}`"
-        flags[key] = _Given(SETTINGS[key].parse(text, place), place)
+    for key, text in with_current_keys(overrides).items():
+        flags[key] = _parse_flag(key, text)
     given: dict[str, _Given] = {}
     notes: list[str] = []
     for source in (*sources, flags):
@@ -116,6 +120,27 @@ def read_given(paths: Sequence[Path], overrides: Mapping[str, str]) -> GivenSett
             given.pop(key, None)
         given |= source
     return GivenSettings(given, tuple(notes))
+
+
+def with_current_keys(overrides: Mapping[str, str]) -> dict[str, str]:
+    """Flags by the current keys of their settings. Raises ConfigError for an old and a new name of one setting."""
+    current: dict[str, str] = {}
+    for key, text in overrides.items():
+        if (new := current_key(key)) != key:
+            if new in overrides:
+                raise ConfigError(f"`{flag_of(key)}` and `{flag_of(new)}` are one setting. Leave the old name out.")
+            say_once(f"`{flag_of(key)}` is now `{flag_of(new)}`; the old name still works.")
+        current[new] = text
+    return current
+
+
+def _parse_flag(key: str, text: str) -> _Given:
+    if key in REMOVED:
+        raise ConfigError(describe_removed_flag(flag_of(key), key))
+    if key not in SETTINGS:
+        raise ConfigError(f"`--{key}` is not a setting.{_nearest_setting(key)}")
+    place = f"`{flag_of(key)}`"
+    return _Given(SETTINGS[key].parse(text, place), place)
 
 
 def _replaced(source: Mapping[str, _Given]) -> Iterator[str]:
@@ -188,7 +213,25 @@ def _merge(given: Mapping[str, _Given], base: Config) -> Config:
 
 
 def _given_by_table(content: Mapping[str, Any], origin: str) -> dict[str, _Given]:
-    given = {}
+    given: dict[str, _Given] = {}
+    old_keys = []
+    for written, value in _entries(content, origin):
+        key, place = current_key(written), f"`{written}` in {origin}"
+        if key in given:
+            old = next(each for each in RENAMED if RENAMED[each] == key)
+            raise ConfigError(f"`{old}` and `{key}` in {origin} are one setting. Remove `{old}`, the old name.")
+        if key not in SETTINGS:
+            raise ConfigError(f"{_quoted(key)} in {origin} is not a setting.{_nearest_setting(key)}")
+        given[key] = _Given(SETTINGS[key].check(value, place), place)
+        if key != written:
+            old_keys.append(written)
+    if old_keys:
+        say_once(describe_renamed(old_keys, origin))
+    return given
+
+
+def _entries(content: Mapping[str, Any], origin: str) -> Iterator[tuple[str, object]]:
+    """The keys of a file, such as ``train.max_steps``, and their values; not those of removed settings."""
     for table, values in content.items():
         if table not in TABLES:
             raise ConfigError(_unknown_table(table, isinstance(values, Mapping), origin))
@@ -201,12 +244,8 @@ def _given_by_table(content: Mapping[str, Any], origin: str) -> dict[str, _Given
             key = f"{table}.{name}"
             if key in REMOVED:
                 check_removed(key, value, f"`{key}` in {origin}")
-                continue
-            if key not in SETTINGS:
-                raise ConfigError(f"{_quoted(key)} in {origin} is not a setting.{_nearest_setting(key)}")
-            place = f"`{key}` in {origin}"
-            given[key] = _Given(SETTINGS[key].check(value, place), place)
-    return given
+            else:
+                yield key, value
 
 
 def _unknown_table(name: str, is_table: bool, origin: str) -> str:

@@ -15,7 +15,7 @@ def setting(
     return field(default=default, metadata={"help": help, "minimum": minimum, "maximum": maximum, "above": above})
 
 
-CORPORA = ("train", "dev", "test", "old", "old_test")
+CORPORA = ("train", "dev", "test", "replay", "replay_test")
 """What [data] names files of: one with both sides (``dev``), or two (``dev_src``, ``dev_tgt``)."""
 MOST_ENTRIES = 10_000_000
 """Of a vocabulary: ten times what the largest models have."""
@@ -83,15 +83,19 @@ class DataSettings:
         minimum=0.0,
         maximum=1.0,
     )
-    old: str = setting("", "fine-tuning: a file of what the model was trained on before, mixed in so that it remembers")
-    old_src: str = setting("", "source side of the old data")
-    old_tgt: str = setting("", "target side of the old data")
-    old_share: float = setting(
-        0.3, "share of the training pairs that are old data, where a file of it is given", above=0.0, maximum=0.95
+    replay: str = setting(
+        "", "fine-tuning: a file of what the model was trained on before, mixed in so that it remembers"
     )
-    old_test: str = setting("", "fine-tuning: a test of the old domain, scored with the model before and after")
-    old_test_src: str = setting("", "source side of the old domain's test")
-    old_test_tgt: str = setting("", "target side of the old domain's test")
+    replay_src: str = setting("", "source side of the replay data")
+    replay_tgt: str = setting("", "target side of the replay data")
+    replay_share: float = setting(
+        0.3, "share of the training pairs that are replay data, where a file of it is given", above=0.0, maximum=0.95
+    )
+    replay_test: str = setting(
+        "", "fine-tuning: a test of what the model was trained on before, scored with the model before and after"
+    )
+    replay_test_src: str = setting("", "source side of the replay test")
+    replay_test_tgt: str = setting("", "target side of the replay test")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +189,7 @@ class TrainSettings:
         "draws; the gradient of a step only where BPE dropout or augmentation makes a pair longer than this",
         minimum=0,
     )
-    workers: int = setting(
+    threads: int = setting(
         0,
         "CPU only: threads that compute shares of a step side by side; 0: one a processor, at most 4, when it begins. "
         "Changes speed, and of the result only what dropout draws",
@@ -283,7 +287,7 @@ class InferenceSettings:
     length_penalty: Literal["paper", "power"] = setting(
         "paper", "paper: ((5 + n) / 6) ** alpha (Wu et al. 2016); power: n ** alpha"
     )
-    alpha: float = setting(0.6, "strength of the length penalty; 0: none", minimum=0.0, maximum=10.0)
+    length_penalty_alpha: float = setting(0.6, "strength of the length penalty; 0: none", minimum=0.0, maximum=10.0)
     max_extra_tokens: int = setting(
         50, "outputs end at so many tokens more than the source has (section 6.1)", minimum=1
     )
@@ -299,7 +303,7 @@ class InferenceSettings:
         "of matrix products; auto: the fastest that the device has. Below float32, near ties may fall otherwise, in "
         "bfloat16 also with the company a text is translated in; a CPU without bfloat16 takes float32 for it",
     )
-    capitals: bool = setting(
+    retry_all_caps: bool = setting(
         True,
         "a text all in capitals is translated in sentence case too, and where the model is surer of that, that "
         "translation is given, in capitals",

@@ -40,7 +40,7 @@ _Encoded: TypeAlias = Callable[[tuple[str, str], int, int], tuple[list[int], lis
 """The ids of both texts of a pair in an epoch; the last number is the pair's index."""
 
 _CHUNK_PAIRS = 10_000
-_TESTS = ("test", "old_test")
+_TESTS = ("test", "replay_test")
 # What is said about data without deciding which pairs and ids are kept.
 _HELD_OUT_SEED = 1
 """Not `train.seed`: models that differ in that alone share tokenisers and validation text, and can be one ensemble."""
@@ -50,7 +50,7 @@ _OTHER_SETTINGS = {
     "augment_case",
     "augment_punctuation",
     "augment_noise",
-    "old_share",
+    "replay_share",
 }
 
 
@@ -59,7 +59,7 @@ class PreparedData:
     """What training needs. `dev` and `test`, None where not wanted, keep the text; `train` does if encoded anew.
 
     `cleaning` says what was left out of the training pairs, also when the store was made earlier. `late_tests` are
-    those of "test" and "old_test" that training was not begun with, and that were not kept out of it.
+    those of "test" and "replay_test" that training was not begun with, and that were not kept out of it.
     """
 
     tokenizers: TokenizerPair
@@ -166,12 +166,12 @@ class _Preparation:
         self._excluded_gone = False
         self.late_tests: tuple[str, ...] = ()
         settings = {name: value for name, value in asdict(config.data).items() if name not in _OTHER_SETTINGS}
-        self._identities = {part: _identity(getattr(corpora, part)) for part in ("train", "old", "dev", *_TESTS)}
+        self._identities = {part: _identity(getattr(corpora, part)) for part in ("train", "replay", "dev", *_TESTS)}
         parts = [self._identities[part] for part in ("train", "dev", "test")]
-        if corpora.old:
-            parts += [config.data.old_share, self._identities["old"]]
-        if corpora.old_test:
-            parts += [self._identities["old_test"]]
+        if corpora.replay:
+            parts += [config.data.replay_share, self._identities["replay"]]
+        if corpora.replay_test:
+            parts += [self._identities["replay_test"]]
         self.key = _hash([VERSION, _HELD_OUT_SEED, settings, parts])
 
     def keep_identity(self, is_begun: bool) -> None:
@@ -196,9 +196,9 @@ class _Preparation:
                         "the file, or start a new run: another --out, with `--from` this run to keep what it learnt."
                     )
             self.key = before["key"]
-            changed = [part for part in _TESTS if before.get(part) != self._identities[part]]
+            changed = [part for part in _TESTS if _recorded_test(before, part) != self._identities[part]]
             self.late_tests = tuple(part for part in changed if self._identities[part] is not None)
-            self._excluded_gone = any(before.get(part) is not None for part in changed)
+            self._excluded_gone = any(_recorded_test(before, part) is not None for part in changed)
             self._excluded = {part: corpus for part, corpus in self._excluded.items() if part not in changed}
             return
         now = {"key": self.key, **{part: self._identities[part] for part in _TESTS}, "files": files}
@@ -210,7 +210,7 @@ class _Preparation:
         """The digest of each file that decides what is trained on."""
         return {
             str(file): digest
-            for part in ("train", "old", "dev")
+            for part in ("train", "replay", "dev")
             if (identity := self._identities[part])
             for file, digest in zip(getattr(self._corpora, part).paths, identity[0], strict=True)
         }
@@ -242,7 +242,7 @@ class _Preparation:
         if store := open_if_current(folder, key):
             return store
         cleaner = self.cleaner()
-        pairs = self._counted(self._with_old_pairs(), "encoding the training pairs")
+        pairs = self._counted(self._with_replay_pairs(), "encoding the training pairs")
         kept = cleaner.clean(pairs, ProcessEncoderPair(tokenizers))
         return _write(folder, key, kept, tokenizers, keep_text, cleaner.report, self._names())
 
@@ -276,8 +276,10 @@ class _Preparation:
                 test=test.pairs() if test else None,
                 names=self._names(),
             )
-            if old_test := self._excluded.get("old_test"):  # what shall be remembered is not to be trained on, either
-                for chunk in chunks(old_test.pairs(), _CHUNK_PAIRS):
+            if replay_test := self._excluded.get(
+                "replay_test"
+            ):  # what shall be remembered is not to be trained on, either
+                for chunk in chunks(replay_test.pairs(), _CHUNK_PAIRS):
                     self._held_out.sources.add(source_fingerprints(chunk, _HELD_OUT_SEED))
         return self._held_out
 
@@ -286,15 +288,15 @@ class _Preparation:
         given = [self._corpora.dev, *self._excluded.values()]
         return str(self._corpora.train), " and ".join(dict.fromkeys(str(corpus) for corpus in given if corpus))
 
-    def _with_old_pairs(self) -> Iterator[SentencePair]:
-        """The training pairs, then as many old ones, evenly spread, as `data.old_share` of all says, if there are."""
+    def _with_replay_pairs(self) -> Iterator[SentencePair]:
+        """The training pairs, then replay pairs, evenly spread, up to a share of `data.replay_share` of all."""
         yield from self._corpora.train.pairs()
-        if old := self._corpora.old:
-            share, total = self._config.data.old_share, old.count()
+        if replay := self._corpora.replay:
+            share, total = self._config.data.replay_share, replay.count()
             wanted = min(total, round(self._corpora.train.count() * share / (1 - share)))
             yield from (
                 pair
-                for index, pair in enumerate(old.pairs())
+                for index, pair in enumerate(replay.pairs())
                 if (index + 1) * wanted // total > index * wanted // total
             )
 
@@ -367,6 +369,11 @@ def _nothing_left_error(report: CleaningReport, names: tuple[str, str]) -> DataE
         f"No training pair is left: of {report.read} read, all were left out ({dropped}). "
         "Look at the corpus with `dragoman check`, or loosen the rules in [data]."
     )
+
+
+def _recorded_test(record: dict[str, Any], part: str) -> Any:
+    """The identity of a test in a run's record. Earlier versions called the replay test "old_test"."""
+    return record.get(part, record.get("old_test") if part == "replay_test" else None)
 
 
 def _identity(corpus: Corpus | None) -> Any:

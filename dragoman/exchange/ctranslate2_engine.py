@@ -80,7 +80,7 @@ class _Engine:
             beam_size=settings.beam_size,
             # Its penalty is n ** alpha only; where ours is another, the best by ours is chosen among all it finds.
             num_hypotheses=settings.n_best if settings.length_penalty == "power" else settings.beam_size,
-            length_penalty=settings.alpha,
+            length_penalty=settings.length_penalty_alpha,
             min_decoding_length=settings.min_tokens,
             max_decoding_length=longest,
             return_scores=True,
@@ -100,6 +100,6 @@ class _Engine:
         ids = tuple(self._tgt_ids[token] for token in tokens)
         finished = len(ids) < limit
         length = max(1, len(ids) + finished)
-        log_prob = score * length**settings.alpha
+        log_prob = score * length**settings.length_penalty_alpha
         penalty = float(length_penalty(settings, torch.tensor(float(length))))
         return Hypothesis(ids[:limit], (), log_prob, log_prob / penalty, finished)

@@ -11,14 +11,14 @@ def readme(bundle: TrainedModel, name: str) -> str:
     if bundle.model.max_positions is not None:
         search += f", max_decoding_length={bundle.model.max_positions}"
     if settings.length_penalty == "power":
-        search += f", length_penalty={settings.alpha:g}"
+        search += f", length_penalty={settings.length_penalty_alpha:g}"
         penalty = (
             "`length_penalty` is the exponent that Dragoman divides by, n ** alpha; n counts the end token in both."
         )
     else:
         penalty = (
-            f"Dragoman's penalty for this model, ((5 + n) / 6) ** {settings.alpha:g}, has no counterpart there: "
-            "beams may choose other lengths."
+            f"Dragoman's penalty for this model, ((5 + n) / 6) ** {settings.length_penalty_alpha:g}, has no "
+            "counterpart there: beams may choose other lengths."
         )
     return f"""# Translation model for CTranslate2, {card.src_lang or "?"} to {card.tgt_lang or "?"}
 

@@ -225,7 +225,7 @@ def _inference(generation: _Table) -> InferenceSettings:
     return InferenceSettings(
         beam_size=generation.checked("num_beams", "inference.beam_size"),
         length_penalty="power",
-        alpha=generation.checked("length_penalty", "inference.alpha"),
+        length_penalty_alpha=generation.checked("length_penalty", "inference.length_penalty_alpha"),
         max_extra_tokens=min(ours.max_extra_tokens, limit),
     )
 

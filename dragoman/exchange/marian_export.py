@@ -158,7 +158,7 @@ def _num_positions(bundle: TrainedModel) -> int:
 
 def _generation(bundle: TrainedModel, tgt: _Side) -> dict[str, Any]:
     settings, pad = bundle.config.inference, len(tgt.rows) - 1
-    penalty = {"length_penalty": settings.alpha} if settings.length_penalty == "power" else {}
+    penalty = {"length_penalty": settings.length_penalty_alpha} if settings.length_penalty == "power" else {}
     return {
         "num_beams": settings.beam_size,
         **penalty,

@@ -9,6 +9,7 @@ from typing import Any
 from dragoman.bundle import resolve_model_folder
 from dragoman.config import SETTINGS, Config, InferenceSettings, check_config
 from dragoman.config.fields import Value, did_you_mean
+from dragoman.config.history import RENAMED
 from dragoman.errors import ConfigError, ModelError
 from dragoman.evaluation.flags import flags_of
 from dragoman.inference.alignment import Aligner
@@ -214,7 +215,7 @@ class Translator:
             numbers = range(number, number + len(window))
             sources, prefixes = [one for one, _ in window], [prefix for _, prefix in window]
             requests, answers = keeper.answers(sources, prefixes, numbers, kept)
-            if settings.capitals and not (settings.sample or settings.mbr_samples):  # what is drawn has no best
+            if settings.retry_all_caps and not (settings.sample or settings.mbr_samples):  # what is drawn has no best
                 retry_all_caps(keeper, sources, prefixes, numbers, kept, requests, answers)
             yield from aligner.aligned(requests, answers) if aligner else answers
             number += len(window)
@@ -265,13 +266,18 @@ def override_settings(settings: InferenceSettings, overrides: dict[str, Value]) 
     for name, value in overrides.items():
         key = f"inference.{name}"
         if key not in SETTINGS:
-            names = [setting.name for setting in SETTINGS.values() if setting.table == "inference"]
-            hint = did_you_mean(name, names) or f" The settings are {', '.join(names)}."
-            raise ConfigError(f"`{name}` is not a setting of a translation.{hint}")
+            raise ConfigError(f"`{name}` is not a setting of a translation.{_setting_hint(name)}")
         checked[name] = SETTINGS[key].check(value, f"`{key}`")
     result = replace(settings, **checked)
     check_config(Config(inference=result))
     return result
+
+
+def _setting_hint(name: str) -> str:
+    if new := RENAMED.get(f"inference.{name}"):
+        return f" It is now `{new.partition('.')[2]}`."
+    names = [setting.name for setting in SETTINGS.values() if setting.table == "inference"]
+    return did_you_mean(name, names) or f" The settings are {', '.join(names)}."
 
 
 def _max_src_tokens(model: Transformer, max_tokens: int) -> int:

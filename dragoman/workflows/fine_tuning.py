@@ -140,11 +140,11 @@ def compare_with_base(
     Returns the new scores by data set. If the original model is gone, prints the reason on stderr and returns none.
     """
     after = Translator.from_bundles([tuned])
-    if corpora.old_test:
-        pairs = list(corpora.old_test.pairs())
+    if corpora.replay_test:
+        pairs = list(corpora.replay_test.pairs())
         sources = [pair.src for pair in pairs]
-        old_test = TranslatedTest(sources, [pair.tgt for pair in pairs], after.translate(sources))
-        parts = {**parts, "old test": old_test}
+        replay_test = TranslatedTest(sources, [pair.tgt for pair in pairs], after.translate(sources))
+        parts = {**parts, "replay test": replay_test}
     try:
         folder = resolve_model_folder(Path(path))
         if _fingerprint(folder) not in "".join(tuned.card.lineage[-1:]):
@@ -159,7 +159,7 @@ def compare_with_base(
     for name, part in parts.items():
         old = _scores(before.translate(part.sources), part.references, tuned)
         new = _scores(part.outputs, part.references, tuned)
-        found |= {f"{name}, before fine-tuning": old} | ({name: new} if name == "old test" else {})
+        found |= {f"{name}, before fine-tuning": old} | ({name: new} if name == "replay test" else {})
         for one, other in zip(old, new, strict=True):
             row = (f"{one.value:.2f}", f"{other.value:.2f}", f"{other.value - one.value:+.2f}")
             table.add_row(f"{name} ({len(part.sources)} sentences)", one.name, *row)

@@ -100,7 +100,7 @@ class TableModel:
         length = len(tokens)
         base = (5 + length) / 6 if settings.length_penalty == "paper" else length
         log_prob = sum(token_log_probs)
-        return Hypothesis(ids, token_log_probs, log_prob, log_prob / base**settings.alpha, finished)
+        return Hypothesis(ids, token_log_probs, log_prob, log_prob / base**settings.length_penalty_alpha, finished)
 
 
 @pytest.fixture

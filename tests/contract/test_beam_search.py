@@ -66,7 +66,7 @@ def plain_beam_search(model: Any, source: list[int], limit: int, settings: Infer
         scores = sorted((one.score for one in done), reverse=True)[:size]
         if len(scores) == size and live:
             base = (6 + position) / 6 if settings.length_penalty == "paper" else position + 1
-            if scores[-1] >= live[0][1] / base**settings.alpha:
+            if scores[-1] >= live[0][1] / base**settings.length_penalty_alpha:
                 break
     return sorted(done, key=lambda h: (not h.finished, -h.score))[: settings.n_best]
 
@@ -95,7 +95,12 @@ def test_a_beam_as_wide_as_the_space_finds_what_exhaustive_search_finds(
 ) -> None:
     model = table_model(seed, letters, sharpness)
     wide = InferenceSettings(
-        min_tokens=min_tokens, beam_size=200, n_best=n_best, alpha=alpha, length_penalty=penalty, max_extra_tokens=1
+        min_tokens=min_tokens,
+        beam_size=200,
+        n_best=n_best,
+        length_penalty_alpha=alpha,
+        length_penalty=penalty,
+        max_extra_tokens=1,
     )
     for source, found in zip(batch, search(model, batch, wide), strict=True):
         assert_best(found, model.outputs(source, len(source) + 1, wide), n_best)
@@ -108,7 +113,7 @@ def test_all_outputs_come_when_all_are_asked_for(
 ) -> None:
     model = table_model(seed, 2)
     everything = InferenceSettings(
-        min_tokens=0, beam_size=200, n_best=200, alpha=alpha, length_penalty=penalty, max_extra_tokens=1
+        min_tokens=0, beam_size=200, n_best=200, length_penalty_alpha=alpha, length_penalty=penalty, max_extra_tokens=1
     )
     for source, found in zip(batch, search(model, batch, everything), strict=True):
         assert_best(found, model.outputs(source, len(source) + 1, everything), 200)
@@ -125,7 +130,12 @@ def test_stopping_early_batching_and_leaving_the_batch_change_nothing(
 ) -> None:  # fmt: skip
     n_best = data.draw(st.integers(1, beam_size))
     chosen = InferenceSettings(
-        min_tokens=0, beam_size=beam_size, n_best=n_best, alpha=alpha, length_penalty=penalty, max_extra_tokens=extra
+        min_tokens=0,
+        beam_size=beam_size,
+        n_best=n_best,
+        length_penalty_alpha=alpha,
+        length_penalty=penalty,
+        max_extra_tokens=extra,
     )
     model = table_model(seed, letters, sharpness)
     for source, found in zip(batch, search(model, batch, chosen), strict=True):
@@ -146,11 +156,11 @@ def test_a_worse_start_may_win_by_its_length(table_model: Any) -> None:
 
     model = LongIsSure(0, 3)
     for penalty, score in (("power", -1.2 / 8), ("paper", -1.2 / (13 / 6))):
-        chosen = InferenceSettings(min_tokens=0, beam_size=2, alpha=1.0, length_penalty=penalty)  # type: ignore[arg-type]
+        chosen = InferenceSettings(min_tokens=0, beam_size=2, length_penalty_alpha=1.0, length_penalty=penalty)  # type: ignore[arg-type]
         [[found]] = search(model, [[4, EOS_ID]], chosen)
         assert len(found.ids) == 7
         assert found.score == pytest.approx(score)
-    [[found]] = search(model, [[4, EOS_ID]], InferenceSettings(min_tokens=0, beam_size=2, alpha=0.0))
+    [[found]] = search(model, [[4, EOS_ID]], InferenceSettings(min_tokens=0, beam_size=2, length_penalty_alpha=0.0))
     assert found.ids == ()
 
 
@@ -170,7 +180,9 @@ def test_a_beam_of_one_is_greedy(table_model: Any, seed: int, letters: int, batc
     model = table_model(seed, letters)
     for source, [found] in zip(
         batch,
-        search(model, batch, InferenceSettings(min_tokens=0, beam_size=1, alpha=alpha, max_extra_tokens=9)),
+        search(
+            model, batch, InferenceSettings(min_tokens=0, beam_size=1, length_penalty_alpha=alpha, max_extra_tokens=9)
+        ),
         strict=True,
     ):
         ids: list[int] = []
@@ -189,7 +201,7 @@ def test_a_beam_of_one_is_greedy(table_model: Any, seed: int, letters: int, batc
 )
 def test_a_prefix_is_kept_exactly_and_counts(table_model: Any, seed: int, pairs: Any, alpha: float) -> None:
     model = table_model(seed, 3)
-    wide = InferenceSettings(min_tokens=0, beam_size=150, n_best=3, alpha=alpha, max_extra_tokens=2)
+    wide = InferenceSettings(min_tokens=0, beam_size=150, n_best=3, length_penalty_alpha=alpha, max_extra_tokens=2)
     batch, prefixes = [source for source, _ in pairs], [prefix for _, prefix in pairs]
     for source, prefix, found in zip(batch, prefixes, search(model, batch, wide, prefixes), strict=True):
         limit = max(len(source) + 2, len(prefix) + 1)

@@ -121,7 +121,7 @@ def test_the_rules_of_ending_are_the_plain_ones(penalty: Any) -> None:
         model, rows = transformer("pre-norm", 40, seed, deviation=0.15), sources(40, seed, 6)
         for alpha, n_best in ((0.0, 1), (1.0, 3), (2.5, 1)):
             chosen = InferenceSettings(
-                beam_size=3, n_best=n_best, alpha=alpha, length_penalty=penalty, max_extra_tokens=12
+                beam_size=3, n_best=n_best, length_penalty_alpha=alpha, length_penalty=penalty, max_extra_tokens=12
             )
             assert_same(searched(CompiledSearch(model, "float32"), rows, chosen), plain(model, rows, chosen))
 

@@ -50,7 +50,7 @@ def test_greedy_answers_are_ours(ours: Translator, theirs: Translator, texts: li
 
 @pytest.mark.parametrize("penalty", ["paper", "power"])
 def test_beams_score_nearly_as_ours(ours: Translator, theirs: Translator, texts: list[str], penalty: str) -> None:
-    search = {"beam_size": 4, "n_best": 3, "length_penalty": penalty, "alpha": 0.6, **LIMIT}
+    search = {"beam_size": 4, "n_best": 3, "length_penalty": penalty, "length_penalty_alpha": 0.6, **LIMIT}
     pairs = list(zip(theirs.translate_detailed(texts, **search), ours.translate_detailed(texts, **search), strict=True))
     pairs = [pair for pair in pairs if pair[1].candidates and _ended(pair[1]) and _ended(pair[0])]
     assert sum(one.text == other.text for one, other in pairs) > 0.7 * len(pairs)

@@ -85,7 +85,7 @@ def test_in_float32_equal_the_plain_gradients_for_any_number_of_workers(
 ) -> None:
     model, batches = _model(**changes), _batches()
     expected, loss, nll = _plain(model, batches)
-    ours, our_loss, our_nll = _computed(model, batches, replace(SETTINGS, workers=workers))
+    ours, our_loss, our_nll = _computed(model, batches, replace(SETTINGS, threads=workers))
     assert ours.keys() == expected.keys()
     for name, gradient in expected.items():
         torch.testing.assert_close(ours[name], gradient, atol=1e-6, rtol=1e-5, msg=lambda text, name=name: name + text)
@@ -97,7 +97,7 @@ def test_in_float32_equal_the_plain_gradients_for_any_number_of_workers(
 def test_in_bfloat16_they_point_the_same_way_and_are_float32(workers: int) -> None:
     model, batches = _model(), _batches()
     expected, loss, _ = _plain(model, batches)
-    settings = replace(SETTINGS, precision="bfloat16", workers=workers)
+    settings = replace(SETTINGS, precision="bfloat16", threads=workers)
     ours, our_loss, _ = _computed(model, batches, settings)
     assert ours.keys() == expected.keys()
     assert our_loss == pytest.approx(loss, rel=2e-3)
@@ -110,7 +110,7 @@ def test_in_bfloat16_they_point_the_same_way_and_are_float32(workers: int) -> No
 def test_small_gradients_of_many_batches_are_not_lost_in_their_sum() -> None:
     # In bfloat16 a sum of equal terms stops growing at 256 of them.
     model, batch = _model(), _batches(4, 10**6)[0]
-    settings = replace(SETTINGS, precision="bfloat16", workers=1)
+    settings = replace(SETTINGS, precision="bfloat16", threads=1)
     once, _, _ = _computed(model, [batch], settings)
     often, _, _ = _computed(model, [batch] * 1024, settings)
     for name, gradient in once.items():
@@ -119,7 +119,7 @@ def test_small_gradients_of_many_batches_are_not_lost_in_their_sum() -> None:
 
 def test_what_dropout_draws_follows_from_the_seed_alone() -> None:
     model, batches = _model(dropout=0.3, attention_dropout=0.2, activation_dropout=0.1), _batches()
-    settings = replace(SETTINGS, workers=2)
+    settings = replace(SETTINGS, threads=2)
     with Gradients(model, settings) as gradients:
         first: list[dict[str, torch.Tensor]] = []
         for seed in ((1, 1), (1, 2), (1, 1)):
@@ -136,7 +136,7 @@ def test_what_dropout_draws_follows_from_the_seed_alone() -> None:
 
 def test_an_update_of_the_weights_reaches_the_next_step() -> None:
     model, batches = _model(), _batches()
-    settings = replace(SETTINGS, precision="bfloat16", workers=2)
+    settings = replace(SETTINGS, precision="bfloat16", threads=2)
     with Gradients(model, settings) as gradients:
         gradients.compute(batches, SEED, 100)
         with torch.no_grad():
@@ -151,7 +151,7 @@ def test_an_update_of_the_weights_reaches_the_next_step() -> None:
 def test_an_error_in_a_worker_reaches_the_caller_and_threads_come_back(computing_on: Any) -> None:
     model, batches = _model(), _batches()
     bad = replace(batches[0], src_ids=batches[0].src_ids + VOCAB_SIZE)
-    with computing_on(3), Gradients(model, replace(SETTINGS, workers=2)) as gradients:
+    with computing_on(3), Gradients(model, replace(SETTINGS, threads=2)) as gradients:
         with pytest.raises(IndexError):
             gradients.compute([bad, *batches[1:]], SEED, 100)
         assert torch.get_num_threads() == 3
@@ -185,8 +185,8 @@ def test_small_steps_are_not_shared_out() -> None:
 def test_one_worker_elsewhere_and_at_most_four_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
     assert num_workers(SETTINGS, torch.device("cpu")) == 4
-    assert num_workers(replace(SETTINGS, workers=9), torch.device("cpu")) == 9
-    assert num_workers(replace(SETTINGS, workers=9), torch.device("cuda")) == 1
+    assert num_workers(replace(SETTINGS, threads=9), torch.device("cpu")) == 9
+    assert num_workers(replace(SETTINGS, threads=9), torch.device("cuda")) == 1
 
 
 def test_losses_count_no_padding() -> None:
@@ -214,7 +214,7 @@ def compare_compiled() -> None:
     torch.nn.Module.compile = traced  # type: ignore[assignment, method-assign]
     model, batches = _model(), _batches(20, 200)
     expected, loss, _ = _plain(model, batches)
-    ours, our_loss, _ = _computed(model, batches, replace(SETTINGS, compile=True, workers=1))
+    ours, our_loss, _ = _computed(model, batches, replace(SETTINGS, compile=True, threads=1))
     assert len(compiled) == 2
     for name, gradient in expected.items():
         torch.testing.assert_close(ours[name], gradient, atol=1e-6, rtol=1e-5)

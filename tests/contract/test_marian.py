@@ -232,7 +232,11 @@ def test_transformers_and_ctranslate2_load_what_is_exported(
 
 def _translated(bundle: TrainedModel, texts: list[str], beam_size: int, alpha: float) -> list[Hypothesis]:
     search = replace(
-        bundle.config.inference, beam_size=beam_size, alpha=alpha, max_extra_tokens=EXTRA_TOKENS, min_tokens=1
+        bundle.config.inference,
+        beam_size=beam_size,
+        length_penalty_alpha=alpha,
+        max_extra_tokens=EXTRA_TOKENS,
+        min_tokens=1,
     )
     rows = [[*row, EOS_ID] for row in bundle.tokenizers.src.encode_batch(texts)]
     found: dict[int, Hypothesis] = {}

@@ -37,7 +37,7 @@ def test_whole_outputs_come_as_often_as_the_table_says(table_model: Any) -> None
     assert len(found) == DRAWS
     # Control ids never come out, so the probabilities at each step are those among the rest.
     expected = {}
-    for output in model.outputs([4, EOS_ID], 3, settings(alpha=0.0)):
+    for output in model.outputs([4, EOS_ID], 3, settings(length_penalty_alpha=0.0)):
         tokens = (*output.ids, EOS_ID) if output.finished else output.ids
         expected[output.ids, output.finished] = math.prod(
             math.exp(log_probs[token]) / sum(math.exp(log_probs[i]) for i in (EOS_ID, *range(4, model.vocab_size)))

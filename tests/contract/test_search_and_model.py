@@ -79,7 +79,7 @@ def test_a_batch_gives_what_each_sentence_gives_alone(model: Transformer, beam_s
         beam_size=beam_size,
         n_best=min(beam_size, 3),
         length_penalty="power",
-        alpha=1.0,
+        length_penalty_alpha=1.0,
         max_extra_tokens=6,
     )
     together = search(SingleModel(model), SOURCES, chosen)

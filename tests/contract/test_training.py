@@ -211,7 +211,7 @@ def test_several_processes_stop_when_the_first_has_saved(
 
 def test_every_lever_keeps_resuming_exact_and_its_weights_are_candidates(corpus: Corpus, tmp_path: Path) -> None:
     levers = replace(CONFIG.train, optimizer="muon", ema_decay=0.9, schedule="cosine", max_steps=28)
-    train = replace(levers, workers=2, average_best=2, average_last=0, keep_checkpoints=2)
+    train = replace(levers, threads=2, average_best=2, average_last=0, keep_checkpoints=2)
     config = replace(CONFIG, train=train, validate=replace(CONFIG.validate, every_steps=10))
     straight, stopped = (
         _trainer(corpus, tmp_path / "straight", config),
@@ -314,7 +314,7 @@ def test_accumulated_gradient_is_that_of_the_whole_batch(corpus: Corpus, tmp_pat
         pieces = micro_batches(src, tgt, limit, padding_slack=limit)
         batches = [load_batch(corpus.train, piece) for piece in pieces]
         total = sum(batch.num_tgt_tokens for batch in batches)
-        with Gradients(trainer.model, replace(config.train, workers=1)) as computed:
+        with Gradients(trainer.model, replace(config.train, threads=1)) as computed:
             computed.compute(batches, (1, 1), total)
         gradients.append(
             [parameter.grad.clone() for parameter in trainer.model.parameters() if parameter.grad is not None]

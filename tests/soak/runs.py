@@ -38,7 +38,7 @@ CONFIG = Config(
         log_every_steps=1,
         warmup_steps=20,
         checkpoint_every_steps=5,
-        workers=1,
+        threads=1,
     ),
     validate=ValidateSettings(every_epochs=0, every_steps=20, metric="loss"),
 )

@@ -90,7 +90,7 @@ def test_the_forecast_is_near_the_peak(
     scaled: Callable[[int], int],
     report: Report,
 ) -> None:
-    settings = TrainSettings(precision=precision, batch_tokens=batch_tokens, device="cpu", workers=workers)
+    settings = TrainSettings(precision=precision, batch_tokens=batch_tokens, device="cpu", threads=workers)
     forecast, peak = run_in_new_process(forecast_and_peak, preset, vocab_size, mean_tokens, settings, scaled(6))
     error = forecast / peak - 1
     case = f"forecast: {preset} {vocab_size} {batch_tokens} {precision} {mean_tokens} {workers}"

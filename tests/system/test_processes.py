@@ -28,7 +28,7 @@ SETTINGS = {
     "tokenizer.vocab-size": 450,
     "train.batch-tokens": 1024,
     "train.precision": "float32",
-    "train.workers": 1,
+    "train.threads": 1,
     "train.learning-rate": 0.01,
     "train.warmup-steps": 20,
     "train.log-every-steps": 1,

@@ -24,7 +24,7 @@ from dragoman.training.verification import verify_resume
 SETTINGS = (
     "--model.preset=custom --model.d-model=16 --model.d-ff=16 --model.num-heads=2 --model.num-encoder-layers=1 "
     "--model.num-decoder-layers=1 --tokenizer.vocab-size=400 --train.batch-tokens=300 --train.max-steps=6 "
-    "--train.workers=1 --train.average-last=0 --validate.metric=loss --validate.max-sentences=5 "
+    "--train.threads=1 --train.average-last=0 --validate.metric=loss --validate.max-sentences=5 "
     "--train.precision=float32 --validate.beam-size=1 --inference.beam-size=1 --inference.max-extra-tokens=3"
 )
 

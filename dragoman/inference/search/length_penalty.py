@@ -19,7 +19,7 @@ def length_penalty(settings: InferenceSettings, lengths: Float[Tensor, "*n"]) ->
     """
     exact = lengths.to(sum_type(lengths.device))
     penalty = {"paper": paper_penalty, "power": power_penalty}[settings.length_penalty]
-    return penalty(exact, settings.alpha).to(lengths.dtype)
+    return penalty(exact, settings.length_penalty_alpha).to(lengths.dtype)
 
 
 def paper_penalty(lengths: Float[Tensor, "*n"], alpha: float) -> Float[Tensor, "*n"]:

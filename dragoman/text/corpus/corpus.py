@@ -110,11 +110,11 @@ class Corpus:
 class Corpora:
     """The parts of [data]: training text, and all others where files were given for them.
 
-    `old` is what a model to be fine-tuned was trained on before, `old_test` a test of that.
+    `replay` is what a model to be fine-tuned was trained on before, `replay_test` a test of that.
     """
 
     train: Corpus
     dev: Corpus | None
     test: Corpus | None
-    old: Corpus | None = None
-    old_test: Corpus | None = None
+    replay: Corpus | None = None
+    replay_test: Corpus | None = None

@@ -52,7 +52,9 @@ def open_corpora(settings: DataSettings) -> Corpora:
             "or two aligned files as `data.train_src` and `data.train_tgt` (--src FILE --tgt FILE)."
         )
     languages = train.src_lang, train.tgt_lang
-    return Corpora(train, *(_open_part(files[name], *languages, layout) for name in ("dev", "test", "old", "old_test")))
+    return Corpora(
+        train, *(_open_part(files[name], *languages, layout) for name in ("dev", "test", "replay", "replay_test"))
+    )
 
 
 def open_corpus(path: Path | str, *, src_lang: str = "", tgt_lang: str = "", layout: Layout = PLAIN) -> Corpus:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.config import Config
+from dragoman.config.history import current_key
 from dragoman.data.store import PairStore
 from dragoman.files import write_file
 from dragoman.training.run.frozen_settings import TESTS_AND_MEANS
@@ -26,9 +27,13 @@ def finished(folder: Path) -> dict[str, Any] | None:
     """What `write_finished` wrote into a run's folder last; None where nothing is, or nothing that can be read."""
     try:
         found: dict[str, Any] = json.loads((folder / _FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        settings = {current_key(key): value for key, value in found["settings"].items()}
+        inference = {
+            current_key(f"inference.{name}").partition(".")[2]: value for name, value in found["inference"].items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return found
+    return {**found, "settings": settings, "inference": inference}
 
 
 def write_finished(folder: Path, finish: dict[str, Any]) -> None:

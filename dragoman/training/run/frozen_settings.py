@@ -26,9 +26,9 @@ TESTS_AND_MEANS = frozenset(
         "data.test",
         "data.test_src",
         "data.test_tgt",
-        "data.old_test",
-        "data.old_test_src",
-        "data.old_test_tgt",
+        "data.replay_test",
+        "data.replay_test_src",
+        "data.replay_test_tgt",
         "train.average_last",
         "train.average_best",
     }
@@ -47,7 +47,7 @@ _FREE = TESTS_AND_MEANS | {
     "train.keep_checkpoints",
     "train.micro_batch_tokens",
     "train.device",
-    "train.workers",
+    "train.threads",
     "train.sharding",
 }
 
@@ -144,7 +144,7 @@ def check_resumable(folder: Path) -> None:
     if not record.exists():
         return
     parts = [
-        [getattr(config.data, f"{part}{side}") for side in ("", "_src", "_tgt")] for part in ("train", "old", "dev")
+        [getattr(config.data, f"{part}{side}") for side in ("", "_src", "_tgt")] for part in ("train", "replay", "dev")
     ]
     paths = [os.path.expandvars(path) for part in parts for path in part if path]
     digests = read_identity(record)["files"].values()

@@ -66,10 +66,10 @@ def _soft_labels(batch: Batch, counted: Tensor, weight: float) -> SoftLabels | N
 
 
 def num_workers(settings: TrainSettings, device: torch.device) -> int:
-    """The threads that compute shares of a step: `train.workers`, or one a processor up to 4; 1 on other devices."""
+    """The threads that compute shares of a step: `train.threads`, or one a processor up to 4; 1 on other devices."""
     if device.type != "cpu":
         return 1
-    return settings.workers or min(torch.get_num_threads(), _MOST_WORKERS)
+    return settings.threads or min(torch.get_num_threads(), _MOST_WORKERS)
 
 
 def shares(batches: Sequence[Batch], count: int) -> list[list[Batch]]:

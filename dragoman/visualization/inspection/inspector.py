@@ -260,7 +260,7 @@ def _notes(bundle: TrainedModel, src: Side, tgt: Side, forced: _ForcedPass, best
     if not shows_heads(len(src.tokens), len(tgt.tokens)):
         text = f"More than {MOST_TOKENS_WITH_HEADS} tokens on a side: only the mean of each layer's heads is kept."
         lengths = (*lengths, Note("mean", text))
-    if bundle.config.inference.capitals and is_all_caps(src.text):
+    if bundle.config.inference.retry_all_caps and is_all_caps(src.text):
         text = f"All in capitals: `translate` tries it as “{sentence_case(src.text)}” too, and gives the surer answer."
         lengths = (*lengths, Note("capitals", text))
     return (*lengths, *notes)

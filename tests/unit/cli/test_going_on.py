@@ -1,17 +1,23 @@
 """A run that goes on: with its own tokeniser, on the same pairs; and one that never began may be put right."""
 
+import json
 import shutil
 import signal
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import tomli_w
 
 from dragoman.bundle import resolve_model_folder
 from dragoman.cli.main import run_command
 from dragoman.cli.train import settle
+from dragoman.config import Config, dump_config
+from dragoman.config.history import RENAMED
+from dragoman.messages import say_once
 from dragoman.model.trained import TrainedModel
 from dragoman.training.run.frozen_settings import frozen_config
 from dragoman.training.run.log import RunLog
@@ -382,14 +388,49 @@ def test_a_run_keeps_its_workers_until_it_is_told_others(corpus: Path, monkeypat
     monkeypatch.setattr("torch.get_num_threads", lambda: 2)
     assert train(corpus, {"--train.max-steps": "3"}) == 0
     assert _frozen_workers(run) == 3
-    assert train(corpus, {"--train.max-steps": "4", "--train.workers": "1"}) == 0
+    assert train(corpus, {"--train.max-steps": "4", "--train.threads": "1"}) == 0
     assert _frozen_workers(run) == 1
+
+
+def test_a_run_and_a_model_of_an_earlier_version_go_on(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = corpus.parent / "run"
+    with monkeypatch.context() as earlier:
+        for module in ("dragoman.training.run.frozen_settings", "dragoman.bundle.folder"):
+            earlier.setattr(f"{module}.dump_config", _with_old_names)
+        assert train(corpus) == 0
+    record = json.loads((run / "finished.json").read_text(encoding="utf-8"))
+    record["inference"] = {
+        "alpha" if key == "length_penalty_alpha" else key: record["inference"][key] for key in record["inference"]
+    }
+    (run / "finished.json").write_text(json.dumps(record), encoding="utf-8")
+    capsys.readouterr()
+    say_once.cache_clear()
+    assert train(corpus) == 0
+    said = capsys.readouterr().err
+    assert said.count(f"; {run / 'config.toml'} still has the old names.") == 1
+    folder = resolve_model_folder(run)
+    assert run_command(["translate", str(folder), "--text", "one"]) == 0
+    assert f"; {folder / 'config.toml'} still has the old names." in said + capsys.readouterr().err
+    assert train(corpus, {"--train.max-steps": "3"}) == 0
+    assert "old names" not in (run / "config.toml").read_text(encoding="utf-8")
+    assert "length_penalty_alpha" in (run / "config.toml").read_text(encoding="utf-8")
+
+
+def _with_old_names(config: Config) -> str:
+    tables = tomllib.loads(dump_config(config))
+    for old, new in RENAMED.items():
+        table, name = new.split(".")
+        tables[table][old.split(".")[1]] = tables[table].pop(name)
+    tables["train"]["r_drop"] = 0.0
+    return tomli_w.dumps(tables)
 
 
 def _frozen_workers(run: Path) -> int:
     config = frozen_config(run)
     assert config is not None
-    return config.train.workers
+    return config.train.threads
 
 
 def test_a_mean_by_hand_stands_beside_the_runs_own_model(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,7 +30,8 @@ BAD_COMMANDS = {
     "Did you mean `--inference.beam-size`?",
     "translate m --inference.beam_size 0": "`--inference.beam-size` must be at least 1, but is 0.",
     "translate m --inference.beam-size=many": '`--inference.beam-size` must be a whole number, but is "many".',
-    "translate m --inference.alpha nan": "`--inference.alpha` must be a finite number, but is nan.",
+    "translate m --inference.length-penalty-alpha nan": "`--inference.length-penalty-alpha` must be a finite number, "
+    "but is nan.",
     "translate m --inference.sample maybe": '`--inference.sample` must be true or false, but is "maybe".',
     "translate m --help=x": "`--help` takes no value, but is given 'x'.",
     "translate m -x": "`-x` is not a flag of `dragoman translate`.",

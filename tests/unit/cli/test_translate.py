@@ -50,11 +50,19 @@ def test_empty_input_gives_empty_output(model_folder: Path, type_in: Any, capfd:
 def test_files_flags_and_notes(model_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     source, target = tmp_path / "in.txt", tmp_path / "out.jsonl"
     source.write_text("one two\n\n" + "one two three. " * 10 + "\n", encoding="utf-8")
-    flags = ["--format=jsonl", "--inference.n-best", "2", "--inference.beam_size", "3", "--inference.alpha", "0"]
+    flags = [
+        "--format=jsonl",
+        "--inference.n-best",
+        "2",
+        "--inference.beam_size",
+        "3",
+        "--inference.length-penalty-alpha",
+        "0",
+    ]
     assert run_command(["translate", str(model_folder), "--input", str(source), "--output", str(target), *flags]) == 0
     lines = [json.loads(line) for line in target.read_text(encoding="utf-8").splitlines()]
     expected = Translator.load(model_folder).translate_detailed(
-        source.read_text(encoding="utf-8").split("\n")[:-1], n_best=2, beam_size=3, alpha=0.0
+        source.read_text(encoding="utf-8").split("\n")[:-1], n_best=2, beam_size=3, length_penalty_alpha=0.0
     )
     assert [line["src"] for line in lines] == [translation.src for translation in expected]
     assert [line["segments"] for line in lines] == [translation.segments for translation in expected]
@@ -226,7 +234,7 @@ class Recorder:
 
 def _windows(content: bytes, settings: InferenceSettings) -> Recorder:
     recorder = Recorder()
-    model = LoadedModel(recorder, settings, {"alpha": 0.5}, "")
+    model = LoadedModel(recorder, settings, {"length_penalty_alpha": 0.5}, "")
     answers = [
         t.text for window in translate_windows(InputLines(io.BytesIO(content), "x"), model, Notes()) for t in window
     ]
@@ -237,8 +245,8 @@ def _windows(content: bytes, settings: InferenceSettings) -> Recorder:
 def test_every_line_is_asked_for_by_its_number() -> None:
     content = b"a\n" * 5000
     assert [call[1] for call in _windows(content, InferenceSettings(sample=True)).calls] == [
-        {"alpha": 0.5, "first_number": 0},
-        {"alpha": 0.5, "first_number": 4096},
+        {"length_penalty_alpha": 0.5, "first_number": 0},
+        {"length_penalty_alpha": 0.5, "first_number": 4096},
     ]
 
 

@@ -237,13 +237,13 @@ def test_a_vocabulary_is_learnt_from_a_share_spread_over_the_corpus(
     assert max(later - earlier for earlier, later in pairwise(numbers)) <= 16
 
 
-def test_old_pairs_are_mixed_in_by_their_share_and_never_those_of_the_old_test(folder: Path) -> None:
+def test_replay_pairs_are_mixed_in_by_their_share_and_never_those_of_the_replay_test(folder: Path) -> None:
     write_corpus(folder, [(f"an old thing {number}", f"ein altes Ding {number}") for number in range(300)], "old")
     write_corpus(folder, [(f"an old thing {number}", f"ein altes Ding {number}") for number in range(0, 300, 3)], "ask")
-    old, old_test = (open_aligned(folder / f"{name}.en", folder / f"{name}.de") for name in ("old", "ask"))
-    corpora = replace(corpora_in(folder), old=old, old_test=old_test)
+    replay, replay_test = (open_aligned(folder / f"{name}.en", folder / f"{name}.de") for name in ("old", "ask"))
+    corpora = replace(corpora_in(folder), replay=replay, replay_test=replay_test)
     tokenizers = train_tokenizers(CONFIG.tokenizer, ["an old thing ein altes Ding the number is here"] * 3, [])
-    config = replace(CONFIG, data=replace(CONFIG.data, old_share=0.4))
+    config = replace(CONFIG, data=replace(CONFIG.data, replay_share=0.4))
     prepared = prepare(config, corpora, folder / "data", tokenizers)
     assert prepared.cleaning.read == 100 + 67  # 67 of 167 are 40 %
     numbers = [int(src.split()[-1]) for src, _ in texts(prepared.train, tokenizers) if src.startswith("an old")]
@@ -251,7 +251,7 @@ def test_old_pairs_are_mixed_in_by_their_share_and_never_those_of_the_old_test(f
     assert all(number % 3 for number in numbers)
     assert max(numbers) > 290  # of all parts of the file
     assert prepare(config, corpora, folder / "data", tokenizers).train.key == prepared.train.key
-    other = replace(CONFIG, data=replace(CONFIG.data, old_share=0.5))
+    other = replace(CONFIG, data=replace(CONFIG.data, replay_share=0.5))
     assert prepare(other, corpora, folder / "data", tokenizers).cleaning.read == 200
 
 

@@ -98,7 +98,7 @@ def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_the_paper_penalty_is_said_to_have_no_counterpart(tmp_path: Path) -> None:
     bundle = _bundle({})
     export_ctranslate2(bundle, tmp_path / "a", "float32")
-    power = replace(bundle.config.inference, length_penalty="power", alpha=0.7)
+    power = replace(bundle.config.inference, length_penalty="power", length_penalty_alpha=0.7)
     export_ctranslate2(replace(bundle, config=replace(bundle.config, inference=power)), tmp_path / "b", "float32")
     assert "no counterpart" in (tmp_path / "a" / "README.md").read_text()
     assert "length_penalty=0.7" in (tmp_path / "b" / "README.md").read_text()

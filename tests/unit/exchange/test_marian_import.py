@@ -48,7 +48,11 @@ def refused(folder: Path, *words: str) -> None:
 def test_settings(bundle: TrainedModel) -> None:
     config, card = bundle.config, bundle.card
     assert (config.model.norm_first, config.model.positions, config.model.activation) == (False, "marian", "swish")
-    assert (config.inference.beam_size, config.inference.length_penalty, config.inference.alpha) == (4, "power", 1.0)
+    assert (config.inference.beam_size, config.inference.length_penalty, config.inference.length_penalty_alpha) == (
+        4,
+        "power",
+        1.0,
+    )
     assert (config.data.src_lang, config.data.tgt_lang, config.data.max_tokens) == ("eng", "deu", 511)
     assert (config.tokenizer.kind, config.tokenizer.joint, config.model.tie) == ("sentencepiece", True, "all")
     assert card.origin.startswith("Someone/opus-mt-en-de")

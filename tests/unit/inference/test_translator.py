@@ -166,9 +166,10 @@ def test_samples_depend_on_seed_and_place_but_not_on_batch_or_window(tokenizers:
     [
         ({"beam": 4}, r"`beam` is not a setting of a translation"),
         ({"beam_sise": 4}, r"Did you mean `beam_size`\?"),
+        ({"alpha": 1.0}, r"`alpha` is not a setting of a translation\. It is now `length_penalty_alpha`\."),
         ({"beam_size": 0}, r"`inference.beam_size` must be at least 1, but is 0"),
         ({"beam_size": 2, "n_best": 3}, r"`inference.n_best` must be at most `inference.beam_size` \(2\), but is 3"),
-        ({"alpha": "high"}, r"`inference.alpha` must be"),
+        ({"length_penalty_alpha": "high"}, r"`inference.length_penalty_alpha` must be"),
     ],
 )
 def test_bad_settings_are_refused_before_any_work(tokenizers: TokenizerPair, overrides: dict, message: str) -> None:

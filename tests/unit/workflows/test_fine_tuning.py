@@ -36,7 +36,7 @@ def data(tmp_path: Path) -> list[str]:
     test = write_pairs(tmp_path / "old-test.tsv", "test", 4)
     with old.open("a") as file:
         file.write(test.read_text())  # what is tested must not be trained on
-    files = {"--data": new, "--data.old": old, "--data.old-test": test, "--data.old-share": 0.4}
+    files = {"--data": new, "--data.replay": old, "--data.replay-test": test, "--data.replay-share": 0.4}
     return [str(each) for pair in files.items() for each in pair]
 
 
@@ -58,13 +58,13 @@ def test_a_model_goes_on_with_new_data_and_remembers_where_it_comes_from(
     assert sha256_of(base_folder / "model.safetensors")[:12] in tuned.card.lineage[0]
     assert "fine-tuned from" in tuned.card.to_markdown()
     assert "read 100 100.0%" in " ".join(answer.err.split())  # 60 new pairs and 40 old ones
-    for name in ("validation (1 sentences)", "old test (4 sentences)"):
+    for name in ("validation (1 sentences)", "replay test (4 sentences)"):
         assert name in answer.out
     assert "before" in answer.out
     assert "version:" in answer.out
     assert {row[0] for row in tuned.card.scores} >= {
         f"{part}, beam 2"
-        for part in ("validation", "old test", "validation, before fine-tuning", "old test, before fine-tuning")
+        for part in ("validation", "replay test", "validation, before fine-tuning", "replay test, before fine-tuning")
     }
     # It goes on where that model has become another, or is gone, and keeps the lineage.
     shutil.rmtree(base_folder)
@@ -90,7 +90,7 @@ def test_a_model_goes_on_with_new_data_and_remembers_where_it_comes_from(
         (["--tokenizer.vocab-size", "500"], "`tokenizer.vocab_size` is 500, but "),
         (["--from", "nowhere"], "nowhere does not exist"),
         (["--src-lang", "fr"], "`data.src_lang` is fr, but "),
-        (["--data.old", "missing.tsv"], "missing.tsv"),
+        (["--data.replay", "missing.tsv"], "missing.tsv"),
     ],
 )
 def test_what_contradicts_the_model_is_refused_before_anything_is_written(
@@ -114,7 +114,7 @@ def test_old_data_without_a_model_is_refused(
     data: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command(["train", *data, "--out", str(tmp_path / "run"), *FLAGS]) == 2
-    assert "`train.start_from` must be set where old data is given" in capsys.readouterr().err
+    assert "`train.start_from` must be set where replay data is given" in capsys.readouterr().err
 
 
 def _state_languages(folder: Path) -> None:

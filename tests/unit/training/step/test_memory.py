@@ -14,7 +14,7 @@ from dragoman.training.step import memory
 from dragoman.training.step.gradients import Gradients
 from dragoman.training.step.memory import MemoryPlan, is_out_of_memory, memory_errors, plan_memory
 
-SETTINGS = TrainSettings(batch_tokens=4096, precision="float32", device="cpu", workers=1)
+SETTINGS = TrainSettings(batch_tokens=4096, precision="float32", device="cpu", threads=1)
 PAIRS = InMemoryPairs([[5] * 49] * 90, [[6] * 39] * 90)
 
 

@@ -240,7 +240,7 @@ def test_no_more_tokens_are_forced_than_there_are_positions(bundle: TrainedModel
 def test_a_text_in_capitals_is_said_to_be_tried_in_sentence_case_too(
     bundle: TrainedModel, text: str, capitals: bool, expected: int
 ) -> None:
-    config = replace(bundle.config, inference=replace(bundle.config.inference, capitals=capitals))
+    config = replace(bundle.config, inference=replace(bundle.config.inference, retry_all_caps=capitals))
     notes = [note.text for note in inspect_text(replace(bundle, config=config), text).notes if note.kind == "capitals"]
     assert len(notes) == expected
     assert all("“Two men sleep.”" in note for note in notes)

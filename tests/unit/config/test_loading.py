@@ -22,7 +22,6 @@ from dragoman.config import (
     read_config,
     read_given,
 )
-from dragoman.config.history import REMOVED
 from dragoman.config.toml import parsed_toml
 from dragoman.errors import ConfigError
 
@@ -166,7 +165,7 @@ BAD_FILES = {
     "[tokenizer]\nkind = 'word'\nbyte_fallback = true": "`tokenizer.byte_fallback` in base.toml must be false",
     "[inference]\nn_best = 6": "`inference.n_best` in base.toml must be at most `inference.beam_size` (5), but is 6.",
     "[inference]\ntop_k = 6": "`inference.top_k` in base.toml has no effect without sampling, but is 6.",
-    "[data]\nold_share = 0.5": "`data.old_share` in base.toml has no effect without old data, but is 0.5.",
+    "[data]\nreplay_share = 0.5": "`data.replay_share` in base.toml has no effect without replay data, but is 0.5.",
     "[train]\nr_drop = 5": "`train.r_drop` in base.toml is 5, but R-Drop was removed. Remove the line.",
     "[train]\npatience = 0": "`train.patience` in base.toml must not be 0 where",
     "[train]\naverage_last = 6": "`train.average_last` in base.toml must be at most `train.keep_checkpoints` (5)",
@@ -345,17 +344,6 @@ def test_contradictions_in_a_finished_model_do_not_keep_it_from_loading() -> Non
 def test_a_shape_that_no_model_has_does(model: dict[str, int], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         config_from_dict({"model": model}, "m/config.toml")
-
-
-@pytest.mark.parametrize("key", REMOVED)
-def test_removed_setting_is_read_silently_at_its_neutral_value(
-    write: Any, capsys: pytest.CaptureFixture[str], key: str
-) -> None:
-    table, name = key.split(".")
-    path = write(f"[{table}]\n{name} = {REMOVED[key].neutral}\n")
-    assert load_config([path]) == Config()
-    assert config_from_dict({table: {name: REMOVED[key].neutral}}, "m/config.toml") == Config()
-    assert capsys.readouterr() == ("", "")
 
 
 def test_every_setting_has_help_and_a_checked_default() -> None:

@@ -1,0 +1,139 @@
+"""Runs, models and files of earlier versions are read: renamed settings by both names, removed ones if neutral."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from dragoman.bundle.folder import read_settings
+from dragoman.cli.arguments import ArgumentParser, overrides_of
+from dragoman.config import SETTINGS, Config, config_from_dict, dump_config, load_config
+from dragoman.config.history import REMOVED, RENAMED
+from dragoman.config.loading import flag_of
+from dragoman.errors import CheckpointError, ConfigError
+from dragoman.training.run.frozen_settings import check_frozen, frozen_config
+
+OLD_TEXT = (Path(__file__).parents[2] / "data" / "config_with_old_names.toml").read_text(encoding="utf-8")
+OTHER_VALUES = {
+    "train.workers": 3,
+    "data.old_share": 0.5,
+    "inference.capitals": False,
+    "inference.alpha": 1.5,
+    **{f"data.old{side}": f"/corpus{side}.tsv" for side in ("", "_src", "_tgt", "_test", "_test_src", "_test_tgt")},
+}
+
+
+def old_text_with(key: str, value: object) -> str:
+    table, name = key.split(".")
+    content = tomllib.loads(OLD_TEXT)
+    assert name in content[table]
+    content[table][name] = value
+    return tomli_w.dumps(content)
+
+
+def value_of(config: Config, key: str) -> object:
+    table, name = key.split(".")
+    return getattr(getattr(config, table), name)
+
+
+def write(path: Path, content: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def test_names_are_old_or_current_never_both() -> None:
+    assert not (RENAMED.keys() | REMOVED.keys()) & SETTINGS.keys()
+    assert set(RENAMED.values()) <= SETTINGS.keys()
+    assert RENAMED.keys() == OTHER_VALUES.keys()
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_a_run_of_an_earlier_version_continues(tmp_path: Path, old: str, new: str) -> None:
+    value = OTHER_VALUES[old]
+    run = write(tmp_path / "run" / "config.toml", old_text_with(old, value)).parent
+    (run / "checkpoints" / "step_0000001").mkdir(parents=True)
+    config = frozen_config(run)
+    assert config is not None
+    assert value_of(config, new) == value
+    assert not check_frozen(run, config)
+    if new.startswith("data.") and "test" not in new:
+        with pytest.raises(CheckpointError, match=f"`{new}` = {value!r}, but now it is"):
+            check_frozen(run, Config())
+    else:
+        assert check_frozen(run, Config()) == {new}
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_a_model_of_an_earlier_version_is_read_with_one_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str
+) -> None:
+    path = write(tmp_path / "model" / "config.toml", old_text_with(old, OTHER_VALUES[old]))
+    for _ in range(2):
+        config = read_settings(path.parent)
+    assert value_of(config, new) == OTHER_VALUES[old]
+    notes = capsys.readouterr().err.splitlines()
+    assert len(notes) == 1
+    assert notes[0].endswith(f", and 7 more; {path} still has the old names.")
+    assert old not in dump_config(config)
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_a_file_may_have_the_old_name_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str
+) -> None:
+    table, name = old.split(".")
+    given = {table: {name: OTHER_VALUES[old]}}
+    path = write(tmp_path / "own.toml", tomli_w.dumps(given))
+    assert value_of(config_from_dict(given, str(path)), new) == OTHER_VALUES[old]
+    assert capsys.readouterr().err == f"dragoman: `{old}` is now `{new}`; {path} still has the old name.\n"
+    path = write(tmp_path / "both.toml", tomli_w.dumps({table: given[table] | {new.split(".")[1]: OTHER_VALUES[old]}}))
+    with pytest.raises(ConfigError) as caught:
+        load_config([path])
+    assert str(caught.value) == f"`{old}` and `{new}` in {path} are one setting. Remove `{old}`, the old name."
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_an_old_flag_is_read_and_not_listed(capsys: pytest.CaptureFixture[str], old: str, new: str) -> None:
+    parser = ArgumentParser("train", "Trains.")
+    parser.add_settings("data", "train", "inference")
+    text = str(OTHER_VALUES[old]).lower()
+    for flag in (flag_of(old), f"--{old}"):
+        assert overrides_of(parser.parse([flag, text])) == {new: text}
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        parser.parse(["--help"])
+    assert f"{flag_of(old)} " not in capsys.readouterr().out
+    with pytest.raises(ConfigError) as caught:
+        overrides_of(parser.parse([flag_of(old), text, flag_of(new), text]))
+    assert str(caught.value) == f"`{flag_of(old)}` and `{flag_of(new)}` are one setting. Leave the old name out."
+
+
+def test_old_flags_are_flags_like_others(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = ArgumentParser("train", "Trains.")
+    parser.add_settings("data", "train", "inference")
+    assert overrides_of(parser.parse(["--inference.capitals"])) == {"inference.retry_all_caps": "true"}
+    with pytest.raises(ConfigError, match="given twice"):
+        parser.parse(["--data.old", "a.tsv", "--data.old", "b.tsv"])
+    for near in ("--alpha", "--inference.length-penalty-alfa"):
+        with pytest.raises(ConfigError, match=r"Did you mean `--inference\.length-penalty"):
+            parser.parse([near, "1"])
+    with pytest.raises(ConfigError, match=r"^`--train\.r-drop` is no setting any more: R-Drop was removed\."):
+        parser.parse(["--train.r_drop", "5"])
+    with pytest.raises(ConfigError, match=r"`train\.alpha` in x is not a setting\. Did you mean `inference\.length_pe"):
+        config_from_dict({"train": {"alpha": 1.0}}, "x")
+
+
+@pytest.mark.parametrize("key", REMOVED)
+def test_removed_setting_is_read_silently_at_its_neutral_value(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str
+) -> None:
+    table, name = key.split(".")
+    content: dict[str, Any] = {table: {name: REMOVED[key].neutral}}
+    path = write(tmp_path / "x.toml", tomli_w.dumps(content))
+    assert load_config([path]) == config_from_dict(content, "m/config.toml") == Config()
+    assert capsys.readouterr() == ("", "")
+    with pytest.raises(ConfigError, match=rf"^`{key}` in x is 5, but R-Drop was removed\. Remove the line\.$"):
+        config_from_dict({table: {name: 5.0}}, "x")
