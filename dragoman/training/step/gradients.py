@@ -26,7 +26,7 @@ from dragoman.model.dropout import Randomness, share_randomness
 from dragoman.model.parameters import replace_parameters
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import PAD_ID
-from dragoman.training.step.loss import SoftLabels, StepProjection, projected_cross_entropy
+from dragoman.training.step.loss import SoftLabels, StepProjection, Targets, projected_cross_entropy
 
 Losses = Callable[[Transformer, Batch, StepProjection | None], tuple[Tensor, Tensor]]
 """The sums over a batch's labels of what is minimised and of the negative log-probability. See `losses`."""
@@ -54,9 +54,9 @@ def losses(
     hidden = model.decode(batch.decoder_input, memory, batch.src_lengths)
     counted = batch.labels != PAD_ID
     projection = model.projection
-    labels, states = batch.labels[counted], hidden[counted].to(precision)
-    soft = _soft_labels(batch, counted, teacher_weight)
-    return projected_cross_entropy(states, projection.weight, projection.bias, labels, epsilon, PAD_ID, step, soft)
+    targets = Targets(batch.labels[counted], epsilon, PAD_ID, _soft_labels(batch, counted, teacher_weight))
+    states = hidden[counted].to(precision)
+    return projected_cross_entropy(states, projection.weight, projection.bias, targets, step)
 
 
 def _soft_labels(batch: Batch, counted: Tensor, weight: float) -> SoftLabels | None:

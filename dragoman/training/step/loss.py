@@ -41,31 +41,11 @@ def smoothed_cross_entropy(
     return (1 - epsilon) * nll + epsilon * spread, nll.detach()
 
 
-def projected_cross_entropy(
-    hidden: Float[Tensor, "M D"],
-    weight: Float[Tensor, "V D"],
-    bias: Float[Tensor, "V"] | None,
-    labels: Int64[Tensor, "M"],
-    epsilon: float,
-    pad_id: int,
-    step: "StepProjection | None" = None,
-    soft: "SoftLabels | None" = None,
-) -> tuple[Tensor, Tensor]:
-    """`smoothed_cross_entropy` of the projection of `hidden`, without ever holding all logits.
-
-    Works slice by slice and computes each slice's gradient on the way forward. Products and softmax run in the type
-    of `hidden`, whatever that of `weight` and `bias` is; sums over rows are float32, and so are the two results.
-    Only the first carries a gradient. With a `step`, made of the same weight and bias, theirs goes there at once: that
-    of the loss times `step.scale`, whatever becomes of the loss. The `soft` labels share what is at the labels.
-    """
-    return _computed(hidden, weight, bias, _Task(labels, epsilon, pad_id, torch.is_grad_enabled(), step, soft=soft))
-
-
 @dataclass(frozen=True, slots=True)
 class SoftLabels:
-    """For each of M labels K tokens and their probabilities, and the `weight` (0 to 1) that they have beside the label.
+    """For each of M labels, K tokens with their probabilities. `weight` (0 to 1) is their share beside the label.
 
-    Tokens whose probability is not 0 differ from each other; the probabilities of a label sum to 1.
+    Tokens with a nonzero probability are distinct. The probabilities of a label sum to 1.
     """
 
     ids: Int64[Tensor, "M K"]
@@ -73,8 +53,39 @@ class SoftLabels:
     weight: float
 
     def rows(self, rows: slice) -> "SoftLabels":
-        """Those of some of the labels."""
+        """The soft labels of some of the labels."""
         return SoftLabels(self.ids[rows], self.probs[rows], self.weight)
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The target distributions of M labels: smoothed by `epsilon` over all but `pad_id`, mixed with soft labels."""
+
+    labels: Int64[Tensor, "M"]
+    epsilon: float
+    pad_id: int
+    soft: SoftLabels | None = None
+
+
+def projected_cross_entropy(
+    hidden: Float[Tensor, "M D"],
+    weight: Float[Tensor, "V D"],
+    bias: Float[Tensor, "V"] | None,
+    targets: Targets,
+    step: "StepProjection | None" = None,
+) -> tuple[Tensor, Tensor]:
+    """`smoothed_cross_entropy` of the projection of `hidden`, without holding all logits at once.
+
+    Works slice by slice and computes the gradient of each slice in the forward pass. Products and softmax run in the
+    type of `hidden`. Sums over rows are float32, and so are the two results. Only the first result has a gradient.
+
+    A `step`, made from the same weight and bias, receives their gradients at once: the gradients of the loss times
+    `step.scale`, whatever happens to the loss afterwards.
+    """
+    leaves = (weight, bias) if step is None else (None, None)
+    projection = step or StepProjection(weight, bias, hidden.dtype, with_gradient=torch.is_grad_enabled())
+    loss, nll = _ProjectedCrossEntropy.apply(hidden, *leaves, targets, projection)  # type: ignore[no-untyped-call]
+    return loss, nll
 
 
 class StepProjection:
@@ -103,7 +114,7 @@ class StepProjection:
             self._largest_bias = float(self.bias.abs().max()) if on_cpu and self.bias is not None else 0.0
             self.weight_sum = weight.sum(0, dtype=torch.float32)
             self.bias_sum = None if bias is None else bias.sum(dtype=torch.float32)
-        self.scale = scale
+        self.scale, self.with_gradient = scale, with_gradient
         self.weight_grad, self.bias_grad = (_zeros_like(each) if with_gradient else None for each in (weight, bias))
         self._uniform = torch.zeros_like(self.weight_sum)
         self._uniform_bias = 0.0
@@ -160,41 +171,27 @@ def _longest_row(matrix: Tensor) -> float:
     return longest if math.isfinite(longest) else math.inf
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    labels: Tensor
-    epsilon: float
-    pad_id: int
-    with_gradient: bool
-    step: StepProjection | None
-    soft: SoftLabels | None = None
-
-
-def _computed(hidden: Tensor, weight: Tensor, bias: Tensor | None, task: _Task) -> tuple[Tensor, Tensor]:
-    leaves = (weight, bias) if task.step is None else (None, None)
-    loss, nll = _ProjectedCrossEntropy.apply(hidden, *leaves, task)  # type: ignore[no-untyped-call]
-    return loss, nll
-
-
 class _ProjectedCrossEntropy(torch.autograd.Function):
-    """Weight and bias are given where there is no `task.step`, which takes their gradients."""
+    """Weight and bias are None if the caller takes their gradients from the projection."""
 
     @staticmethod
     def forward(
-        ctx: FunctionCtx, hidden: Tensor, weight: Tensor | None, bias: Tensor | None, task: _Task
+        ctx: FunctionCtx,
+        hidden: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        targets: Targets,
+        projection: StepProjection,
     ) -> tuple[Tensor, Tensor]:
-        projection = task.step
-        if projection is None:
-            assert weight is not None
-            projection = StepProjection(weight, bias, hidden.dtype, with_gradient=task.with_gradient)
         rows_per_slice = _ROWS_PER_SLICE.get(hidden.device.type, _ROWS_PER_SLICE_ELSEWHERE)
-        sums = _Sums(hidden, projection, task)
+        sums = _Sums(hidden, projection, targets)
         padded = functional.pad(hidden, (0, 0, 0, missing_rows(hidden.size(0), hidden)))
         for start in range(0, hidden.size(0), rows_per_slice):
             rows = slice(start, start + rows_per_slice)
-            sums.add(rows, padded[rows], task.labels[rows], None if task.soft is None else task.soft.rows(rows))
+            soft = None if targets.soft is None else targets.soft.rows(rows)
+            sums.add(rows, padded[rows], targets.labels[rows], soft)
         sums.add_uniform_part(hidden)
-        grads = (None, None) if task.step is not None else projection.finish()
+        grads = (None, None) if weight is None else projection.finish()
         ctx.save_for_backward(sums.hidden_grad, *grads)  # type: ignore[arg-type]
         ctx.mark_non_differentiable(sums.nll)
         return sums.loss, sums.nll
@@ -202,7 +199,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: FunctionCtx, *grads: Tensor) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors  # type: ignore[attr-defined]
-        return *(None if grad is None else grad.mul_(grads[0]) for grad in saved), None
+        return *(None if grad is None else grad.mul_(grads[0]) for grad in saved), None, None
 
 
 class _Sums:
@@ -215,20 +212,20 @@ class _Sums:
     probabilities computed: exponentials take their place in the products, and the rows of states are divided by Z.
     """
 
-    def __init__(self, hidden: Tensor, projection: StepProjection, task: _Task) -> None:
-        self._projection, self._task = projection, task
-        self._share = task.epsilon / (projection.weight.size(0) - 1)
+    def __init__(self, hidden: Tensor, projection: StepProjection, targets: Targets) -> None:
+        self._projection, self._targets = projection, targets
+        self._share = targets.epsilon / (projection.weight.size(0) - 1)
         self._safe = projection.is_safe(hidden)
         self.loss, self.nll = (torch.zeros((), device=hidden.device) for _ in range(2))
         self.hidden_grad = torch.empty_like(hidden)
 
     def add(self, rows: slice, hidden: Tensor, gold: Int64[Tensor, "m"], soft: SoftLabels | None) -> None:
         """Adds a slice of m rows, all but the uniform part. Rows of `hidden` after those are zero and do not count."""
-        task, share = self._task, self._share
+        targets, share = self._targets, self._share
         logits = self._projection.logits(hidden)
         count = gold.numel()
         every_row = torch.arange(count, device=gold.device)
-        gold_logits, pad_logits = logits[every_row, gold].float(), logits[:count, task.pad_id].float().sum()
+        gold_logits, pad_logits = logits[every_row, gold].float(), logits[:count, targets.pad_id].float().sum()
         taught = None if soft is None else (logits[:count].gather(1, soft.ids).float() * soft.probs).sum()
         largest = logits.new_zeros(1) if self._safe else logits.amax(1, keepdim=True)
         if not self._safe:
@@ -237,20 +234,20 @@ class _Sums:
         log_totals = totals.log2() + largest[:count].float().flatten()
         nll = (log_totals - gold_logits).sum() * _LN_2
         self.nll += nll
-        spread = task.epsilon * log_totals.sum() + share * pad_logits
-        by_teachers = 0.0 if soft is None else (1 - task.epsilon) * soft.weight
-        at_label = 1 - task.epsilon - by_teachers
+        spread = targets.epsilon * log_totals.sum() + share * pad_logits
+        by_teachers = 0.0 if soft is None else (1 - targets.epsilon) * soft.weight
+        at_label = 1 - targets.epsilon - by_teachers
         self.loss += at_label * nll + spread * _LN_2
         if taught is not None:
             self.loss += by_teachers * (log_totals.sum() - taught) * _LN_2
-        if not task.with_gradient:
+        if not self._projection.with_gradient:
             return
         # From here on the rows of `exponentials` are Z times the gradient.
         exponentials[every_row, gold] -= (at_label * totals).to(hidden.dtype)
         if soft is not None:
             shares = (-by_teachers * totals[:, None] * soft.probs).to(hidden.dtype)
             exponentials[:count].scatter_add_(1, soft.ids, shares)
-        exponentials[:count, task.pad_id] += (share * totals).to(hidden.dtype)
+        exponentials[:count, targets.pad_id] += (share * totals).to(hidden.dtype)
         inverse = functional.pad(totals.reciprocal(), (0, hidden.size(0) - count))[:, None]
         hidden_grad = (exponentials @ self._projection.weight)[:count]
         torch.mul(hidden_grad, _LN_2 * inverse[:count], out=self.hidden_grad[rows])
@@ -262,7 +259,7 @@ class _Sums:
         hidden_sum = hidden.sum(0, dtype=torch.float32)
         bias_sum = 0.0 if projection.bias_sum is None else projection.bias_sum
         self.loss -= share * (hidden_sum @ projection.weight_sum + hidden.size(0) * bias_sum)
-        if self._task.with_gradient:
+        if projection.with_gradient:
             self.hidden_grad -= (share * projection.weight_sum).to(hidden.dtype)
             projection.add_uniform(share, hidden_sum, hidden.size(0))
 
