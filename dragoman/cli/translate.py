@@ -7,7 +7,7 @@ import re
 import stat
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from io import BufferedReader, BytesIO
@@ -50,7 +50,7 @@ _PIECE_LINES = 5000
 
 @dataclass(frozen=True, slots=True)
 class InputLines:
-    """Where the lines come from, and the file with the beginnings of their translations, where there is one."""
+    """A stream of lines, and optionally the file with a prefix for each translation."""
 
     stream: BinaryIO
     name: str
@@ -59,12 +59,10 @@ class InputLines:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Translates the input to the output; returns the exit code."""
+    """Translate the input to the output. Returns the exit code."""
     options = _parser().parse(arguments)
     check_search_flags(options)
     _check_format(options)
-    if options.format == "text" and str(options.input).lower().endswith((".srt", ".vtt", ".html", ".htm")):
-        say(f"{options.input} is translated line by line; `--format srt` or `--format html` keeps what is no text")
     _check_cluster(options)
     _check_models(options)
     with ExitStack() as files:
@@ -83,36 +81,46 @@ def run(arguments: Sequence[str]) -> int:
         }
         if options.cluster:
             with notes:
-                _on_cluster(options, {**wanted, **model.overrides}, write, notes)
-            return 0
-        if options.format in DOCUMENTS:
-            kept = options.protect, terms
+                _translate_on_cluster(options, {**wanted, **model.overrides}, write, notes)
+        elif options.format in DOCUMENTS:
             with notes:
-                document = translate_document(source.stream, source.name, options.format, model, notes, *kept)
+                document = translate_document(source.stream, source.name, options, model, notes, terms)
             if options.output:
                 write_file(Path(options.output), document)
             else:
                 sys.stdout.buffer.write(document)
-            return 0
-        output = files.enter_context(_output(Path(options.output))) if options.output else sys.stdout.buffer
-        found: Counter[str] = Counter()
-        has_terms = terms is None
-        files.enter_context(notes)  # which speaks before the output is closed, or kept as a part
-        for window in translate_windows(source, model, notes, wanted):
-            has_terms = has_terms or any(terms.found_in(translation.src) for translation in window if terms)
-            output.writelines(write(translation).encode() + b"\n" for translation in window)
-            output.flush()
-            found.update(flag for translation in window for flag in translation.flags)
-        if terms is not None and not has_terms:
-            say(f"none of the {len(terms.pairs):,} terms in {options.terms} is in the text. Are its columns swapped?")
-        if options.flags:
-            say(f"lines flagged: {', '.join(f'{flag} {found[flag]:,}' for flag in FLAGS if found[flag]) or 'none'}.")
+        else:
+            output = files.enter_context(_open_output(Path(options.output))) if options.output else sys.stdout.buffer
+            files.enter_context(notes)  # its last lines come before the output is closed, or kept as a part
+            windows = translate_windows(source, model, notes, wanted)
+            _write_windows(windows, output, write, terms, options)
     return 0
 
 
+def _write_windows(
+    windows: Iterable[Sequence[Translation]],
+    output: BinaryIO,
+    write: Callable[[Translation], str],
+    terms: Terms | None,
+    options: argparse.Namespace,
+) -> None:
+    """Write each window as soon as it is translated. Then report unused terms and the counts of flags."""
+    found: Counter[str] = Counter()
+    has_terms = terms is None
+    for window in windows:
+        has_terms = has_terms or any(terms.found_in(translation.src) for translation in window if terms)
+        output.writelines(write(translation).encode() + b"\n" for translation in window)
+        output.flush()
+        found.update(flag for translation in window for flag in translation.flags)
+    if terms is not None and not has_terms:
+        say(f"none of the {len(terms.pairs):,} terms in {options.terms} is in the text. Are its columns swapped?")
+    if options.flags:
+        say(f"lines flagged: {', '.join(f'{flag} {found[flag]:,}' for flag in FLAGS if found[flag]) or 'none'}.")
+
+
 @contextmanager
-def _output(path: Path) -> Iterator[BinaryIO]:
-    """Tells of what is there where the work ends early."""
+def _open_output(path: Path) -> Iterator[BinaryIO]:
+    """The output file. If the work ends early, report where the finished part is."""
     try:
         with stream_to_file(path) as stream:
             yield stream
@@ -122,7 +130,7 @@ def _output(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
-def _on_cluster(
+def _translate_on_cluster(
     options: argparse.Namespace, settings: dict[str, Any], write: Callable[[Translation], str], notes: Notes
 ) -> None:
     from dragoman.bundle import resolve_model_folder
@@ -144,17 +152,19 @@ def _on_cluster(
 
 
 def _check_format(options: argparse.Namespace) -> None:
-    """Raises ConfigError for candidates that the format has no place for."""
+    """Raise ConfigError for candidates that the format cannot hold. Suggest the format of a document."""
     given = overrides_of(options).get("inference.n_best", "1")
     if options.format != "jsonl" and given != "1":
         raise ConfigError(
             f"`--inference.n-best` is {given}, but `--format {options.format}` has one translation a text. Use "
             "`--format jsonl`, which has all candidates."
         )
+    if options.format == "text" and str(options.input).lower().endswith((".srt", ".vtt", ".html", ".htm")):
+        say(f"{options.input} is translated line by line; `--format srt` or `--format html` keeps what is no text")
 
 
 def _check_cluster(options: argparse.Namespace) -> None:
-    """Raises ConfigError for what does not go together with a cluster."""
+    """Raise ConfigError for options that do not work with a cluster."""
     if not options.cluster:
         for flag, value in (("--piece-lines", options.piece_lines), ("--worker-cpus", options.worker_cpus)):
             if value is not None:
@@ -172,7 +182,7 @@ def _check_cluster(options: argparse.Namespace) -> None:
 
 
 def _check_models(options: argparse.Namespace) -> None:
-    """Raises ModelError where a text stands among the models, as those do who know other programs."""
+    """Raise ModelError if a model is a file, such as a text to translate."""
     for path in filter(os.path.isfile, options.model):
         from dragoman.bundle import resolve_model_folder
 
@@ -185,10 +195,10 @@ def _check_models(options: argparse.Namespace) -> None:
 def translate_windows(
     source: InputLines, model: LoadedModel, notes: Notes, wanted: Mapping[str, Any] = MappingProxyType({})
 ) -> Iterator[list[Translation]]:
-    """The translations of the lines, as the lines arrive; what is to be said of single ones goes to the notes.
+    """Translate lines as they arrive, window by window. Warnings about single lines go to the notes.
 
-    `wanted` is what a translation shall have besides: ``with_alignment``, ``with_flags``, ``protect``, ``terms``.
-    Raises DataError where the file of prefixes has more or fewer lines than the input.
+    `wanted` are further arguments of `translate_detailed`: ``with_alignment``, ``with_flags``, ``protect``, ``terms``.
+    Raises DataError if the file of prefixes has more or fewer lines than the input.
     """
     number = 0
     options: dict[str, Any] = {**wanted, **model.overrides}
@@ -196,7 +206,7 @@ def translate_windows(
     for texts in arriving_lines(source.stream, notes.invalid, source.name):
         beginnings = list(islice(prefixes, len(texts))) if prefixes is not None else None
         if beginnings is not None and len(beginnings) < len(texts):
-            raise _too_few(source, number + len(beginnings))
+            raise _prefix_error(source, number + len(beginnings))
         window = model.translator.translate_detailed(texts, beginnings, number, **options)
         for line, translation in enumerate(window, start=number + 1):
             notes.line(line, translation)
@@ -263,6 +273,21 @@ def _parser() -> ArgumentParser:
         "files, in and out "
         "(default text)",
     )
+    _add_content_flags(parser)
+    parser.add_argument(
+        "--engine",
+        type=one_of(*ENGINES),
+        default=ENGINES[0],
+        metavar="|".join(ENGINES),
+        help="what searches: our own (default), or CTranslate2 (extra `exchange`), as where it serves the same model",
+    )
+    _add_cluster_flags(parser)
+    add_model_flags(parser)
+    return parser
+
+
+def _add_content_flags(parser: ArgumentParser) -> None:
+    """What the translations keep, and what is written beside them."""
     parser.add_argument(
         "--terms", type=file_name, metavar="F", help="what certain words must become: lines of source<TAB>translation"
     )
@@ -286,13 +311,10 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--prefix", type=file_name, metavar="F", help="a file with what each translation must begin with, line by line"
     )
-    parser.add_argument(
-        "--engine",
-        type=one_of(*ENGINES),
-        default=ENGINES[0],
-        metavar="|".join(ENGINES),
-        help="what searches: our own (default), or CTranslate2 (extra `exchange`), as where it serves the same model",
-    )
+
+
+def _add_cluster_flags(parser: ArgumentParser) -> None:
+    """``--cluster`` and its options."""
     parser.add_argument(
         "--cluster",
         metavar="ADDRESS",
@@ -311,8 +333,6 @@ def _parser() -> ArgumentParser:
         metavar="N",
         help="processors of a worker on the cluster (default: all of the smallest machine)",
     )
-    add_model_flags(parser)
-    return parser
 
 
 def _open_source(options: argparse.Namespace, files: ExitStack) -> InputLines:
@@ -337,7 +357,7 @@ def _open_source(options: argparse.Namespace, files: ExitStack) -> InputLines:
 
 @contextmanager
 def _standard_input(source: InputLines, encoding: str) -> Iterator[BinaryIO]:
-    """Unpacked where it is gzip, and as UTF-8 where it is in another encoding; waits for its first bytes."""
+    """The stream, decompressed if it is gzip and as UTF-8 if it has another encoding. Waits for its first bytes."""
     with open_stream(source.stream, source.name, encoding) as stream:
         refuse_utf16(_start_of(stream), source.name)
         yield stream
@@ -348,7 +368,7 @@ def _start_of(stream: BinaryIO) -> bytes:
 
 
 def _check_output(options: argparse.Namespace) -> None:
-    """Raises ConfigError where no file can be written, or what is read would be written over."""
+    """Raise ConfigError if the output cannot be written, or would overwrite a file that is read."""
     if not options.output:
         return
     output = Path(options.output)
@@ -364,7 +384,7 @@ def _check_output(options: argparse.Namespace) -> None:
 
 
 def _is_same_file(source: str | int, target: Path) -> bool:
-    """Of a path or a descriptor, and a path; devices and pipes are not meant."""
+    """True if a path or descriptor and a path are one regular file."""
     try:
         read, there = os.stat(source), os.stat(target)
     except OSError:  # there is none
@@ -372,7 +392,7 @@ def _is_same_file(source: str | int, target: Path) -> bool:
     return stat.S_ISREG(read.st_mode) and os.path.samestat(read, there)
 
 
-def _too_few(source: InputLines, count: int) -> DataError:
+def _prefix_error(source: InputLines, count: int) -> DataError:
     return DataError(
         f"{source.prefix_file} has only {count} line{'s' * (count != 1)}, fewer than {source.name}. Give one a line."
     )

@@ -1,5 +1,6 @@
-"""Whole files of ``dragoman translate``: HTML pages and subtitles, which are read to the end first."""
+"""Whole files of ``dragoman translate``: HTML pages and subtitles."""
 
+from argparse import Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -16,9 +17,9 @@ _LONGEST_NAME = 60
 
 
 def translate_document(
-    stream: BinaryIO, name: str, kind: str, model: LoadedModel, notes: Notes, protect: bool, terms: "Terms | None"
+    stream: BinaryIO, name: str, options: Namespace, model: LoadedModel, notes: Notes, terms: "Terms | None"
 ) -> bytes:
-    """The translation of the file; what is wrong with a text of it is said. Raises DataError where it is not UTF-8."""
+    """The translated file. Warnings about its texts go to the notes. Raises DataError if it is not UTF-8."""
     from dragoman.inference.preservation.markup import translate_html, translate_srt
 
     content = stream.read()
@@ -30,8 +31,8 @@ def translate_document(
             f"{name}, line {line} holds 0x{content[error.start]:02x}, which is not UTF-8. Read it with `--encoding`, "
             "or save it as UTF-8."
         ) from None
-    translate = translate_html if kind == "html" else translate_srt
-    wanted = {"protect": protect, "terms": terms, "report": _reporter(notes), **model.overrides}
+    translate = translate_html if options.format == "html" else translate_srt
+    wanted = {"protect": options.protect, "terms": terms, "report": _reporter(notes), **model.overrides}
     try:
         return translate(model.translator, text, **wanted).encode()
     except DataError as error:
@@ -39,7 +40,7 @@ def translate_document(
 
 
 def _reporter(notes: Notes) -> Callable[[Translation], None]:
-    """Notes are of texts here, by their beginnings: lines of a page say little."""
+    """Report a note by the beginning of its text, because line numbers of a page say little."""
 
     def report(translation: Translation) -> None:
         text = translation.src
