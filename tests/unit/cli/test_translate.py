@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from argparse import Namespace
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -427,7 +428,8 @@ class Losing:
 def test_what_is_lost_in_whole_files_is_said(kind: str, content: str, capfd: pytest.CaptureFixture[str]) -> None:
     long = "one " * 30
     model = LoadedModel(Losing(), InferenceSettings(), {}, "")
-    translate_document(io.BytesIO((content % long).encode()), "x", kind, model, Notes(), True, None)
+    options = Namespace(format=kind, protect=True)
+    translate_document(io.BytesIO((content % long).encode()), "x", options, model, Notes(), None)
     said = capfd.readouterr().err.splitlines()
     text = "one {a} two" if kind == "html" else f"one {{a}} two {long}"[:59] + "…"
     assert said[:2] == [
