@@ -19,7 +19,6 @@ import gc
 import io
 import json
 import platform
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -29,6 +28,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from common import say, write_json
 from gpu_peers import MARIAN_MISSING, MarianPeer, TorchPeer
 from torch import Tensor
 
@@ -112,7 +112,7 @@ def main() -> None:
     say(tables(training, translation))
     print(json.dumps(report))
     if given.out:
-        given.out.write_text(json.dumps(report, indent=1) + "\n")
+        write_json(given.out, report)
 
 
 # Training.
@@ -430,10 +430,6 @@ def best_of_ours(rates: Mapping[tuple[str, str], float]) -> dict[str, float]:
         if contender.startswith("Dragoman"):
             best[size] = max(best.get(size, 0.0), rate)
     return best
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

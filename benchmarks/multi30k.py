@@ -7,10 +7,11 @@ Hyphens are not split and nothing is escaped (&apos; and the like), which change
 """
 
 import argparse
-import gzip
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+
+from common import read_lines, write_lines
 
 
 def main() -> None:
@@ -35,16 +36,6 @@ def tokenised(lines: Iterable[str], lang: str) -> list[str]:
 
     normalizer, tokenizer = MosesPunctNormalizer(lang), MosesTokenizer(lang)
     return [tokenizer.tokenize(normalizer.normalize(line), return_str=True, escape=False).lower() for line in lines]
-
-
-def read_lines(path: Path) -> list[str]:
-    opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rt", encoding="utf-8", newline="\n") as file:
-        return [line.rstrip("\n") for line in file]
-
-
-def write_lines(path: Path, lines: Iterable[str]) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 if __name__ == "__main__":

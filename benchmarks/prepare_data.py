@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from common import peak_bytes, say, write_json
 from synthetic_corpus import SyntheticCorpus, write_corpus
 
 VOCAB_SIZE = 10_000
@@ -79,7 +80,7 @@ def main() -> None:
         say(table(result["pairs"], result["contenders"]))
     print(json.dumps(report))
     if given.out:
-        given.out.write_text(json.dumps(report, indent=1) + "\n")
+        write_json(given.out, report)
 
 
 def measured(
@@ -203,13 +204,6 @@ def run_encode_batch(folder: Path) -> dict[str, float]:
     return {"learn": 0.0, "encode": seconds, "peak_bytes": peak_bytes()}
 
 
-def peak_bytes() -> int:
-    """Of the main process, as Linux counts it; 0 elsewhere."""
-    status = Path("/proc/self/status")
-    lines = status.read_text().split("\n") if status.exists() else []
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
-
-
 def machine() -> dict[str, object]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     packages = {name: version(name) for name in ("dragoman", "tokenizers", "numpy")}
@@ -219,10 +213,6 @@ def machine() -> dict[str, object]:
 def made(folder: Path) -> Path:
     folder.mkdir(parents=True)
     return folder
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 DRAGOMAN = "Dragoman"

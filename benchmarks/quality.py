@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from multi30k import read_lines, tokenised, write_lines
+from common import read_lines, say, write_json, write_lines
+from multi30k import tokenised
 from side_by_side.machine import facts
 
 HERE = Path(__file__).parent
@@ -148,7 +149,8 @@ def main() -> None:
     rows = [other for other in read_rows(given.results) if (other["name"], other["date"]) != (name, row["date"])] + [
         row
     ]
-    write_results(given.results, rows, markdown(rows))
+    write_json(given.results.with_suffix(".json"), rows)
+    given.results.with_suffix(".md").write_text(markdown(rows), encoding="utf-8")
     print(markdown([row]))
 
 
@@ -177,32 +179,14 @@ def prepared(corpus: Corpus, folder: Path) -> Parts:
 
 def train_command(recipe: Recipe, folder: Path, given: argparse.Namespace) -> list[str]:
     """The configuration's own data is replaced by the prepared files, and no test is given: it is scored here, once."""
-    flags = [*data_flags(recipe.corpus, folder / "text"), "--data.test", ""]
-    flags += ["--train.max-minutes", str(given.minutes)] if given.minutes else []
-    config = [str(CONFIGS / recipe.config)] if recipe.config else []
-    return [sys.executable, "-m", "dragoman", "train", *config, *flags, "--out", str(folder / "run"), *given.train]
-
-
-def data_flags(corpus: Corpus, text: Path) -> list[str]:
-    """Those with which `train` reads what `prepared` has written to the folder `text`, and nothing else."""
+    corpus, text = recipe.corpus, folder / "text"
     files = {"--data.train-src": f"train.{corpus.src}", "--data.train-tgt": f"train.{corpus.tgt}"}
     files |= {"--data.dev-src": f"validation.{corpus.src}", "--data.dev-tgt": f"validation.{corpus.tgt}"}
     flags = [each for flag, file in files.items() for each in (flag, str(text / file))]
-    return [*flags, "--data.train", "", "--data.dev", ""]
-
-
-def train_once(place: Path, command: Sequence[str]) -> None:
-    """Runs it, its words to train.log in the folder; nothing where it has ended well before. Exits where it fails."""
-    if (place / "complete").exists():
-        return
-    place.mkdir(parents=True, exist_ok=True)
-    began = time.monotonic()
-    with (place / "train.log").open("a", encoding="utf-8") as log:
-        done = subprocess.run(command, check=False, stdout=log, stderr=log)
-    if done.returncode:
-        sys.exit(f"`{place.name}` ended with {done.returncode}: see {place / 'train.log'}")
-    (place / "complete").touch()
-    say(f"{place.name}: {(time.monotonic() - began) / 60:.0f} minutes")
+    flags += ["--data.train", "", "--data.dev", "", "--data.test", ""]
+    flags += ["--train.max-minutes", str(given.minutes)] if given.minutes else []
+    config = [str(CONFIGS / recipe.config)] if recipe.config else []
+    return [sys.executable, "-m", "dragoman", "train", *config, *flags, "--out", str(folder / "run"), *given.train]
 
 
 def facts_of_run(run: Path, folder: Path) -> dict[str, Any]:
@@ -260,12 +244,6 @@ def machine() -> dict[str, Any]:
     return facts(int(os.environ.get("OMP_NUM_THREADS", len(os.sched_getaffinity(0)))))
 
 
-def write_results(path: Path, found: object, table: str) -> None:
-    """PATH.json with all facts, and PATH.md for people."""
-    path.with_suffix(".json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    path.with_suffix(".md").write_text(table, encoding="utf-8")
-
-
 def read_rows(results: Path) -> list[dict[str, Any]]:
     path = results.with_suffix(".json")
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
@@ -308,10 +286,6 @@ def shown(command: Sequence[str], folder: Path) -> str:
     """The command without what is particular to a machine."""
     words = [word.replace(str(folder), "FOLDER").replace(str(CONFIGS), "configs") or '""' for word in command[3:]]
     return " ".join(["dragoman", *words])
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ finished when every hash agrees and every ratio is at least 0.97.
 
 import argparse
 import contextlib
-import gzip
 import hashlib
 import json
 import os
@@ -24,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from common import read_lines
 from safetensors.numpy import load_file
 
 MULTI30K = Path(os.environ.get("DRAGOMAN_DATA", ".")) / "multi30k"
@@ -129,8 +129,7 @@ def digest(content: bytes) -> str:
 
 
 def sentences(count: int) -> list[str]:
-    with gzip.open(MULTI30K / "test_2016_flickr.en.gz", "rt", encoding="utf-8") as stream:
-        lines = list(stream)
+    lines = [f"{line}\n" for line in read_lines(MULTI30K / "test_2016_flickr.en.gz")]
     return (lines * (count // len(lines) + 1))[:count]
 
 

@@ -7,7 +7,6 @@ loader and as many worker processes as there are cores, and writes what they hol
 as its documentation has it for SentencePiece.
 """
 
-import json
 import logging
 import os
 import sys
@@ -18,6 +17,7 @@ from types import SimpleNamespace
 import numpy as np
 import sentencepiece
 from joeynmt.data import load_data
+from outcome import print_result
 
 LEARN_SENTENCES = 1_000_000
 """Its vocabulary script learns from so many sentences at most, drawn at random."""
@@ -36,9 +36,7 @@ def main() -> None:
     began = time.perf_counter()
     learn(stem, out, vocab_size)
     learnt = time.perf_counter()
-    rows = encode(stem, out)
-    seconds = {"learn": learnt - began, "encode": time.perf_counter() - learnt}
-    print("RESULT", json.dumps({**seconds, "rows": rows, "peak_bytes": peak_bytes()}))
+    print_result(began, learnt, encode(stem, out))
 
 
 def learn(stem: Path, out: Path, vocab_size: int) -> None:
@@ -85,12 +83,6 @@ def encode(stem: Path, out: Path) -> int:
                 file.write(array[array != 1].astype(np.uint16).tobytes())
             rows += batch.nseqs
     return rows
-
-
-def peak_bytes() -> int:
-    """Of the main process, as Linux counts it."""
-    lines = Path("/proc/self/status").read_text().split("\n")
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from onmt.inputters.text_utils import numericalize, process
 from onmt.opts import data_prepare_opts, train_opts
 from onmt.transforms import get_specials, get_transforms_cls, make_transforms
 from onmt.utils.parse import ArgumentParser
+from outcome import print_result
 
 PROCESSES = os.cpu_count() or 1
 BUCKET_PAIRS = 10_000
@@ -40,8 +41,7 @@ def main() -> None:
     learnt = time.perf_counter()
     with multiprocessing.Pool(PROCESSES) as pool:
         rows = pool.starmap(encode, [(config, out, worker) for worker in range(PROCESSES)])
-    seconds = {"learn": learnt - began, "encode": time.perf_counter() - learnt}
-    print("RESULT", json.dumps({**seconds, "rows": sum(rows), "peak_bytes": peak_bytes()}))
+    print_result(began, learnt, sum(rows))
 
 
 def write_config(stem: Path, out: Path, vocab_size: int) -> Path:
@@ -84,12 +84,6 @@ def encode(config: Path, out: Path, worker: int) -> int:
                 file.write(np.array(numeric["tgt"]["tgt_ids"], np.uint16).tobytes())
                 rows += 1
     return rows
-
-
-def peak_bytes() -> int:
-    """Of the main process, as Linux counts it."""
-    lines = Path("/proc/self/status").read_text().split("\n")
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
 
 if __name__ == "__main__":

@@ -9,23 +9,26 @@ from torch import Tensor
 from side_by_side.corpus import BOS_ID, EOS_ID, PAD_ID, Corpus, peer_batches
 from side_by_side.shapes import ADAM_BETAS, LEARNING_RATE
 
-Step = Callable[[Tensor, Tensor, Tensor, int], None]
-"""``step(src, decoder_input, labels, label_count)`` takes one optimiser step."""
+Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""``loss(src, decoder_input, labels)``, summed over the labels."""
 
 
-def training_steps(corpus: Corpus, step: Step) -> Iterator[Callable[[], int]]:
+def training_steps(corpus: Corpus, model: torch.nn.Module, loss_of: Loss) -> Iterator[Callable[[], int]]:
     """Endless steps; each builds its batch, trains on it and returns its target tokens, end of sentence included."""
     src, tgt = corpus.ids("train")
+    optimizer = torch.optim.AdamW(  # the fused one, the fastest that PyTorch has on a CPU
+        model.parameters(), lr=LEARNING_RATE, betas=ADAM_BETAS, weight_decay=0.0, fused=True
+    )
 
     def take(indices: list[int]) -> int:
         labels = padded([[*tgt[index], EOS_ID] for index in indices])
         count = int((labels != PAD_ID).sum())
-        step(
-            padded([[*src[index], EOS_ID] for index in indices]),
-            padded([[BOS_ID, *tgt[index]] for index in indices]),
-            labels,
-            count,
-        )
+        decoder_input = padded([[BOS_ID, *tgt[index]] for index in indices])
+        loss = loss_of(padded([[*src[index], EOS_ID] for index in indices]), decoder_input, labels) / count
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        loss.item()
         return count
 
     for indices in cycle(peer_batches(src, tgt)):
@@ -38,8 +41,3 @@ def padded(rows: list[list[int]], fill: int = PAD_ID) -> Tensor:
     for place, row in enumerate(rows):
         result[place, : len(row)] = torch.tensor(row)
     return result
-
-
-def adam(model: torch.nn.Module) -> torch.optim.AdamW:
-    """The fused one, the fastest that PyTorch has on a CPU."""
-    return torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=ADAM_BETAS, weight_decay=0.0, fused=True)

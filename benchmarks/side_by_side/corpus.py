@@ -9,7 +9,6 @@ Without DRAGOMAN_DATA made-up sentences of about the same lengths stand in; the 
     FOLDER/ids.npz  meta.json          ids without control ids; counts
 """
 
-import gzip
 import json
 import os
 import random
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from common import read_lines, write_json, write_lines
 
 from side_by_side.shapes import BATCH_TOKENS
 
@@ -65,19 +65,6 @@ class Corpus:
         return read_lines(self.folder / "pieces.txt")[NUM_CONTROLS:]
 
 
-def read_lines(path: Path) -> list[str]:
-    """The lines of a file, split at line feeds only."""
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8", newline="\n") as stream:
-        return stream.read().removesuffix("\n").split("\n")
-
-
-def write_lines(path: Path, lines: list[str]) -> Path:
-    """Writes them, one a line; gives the path back."""
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
-    return path
-
-
 def prepare(folder: Path) -> Corpus:
     """Makes the folder, once. Exits where it holds other data: measurements and models beside it belong to those."""
     raw = raw_folder()
@@ -95,7 +82,7 @@ def prepare(folder: Path) -> Corpus:
         for side, lang in enumerate((SRC_LANG, TGT_LANG)):
             write_lines(folder / f"{part}.{lang}", [pair[side] for pair in pairs])
     meta = {"source": source} | _encode(folder)
-    (folder / "meta.json").write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
+    write_json(folder / "meta.json", meta)
     return corpus
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from common import say
+
 OLD_SETUPTOOLS = "setuptools<81"  # they import pkg_resources
 
 _ONMT = (
@@ -62,13 +64,13 @@ def install(environments: Path, names: Sequence[str]) -> list[str]:
     for name in names:
         if is_installed(environments, name):
             continue
-        print(f"installing {name} into {environments / name}", file=sys.stderr, flush=True)
+        say(f"installing {name} into {environments / name}")
         log = environments / f"{name}.log"
         try:
             _install_one(environments, name, log)
         except (subprocess.CalledProcessError, OSError):
             failed.append(name)
-            print(f"{name} cannot be installed here and is left out: see {log}", file=sys.stderr, flush=True)
+            say(f"{name} cannot be installed here and is left out: see {log}")
     return failed
 
 

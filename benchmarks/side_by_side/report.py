@@ -1,10 +1,11 @@
 """Tables for people, in Markdown, and the file for programs."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from common import write_json
 
 from side_by_side.journal import Journal
 from side_by_side.results import Row, Spread, Table
@@ -46,7 +47,7 @@ def write(folder: Path, name: str, tables: Sequence[Table], journal: Journal, fa
     base = f"{facts['date']}-{name}"
     content = {**facts, "tables": [asdict(table) for table in tables], "measurements": journal.records}
     paths = [folder / f"{base}.json", folder / f"{base}.md"]
-    paths[0].write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(paths[0], content)
     paths[1].write_text(markdown(tables, facts), encoding="utf-8")
     return paths
 

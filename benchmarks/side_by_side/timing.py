@@ -11,6 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
+from common import peak_bytes
+
 from side_by_side.shapes import SIZES, Size
 
 MARK = "RESULT "
@@ -131,18 +133,7 @@ def print_result(result: dict[str, Any], precision: str, packages: Sequence[str]
     """Ends an adapter: the measurement with peak memory and versions, as one line."""
     record = {
         "precision": precision,
-        "peak_rss_mb": peak_rss_mb(),
+        "peak_rss_mb": math.ceil(peak_bytes() / 2**20),
         "versions": {name: version(name) for name in packages},
     }
     print(MARK + json.dumps(result | record | more), flush=True)
-
-
-def peak_rss_mb() -> int:
-    """Of this process. Linux keeps it per program; elsewhere what getrusage says."""
-    try:
-        lines = Path("/proc/self/status").read_text(encoding="ascii").split("\n")
-        return math.ceil(next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024)
-    except (OSError, StopIteration):
-        import resource
-
-        return math.ceil(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)

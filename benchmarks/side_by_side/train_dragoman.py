@@ -115,7 +115,7 @@ def store_of(corpus: Corpus) -> PairStore:
 
 def train(model: Transformer, store: PairStore, settings: TrainSettings, run: RunFolder, log: RunLog) -> None:
     """Until the log has seen enough; nothing is validated or saved."""
-    config = Config(model=model.settings, train=settings, validate=ValidateSettings(every_epochs=0))
+    config = Config(model=model.settings, train=settings, validate=ValidateSettings(every_epochs=0, every_steps=10**9))
     tokenizers = cast("TokenizerPair", None)  # only a checkpoint would need them
     trainer = Trainer(
         run, TrainedModel(model, tokenizers, config, Card()), store, store, validate=lambda _: {}, log=log

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from transformers import MarianMTModel
 
-from side_by_side.batches import adam, training_steps
+from side_by_side.batches import training_steps
 from side_by_side.corpus import PAD_ID, Corpus
 from side_by_side.marian import marian_config
 from side_by_side.shapes import LABEL_SMOOTHING
@@ -25,13 +25,12 @@ def main() -> None:
     corpus = Corpus(given.data)
     pad_id = corpus.vocab_size - 1  # Marian's padding is last and ours first: all other ids move down by one
     model = MarianMTModel(marian_config(corpus.vocab_size, given.size, "relu")).train()
-    optimizer = adam(model)
     criterion = nn.CrossEntropyLoss(label_smoothing=LABEL_SMOOTHING, reduction="sum", ignore_index=IGNORED)
 
     def marian_ids(ids: Tensor) -> Tensor:
         return torch.where(ids == PAD_ID, pad_id, ids - 1)
 
-    def step(src: Tensor, decoder_input: Tensor, labels: Tensor, count: int) -> None:
+    def loss_of(src: Tensor, decoder_input: Tensor, labels: Tensor) -> Tensor:
         start = marian_ids(decoder_input)
         start[:, 0] = pad_id
         with torch.autocast("cpu", torch.bfloat16, enabled=given.bfloat16):
@@ -42,13 +41,9 @@ def main() -> None:
                 use_cache=False,
             ).logits
             labels = torch.where(labels == PAD_ID, IGNORED, labels - 1)
-            loss = criterion(logits.float().flatten(0, 1), labels.flatten()) / count
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        loss.item()
+            return criterion(logits.float().flatten(0, 1), labels.flatten())
 
-    result = timed_training(training_steps(corpus, step), given.size, given.seconds)
+    result = timed_training(training_steps(corpus, model, loss_of), given.size, given.seconds)
     print_result(result, "bfloat16" if given.bfloat16 else "float32", ["torch", "transformers"])
 
 

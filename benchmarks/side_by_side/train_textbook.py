@@ -9,7 +9,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from side_by_side.batches import adam, training_steps
+from side_by_side.batches import training_steps
 from side_by_side.corpus import PAD_ID, Corpus
 from side_by_side.shapes import DROPOUT, LABEL_SMOOTHING, Size
 from side_by_side.timing import print_result, timed_training, training_arguments
@@ -125,16 +125,13 @@ def main() -> None:
     torch.manual_seed(1)
     corpus = Corpus(given.data)
     model, criterion = Model(corpus.vocab_size, given.size), SmoothedLoss(corpus.vocab_size)
-    optimizer = adam(model)
 
-    def step(src: Tensor, decoder_input: Tensor, labels: Tensor, count: int) -> None:
-        loss = criterion(model(src, decoder_input).flatten(0, 1), labels.flatten()) / count
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        loss.item()
+    def loss_of(src: Tensor, decoder_input: Tensor, labels: Tensor) -> Tensor:
+        return criterion(model(src, decoder_input).flatten(0, 1), labels.flatten())
 
-    print_result(timed_training(training_steps(corpus, step), given.size, given.seconds), "float32", ["torch"])
+    print_result(
+        timed_training(training_steps(corpus, model, loss_of), given.size, given.seconds), "float32", ["torch"]
+    )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from side_by_side.batches import adam, training_steps
+from side_by_side.batches import training_steps
 from side_by_side.corpus import PAD_ID, Corpus
 from side_by_side.shapes import DROPOUT, LABEL_SMOOTHING, Size
 from side_by_side.timing import print_result, timed_training, training_arguments
@@ -64,18 +64,13 @@ def main() -> None:
     torch.manual_seed(1)
     corpus = Corpus(given.data)
     model = Model(corpus.vocab_size, given.size)
-    optimizer = adam(model)
     criterion = nn.CrossEntropyLoss(ignore_index=PAD_ID, label_smoothing=LABEL_SMOOTHING, reduction="sum")
 
-    def step(src: Tensor, decoder_input: Tensor, labels: Tensor, count: int) -> None:
+    def loss_of(src: Tensor, decoder_input: Tensor, labels: Tensor) -> Tensor:
         with torch.autocast("cpu", torch.bfloat16, enabled=given.bfloat16):
-            loss = criterion(model(src, decoder_input).float().flatten(0, 1), labels.flatten()) / count
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        loss.item()
+            return criterion(model(src, decoder_input).float().flatten(0, 1), labels.flatten())
 
-    result = timed_training(training_steps(corpus, step), given.size, given.seconds)
+    result = timed_training(training_steps(corpus, model, loss_of), given.size, given.seconds)
     print_result(result, "bfloat16" if given.bfloat16 else "float32", ["torch"])
 
 

@@ -8,7 +8,8 @@ import argparse
 import sys
 from dataclasses import dataclass
 
-from side_by_side.corpus import read_lines
+from common import read_lines
+
 from side_by_side.processes import run
 from side_by_side.timing import translation_arguments
 from side_by_side.toolkits import add_arguments, print_toolkit_result, toolkit_of

@@ -4,7 +4,8 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from side_by_side.corpus import write_lines
+from common import write_lines
+
 from side_by_side.shapes import ADAM_BETAS, BATCH_TOKENS, DROPOUT, LABEL_SMOOTHING
 from side_by_side.toolkits.toolkit import Search, Toolkit
 
