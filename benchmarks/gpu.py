@@ -37,7 +37,7 @@ from dragoman.config import PRESETS, Config, InferenceSettings, ModelSettings, T
 from dragoman.config.settings import ValidateSettings
 from dragoman.data.batch import pad_ids
 from dragoman.data.pairs import InMemoryPairs
-from dragoman.data.stream import BatchStream
+from dragoman.data.stream import BatchStream, Delivery, StepPlan
 from dragoman.devices.device import resolve_device
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.tensors.fast_model import FastModel
@@ -213,11 +213,8 @@ def train_peer(
     loss = torch.zeros((), device=device)
     with BatchStream(
         pairs,
-        config.train.batch_tokens,
-        micro_batch_tokens,
-        seed=1,
-        padding_slack=padding_slack(device),
-        pin_memory=device.type == "cuda",
+        StepPlan(config.train.batch_tokens, micro_batch_tokens, seed=1, padding_slack=padding_slack(device)),
+        delivery=Delivery(pin_memory=device.type == "cuda"),
     ) as stream:
         for step in stream:
             loss = torch.zeros((), device=device)

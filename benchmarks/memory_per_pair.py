@@ -96,17 +96,19 @@ def write_corpus(folder: Path, num_pairs: int) -> None:
 def prepare_and_read(folder: Path) -> None:
     from dragoman.config import Config
     from dragoman.data.prepare import prepare
-    from dragoman.data.stream import BatchStream, Position
+    from dragoman.data.stream import BatchStream, Position, StepPlan
     from dragoman.text.corpus import Corpora, open_aligned
 
     corpus = open_aligned(folder / "train.xx", folder / "train.yy")
     print("prepare", flush=True)
     prepared = prepare(Config(), Corpora(corpus, None, None), folder / "data")
     print("train", flush=True)
-    with BatchStream(prepared.train, 4096, 4096, seed=1) as stream:
+    with BatchStream(prepared.train, StepPlan(4096, 4096, seed=1)) as stream:
         for _ in range(STEPS):
             next(stream)
-    with BatchStream(prepared.train, 4096, 4096, seed=1, start=Position(0, last_step(prepared.train))) as stream:
+    with BatchStream(
+        prepared.train, StepPlan(4096, 4096, seed=1), start=Position(0, last_step(prepared.train))
+    ) as stream:
         for _ in range(STEPS):
             next(stream)
 

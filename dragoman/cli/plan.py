@@ -167,7 +167,7 @@ def measure(settled: Settled, folder: Path) -> Measurement:
 
 def _prepare(settled: Settled, share: float, most: int, folder: Path) -> "tuple[TrainingInputs, float]":
     """Prepare a `share` of the data, or `most` pairs of it. Returns the inputs and the seconds it took."""
-    from dragoman.data.prepare import prepare
+    from dragoman.data.prepare import Requirements, prepare
     from dragoman.workflows.fine_tuning import starting_point_of
     from dragoman.workflows.teachers import soft_targets_of, tokenizers_of
     from dragoman.workflows.training import Stages, TrainingInputs
@@ -181,7 +181,7 @@ def _prepare(settled: Settled, share: float, most: int, folder: Path) -> "tuple[
     tokenizers = start.tokenizers if start else None
     if config.train.teachers:
         tokenizers = tokenizers_of(config.train.teachers, tokenizers)
-    data = prepare(config, corpora, folder / "data", tokenizers, strict_vocabulary=strict)
+    data = prepare(config, corpora, folder / "data", tokenizers, require=Requirements(full_vocabulary=strict))
     soft_targets = soft_targets_of(config, data, folder / "data", None, Stages().show)
     return TrainingInputs(data, start, soft_targets), time.perf_counter() - clock
 

@@ -56,10 +56,10 @@ _OTHER_SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class PreparedData:
-    """What training needs. `dev` and `test`, None where not wanted, keep the text; `train` does if encoded anew.
+    """What training needs. `dev` and `test`, None where not wanted, keep the text; `train` does if it is encoded again each epoch.
 
     `cleaning` says what was left out of the training pairs, also when the store was made earlier. `late_tests` are
-    those of "test" and "replay_test" that training was not begun with, and that were not kept out of it.
+    those of "test" and "replay_test" that training did not start with, and that were not kept out of it.
     """
 
     tokenizers: TokenizerPair
@@ -70,27 +70,37 @@ class PreparedData:
     late_tests: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Requirements:
+    """What must hold of prepared data: anything else is an error.
+
+    `full_vocabulary`: the text supports as many tokens as `tokenizer.vocab_size`. `same_pairs`: the pairs are those
+    that `folder` was prepared with before, because a training that has started continues at a place among them.
+    """
+
+    full_vocabulary: bool = False
+    same_pairs: bool = False
+
+
 def prepare(
     config: Config,
     corpora: Corpora,
     folder: Path,
     tokenizers: TokenizerPair | None = None,
     progress: PreparationProgress = lambda stage, pairs: None,
-    strict_vocabulary: bool = False,
-    is_begun: bool = False,
+    require: Requirements = Requirements(),
 ) -> PreparedData:
-    """Makes, or finds in `folder`, the tokenisers and stores of a corpus. One process prepares, others wait.
+    """Make, or find in `folder`, the tokenizers and stores of a corpus. One process prepares, others wait.
 
-    Without `tokenizers` they are trained on the training pairs; with `strict_vocabulary` a text that does not support
-    as many entries as asked for is an error. A training that `is_begun` goes on at a place in the pairs, so that they
-    must be the same. Raises DataError where they are not, where the corpus is misread or
-    nothing is left of it, ConfigError where the vocabulary is too small, ResourceError where the disk is full.
+    Without `tokenizers` they are trained on the training pairs. Raises DataError where the corpus is misread, nothing
+    is left of it, or the pairs are not the required ones; ConfigError where the vocabulary is too small; ResourceError
+    where the disk is full.
     """
     remove_leftovers(folder)
     preparation = _Preparation(config, corpora, folder, progress)
-    preparation.keep_identity(is_begun)
+    preparation.keep_identity(require.same_pairs)
     with _without_garbage_collector():
-        tokenizers = tokenizers or preparation.tokenizers(strict_vocabulary)
+        tokenizers = tokenizers or preparation.tokenizers(require.full_vocabulary)
         key = _hash([preparation.key, tokenizers.src.library.to_str(), tokenizers.tgt.library.to_str()])
         train = preparation.train_store(tokenizers, key)
         dev = preparation.held_out_store("dev", tokenizers, key)
@@ -111,7 +121,7 @@ def _without_garbage_collector() -> Iterator[None]:
 
 
 def epoch_encoder(store: PairStore, tokenizers: TokenizerPair, config: Config) -> Encode | None:
-    """For `BatchStream`: a pair's text anew each epoch, augmented and with BPE dropout; None where nothing changes.
+    """The function that encodes a pair each epoch, with augmentation and BPE dropout; None if neither is on.
 
     Text that is longer than `data.max_tokens` when augmented stays as it is, and ids that are more than the model has
     learned positions for are those of the store. `store` must keep the text.
@@ -174,15 +184,15 @@ class _Preparation:
             parts += [self._identities["replay_test"]]
         self.key = _hash([VERSION, _HELD_OUT_SEED, settings, parts])
 
-    def keep_identity(self, is_begun: bool) -> None:
-        """Writes down what is trained on. Raises DataError where training `is_begun` and a file has changed since.
+    def keep_identity(self, same_pairs: bool) -> None:
+        """Record the files that are trained on. Raises DataError where `same_pairs` is set and a file has changed.
 
-        What a begun training reads stays what it was, whatever is to be the test now: the key of its stores is kept,
-        and where they have to be made again, a test that has come since has no part in it, and one that is not given
-        any more is missing.
+        What a started training reads does not change with the test set: the key of its stores is kept. Where the
+        stores have to be made again, a test set that was added since has no part in it, and one that is no longer
+        given is missing.
         """
         path, files = self._folder / IDENTITY, self._files()
-        if is_begun and path.exists():
+        if same_pairs and path.exists():
             before = read_identity(path)
             for (file, digest), (name, was) in zip(files.items(), before["files"].items(), strict=False):
                 if digest != was and Path(file).name != Path(name).name:
@@ -241,10 +251,9 @@ class _Preparation:
         folder, key = self._folder / "train", _hash([key, "train", keep_text])
         if store := open_if_current(folder, key):
             return store
-        cleaner = self.cleaner()
         pairs = self._counted(self._with_replay_pairs(), "encoding the training pairs")
-        kept = cleaner.clean(pairs, ProcessEncoderPair(tokenizers))
-        return _write(folder, key, kept, tokenizers, keep_text, cleaner.report, self._names())
+        kept = self.cleaner().clean(pairs, ProcessEncoderPair(tokenizers))
+        return self._write("train", key, kept, tokenizers, keep_text)
 
     def held_out_store(self, part: str, tokenizers: TokenizerPair, key: str) -> PairStore | None:
         """The store of "dev" or "test": all pairs of the file given for it, else what is held out, else None."""
@@ -257,7 +266,23 @@ class _Preparation:
         pairs = corpus.pairs() if corpus else getattr(self.held_out(), part)
         # None is left out: the lines of a validation file and of its output belong together.
         encoded = BatchEncoderPair.of(tokenizers).encoded(chunks(pairs, _CHUNK_PAIRS))
-        return _write(folder, key, encoded, tokenizers, keep_text=True, report=None)
+        return self._write(part, key, encoded, tokenizers, keep_text=True)
+
+    def _write(
+        self, part: str, key: str, encoded: Iterable[EncodedChunk], tokenizers: TokenizerPair, keep_text: bool
+    ) -> PairStore:
+        """Write a store. The counts of cleaning, complete when `encoded` is exhausted, become the notes of "train"."""
+        folder = self._folder / part
+        with write_store(folder, key, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size, keep_text) as writer:
+            for chunk in encoded:
+                texts = chunk.pairs if keep_text else []
+                writer.append_rows(chunk.src, chunk.tgt, [pair.src for pair in texts], [pair.tgt for pair in texts])
+            if part == "train":
+                report = self.cleaner().report
+                writer.notes = asdict(report)
+                if not writer.num_pairs:
+                    raise _nothing_left_error(report, self._names())
+        return PairStore(folder, key)
 
     def held_out(self) -> HeldOut:
         if self._held_out is None:
@@ -338,27 +363,6 @@ class _Preparation:
             passed += len(chunk)
             self._progress(stage, passed)
         self._read = passed
-
-
-def _write(
-    folder: Path,
-    key: str,
-    encoded: Iterable[EncodedChunk],
-    tokenizers: TokenizerPair,
-    keep_text: bool,
-    report: CleaningReport | None,
-    names: tuple[str, str] = ("", ""),
-) -> PairStore:
-    """Writes a store; the counts of `report`, complete when `encoded` is exhausted, become its notes."""
-    with write_store(folder, key, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size, keep_text) as writer:
-        for chunk in encoded:
-            texts = chunk.pairs if keep_text else []
-            writer.append_rows(chunk.src, chunk.tgt, [pair.src for pair in texts], [pair.tgt for pair in texts])
-        if report is not None:
-            writer.notes = asdict(report)
-            if not writer.num_pairs:
-                raise _nothing_left_error(report, names)
-    return PairStore(folder, key)
 
 
 def _nothing_left_error(report: CleaningReport, names: tuple[str, str]) -> DataError:

@@ -33,6 +33,34 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
+class StepPlan:
+    """What decides which pairs make a step, and how a step is cut into micro-batches (see `batching`).
+
+    A larger `padding_slack` makes fewer and larger micro-batches of the same steps, which suits devices that are slow
+    to start and fast to compute.
+    """
+
+    batch_tokens: int
+    micro_batch_tokens: int
+    seed: int
+    padding_slack: int = PADDING_SLACK
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Which micro-batches of a step a process gets, and how they are handed over.
+
+    With `world_size` above 1 every rank builds its share of each step's micro-batches, possibly none. `steps_ahead`
+    steps are built in advance; `pin_memory` leaves the batches in memory that a GPU copies from asynchronously.
+    """
+
+    rank: int = 0
+    world_size: int = 1
+    steps_ahead: int = 4
+    pin_memory: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class StepBatches:
     """The micro-batches of one optimiser step.
 
@@ -86,48 +114,36 @@ class BatchStream(Iterator[StepBatches]):
     With `encode` its ids replace the stored ones (BPE dropout). Which pairs make a step is then still decided by the
     stored lengths, so the target tokens of a step may exceed `batch_tokens` by as much as the other ids are longer;
     micro-batches are cut by the true lengths, and a pair that would not fit into one keeps its stored ids, so
-    `micro_batch_tokens` holds always. With `world_size` above 1 every rank builds its share of each step's
-    micro-batches, possibly none. A larger `padding_slack` (see `micro_batches`) makes fewer and larger
-    micro-batches of the same steps, which suits devices that are slow to start and fast to compute; `pin_memory`
-    leaves the batches where a GPU copies them from without anybody waiting. `soft` is what teachers say of the stored
-    ids, and does not go with `encode`.
+    `micro_batch_tokens` holds always. `soft` holds the teachers' predictions for the stored ids; it excludes `encode`.
 
-    Raises ConfigError where a pair exceeds `batch_tokens` or `micro_batch_tokens`, DataError without pairs; what
-    fails in the thread is raised by `next`. Close it, or use it in a `with` block.
+    Raises ConfigError where a pair exceeds `batch_tokens` or `micro_batch_tokens`, and DataError without pairs. An
+    error in the thread is raised by `next`. Close the stream, or use it in a `with` block.
     """
 
     def __init__(
         self,
         pairs: Pairs,
-        batch_tokens: int,
-        micro_batch_tokens: int,
-        seed: int,
+        plan: StepPlan,
         start: Position = Position(),
         encode: Encode | None = None,
-        rank: int = 0,
-        world_size: int = 1,
-        padding_slack: int = PADDING_SLACK,
-        steps_ahead: int = 4,
-        pin_memory: bool = False,
         soft: SoftTargets | None = None,
+        delivery: Delivery = Delivery(),
     ) -> None:
         if soft is not None and encode is not None:
             raise ValueError("teachers were asked about the stored ids, and not about those of `encode`")
         if not len(pairs):
             raise DataError("There are no training pairs; look at the counts of cleaning and at the corpus files.")
-        check_budget(pairs, batch_tokens)
-        if micro_batch_tokens < (needed := smallest_micro_batch(pairs)):
+        check_budget(pairs, plan.batch_tokens)
+        if plan.micro_batch_tokens < (needed := smallest_micro_batch(pairs)):
             raise ConfigError(
-                f"`train.micro_batch_tokens` is {micro_batch_tokens}, but the longest side of a training pair has "
+                f"`train.micro_batch_tokens` is {plan.micro_batch_tokens}, but the longest side of a training pair has "
                 f"{needed} tokens; set it to at least {needed}, or lower `data.max_tokens`."
             )
-        self._pairs, self._encode, self._soft, self._seed = pairs, encode, soft, seed
-        self._batch_tokens, self._micro_batch_tokens = batch_tokens, micro_batch_tokens
-        self._rank, self._world_size, self._padding_slack = rank, world_size, padding_slack
-        self._pin_memory = pin_memory
+        self._pairs, self._plan, self._encode, self._soft = pairs, plan, encode, soft
+        self._delivery = delivery
         self.position = start
         self._closing = threading.Event()
-        self._ready: queue.Queue[StepBatches | BaseException] = queue.Queue(maxsize=steps_ahead)
+        self._ready: queue.Queue[StepBatches | BaseException] = queue.Queue(maxsize=delivery.steps_ahead)
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._work, args=(start,), name="batches", daemon=True)
         self._thread.start()
@@ -179,7 +195,7 @@ class BatchStream(Iterator[StepBatches]):
     def _steps(self, start: Position) -> Iterator[StepBatches]:
         position = start
         while True:
-            steps = epoch_batches(self._pairs, self._batch_tokens, self._seed, position.epoch)
+            steps = epoch_batches(self._pairs, self._plan.batch_tokens, self._plan.seed, position.epoch)
             for index in range(position.step, len(steps)):
                 position = Position(position.epoch, index)
                 is_last = index + 1 == len(steps)
@@ -193,24 +209,24 @@ class BatchStream(Iterator[StepBatches]):
     ) -> StepBatches:
         rows = [self._rows(index, position.epoch) for index in indices.tolist()]
         src_lengths, tgt_lengths = ([len(row[side]) for row in rows] for side in (0, 1))
-        pieces = micro_batches(src_lengths, tgt_lengths, self._micro_batch_tokens, self._padding_slack)
-        soft = self._soft
+        cuts = micro_batches(src_lengths, tgt_lengths, self._plan.micro_batch_tokens, self._plan.padding_slack)
+        soft, delivery = self._soft, self._delivery
         batches = tuple(
             collate(
-                [rows[row][0] for row in piece],
-                [rows[row][1] for row in piece],
-                [] if soft is None else [soft.row(indices[row]) for row in piece],
+                [rows[row][0] for row in chosen],
+                [rows[row][1] for row in chosen],
+                [] if soft is None else [soft.row(indices[row]) for row in chosen],
             )
-            for piece in (piece.tolist() for piece in pieces[self._rank :: self._world_size])
+            for chosen in (cut.tolist() for cut in cuts[delivery.rank :: delivery.world_size])
         )
-        if self._pin_memory:
+        if delivery.pin_memory:
             batches = tuple(batch.pinned() for batch in batches)
         return StepBatches(position, following, steps_in_epoch, batches, sum(tgt_lengths) + len(rows), len(rows))
 
     def _rows(self, index: int, epoch: int) -> tuple[Ids, Ids]:
         if self._encode is not None:
             src, tgt = self._encode(index, epoch)
-            if max(len(src), len(tgt)) < self._micro_batch_tokens:
+            if max(len(src), len(tgt)) < self._plan.micro_batch_tokens:
                 return np.asarray(src, np.int64), np.asarray(tgt, np.int64)
         return self._pairs.src_ids(index), self._pairs.tgt_ids(index)
 

@@ -104,19 +104,18 @@ def compare(
     b: Sequence[str],
     tokenize: str = "13a",
     training_text: Iterable[str] | None = None,
-    trials: int = TRIALS,
 ) -> Comparison:
-    """Outputs `a` and `b` for the same sources. Words are rare by `training_text`, or without it by the references.
+    """Compare the outputs `a` and `b` of two systems for the same sources.
 
-    Raises DataError where there is nothing to compare. `tokenize` is sacreBLEU's, for BLEU and for words; `trials`
-    are those of approximate randomisation.
+    A word's rarity is its count in `training_text`, or in the references without it. `tokenize` is sacreBLEU's
+    tokenizer, for BLEU and for words. Raises DataError where there is nothing to compare.
     """
     (metrics, notes), (of_b, notes_of_b) = (applicable_metrics(tokenize, outputs, references) for outputs in (a, b))
     metrics = metrics[: len(of_b)]
     compared, warnings = [], []
     for metric in metrics:
         counts = [counts_of(metric, outputs, references) for outputs in (a, b)]
-        compared.append(_compare_metric(metric, trials, counts[0], counts[1]))
+        compared.append(_compare_metric(metric, counts[0], counts[1]))
         if metric is metrics[0]:
             warnings = [warnings_about(bleu, outputs, references) for bleu, outputs in zip(counts, (a, b), strict=True)]
     chrf = np.array([sentence_chrf(a, references), sentence_chrf(b, references)])
@@ -136,9 +135,9 @@ def compare(
     )
 
 
-def _compare_metric(metric: Metric, trials: int, a: Statistics, b: Statistics) -> MetricComparison:
+def _compare_metric(metric: Metric, a: Statistics, b: Statistics) -> MetricComparison:
     resampled = resampled_scores(metric, a, b)
-    found = significance(metric, a, b, resampled, trials)
+    found = significance(metric, a, b, resampled, TRIALS)
     rises = found.difference < 0 if isinstance(metric, TER) else found.difference > 0
     better = ("B" if rises else "A") if found.is_significant else ""
     return MetricComparison(make_score(metric, a, resampled[0]), make_score(metric, b, resampled[1]), found, better)

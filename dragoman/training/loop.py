@@ -11,7 +11,7 @@ import torch
 from dragoman.config.recipes import with_fitting_warmup
 from dragoman.data.batch import Batch
 from dragoman.data.batching import smallest_micro_batch
-from dragoman.data.stream import BatchStream, Position, StepBatches
+from dragoman.data.stream import BatchStream, Delivery, Position, StepBatches, StepPlan
 from dragoman.devices.device import sum_type
 from dragoman.errors import ConfigError, ResourceError
 from dragoman.training.averaging import best_steps
@@ -107,16 +107,18 @@ class Loop:
         """The steps from where the run stands."""
         return BatchStream(
             self.trainer.train,
-            self.settings.batch_tokens,
-            micro_batch_tokens,
-            self.settings.seed,
+            StepPlan(
+                self.settings.batch_tokens,
+                micro_batch_tokens,
+                self.settings.seed,
+                padding_slack=padding_slack(self.model.device),
+            ),
             Position(self.state.epoch, self.state.step_in_epoch),
             self.trainer.encode,
-            self.processes.rank,
-            self.processes.count,
-            padding_slack=padding_slack(self.model.device),
-            pin_memory=self.model.device.type == "cuda",
             soft=self.trainer.soft,
+            delivery=Delivery(
+                rank=self.processes.rank, world_size=self.processes.count, pin_memory=self.model.device.type == "cuda"
+            ),
         )
 
     def fit_into_memory(self, gradients: Gradients | ShardedModel) -> int:

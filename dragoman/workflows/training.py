@@ -18,7 +18,7 @@ from rich.table import Table
 from dragoman.bundle import Card, replace_card, resolve_model_folder
 from dragoman.config import WITHOUT_SAMPLING, Config, InferenceSettings, TrainSettings
 from dragoman.config.recipes import WARMUP_SHARE
-from dragoman.data.prepare import PreparedData, epoch_encoder, prepare
+from dragoman.data.prepare import PreparedData, Requirements, epoch_encoder, prepare
 from dragoman.data.soft_targets import SoftTargets
 from dragoman.data.store import PairStore
 from dragoman.devices.device import resolve_device
@@ -114,9 +114,8 @@ def _prepare_inputs(run: _Run, strict_vocabulary: bool) -> TrainingInputs:
     tokenizers = start.tokenizers if start else None
     if config.train.teachers and (run.is_new or not start):
         tokenizers = tokenizers_of(config.train.teachers, tokenizers)
-    data = processes.after_first(
-        lambda: prepare(config, run.corpora, folder, tokenizers, progress, strict_vocabulary, not run.is_new)
-    )
+    require = Requirements(full_vocabulary=strict_vocabulary, same_pairs=not run.is_new)
+    data = processes.after_first(lambda: prepare(config, run.corpora, folder, tokenizers, progress, require))
     soft_targets = processes.after_first(
         lambda: soft_targets_of(config, data, folder, start, progress, processes.is_first)
     )

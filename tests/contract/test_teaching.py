@@ -9,7 +9,7 @@ import torch
 from dragoman.config import ModelSettings, TrainSettings
 from dragoman.data.soft_targets import TOP_TOKENS
 from dragoman.data.store import PairStore, write_store
-from dragoman.data.stream import BatchStream, load_batch
+from dragoman.data.stream import BatchStream, StepPlan, load_batch
 from dragoman.inference.search.step_model import Ensemble, SingleModel
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID
@@ -80,7 +80,7 @@ def test_a_model_comes_to_say_what_its_teacher_says_and_not_what_the_text_says(t
         taught = soft if weight else None
         with (
             Gradients(student, replace(settings, teacher_weight=weight or 0.5)) as gradients,
-            BatchStream(pairs, 200, 200, seed=1, soft=taught) as stream,
+            BatchStream(pairs, StepPlan(200, 200, seed=1), soft=taught) as stream,
         ):
             for number in range(150):
                 step = next(stream)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dragoman.data.batch import Batch
 from dragoman.data.pairs import InMemoryPairs
-from dragoman.data.stream import BatchStream, Position, StepBatches
+from dragoman.data.stream import BatchStream, Delivery, Position, StepBatches, StepPlan
 
 lengths = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 15)), min_size=1, max_size=60)
 
@@ -45,7 +45,7 @@ def test_memory_does_not_change_the_steps(
     sizes: list[tuple[int, int]], batch_tokens: int, small: int, large: int, seed: int
 ) -> None:
     pairs = numbered(sizes)
-    one, other = (take(BatchStream(pairs, batch_tokens, micro, seed), 6) for micro in (small, large))
+    one, other = (take(BatchStream(pairs, StepPlan(batch_tokens, micro, seed)), 6) for micro in (small, large))
     assert [rows(step) for step in one] == [rows(step) for step in other]
     assert [step.num_tgt_tokens for step in one] == [step.num_tgt_tokens for step in other]
     assert all(step.num_tgt_tokens <= batch_tokens for step in one)
@@ -59,9 +59,9 @@ def test_a_resumed_stream_delivers_exactly_the_remaining_batches(
     sizes: list[tuple[int, int]], batch_tokens: int, done: int, seed: int
 ) -> None:
     pairs = numbered(sizes)
-    whole = take(BatchStream(pairs, batch_tokens, 40, seed), done + 5)
+    whole = take(BatchStream(pairs, StepPlan(batch_tokens, 40, seed)), done + 5)
     start = whole[done - 1].following if done else Position()
-    resumed = take(BatchStream(pairs, batch_tokens, 40, seed, start=start), 5)
+    resumed = take(BatchStream(pairs, StepPlan(batch_tokens, 40, seed), start=start), 5)
     for expected, step in zip(whole[done:], resumed, strict=True):
         assert (step.position, step.following) == (expected.position, expected.following)
         assert len(step.batches) == len(expected.batches)
@@ -74,9 +74,10 @@ def test_the_ranks_together_compute_the_same_steps(
     sizes: list[tuple[int, int]], batch_tokens: int, world_size: int, seed: int
 ) -> None:
     pairs = numbered(sizes)
-    alone = take(BatchStream(pairs, batch_tokens, 20, seed), 4)
+    alone = take(BatchStream(pairs, StepPlan(batch_tokens, 20, seed)), 4)
     streams = [
-        BatchStream(pairs, batch_tokens, 20, seed, rank=rank, world_size=world_size) for rank in range(world_size)
+        BatchStream(pairs, StepPlan(batch_tokens, 20, seed), delivery=Delivery(rank=rank, world_size=world_size))
+        for rank in range(world_size)
     ]
     ranks = [take(stream, 4) for stream in streams]
     for expected, *shares in zip(alone, *ranks, strict=True):

@@ -13,7 +13,7 @@ import torch
 
 from dragoman.config import PRESETS, TrainSettings
 from dragoman.data.pairs import InMemoryPairs
-from dragoman.data.stream import BatchStream
+from dragoman.data.stream import BatchStream, StepPlan
 from dragoman.devices.device import keep_freed_memory
 from dragoman.model.transformer import Transformer
 from dragoman.training.step import gradients as gradients_module
@@ -115,7 +115,7 @@ def forecast_and_peak(
     optimizer = build_optimizer(model, settings)
     with gradients_module.Gradients(model, settings) as gradients:
         plan = plan_memory(gradients, settings, pairs)
-        with BatchStream(pairs, settings.batch_tokens, plan.micro_batch_tokens, 1) as stream:
+        with BatchStream(pairs, StepPlan(settings.batch_tokens, plan.micro_batch_tokens, 1)) as stream:
             for number in range(steps):
                 step = next(stream)
                 gradients.compute(step.batches, (1, number), step.num_tgt_tokens)

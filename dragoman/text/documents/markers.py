@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-AttentionWeights = NDArray[np.float64]
+_Weights = NDArray[np.float64]
 Range = tuple[int, int]
 
 _SAME_WORD = 0.5
@@ -55,7 +55,7 @@ class AlignedPart(NamedTuple):
 
     src_spans: Sequence[Range]
     tgt_spans: Sequence[Range]
-    weights: AttentionWeights
+    weights: _Weights
     """(target words, source words)"""
 
 

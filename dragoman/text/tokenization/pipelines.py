@@ -13,7 +13,7 @@ from typing import Literal
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 TokenizerKind = Literal["byte_bpe", "fallback_bpe", "unigram", "word", "sentencepiece"]
-Model = models.BPE | models.Unigram | models.WordLevel
+TokenizerModel = models.BPE | models.Unigram | models.WordLevel
 
 CONTROL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
 
@@ -30,7 +30,7 @@ WORD_PATTERN = (
 )
 
 
-def assemble(kind: TokenizerKind, model: Model) -> Tokenizer:
+def assemble(kind: TokenizerKind, model: TokenizerModel) -> Tokenizer:
     """A library tokeniser with this kind's pipeline around a model, without added tokens."""
     tokenizer = Tokenizer(model)
     split = pre_tokenizers.Split(Regex(WORD_PATTERN), "isolated")

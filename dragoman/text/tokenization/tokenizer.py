@@ -28,8 +28,8 @@ from dragoman.errors import ConfigError, DataError
 from dragoman.text.surrogates import replace_surrogates
 from dragoman.text.tokenization.pipelines import (
     CONTROL_TOKENS,
-    Model,
     TokenizerKind,
+    TokenizerModel,
     assemble,
     byte_level_alphabet,
     byte_token,
@@ -208,7 +208,7 @@ def _check_not_empty(texts: Iterable[str]) -> Iterator[str]:
         raise DataError("There is no text to train a tokenizer on. Check that the training data is not empty.")
 
 
-def _train_model(kind: TokenizerKind, settings: TokenizerSettings, texts: Iterator[str]) -> Model:
+def _train_model(kind: TokenizerKind, settings: TokenizerSettings, texts: Iterator[str]) -> TokenizerModel:
     size, frequency, controls = settings.vocab_size, settings.min_frequency, list(CONTROL_TOKENS)
     byte_tokens = [byte_token(byte) for byte in range(256)]
     if kind == "word":

@@ -15,8 +15,8 @@ from tokenizers import Tokenizer, models
 from dragoman.errors import ModelError
 from dragoman.text.tokenization.pipelines import (
     CONTROL_TOKENS,
-    Model,
     TokenizerKind,
+    TokenizerModel,
     assemble,
     byte_level_alphabet,
     byte_token,
@@ -130,7 +130,7 @@ def fallback_bpe(vocab: dict[str, int], merges: list[tuple[str, str]]) -> models
     return models.BPE(vocab, merges, unk_token=CONTROL_TOKENS[3], byte_fallback=True)
 
 
-def _unigram(model: dict[str, Any], vocab: dict[str, int]) -> Model:
+def _unigram(model: dict[str, Any], vocab: dict[str, int]) -> TokenizerModel:
     _require_byte_tokens(vocab)
     return models.Unigram([(piece, float(score)) for piece, score in model["vocab"]], 3, True)
 

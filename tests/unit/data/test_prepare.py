@@ -10,7 +10,7 @@ from dragoman.config import Config, DataSettings, TokenizerSettings
 from dragoman.data import prepare as prepare_module
 from dragoman.data.prepare import PreparedData, epoch_encoder, prepare
 from dragoman.data.store import PairStore
-from dragoman.data.stream import BatchStream
+from dragoman.data.stream import BatchStream, StepPlan
 from dragoman.errors import DataError
 from dragoman.text.corpus import Corpora, open_aligned
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizers
@@ -184,7 +184,7 @@ def test_bpe_dropout_gives_other_ids_for_the_same_text(folder: Path) -> None:
         assert prepared.tokenizers.src.detokenize(src) == prepared.train.src_text(index)
         assert prepared.tokenizers.tgt.detokenize(tgt) == prepared.train.tgt_text(index)
     assert encode(5, 1) == encode(5, 1) != encode(5, 2)
-    with BatchStream(prepared.train, 200, 200, seed=1, encode=encode) as stream:
+    with BatchStream(prepared.train, StepPlan(200, 200, seed=1), encode=encode) as stream:
         assert next(stream).num_tgt_tokens > 0
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dragoman.data.batch import Batch
 from dragoman.data.soft_targets import SoftTargets, write_soft_targets
 from dragoman.data.store import PairStore, write_store
-from dragoman.data.stream import BatchStream
+from dragoman.data.stream import BatchStream, StepPlan
 from dragoman.errors import DataError
 from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID
 from dragoman.training.step.gradients import first_rows, shares
@@ -59,7 +59,7 @@ def test_they_stay_with_their_labels_wherever_these_go(
     store = stored(tmp_path / "train", targets)
     soft = taught(tmp_path / "teachers", store)
     assert soft.teachers == ("a teacher",)
-    with BatchStream(store, batch_tokens=60, micro_batch_tokens=40, seed=1, soft=soft) as stream:
+    with BatchStream(store, StepPlan(batch_tokens=60, micro_batch_tokens=40, seed=1), soft=soft) as stream:
         batches = [batch for _ in range(4) for batch in next(stream).batches]
     for batch in batches:
         check(batch)
@@ -79,7 +79,7 @@ def test_pairs_beyond_the_numbers_of_32_bits_have_their_own_labels(tmp_path: Pat
 
 
 def test_without_teachers_batches_have_none(tmp_path: Path) -> None:
-    with BatchStream(stored(tmp_path / "train", [[7], [8, 9]]), 60, 40, seed=1) as stream:
+    with BatchStream(stored(tmp_path / "train", [[7], [8, 9]]), StepPlan(60, 40, seed=1)) as stream:
         batch = next(stream).batches[0]
     assert batch.soft_ids is batch.soft_probs is None
     assert batch.part(0, 1).soft_ids is None
@@ -89,7 +89,7 @@ def test_they_do_not_go_with_other_ids_than_those_they_were_said_of(tmp_path: Pa
     store = stored(tmp_path / "train", [[7], [8, 9]])
     soft = taught(tmp_path / "teachers", store)
     with pytest.raises(ValueError, match="stored ids"):
-        BatchStream(store, 60, 40, seed=1, encode=lambda index, epoch: ([7], [7]), soft=soft)
+        BatchStream(store, StepPlan(60, 40, seed=1), encode=lambda index, epoch: ([7], [7]), soft=soft)
     with pytest.raises(DataError, match="was made from other pairs"):
         SoftTargets(tmp_path / "teachers", stored(tmp_path / "other", [[7], [9, 8]], "other"))
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dragoman.data.batch import Batch, pad_ids
 from dragoman.data.pairs import InMemoryPairs
-from dragoman.data.stream import BatchStream, Position, StepBatches, collate, load_batch
+from dragoman.data.stream import BatchStream, Delivery, Position, StepBatches, StepPlan, collate, load_batch
 from dragoman.errors import ConfigError, DataError
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
@@ -57,7 +57,7 @@ def test_rows_of_narrow_ids_do_not_wrap() -> None:
 
 def test_every_epoch_delivers_every_pair_once_within_the_budgets() -> None:
     pairs = numbered_pairs()
-    with BatchStream(pairs, batch_tokens=30, micro_batch_tokens=16, seed=1) as stream:
+    with BatchStream(pairs, StepPlan(batch_tokens=30, micro_batch_tokens=16, seed=1)) as stream:
         for epoch in (0, 1):
             seen: list[int] = []
             for step in stream:
@@ -74,7 +74,7 @@ def test_every_epoch_delivers_every_pair_once_within_the_budgets() -> None:
 
 def test_closing_ends_the_thread_and_keeps_the_position() -> None:
     before = threading.active_count()
-    stream = BatchStream(numbered_pairs(), 30, 30, seed=1, steps_ahead=1)
+    stream = BatchStream(numbered_pairs(), StepPlan(30, 30, seed=1), delivery=Delivery(steps_ahead=1))
     take(stream, 2)
     stream.close()
     stream.close()
@@ -88,7 +88,7 @@ def test_what_fails_in_the_thread_is_raised_where_the_step_is_asked_for() -> Non
     def encode(index: int, epoch: int) -> tuple[Sequence[int], Sequence[int]]:
         raise OSError(f"pair {index}")
 
-    with BatchStream(numbered_pairs(), 30, 30, seed=1, encode=encode) as stream:
+    with BatchStream(numbered_pairs(), StepPlan(30, 30, seed=1), encode=encode) as stream:
         for _ in range(2):
             with pytest.raises(OSError, match="pair"):
                 next(stream)
@@ -100,7 +100,8 @@ def test_other_ids_replace_the_stored_ones_and_micro_batches_still_fit() -> None
     def encode(index: int, epoch: int) -> tuple[Sequence[int], Sequence[int]]:
         return np.repeat(pairs.src_ids(index), 2 + epoch).tolist(), np.repeat(pairs.tgt_ids(index), 2).tolist()
 
-    with BatchStream(pairs, 30, 16, seed=1) as plain, BatchStream(pairs, 30, 16, seed=1, encode=encode) as stream:
+    plan = StepPlan(30, 16, seed=1)
+    with BatchStream(pairs, plan) as plain, BatchStream(pairs, plan, encode=encode) as stream:
         for stored, step in zip(take(plain, 8), take(stream, 8), strict=True):
             chosen = [sorted(index for batch in each.batches for index in members(batch)) for each in (stored, step)]
             assert chosen[0] == chosen[1]
@@ -111,7 +112,7 @@ def test_other_ids_replace_the_stored_ones_and_micro_batches_still_fit() -> None
 
 def test_other_ids_that_fit_no_micro_batch_are_not_taken() -> None:
     pairs = numbered_pairs()
-    with BatchStream(pairs, 30, 16, seed=1, encode=lambda index, epoch: ([5] * 16, [5])) as stream:
+    with BatchStream(pairs, StepPlan(30, 16, seed=1), encode=lambda index, epoch: ([5] * 16, [5])) as stream:
         for step in take(stream, 6):
             for batch in step.batches:
                 expected = load_batch(pairs, np.array(members(batch)))
@@ -121,11 +122,11 @@ def test_other_ids_that_fit_no_micro_batch_are_not_taken() -> None:
 
 def test_limits_that_some_pair_exceeds_are_refused_at_once() -> None:
     with pytest.raises(ConfigError, match=r"`train.batch_tokens` is 5, .* at least 6"):
-        BatchStream(numbered_pairs(), 5, 100, seed=1)
+        BatchStream(numbered_pairs(), StepPlan(5, 100, seed=1))
     with pytest.raises(ConfigError, match=r"`train.micro_batch_tokens` is 7, .* at least 8"):
-        BatchStream(numbered_pairs(), 100, 7, seed=1)
+        BatchStream(numbered_pairs(), StepPlan(100, 7, seed=1))
     with pytest.raises(DataError, match="no training pairs"):
-        BatchStream(numbered_pairs(0), 100, 100, seed=1)
+        BatchStream(numbered_pairs(0), StepPlan(100, 100, seed=1))
 
 
 def test_batches_are_pinned_where_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,10 +137,10 @@ def test_batches_are_pinned_where_asked(monkeypatch: pytest.MonkeyPatch) -> None
         return tensor
 
     monkeypatch.setattr(torch.Tensor, "pin_memory", pin_memory)  # without a GPU there is nothing to pin for
-    with BatchStream(numbered_pairs(), 60, 60, seed=1, steps_ahead=1) as stream:
+    with BatchStream(numbered_pairs(), StepPlan(60, 60, seed=1), delivery=Delivery(steps_ahead=1)) as stream:
         plain = next(stream)
         assert not pinned
-    with BatchStream(numbered_pairs(), 60, 60, seed=1, pin_memory=True) as stream:
+    with BatchStream(numbered_pairs(), StepPlan(60, 60, seed=1), delivery=Delivery(pin_memory=True)) as stream:
         step = next(stream)
     assert len(step.batches) == len(plain.batches)
     for batch, expected in zip(step.batches, plain.batches, strict=True):

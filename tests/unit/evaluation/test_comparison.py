@@ -1,10 +1,8 @@
-from typing import Any
-
 import pytest
 
 from dragoman.errors import DataError
 from dragoman.evaluation import comparison
-from dragoman.evaluation.comparison import Comparison
+from dragoman.evaluation.comparison import compare
 from dragoman.evaluation.metrics import evaluate
 
 REFERENCES = [f"the old house number {n} stands alone under {n % 7} green trees ." for n in range(120)]
@@ -12,8 +10,9 @@ SOURCES = [f"das alte Haus Nummer {n}{' und noch mehr' * (n % 5)}" for n in rang
 WORSE = [line.replace("green ", "").replace("alone", "lonely") for line in REFERENCES]
 
 
-def compare(*texts: Any, **options: Any) -> Comparison:
-    return comparison.compare(*texts, trials=200, **options)
+@pytest.fixture(autouse=True)
+def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "TRIALS", 200)
 
 
 def test_the_scores_are_those_of_evaluate() -> None:
