@@ -56,7 +56,9 @@ _OTHER_SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class PreparedData:
-    """What training needs. `dev` and `test`, None where not wanted, keep the text; `train` does if it is encoded again each epoch.
+    """What training needs. `dev` and `test`, None where not wanted, keep the text.
+
+    `train` keeps the text if it is encoded again each epoch.
 
     `cleaning` says what was left out of the training pairs, also when the store was made earlier. `late_tests` are
     those of "test" and "replay_test" that training did not start with, and that were not kept out of it.
