@@ -159,17 +159,17 @@ def serving() -> Callable[..., Any]:
     """Runs a service, with keys where there are any, in a real server in a thread of its own; gives its address."""
     from dragoman.serving.app import make_app
     from dragoman.serving.http.keys import Keys
-    from dragoman.serving.server import Server, address_of, bound_socket
+    from dragoman.serving.server import Server, bind_socket, url_of_socket
 
     @contextmanager
     def running(service: Any, keys: Path | None = None) -> Iterator[str]:
-        ready, found = threading.Event(), bound_socket("127.0.0.1", 0)
+        ready, found = threading.Event(), bind_socket("127.0.0.1", 0)
         server = Server(make_app(service, Keys(keys, 0)), service, ready.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [found]})
         thread.start()
         assert ready.wait(60)
         try:
-            yield address_of(found)
+            yield url_of_socket(found)
         finally:
             server.should_exit = True
             thread.join(30)

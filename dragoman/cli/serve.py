@@ -36,17 +36,17 @@ def run(arguments: Sequence[str]) -> int:
             require_model(text.partition("=")[2] or text)
     from dragoman.serving.app import make_app
     from dragoman.serving.http.keys import Keys
-    from dragoman.serving.models import Models, with_terms
-    from dragoman.serving.server import address_of, bound_socket, run_server
+    from dragoman.serving.models import Models, add_terms
+    from dragoman.serving.server import bind_socket, run_server, url_of_socket
     from dragoman.serving.service import Service
 
     settings = ServeSettings(**{name: getattr(options, name) for name in SERVE_SETTINGS})
     keys = Keys(options.api_keys, settings.requests_per_minute)
     logging.basicConfig(format="dragoman: %(message)s", level=logging.WARNING)
-    with bound_socket(options.host, options.port) as found:
-        models = Models(with_terms(_loaded(options), options.terms), options.pivot)
+    with bind_socket(options.host, options.port) as found:
+        models = Models(add_terms(_loaded(options), options.terms), options.pivot)
         service = Service(models, settings)
-        address, pairs = address_of(found), ", ".join(models.pairs)
+        address, pairs = url_of_socket(found), ", ".join(models.pairs)
         app = make_app(service, keys, with_page=not options.no_page)
         run_server(app, service, found, lambda: say(f"{address} translates {pairs}; {address}/docs says how to ask"))
     return 0
@@ -98,12 +98,12 @@ def _loaded(options: argparse.Namespace) -> "list[ServedModel]":
     from dragoman.inference.tensors.products import resolve_inference_precision
     from dragoman.inference.translator import Translator
     from dragoman.model.trained import TrainedModel
-    from dragoman.serving.models import named, served_model
+    from dragoman.serving.models import parse_model_spec, served_model
 
     keep_freed_memory()
     announce_compiling()
     models = []
-    for name in map(named, options.model):
+    for name in map(parse_model_spec, options.model):
         folder = resolve_model_folder(name.path)
         bundle = TrainedModel.load(folder, options.device)
         own = bundle.config.inference

@@ -1,4 +1,4 @@
-"""The ASGI application: which address is answered by what."""
+"""The ASGI application: which function answers which path."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -14,25 +14,24 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from dragoman.serving.apis import deepl, libretranslate
-from dragoman.serving.apis import native_api as own
-from dragoman.serving.apis.files import FILE_KINDS, Files
+from dragoman.serving.apis import deepl, libretranslate, native_api
+from dragoman.serving.apis.files import FILE_KINDS, FileTranslations
 from dragoman.serving.http.bodies import Fields
-from dragoman.serving.http.endpoint import Endpoint, Frame, Handler, Json, error_response, is_deepl
+from dragoman.serving.http.endpoint import Endpoint, Handler, Middleware, SortedJsonResponse, error_response, is_deepl
 from dragoman.serving.http.keys import Keys
 from dragoman.serving.http.refusals import Refused
-from dragoman.serving.pages import OF_DOCS, docs_page, openapi, page_files
+from dragoman.serving.pages import DOCS_FILES, docs_page, openapi_document, page_files
 from dragoman.serving.service import Service
 
 _log = logging.getLogger("dragoman.serving")
 _FORM_BYTES = 1 << 16
-"""What a form around a file may take."""
+"""Allowance for the form fields around a file."""
 _WHERE_TO_LOOK = "/docs lists what there is."
 
 
 def make_app(service: Service, keys: Keys, with_page: bool = True) -> ASGIApp:
-    """The application for a service, which it starts and closes."""
-    files = Files(service)
+    """The application of a service. It starts and closes the service."""
+    files = FileTranslations(service)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -45,35 +44,35 @@ def make_app(service: Service, keys: Keys, with_page: bool = True) -> ASGIApp:
         files.close()
         await service.close()
 
-    work = _work(service, files, keys)
-    routes = [*work, *_facts(service, files, keys), *_pages(service, with_page)]
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _unknown})
+    work = _work_routes(service, files, keys)
+    routes = [*work, *_info_routes(service, files, keys), *_page_routes(service, with_page)]
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _refuse_address})
     app.router.redirect_slashes = False  # to an address that is wrong behind a proxy
     paths = [frozenset(route.path for route in some) for some in (routes, work)]
     paths[1] -= {"/detect"}
-    return Frame(app, service, *paths)
+    return Middleware(app, service, *paths)
 
 
-def _work(service: Service, files: Files, keys: Keys) -> list[Route]:
-    """Routes that translate, for whoever has a key."""
+def _work_routes(service: Service, files: FileTranslations, keys: Keys) -> list[Route]:
+    """Routes that translate or inspect. They need a key if the server has keys."""
     texts: dict[str, Handler] = {
         "/translate": lambda _, fields: libretranslate.post_translate(service, fields),
         "/detect": lambda _, fields: libretranslate.post_detect(service, fields),
-        "/v1/translate": lambda _, fields: own.post_v1_translate(service, fields),
+        "/v1/translate": lambda _, fields: native_api.post_v1_translate(service, fields),
         "/v2/translate": lambda _, fields: deepl.post_v2_translate(service, fields),
-        "/inspect": lambda _, fields: own.post_inspect(service, fields),
+        "/inspect": lambda _, fields: native_api.post_inspect(service, fields),
     }
     uploads: dict[str, Handler] = {
         "/translate_file": lambda request, fields: libretranslate.post_translate_file(
             service, files, fields, keys.client(request.scope, fields), _base_url(request)
         ),
-        "/v1/files": lambda request, fields: own.post_v1_files(
+        "/v1/files": lambda request, fields: native_api.post_v1_files(
             service, files, fields, keys.client(request.scope, fields)
         ),
     }
     limits = service.settings
     sized = [(texts, limits.max_body_bytes), (uploads, limits.max_file_bytes + _FORM_BYTES)]
-    look = Endpoint(lambda _, fields: own.get_look(service, fields), service, _FORM_BYTES, keys, is_work=True)
+    look = Endpoint(lambda _, fields: native_api.get_look(service, fields), service, _FORM_BYTES, keys, is_work=True)
     return [
         Route("/look", look, methods=["GET"]),
         *(
@@ -84,65 +83,71 @@ def _work(service: Service, files: Files, keys: Keys) -> list[Route]:
     ]
 
 
-def _facts(service: Service, files: Files, keys: Keys) -> list[Route]:
-    """Routes that only tell something, to anybody; but for those of DeepL's API, whose clients expect to be refused."""
-
-    async def health(request: Request, fields: Fields) -> Response:
-        status = await service.probed_status()
-        return Json({"status": status}, 200 if status == "ok" else 503, {} if status == "ok" else {"Retry-After": "5"})
-
-    def metrics(request: Request, fields: Fields) -> Response:
-        service.metrics.waiting.set(service.batcher.num_requests)
-        return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
-
-    def download(request: Request, fields: Fields) -> Response:
-        job, path = files.download(request.path_params["name"], request.method != "HEAD")
-        # A part of a file is not given, nor what a request for one is refused with, which would be no JSON.
-        request.scope["headers"] = [header for header in request.scope["headers"] if header[0] != b"range"]
-        headers = {"Accept-Ranges": "none"}
-        return FileResponse(path, media_type=FILE_KINDS[job.kind][1], filename=job.name, headers=headers)
-
-    def file(request: Request, fields: Fields) -> dict[str, Any]:
-        name = request.path_params["name"]
-        return files.cancel(name) if request.method == "DELETE" else files.progress(name)
-
-    open_to_all: dict[str, Handler] = {
+def _info_routes(service: Service, files: FileTranslations, keys: Keys) -> list[Route]:
+    """Routes that translate nothing. Only those of DeepL's API need a key, because its clients expect that."""
+    without_key: dict[str, Handler] = {
         "/languages": lambda _, fields: libretranslate.get_languages(service),
         "/frontend/settings": lambda _, fields: libretranslate.get_frontend_settings(service, keys.are_needed),
-        "/health": health,
-        "/readyz": health,
+        "/health": lambda _, fields: _health(service),
+        "/readyz": lambda _, fields: _health(service),
         "/livez": lambda _, fields: {"status": "ok"},
-        "/metrics": metrics,
-        "/v1/models": lambda _, fields: own.get_v1_models(service),
-        "/download_file/{name}": download,
+        "/metrics": lambda _, fields: _metrics(service),
+        "/v1/models": lambda _, fields: native_api.get_v1_models(service),
+        "/download_file/{name}": lambda request, fields: _download(files, request),
     }
     with_key: dict[str, Handler] = {
         "/v2/languages": lambda _, fields: deepl.get_v2_languages(service, fields),
         "/v2/usage": lambda _, fields: deepl.get_v2_usage(service),
     }
-    suggest = Endpoint(_no_suggestions, service, service.settings.max_body_bytes)
+    file_status = Endpoint(lambda request, fields: _file_status(files, request), service, _FORM_BYTES)
+    suggest = Endpoint(_refuse_suggestions, service, service.settings.max_body_bytes)
     return [
         *(
             Route(path, Endpoint(handler, service, _FORM_BYTES), methods=["GET"])
-            for path, handler in open_to_all.items()
+            for path, handler in without_key.items()
         ),
         *(
             Route(path, Endpoint(handler, service, _FORM_BYTES, keys), methods=["GET", "POST"])
             for path, handler in with_key.items()
         ),
-        Route("/v1/files/{name}", Endpoint(file, service, _FORM_BYTES), methods=["GET", "DELETE"]),
+        Route("/v1/files/{name}", file_status, methods=["GET", "DELETE"]),
         Route("/suggest", suggest, methods=["POST"]),
     ]
 
 
-def _pages(service: Service, with_page: bool) -> list[Route]:
+async def _health(service: Service) -> Response:
+    status = await service.probe_status()
+    if status == "ok":
+        return SortedJsonResponse({"status": status})
+    return SortedJsonResponse({"status": status}, 503, {"Retry-After": "5"})
+
+
+def _metrics(service: Service) -> Response:
+    service.metrics.waiting.set(service.batcher.num_requests)
+    return Response(service.metrics.expose(), media_type=CONTENT_TYPE_LATEST)
+
+
+def _download(files: FileTranslations, request: Request) -> Response:
+    job, path = files.download(request.path_params["name"], request.method != "HEAD")
+    # Ranges are not supported. FileResponse would refuse a wrong one with a body that is not JSON.
+    request.scope["headers"] = [header for header in request.scope["headers"] if header[0] != b"range"]
+    headers = {"Accept-Ranges": "none"}
+    return FileResponse(path, media_type=FILE_KINDS[job.kind][1], filename=job.name, headers=headers)
+
+
+def _file_status(files: FileTranslations, request: Request) -> dict[str, Any]:
+    name = request.path_params["name"]
+    return files.cancel(name) if request.method == "DELETE" else files.progress(name)
+
+
+def _page_routes(service: Service, with_page: bool) -> list[Route]:
     answers: dict[str, Handler] = {
         "/docs": lambda request, fields: docs_page(_base_url(request), with_page),
-        "/openapi.json": lambda _, fields: openapi(),
+        "/openapi.json": lambda _, fields: openapi_document(),
     }
     for path, answer in page_files().items():
-        if with_page or path in OF_DOCS:
-            answers[path] = partial(_as_it_is, answer)
+        if with_page or path in DOCS_FILES:
+            answers[path] = partial(_return_file, answer)
     return [Route(path, Endpoint(handler, service, _FORM_BYTES), methods=["GET"]) for path, handler in answers.items()]
 
 
@@ -151,16 +156,16 @@ def _base_url(request: Request) -> str:
     return str(request.base_url).rstrip("/")
 
 
-def _as_it_is(answer: Response, request: Request, fields: Fields) -> Response:
+def _return_file(answer: Response, request: Request, fields: Fields) -> Response:
     return answer
 
 
-def _no_suggestions(request: Request, fields: Fields) -> Any:
+def _refuse_suggestions(request: Request, fields: Fields) -> Any:
     raise Refused(403, "Suggestions are disabled on this server.")
 
 
-async def _unknown(request: Request, error: Exception) -> Response:
-    """What the router refuses: an unknown address, or a known one asked in another way."""
+async def _refuse_address(request: Request, error: Exception) -> Response:
+    """Answer an unknown path, or a method that a path does not support."""
     assert isinstance(error, HTTPException)
     words = {
         404: f"There is nothing at this address. {deepl.WHAT_THERE_IS if is_deepl(request.scope) else _WHERE_TO_LOOK}",

@@ -1,8 +1,8 @@
-"""Requests of many clients translated together, in turns that are fair to each of them.
+"""Translates requests of many clients in common batches, with turns that are fair to each client.
 
-A lane is a thread that translates one batch at a time; there is one a processor. A request waits in one of two rings,
-for small requests and for large ones, and a batch takes one sentence from each request of a ring in turn. While small
-requests keep coming, large ones leave one lane free for them, so that a word does not wait for a book.
+A lane is a thread that translates one batch at a time. The default is one lane per processor. A request waits in one of
+two round-robin queues, for small and for large requests. A batch takes one sentence from each request of a queue in
+turn. While small requests keep arriving, large ones leave one lane free for them.
 
 Everything but `translate_batch` happens in the event loop's thread.
 """
@@ -18,41 +18,41 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from dragoman.records import Translation
-from dragoman.serving.http.refusals import Refused, broken, busy
+from dragoman.serving.http.refusals import Refused, internal_error, server_busy
 from dragoman.serving.settings import ServeSettings
 from dragoman.serving.throughput import Throughput, cost_of
 from dragoman.text.documents.markers import MarkedText
 
 _SMALL_COST, _SMALL_SENTENCES = 160, 4
 _SMALL_MEMORY_SECONDS = 2.0
-# A lane left free takes so few sentences of a share that a second one would gain nothing.
+# Splitting fewer sentences than this between two free lanes does not help.
 _LEAST_SHARE = 4
-# Between its steps a batch holds the interpreter, for as long as it has sentences; beside small requests that is short.
+# A batch holds the interpreter between its steps, longer with more sentences: keep it short beside small requests.
 _SENTENCES_BESIDE = 16
-# What comes next should not wait for longer, nor what is in it for the others beside it.
+# The longest a batch should take: the next batch, and every sentence in this one, waits for all of it.
 _BATCH_SECONDS = 1.0
 
 TranslateBatch = Callable[[Hashable, list[MarkedText]], Sequence[Translation]]
-"""What a batch of one key (a model and what is asked of it) becomes; called in a lane's thread."""
+"""Translates a batch whose sentences share one key (a model and its options). Called in a lane's thread."""
 
 _log = logging.getLogger("dragoman.serving")
 
 
 class Observer(Protocol):
-    """Is told what happens, for metrics."""
+    """Receives measurements, for metrics."""
 
-    def batch(self, sentences: int, cost: int, seconds: float) -> None:
+    def observe_batch(self, sentences: int, cost: int, seconds: float) -> None:
         """A batch is done."""
 
-    def waited(self, seconds: float) -> None:
-        """A request's first sentence is translated now, after so many seconds."""
+    def observe_wait(self, seconds: float) -> None:
+        """The first sentence of a request starts to be translated, after this wait."""
 
 
 @dataclass(eq=False, slots=True)
 class _Job:
-    """The sentences of one request that are of one key; `waiting` has the numbers of those not begun.
+    """The sentences of one request that share a key. `waiting` has the indices of sentences that are not started.
 
-    One that `is_small` takes hardly any time, one that `is_urgent` is not to wait for long.
+    An `is_small` job takes hardly any time. An `is_urgent` job has a deadline.
     """
 
     key: Hashable
@@ -62,14 +62,14 @@ class _Job:
     waiting: deque[int]
     cost_left: int
     answers: list[Translation | None]
-    missing: int
+    num_missing: int
     is_small: bool
     is_urgent: bool
-    asked: float = field(default_factory=time.monotonic)
+    received: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def of(cls, key: Hashable, texts: Sequence[MarkedText], is_urgent: bool) -> "_Job":
-        """A job of which nothing is done."""
+    def create(cls, key: Hashable, texts: Sequence[MarkedText], is_urgent: bool) -> "_Job":
+        """A new job."""
         costs = [cost_of(one.text) for one in texts]
         done = asyncio.get_running_loop().create_future()
         size = len(texts)
@@ -77,12 +77,12 @@ class _Job:
         return cls(key, texts, done, costs, deque(range(size)), sum(costs), [None] * size, size, is_small, is_urgent)
 
     def drop(self) -> None:
-        """Nobody waits for it any more."""
+        """Give up all waiting sentences."""
         self.waiting.clear()
         self.cost_left = 0
 
-    def take(self, answer: Translation | Refused, number: int) -> None:
-        """A sentence is translated, or cannot be: then the request fails, and the rest of it is left."""
+    def receive(self, answer: Translation | Refused, number: int) -> None:
+        """Keep the translation of one sentence. A refusal fails the whole job."""
         if self.done.done():
             return
         if isinstance(answer, Refused):
@@ -90,8 +90,8 @@ class _Job:
             self.done.set_exception(answer)
             return
         self.answers[number] = answer
-        self.missing -= 1
-        if not self.missing:
+        self.num_missing -= 1
+        if not self.num_missing:
             self.done.set_result([answer for answer in self.answers if answer is not None])
 
 
@@ -131,7 +131,7 @@ class Batcher:
         """Whether every lane has been busy with its batch for much longer than it should take."""
         return self.throughput.overdue() > self._settings.max_wait_seconds
 
-    def check_room(self, cost: int = 1, deadline: float | None = None) -> None:
+    def check_capacity(self, cost: int = 1, deadline: float | None = None) -> None:
         """Raises Refused where a request of this cost would come too late: 503, or 413 where it always would.
 
         `deadline` is what is left of the time for a request, of which another model may have had a part.
@@ -139,14 +139,14 @@ class Batcher:
         settings, own = self._settings, self.throughput.seconds(cost)
         wait = self._wait(cost)
         if self.is_stalled or self.num_requests >= settings.max_requests:
-            raise busy(wait)
+            raise server_busy(wait)
         if deadline is not None and own > settings.deadline_seconds:
             most = f"{settings.deadline_seconds:g}"
             raise Refused(
                 413, f"The text takes about {own:.0f} seconds, more than {most}. Send it in parts, or as a file."
             )
         if wait > settings.max_wait_seconds or (deadline is not None and wait + own > deadline):
-            raise busy(wait)
+            raise server_busy(wait)
 
     def _wait(self, cost: int) -> float:
         """Seconds until work of this cost has had its turn among the rest; small work comes one after the other.
@@ -156,7 +156,7 @@ class Batcher:
         if cost > _SMALL_COST:
             return self.throughput.wait(sum(min(job.cost_left, cost) for job in self._jobs))
         first = next((job for job in self._small if job.waiting), None)
-        waited = time.monotonic() - first.asked if first else 0.0
+        waited = time.monotonic() - first.received if first else 0.0
         return max(waited, self.throughput.wait(self._small_left + cost * len(self._large)))
 
     async def translate(
@@ -169,12 +169,12 @@ class Batcher:
         """
         if not texts:
             return []
-        job = _Job.of(key, texts, deadline is not None)
+        job = _Job.create(key, texts, deadline is not None)
         if deadline is not None:
-            self.check_room(job.cost_left, deadline)
+            self.check_capacity(job.cost_left, deadline)
         self._jobs.add(job)
         if job.is_small:
-            self._last_small = job.asked
+            self._last_small = job.received
             self._small_left += job.cost_left
         (self._small if job.is_small else self._large).append(job)
         self._dispatch()
@@ -182,7 +182,7 @@ class Batcher:
             async with asyncio.timeout(deadline):
                 return await job.done
         except TimeoutError:
-            raise busy(self._wait(0)) from None
+            raise server_busy(self._wait(0)) from None
         finally:
             self._small_left -= job.cost_left * job.is_small
             job.drop()
@@ -194,21 +194,21 @@ class Batcher:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _dispatch(self) -> None:
-        while self._free and (ring := self._ring()) is not None:
-            batch = self._next(ring)
+        while self._free and (queue := self._next_queue()) is not None:
+            batch = self._next_batch(queue)
             lane = self._free.pop()
-            self._last_was_large = ring is self._large
+            self._last_was_large = queue is self._large
             self._large_lanes += self._last_was_large
             self.throughput.begin(lane, sum(job.costs[number] for job, number in batch))
             task = asyncio.create_task(self._run(lane, batch, self._last_was_large))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def _ring(self) -> deque[_Job] | None:
+    def _next_queue(self) -> deque[_Job] | None:
         """The one whose turn it is; None where nothing waits that may begin."""
-        for ring in (self._small, self._large):
-            while ring and self._is_over(ring[0]):
-                ring.popleft()
+        for queue in (self._small, self._large):
+            while queue and self._is_finished(queue[0]):
+                queue.popleft()
         lanes = self._lanes - 1 if self._has_small and self._lanes > 1 else self._lanes
         if self._large and self._large_lanes < lanes:
             its_turn = not self._large_lanes and not self._last_was_large
@@ -221,21 +221,21 @@ class Batcher:
         """Whether small requests keep coming."""
         return time.monotonic() - self._last_small < _SMALL_MEMORY_SECONDS
 
-    def _is_over(self, job: _Job) -> bool:
+    def _is_finished(self, job: _Job) -> bool:
         """Whether nothing of it waits any more. One that has waited for too long is refused, whatever was forecast."""
-        waited = time.monotonic() - job.asked
+        waited = time.monotonic() - job.received
         if job.is_urgent and len(job.waiting) == len(job.texts) and waited > self._settings.max_wait_seconds:
-            job.take(busy(waited), 0)
+            job.receive(server_busy(waited), 0)
         return not job.waiting
 
-    def _next(self, ring: deque[_Job]) -> _Batch:
+    def _next_batch(self, queue: deque[_Job]) -> _Batch:
         """One sentence of each request in turn, of the same key as the first; about a second's work at most."""
-        settings, key = self._settings, ring[0].key
+        settings, key = self._settings, queue[0].key
         most_cost = min(settings.batch_tokens, self.throughput.rate * _BATCH_SECONDS or settings.batch_tokens)
-        jobs = [job for job in ring if job.key == key and job.waiting]
+        jobs = [job for job in queue if job.key == key and job.waiting]
         share = -(-sum(len(job.waiting) for job in jobs) // len(self._free))
         most = min(settings.batch_sentences, max(share, _LEAST_SHARE))
-        if ring is self._large and self._has_small:
+        if queue is self._large and self._has_small:
             most = min(most, _SENTENCES_BESIDE)
         batch: _Batch = []
         cost = 0
@@ -244,14 +244,14 @@ class Batcher:
                 cost += job.costs[job.waiting[0]]
                 if batch and (len(batch) >= most or cost > most_cost):
                     break
-                self._begin(job, batch)
+                self._start(job, batch)
             jobs = [job for job in jobs if job.waiting]
-        ring.rotate(-1)
+        queue.rotate(-1)
         return batch
 
-    def _begin(self, job: _Job, batch: _Batch) -> None:
+    def _start(self, job: _Job, batch: _Batch) -> None:
         if len(job.waiting) == len(job.texts):
-            self._observer.waited(time.monotonic() - job.asked)
+            self._observer.observe_wait(time.monotonic() - job.received)
         number = job.waiting.popleft()
         job.cost_left -= job.costs[number]
         self._small_left -= job.costs[number] * job.is_small
@@ -259,20 +259,20 @@ class Batcher:
 
     async def _run(self, lane: int, batch: _Batch, is_large: bool) -> None:
         key = batch[0][0].key
-        answers = await self._answers(key, [job.texts[number] for job, number in batch])
+        answers = await self._translate_or_halve(key, [job.texts[number] for job, number in batch])
         cost, seconds = self.throughput.end(lane)
-        self._observer.batch(len(batch), cost, seconds)
+        self._observer.observe_batch(len(batch), cost, seconds)
         if any(not isinstance(answer, Refused) for answer in answers):
             self.last_done = time.monotonic()
         for (job, number), answer in zip(batch, answers, strict=True):
-            job.take(answer, number)
+            job.receive(answer, number)
         self._large_lanes -= is_large
         if self._settings.batch_wait_ms and len({id(job) for job, _ in batch}) > 1:
             await asyncio.sleep(self._settings.batch_wait_ms / 1000)
         self._free.append(lane)
         self._dispatch()
 
-    async def _answers(self, key: Hashable, texts: list[MarkedText]) -> list[Translation | Refused]:
+    async def _translate_or_halve(self, key: Hashable, texts: list[MarkedText]) -> list[Translation | Refused]:
         """Where a batch fails, its halves are tried, so that only the text that is to blame fails."""
         loop = asyncio.get_running_loop()
         try:
@@ -280,6 +280,6 @@ class Batcher:
         except Exception:
             if len(texts) == 1:
                 _log.exception("a text of %d characters could not be translated", len(texts[0].text))
-                return [broken()]
+                return [internal_error()]
         half = len(texts) // 2
-        return [*await self._answers(key, texts[:half]), *await self._answers(key, texts[half:])]
+        return [*await self._translate_or_halve(key, texts[:half]), *await self._translate_or_halve(key, texts[half:])]

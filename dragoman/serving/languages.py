@@ -7,14 +7,14 @@ _SAME = {"zh-hans": "zh", "zh": "zh-hans", "zt": "zh-hant", "zh-hant": "zt", "pb
 """LibreTranslate takes both of these for the same."""
 
 
-def canonical(code: str) -> str:
+def canonical_code(code: str) -> str:
     """A code as it is written in answers: ``EN``, ``eng`` and ``en`` are en, ``pt_br`` is pt-BR."""
     plain = normalize_code(code)
     return _BY_LOWER_CASE.get(plain, plain)
 
 
-def found_in(code: str, served: list[str]) -> str | None:
+def find_code(code: str, served: list[str]) -> str | None:
     """The one of the served codes that is meant, or None."""
     by_lower_case = {one.lower(): one for one in served}
-    wanted = canonical(code).lower()
+    wanted = canonical_code(code).lower()
     return by_lower_case.get(wanted) or by_lower_case.get(_SAME.get(wanted, ""))

@@ -27,31 +27,33 @@ class Metrics:
         )
         self.batch_seconds = Histogram("dragoman_batch_seconds", "Of a batch", buckets=_SECONDS, registry=registry)
         self.tokens = Counter("dragoman_source_tokens", "Source tokens translated (estimated)", registry=registry)
-        self.gone = Counter("dragoman_clients_gone", "Requests whose client left before the answer", registry=registry)
+        self.disconnects = Counter(
+            "dragoman_clients_gone", "Requests whose client left before the answer", registry=registry
+        )
         self.waiting = Gauge("dragoman_requests_waiting", "Requests not fully translated", registry=registry)
         self.models = Info("dragoman_model", "A served model", ["pair"], registry=registry)
 
-    def serves(self, pair: str, fingerprint: str) -> None:
-        """A model is served: which languages it is for, and which model it is."""
+    def add_model(self, pair: str, fingerprint: str) -> None:
+        """Announce a served model: its language pair and its fingerprint."""
         self.models.labels(pair).info({"fingerprint": fingerprint})
 
-    def batch(self, sentences: int, cost: int, seconds: float) -> None:
+    def observe_batch(self, sentences: int, cost: int, seconds: float) -> None:
         """A batch is done."""
         self.batch_sentences.observe(sentences)
         self.batch_seconds.observe(seconds)
         self.tokens.inc(cost)
 
-    def waited(self, seconds: float) -> None:
+    def observe_wait(self, seconds: float) -> None:
         """A request's first sentence is translated now."""
         self.queue.observe(seconds)
 
-    def answered(self, route: str, status: int, begun: float) -> None:
-        """A request is done; `begun` by time.monotonic."""
+    def count_answer(self, route: str, status: int, started: float) -> None:
+        """A request is answered. `started` is in the time of `time.monotonic`."""
         self.requests.labels(route, str(status)).inc()
-        self.seconds.labels(route).observe(time.monotonic() - begun)
+        self.seconds.labels(route).observe(time.monotonic() - started)
         if status in (429, 503):
             self.refused.labels(str(status)).inc()
 
-    def text(self) -> bytes:
-        """In the format that Prometheus reads."""
+    def expose(self) -> bytes:
+        """All metrics in the format that Prometheus reads."""
         return generate_latest(self.registry)

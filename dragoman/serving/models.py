@@ -11,7 +11,7 @@ from dragoman.inference.preservation.preserver import Preserve
 from dragoman.inference.translator import Translator, override_settings
 from dragoman.model.trained import TrainedModel
 from dragoman.records import Translation
-from dragoman.serving.languages import canonical, found_in
+from dragoman.serving.languages import canonical_code, find_code
 from dragoman.text.documents.markers import MarkedText
 from dragoman.text.documents.markup import escape_text
 from dragoman.text.documents.terms import Terms
@@ -84,13 +84,13 @@ class Models:
                 raise ConfigError(f"{other.folder} and {model.folder} are both for {model.pair}. Serve one of them.")
         self.all = list(models)
         self.codes = list(dict.fromkeys(code for pair in self._by_pair for code in pair))
-        self._pivot = canonical(pivot) if pivot else ""
+        self._pivot = canonical_code(pivot) if pivot else ""
         if self._pivot and self._pivot not in self.codes:
             raise ConfigError(f"`--pivot` is {pivot}, which no model translates from or to: {', '.join(self.codes)}.")
 
     def find(self, code: str) -> str | None:
         """The served code that a client means, or None."""
-        return found_in(code, self.codes)
+        return find_code(code, self.codes)
 
     def path(self, source: str, target: str) -> list[ServedModel] | None:
         """The models to go through one after the other; none where both are the same, None where there is no way."""
@@ -117,7 +117,7 @@ class Models:
         return [f"{source}-{target}" for source in self.sources for target in self.targets(source) if source != target]
 
 
-class Named(NamedTuple):
+class ModelSpec(NamedTuple):
     """A model's path, and its languages or ""."""
 
     source: str
@@ -125,22 +125,22 @@ class Named(NamedTuple):
     path: Path
 
 
-def named(name: str) -> Named:
+def parse_model_spec(name: str) -> ModelSpec:
     """A model given as ``en-de=runs/demo``, or as ``runs/demo``, which says no languages.
 
     A path that is there is one, whatever is in it. Raises ConfigError where what is before ``=`` is no pair.
     """
     pair, equals, path = name.partition("=")
     if not equals or Path(name).exists():
-        return Named("", "", Path(name))
+        return ModelSpec("", "", Path(name))
     source, _, target = pair.partition("-")
     if not source or not target:
         raise ConfigError(f"the languages of {name} must be as in en-de=FOLDER, but are {pair}.")
-    return Named(source, target, Path(path))
+    return ModelSpec(source, target, Path(path))
 
 
 def served_model(
-    name: Named, bundle: TrainedModel, translator: Translator, overrides: dict[str, float | str], folder: Path
+    name: ModelSpec, bundle: TrainedModel, translator: Translator, overrides: dict[str, float | str], folder: Path
 ) -> ServedModel:
     """A loaded model for the languages it was named with, or its own. Raises ConfigError where neither says them."""
     data = bundle.config.data
@@ -149,10 +149,10 @@ def served_model(
     if not source or not target:
         raise ConfigError(f"{name.path} does not say its languages. Name them in front, as in en-de={name.path}.")
     where = (folder, bundle.fingerprint)
-    return ServedModel(canonical(source), canonical(target), bundle, translator, overrides, *where)
+    return ServedModel(canonical_code(source), canonical_code(target), bundle, translator, overrides, *where)
 
 
-def with_terms(models: Sequence[ServedModel], given: Sequence[str]) -> list[ServedModel]:
+def add_terms(models: Sequence[ServedModel], given: Sequence[str]) -> list[ServedModel]:
     """The models with their terms, from files such as ``en-de=terms.tsv``; for one model the file alone will do.
 
     Raises ConfigError for a pair that is not served or comes twice, DataError for a file that is none of terms.

@@ -22,7 +22,7 @@ POLICY = (
 _BACKQUOTED = re.compile("`([^`]+)`")
 _HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
 _HERE = files("dragoman.serving")
-OF_DOCS = frozenset({"/docs.css", "/page.css", "/theme.js"})
+DOCS_FILES = frozenset({"/docs.css", "/page.css", "/theme.js"})
 """What the documentation takes along, where there is no page too."""
 
 
@@ -39,7 +39,7 @@ def page_files() -> dict[str, Response]:
 
 
 @lru_cache(maxsize=1)
-def openapi() -> dict[str, Any]:
+def openapi_document() -> dict[str, Any]:
     """The OpenAPI document."""
     document: dict[str, Any] = json.loads(_HERE.joinpath("openapi.json").read_text(encoding="utf-8"))
     document["info"]["version"] = __version__
@@ -49,7 +49,7 @@ def openapi() -> dict[str, Any]:
 @lru_cache(maxsize=8)
 def docs_page(base_url: str, with_page: bool = True) -> Response:
     """The same for people, with commands that ask the server at `base_url`."""
-    page = _docs_template().render(api=openapi(), base=base_url, with_page=with_page)
+    page = _docs_template().render(api=openapi_document(), base=base_url, with_page=with_page)
     return Response(page, media_type="text/html", headers=_HEADERS)
 
 

@@ -15,11 +15,11 @@ from dragoman.devices.threads import compute_on_one_thread
 from dragoman.inference.workers import num_search_threads
 from dragoman.languages import name_with_code
 from dragoman.records import Candidate, Translation
-from dragoman.serving.apis.documents import Document, plain
+from dragoman.serving.apis.documents import Document, plain_text
 from dragoman.serving.batcher import Batcher
 from dragoman.serving.detection import Detection, Detector
-from dragoman.serving.http.bodies import Room
-from dragoman.serving.http.refusals import Refusals, Refused
+from dragoman.serving.http.bodies import BodyMemory
+from dragoman.serving.http.refusals import RefusalThrottle, Refused
 from dragoman.serving.metrics import Metrics
 from dragoman.serving.models import BatchOptions, Models, ServedModel
 from dragoman.serving.settings import ServeSettings
@@ -61,7 +61,7 @@ class RequestOptions:
     alternatives: int = 0
     with_alignment: bool = False
     with_flags: bool = False
-    document: Callable[[str], Document] = plain
+    document: Callable[[str], Document] = plain_text
     deadline: float | None = None
 
 
@@ -87,7 +87,7 @@ class Service:
     def __init__(self, models: Models, settings: ServeSettings) -> None:
         self.models, self.settings, self.metrics = models, settings, Metrics()
         for model in models.all:
-            self.metrics.serves(model.pair, model.fingerprint)
+            self.metrics.add_model(model.pair, model.fingerprint)
         self.state: Literal["starting", "ok", "draining"] = "starting"
         self.detector: Detector | None = None
         self.detection_failed = False
@@ -95,19 +95,19 @@ class Service:
         self._executor = ThreadPoolExecutor(lanes, "translate", compute_on_one_thread)
         self.batcher = Batcher(_translate_batch, settings, self._executor, lanes, self.metrics)
         self._apart = ThreadPoolExecutor(1, "inspect", compute_on_one_thread)
-        self.refusals = Refusals()
+        self.refusals = RefusalThrottle()
         self.characters = self.inspections = 0
-        self.room_for_bodies = Room(_FILES_AT_ONCE * max(settings.max_file_bytes, settings.max_body_bytes))
+        self.body_memory = BodyMemory(_FILES_AT_ONCE * max(settings.max_file_bytes, settings.max_body_bytes))
         self.takes_work = True
         """False once the server only finishes the work in progress."""
-        self.files_in_work: Callable[[], int] = lambda: 0
+        self.num_unfinished_files: Callable[[], int] = lambda: 0
         """How many files are to be finished, or fetched, before the server may end."""
 
-    def check_room(self) -> None:
+    def check_capacity(self) -> None:
         """Raises Refused (503) where no new work is taken, or there is too much already."""
         if not self.takes_work:
             raise Refused(503, "The server is being stopped.", 5)
-        self.batcher.check_room()
+        self.batcher.check_capacity()
 
     async def start(self) -> None:
         """Translates some sentences with every model, so that the first client finds all compiled and measured."""
@@ -131,7 +131,7 @@ class Service:
         for executor in (self._executor, self._apart):
             executor.shutdown(wait=False, cancel_futures=True)
 
-    async def apart(self, work: Callable[[], _Result]) -> _Result:
+    async def run_inspection(self, work: Callable[[], _Result]) -> _Result:
         """Done in a thread of its own, one after the other, beside the lanes."""
         return await asyncio.get_running_loop().run_in_executor(self._apart, work)
 
@@ -140,7 +140,7 @@ class Service:
         """``ok``, or why no new work should be sent: ``starting``, ``draining``, ``stalled``."""
         return "stalled" if self.state == "ok" and self.batcher.is_stalled else self.state
 
-    async def probed_status(self) -> str:
+    async def probe_status(self) -> str:
         """The same; where nothing has been translated for a while, a word is, to see whether it still can be."""
         quiet = time.monotonic() - self.batcher.last_done > _QUIET_SECONDS
         if self.status == "ok" and quiet:
@@ -156,7 +156,7 @@ class Service:
             raise Refused(503, "The server is starting.", 5)
         loop = asyncio.get_running_loop()
         until = None if options.deadline is None else loop.time() + options.deadline
-        prepared = await self._apart_if_many(texts, lambda: [self._prepare(text, options) for text in texts])
+        prepared = await self._run_in_thread_if_long(texts, lambda: [self._prepare(text, options) for text in texts])
         self.characters += sum(map(len, texts))
         groups: dict[str, list[int]] = defaultdict(list)
         for place, one in enumerate(prepared):
@@ -168,18 +168,20 @@ class Service:
         for source, places in groups.items():
             # Beside texts that can be translated, one in a language that cannot comes back as it is.
             path = paths[source] or []
-            found = await self._along(path, [prepared[place] for place in places], options, until)
+            found = await self._translate_along(path, [prepared[place] for place in places], options, until)
             answers |= zip(places, found, strict=True)
         return [answers[place] for place in range(len(texts))]
 
-    async def _along(
-        self, path: Sequence[ServedModel], prepared: "list[_Prepared]", options: RequestOptions, until: float | None
+    async def _translate_along(
+        self, path: Sequence[ServedModel], prepared: "list[_PreparedText]", options: RequestOptions, until: float | None
     ) -> list[Answer]:
         """Texts of one language through one model after the other: what one writes, the next one reads anew."""
         for model in path[:-1]:
-            plain_answers = await self._by(BatchKey(model), prepared, replace(options, alternatives=0), until)
+            plain_answers = await self._translate_with(
+                BatchKey(model), prepared, replace(options, alternatives=0), until
+            )
             texts = [one.text for one in plain_answers]
-            documents = await self._apart_if_many(texts, partial(list[Document], map(options.document, texts)))
+            documents = await self._run_in_thread_if_long(texts, partial(list[Document], map(options.document, texts)))
             prepared = [
                 one._replace(text=text, document=document)
                 for one, text, document in zip(prepared, texts, documents, strict=True)
@@ -187,10 +189,10 @@ class Service:
         if not path:
             return [_answer(one, [], options) for one in prepared]
         in_batch = BatchOptions(1 + options.alternatives, options.with_alignment, options.with_flags)
-        return await self._by(BatchKey(path[-1], in_batch), prepared, options, until)
+        return await self._translate_with(BatchKey(path[-1], in_batch), prepared, options, until)
 
-    async def _by(
-        self, key: BatchKey, prepared: "list[_Prepared]", options: RequestOptions, until: float | None
+    async def _translate_with(
+        self, key: BatchKey, prepared: "list[_PreparedText]", options: RequestOptions, until: float | None
     ) -> list[Answer]:
         rows = [one.document.texts for one in prepared]
         left = None if until is None else max(0.0, until - asyncio.get_running_loop().time())
@@ -198,7 +200,7 @@ class Service:
         parts = iter(await self.batcher.translate(key, [text for row in rows for text in row], left))
         return [_answer(one, list(islice(parts, len(row))), options) for one, row in zip(prepared, rows, strict=True)]
 
-    async def _apart_if_many(self, texts: Sequence[str], work: Callable[[], _Result]) -> _Result:
+    async def _run_in_thread_if_long(self, texts: Sequence[str], work: Callable[[], _Result]) -> _Result:
         return await asyncio.to_thread(work) if sum(map(len, texts)) > _MANY_CHARS else work()
 
     def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detection]:
@@ -217,12 +219,12 @@ class Service:
         text is clearly in that."""
         return self.detect(text, [code for code in self.models.codes if self.models.path(code, target) is not None])[0]
 
-    def _prepare(self, text: str, options: RequestOptions) -> "_Prepared":
+    def _prepare(self, text: str, options: RequestOptions) -> "_PreparedText":
         document = options.document(text)
         if options.source != AUTO:
-            return _Prepared(text, document, options.source, None)
+            return _PreparedText(text, document, options.source, None)
         detection = self.detect_for(" ".join(one.text for one in document.texts), options.target)
-        return _Prepared(text, document, detection.language, detection)
+        return _PreparedText(text, document, detection.language, detection)
 
     def path(self, source: str, target: str) -> list[ServedModel]:
         """The models to go through. Raises Refused (400) where none lead there."""
@@ -235,27 +237,27 @@ class Service:
         return path
 
 
-class _Prepared(NamedTuple):
+class _PreparedText(NamedTuple):
     text: str
     document: Document
     source: str
     detection: Detection | None
 
 
-def _answer(prepared: _Prepared, parts: list[Translation], options: RequestOptions) -> Answer:
+def _answer(prepared: _PreparedText, parts: list[Translation], options: RequestOptions) -> Answer:
     """The k-th candidate of a text has the k-th of each sentence, or a sentence's last where it has fewer."""
     if not parts:
         return Answer(prepared.text, [], prepared.source, prepared.detection, [], [0])
     first_ranks: dict[str, int] = {}
     for rank in range(max(len(part.candidates) for part in parts) or 1):
-        text = prepared.document.with_translations([_at(part, rank) for part in parts])
+        text = prepared.document.with_translations([_candidate_text(part, rank) for part in parts])
         first_ranks.setdefault(text, rank)
     best, *others = list(first_ranks)[: 1 + options.alternatives]
     ranks = [first_ranks[text] for text in (best, *others)]
     return Answer(best, others, prepared.source, prepared.detection, parts, ranks)
 
 
-def _at(part: Translation, rank: int) -> str:
+def _candidate_text(part: Translation, rank: int) -> str:
     return part.candidates[: rank + 1][-1].text if part.candidates else ""
 
 

@@ -1,4 +1,4 @@
-"""How fast work is done, measured while it is done, and how long new work would have to wait for what is before it."""
+"""The measured speed of translation, and how long new work would have to wait."""
 
 import time
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ _NEW_SHARE = 0.2
 
 
 def cost_of(text: str) -> int:
-    """About the tokens of a sentence: one for four bytes, and some for what every sentence takes."""
+    """Estimated tokens of a sentence: one per four bytes, plus a constant."""
     return 4 + len(text.encode("utf-8", "surrogatepass")) // 4
 
 
@@ -17,14 +17,14 @@ class _RunningBatch:
     """A batch in translation."""
 
     cost: int
-    begun: float
+    started: float
 
 
 class Throughput:
-    """Cost a second of one lane.
+    """Estimates the rate of one lane: cost per second.
 
-    A batch that is not nearly full says only what can be done at least: its time is mostly that of its longest
-    sentence. So such a batch can raise the rate, and only full ones lower it.
+    The time of a batch that is far from full is mostly that of its longest sentence, so it gives only a lower bound of
+    the rate. Such a batch can raise the estimate; only a full batch can lower it.
     """
 
     def __init__(self, lanes: int, full_cost: int) -> None:
@@ -33,18 +33,18 @@ class Throughput:
         self.running: dict[int, _RunningBatch] = {}
 
     def begin(self, lane: int, cost: int) -> None:
-        """A batch begins."""
+        """Note the start of a batch."""
         self.running[lane] = _RunningBatch(cost, time.monotonic())
 
     def end(self, lane: int) -> tuple[int, float]:
-        """It is done; its cost and seconds."""
+        """Note the end of a batch. Returns its cost and its seconds."""
         batch = self.running.pop(lane)
-        seconds = max(time.monotonic() - batch.begun, 1e-6)
+        seconds = max(time.monotonic() - batch.started, 1e-6)
         self.learn(batch.cost, seconds)
         return batch.cost, seconds
 
     def learn(self, cost: int, seconds: float) -> None:
-        """A batch of this cost took so long."""
+        """Update the estimate: a batch of this cost took this time."""
         seen = cost / seconds
         if cost >= _FULL_SHARE * self._full_cost and self.rate:
             self.rate += _NEW_SHARE * (seen - self.rate)
@@ -52,22 +52,22 @@ class Throughput:
             self.rate = max(self.rate, seen)
 
     def seconds(self, cost: float) -> float:
-        """That much takes so long on all lanes."""
+        """Estimated time for this cost, on all lanes."""
         return cost / (self.rate * self._lanes) if self.rate else 0.0
 
     def wait(self, before: float) -> float:
-        """How long work waits for so much that comes before it, and for what runs."""
+        """Estimated seconds until new work starts, with this cost queued before it."""
         return self.seconds(before) + min(self._left(), default=0.0)
 
     def overdue(self) -> float:
-        """Seconds by which even the most punctual lane is late; 0 where one is free."""
+        """The smallest delay of any lane against its estimate. 0 if a lane is free."""
         if len(self.running) < self._lanes or not self.rate:
             return 0.0
         now = time.monotonic()
-        return min(max(0.0, now - one.begun - 4 * one.cost / self.rate) for one in self.running.values())
+        return min(max(0.0, now - one.started - 4 * one.cost / self.rate) for one in self.running.values())
 
     def _left(self) -> list[float]:
         now = time.monotonic()
         if len(self.running) < self._lanes or not self.rate:
             return []
-        return [max(0.0, one.cost / self.rate - (now - one.begun)) for one in self.running.values()]
+        return [max(0.0, one.cost / self.rate - (now - one.started)) for one in self.running.values()]

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from dragoman.languages import language_name
-from dragoman.serving.apis.documents import Document, Split, markup, plain, xml_lines
-from dragoman.serving.apis.libretranslate import checked_texts
+from dragoman.serving.apis.documents import Document, Split, markup, plain_text, xml_lines
+from dragoman.serving.apis.requests import check_texts
 from dragoman.serving.http.bodies import Fields
 from dragoman.serving.http.refusals import Refused
 from dragoman.serving.service import AUTO, RequestOptions, Service
@@ -30,7 +30,7 @@ WHAT_THERE_IS = "Of DeepL's API this server has /v2/translate, /v2/languages and
 
 async def post_v2_translate(service: Service, fields: Fields) -> dict[str, Any]:
     """POST /v2/translate."""
-    texts = given = checked_texts(service, fields.texts("text"))
+    texts = given = check_texts(service, fields.texts("text"))
     if not texts:
         raise Refused(400, "Parameter 'text' not specified.")
     for name, thing in _UNSUPPORTED.items():
@@ -70,7 +70,7 @@ def _document_of(fields: Fields, handling: str, chosen: str) -> Callable[[str], 
     split = _SPLITS[chosen]
     ignored, splitting = _tags(fields, "ignore_tags"), _tags(fields, "splitting_tags")
     if not handling:
-        return partial(plain, split=split)
+        return partial(plain_text, split=split)
     if handling == "xml" and chosen == "1":
         return partial(xml_lines, ignored=ignored, splitting=splitting)
     return partial(markup, split=split, rules=MarkupRules(handling == "xml", ignored, splitting))

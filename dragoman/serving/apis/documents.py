@@ -36,7 +36,7 @@ class Document:
     by_sentence: bool = False
 
 
-def plain(text: str, split: Split = "sentences") -> Document:
+def plain_text(text: str, split: Split = "sentences") -> Document:
     """Plain text."""
     parts = _segments(text, split)
     places = [place for place, part in enumerate(parts) if any(map(str.isalpha, part.text))]

@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from dragoman.errors import DataError
-from dragoman.serving.apis.documents import Document, markup, plain, subtitles
+from dragoman.serving.apis.documents import Document, markup, plain_text, subtitles
 from dragoman.serving.http.bodies import Upload
-from dragoman.serving.http.refusals import Refused, broken
+from dragoman.serving.http.refusals import Refused, internal_error
 from dragoman.serving.service import AUTO, BatchKey, RequestOptions, Service
 from dragoman.text.surrogates import replace_surrogates
 
 _Result = TypeVar("_Result")
 FILE_KINDS: dict[str, tuple[Callable[[str], Document], str]] = {
-    "txt": (plain, "text/plain"),
+    "txt": (plain_text, "text/plain"),
     "html": (markup, "text/html"),
     "srt": (subtitles, "application/x-subrip"),
     "vtt": (subtitles, "text/vtt"),
@@ -90,7 +90,7 @@ class FileJob:
         return self.is_unfinished or (self.status == "done" and not self.was_fetched)
 
 
-class Files:
+class FileTranslations:
     """The files of one server, in a folder of its own that goes when the server does, or at the latest the process.
 
     The folder is made when the first file is translated: without room for it, all else is served.
@@ -101,9 +101,9 @@ class Files:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._jobs: dict[str, FileJob] = {}
         self._executor = ThreadPoolExecutor(1, "files")
-        service.files_in_work = self.in_work
+        service.num_unfinished_files = self.num_unfinished
 
-    def begin(self, upload: Upload, options: RequestOptions, client: bytes) -> FileJob:
+    def start(self, upload: Upload, options: RequestOptions, client: bytes) -> FileJob:
         """Begins to translate a file, or puts it among those that wait. Raises Refused for a kind or content that is
         not read, for a pair that is not served, and where there are too many, of this client (429) or of all.
         """
@@ -117,7 +117,7 @@ class Files:
             raise Refused(400, "Invalid request: the file is not UTF-8") from None
         if options.source != AUTO:
             self._service.path(options.source, options.target)
-        self._make_room(client, len(text))
+        self._check_limits(client, len(text))
         name = re.sub(r"[^\w-]+", "_", stem)[:80] or "file"
         job = FileJob(
             str(uuid.uuid4()),
@@ -132,7 +132,7 @@ class Files:
         self._start_next()
         return job
 
-    def _make_room(self, client: bytes, size: int) -> None:
+    def _check_limits(self, client: bytes, size: int) -> None:
         """Raises Refused where there is none. Files that somebody has, or that failed, make room for others."""
         jobs = self._jobs.values()
         settings = self._service.settings
@@ -161,7 +161,7 @@ class Files:
             job = min(waiting, key=lambda job: places[job.client])
             job.task = asyncio.create_task(self._run(job))
 
-    async def finished(self, job: FileJob) -> None:
+    async def wait_for(self, job: FileJob) -> None:
         """Waits until it is. Raises Refused where it could not be translated."""
         await job.ended.wait()
         if job.refused:
@@ -193,7 +193,7 @@ class Files:
             raise Refused(503, f"The file is not ready: {job.done} of {job.total} sentences are translated.", 5)
         if not job.path.is_file():  # what cleans temporary folders has been there
             self.drop(job)
-            raise _missing()
+            raise _not_found()
         job.was_fetched = job.was_fetched or is_sent
         return job, job.path
 
@@ -207,7 +207,7 @@ class Files:
         """By its id or the name for the download. Raises Refused where there is none."""
         job = self._jobs.get(name) or self._jobs.get(name.partition(".")[0])
         if job is None or name not in (job.id, job.download_name):
-            raise _missing()
+            raise _not_found()
         return job
 
     def drop(self, job: FileJob) -> None:
@@ -223,7 +223,7 @@ class Files:
         self._jobs.pop(job.id, None)
         self._start_next()
 
-    def in_work(self) -> int:
+    def num_unfinished(self) -> int:
         """How many files a server that is to be stopped should wait for."""
         since = time.monotonic() - _FETCH_SECONDS
         return sum(job.is_owed and (job.is_unfinished or job.ended_at > since) for job in self._jobs.values())
@@ -245,7 +245,7 @@ class Files:
     async def _run(self, job: FileJob) -> None:
         text, job.text = job.text, ""
         try:
-            job.path = await self._apart(self._kept, job, await self._translated(job, text))
+            job.path = await self._run_in_thread(self._write, job, await self._translate(job, text))
             job.status = "done"
         except Refused as refused:
             job.status, job.refused = "error", refused
@@ -258,22 +258,22 @@ class Files:
             job.status, job.refused = "error", Refused(status, words)
         except Exception:
             _log.exception("a file could not be translated")
-            job.status, job.refused = "error", broken()
+            job.status, job.refused = "error", internal_error()
         job.ended_at = time.monotonic()
         job.ended.set()
         self._start_next()
         asyncio.get_running_loop().call_later(_KEPT_SECONDS, self.drop, job)
 
-    async def _apart(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
+    async def _run_in_thread(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
         """One after the other: side by side they would take as long, and more of everybody's time."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
 
-    async def _translated(self, job: FileJob, text: str) -> str:
+    async def _translate(self, job: FileJob, text: str) -> str:
         read = FILE_KINDS[job.kind][0]
         sign, name = ("\n", "lines") if job.kind == "txt" else ("<", "tags")
         if (count := text.count(sign)) > _MOST_PARTS:
             raise DataError(f"the file has {count} {name}, but may have {_MOST_PARTS}. Send it in parts.")
-        document = await self._apart(read, text)
+        document = await self._run_in_thread(read, text)
         if (longest := max((len(one.text) for one in document.texts), default=0)) > _LONGEST_TEXT:
             raise DataError(
                 f"a paragraph has {longest} characters, but may have {_LONGEST_TEXT}. Break it up (<p>, or a cue)."
@@ -283,18 +283,18 @@ class Files:
             sample = " ".join(one.text for one in document.texts[:100])
             source = self._service.detect_for(sample, job.options.target).language
         for number, model in enumerate(self._service.path(source, job.options.target)):
-            document = await self._apart(read, text) if number else document
+            document = await self._run_in_thread(read, text) if number else document
             job.total += len(document.texts)
             key, answers = BatchKey(model).for_document(document), list[str]()
             while turn := document.texts[len(answers) : len(answers) + _SENTENCES_A_TURN]:
                 answers += [one.text for one in await self._service.batcher.translate(key, turn)]
                 job.done += len(turn)
-            text = await self._apart(document.with_translations, answers)
+            text = await self._run_in_thread(document.with_translations, answers)
         return text
 
-    def _kept(self, job: FileJob, text: str) -> Path:
+    def _write(self, job: FileJob, text: str) -> Path:
         """Where its translation is now."""
-        path = self._place() / job.id
+        path = self._open_folder() / job.id
         try:
             path.write_bytes(text.encode())
         except OSError:
@@ -303,7 +303,7 @@ class Files:
             raise
         return path
 
-    def _place(self) -> Path:
+    def _open_folder(self) -> Path:
         """The folder, made where it is not there, or was removed by what cleans temporary folders."""
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="dragoman-files-", ignore_cleanup_errors=True)
@@ -324,5 +324,5 @@ def _unfinished(job: FileJob) -> bool:
     return job.is_unfinished
 
 
-def _missing() -> Refused:
+def _not_found() -> Refused:
     return Refused(404, "There is no such file here. Files are kept for half an hour.")

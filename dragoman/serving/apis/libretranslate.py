@@ -9,43 +9,15 @@ from dataclasses import replace
 from typing import Any
 
 from dragoman.languages import language_name
-from dragoman.serving.apis.documents import Document, markup, plain
-from dragoman.serving.apis.files import FILE_KINDS, Files
+from dragoman.serving.apis.documents import Document, markup, plain_text
+from dragoman.serving.apis.files import FILE_KINDS, FileTranslations
+from dragoman.serving.apis.requests import check_texts, request_options
 from dragoman.serving.detection import Detection
 from dragoman.serving.http.bodies import MALFORMED, Fields, Upload
 from dragoman.serving.http.refusals import Refused
-from dragoman.serving.service import AUTO, Answer, RequestOptions, Service
+from dragoman.serving.service import AUTO, Answer, Service
 
-_FORMATS: dict[str, Callable[[str], Document]] = {"text": plain, "html": markup}
-
-
-def request_options(service: Service, source: str, target: str) -> RequestOptions:
-    """The languages of a request. Raises Refused where they are missing or not served."""
-    for name, value in (("source", source), ("target", target)):
-        if not value:
-            raise Refused(400, f"Invalid request: missing {name} parameter")
-    return RequestOptions(
-        source=AUTO if source == AUTO else _served(service, source),
-        target=_served(service, target),
-        deadline=service.settings.deadline_seconds,
-    )
-
-
-def _served(service: Service, code: str) -> str:
-    found = service.models.find(code)
-    if found is None:
-        raise Refused(400, f"{code} is not supported")
-    return found
-
-
-def checked_texts(service: Service, texts: list[str]) -> list[str]:
-    """Raises Refused for more texts, or longer ones, than the server takes."""
-    settings = service.settings
-    longest = max(map(len, texts), default=0)
-    for size, most in ((len(texts), settings.max_texts), (longest, settings.max_chars)):
-        if size > most:
-            raise Refused(400, f"Invalid request: request ({size}) exceeds text limit ({most})")
-    return texts
+_FORMATS: dict[str, Callable[[str], Document]] = {"text": plain_text, "html": markup}
 
 
 async def post_translate(service: Service, fields: Fields) -> dict[str, Any]:
@@ -57,7 +29,7 @@ async def post_translate(service: Service, fields: Fields) -> dict[str, Any]:
     source, target = fields.text("source").lower(), fields.text("target").lower()
     alternatives = fields.number("alternatives", service.settings.max_alternatives)
     options = request_options(service, source, target)
-    checked_texts(service, texts)
+    check_texts(service, texts)
     form = fields.text("format") or "text"
     if form not in _FORMATS:
         raise Refused(400, f"{form} format is not supported")
@@ -84,7 +56,7 @@ def _detection(detection: Detection) -> dict[str, Any]:
 
 async def post_detect(service: Service, fields: Fields) -> list[dict[str, Any]]:
     """POST /detect: the served languages that the text may be in, the most likely first."""
-    texts = checked_texts(service, fields.texts("q"))
+    texts = check_texts(service, fields.texts("q"))
     if not any(texts):
         raise Refused(400, "Invalid request: missing q parameter")
     best, *others = service.detect("\n".join(texts))
@@ -116,16 +88,16 @@ def get_frontend_settings(service: Service, needs_keys: bool) -> dict[str, Any]:
 
 
 async def post_translate_file(
-    service: Service, files: Files, fields: Fields, client: bytes, base_url: str
+    service: Service, files: FileTranslations, fields: Fields, client: bytes, base_url: str
 ) -> dict[str, Any]:
     """POST /translate_file: answers when the file is translated."""
     upload = fields.values.get("file")
     if not isinstance(upload, Upload):
         raise Refused(400, MALFORMED)
     options = request_options(service, fields.text("source").lower(), fields.text("target").lower())
-    job = files.begin(upload, options, client)
+    job = files.start(upload, options, client)
     try:
-        await files.finished(job)
+        await files.wait_for(job)
     except BaseException:  # the client has left, or hears of it: nobody will ask for this file
         files.drop(job)
         raise

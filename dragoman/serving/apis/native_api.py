@@ -17,11 +17,11 @@ from starlette.responses import Response
 from dragoman.errors import DataError
 from dragoman.evaluation.flags import FLAGS
 from dragoman.records import Candidate, Translation
-from dragoman.serving.apis.documents import Split, markup, plain
-from dragoman.serving.apis.files import Files
-from dragoman.serving.apis.libretranslate import checked_texts, request_options
+from dragoman.serving.apis.documents import Split, markup, plain_text
+from dragoman.serving.apis.files import FileTranslations
+from dragoman.serving.apis.requests import check_texts, request_options
 from dragoman.serving.http.bodies import Fields, Upload
-from dragoman.serving.http.refusals import Refused, busy
+from dragoman.serving.http.refusals import Refused, server_busy
 from dragoman.serving.service import AUTO, Answer, Service, join_candidates
 from dragoman.text.tokenization.words import spaced_words
 from dragoman.version import __version__
@@ -34,7 +34,7 @@ _MAX_INSPECTIONS = 4
 
 async def post_v1_translate(service: Service, fields: Fields) -> dict[str, Any]:
     """POST /v1/translate."""
-    texts = checked_texts(service, fields.texts("text"))
+    texts = check_texts(service, fields.texts("text"))
     if not texts:
         raise Refused(400, "Invalid request: missing text parameter")
     with_alignment = fields.flag("alignment")
@@ -52,7 +52,7 @@ async def post_v1_translate(service: Service, fields: Fields) -> dict[str, Any]:
         alternatives=n_best - 1 if form == "text" else 0,
         with_alignment=with_alignment,
         with_flags=True,
-        document=partial(plain if form == "text" else markup, split=split),
+        document=partial(plain_text if form == "text" else markup, split=split),
     )
     answers = await service.translate(texts, options)
     return {"translations": [_described(one, form == "html") for one in answers]}
@@ -150,7 +150,7 @@ async def get_look(service: Service, fields: Fields) -> Response:
     inspection = await _inspection(service, fields)
     question = {"source": inspection.src_lang, "target": inspection.tgt_lang, "text": inspection.src.text}
     question |= {name: value for name in ("n_best", "api_key") if (value := fields.text(name))}
-    page = await service.apart(partial(inspection_page, inspection, f"?{urlencode(question)}"))
+    page = await service.run_inspection(partial(inspection_page, inspection, f"?{urlencode(question)}"))
     headers = {"Content-Security-Policy": "frame-ancestors 'none'", "Referrer-Policy": "no-referrer"}
     return Response(page, media_type="text/html", headers=headers)
 
@@ -158,7 +158,7 @@ async def get_look(service: Service, fields: Fields) -> Response:
 async def _inspection(service: Service, fields: Fields) -> "Inspection":
     from dragoman.visualization.inspection.inspector import inspect_text
 
-    text = checked_texts(service, [fields.text("text") or fields.text("q")])[0]
+    text = check_texts(service, [fields.text("text") or fields.text("q")])[0]
     options = request_options(service, fields.text("source", AUTO).lower(), fields.text("target").lower())
     n_best = _n_best(service, fields)
     source = service.detect_for(text, options.target).language if options.source == AUTO else options.source
@@ -166,7 +166,7 @@ async def _inspection(service: Service, fields: Fields) -> "Inspection":
     if path is None or len(path) != 1:
         raise Refused(400, f"There is no single model from {source} to {options.target} to look into")
     if service.inspections >= _MAX_INSPECTIONS:
-        raise busy(5)
+        raise server_busy(5)
     service.inspections += 1
     try:
         work = partial(
@@ -179,12 +179,12 @@ async def _inspection(service: Service, fields: Fields) -> "Inspection":
             prefix_ids=_ids(fields.text("prefix")),
         )
         async with asyncio.timeout(options.deadline):
-            found = await service.apart(work)
+            found = await service.run_inspection(work)
         return replace(found, src_lang=path[0].source, tgt_lang=path[0].target)
     except DataError as error:
         raise Refused(400, f"Invalid request: {error}") from None
     except TimeoutError:
-        raise busy(5) from None
+        raise server_busy(5) from None
     finally:
         service.inspections -= 1
 
@@ -195,10 +195,10 @@ def _ids(text: str) -> list[int]:
     return [int(one) for one in text.split(",") if one]
 
 
-def post_v1_files(service: Service, files: Files, fields: Fields, client: bytes) -> dict[str, Any]:
+def post_v1_files(service: Service, files: FileTranslations, fields: Fields, client: bytes) -> dict[str, Any]:
     """POST /v1/files: answers at once; ask for the progress by the file's id."""
     upload = fields.values.get("file")
     if not isinstance(upload, Upload):
         raise Refused(400, "Invalid request: missing file parameter")
     options = request_options(service, fields.text("source", AUTO).lower(), fields.text("target").lower())
-    return files.progress(files.begin(upload, options, client).id)
+    return files.progress(files.start(upload, options, client).id)

@@ -26,7 +26,7 @@ _MAX_FIELDS = 2000
 _LINGER_SECONDS, _LINGER_BYTES = 0.5, 1 << 16
 
 
-class Room:
+class BodyMemory:
     """The memory for all bodies that are being read: many clients that each send a little less than a whole file take
     no more than `most_bytes` together.
     """
@@ -160,7 +160,7 @@ class Fields:
         return known[str(value).lower()]
 
 
-async def fields_of(scope: Scope, body: bytes, most_file_bytes: int) -> Fields:
+async def parse_fields(scope: Scope, body: bytes, most_file_bytes: int) -> Fields:
     """The fields of a JSON object, a form of either kind, and where it is no JSON of the query too.
 
     A GET may have a form: DeepL's client asks for the languages so. Raises Refused for what cannot be read.
@@ -170,12 +170,12 @@ async def fields_of(scope: Scope, body: bytes, most_file_bytes: int) -> Fields:
         kind = ""
     if kind == "application/json" or kind.endswith("+json"):
         return Fields(_json_object(body), is_json=True)
-    pairs: list[tuple[str, Any]] = _pairs(scope.get("query_string", b""))
+    pairs: list[tuple[str, Any]] = _urlencoded_fields(scope.get("query_string", b""))
     if kind == "application/x-www-form-urlencoded":
-        pairs += _pairs(body)
+        pairs += _urlencoded_fields(body)
     elif kind == "multipart/form-data":
-        pairs += await _parts(scope, body, most_file_bytes)
-    return Fields(_gathered(pairs))
+        pairs += await _multipart_fields(scope, body, most_file_bytes)
+    return Fields(_group_by_name(pairs))
 
 
 def _json_object(body: bytes) -> dict[str, Any]:
@@ -185,22 +185,22 @@ def _json_object(body: bytes) -> dict[str, Any]:
         raise Refused(400, MALFORMED) from None
     if not isinstance(value, dict):
         raise Refused(400, "Invalid JSON format")
-    return {key: _mended(one) for key, one in value.items()}
+    return {key: _replace_surrogates(one) for key, one in value.items()}
 
 
-def _mended(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     """Halves of surrogate pairs, which JSON can write and UTF-8 cannot, become U+FFFD."""
     if isinstance(value, list):
         return [replace_surrogates(one) if isinstance(one, str) else one for one in value]
     return replace_surrogates(value) if isinstance(value, str) else value
 
 
-def _pairs(encoded: bytes) -> list[tuple[str, Any]]:
+def _urlencoded_fields(encoded: bytes) -> list[tuple[str, Any]]:
     try:
         found = parse_qsl(encoded.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
     except ValueError:
         raise Refused(400, f"Invalid request: more than {_MAX_FIELDS} fields") from None
-    return [(name, _with_line_feeds(value)) for name, value in found]
+    return [(name, _normalize_line_ends(value)) for name, value in found]
 
 
 class _Parser(MultiPartParser):
@@ -209,7 +209,7 @@ class _Parser(MultiPartParser):
     spool_max_size = sys.maxsize
 
 
-def _utf8_form(scope: Scope) -> Headers:
+def _form_headers(scope: Scope) -> Headers:
     """The content type without its charset: the parser would decode by any codec of Python, and some take minutes."""
     _, options = parse_options_header(Headers(scope=scope).get("content-type", ""))
     boundary = options.get(b"boundary", b"").decode("latin-1")
@@ -220,12 +220,12 @@ def _utf8_form(scope: Scope) -> Headers:
     )
 
 
-async def _parts(scope: Scope, body: bytes, most_file_bytes: int) -> list[tuple[str, Any]]:
+async def _multipart_fields(scope: Scope, body: bytes, most_file_bytes: int) -> list[tuple[str, Any]]:
     async def stream() -> AsyncGenerator[bytes, None]:
         yield body
 
     most_bytes = max(most_file_bytes, len(body))
-    parser = _Parser(_utf8_form(scope), stream(), max_files=1, max_fields=_MAX_FIELDS, max_part_size=most_bytes)
+    parser = _Parser(_form_headers(scope), stream(), max_files=1, max_fields=_MAX_FIELDS, max_part_size=most_bytes)
     try:
         form = await parser.parse()
     except MultiPartException as error:
@@ -239,24 +239,24 @@ async def _parts(scope: Scope, body: bytes, most_file_bytes: int) -> list[tuple[
         if isinstance(value, UploadFile):
             pairs.append((name, Upload(value.filename or "", await value.read())))
         else:
-            pairs.append((name, _with_line_feeds(replace_surrogates(value))))
+            pairs.append((name, _normalize_line_ends(replace_surrogates(value))))
     await form.close()
     return pairs
 
 
-def _gathered(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _group_by_name(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """A name that comes once has its value, one that comes again a list of them."""
     gathered: dict[str, Any] = {}
     for name, value in pairs:
-        gathered[name] = [*_listed(gathered[name]), value] if name in gathered else value
+        gathered[name] = [*_as_list(gathered[name]), value] if name in gathered else value
     return gathered
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _with_line_feeds(text: str) -> str:
+def _normalize_line_ends(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

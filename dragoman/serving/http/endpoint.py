@@ -13,15 +13,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dragoman.serving.http.bodies import Fields, fields_of, linger, read_body
+from dragoman.serving.http.bodies import Fields, linger, parse_fields, read_body
 from dragoman.serving.http.keys import Keys
-from dragoman.serving.http.refusals import Refused, broken
+from dragoman.serving.http.refusals import Refused, internal_error
 from dragoman.serving.service import Service
 
 Handler = Callable[[Request, Fields], Awaitable[Any] | Any]
 
 _log = logging.getLogger("dragoman.serving")
-ON_ALL_ANSWERS = [
+COMMON_HEADERS = [
     (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-headers", b"Authorization, Content-Type"),
     (b"access-control-allow-methods", b"GET, POST, DELETE"),
@@ -35,7 +35,7 @@ _FEW_DIGITS = 5
 """A request of less than 100,000 bytes need not be read to be refused; what comes of it is thrown away."""
 
 
-class Json(JSONResponse):
+class SortedJsonResponse(JSONResponse):
     """JSON as LibreTranslate writes it: sorted keys, a line feed at the end; U+FFFD for what UTF-8 cannot say."""
 
     def render(self, content: Any) -> bytes:
@@ -53,7 +53,7 @@ def error_response(scope: Scope, refused: Refused) -> Response:
     """Every error's body: ``{"error": ...}``, and for DeepL's clients ``{"message": ..., "detail": ...}``."""
     words = refused.message if len(refused.message) <= _LONGEST else f"{refused.message[:_LONGEST]}..."
     content = {"message": words, "detail": ""} if is_deepl(scope) else {"error": words}
-    return Json(content, refused.status, refused.headers)
+    return SortedJsonResponse(content, refused.status, refused.headers)
 
 
 class Endpoint:
@@ -70,41 +70,41 @@ class Endpoint:
         try:
             response = await self._response(scope, receive)
         except ClientDisconnect:
-            self._service.metrics.gone.inc()
+            self._service.metrics.disconnects.inc()
             return
         except Refused as refused:
             response = error_response(scope, refused)
             if refused.status == 503:
                 await asyncio.sleep(self._service.refusals.pause())
             if refused.closes:
-                await _sent_before_lingering(response, scope, receive, send)
+                await _send_and_linger(response, scope, receive, send)
                 return
         except HTTPException as error:
             response = error_response(scope, Refused(error.status_code, error.detail))
         except Exception:
             _log.exception("%s %s failed", scope["method"], scope["path"])
-            response = error_response(scope, broken())
+            response = error_response(scope, internal_error())
         await response(scope, receive, send)
 
     async def _response(self, scope: Scope, receive: Receive) -> Response:
         settings = self._service.settings
-        with self._service.room_for_bodies.share() as take:
+        with self._service.body_memory.share() as take:
             body = await read_body(scope, receive, self._most_bytes, settings.body_seconds, take)
             if self._is_work:
-                self._service.check_room()
-            fields = await fields_of(scope, body, self._most_bytes)
+                self._service.check_capacity()
+            fields = await parse_fields(scope, body, self._most_bytes)
         if self._keys is not None:
             self._keys.check(scope, fields)
         answer = self._handler(Request(scope), fields)
         if inspect.isawaitable(answer):
-            answer = await _unless_gone(answer, receive)
-        return answer if isinstance(answer, Response) else Json(answer)
+            answer = await _await_unless_gone(answer, receive)
+        return answer if isinstance(answer, Response) else SortedJsonResponse(answer)
 
 
-async def _unless_gone(answer: Awaitable[Any], receive: Receive) -> Any:
+async def _await_unless_gone(answer: Awaitable[Any], receive: Receive) -> Any:
     """The answer; raises ClientDisconnect, and leaves the work, if the client goes before it is there."""
     work = asyncio.ensure_future(answer)
-    leaving = asyncio.ensure_future(_disconnected(receive))
+    leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
     try:
         await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not work.done():
@@ -115,12 +115,12 @@ async def _unless_gone(answer: Awaitable[Any], receive: Receive) -> Any:
         work.cancel()
 
 
-async def _disconnected(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _sent_before_lingering(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
+async def _send_and_linger(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
     """Sends the answer, but ends the exchange only a moment later: what the client still sends would reset it."""
 
     async def send_unfinished(message: Message) -> None:
@@ -131,7 +131,7 @@ async def _sent_before_lingering(response: Response, scope: Scope, receive: Rece
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-class Frame:
+class Middleware:
     """Around all routes: what every answer has besides, the answer to a browser's question before, and the counts.
 
     A request for `work` that there is no room for is refused before anything of it is read, where little will come.
@@ -151,7 +151,7 @@ class Frame:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], *ON_ALL_ANSWERS]
+                message["headers"] = [*message["headers"], *COMMON_HEADERS]
             await send(message)
 
         self._metrics.in_flight.inc()
@@ -166,14 +166,14 @@ class Frame:
         finally:
             self._metrics.in_flight.dec()
             if status:
-                self._metrics.answered(self._route(scope["path"]), status, begun)
+                self._metrics.count_answer(self._route(scope["path"]), status, begun)
 
     def _refused(self, scope: Scope) -> Refused | None:
         announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
         if not announced.isdigit() or len(announced) > _FEW_DIGITS:
             return None
         try:
-            self._service.check_room()
+            self._service.check_capacity()
         except Refused as refused:
             return refused
         return None

@@ -24,7 +24,7 @@ class Refused(Exception):
         return headers | ({"Connection": "close"} if self.closes else {})
 
 
-class Refusals:
+class RefusalThrottle:
     """Slows down clients that ask again as soon as they are refused: refusing thousands would leave no time to work.
 
     So many a second are refused, and some at once; others hear it later, but soon enough to be heard at all.
@@ -40,11 +40,11 @@ class Refusals:
         return max(0.0, self._next - now)
 
 
-def busy(seconds: float) -> Refused:
+def server_busy(seconds: float) -> Refused:
     """There is more to do than can be done in time."""
     return Refused(503, "The server is busy. Try again later.", seconds)
 
 
-def broken() -> Refused:
+def internal_error() -> Refused:
     """A mistake of ours; the log has more."""
     return Refused(500, "The server could not translate this text. Its log says why.")

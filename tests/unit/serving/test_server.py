@@ -23,7 +23,7 @@ import pytest
 from dragoman.errors import ConfigError
 from dragoman.serving.app import make_app
 from dragoman.serving.http.keys import Keys
-from dragoman.serving.server import Server, bound_socket
+from dragoman.serving.server import Server, bind_socket
 from dragoman.serving.service import Service
 
 LIVE = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -315,6 +315,6 @@ def test_a_port_in_use(address: str) -> None:
     port = urlsplit(address).port
     assert port is not None
     with pytest.raises(ConfigError, match=f":{port} cannot be served at: Address already in use"):
-        bound_socket("127.0.0.1", port)
+        bind_socket("127.0.0.1", port)
     with pytest.raises(ConfigError, match="nowhere"):
-        bound_socket("nowhere.invalid", 5000)
+        bind_socket("nowhere.invalid", 5000)

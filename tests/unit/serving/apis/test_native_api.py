@@ -18,7 +18,7 @@ from dragoman.model.trained import TrainedModel
 from dragoman.records import Candidate, Translation
 from dragoman.serving.app import make_app
 from dragoman.serving.http.keys import Keys
-from dragoman.serving.models import BatchOptions, Models, ServedModel, named, served_model, with_terms
+from dragoman.serving.models import BatchOptions, Models, ServedModel, add_terms, parse_model_spec, served_model
 from dragoman.serving.service import Service
 from dragoman.serving.settings import ServeSettings
 from dragoman.text.documents.markers import MarkedText
@@ -30,7 +30,9 @@ TEXT = "one two three. four Bahnhof"
 def real(served_folder: Callable[[str], Path]) -> Iterator[TestClient]:
     """A server with a small model that has learnt nothing."""
     bundle = TrainedModel.load(served_folder("en-de"))
-    model = served_model(named("model"), bundle, Translator.from_bundles([bundle]), {}, served_folder("en-de"))
+    model = served_model(
+        parse_model_spec("model"), bundle, Translator.from_bundles([bundle]), {}, served_folder("en-de")
+    )
     service = Service(Models([model]), ServeSettings(lanes=2))
     with TestClient(make_app(service, Keys(None, 0))) as opened:
         yield opened
@@ -87,9 +89,13 @@ def test_what_must_survive_and_what_is_lost(served_folder: Callable[[str], Path]
     (tmp_path / "terms.tsv").write_text("two\tZwo\nthree\tDrei\n")
     bundle = TrainedModel.load(served_folder("en-de"))
     bare = served_model(
-        named("model"), bundle, Translator.from_bundles([bundle]), {"max_extra_tokens": 3}, served_folder("en-de")
+        parse_model_spec("model"),
+        bundle,
+        Translator.from_bundles([bundle]),
+        {"max_extra_tokens": 3},
+        served_folder("en-de"),
     )
-    model = with_terms([bare], [str(tmp_path / "terms.tsv")])[0]
+    model = add_terms([bare], [str(tmp_path / "terms.tsv")])[0]
     with TestClient(make_app(Service(Models([model]), ServeSettings(lanes=1)), Keys(None, 0))) as client:
         sent = {"text": "one two {name}", "source": "en", "target": "de", "alignment": True}
         answer = client.post("/v1/translate", json=sent).json()["translations"][0]
@@ -100,7 +106,7 @@ def test_what_must_survive_and_what_is_lost(served_folder: Callable[[str], Path]
 
 def test_a_file_of_terms_that_is_there_says_no_pair(make_service: Callable[..., Service], tmp_path: Path) -> None:
     (tmp_path / "version=2.tsv").write_text("two\tZwo\n")
-    (model,) = with_terms(make_service("en-de").models.all, [str(tmp_path / "version=2.tsv")])
+    (model,) = add_terms(make_service("en-de").models.all, [str(tmp_path / "version=2.tsv")])
     assert model.terms
 
 
@@ -109,9 +115,9 @@ def test_terms_for_no_model(given: list[str], make_service: Callable[..., Servic
     (tmp_path / "terms.tsv").write_text("two\tZwo\n")
     given = [one.replace("terms.tsv", str(tmp_path / "terms.tsv")) for one in given]
     with pytest.raises(ConfigError, match="as in en-de=FILE"):
-        with_terms(make_service("en-de").models.all, given)
+        add_terms(make_service("en-de").models.all, given)
     with pytest.raises(ConfigError, match="as in en-de=FILE"):
-        with_terms(make_service("en-de", "de-en").models.all, [str(tmp_path / "terms.tsv")])
+        add_terms(make_service("en-de", "de-en").models.all, [str(tmp_path / "terms.tsv")])
 
 
 def test_flags(real: TestClient) -> None:
@@ -147,7 +153,7 @@ def test_what_is_served_stays_when_the_folder_changes(
     shutil.copytree(served_folder("en-de"), folder)
     bundle = TrainedModel.load(folder)
     service = Service(
-        Models([served_model(named("model"), bundle, Translator.from_bundles([bundle]), {}, folder)]),
+        Models([served_model(parse_model_spec("model"), bundle, Translator.from_bundles([bundle]), {}, folder)]),
         ServeSettings(lanes=1),
     )
     sent = {"text": "one two three", "q": "one two three", "source": "en", "target": "de", "n_best": 2}

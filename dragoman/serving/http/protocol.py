@@ -1,0 +1,178 @@
+"""Connections with time limits: what happens if a request does not arrive, or is not HTTP."""
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from dragoman.serving.http.bodies import MALFORMED
+from dragoman.serving.http.endpoint import COMMON_HEADERS, error_response
+from dragoman.serving.http.refusals import Refused
+
+_HEAD_BYTES = 1 << 16
+_LINGER_SECONDS = 0.5
+_LONG_HEAD = f"The head of the request has more than {_HEAD_BYTES} bytes."
+# Time for an endpoint to refuse a body that does not arrive. Then the connection is closed without an answer.
+_REFUSAL_SECONDS = 2.0
+
+
+def protocol_with(body_seconds: float) -> type[asyncio.Protocol]:
+    """The protocol class with this time limit, for `uvicorn.Config`, which makes one instance per connection."""
+    return type("_TimedHttpProtocol", (_TimedHttpProtocol,), {"body_seconds": body_seconds})
+
+
+class _TimedHttpProtocol(HttpToolsProtocol):
+    """HTTP/1.1 that closes a connection if no whole request arrives in time, and refuses malformed requests in JSON.
+
+    Status 400 if it is not HTTP, 431 if the head is too long. Trailers after a chunked body count as part of the head.
+
+    The time for the first head starts with the connection, for a later head with its first byte. Between requests
+    uvicorn's own limit applies. A body that does not arrive is first refused by the endpoint that reads it. If the
+    client reads nothing of an answer for `body_seconds`, the connection is aborted: it would not close by itself
+    while bytes are unread.
+    """
+
+    body_seconds: float
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._named_bytes = self._bytes_without_end = 0
+        self._is_over = False
+        self._deadline: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+        self._start_timer(self.body_seconds)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel_timer()
+        self._stop_watching_reader()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_reader()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if not self.transport.is_closing():
+            self._stop_watching_reader()
+
+    def timeout_keep_alive_handler(self) -> None:
+        self._close()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._named_bytes = self._bytes_without_end = 0
+        if self.cycle is not None:
+            self._start_timer(self.body_seconds)
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._start_timer(self.body_seconds + _REFUSAL_SECONDS)
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._bytes_without_end = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._cancel_timer()
+        self._bytes_without_end = 0
+        super().on_message_complete()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_over:
+            return
+        # Line ends between requests begin none, but end uvicorn's waiting.
+        if self._deadline is None and self.cycle.response_complete:
+            self._start_timer(self.body_seconds)
+        # A line of a head that does not end is none yet, so that nobody is told of it.
+        self._bytes_without_end += len(data)
+        before = self._bytes_without_end
+        super().data_received(data)
+        if self._bytes_without_end == before > _HEAD_BYTES and not self._is_over:
+            self._refuse(431, _LONG_HEAD)
+
+    def send_400_response(self, msg: str) -> None:
+        if self._named_bytes > _HEAD_BYTES:
+            self._refuse(431, _LONG_HEAD)
+        else:
+            self._refuse(400, MALFORMED)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """The parser stops where a request asks to upgrade: its body would be taken for the next request."""
+        if any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers):
+            self._refuse(501, "This server does not upgrade connections. Send the request without `Upgrade`.")
+
+    def _count(self, size: int) -> None:
+        self._named_bytes += size
+        if self._named_bytes > _HEAD_BYTES:
+            raise ValueError(_LONG_HEAD)  # which the parser takes for a mistake in what it reads
+
+    def _refuse(self, status: int, reason: str) -> None:
+        """The last answer on this connection. One before it is sent whole, or as far as it has been."""
+        self._is_over = True
+        self._cancel_timer()
+        cycle: Any = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            if not cycle.more_body:  # what is wrong comes after this request
+                cycle.keep_alive = False
+                return
+            if cycle.response_started:
+                self._close()
+                return
+            cycle.disconnected = True  # the reader of its body answers no more
+            cycle.message_event.set()
+        self.transport.write(_encode_refusal(status, reason))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()  # closed with something unread, it would take the answer along
+        self.loop.call_later(_LINGER_SECONDS, self._close)
+
+    def _start_timer(self, most_seconds: float) -> None:
+        self._cancel_timer()
+        self._deadline = self.loop.call_later(most_seconds, self._cut_off)
+
+    def _cancel_timer(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = None
+
+    def _cut_off(self) -> None:
+        if self.flow.read_paused:  # it is we who do not read, because another answer comes first
+            self._start_timer(self.body_seconds)
+        else:
+            self._close()
+
+    def _close(self) -> None:
+        self.transport.close()
+        self._watch_reader()
+
+    def _watch_reader(self) -> None:
+        self._stop_watching_reader()
+        self._unread = self.loop.call_later(self.body_seconds, self._give_up, self.transport.get_write_buffer_size())
+
+    def _stop_watching_reader(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+        self._unread = None
+
+    def _give_up(self, unread: int) -> None:
+        if self.transport.get_write_buffer_size() < unread:
+            self._watch_reader()
+        else:
+            self.transport.abort()
+
+
+def _encode_refusal(status: int, reason: str) -> bytes:
+    """A whole HTTP answer as bytes, for a connection that has no request to answer."""
+    answer = error_response({"path": ""}, Refused(status, reason, closes=True))
+    headers = [*answer.raw_headers, *COMMON_HEADERS]
+    head = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
+    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode() + head + b"\r\n" + bytes(answer.body)
