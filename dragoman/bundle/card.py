@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from dragoman.config.fields import shown
+from dragoman.config.fields import quote_value
 from dragoman.errors import ModelError
 from dragoman.records import Score
 from dragoman.text.surrogates import replace_surrogates
@@ -109,7 +109,8 @@ def read_card(folder: Path) -> Card:
     for name, value in known.items():
         if not _fits(value, hints[name]):
             raise ModelError(
-                f"{path} is not a model card: its `{name}` is {shown(value)}. Restore the folder from where it came."
+                f"{path} is not a model card: its `{name}` is {quote_value(value)}. "
+                "Restore the folder from where it came."
             )
     return Card(**known)
 

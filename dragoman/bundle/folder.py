@@ -12,7 +12,7 @@ from dragoman.bundle.card import Card, read_card
 from dragoman.bundle.parameters import parameter_shapes
 from dragoman.bundle.weights import WEIGHTS, Arrays, check_file_size, parse_weights, write_tensors
 from dragoman.config import Config, config_from_dict, dump_config
-from dragoman.config.toml import parsed_toml, toml_bytes
+from dragoman.config.toml import parse_toml, toml_bytes
 from dragoman.errors import ConfigError, ModelError
 from dragoman.files import VerifiedFolder, verify_folder, write_folder
 from dragoman.text.tokenization.tokenizer import TokenizerPair
@@ -113,7 +113,7 @@ def read_settings(folder: Path) -> Config:
 
 def _settings_in(content: bytes, path: Path) -> Config:
     try:
-        return config_from_dict(parsed_toml(content, str(path)), str(path))
+        return config_from_dict(parse_toml(content, str(path)), str(path))
     except ValueError as error:
         raise ModelError(f"{path} cannot be read: {error}.") from None
     except ConfigError as error:

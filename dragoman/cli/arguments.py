@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from dragoman.config import CORPUS_KEYS, Setting, settings_of
-from dragoman.config.fields import did_you_mean, shown
+from dragoman.config.fields import did_you_mean, quote_value
 from dragoman.config.history import REMOVED, RENAMED, current_key, describe_removed_flag
-from dragoman.config.loading import OTHERS_NAMES, flag_of, with_current_keys
+from dragoman.config.loading import NAME_HINTS, flag_of, with_current_keys
 from dragoman.errors import ConfigError
 from dragoman.text.charsets import check_encoding
 from dragoman.text.corpus import Layout, layout_of
@@ -155,7 +155,7 @@ def one_of(*choices: str) -> Callable[[str], str]:
     def choice(text: str) -> str:
         if text not in choices:
             hint = did_you_mean(text, choices)
-            raise argparse.ArgumentTypeError(f"must be one of {', '.join(choices)}, but is {shown(text)}.{hint}")
+            raise argparse.ArgumentTypeError(f"must be one of {', '.join(choices)}, but is {quote_value(text)}.{hint}")
         return text
 
     return choice
@@ -166,14 +166,16 @@ def file_name(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("is empty. Name a file.")
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise argparse.ArgumentTypeError(f"must be a name in UTF-8, but is {shown(text)}. Rename the file.")
+        raise argparse.ArgumentTypeError(f"must be a name in UTF-8, but is {quote_value(text)}. Rename the file.")
     return text
 
 
 def listed_name(text: str) -> str:
     """The same for one of several names that a setting separates by commas."""
     if "," in text:
-        raise argparse.ArgumentTypeError(f"must have no comma, but is {shown(text)}. Give the flag once for each name.")
+        raise argparse.ArgumentTypeError(
+            f"must have no comma, but is {quote_value(text)}. Give the flag once for each name."
+        )
     return file_name(text)
 
 
@@ -187,9 +189,11 @@ def whole_number(minimum: int, maximum: int = 10**18) -> Callable[[str], int]:
 
     def number(text: str) -> int:
         if not re.fullmatch(r"-?[0-9]{1,18}", text) or int(text) < minimum:
-            raise argparse.ArgumentTypeError(f"must be a whole number of at least {minimum}, but is {shown(text)}.")
+            raise argparse.ArgumentTypeError(
+                f"must be a whole number of at least {minimum}, but is {quote_value(text)}."
+            )
         if int(text) > maximum:
-            raise argparse.ArgumentTypeError(f"must be at most {maximum}, but is {shown(text)}.")
+            raise argparse.ArgumentTypeError(f"must be at most {maximum}, but is {quote_value(text)}.")
         return int(text)
 
     return number
@@ -223,7 +227,7 @@ def _metavar(setting: Setting) -> str:
 def _help(setting: Setting, by_recipe: Collection[str], defaults: Mapping[str, str]) -> str:
     if setting.key in by_recipe:
         return f"{setting.help} (default: by the amount of text)"
-    own = setting.default if isinstance(setting.default, str) else shown(setting.default)
+    own = setting.default if isinstance(setting.default, str) else quote_value(setting.default)
     default = defaults.get(setting.key, own)
     return f"{setting.help} (default {default})" if default else setting.help
 
@@ -250,7 +254,7 @@ def _nearest_flag(flag: str, known: Collection[str]) -> str:
     """
     name = flag.strip("-")
     by_name = {each.rpartition(".")[2].strip("-"): each for each in sorted(known, reverse=True)}
-    if (key := OTHERS_NAMES.get(name.replace("-", "_"))) and flag_of(key) in known:
+    if (key := NAME_HINTS.get(name.replace("-", "_"))) and flag_of(key) in known:
         return flag_of(key)
     for found in (name, next((each for each in by_name if each.startswith(f"{name}-")), "")):
         if found in by_name:

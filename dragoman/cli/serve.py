@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name
 from dragoman.cli.models import add_model_flags, check_search_flags, require_model
 from dragoman.config import WITHOUT_SAMPLING, Config, Setting, read_config
-from dragoman.config.fields import Value, shown
+from dragoman.config.fields import SettingValue, quote_value
 from dragoman.errors import ConfigError
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
@@ -85,7 +85,7 @@ def _parser() -> ArgumentParser:
             type=_parsed(one),
             default=one.default,
             metavar="X" if one.kind is float else "N",
-            help=f"{one.help} (default {shown(one.default)})",
+            help=f"{one.help} (default {quote_value(one.default)})",
         )
     add_model_flags(parser, without=_IGNORED)
     return parser
@@ -122,8 +122,8 @@ def _loaded(options: argparse.Namespace) -> "list[ServedModel]":
     return models
 
 
-def _parsed(setting: Setting) -> Callable[[str], Value]:
-    def parse(text: str) -> Value:
+def _parsed(setting: Setting) -> Callable[[str], SettingValue]:
+    def parse(text: str) -> SettingValue:
         try:
             return setting.parse(text, "")
         except ConfigError as error:

@@ -19,7 +19,7 @@ from dragoman.cli.arguments import (
 from dragoman.cli.models import require_model
 from dragoman.config import CORPUS_FILES, Config, DataSettings, GivenSettings, TokenizerSettings, read_given
 from dragoman.config.loading import flag_of
-from dragoman.config.recipes import CorpusSize, adapted, chosen_keys, every_recipe, recipe_for
+from dragoman.config.recipes import CorpusSize, adapt_recipe, chosen_keys, every_recipe, recipe_for
 from dragoman.errors import ConfigError
 from dragoman.interrupts import interrupts
 from dragoman.languages import check_language, language_code
@@ -139,7 +139,7 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
     """What a run is to be, with the data looked at and no more.
 
     What the user did not give comes from the run where it exists already, or else from the recipe for the corpus' size,
-    `adapted` to what was given.
+    `adapt_recipe` to what was given.
     """
     given = read_given(configs, overrides)
     for note in given.notes:
@@ -160,7 +160,7 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
         size = check_corpus(corpora.train, say, with_languages=tells and not learns_from_models)
     else:
         size = CorpusSize(corpora.train.count())
-    base = frozen or adapted(
+    base = frozen or adapt_recipe(
         _fine_tuning(start_from, size) if start_from else _recipe(size, asked.tokenizer, taught),
         asked,
         "model.preset" in given.keys,
@@ -212,7 +212,7 @@ def _asked(given: GivenSettings, frozen: Config | None) -> Config:
 def check_early(given: GivenSettings, frozen: Config | None) -> None:
     """Raises ConfigError for a contradiction with the run, or with whatever recipe, before the corpus is read."""
     asked, names_preset = given.unchecked_over(Config()), "model.preset" in given.keys
-    bases = [frozen] if frozen else [adapted(each, asked, names_preset) for each in every_recipe(asked.tokenizer)]
+    bases = [frozen] if frozen else [adapt_recipe(each, asked, names_preset) for each in every_recipe(asked.tokenizer)]
     contradictions = []
     for base in bases:
         try:

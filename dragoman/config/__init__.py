@@ -1,7 +1,7 @@
-"""Every setting, its default, its range and its help text, and how a configuration is read, checked and written.
+"""Every setting with its default, range and help text, and the reading, checking and writing of configurations.
 
-`settings` is the one place where settings are defined, one frozen dataclass per TOML table; `fields` describes and
-checks single values, `checking` what values must hold between them, `loading` reads files and flags.
+`settings` defines all settings, one frozen dataclass per TOML table. `fields` checks single values, `checking` the
+rules between settings. `loading` reads files and flags, `history` knows the renamed and removed settings.
 """
 
 from dragoman.config.checking import check_config

@@ -1,4 +1,4 @@
-"""What must hold between settings: each rule names the settings and what to write instead."""
+"""Rules between settings. Each error names the settings and what to write instead."""
 
 from collections.abc import Callable, Iterator
 
@@ -11,14 +11,14 @@ _AUGMENTATIONS = ("augment_case", "augment_punctuation", "augment_noise")
 
 
 def check_config(config: Config, label: Label = "`{}`".format) -> None:
-    """Raises ConfigError at the first contradiction; `label` turns a key into how the message names it."""
-    for rules in (_shape, _model, _tokenizer, _data, _train, _inference):
+    """Raise ConfigError for the first contradiction. `label` makes a key into the name that the message has for it."""
+    for rules in (_shape, _model, _tokenizer, _data, _limits, _sharding, _teachers, _schedule, _run, _inference):
         for problem in rules(config, label):
             raise ConfigError(problem)
 
 
 def check_shape(config: Config, label: Label = "`{}`".format) -> None:
-    """The same for what must hold of a finished model too: without it, there can be none of that shape."""
+    """Raise ConfigError for a shape that no model can have. This holds for finished models too."""
     for problem in _shape(config, label):
         raise ConfigError(problem)
 
@@ -38,7 +38,7 @@ def _shape(config: Config, label: Label) -> Iterator[str]:
 
 
 def _model(config: Config, label: Label) -> Iterator[str]:
-    """What a new run needs besides."""
+    """Rules for new runs only."""
     model = config.model
     if model.positions == "learned" and model.max_positions <= config.data.max_tokens:
         yield (
@@ -92,7 +92,7 @@ def _data(config: Config, label: Label) -> Iterator[str]:
         )
 
 
-def _train(config: Config, label: Label) -> Iterator[str]:
+def _limits(config: Config, label: Label) -> Iterator[str]:
     train, validate = config.train, config.validate
     if not (train.max_steps or train.max_epochs or train.max_minutes or train.patience):
         yield (
@@ -104,6 +104,10 @@ def _train(config: Config, label: Label) -> Iterator[str]:
             f"{label('validate.every_epochs')} and {label('validate.every_steps')} must not both be 0: "
             f"a run without validation has no best checkpoint. Set one of them."
         )
+
+
+def _sharding(config: Config, label: Label) -> Iterator[str]:
+    train = config.train
     if train.sharding == "full" and train.compile:
         yield (
             f"{label('train.compile')} must be false where `train.sharding` is full: layers gathered from other "
@@ -114,19 +118,27 @@ def _train(config: Config, label: Label) -> Iterator[str]:
             f"{label('train.sharding')} is full, which goes with Adam alone: without `train.optimizer` = muon "
             "and `train.ema_decay`. Leave these out, or set it to none."
         )
+
+
+def _teachers(config: Config, label: Label) -> Iterator[str]:
+    train = config.train
     if train.teachers:
-        anew = ["tokenizer.bpe_dropout"] if config.tokenizer.bpe_dropout else []
-        anew += [f"data.{name}" for name in _AUGMENTATIONS if getattr(config.data, name)]
-        if anew:
+        sampled = ["tokenizer.bpe_dropout"] if config.tokenizer.bpe_dropout else []
+        sampled += [f"data.{name}" for name in _AUGMENTATIONS if getattr(config.data, name)]
+        if sampled:
             yield (
-                f"{label(anew[0])} must be 0 where `train.teachers` is given: teachers are asked once, about the text "
-                "as it is. Leave one of them out."
+                f"{label(sampled[0])} must be 0 where `train.teachers` is given: teachers are asked once, about the "
+                "text as it is. Leave one of them out."
             )
     elif train.teacher_weight != type(train)().teacher_weight:
         yield (
             f"{label('train.teacher_weight')} has no effect without teachers, but is {train.teacher_weight}. "
             "Name some as `train.teachers` (--teacher), or leave it out."
         )
+
+
+def _schedule(config: Config, label: Label) -> Iterator[str]:
+    train = config.train
     if train.schedule in ("linear", "cosine") and not train.max_steps:
         yield (
             f'{label("train.max_steps")} must not be 0 where `train.schedule` is "{train.schedule}": the rate falls '
@@ -137,9 +149,11 @@ def _train(config: Config, label: Label) -> Iterator[str]:
             f"{label('train.warmup_steps')} must be below `train.max_steps` ({train.max_steps}) where `train.schedule` "
             f'is "{train.schedule}", but is {train.warmup_steps}: the rate would never fall.'
         )
-    if (
-        config.data.replay or config.data.replay_src or config.data.replay_test or config.data.replay_test_src
-    ) and not (train.start_from):
+
+
+def _run(config: Config, label: Label) -> Iterator[str]:
+    data, train = config.data, config.train
+    if (data.replay or data.replay_src or data.replay_test or data.replay_test_src) and not train.start_from:
         yield (
             f"{label('train.start_from')} must be set where replay data is given. Name the model to fine-tune "
             "(--from), or put all data into `data.train`."

@@ -1,4 +1,4 @@
-"""One setting at a time: its type, range and choices, and the error that names it when a value does not fit."""
+"""A single setting: its type, range and choices, and the error that names it if a value does not fit."""
 
 import difflib
 import json
@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from dragoman.config.settings import Config
 from dragoman.errors import ConfigError
 
-Value = bool | int | float | str
+SettingValue = bool | int | float | str
 
 _LARGEST_INT = 2**63 - 1
 _IN_WORDS: dict[type, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text in quotes"}
@@ -18,13 +18,13 @@ _IN_WORDS: dict[type, str] = {bool: "true or false", int: "a whole number", floa
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is known about one setting; `kind` is bool, int, float or str, `choices` is empty where any value goes."""
+    """The description of a setting. `kind` is bool, int, float or str; without `choices` any value of the kind fits."""
 
     table: str
     name: str
     kind: type
     choices: tuple[str, ...]
-    default: Value
+    default: SettingValue
     help: str
     minimum: float | None
     maximum: float | None
@@ -32,15 +32,15 @@ class Setting:
 
     @property
     def key(self) -> str:
-        """The name as written in messages, such as ``train.max_steps``."""
+        """The name in messages, such as ``train.max_steps``."""
         return f"{self.table}.{self.name}"
 
-    def check(self, value: object, place: str) -> Value:
+    def check(self, value: object, place: str) -> SettingValue:
         """The value as the setting's type; `place` names setting and file in the ConfigError if it does not fit."""
         if self.kind is float and type(value) is int:
             value = float(value) if abs(value) < 2**1000 else math.inf
         if type(value) is not self.kind:
-            written = repr(value) if isinstance(value, float) else shown(value)  # 3.0, which is no whole number
+            written = repr(value) if isinstance(value, float) else quote_value(value)  # 3.0, which is no whole number
             raise ConfigError(f"{place} must be {self._expected()}, but is {written}.")
         if isinstance(value, str):
             self._check_text(value, place)
@@ -49,7 +49,7 @@ class Setting:
         assert isinstance(value, bool | int | float | str)
         return value
 
-    def parse(self, text: str, place: str) -> Value:
+    def parse(self, text: str, place: str) -> SettingValue:
         """The value of a flag's text: ``true`` or ``false``, a number, or the text itself."""
         parsers: dict[type, Any] = {bool: {"true": True, "false": False}.__getitem__, int: int, float: float, str: str}
         try:
@@ -57,7 +57,7 @@ class Setting:
                 raise ValueError
             value = parsers[self.kind](text)
         except (ValueError, KeyError):
-            raise ConfigError(f"{place} must be {self._expected()}, but is {shown(text)}.") from None
+            raise ConfigError(f"{place} must be {self._expected()}, but is {quote_value(text)}.") from None
         return self.check(value, place)
 
     def _expected(self) -> str:
@@ -66,28 +66,28 @@ class Setting:
     def _check_text(self, value: str, place: str) -> None:
         if self.choices and value not in self.choices:
             hint = did_you_mean(value, self.choices)
-            raise ConfigError(f"{place} must be {self._expected()}, but is {shown(value)}.{hint}")
+            raise ConfigError(f"{place} must be {self._expected()}, but is {quote_value(value)}.{hint}")
         if "\0" in value or any("\ud800" <= char <= "\udfff" for char in value):
             raise ConfigError(
-                f"{place} must be plain text, but is {shown(value)}. Write it in valid UTF-8, without NUL."
+                f"{place} must be plain text, but is {quote_value(value)}. Write it in valid UTF-8, without NUL."
             )
 
     def _check_range(self, value: float, place: str) -> None:
         largest = _LARGEST_INT if self.kind is int else math.inf
         limits = [
             (math.isfinite(value), "a finite number"),
-            (self.minimum is None or value >= self.minimum, f"at least {shown(self.minimum)}"),
-            (self.above is None or value > self.above, f"greater than {shown(self.above)}"),
-            (self.maximum is None or value <= self.maximum, f"at most {shown(self.maximum)}"),
+            (self.minimum is None or value >= self.minimum, f"at least {quote_value(self.minimum)}"),
+            (self.above is None or value > self.above, f"greater than {quote_value(self.above)}"),
+            (self.maximum is None or value <= self.maximum, f"at most {quote_value(self.maximum)}"),
             (abs(value) <= largest, f"at most {_LARGEST_INT}"),
         ]
         for holds, expected in limits:
             if not holds:
-                raise ConfigError(f"{place} must be {expected}, but is {shown(value)}.")
+                raise ConfigError(f"{place} must be {expected}, but is {quote_value(value)}.")
 
 
-def shown(value: object) -> str:
-    """A value as TOML writes it, on one line and not too long."""
+def quote_value(value: object) -> str:
+    """A value as TOML writes it, on one line of at most 80 characters."""
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list):
@@ -102,7 +102,7 @@ def shown(value: object) -> str:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """`` Did you mean `x`?`` with the nearest of the names, or nothing where none is near."""
+    """`` Did you mean `x`?`` with the nearest of the names, or an empty text."""
     nearest = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
     return f" Did you mean `{nearest[0]}`?" if nearest else ""
 

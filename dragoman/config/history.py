@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dragoman.config.fields import shown
+from dragoman.config.fields import quote_value
 from dragoman.errors import ConfigError
 
 RENAMED: Mapping[str, str] = {
@@ -52,7 +52,7 @@ def check_removed(key: str, value: object, place: str) -> None:
     """Raise ConfigError if a removed setting has another value than its neutral one."""
     removed = REMOVED[key]
     if isinstance(value, bool) or value != removed.neutral:
-        raise ConfigError(f"{place} is {shown(value)}, but {removed.feature} was removed. Remove the line.")
+        raise ConfigError(f"{place} is {quote_value(value)}, but {removed.feature} was removed. Remove the line.")
 
 
 def describe_removed_flag(flag: str, key: str) -> str:

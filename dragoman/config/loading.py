@@ -1,6 +1,6 @@
-"""A configuration from the recipe, TOML files and flags, in that order; and back into TOML.
+"""Read a configuration from a recipe, TOML files and flags, in that order, and write it as TOML.
 
-What is given explicitly always wins: over the recipe, and over what `model.preset` fills in, wherever either stands.
+Explicit values always win over the recipe and over the values of `model.preset`, whatever their order.
 """
 
 import difflib
@@ -13,7 +13,7 @@ from typing import Any
 import tomli_w
 
 from dragoman.config.checking import check_config, check_shape
-from dragoman.config.fields import SETTINGS, TABLES, Value, did_you_mean, settings_of, shown
+from dragoman.config.fields import SETTINGS, TABLES, SettingValue, did_you_mean, quote_value, settings_of
 from dragoman.config.history import (
     REMOVED,
     RENAMED,
@@ -23,11 +23,11 @@ from dragoman.config.history import (
     describe_renamed,
 )
 from dragoman.config.settings import CORPORA, PRESETS, Config
-from dragoman.config.toml import parsed_toml, toml_bytes
+from dragoman.config.toml import parse_toml, toml_bytes
 from dragoman.errors import ConfigError
 from dragoman.messages import say_once
 
-OTHERS_NAMES = {
+NAME_HINTS = {
     "lr": "train.learning_rate",
     "rate": "train.learning_rate",
     "warmup": "train.warmup_steps",
@@ -42,13 +42,13 @@ OTHERS_NAMES = {
     "beam": "inference.beam_size",
     **{old.partition(".")[2]: new for old, new in RENAMED.items()},
 }
-"""What other programs, and earlier versions of this one, call our settings where no letters lead to ours."""
+"""Names that other programs and earlier versions have for settings, if their letters do not lead to ours."""
 _OF_TEXT = (
     *(f"data.{part}{side}" for part in ("dev", "test") for side in ("", "_src", "_tgt")),
     "data.src_lang",
     "data.tgt_lang",
 )
-"""What goes with one training text, and seldom with another."""
+"""Settings that fit one training text and seldom another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,62 +61,60 @@ class LoadedConfig:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    value: Value
+    value: SettingValue
     place: str
 
 
 @dataclass(frozen=True, slots=True)
 class GivenSettings:
-    """What files and flags say, each value right by itself, before it is known what stands for all the rest."""
+    """The settings in files and flags, each value valid by itself, before the base for all other settings is known."""
 
     _given: Mapping[str, _Given]
     notes: tuple[str, ...] = ()
-    """What may not be meant, each in one sentence."""
+    """Warnings about settings that may be unintended, one sentence each."""
 
     @property
     def keys(self) -> frozenset[str]:
-        """The settings that are given."""
+        """The keys of the settings in files and flags."""
         return frozenset(self._given)
 
     def over(self, base: Config) -> LoadedConfig:
-        """With `base` for what was not given. Raises ConfigError where settings contradict each other."""
+        """The configuration with all other settings from `base`. Raises ConfigError for a contradiction."""
         config = self.unchecked_over(base)
         check_config(config, lambda key: self._given[key].place if key in self._given else f"`{key}`")
         return LoadedConfig(config, self.keys)
 
     def unchecked_over(self, base: Config) -> Config:
-        """The same where a contradiction with `base` means nothing, because another base is to come."""
+        """The same without the check for contradictions, for a `base` that is replaced later."""
         return _merge(self._given, base)
 
 
 def load_config(paths: Sequence[Path], overrides: Mapping[str, str] = {}, base: Config = Config()) -> Config:
-    """The configuration alone of `read_config`."""
+    """The configuration that `read_config` reads, without the keys."""
     return read_config(paths, overrides, base).config
 
 
 def read_config(paths: Sequence[Path], overrides: Mapping[str, str] = {}, base: Config = Config()) -> LoadedConfig:
-    """Reads TOML files in order, then flags; later ones win, and `base` has what none of them gives.
+    """Read TOML files in order, then flags. Later values win; all other settings come from `base`.
 
-    Raises ConfigError as `read_given` does, and for what is contradictory.
+    Raises ConfigError as `read_given` does, and for contradictions.
     """
     return read_given(paths, overrides).over(base)
 
 
 def read_given(paths: Sequence[Path], overrides: Mapping[str, str]) -> GivenSettings:
-    """Reads TOML files in order, then flags; later ones win, also where they name a corpus in the other way.
+    """Read TOML files in order, then flags. Later values win, also if they name a corpus as one file instead of two.
 
     `overrides` maps keys such as ``train.max_steps`` to the text of the flag. Raises ConfigError, naming file, setting,
-    value and the nearest name, for whatever is unknown, of the wrong type or out of range.
+    value and the nearest name, for unknown names, wrong types and values out of range.
     """
     sources = [_given_by_table(_read_toml(path), str(path)) for path in paths]
-    flags: dict[str, _Given] = {}
-    for key, text in with_current_keys(overrides).items():
-        flags[key] = _parse_flag(key, text)
+    flags = {key: _parse_flag(key, text) for key, text in with_current_keys(overrides).items()}
     given: dict[str, _Given] = {}
     notes: list[str] = []
     for source in (*sources, flags):
-        notes += _other_text(given, source)
-        for key in _replaced(source):
+        notes += _note_other_text(given, source)
+        for key in _replaced_keys(source):
             given.pop(key, None)
         given |= source
     return GivenSettings(given, tuple(notes))
@@ -143,44 +141,43 @@ def _parse_flag(key: str, text: str) -> _Given:
     return _Given(SETTINGS[key].parse(text, place), place)
 
 
-def _replaced(source: Mapping[str, _Given]) -> Iterator[str]:
-    """The keys that say in another way what a source says of corpora: in one file, or in two that are aligned."""
+def _replaced_keys(source: Mapping[str, _Given]) -> Iterator[str]:
+    """The keys that a source replaces: one file if it names two aligned ones, and the other way round."""
     for corpus in CORPORA:
         one, *two = (f"data.{corpus}{side}" for side in ("", "_src", "_tgt"))
-        if _names(source, one):
+        if _is_named(source, one):
             yield from two
-        elif _names(source, *two):
+        elif _is_named(source, *two):
             yield one
 
 
-def _other_text(given: Mapping[str, _Given], source: Mapping[str, _Given]) -> Iterator[str]:
-    """A note where a source names another training text, and what was given with the one before holds for it too."""
+def _note_other_text(given: Mapping[str, _Given], source: Mapping[str, _Given]) -> Iterator[str]:
+    """A note if a source names another training text, but settings for the earlier text still apply."""
     text = [f"data.train{side}" for side in ("", "_src", "_tgt")]
-    before, after = (tuple(one[key].value for key in text if _names(one, key)) for one in (given, source))
+    before, after = (tuple(one[key].value for key in text if _is_named(one, key)) for one in (given, source))
     if not before or not after or before == after:
         return
-    if not _names(source, "data.train") and len(after) < 2:
+    if not _is_named(source, "data.train") and len(after) < 2:
         return  # one side may have been made of the other, as a teacher's translations are
-    kept = [key for key in _OF_TEXT if _names(given, key) and key not in source]
+    kept = [key for key in _OF_TEXT if _is_named(given, key) and key not in source]
     if kept:
-        was = next(given[key].place for key in text if _names(given, key))
-        now = next(source[key].place for key in text if _names(source, key))
+        was = next(given[key].place for key in text if _is_named(given, key))
+        now = next(source[key].place for key in text if _is_named(source, key))
         yield (
             f"{now} is another text than {was}; {', '.join(given[key].place for key in kept)} "
             f"hold{'s' * (len(kept) == 1)} for it all the same. Set what should not, to yours or to an empty text."
         )
 
 
-def _names(given: Mapping[str, _Given], *keys: str) -> bool:
-    """Whether one of these is given, and not as an empty text."""
+def _is_named(given: Mapping[str, _Given], *keys: str) -> bool:
+    """Whether one of the keys has a value other than the empty text."""
     return any(key in given and given[key].value != "" for key in keys)
 
 
 def config_from_dict(table: Mapping[str, Any], origin: str) -> Config:
-    """The configuration of a finished model; `origin` names the file in errors. Raises ConfigError.
+    """The configuration of a finished model. Raises ConfigError, with `origin` as the name of the file.
 
-    Every value is checked by itself, and whether there can be a model of that shape; what must hold between settings
-    besides are rules for new runs.
+    Checks each value by itself and the shape of the model. Other rules between settings are for new runs only.
     """
     given = _given_by_table(table, origin)
     config = _merge(given, Config())
@@ -189,7 +186,7 @@ def config_from_dict(table: Mapping[str, Any], origin: str) -> Config:
 
 
 def dump_config(config: Config) -> str:
-    """All settings as TOML; `load_config` gives back an equal configuration."""
+    """All settings as TOML. `load_config` reads an equal configuration from it."""
     return tomli_w.dumps(asdict(config))
 
 
@@ -204,7 +201,7 @@ def _merge(given: Mapping[str, _Given], base: Config) -> Config:
         values = {setting.name: given[setting.key].value for setting in settings_of(table) if setting.key in given}
         start = getattr(base, table)
         if table == "data":  # what the base says of a corpus in the other way does not hold beside what is given
-            others: dict[str, Value] = {key.partition(".")[2]: "" for key in _replaced(given)}
+            others: dict[str, SettingValue] = {key.partition(".")[2]: "" for key in _replaced_keys(given)}
             values = others | values
         if table == "model" and values.get("preset", start.preset) != start.preset:
             start = replace(PRESETS[str(values["preset"])], tie=start.tie)  # which goes with the vocabularies
@@ -237,7 +234,7 @@ def _entries(content: Mapping[str, Any], origin: str) -> Iterator[tuple[str, obj
             raise ConfigError(_unknown_table(table, isinstance(values, Mapping), origin))
         if not isinstance(values, Mapping):
             raise ConfigError(
-                f"`{table}` in {origin} must be a table, but is {shown(values)}. "
+                f"`{table}` in {origin} must be a table, but is {quote_value(values)}. "
                 f"Write [{table}] and its settings below it."
             )
         for name, value in values.items():
@@ -256,9 +253,9 @@ def _unknown_table(name: str, is_table: bool, origin: str) -> str:
 
 
 def _nearest_setting(key: str) -> str:
-    """The nearest setting: of the same table first, then one with such a name in any table."""
+    """A hint with the nearest setting, first of the same table, then of any table."""
     table, _, name = key.rpartition(".")
-    if known := OTHERS_NAMES.get(name.replace("-", "_")):
+    if known := NAME_HINTS.get(name.replace("-", "_")):
         return f" Did you mean `{known}`?"
     names_there = [setting.name for setting in settings_of(table)]
     elsewhere = {setting.name: setting.key for setting in reversed(SETTINGS.values())}
@@ -271,14 +268,14 @@ def _nearest_setting(key: str) -> str:
 
 
 def _quoted(name: str) -> str:
-    printable = name if name.isprintable() else shown(name)
+    printable = name if name.isprintable() else quote_value(name)
     return f"`{printable[:80]}`"
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
     text = _read_text(path)
     try:
-        return parsed_toml(text, str(path))
+        return parse_toml(text, str(path))
     except ValueError as error:
         raise ConfigError(_syntax_error(path, text, str(error))) from None
 

@@ -1,4 +1,4 @@
-"""The settings that suit a corpus of a given size, for whoever gives only the data, and those for fine-tuning.
+"""The default recipes: settings for a corpus of a given size, and settings for fine-tuning.
 
 Small corpora want small, strongly regularised models and few merges (Araabi & Monz 2020; Sennrich & Zhang 2019).
 """
@@ -11,10 +11,10 @@ from dragoman.config.settings import PRESETS, Config, DataSettings, TokenizerSet
 
 @dataclass(frozen=True, slots=True)
 class CorpusSize:
-    """How much text there is to learn from.
+    """The amount of training text.
 
-    `words` are those of the target side, where a script without spaces has one in two characters; `alphabet` is how
-    many characters, the most frequent ones of both sides, make up all but 0.05 % of the text. 0: not counted.
+    `words` counts the target side; in scripts without spaces, two characters count as a word. `alphabet` is the number
+    of most frequent characters of both sides that make up all but 0.05 % of the text. 0 means not counted.
     """
 
     pairs: int
@@ -24,9 +24,9 @@ class CorpusSize:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A row of the rule: what a corpus of up to `max_words` on the target side gets, and why.
+    """The recipe for a corpus of up to `max_words` words on the target side, and the reason for it.
 
-    `usual_epochs` is about when patience ends such a run, as far as that can be known; `max_epochs` ends it for sure.
+    Patience usually ends such a run after about `usual_epochs`. `max_epochs` is a hard limit.
     """
 
     max_words: float
@@ -42,54 +42,54 @@ class Recipe:
     why: str
 
 
-RULE = (
+RECIPES = (
     Recipe(100_000, "tiny", 2_000, 0.1, 0.3, 2048, 0.003, 500, 60, 200, "every word is rare: few merges, drawn anew"),
     Recipe(1_000_000, "tiny", 8_000, 0.0, 0.3, 4096, 0.004, 1000, 50, 150, "larger models learn so little by heart"),
     Recipe(5_000_000, "tiny", 10_000, 0.0, 0.1, 4096, 0.004, 2000, 25, 60, "enough text to need less dropout"),
     Recipe(40_000_000, "small", 16_000, 0.0, 0.1, 8192, 0.002, 4000, 15, 30, "enough text for twice the width"),
     Recipe(float("inf"), "base", 32_000, 0.0, 0.1, 25_000, 0.0007, 4000, 10, 20, "the paper's model and batch"),
 )
-"""The first row whose `max_words` is not exceeded holds. docs/recipes.md shows it, and a test keeps both equal."""
+"""The first recipe with enough `max_words` applies. docs/recipes.md has the same table; a test compares them."""
 
 WARMUP_SHARE = 0.2
 """The largest share of a run's steps that its warm-up may take.
 
-Halving lands between a tenth and a fifth. The rule's own warm-ups are 5 to 14 % of a run of usual length; a short run
-needs a little more, because too steep a rise costs it more than some steps at a low rate.
+Halving leaves between a tenth and a fifth. The warm-ups of `RECIPES` are 5 to 14 % of a run of usual length. A short
+run needs a little more, because too steep a rise costs it more than some steps at a low rate.
 """
 
 _ENTRIES_A_CHARACTER, _VOCABULARY_STEP = 2, 500
 
 FREE_IN_FINE_TUNING = frozenset({"model.dropout", "model.attention_dropout", "model.activation_dropout"})
-"""What may differ from the model that is fine-tuned; the rest of [model] and [tokenizer] is the model itself."""
+"""Settings of [model] and [tokenizer] that may differ from those of the model that is fine-tuned."""
 
 
 def row_for(size: CorpusSize) -> Recipe:
-    """The row of the rule for a corpus of this size."""
-    return next(row for row in RULE if size.words <= row.max_words)
+    """The recipe for a corpus of this size."""
+    return next(row for row in RECIPES if size.words <= row.max_words)
 
 
 def vocab_size_for(size: CorpusSize) -> int:
-    """The row's, or where that is more two entries for each character of the alphabet, in steps of 500.
+    """The recipe's vocabulary size, or twice the alphabet rounded up to 500, whichever is larger.
 
-    With fewer a vocabulary of thousands of characters (Chinese, Japanese) has no room for words, or not even for them.
+    A smaller vocabulary for thousands of characters (Chinese, Japanese) leaves no entries for words.
     """
     steps = -(-_ENTRIES_A_CHARACTER * size.alphabet // _VOCABULARY_STEP)
     return max(row_for(size).vocab_size, steps * _VOCABULARY_STEP)
 
 
 def recipe_for(size: CorpusSize, tokenizer: TokenizerSettings) -> Config:
-    """The configuration for a corpus of this size and the kind of tokenizer asked for."""
+    """The configuration for a corpus of this size and the requested kind of tokenizer."""
     return _recipe(row_for(size), vocab_size_for(size), tokenizer)
 
 
 def every_recipe(tokenizer: TokenizerSettings) -> list[Config]:
-    """The configuration that each row of the rule gives, for the kind of tokenizer asked for."""
-    return [_recipe(row, row.vocab_size, tokenizer) for row in RULE]
+    """The configuration of each recipe, for the requested kind of tokenizer."""
+    return [_recipe(row, row.vocab_size, tokenizer) for row in RECIPES]
 
 
 def chosen_keys() -> frozenset[str]:
-    """The settings, such as ``model.dropout``, that a row of the rule may set otherwise than their defaults."""
+    """The settings, such as ``model.dropout``, that a recipe may set to other values than their defaults."""
     default = asdict(Config())
     return frozenset(
         f"{table}.{name}"
@@ -114,38 +114,40 @@ def _recipe(row: Recipe, vocab_size: int, tokenizer: TokenizerSettings) -> Confi
     )
 
 
-def adapted(recipe: Config, asked: Config, names_preset: bool) -> Config:
-    """A recipe with what has to follow from what was asked for, and would else contradict it or make no sense of it.
+def adapt_recipe(recipe: Config, requested: Config, names_preset: bool) -> Config:
+    """Change a recipe where settings that the user requested would contradict it or make it meaningless.
 
-    Who gives a limit means that one, and not the epochs. The rate of noam is a factor: the paper's, or a tenth of it
-    where a model is fine-tuned. A rate that falls to 0 needs steps to fall in. The warm-up fits into the steps there
-    are. No more is averaged than is kept. Text that teachers were asked about is not sampled again. And a model of
-    another size (`names_preset`: `asked` names it) has the rate of the row that has such models, unless it is
-    fine-tuned.
+    - A limit on steps or minutes replaces the recipe's limit on epochs.
+    - The rate of noam is a factor: 1 as in the paper, or 0.1 if a model is fine-tuned.
+    - The warm-up fits into the steps of the run.
+    - No more checkpoints are averaged than are kept.
+    - With teachers there is no BPE dropout: they score each text once.
+    - A model of another size (`names_preset`: `requested` names a preset) gets the rate of the recipe for that size,
+      unless it is fine-tuned.
     """
-    train, wanted = recipe.train, asked.train
-    if names_preset and not wanted.start_from and asked.model.preset != recipe.model.preset:
-        row = next((row for row in reversed(RULE) if row.preset == asked.model.preset), None)
-        if row or asked.model.preset == "big":
-            row = row or RULE[-1]
+    train, requested_train = recipe.train, requested.train
+    if names_preset and not requested_train.start_from and requested.model.preset != recipe.model.preset:
+        row = next((row for row in reversed(RECIPES) if row.preset == requested.model.preset), None)
+        if row or requested.model.preset == "big":
+            row = row or RECIPES[-1]
             train = replace(train, learning_rate=row.learning_rate, warmup_steps=row.warmup_steps)
-    if wanted.max_steps or wanted.max_minutes:
+    if requested_train.max_steps or requested_train.max_minutes:
         train = replace(train, max_epochs=0)
-    if wanted.schedule == "noam":
-        train = replace(train, learning_rate=0.1 if wanted.start_from else 1.0)
-    if wanted.max_steps:
-        train = replace(train, schedule=wanted.schedule)
-        train = replace(with_fitting_warmup(train, wanted.max_steps), schedule=recipe.train.schedule)
-    if wanted.teachers:
+    if requested_train.schedule == "noam":
+        train = replace(train, learning_rate=0.1 if requested_train.start_from else 1.0)
+    if requested_train.max_steps:
+        train = replace(train, schedule=requested_train.schedule)
+        train = replace(fit_warmup(train, requested_train.max_steps), schedule=recipe.train.schedule)
+    if requested_train.teachers:
         recipe = replace(recipe, tokenizer=replace(recipe.tokenizer, bpe_dropout=0.0))
-    return replace(recipe, train=replace(train, average_last=min(train.average_last, wanted.keep_checkpoints)))
+    return replace(recipe, train=replace(train, average_last=min(train.average_last, requested_train.keep_checkpoints)))
 
 
-def with_fitting_warmup(train: TrainSettings, steps: float) -> TrainSettings:
-    """The settings with a warm-up that is halved until it is at most `WARMUP_SHARE` of `steps`.
+def fit_warmup(train: TrainSettings, steps: float) -> TrainSettings:
+    """The settings with the warm-up halved until it is at most `WARMUP_SHARE` of `steps`.
 
-    Halved, so that two runs whose numbers of steps are measured mostly have the same. The peak of the rate stays, which
-    for noam follows from the warm-up.
+    Halving gives most runs with slightly different (measured) numbers of steps the same warm-up. The peak rate does not
+    change; noam's peak follows from the warm-up, so its factor changes.
     """
     warmup = train.warmup_steps
     while warmup > WARMUP_SHARE * steps:
@@ -157,10 +159,10 @@ def with_fitting_warmup(train: TrainSettings, steps: float) -> TrainSettings:
 
 
 def fine_tuning_recipe(base: Config, peak_rate: float, size: CorpusSize) -> Config:
-    """The configuration to go on with a model trained as `base` says, with a rate that rose to `peak_rate`.
+    """The configuration for fine-tuning a model that was trained with `base` and a peak rate of `peak_rate`.
 
-    The rate is a tenth of that, or the same where the model was fine-tuned already; at most 20 epochs, and an end
-    after 5 without a better score.
+    The rate is a tenth of `peak_rate`, or `peak_rate` if the model was fine-tuned already. Training ends after 20
+    epochs, or after 5 without a better score.
     """
     gentle = peak_rate if base.train.start_from else peak_rate / 10
     return Config(

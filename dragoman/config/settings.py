@@ -1,7 +1,7 @@
-"""Every setting, its default, its range and its help text, in one place: one frozen dataclass per TOML table.
+"""The definition of every setting: default, range and help text, in one frozen dataclass per TOML table.
 
-A configuration is read from TOML files, then flags, in that order (`load_config`); it is checked as a whole and
-then never changes. The resolved configuration is written into the run and into every model folder.
+`load_config` reads TOML files, then flags, and checks the whole. The result never changes. Every run and every model
+folder has the resolved configuration.
 """
 
 from dataclasses import dataclass, field
@@ -16,12 +16,11 @@ def setting(
 
 
 CORPORA = ("train", "dev", "test", "replay", "replay_test")
-"""What [data] names files of: one with both sides (``dev``), or two (``dev_src``, ``dev_tgt``)."""
+"""The corpora of [data]. Each is one file with both sides (``dev``), or two files (``dev_src``, ``dev_tgt``)."""
 MOST_ENTRIES = 10_000_000
-"""Of a vocabulary: ten times what the largest models have."""
+"""The largest vocabulary: ten times that of the largest models."""
 CORPUS_FILES = tuple(f"{corpus}{side}" for corpus in CORPORA for side in ("", "_src", "_tgt"))
-"""The names of the settings of [data] that are files."""
-
+"""The settings of [data] that are files."""
 CORPUS_KEYS = frozenset(f"data.{name}" for name in CORPUS_FILES)
 """The same as keys, such as data.train."""
 
@@ -327,7 +326,7 @@ class InferenceSettings:
 
 
 WITHOUT_SAMPLING: dict[str, Any] = {"sample": False, "mbr_samples": 0, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
-"""What InferenceSettings must have for a search: all of them, because some are refused without sampling."""
+"""The values of InferenceSettings for a search without sampling."""
 
 
 @dataclass(frozen=True, slots=True)

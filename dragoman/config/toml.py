@@ -1,4 +1,4 @@
-"""TOML that nobody vouches for: its size and the length of its keys are checked before it is parsed."""
+"""Untrusted TOML: check its size and the length of its keys before parsing it."""
 
 import re
 import tomllib
@@ -9,19 +9,19 @@ from dragoman.errors import ConfigError
 
 MOST_TOML_BYTES = 1 << 18
 _MOST_KEY_PARTS = 16
-# tomllib keeps every beginning of a dotted key: 20,000 parts take 2.4 GB. Parts in quotes are looked at for 256
-# characters only, so that looking takes no longer than reading; of longer ones there cannot be enough to matter.
+# tomllib keeps every prefix of a dotted key: a key of 20,000 parts takes 2.4 GB. The pattern reads at most 256
+# characters of a quoted part, which keeps the search linear; a text has too few longer parts to matter.
 _PART = r"""(?:(?<![\w-])[\w-]++|"(?:[^"\\\n]|\\.){0,256}+"|'[^'\n]{0,256}+')"""
 _LONG_KEY = re.compile(rf"{_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_MOST_KEY_PARTS}}}", re.ASCII)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The content of a file. Raises as `parsed_toml` does, and OSError where it cannot be read."""
-    return parsed_toml(toml_bytes(path), str(path))
+    """The tables of a file. Raises what `parse_toml` raises, and OSError."""
+    return parse_toml(toml_bytes(path), str(path))
 
 
 def toml_bytes(path: Path) -> bytes:
-    """A file's bytes. Raises ConfigError where there are more than `MOST_TOML_BYTES`, OSError."""
+    """A file's bytes. Raises ConfigError for more than `MOST_TOML_BYTES`, and OSError."""
     with path.open("rb") as stream:
         content = stream.read(MOST_TOML_BYTES + 1)
     check_size(len(content), str(path))
@@ -29,16 +29,18 @@ def toml_bytes(path: Path) -> bytes:
 
 
 def check_size(size: int, origin: str) -> None:
-    """Raises ConfigError for more bytes than settings take."""
+    """Raise ConfigError for more than `MOST_TOML_BYTES` bytes."""
     if size > MOST_TOML_BYTES:
         raise ConfigError(
             f"{origin} has more than {MOST_TOML_BYTES} bytes, the limit for settings. Check that it is the right file."
         )
 
 
-def parsed_toml(content: bytes | str, origin: str) -> dict[str, Any]:
-    """The tables of a text. Raises ConfigError, which names `origin`, for what is too large or nested too deeply, and
-    ValueError for what is no TOML in UTF-8.
+def parse_toml(content: bytes | str, origin: str) -> dict[str, Any]:
+    """The tables of a text.
+
+    Raises ConfigError, with `origin` in it, for a text that is too large or too deeply nested, and ValueError for a
+    text that is not TOML in UTF-8.
     """
     check_size(len(content), origin)
     text = content.decode("utf-8") if isinstance(content, bytes) else content

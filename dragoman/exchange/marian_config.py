@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.config import SETTINGS, InferenceSettings, ModelSettings
-from dragoman.config.fields import shown
+from dragoman.config.fields import quote_value
 from dragoman.errors import ConfigError, ModelError
 
 CONFIG, GENERATION, TOKENIZER = "config.json", "generation_config.json", "tokenizer_config.json"
@@ -146,7 +146,7 @@ class _Table:
         value = self.content.get(key, expected)
         if type(value) is not type(expected) or value != expected:
             raise ModelError(
-                f"{self.path}: `{key}` must be {shown(expected)}, but is {shown(value)}. "
+                f"{self.path}: `{key}` must be {quote_value(expected)}, but is {quote_value(value)}. "
                 "Such a model cannot be imported; choose another."
             )
 
@@ -158,14 +158,14 @@ class _Table:
             raise ModelError(f"{error} Such a model cannot be imported; choose another.") from None
         if value > (limit := _AT_MOST.get(setting, value)):
             raise ModelError(
-                f"{self.path}: `{key}` must be at most {limit}, but is {shown(value)}. Check where it comes from."
+                f"{self.path}: `{key}` must be at most {limit}, but is {quote_value(value)}. Check where it comes from."
             )
         return value
 
     def number(self, key: str, value: Any) -> int:
         if type(value) is not int or value < 0:
             raise ModelError(
-                f"{self.path}: `{key}` must be a whole number, but is {shown(value)}. Download the model again."
+                f"{self.path}: `{key}` must be a whole number, but is {quote_value(value)}. Download the model again."
             )
         return value
 
@@ -175,7 +175,7 @@ def _model(config: _Table) -> ModelSettings:
     if activation not in list(_ACTIVATIONS):
         raise ModelError(
             f"{config.path}: `activation_function` must be one of {', '.join(_ACTIVATIONS)}, but is "
-            f"{shown(activation)}. Such a model cannot be imported; choose another."
+            f"{quote_value(activation)}. Such a model cannot be imported; choose another."
         )
     settings = ModelSettings(
         preset="custom",
@@ -239,7 +239,7 @@ def _max_positions(config: _Table, tokenizer: dict[str, Any]) -> int:
 
 def _notes(generation: dict[str, Any]) -> tuple[str, ...]:
     unlike = [key for key, neutral in _NEUTRAL.items() if generation.get(key) not in (None, neutral)]
-    return tuple(f"`{key}` ({shown(generation[key])}) of its search is not taken over" for key in unlike)
+    return tuple(f"`{key}` ({quote_value(generation[key])}) of its search is not taken over" for key in unlike)
 
 
 def _text(value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dragoman.bundle import resolve_model_folder
 from dragoman.config import SETTINGS, Config, InferenceSettings, check_config
-from dragoman.config.fields import Value, did_you_mean
+from dragoman.config.fields import SettingValue, did_you_mean
 from dragoman.config.history import RENAMED
 from dragoman.errors import ConfigError, ModelError
 from dragoman.evaluation.flags import flags_of
@@ -118,7 +118,7 @@ class Translator:
         protect: bool = False,
         terms: Terms | None = None,
         by_sentence: bool = False,
-        **overrides: Value,
+        **overrides: SettingValue,
     ) -> list[str]:
         """One translation a text, in the same order. An empty or blank text gives an empty one.
 
@@ -137,7 +137,7 @@ class Translator:
         kept: Preserve = PRESERVE_NOTHING,
         with_alignment: bool = False,
         with_flags: bool = True,
-        **overrides: Value,
+        **overrides: SettingValue,
     ) -> list[Translation]:
         """The same for texts with marks in them, which come back at the words they belong to.
 
@@ -158,7 +158,7 @@ class Translator:
         protect: bool = False,
         terms: Terms | None = None,
         by_sentence: bool = False,
-        **overrides: Value,
+        **overrides: SettingValue,
     ) -> list[Translation]:
         """`translate` with candidates, tokens and scores. `prefixes`: what each translation must begin with, or "".
 
@@ -179,7 +179,7 @@ class Translator:
         return list(self._translated(pairs, settings, WINDOW_TEXTS, first_number, aligner, kept, with_flags))
 
     def translate_stream(
-        self, texts: Iterable[str], window_texts: int = WINDOW_TEXTS, **overrides: Value
+        self, texts: Iterable[str], window_texts: int = WINDOW_TEXTS, **overrides: SettingValue
     ) -> Iterator[Translation]:
         """Translations of a stream of any length, in order, holding at most `window_texts` texts at once.
 
@@ -260,7 +260,7 @@ def _unmarked(texts: Iterable[str]) -> Iterator[tuple[MarkedText, str]]:
     return ((MarkedText(text, ()), "") for text in texts)
 
 
-def override_settings(settings: InferenceSettings, overrides: dict[str, Value]) -> InferenceSettings:
+def override_settings(settings: InferenceSettings, overrides: dict[str, SettingValue]) -> InferenceSettings:
     """The settings with some replaced. Raises ConfigError for an unknown name, a bad value or a contradiction."""
     checked: dict[str, Any] = {}
     for name, value in overrides.items():

@@ -6,7 +6,7 @@ from typing import Any, BinaryIO, cast
 
 from charset_normalizer.constant import IANA_SUPPORTED
 
-from dragoman.config.fields import did_you_mean, shown
+from dragoman.config.fields import did_you_mean, quote_value
 from dragoman.errors import ConfigError, DataError
 
 _LOOKED_AT_BYTES = 1 << 16
@@ -22,7 +22,7 @@ def check_encoding(name: str, place: str) -> str:
         return name
     hint = did_you_mean(name.lower(), {display_name(codec).lower() for codec in _SUPPORTED})
     hint = hint or " Write a name such as `windows-1250`."
-    raise ConfigError(f"{place} is {shown(name)}, which is not a text encoding.{hint}")
+    raise ConfigError(f"{place} is {quote_value(name)}, which is not a text encoding.{hint}")
 
 
 def display_name(codec: str) -> str:

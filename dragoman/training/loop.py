@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from dragoman.config.recipes import with_fitting_warmup
+from dragoman.config.recipes import fit_warmup
 from dragoman.data.batch import Batch
 from dragoman.data.batching import smallest_micro_batch
 from dragoman.data.stream import BatchStream, Delivery, Position, StepBatches, StepPlan
@@ -167,7 +167,7 @@ class Loop:
         pace = TrainingPace(0, self.state.seconds, max(seconds[1:]), steps_in_epoch)
         gradients_only = replace(settings, max_minutes=settings.max_minutes * _GRADIENTS_SHARE)
         steps = self.processes.of_first(lambda: pace.steps_until(gradients_only)[0])
-        fitting = with_fitting_warmup(settings, steps)
+        fitting = fit_warmup(settings, steps)
         if fitting.warmup_steps == settings.warmup_steps:
             return
         self.settings = self.trainer.take_settings(fitting)

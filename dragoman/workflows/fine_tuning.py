@@ -12,7 +12,7 @@ from dragoman.bundle.card import read_card
 from dragoman.bundle.folder import read_settings
 from dragoman.bundle.weights import WEIGHTS
 from dragoman.config import Config
-from dragoman.config.fields import shown
+from dragoman.config.fields import quote_value
 from dragoman.config.recipes import FREE_IN_FINE_TUNING, CorpusSize, fine_tuning_recipe
 from dragoman.errors import ConfigError, DragomanError, ModelError
 from dragoman.evaluation.metrics import bleu, chrf, tokenizer_for
@@ -46,8 +46,8 @@ def check_same_model(config: Config, path: str) -> None:
             if asked.get("preset") != has.get("preset"):  # then sizes are what was not given
                 name = "preset"
             raise ConfigError(
-                f"`{table}.{name}` is {shown(asked[name])}, but {folder}, which training starts from, has "
-                f"{shown(has[name])}. Leave it out, or train without `train.start_from` (--from)."
+                f"`{table}.{name}` is {quote_value(asked[name])}, but {folder}, which training starts from, has "
+                f"{quote_value(has[name])}. Leave it out, or train without `train.start_from` (--from)."
             )
     check_languages(config, folder, "which training starts from")
 

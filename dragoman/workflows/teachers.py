@@ -7,7 +7,7 @@ from pathlib import Path
 from dragoman.bundle import resolve_model_folder
 from dragoman.bundle.folder import read_settings
 from dragoman.config import Config, TokenizerSettings
-from dragoman.config.fields import shown
+from dragoman.config.fields import quote_value
 from dragoman.data.prepare import PreparedData
 from dragoman.data.soft_targets import SoftTargets
 from dragoman.errors import ConfigError, DataError, ModelError
@@ -25,7 +25,8 @@ def paths_of(teachers: str) -> list[str]:
     paths = [path.strip() for path in teachers.split(",")]
     if "" in paths:
         raise ConfigError(
-            f"`train.teachers` is {shown(teachers)}, where a name is missing. Put one comma between two models or runs."
+            f"`train.teachers` is {quote_value(teachers)}, where a name is missing. "
+            "Put one comma between two models or runs."
         )
     return paths
 
@@ -44,8 +45,8 @@ def check_teachers(config: Config) -> None:
         asked, has = asdict(config.tokenizer), asdict(known.tokenizer)
         if name := next((name for name in has if asked[name] != has[name] and name != "bpe_dropout"), None):
             raise ConfigError(
-                f"`tokenizer.{name}` is {shown(asked[name])}, but {path}, which is to teach, has {shown(has[name])}. "
-                "Leave it out, or train without `train.teachers` (--teacher)."
+                f"`tokenizer.{name}` is {quote_value(asked[name])}, but {path}, which is to teach, has "
+                f"{quote_value(has[name])}. Leave it out, or train without `train.teachers` (--teacher)."
             )
         check_languages(config, folder, "which is to teach")
         longest = known.model.max_positions - 1

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 
-from dragoman.config.fields import Value
+from dragoman.config.fields import SettingValue
 from dragoman.inference.preservation.preserver import Preserve
 from dragoman.inference.translator import Translator
 from dragoman.records import Translation
@@ -22,7 +22,7 @@ def translate_html(
     terms: Terms | None = None,
     by_sentence: bool = True,
     report: Report | None = None,
-    **settings: Value,
+    **settings: SettingValue,
 ) -> str:
     """The page in the other language.
 
@@ -52,7 +52,7 @@ def translate_xml(
     terms: Terms | None = None,
     by_sentence: bool = True,
     report: Report | None = None,
-    **settings: Value,
+    **settings: SettingValue,
 ) -> str:
     """The same for XML, or text with any tags in it: they are inline but for the `splitting_tags`.
 
@@ -74,7 +74,7 @@ def translate_markup(
     terms: Terms | None = None,
     by_sentence: bool = True,
     report: Report | None = None,
-    **settings: Value,
+    **settings: SettingValue,
 ) -> list[str]:
     """Several pages at once, which is faster than one by one. `by_sentence` is that of `Translator.translate`."""
     marked = [read_markup(page, rules) for page in pages]
@@ -91,7 +91,7 @@ def translate_srt(
     protect: bool = True,
     terms: Terms | None = None,
     report: Report | None = None,
-    **settings: Value,
+    **settings: SettingValue,
 ) -> str:
     """Subtitles with numbers, times and tags kept; a cue has as many lines as before."""
     subtitles = read_subtitles(srt)
@@ -105,7 +105,7 @@ def _translated(
     texts: Sequence[MarkedText],
     kept: Preserve,
     report: Report | None,
-    settings: dict[str, Value],
+    settings: dict[str, SettingValue],
 ) -> list[str]:
     answers = translator.translate_marked(texts, kept, with_alignment=False, with_flags=False, **settings)
     if report:

@@ -22,7 +22,7 @@ from dragoman.config import (
     read_config,
     read_given,
 )
-from dragoman.config.toml import parsed_toml
+from dragoman.config.toml import parse_toml
 from dragoman.errors import ConfigError
 
 
@@ -254,7 +254,7 @@ def test_what_is_small_is_parsed_as_toml_is(text: str) -> None:
     except (tomllib.TOMLDecodeError, RecursionError):
         expected = None
     try:
-        found: Any = parsed_toml(text, "x.toml")
+        found: Any = parse_toml(text, "x.toml")
     except (ValueError, ConfigError):
         found = None
     assert found == expected or text.count(".") >= 16

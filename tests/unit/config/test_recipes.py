@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.config import PRESETS, Config, TokenizerSettings, TrainSettings, check_config
-from dragoman.config.recipes import RULE, CorpusSize, adapted, fine_tuning_recipe, recipe_for
+from dragoman.config.recipes import RECIPES, CorpusSize, adapt_recipe, fine_tuning_recipe, recipe_for
 from dragoman.training.step.schedule import learning_rate
 
 
@@ -54,7 +54,7 @@ def test_the_table_in_the_documentation_is_the_rule() -> None:
             f"patience, {row.max_epochs} epochs at most",
             row.why,
         ]
-        for row in RULE
+        for row in RECIPES
     ]
 
 
@@ -70,21 +70,23 @@ def asked(**train: Any) -> Config:
 
 def test_a_recipe_is_adapted_to_what_was_asked_for() -> None:
     recipe = recipe_for(CorpusSize(10_000, 200_000), TokenizerSettings())
-    assert adapted(recipe, Config(), names_preset=False) == recipe
-    assert adapted(recipe, asked(max_steps=50), names_preset=False).train.max_epochs == 0
+    assert adapt_recipe(recipe, Config(), names_preset=False) == recipe
+    assert adapt_recipe(recipe, asked(max_steps=50), names_preset=False).train.max_epochs == 0
     # The rate of noam is a factor: with one made for the others, a model would not move.
-    assert adapted(recipe, asked(schedule="noam"), names_preset=False).train.learning_rate == 1.0
-    falling = adapted(recipe, asked(schedule="cosine", max_steps=400), names_preset=False)
+    assert adapt_recipe(recipe, asked(schedule="noam"), names_preset=False).train.learning_rate == 1.0
+    falling = adapt_recipe(recipe, asked(schedule="cosine", max_steps=400), names_preset=False)
     check_config(replace(falling, train=replace(falling.train, schedule="cosine", max_steps=400)))
     assert falling.train.warmup_steps == 62, "1,000 halved until it is a fifth at most"
-    assert adapted(recipe, asked(keep_checkpoints=3), names_preset=False).train.average_last == 3
+    assert adapt_recipe(recipe, asked(keep_checkpoints=3), names_preset=False).train.average_last == 3
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(5000, 1000), (4999, 500), (310, 62), (83, 15), (5, 1), (4, 0)])
 @pytest.mark.parametrize("schedule", ["inverse_sqrt", "constant", "linear", "noam"])
 def test_a_warmup_that_does_not_fit_is_halved_and_the_peak_stays(steps: int, warmup: int, schedule: str) -> None:
     recipe = recipe_for(CorpusSize(10_000, 200_000), TokenizerSettings())
-    long, short = (adapted(recipe, asked(schedule=schedule, max_steps=each), False).train for each in (90_000, steps))
+    long, short = (
+        adapt_recipe(recipe, asked(schedule=schedule, max_steps=each), False).train for each in (90_000, steps)
+    )
     assert (long.warmup_steps, short.warmup_steps) == (1000, warmup)
     peaks = [
         learning_rate(max(1, each.warmup_steps), replace(each, schedule=schedule, max_steps=90_000), 128)
@@ -97,8 +99,8 @@ def test_a_model_of_another_size_has_the_rate_of_its_own_row() -> None:
     recipe = recipe_for(CorpusSize(10_000, 200_000), TokenizerSettings())
     for preset, rate in (("tiny", 0.004), ("small", 0.002), ("base", 0.0007), ("big", 0.0007), ("custom", 0.004)):
         wanted = Config(model=replace(PRESETS["tiny"], preset=preset))
-        assert adapted(recipe, wanted, names_preset=True).train.learning_rate == rate, preset
-        assert adapted(recipe, wanted, names_preset=False) == recipe
+        assert adapt_recipe(recipe, wanted, names_preset=True).train.learning_rate == rate, preset
+        assert adapt_recipe(recipe, wanted, names_preset=False) == recipe
 
 
 def test_fine_tuning_keeps_the_model_and_is_gentle_once() -> None:
