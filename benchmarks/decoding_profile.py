@@ -19,7 +19,7 @@ import torch
 from dragoman.bundle import resolve_model_folder
 from dragoman.inference.compiled import beams, engine, layers
 from dragoman.inference.compiled.layout import BeamRules, DecoderWeights, Integers, RowBuffers, SearchState, Shape
-from dragoman.inference.compiled.weights import CompiledWeights
+from dragoman.inference.searches import compiled_weights
 from dragoman.inference.segments import Source
 from dragoman.inference.tensors.products import product_function
 from dragoman.inference.translator import override_settings
@@ -39,7 +39,7 @@ def main() -> None:
     settings = override_settings(bundle.config.inference, {"beam_size": given.beam, "n_best": 1})
     lines = given.text.read_text(encoding="utf-8").split("\n")[: given.sentences]
     rows = bundle.tokenizers.src.encode_batch(lines)
-    weights = CompiledWeights(bundle.model, given.precision)
+    weights = compiled_weights(bundle.model, given.precision)
     parts = Parts()
     engine.decode_steps = parts.step  # type: ignore[assignment]
     for _ in range(2):  # the first compiles

@@ -15,8 +15,7 @@ from dragoman.errors import ConfigError
 from dragoman.exchange.ctranslate2_check import SUPPRESSED
 from dragoman.exchange.ctranslate2_export import Quantization, library, specification_of
 from dragoman.exchange.tokens import tokens_of
-from dragoman.inference.search.constraints import Constraints
-from dragoman.inference.search.length_penalty import length_penalty
+from dragoman.inference.output_length import length_penalties, output_limit
 from dragoman.inference.segments import Source, token_batches
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
@@ -91,9 +90,7 @@ class _Engine:
 
     def _limits(self, batch: Sequence[Source], settings: InferenceSettings) -> list[int]:
         """The longest output of each source, eos included."""
-        lengths, prefixes = torch.tensor([source.length for source in batch]), [source.prefix for source in batch]
-        limits: list[int] = Constraints.of(lengths, settings, self._max_length, prefixes).limits.tolist()
-        return limits
+        return [output_limit(one.length, len(one.prefix), settings, self._max_length) for one in batch]
 
     def _hypothesis(self, tokens: Sequence[str], score: float, limit: int, settings: InferenceSettings) -> Hypothesis:
         """Its score is divided by n ** alpha, ours by the penalty of the settings; n counts the end of sentence."""
@@ -101,5 +98,5 @@ class _Engine:
         finished = len(ids) < limit
         length = max(1, len(ids) + finished)
         log_prob = score * length**settings.length_penalty_alpha
-        penalty = float(length_penalty(settings, torch.tensor(float(length))))
+        penalty = float(length_penalties(settings, length))
         return Hypothesis(ids[:limit], (), log_prob, log_prob / penalty, finished)

@@ -1,7 +1,9 @@
 """How a Translator's sources get their hypotheses: compiled where that can be, else by tensor operations."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import torch
 
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import pad_ids
@@ -14,9 +16,14 @@ from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.inference.tensors.products import resolve_inference_precision
 from dragoman.inference.workers import map_in_threads, num_search_threads
 from dragoman.kernels.compiling import can_compile, will_compile
+from dragoman.model.embedding import Embedding
+from dragoman.model.parameters import arrays_of
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID
+
+if TYPE_CHECKING:
+    from dragoman.inference.compiled.weights import CompiledWeights
 
 Search = Callable[[Sequence[Source], InferenceSettings], None]
 """Gives every source that has ids its hypotheses, best first."""
@@ -49,19 +56,28 @@ class StepSearch:
         return beam_search(self._model, src_ids, src_lengths, settings, prefixes)
 
 
+def compiled_weights(model: Transformer, precision: str) -> "CompiledWeights":
+    """The weights of a model on the CPU, as they are now, for the compiled search."""
+    from dragoman.inference.compiled.weights import CompiledWeights, PositionTable
+
+    def table_of(embedding: Embedding) -> PositionTable:
+        return lambda start, length: embedding.table(start, length).detach().numpy()
+
+    tables = table_of(model.src_embedding), table_of(model.tgt_embedding)
+    return CompiledWeights(model.settings, arrays_of(model), tables, precision)
+
+
 class CompiledSearch:
-    """Beam search of one model by the functions of `compiled`, for whose `supports` it must be.
+    """Beam search of one model by the functions of `compiled`, which must support it.
 
     `max_length` is the longest output in tokens, the model's own limit where it is None.
     """
 
     def __init__(self, model: Transformer, precision: str, max_length: int | None = None) -> None:
-        from dragoman.inference.compiled.weights import CompiledWeights
-
         will_compile()
         self._model = model
         self._max_length = model.max_positions if max_length is None else max_length
-        self._weights: Converted[CompiledWeights] = Converted(model, lambda: CompiledWeights(model, precision))
+        self._weights: Converted[CompiledWeights] = Converted(model, lambda: compiled_weights(model, precision))
 
     def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> None:
         """All sources from one queue, the longest first."""
@@ -99,7 +115,8 @@ class TransformerSearch:
             return False
         from dragoman.inference.compiled.weights import supports
 
-        return supports(self._models[0], precision, settings)
+        model = self._models[0]
+        return model.working_type == torch.float32 and supports(model.settings, precision, settings)
 
     def _made(self, precision: str, compiled: bool) -> Search:
         if compiled:

@@ -213,10 +213,10 @@ def test_what_it_has_not_is_searched_otherwise(monkeypatch: pytest.MonkeyPatch) 
     model, narrow = transformer("pre-norm", 30), transformer("pre-norm", 30)
     torch.manual_seed(1)
     narrow = Transformer(ModelSettings(preset="custom", d_model=16, d_ff=8, num_heads=2), 30, 30).eval()
-    assert supports(model, "float32", chosen)
-    assert not supports(model, "bfloat16", chosen)
-    assert not supports(model, "float32", InferenceSettings(beam_size=65))
-    assert not supports(narrow, "float32", chosen)
+    assert supports(model.settings, "float32", chosen)
+    assert not supports(model.settings, "bfloat16", chosen)
+    assert not supports(model.settings, "float32", InferenceSettings(beam_size=65))
+    assert not supports(narrow.settings, "float32", chosen)
     assert_same(searched(TransformerSearch([narrow]), rows, chosen), plain(narrow, rows, chosen))
     assert_same(searched(TransformerSearch([model, model]), rows, chosen), plain(model, rows, chosen))
     monkeypatch.setattr(searches, "can_compile", lambda: False)
@@ -252,9 +252,11 @@ def test_weights_that_are_no_numbers_find_what_the_plain_search_finds() -> None:
 
 def test_who_gives_up_waits_for_no_sentence() -> None:
     from dragoman.inference.compiled.engine import Waiting, search_all
-    from dragoman.inference.compiled.weights import CompiledWeights
 
-    weights, chosen = CompiledWeights(transformer("pre-norm", 30), "float32"), InferenceSettings(min_tokens=10**6)
+    weights, chosen = (
+        searches.compiled_weights(transformer("pre-norm", 30), "float32"),
+        InferenceSettings(min_tokens=10**6),
+    )
     found = [Source(str(number), row) for number, row in enumerate(sources(30, 2))]
     waiting = Waiting(found, InferenceSettings(max_extra_tokens=10**6), None, weights.vocab_sizes)
     timer = threading.Timer(0.5, waiting.give_up)

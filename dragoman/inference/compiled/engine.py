@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
 from dragoman.config import InferenceSettings
 from dragoman.inference.compiled.beams import decode_steps, finished_path
 from dragoman.inference.compiled.layers import encode
 from dragoman.inference.compiled.layout import FREE, BeamRules, SearchState
-from dragoman.inference.compiled.memory import allocate_rows, allocate_search, extend_search, penalties
+from dragoman.inference.compiled.memory import allocate_rows, allocate_search, extend_search
 from dragoman.inference.compiled.weights import CompiledWeights
-from dragoman.inference.search.constraints import Constraints
+from dragoman.inference.output_length import length_penalties, output_limit
 from dragoman.inference.segments import Source
 from dragoman.kernels.tiles import HEAD_WIDTH_MULTIPLE, PRODUCT_ROWS
 from dragoman.records import Hypothesis
@@ -57,9 +56,9 @@ class Waiting:
         for side, size in zip(("ids", "prefix"), vocab_sizes, strict=True):
             if any(row and not 0 <= min(row) <= max(row) < size for row in (getattr(one, side) for one in ordered)):
                 raise ValueError(f"a source's {side} must be below {size}")
-        lengths = torch.tensor([source.length for source in ordered], dtype=torch.int64)
-        limits = Constraints.of(lengths, settings, max_length, [source.prefix for source in ordered]).limits
-        self._queue = deque(zip(ordered, limits.tolist(), strict=True))
+        self._queue = deque(
+            (source, output_limit(source.length, len(source.prefix), settings, max_length)) for source in ordered
+        )
         self._lock = threading.Lock()
         self.given_up = False
 
@@ -160,8 +159,7 @@ class _Batch:
         """Gives each a slot and reads it."""
         group: list[tuple[int, Source]] = []
         num_rows = 0
-        # Of all together: for one alone torch takes as long as a small model for a token.
-        of_limits = penalties(self._settings, [limit for _, limit in taken])
+        of_limits = length_penalties(self._settings, [limit for _, limit in taken])
         for (source, limit), penalty in zip(taken, of_limits, strict=True):
             if num_rows + source.length > self._rows.states.shape[0] - PRODUCT_ROWS:
                 self._read(group)

@@ -3,13 +3,12 @@
 from typing import Any
 
 import numpy as np
-import torch
 
 from dragoman.config import InferenceSettings
 from dragoman.inference.compiled.layers import BLOCK
-from dragoman.inference.compiled.layout import FREE, Floats, RowBuffers, SearchState
+from dragoman.inference.compiled.layout import FREE, RowBuffers, SearchState
 from dragoman.inference.compiled.weights import CompiledWeights
-from dragoman.inference.search.length_penalty import length_penalty
+from dragoman.inference.output_length import length_penalties
 from dragoman.kernels.tiles import MULTIPLIED_TOGETHER, PRODUCT_COLUMNS, PRODUCT_ROWS, VOCABULARY_BAND
 
 INPUT_TYPES: dict[str, Any] = {"int8": np.uint8, "int16": np.int16, "float32": np.float32}
@@ -83,7 +82,7 @@ def allocate_search(
         candidates=np.zeros((2, 2 * beam_size), np.int64),
         candidate_log_probs=np.zeros((2, 2 * beam_size), np.float32),
         bounds=np.zeros(2 * beam_size, np.float32),
-        penalties=penalties(settings, np.arange(1, length + 1)),
+        penalties=length_penalties(settings, np.arange(1, length + 1)),
     )
 
 
@@ -98,8 +97,3 @@ def extend_search(search: SearchState, room: SearchState) -> SearchState:
         getattr(room, name)[:, :length] = getattr(search, name)
     grown = {"keys", "values", "ancestors", "moved", "path_ids", "path_parents", "path_log_probs", "penalties"}
     return room._replace(**{name: value for name, value in search._asdict().items() if name not in grown})
-
-
-def penalties(settings: InferenceSettings, lengths: Any) -> Floats:
-    """The length penalty of each length."""
-    return length_penalty(settings, torch.as_tensor(lengths, dtype=torch.float32)).numpy()

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
-from dragoman.config import InferenceSettings
+from dragoman.bundle.weights import Arrays
+from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.inference.compiled.layout import DecoderWeights, EncoderWeights, Floats, Norm, PackedLinear, Shape
 from dragoman.kernels.tiles import (
     CACHE_LINE_BYTES,
@@ -20,45 +20,47 @@ from dragoman.kernels.tiles import (
     VOCABULARY_BAND,
     largest_integer,
 )
-from dragoman.model.attention import MultiHeadAttention
-from dragoman.model.embedding import Embedding
-from dragoman.model.layers import DecoderLayer, EncoderLayer, Residual
-from dragoman.model.transformer import Transformer
 
 _LOG2_E = math.log2(math.e)
+_LAYER_NORM_EPSILON = 1e-5
+"""That of `torch.nn.LayerNorm`."""
 _POSITIONS_AHEAD = 512
 _ZERO_BYTE = 128
 
-_MULTIPLIES = {"float32": True, "int16": HAS_SHORT_PRODUCTS, "int8": HAS_BYTE_PRODUCTS}
+_HAS_PRODUCTS = {"float32": True, "int16": HAS_SHORT_PRODUCTS, "int8": HAS_BYTE_PRODUCTS}
 _ACTIVATIONS = ("relu", "gelu", "swish")
 
 MAX_BEAM_SIZE = 64
 """Wider beams are searched elsewhere: here the best continuations are kept by insertion."""
-Product = tuple[Tensor, Tensor | None]
+LinearArrays = tuple[Floats, Floats | None]
 """Weight (out, in) and bias."""
+PositionTable = Callable[[int, int], Floats]
+"""What an embedding adds at positions: called with the first one and their number."""
 
 
 class CompiledWeights:
-    """All of a model for the compiled search, in float32, int16 or int8, copied."""
+    """All of a model for the compiled search, in float32, int16 or int8, copied.
 
-    def __init__(self, model: Transformer, precision: str) -> None:
+    `tables` are the position tables of source and target.
+    """
+
+    def __init__(
+        self, settings: ModelSettings, arrays: Arrays, tables: tuple[PositionTable, PositionTable], precision: str
+    ) -> None:
         self.precision = precision
-        self.width, self.inner_width = model.settings.d_model, model.settings.d_ff
-        encoder: list[EncoderLayer] = list(model.encoder.layers)  # type: ignore[arg-type]
-        decoder: list[DecoderLayer] = list(model.decoder.layers)  # type: ignore[arg-type]
-        self.num_layers = len(decoder)
-        self.vocab_sizes = model.src_vocab_size, model.tgt_vocab_size
-        self.is_finite = all(bool(parameter.isfinite().all()) for parameter in model.parameters())
-        self._positions = _Positions(model.src_embedding), _Positions(model.tgt_embedding)
-        with torch.no_grad():
-            self.shape = Shape(
-                model.settings.num_heads,
-                model.settings.norm_first,
-                _ACTIVATIONS.index(model.settings.activation),
-                encoder[0].self_attn_residual.norm.eps,
-            )
-            self._encoder = self._encoder_weights(model, encoder)
-            self._decoder = self._decoder_weights(model, decoder)
+        self._settings, self._arrays = settings, arrays
+        self.width, self.inner_width, self.num_layers = settings.d_model, settings.d_ff, settings.num_decoder_layers
+        src, tgt = self._embedding("src"), self._embedding("tgt")
+        self.vocab_sizes = len(src), len(tgt)
+        self.is_finite = all(bool(np.isfinite(array).all()) for array in arrays.values())
+        limit = settings.max_positions if settings.positions == "learned" else None
+        self._positions = [_Positions(table, self.width, limit) for table in tables]
+        activation = _ACTIVATIONS.index(settings.activation)
+        self.shape = Shape(settings.num_heads, settings.norm_first, activation, _LAYER_NORM_EPSILON)
+        with np.errstate(invalid="ignore", over="ignore"):  # weights that are not finite are not searched
+            self._encoder = self._encoder_weights(src)
+            self._decoder = self._decoder_weights(tgt)
+        del self._arrays
 
     def encoder(self, length: int) -> EncoderWeights:
         """For sources up to `length`."""
@@ -73,68 +75,91 @@ class CompiledWeights:
         """Bands of the projection to the vocabulary."""
         return int(self._decoder.vocabulary.bias.shape[1]) // VOCABULARY_BAND
 
-    def _linear(self, products: Sequence[Product]) -> PackedLinear:
+    def _encoder_weights(self, embedding: Floats) -> EncoderWeights:
+        layers = [f"encoder.layers.{index}" for index in range(self._settings.num_encoder_layers)]
+        return EncoderWeights(
+            **self._shared_weights(layers),
+            final_norm=self._final_norm("encoder"),
+            embedding=embedding * np.float32(math.sqrt(self.width)),
+            positions=np.zeros((0, self.width), np.float32),
+        )
+
+    def _decoder_weights(self, embedding: Floats) -> DecoderWeights:
+        layers = [f"decoder.layers.{index}" for index in range(self._settings.num_decoder_layers)]
+        crosses = [f"{layer}.cross_attn" for layer in layers]
+        projection, bias = self._arrays.get("projection.weight", embedding), self._arrays.get("projection.bias")
+        log2_e = np.float32(_LOG2_E)
+        vocabulary = (projection * log2_e, None if bias is None else bias * log2_e)
+        return DecoderWeights(
+            **self._shared_weights(layers),
+            cross_query=self._pack([self._attention_input(cross, 0, 1) for cross in crosses]),
+            cross_sources=self._pack([self._attention_input(cross, 1, 3) for cross in crosses]),
+            cross_out=self._pack([self._linear(f"{cross}.out.") for cross in crosses]),
+            cross_norm=self._norms([f"{cross}_residual.norm" for cross in crosses]),
+            final_norm=self._final_norm("decoder"),
+            embedding=embedding * np.float32(math.sqrt(self.width)),
+            positions=np.zeros((0, self.width), np.float32),
+            vocabulary=pack_products([vocabulary], self.precision, VOCABULARY_BAND, padding=-math.inf),
+        )
+
+    def _shared_weights(self, layers: Sequence[str]) -> dict[str, Any]:
+        """What layers of both stacks have: self-attention and feed-forward network."""
+        return {
+            "self_in": self._pack([self._attention_input(f"{layer}.self_attn", 0, 3) for layer in layers]),
+            "self_out": self._pack([self._linear(f"{layer}.self_attn.out.") for layer in layers]),
+            "self_norm": self._norms([f"{layer}.self_attn_residual.norm" for layer in layers]),
+            "inner": self._pack([self._linear(f"{layer}.feed_forward.inner.") for layer in layers]),
+            "outer": self._pack([self._linear(f"{layer}.feed_forward.outer.") for layer in layers]),
+            "feed_forward_norm": self._norms([f"{layer}.feed_forward_residual.norm" for layer in layers]),
+        }
+
+    def _embedding(self, side: str) -> Floats:
+        """That of a side; a tied one stands under the name of the source."""
+        found = self._arrays.get(f"{side}_embedding.weight")
+        return self._arrays["src_embedding.weight"] if found is None else found
+
+    def _linear(self, prefix: str) -> LinearArrays:
+        return self._arrays[f"{prefix}weight"], self._arrays.get(f"{prefix}bias")
+
+    def _attention_input(self, attention: str, first: int, last: int) -> LinearArrays:
+        """Parts of query, key and value. The query has the scale of the scores, which are in base 2."""
+        weight, bias = self._linear(f"{attention}.in_")
+        scale = np.ones(3 * self.width, np.float32)
+        scale[: self.width] = _LOG2_E * (self.width // self._settings.num_heads) ** -0.5
+        part = slice(first * self.width, last * self.width)
+        return (weight * scale[:, None])[part], None if bias is None else (bias * scale)[part]
+
+    def _norms(self, names: Sequence[str]) -> Norm:
+        arrays = self._arrays
+        return Norm(*(np.stack([arrays[f"{name}.{part}"] for name in names]) for part in ("weight", "bias")))
+
+    def _final_norm(self, stack: str) -> Norm:
+        if self._settings.norm_first:
+            return self._norms([f"{stack}.norm"])
+        return Norm(np.zeros((0, self.width), np.float32), np.zeros((0, self.width), np.float32))
+
+    def _pack(self, products: Sequence[LinearArrays]) -> PackedLinear:
         return pack_products(products, self.precision)
 
-    def _encoder_weights(self, model: Transformer, layers: Sequence[EncoderLayer]) -> EncoderWeights:
-        return EncoderWeights(
-            self_in=self._linear([_scaled_input(layer.self_attn, 0, 3) for layer in layers]),
-            self_out=self._linear([(layer.self_attn.out.weight, layer.self_attn.out.bias) for layer in layers]),
-            self_norm=_norms([layer.self_attn_residual for layer in layers]),
-            inner=self._linear([(layer.feed_forward.inner.weight, layer.feed_forward.inner.bias) for layer in layers]),
-            outer=self._linear([(layer.feed_forward.outer.weight, layer.feed_forward.outer.bias) for layer in layers]),
-            feed_forward_norm=_norms([layer.feed_forward_residual for layer in layers]),
-            final_norm=_final_norm(model.encoder.norm, self.width),
-            embedding=_embedding(model.src_embedding),
-            positions=np.zeros((0, self.width), np.float32),
-        )
 
-    def _decoder_weights(self, model: Transformer, layers: Sequence[DecoderLayer]) -> DecoderWeights:
-        bias: Tensor | None = model.projection.bias
-        return DecoderWeights(
-            self_in=self._linear([_scaled_input(layer.self_attn, 0, 3) for layer in layers]),
-            self_out=self._linear([(layer.self_attn.out.weight, layer.self_attn.out.bias) for layer in layers]),
-            self_norm=_norms([layer.self_attn_residual for layer in layers]),
-            cross_query=self._linear([_scaled_input(layer.cross_attn, 0, 1) for layer in layers]),
-            cross_sources=self._linear([_scaled_input(layer.cross_attn, 1, 3) for layer in layers]),
-            cross_out=self._linear([(layer.cross_attn.out.weight, layer.cross_attn.out.bias) for layer in layers]),
-            cross_norm=_norms([layer.cross_attn_residual for layer in layers]),
-            inner=self._linear([(layer.feed_forward.inner.weight, layer.feed_forward.inner.bias) for layer in layers]),
-            outer=self._linear([(layer.feed_forward.outer.weight, layer.feed_forward.outer.bias) for layer in layers]),
-            feed_forward_norm=_norms([layer.feed_forward_residual for layer in layers]),
-            final_norm=_final_norm(model.decoder.norm, self.width),
-            embedding=_embedding(model.tgt_embedding),
-            positions=np.zeros((0, self.width), np.float32),
-            vocabulary=pack_products(
-                [(model.projection.weight * _LOG2_E, None if bias is None else bias * _LOG2_E)],
-                self.precision,
-                VOCABULARY_BAND,
-                padding=-math.inf,
-            ),
-        )
-
-
-def supports(model: Transformer, precision: str, settings: InferenceSettings) -> bool:
+def supports(model: ModelSettings, precision: str, settings: InferenceSettings) -> bool:
     """Whether the compiled functions have what the model, the precision and the search need, on this processor."""
-    head_width = model.settings.d_model // model.settings.num_heads
     return (
-        model.device.type == "cpu"
-        and model.working_type == torch.float32
-        and HAS_FMA
-        and head_width % HEAD_WIDTH_MULTIPLE == 0
+        HAS_FMA
+        and model.d_model // model.num_heads % HEAD_WIDTH_MULTIPLE == 0
         and settings.beam_size <= MAX_BEAM_SIZE
-        and _MULTIPLIES.get(precision, False)
+        and _HAS_PRODUCTS.get(precision, False)
     )
 
 
 def pack_products(
-    products: Sequence[Product], precision: str, multiple_of: int = PRODUCT_COLUMNS, padding: float = 0.0
+    products: Sequence[LinearArrays], precision: str, multiple_of: int = PRODUCT_COLUMNS, padding: float = 0.0
 ) -> PackedLinear:
     """The products of all layers in panels of PRODUCT_COLUMNS columns. Their number is a multiple of `multiple_of`.
 
     Columns after the last real one get `padding` as bias.
     """
-    packs = [_packed(weight.float(), bias, precision, multiple_of, padding) for weight, bias in products]
+    packs = [_packed(weight, bias, precision, multiple_of, padding) for weight, bias in products]
     return PackedLinear(*(_stacked(parts) for parts in zip(*packs, strict=True)))
 
 
@@ -149,76 +174,38 @@ def _stacked(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _packed(
-    weight: Tensor, bias: Tensor | None, precision: str, multiple_of: int, padding: float
+    weight: Floats, bias: Floats | None, precision: str, multiple_of: int, padding: float
 ) -> tuple[np.ndarray, ...]:
     size, depth = weight.shape
     missing = -size % multiple_of
-    biases = torch.zeros(size) if bias is None else bias.float()
-    biases = nn.functional.pad(biases, (0, missing), value=padding)
+    biases = np.pad(np.zeros(size, np.float32) if bias is None else bias, (0, missing), constant_values=padding)
     if precision == "float32":
-        panels = nn.functional.pad(weight, (0, 0, 0, missing)).view(-1, PRODUCT_COLUMNS, depth).transpose(1, 2)
-        zeros = torch.zeros(size + missing)
-        return panels.flatten(1).numpy(), zeros.numpy(), torch.ones(size + missing).numpy(), biases.numpy()
-    at_once, largest = MULTIPLIED_TOGETHER[precision], largest_integer(precision, depth)
-    scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / largest
-    quantised = (weight / scale[:, None]).round()
-    quantised = nn.functional.pad(quantised, (0, -depth % at_once, 0, missing))
-    panels = quantised.view(-1, PRODUCT_COLUMNS, quantised.size(1) // at_once, at_once).transpose(1, 2)
+        panels = np.pad(weight, ((0, missing), (0, 0))).reshape(-1, PRODUCT_COLUMNS, depth).transpose(0, 2, 1)
+        zeros, ones = np.zeros(size + missing, np.float32), np.ones(size + missing, np.float32)
+        return panels.reshape(len(panels), -1), zeros, ones, biases
+    together, largest = MULTIPLIED_TOGETHER[precision], largest_integer(precision, depth)
+    scale = np.maximum(np.abs(weight).max(1), np.finfo(np.float32).tiny) / np.float32(largest)
+    quantized = np.pad(np.rint(weight / scale[:, None]), ((0, missing), (0, -depth % together)))
+    quantized = quantized.astype(np.int8 if precision == "int8" else np.int16)
+    groups = quantized.reshape(-1, PRODUCT_COLUMNS, quantized.shape[1] // together, together).transpose(0, 2, 1, 3)
     # Bytes of inputs stand around 128, because VNNI multiplies unsigned by signed ones.
     zero = _ZERO_BYTE if precision == "int8" else 0
-    return (
-        panels.flatten(1).to(torch.int8 if precision == "int8" else torch.int16).numpy(),
-        (zero * quantised.sum(1)).to(torch.int32).numpy(),
-        nn.functional.pad(scale, (0, missing)).numpy(),
-        biases.numpy(),
-    )
-
-
-def _scaled_input(attention: MultiHeadAttention, first: int, last: int) -> Product:
-    """Parts of query, key and value. The query has the scale of the scores, which are in base 2."""
-    width = attention.in_weight.size(1)
-    scale = torch.ones(3 * width)
-    scale[:width] = _LOG2_E * (width // attention.num_heads) ** -0.5
-    part = slice(first * width, last * width)
-    bias = None if attention.in_bias is None else (attention.in_bias * scale)[part]
-    return (attention.in_weight * scale[:, None])[part], bias
-
-
-def _norms(residuals: Sequence[Residual]) -> Norm:
-    return Norm(
-        np.stack([_array(residual.norm.weight) for residual in residuals]),
-        np.stack([_array(residual.norm.bias) for residual in residuals]),
-    )
-
-
-def _final_norm(norm: nn.Module, width: int) -> Norm:
-    if isinstance(norm, nn.LayerNorm):
-        return Norm(_array(norm.weight)[None], _array(norm.bias)[None])
-    return Norm(np.zeros((0, width), np.float32), np.zeros((0, width), np.float32))
-
-
-def _embedding(embedding: Embedding) -> Floats:
-    return _array(embedding.weight * math.sqrt(embedding.weight.size(1)))
-
-
-def _array(tensor: Tensor) -> Floats:
-    """A copy, in rows."""
-    return np.array(tensor.detach().float().numpy(), order="C")
+    correction = zero * quantized.sum(1, dtype=np.int32)
+    return groups.reshape(len(groups), -1), correction, np.pad(scale, (0, missing)), biases
 
 
 class _Positions:
     """What an embedding adds at each position, computed as far as it was needed."""
 
-    def __init__(self, embedding: Embedding) -> None:
-        self._table: Callable[[int, int], Tensor] = embedding.table
-        self._limit = None if embedding.positions is None else embedding.positions.size(0)
-        self._known = np.zeros((0, embedding.weight.size(1)), np.float32)
+    def __init__(self, table: PositionTable, width: int, limit: int | None) -> None:
+        self._table, self._limit = table, limit
+        self._known = np.zeros((0, width), np.float32)
 
     def up_to(self, length: int) -> Floats:
         """Raises ValueError where learned positions end before."""
         known = self._known
         if known.shape[0] < length:
             end = length + min(length, _POSITIONS_AHEAD)
-            known = _array(self._table(0, end if self._limit is None else max(min(end, self._limit), length)))
-            self._known = known
+            end = end if self._limit is None else max(min(end, self._limit), length)
+            self._known = known = self._table(0, end)
         return known

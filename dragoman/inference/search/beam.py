@@ -15,15 +15,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from dragoman.config import InferenceSettings
+from dragoman.inference.output_length import length_penalties
 from dragoman.inference.search.constraints import Constraints
 from dragoman.inference.search.continuations import Continuations
 from dragoman.inference.search.finished import Finished
-from dragoman.inference.search.length_penalty import length_penalty
 from dragoman.inference.search.paths import Paths
 from dragoman.inference.search.step_model import StepModel, best_of
 from dragoman.records import Hypothesis
@@ -136,8 +137,7 @@ def _rows(parents: Int64[Tensor, "B2 C"], width: int, sentences: Int64[Tensor, "
 def _penalties(constraints: Constraints, settings: InferenceSettings) -> Float[Tensor, "T"]:
     """The length penalty of 1, 2, ... tokens: one table, so that scores and their bounds agree to the last bit."""
     limits = constraints.limits
-    lengths = torch.arange(1, int(limits.max()) + 1, dtype=torch.float32, device=limits.device)
-    return length_penalty(settings, lengths)
+    return torch.from_numpy(length_penalties(settings, np.arange(1, int(limits.max()) + 1))).to(limits.device)
 
 
 def _continued(

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import pad_ids
+from dragoman.inference.output_length import output_limit
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 NEVER_WRITTEN = (PAD_ID, BOS_ID, UNK_ID)
@@ -35,16 +36,17 @@ class Constraints:
         max_length: int | None,
         prefixes: Sequence[Sequence[int]] | None,
     ) -> "Constraints":
-        """The limit is the source's length plus max_extra_tokens, more where the prefix alone needs more.
-
-        No limit exceeds `max_length`. Raises ValueError unless there is one prefix, perhaps empty, a sentence.
-        """
+        """With the limits of `output_limit`. Raises ValueError unless each sentence has a prefix."""
         rows = [()] * src_lengths.numel() if prefixes is None else prefixes
         if len(rows) != src_lengths.numel():
             raise ValueError(f"{len(rows)} prefixes do not fit {src_lengths.numel()} sentences")
         padded, lengths = pad_ids(rows, _FREE)
-        limits = torch.maximum(src_lengths + settings.max_extra_tokens, lengths.to(src_lengths.device) + 1)
-        return Constraints(limits.clamp(min=1, max=max_length), padded.to(src_lengths.device), settings.min_tokens)
+        limits = [
+            output_limit(src_length, prefix_length, settings, max_length)
+            for src_length, prefix_length in zip(src_lengths.tolist(), lengths.tolist(), strict=True)
+        ]
+        device = src_lengths.device
+        return Constraints(torch.tensor(limits, device=device), padded.to(device), settings.min_tokens)
 
     def kept(self, sentences: Int64[Tensor, "B2"]) -> "Constraints":
         """The same for some of the sentences."""

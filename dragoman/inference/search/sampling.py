@@ -17,8 +17,8 @@ from torch import Tensor
 
 from dragoman.config import InferenceSettings
 from dragoman.devices.device import sum_type
+from dragoman.inference.output_length import length_penalties
 from dragoman.inference.search.constraints import NEVER_WRITTEN, Constraints, hide
-from dragoman.inference.search.length_penalty import length_penalty
 from dragoman.inference.search.paths import Paths
 from dragoman.inference.search.step_model import StepModel
 from dragoman.records import Hypothesis
@@ -186,6 +186,7 @@ def _collect(results: list[list[Hypothesis]], draws: _Draws, settings: Inference
         return
     counted = torch.arange(draws.paths.ids.size(2), device=draws.lengths.device) < draws.lengths[..., None]
     log_probs = draws.paths.token_log_probs.masked_fill(~counted, 0.0).sum(dim=2)
-    scores = log_probs / length_penalty(settings, draws.lengths.float())
+    penalties = torch.from_numpy(length_penalties(settings, draws.lengths.cpu().numpy()))
+    scores = log_probs / penalties.to(log_probs.device)
     for sentence, found in zip(draws.sentences.tolist(), draws.paths.hypotheses(draws.lengths, scores), strict=True):
         results[sentence] = sorted(found, key=lambda hypothesis: -hypothesis.score)

@@ -23,7 +23,8 @@ from dragoman.inference.compiled.layers import (
 )
 from dragoman.inference.compiled.layout import Norm, PackedLinear
 from dragoman.inference.compiled.memory import INPUT_TYPES, allocate_rows, allocate_search
-from dragoman.inference.compiled.weights import CompiledWeights, pack_products
+from dragoman.inference.compiled.weights import pack_products
+from dragoman.inference.searches import compiled_weights
 from dragoman.kernels.arithmetic import exp2, maximum, round_to_integer
 from dragoman.kernels.jit import jit_without_nan
 from dragoman.kernels.matrix_products import dot, keep, weighted_sum
@@ -162,7 +163,7 @@ def test_states_do_not_depend_on_where_a_norms_weights_lie(norm_first: bool, pre
     model = Transformer(ModelSettings(preset="custom", norm_first=norm_first, **sizes), 40, 40).eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
-    weights, chosen = CompiledWeights(model, precision), InferenceSettings(beam_size=1)
+    weights, chosen = compiled_weights(model, precision), InferenceSettings(beam_size=1)
     encoder, decoder = weights.encoder(16), weights.decoder(16)
     ids, starts, slots = np.arange(3, 19), np.array([0, 16]), np.zeros(1, np.int64)
 
@@ -228,7 +229,7 @@ def multiplied(rows: Any, linear: PackedLinear, precision: str) -> tuple[Any, An
 def test_products_are_numpys(precision: str, count: int, depth: int, size: int, seed: int) -> None:
     """float32 within rounding; integers exactly the sum of their products, times the scales."""
     rows, weight, bias = numbers(count, depth, seed=seed), numbers(size, depth, seed=seed + 1), numbers(size, seed=seed)
-    linear = pack_products([(torch.tensor(weight), torch.tensor(bias))], precision, padding=-np.inf)
+    linear = pack_products([(weight, bias)], precision, padding=-np.inf)
     found, inputs, scales = multiplied(rows, linear, precision)
     assert found.shape[1] % PRODUCT_COLUMNS == 0
     assert (found[:, size:] == -np.inf).all()
@@ -250,13 +251,17 @@ def test_products_are_numpys(precision: str, count: int, depth: int, size: int, 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_weights_begin_on_a_line_of_the_cache(precision: str) -> None:
     for size in (3, 40, 700):
-        assert pack_products([(torch.ones(size, 30), None)] * 2, precision).panels.ctypes.data % CACHE_LINE_BYTES == 0
+        assert (
+            pack_products([(np.ones((size, 30), np.float32), None)] * 2, precision).panels.ctypes.data
+            % CACHE_LINE_BYTES
+            == 0
+        )
 
 
 @NEEDS_SHORTS
 @pytest.mark.parametrize("depth", [1, 2, 512, 2048, 4096])
 def test_the_largest_sums_of_shorts_do_not_wrap_around(depth: int) -> None:
-    rows, weight = np.full((1, depth), 0.7, np.float32), torch.full((PRODUCT_COLUMNS, depth), -1.3)
+    rows, weight = np.full((1, depth), 0.7, np.float32), np.full((PRODUCT_COLUMNS, depth), -1.3, np.float32)
     found, inputs, _ = multiplied(rows, pack_products([(weight, None)], "int16"), "int16")
     assert inputs.max() == largest_integer("int16", depth)
     np.testing.assert_allclose(found, -0.91 * depth, rtol=1e-5)
@@ -264,7 +269,7 @@ def test_the_largest_sums_of_shorts_do_not_wrap_around(depth: int) -> None:
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_row_is_the_same_to_the_last_bit_in_any_company(precision: str) -> None:
-    rows, weight = numbers(23, 64), torch.tensor(numbers(200, 64, seed=1))
+    rows, weight = numbers(23, 64), numbers(200, 64, seed=1)
     linear = pack_products([(weight, None)], precision)
     together = multiplied(rows, linear, precision)[0]
     for first, last in ((0, 1), (3, 4), (5, 23), (22, 23)):

@@ -1,8 +1,8 @@
+import numpy as np
 import pytest
-import torch
 
 from dragoman.config import InferenceSettings
-from dragoman.inference.search.length_penalty import length_penalty
+from dragoman.inference.output_length import length_penalties
 
 
 @pytest.mark.parametrize(
@@ -19,23 +19,23 @@ from dragoman.inference.search.length_penalty import length_penalty
 )
 def test_penalties(kind: str, alpha: float, length: int, expected: float) -> None:
     settings = InferenceSettings(length_penalty=kind, length_penalty_alpha=alpha)  # type: ignore[arg-type]
-    assert length_penalty(settings, torch.tensor([float(length)])).tolist() == pytest.approx([expected])
+    assert length_penalties(settings, [length]).tolist() == pytest.approx([expected])
 
 
 @pytest.mark.parametrize("kind", ["paper", "power"])
 @pytest.mark.parametrize("alpha", [0.0, 0.2, 0.6, 1.0, 10.0])
 def test_a_penalty_never_falls_with_the_length(kind: str, alpha: float) -> None:
     settings = InferenceSettings(length_penalty=kind, length_penalty_alpha=alpha)  # type: ignore[arg-type]
-    penalties = length_penalty(settings, torch.arange(1.0, 600.0))
-    assert bool((penalties.diff() >= 0).all())
+    penalties = length_penalties(settings, np.arange(1, 600))
+    assert bool((np.diff(penalties) >= 0).all())
 
 
 @pytest.mark.parametrize("kind", ["paper", "power"])
 @pytest.mark.parametrize("alpha", [0.2, 0.6, 0.9, 1.3])
 def test_a_penalty_is_the_same_to_the_last_bit_whichever_others_there_are(kind: str, alpha: float) -> None:
     settings = InferenceSettings(length_penalty=kind, length_penalty_alpha=alpha)  # type: ignore[arg-type]
-    lengths = torch.arange(1.0, 70.0)
-    together = length_penalty(settings, lengths)
+    lengths = np.arange(1, 70)
+    together = length_penalties(settings, lengths)
     for count in range(1, 70):
-        assert length_penalty(settings, lengths[:count]).equal(together[:count])
-        assert length_penalty(settings, lengths[count - 1]).equal(together[count - 1])
+        assert np.array_equal(length_penalties(settings, lengths[:count]), together[:count])
+        assert length_penalties(settings, lengths[count - 1]) == together[count - 1]
