@@ -1,10 +1,9 @@
-"""What travels between rooms, in the order of the line: strings and numbers only, no tensors.
+"""The records that packages hand to each other, in the order of the data flow: strings and numbers, no tensors.
 
-``SentencePair -> EncodedPair -> Batch -> loss`` and ``text -> Batch -> Hypothesis -> Translation -> Score``;
+``SentencePair -> Batch -> loss`` in training, ``text -> Batch -> Hypothesis -> Translation -> Score`` in translation.
 `Batch` holds tensors and lives in `dragoman.data`.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -14,14 +13,6 @@ class SentencePair:
 
     src: str
     tgt: str
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedPair:
-    """Token ids of both sides, without bos and eos."""
-
-    src_ids: Sequence[int]
-    tgt_ids: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +49,10 @@ class Candidate:
 class Translation:
     """The answer to one input text: the best candidate first, and what happened on the way.
 
-    `segments` is the number of pieces the input was split into (0 for an empty line, 1 normally);
-    `cut` says that some output reached the length limit without ending by itself. `alignment`, where it was asked for,
+    `segments` is the number of segments the input was split into (0 for an empty line, 1 normally).
+    `cut` is true where some output reached the length limit without ending by itself. `alignment`, where requested,
     links words of `src` to words of the best candidate, both counted from 0 as `str.split` finds them. `flags` name
-    what looks wrong (`dragoman.evaluation.flags.FLAGS`). `lost` names protected pieces and targets of terms that the
+    what looks wrong (`dragoman.evaluation.flags.FLAGS`). `lost` names protected spans and targets of terms that the
     translation does not have as often as it should.
     """
 
@@ -81,9 +72,9 @@ class Translation:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A metric's value, never without the signature that says how it was computed.
+    """A metric's value, with the signature that states how it was computed.
 
-    In `interval` lie 95 % of its values on resampled tests, where that was asked for.
+    95 % of the values on resampled tests lie in `interval`, where requested.
     """
 
     name: str

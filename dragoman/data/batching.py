@@ -54,9 +54,7 @@ class EpochBatches:
         return self.order[int(self.ends[step - 1]) if step else 0 : int(self.ends[step])]
 
 
-def epoch_batches(
-    pairs: Pairs, batch_tokens: int, seed: int, epoch: int, groups_per_step: int = GROUPS_PER_STEP
-) -> EpochBatches:
+def epoch_batches(pairs: Pairs, batch_tokens: int, seed: int, epoch: int) -> EpochBatches:
     """All pairs, each once, in steps of at most `batch_tokens` target tokens: a pure function of its arguments.
 
     `epoch` counts from 0. Needs 12 bytes a pair while it runs, 4 afterwards.
@@ -65,7 +63,7 @@ def epoch_batches(
     check_budget(pairs, batch_tokens)
     random = np.random.default_rng([seed, epoch])
     order = _sorted_shuffle(pairs.src_lengths, pairs.tgt_lengths, random)
-    group_ends, group_tokens = _cut_groups(order, pairs.tgt_lengths, max(1, batch_tokens // groups_per_step), random)
+    group_ends, group_tokens = _cut_groups(order, pairs.tgt_lengths, max(1, batch_tokens // GROUPS_PER_STEP), random)
     group_order = array("i", range(len(group_ends)))
     random.shuffle(np.frombuffer(group_order, np.int32) if group_order else np.empty(0))
     shuffled = _allocate_returnable(len(order), np.int32)
@@ -99,13 +97,12 @@ def micro_batches(
     tgt_lengths: npt.ArrayLike,
     micro_batch_tokens: int,
     padding_slack: int = PADDING_SLACK,
-    padding_share: float = PADDING_SHARE,
 ) -> list[npt.NDArray[np.int64]]:
     """Cuts a step into pieces of similar length: positions into the given lengths, each once, shortest targets first.
 
     `src_lengths` and `tgt_lengths` (rows,) are without eos. A piece computes at most `micro_batch_tokens` padded
     positions on either side (rows x the longest, eos counted), and at most
-    ``padding_slack + padding_share * positions`` of its positions on both sides are padding. A single row that is
+    ``padding_slack + PADDING_SHARE * positions`` of its positions on both sides are padding. A single row that is
     longer than `micro_batch_tokens` is a piece of its own: `smallest_micro_batch` says what avoids it.
     """
     src, tgt = (np.asarray(lengths, np.int64) + 1 for lengths in (src_lengths, tgt_lengths))
@@ -121,7 +118,7 @@ def micro_batches(
         padded = src_positions + tgt_positions
         padding = padded - np.cumsum(src[start:stop] + tgt[start:stop])
         fits = np.maximum(src_positions, tgt_positions) <= micro_batch_tokens
-        fits &= padding <= padding_slack + padding_share * padded
+        fits &= padding <= padding_slack + PADDING_SHARE * padded
         size = int(np.flatnonzero(fits)[-1]) + 1 if fits.any() else 1
         pieces.append(order[start : start + size])
         start += size

@@ -51,11 +51,6 @@ CONTRACTIONS = {
 DEGREES = {"more-": 1, "most-": 2}
 
 
-def decline_determiner(name: str, case: str, gender: str) -> str:
-    """The German form of a determiner or pronoun: `decline_determiner("my", "acc", "m")` is "meinen"."""
-    return decline_stem(*DETERMINERS[name][2:], case, gender)
-
-
 def decline_adjective(word: str, kind: str, case: str, gender: str) -> str:
     """A German adjective with its ending; `kind` is "weak", "mixed" or "strong"."""
     if word.endswith(("el", "uer")):  # dunkel -> dunkle, teuer -> teure

@@ -139,19 +139,6 @@ class Phrasebook:
     grammar: Mapping[str, Pattern]
     lexicon: Mapping[str, Mapping[str, Entry]]  # class of words: English: entry
 
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        """The names of the patterns, in the order of the data file."""
-        return tuple(self.grammar)
-
-    def count_distinct(self) -> int:
-        """How many different pairs there are when every number, time, price and date counts as one value."""
-        return sum(len(pattern.combinations) for pattern in self.grammar.values())
-
-    def count_words(self) -> int:
-        """How many dictionary entries there are, numbers, times, prices and dates left aside."""
-        return len({entry for entries in self.lexicon.values() for entry in entries.values()})
-
     def generate(self, seed: int, count: int) -> list[PhrasebookPair]:
         """`count` distinct pairs in random order, spread evenly over the patterns (one that has fewer gives all)."""
         return self._draw(Random(seed), {name: p.combinations for name, p in self.grammar.items()}, count)

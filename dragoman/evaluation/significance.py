@@ -61,12 +61,12 @@ def score_of(metric: Metric, sums: Statistics) -> float:
     return float(metric._compute_score_from_stats(sums.tolist()).score)
 
 
-def resampled_scores(metric: Metric, *systems: Statistics, resamples: int = RESAMPLES, seed: int = SEED) -> Statistics:
-    """The scores of each system on `resamples` tests drawn with replacement, the same ones for all."""
+def resampled_scores(metric: Metric, *systems: Statistics) -> Statistics:
+    """The scores of each system on `RESAMPLES` tests sampled with replacement, the same tests for all systems."""
     size = len(systems[0])
     sums: list[list[Statistics]] = [[] for _ in systems]
-    rng = np.random.default_rng(seed)
-    for rows in _blocks(resamples, size):
+    rng = np.random.default_rng(SEED)
+    for rows in _blocks(RESAMPLES, size):
         drawn = rng.choice(size, size=(rows, size), replace=True)
         times = np.stack([np.bincount(one, minlength=size) for one in drawn]).astype(np.float64)
         for own, statistics in zip(sums, systems, strict=True):
@@ -82,12 +82,7 @@ def interval_of(scores: Statistics) -> tuple[float, float]:
 
 
 def significance(
-    metric: Metric,
-    first: Statistics,
-    second: Statistics,
-    resampled: Statistics,
-    trials: int = TRIALS,
-    seed: int = SEED,
+    metric: Metric, first: Statistics, second: Statistics, resampled: Statistics, trials: int = TRIALS
 ) -> Significance:
     """How sure the difference of two systems on one test is; `resampled` are the scores of both.
 
@@ -96,7 +91,7 @@ def significance(
     difference = score_of(metric, second.sum(0)) - score_of(metric, first.sum(0))
     differences = resampled[1] - resampled[0]
     sizes = np.abs(differences)
-    shuffled = _shuffled_differences(metric, first, second, trials, seed) if difference else np.zeros(trials)
+    shuffled = _shuffled_differences(metric, first, second, trials) if difference else np.zeros(trials)
     return Significance(
         len(first),
         difference,
@@ -106,11 +101,9 @@ def significance(
     )
 
 
-def _shuffled_differences(
-    metric: Metric, first: Statistics, second: Statistics, trials: int, seed: int
-) -> NDArray[np.float64]:
+def _shuffled_differences(metric: Metric, first: Statistics, second: Statistics, trials: int) -> NDArray[np.float64]:
     """How far two systems are apart that share out the sentences of the two by lot."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(SEED)
     both = first.sum(0) + second.sum(0)
     found: list[float] = []
     for rows in _blocks(trials, len(first)):

@@ -69,7 +69,6 @@ class Tallies:
     tgt_characters: int = 0
     kinds: dict[str, Tally] = field(default_factory=lambda: {kind: Tally() for kind in (*_SAID, LONG)})
     longest: int = 0
-    _ratios: Counter[int] = field(default_factory=Counter)
     _usual: list[int] = field(default_factory=lambda: [0, 0])
     _first: SentencePair | None = None
     _same: list[bool] = field(default_factory=lambda: [True, True])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from dragoman.data.batching import (
+    PADDING_SHARE,
     check_budget,
     epoch_batches,
     micro_batches,
@@ -29,13 +30,13 @@ length_pairs = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_s
 budgets = st.integers(41, 400)
 
 
-@given(length_pairs, budgets, st.integers(0, 2**31 - 1), st.integers(0, 5), st.integers(1, 16))
+@given(length_pairs, budgets, st.integers(0, 2**31 - 1), st.integers(0, 5))
 @settings(deadline=None)
 def test_an_epoch_is_every_pair_once_and_no_step_exceeds_its_budget(
-    lengths: list[tuple[int, int]], batch_tokens: int, seed: int, epoch: int, groups: int
+    lengths: list[tuple[int, int]], batch_tokens: int, seed: int, epoch: int
 ) -> None:
     pairs = pairs_of(lengths)
-    steps = epoch_batches(pairs, batch_tokens, seed, epoch, groups)
+    steps = epoch_batches(pairs, batch_tokens, seed, epoch)
     everything = [steps[step] for step in range(len(steps))]
     assert Counter(np.concatenate(everything).tolist()) == Counter(range(len(pairs)))
     for indices in everything:
@@ -54,18 +55,18 @@ def test_the_order_is_a_pure_function_of_seed_and_epoch(
     assert np.array_equal(first.ends, again.ends)
 
 
-@given(length_pairs, st.integers(1, 400), st.integers(0, 100), st.floats(0, 1))
+@given(length_pairs, st.integers(1, 400), st.integers(0, 100))
 def test_micro_batches_hold_each_row_once_within_both_limits(
-    lengths: list[tuple[int, int]], limit: int, slack: int, share: float
+    lengths: list[tuple[int, int]], limit: int, slack: int
 ) -> None:
     src, tgt = np.array(lengths).T
-    pieces = micro_batches(src, tgt, limit, slack, share)
+    pieces = micro_batches(src, tgt, limit, slack)
     assert Counter(np.concatenate(pieces).tolist()) == Counter(range(len(lengths)))
     for piece in pieces:
         sides = [(len(piece) * (side[piece].max() + 1), (side[piece] + 1).sum()) for side in (src, tgt)]
         assert len(piece) == 1 or max(padded for padded, _ in sides) <= limit
         padded, real = np.sum(sides, axis=0)
-        assert padded - real <= slack + share * padded
+        assert padded - real <= slack + PADDING_SHARE * padded
 
 
 def test_seeds_and_epochs_give_different_orders() -> None:

@@ -71,11 +71,12 @@ def test_the_same_outputs_are_never_different() -> None:
     assert not found.is_significant
 
 
-def test_equal_systems_are_seldom_called_different() -> None:
+def test_equal_systems_are_seldom_called_different(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RESAMPLES", 100)
     called, metric = 0, BLEU(force=True)
     for seed in range(60):
         (a, b), references = outputs_and_references(60, 0.2, 0.2, seed=seed)
         counts = [statistics_of(metric, outputs, references) for outputs in (a, b)]
-        resampled = resampled_scores(metric, *counts, resamples=100)
+        resampled = resampled_scores(metric, *counts)
         called += significance(metric, counts[0], counts[1], resampled, trials=100).is_significant
     assert called <= 8, "of 60 tests of equals about 3 may look different at 0.05"
