@@ -6,7 +6,7 @@ from shlex import quote
 
 from dragoman.cli.arguments import ArgumentParser, path_name
 from dragoman.errors import ModelError
-from dragoman.exchange.hub import fetched, is_hub_name
+from dragoman.exchange.hub import fetch_model, is_hub_name
 from dragoman.exchange.marian_import import import_marian
 from dragoman.files import check_new_folder
 from dragoman.messages import say
@@ -44,4 +44,4 @@ def _folder(model: str) -> Path:
             "Helsinki-NLP/opus-mt-de-en."
         )
     say(f"fetching {model}")
-    return fetched(model)
+    return fetch_model(model)

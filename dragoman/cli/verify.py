@@ -115,7 +115,7 @@ def _parser() -> ArgumentParser:
 
 def _texts(options: argparse.Namespace, bundle: "TrainedModel") -> tuple[list[str], str]:
     """The texts, and where they are from: the file, the run's validation data, or the model's vocabulary."""
-    from dragoman.visualization.report.run_facts import open_part
+    from dragoman.visualization.report.run_facts import open_stored_part
 
     most = options.sentences
     if options.src:
@@ -125,7 +125,7 @@ def _texts(options: argparse.Namespace, bundle: "TrainedModel") -> tuple[list[st
         if not texts:
             raise DataError(f"{options.src} is empty. Give at least one line to translate.")
         return texts, str(options.src)
-    if store := open_part(options.model, "dev"):
+    if store := open_stored_part(options.model, "dev"):
         return list(store.texts(most)[0]), "the run's validation data"
     rng, tokenizer = Random(most), bundle.tokenizers.src
     lengths = (rng.randint(1, min(_LONGEST_INVENTED, bundle.config.data.max_tokens)) for _ in range(most))

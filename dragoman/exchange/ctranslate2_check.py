@@ -47,10 +47,10 @@ class Agreement:
         )
 
 
-def compared(engine: Any, bundle: TrainedModel) -> Agreement:
+def compare_with_ctranslate2(engine: Any, bundle: TrainedModel) -> Agreement:
     """`engine` is a `ctranslate2.Translator`."""
     rows = _sample(bundle)
-    ours = _translated(bundle, rows)
+    ours = _translate_greedily(bundle, rows)
     src_names, tgt_names = tokens_of(bundle.tokenizers.src), tokens_of(bundle.tokenizers.tgt)
     sources = [[src_names[index] for index in row] for row in rows]
     written = [[tgt_names[index] for index in hypothesis.ids] for hypothesis in ours]
@@ -75,7 +75,7 @@ def _sample(bundle: TrainedModel) -> list[list[int]]:
     return [[draw.choice(ids) for _ in range(length)] for _ in range(_SENTENCES)]
 
 
-def _translated(bundle: TrainedModel, rows: list[list[int]]) -> list[Hypothesis]:
+def _translate_greedily(bundle: TrainedModel, rows: list[list[int]]) -> list[Hypothesis]:
     src_ids, src_lengths = pad_ids([[*row, EOS_ID] for row in rows], PAD_ID)
     model = bundle.model.to("cpu").eval()
     settings = InferenceSettings(beam_size=1, max_extra_tokens=_EXTRA_TOKENS)

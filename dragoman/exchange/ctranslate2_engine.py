@@ -13,7 +13,7 @@ import torch
 from dragoman.config import InferenceSettings
 from dragoman.errors import ConfigError
 from dragoman.exchange.ctranslate2_check import SUPPRESSED
-from dragoman.exchange.ctranslate2_export import Quantization, library, specification_of
+from dragoman.exchange.ctranslate2_export import Quantization, build_specification, import_ctranslate2
 from dragoman.exchange.tokens import tokens_of
 from dragoman.inference.output_length import length_penalties, output_limit
 from dragoman.inference.segments import Source, token_batches
@@ -48,8 +48,8 @@ class _Engine:
         self._tgt_ids = {name: index for index, name in enumerate(self._tgt_names)}
         self._max_length = bundle.model.max_positions
         with tempfile.TemporaryDirectory(prefix="dragoman-") as folder:
-            specification_of(bundle, compute_type).save(folder)
-            self._translator = library().Translator(
+            build_specification(bundle, compute_type).save(folder)
+            self._translator = import_ctranslate2().Translator(
                 folder, device="cpu", compute_type=compute_type, inter_threads=threads, intra_threads=1
             )
 
@@ -59,7 +59,7 @@ class _Engine:
             raise ConfigError("`--engine` is ctranslate2, which is here for searching only. Leave out one of the two.")
         batches = list(token_batches(sources, settings.beam_size, settings.batch_tokens, self._threads))
         limits = [self._limits(batch, settings) for batch in batches]
-        pending = [self._submitted(batch, max(own), settings) for batch, own in zip(batches, limits, strict=True)]
+        pending = [self._submit(batch, max(own), settings) for batch, own in zip(batches, limits, strict=True)]
         for batch, own, results in zip(batches, limits, pending, strict=True):
             for source, limit, result in zip(batch, own, results, strict=True):
                 answer = result.result()
@@ -70,7 +70,7 @@ class _Engine:
                 found.sort(key=lambda one: (not one.finished, -one.score))
                 source.hypotheses = found[: settings.n_best]
 
-    def _submitted(self, batch: Sequence[Source], longest: int, settings: InferenceSettings) -> list[Any]:
+    def _submit(self, batch: Sequence[Source], longest: int, settings: InferenceSettings) -> list[Any]:
         """Begins the search of a batch; its results can be waited for one by one."""
         prefixes = [[self._tgt_names[index] for index in source.prefix] for source in batch]
         results: list[Any] = self._translator.translate_batch(

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from dragoman.errors import ModelError
-from dragoman.exchange.ctranslate2_check import Agreement, compared
-from dragoman.exchange.ctranslate2_readme import readme
+from dragoman.exchange.ctranslate2_check import Agreement, compare_with_ctranslate2
+from dragoman.exchange.ctranslate2_readme import readme_text
 from dragoman.exchange.sentencepiece_file import write_spm
 from dragoman.exchange.tokens import tokens_of
 from dragoman.files import write_folder
@@ -36,19 +36,19 @@ def export_ctranslate2(bundle: TrainedModel, folder: Path, quantization: Quantiz
 
     Raises ModelError, and leaves nothing, where ctranslate2 is missing or float32 does not translate as we do.
     """
-    engine = library()
-    specification = specification_of(bundle, quantization)
+    engine = import_ctranslate2()
+    specification = build_specification(bundle, quantization)
     with write_folder(folder, {"format": 1, "versions": {"dragoman": __version__}}) as temporary:
         specification.save(str(temporary))
         _write_tokenizers(bundle, temporary)
-        (temporary / "README.md").write_text(readme(bundle, folder.name), encoding="utf-8")
-        agreement = compared(engine.Translator(str(temporary), device="cpu", intra_threads=1), bundle)
+        (temporary / "README.md").write_text(readme_text(bundle, folder.name), encoding="utf-8")
+        agreement = compare_with_ctranslate2(engine.Translator(str(temporary), device="cpu", intra_threads=1), bundle)
         if quantization == "float32" and not agreement.exact:
             raise ModelError(f"{folder} is not written: {agreement}. Report it as a bug, with the model's config.toml.")
     return agreement
 
 
-def library() -> ModuleType:
+def import_ctranslate2() -> ModuleType:
     """The package ctranslate2. Raises ModelError where it is not installed."""
     try:
         import ctranslate2
@@ -60,9 +60,9 @@ def library() -> ModuleType:
     return found
 
 
-def specification_of(bundle: TrainedModel, quantization: Quantization) -> Any:
+def build_specification(bundle: TrainedModel, quantization: Quantization) -> Any:
     """The model as CTranslate2 describes and saves one, checked. Raises ModelError where that is not installed."""
-    library()
+    import_ctranslate2()
     from ctranslate2.specs import TransformerSpec, common_spec
 
     model, settings = bundle.model, bundle.config.model

@@ -4,7 +4,7 @@ from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
 
 
-def readme(bundle: TrainedModel, name: str) -> str:
+def readme_text(bundle: TrainedModel, name: str) -> str:
     """README.md of the folder, in Markdown."""
     card, settings = bundle.card, bundle.config.inference
     search = f"beam_size={settings.beam_size}"
@@ -39,16 +39,16 @@ def _max_tokens(bundle: TrainedModel) -> int:
 
 
 def _package(bundle: TrainedModel) -> str:
-    return "sentencepiece" if _has_pieces(bundle) else "tokenizers"
+    return "sentencepiece" if _uses_sentencepiece(bundle) else "tokenizers"
 
 
-def _has_pieces(bundle: TrainedModel) -> bool:
+def _uses_sentencepiece(bundle: TrainedModel) -> bool:
     return isinstance(bundle.tokenizers.tgt.library, SentencePieceTokenizer)
 
 
 def _example(bundle: TrainedModel, name: str, search: str) -> str:
     translate = f"output = translator.translate_batch([tokens], {search}, disable_unk=True)[0].hypotheses[0]"
-    if _has_pieces(bundle):
+    if _uses_sentencepiece(bundle):
         return "\n".join(
             (
                 "import ctranslate2, sentencepiece",

@@ -15,7 +15,7 @@ def is_hub_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def fetched(name: str) -> Path:
+def fetch_model(name: str) -> Path:
     """The folder with a model's files, downloaded or from the client's cache. Raises ModelError."""
     folder = _snapshot(name, [*_FILES, SAFETENSORS])
     if not (folder / SAFETENSORS).exists():

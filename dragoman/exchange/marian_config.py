@@ -83,7 +83,7 @@ class MarianConfig:
     pad_id: int
     eos_id: int
     separate_vocabularies: bool
-    renormalised: bool
+    renormalized: bool
     src_lang: str
     tgt_lang: str
     max_positions: int
@@ -112,7 +112,7 @@ def read_marian_config(folder: Path) -> MarianConfig:
         pad_id=config.number("pad_token_id", config.content["pad_token_id"]),
         eos_id=config.number("eos_token_id", config.content["eos_token_id"]),
         separate_vocabularies=tokenizer.get("separate_vocabs") is True,
-        renormalised=generation.get("renormalize_logits") is True,
+        renormalized=generation.get("renormalize_logits") is True,
         src_lang=_text(tokenizer.get("source_lang")),
         tgt_lang=_text(tokenizer.get("target_lang")),
         max_positions=_max_positions(config, tokenizer),
@@ -150,7 +150,7 @@ class _Table:
                 "Such a model cannot be imported; choose another."
             )
 
-    def checked(self, key: str, setting: str) -> Any:
+    def value_for(self, key: str, setting: str) -> Any:
         """The value of a key, which must be one that our setting may have."""
         try:
             value = SETTINGS[setting].check(self.content[key], f"{self.path}: `{key}`")
@@ -179,14 +179,14 @@ def _model(config: _Table) -> ModelSettings:
         )
     settings = ModelSettings(
         preset="custom",
-        d_model=config.checked("d_model", "model.d_model"),
-        d_ff=config.checked("encoder_ffn_dim", "model.d_ff"),
-        num_heads=config.checked("encoder_attention_heads", "model.num_heads"),
-        num_encoder_layers=config.checked("encoder_layers", "model.num_encoder_layers"),
-        num_decoder_layers=config.checked("decoder_layers", "model.num_decoder_layers"),
-        dropout=config.checked("dropout", "model.dropout"),
-        attention_dropout=config.checked("attention_dropout", "model.attention_dropout"),
-        activation_dropout=config.checked("activation_dropout", "model.activation_dropout"),
+        d_model=config.value_for("d_model", "model.d_model"),
+        d_ff=config.value_for("encoder_ffn_dim", "model.d_ff"),
+        num_heads=config.value_for("encoder_attention_heads", "model.num_heads"),
+        num_encoder_layers=config.value_for("encoder_layers", "model.num_encoder_layers"),
+        num_decoder_layers=config.value_for("decoder_layers", "model.num_decoder_layers"),
+        dropout=config.value_for("dropout", "model.dropout"),
+        attention_dropout=config.value_for("attention_dropout", "model.attention_dropout"),
+        activation_dropout=config.value_for("activation_dropout", "model.activation_dropout"),
         norm_first=False,
         activation=_ACTIVATIONS[activation],  # type: ignore[arg-type]
         positions="marian",
@@ -223,16 +223,16 @@ def _inference(generation: _Table) -> InferenceSettings:
     max_length = content.get("max_length")
     limit = max_length - 1 if type(max_length) is int and max_length > 1 else ours.max_extra_tokens
     return InferenceSettings(
-        beam_size=generation.checked("num_beams", "inference.beam_size"),
+        beam_size=generation.value_for("num_beams", "inference.beam_size"),
         length_penalty="power",
-        length_penalty_alpha=generation.checked("length_penalty", "inference.length_penalty_alpha"),
+        length_penalty_alpha=generation.value_for("length_penalty", "inference.length_penalty_alpha"),
         max_extra_tokens=min(ours.max_extra_tokens, limit),
     )
 
 
 def _max_positions(config: _Table, tokenizer: dict[str, Any]) -> int:
     """The fewer of the positions that the model was trained for and the tokens that its tokeniser lets through."""
-    positions = config.checked("max_position_embeddings", "model.max_positions")
+    positions = config.value_for("max_position_embeddings", "model.max_positions")
     limit = tokenizer.get("model_max_length", 512)
     return min(positions, limit) if type(limit) is int and limit > 1 else int(positions)
 

@@ -47,7 +47,7 @@ class _Side:
 def export_marian(bundle: TrainedModel, folder: Path) -> tuple[str, ...]:
     """Writes the folder; returns notes on what that form cannot say. Raises ModelError for models it cannot hold."""
     src, tgt = _side(bundle.tokenizers.src), _side(bundle.tokenizers.tgt)
-    _refuse_what_does_not_fit(bundle, src, tgt)
+    _check_exportable(bundle, src, tgt)
     shared = src.tokenizer.vocabulary == tgt.tokenizer.vocabulary
     with write_folder(folder, {"format": 1, "versions": {"dragoman": __version__}}) as temporary:
         tensors = {name: tensor.numpy() for name, tensor in _tensors(bundle, src, tgt).items()}
@@ -75,7 +75,7 @@ def _side(tokenizer: Tokenizer) -> _Side:
     return _Side(tokenizer.library)
 
 
-def _refuse_what_does_not_fit(bundle: TrainedModel, src: _Side, tgt: _Side) -> None:
+def _check_exportable(bundle: TrainedModel, src: _Side, tgt: _Side) -> None:
     settings = bundle.config.model
     problems = {
         "`model.norm_first` is true, but Marian's models there normalise after each sublayer": settings.norm_first,

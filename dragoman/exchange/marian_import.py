@@ -23,7 +23,7 @@ from dragoman.exchange.marian_weights import (
     POSITIONS,
     PROJECTION,
     SHARED,
-    Tensors,
+    TensorFile,
     layer_tensors,
     open_tensors,
     require_shapes,
@@ -48,29 +48,29 @@ _POSITION_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportedModel:
     """A model of ours, and notes for the user on what was done."""
 
     bundle: TrainedModel
     notes: tuple[str, ...]
 
 
-def import_marian(folder: Path, origin: str) -> Imported:
+def import_marian(folder: Path, origin: str) -> ImportedModel:
     """The model in a folder of Marian's Hugging Face form; `origin` is its name there.
 
     Nothing in the folder is trusted: every size is checked before memory is taken. Raises ModelError.
     """
     marian = read_marian_config(folder)
-    src, tgt = _tokenizers(folder, marian)
+    src, tgt = _read_tokenizers(folder, marian)
     tensors = open_tensors(folder)
     names = _embedding_names(tensors, marian)
-    require_shapes(tensors, _expected(marian, names, tensors), frozenset((SHARED, PROJECTION, *EMBEDDINGS.values())))
+    require_shapes(tensors, _shapes_of(marian, names, tensors), frozenset((SHARED, PROJECTION, *EMBEDDINGS.values())))
     _check_positions(tensors)
-    model = _model(marian, tensors, names, _rows(src, marian), _rows(tgt, marian))
+    model = _model(marian, tensors, names, _our_rows(src, marian), _our_rows(tgt, marian))
     pair = TokenizerPair(Tokenizer("sentencepiece", src.tokenizer), Tokenizer("sentencepiece", tgt.tokenizer), False)
     config = _config(marian, pair, origin)
     pickled = [f"{tensors.path} is a pickle, read for its tensors alone"] if tensors.path.suffix == ".bin" else []
-    return Imported(TrainedModel(model, pair, config, _card(config, model, origin)), (*pickled, *marian.notes))
+    return ImportedModel(TrainedModel(model, pair, config, _card(config, model, origin)), (*pickled, *marian.notes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class _Side:
     tokenizer: SentencePieceTokenizer
 
 
-def _tokenizers(folder: Path, marian: MarianConfig) -> tuple[_Side, _Side]:
+def _read_tokenizers(folder: Path, marian: MarianConfig) -> tuple[_Side, _Side]:
     src_path = folder / VOCABULARY
     tgt_path = folder / (TARGET_VOCABULARY if marian.separate_vocabularies else VOCABULARY)
     if marian.model.tie == "all" and src_path != tgt_path:
@@ -122,7 +122,7 @@ def _side(spm: Path, vocabulary_path: Path, vocabulary: dict[str, int]) -> _Side
 _CONTROLS = frozenset(("<pad>", "</s>", "<unk>"))
 
 
-def _rows(side: _Side, marian: MarianConfig) -> list[int]:
+def _our_rows(side: _Side, marian: MarianConfig) -> list[int]:
     """For each of our ids after padding the id in Marian's vocabulary."""
     unk_id = side.vocabulary["<unk>"]
     special = {marian.pad_id, marian.eos_id, unk_id}
@@ -133,7 +133,7 @@ def _rows(side: _Side, marian: MarianConfig) -> list[int]:
     ]
 
 
-def _embedding_names(tensors: Tensors, marian: MarianConfig) -> dict[str, str]:
+def _embedding_names(tensors: TensorFile, marian: MarianConfig) -> dict[str, str]:
     """Our embeddings and projection -> the tensor that has them; a tied one has one name or several in the file."""
     present = tensors.shapes().keys()
     tied = (SHARED, EMBEDDINGS["encoder"], EMBEDDINGS["decoder"], PROJECTION)
@@ -153,7 +153,7 @@ def _embedding_names(tensors: Tensors, marian: MarianConfig) -> dict[str, str]:
     return {ours: next((name for name in names if name in present), names[0]) for ours, names in chosen}
 
 
-def _expected(marian: MarianConfig, names: dict[str, str], tensors: Tensors) -> dict[str, tuple[int, ...]]:
+def _shapes_of(marian: MarianConfig, names: dict[str, str], tensors: TensorFile) -> dict[str, tuple[int, ...]]:
     """The shape that each tensor must have, by its name in the file."""
     with build_without_values():
         shapes = {name: tuple(one.shape) for name, one in _empty(marian, 4, 4).named_parameters()}
@@ -174,7 +174,7 @@ def _empty(marian: MarianConfig, src_size: int, tgt_size: int) -> Transformer:
     return Transformer(marian.model, src_size, tgt_size)
 
 
-def _check_positions(tensors: Tensors) -> None:
+def _check_positions(tensors: TensorFile) -> None:
     """Positions in the file must be the sinusoids, which are computed here."""
     for name in POSITIONS:
         if shape := tensors.shapes().get(name):
@@ -187,7 +187,7 @@ def _check_positions(tensors: Tensors) -> None:
 
 
 def _model(
-    marian: MarianConfig, tensors: Tensors, names: dict[str, str], src_rows: list[int], tgt_rows: list[int]
+    marian: MarianConfig, tensors: TensorFile, names: dict[str, str], src_rows: list[int], tgt_rows: list[int]
 ) -> Transformer:
     with build_without_values():
         model = _empty(marian, len(src_rows) + 1, len(tgt_rows) + 1)
@@ -197,15 +197,15 @@ def _model(
     }
     for name, theirs in names.items():
         rows = src_rows if name == "src_embedding.weight" else tgt_rows
-        ours[name] = _permuted(tensors.tensor(theirs), rows, 0.0)
+        ours[name] = _permute_rows(tensors.tensor(theirs), rows, 0.0)
     bias = tensors.tensor(BIAS)[0] if BIAS in tensors.shapes() else torch.zeros(marian.tgt_vocab_size)
-    ours["projection.bias"] = _permuted(bias, tgt_rows, UNREACHABLE)
-    if marian.renormalised:
+    ours["projection.bias"] = _permute_rows(bias, tgt_rows, UNREACHABLE)
+    if marian.renormalized:
         ours["projection.bias"][BOS_ID] = UNREACHABLE
     return replace_parameters(model, ours).eval()
 
 
-def _permuted(tensor: Tensor, rows: Iterable[int], padding: float) -> Tensor:
+def _permute_rows(tensor: Tensor, rows: Iterable[int], padding: float) -> Tensor:
     """The rows in our order, with one for padding before them."""
     first = torch.full_like(tensor[:1], padding)
     assert PAD_ID == 0

@@ -23,7 +23,7 @@ _FLOATS = {torch.float32, torch.float16, torch.bfloat16}
 _FLOAT_NAMES = {"F32", "F16", "BF16"}
 
 
-class Tensors(Protocol):
+class TensorFile(Protocol):
     """The tensors of a file: which there are, of which shape, and each one."""
 
     path: Path
@@ -35,7 +35,7 @@ class Tensors(Protocol):
         """One tensor in float32."""
 
 
-def open_tensors(folder: Path) -> Tensors:
+def open_tensors(folder: Path) -> TensorFile:
     """The weights of a folder, safetensors before pickle. Raises ModelError where there are none that can be read."""
     if (folder / SAFETENSORS).exists():
         return _Safetensors(folder / SAFETENSORS)
@@ -133,7 +133,7 @@ def _layer(place: str, attentions: Mapping[str, str]) -> dict[str, tuple[str, ..
     return names
 
 
-def require_shapes(tensors: Tensors, expected: dict[str, tuple[int, ...]], allowed: frozenset[str]) -> None:
+def require_shapes(tensors: TensorFile, expected: dict[str, tuple[int, ...]], allowed: frozenset[str]) -> None:
     """Raises ModelError unless exactly these tensors, and perhaps the allowed ones, are there, of these shapes."""
     found = tensors.shapes()
     for name, shape in expected.items():

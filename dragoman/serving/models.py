@@ -152,13 +152,13 @@ def served_model(
     return ServedModel(canonical_code(source), canonical_code(target), bundle, translator, overrides, *where)
 
 
-def add_terms(models: Sequence[ServedModel], given: Sequence[str]) -> list[ServedModel]:
+def add_terms(models: Sequence[ServedModel], files: Sequence[str]) -> list[ServedModel]:
     """The models with their terms, from files such as ``en-de=terms.tsv``; for one model the file alone will do.
 
     Raises ConfigError for a pair that is not served or comes twice, DataError for a file that is none of terms.
     """
     found: dict[str, Terms] = {}
-    for one in given:
+    for one in files:
         is_file = "=" not in one or Path(one).exists()
         pair, _, path = ("", "", one) if is_file else one.partition("=")
         pair = pair or (models[0].pair if len(models) == 1 else "")

@@ -57,7 +57,7 @@ def docs_page(base_url: str, with_page: bool = True) -> Response:
 def _docs_template() -> Template:
     environment = Environment(autoescape=True)
     environment.filters |= {
-        "coded": _coded,
+        "coded": _mark_code,
         "compact": partial(json.dumps, ensure_ascii=False),
         "indented": partial(json.dumps, ensure_ascii=False, indent=1),
         "quoted": shlex.quote,
@@ -65,6 +65,6 @@ def _docs_template() -> Template:
     return environment.from_string(_HERE.joinpath("docs.html").read_text(encoding="utf-8"))
 
 
-def _coded(text: str) -> Markup:
+def _mark_code(text: str) -> Markup:
     """The text, with what stands in backquotes as code."""
     return Markup(_BACKQUOTED.sub(r"<code>\1</code>", str(escape(text))))

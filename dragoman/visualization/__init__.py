@@ -4,7 +4,7 @@ Every ``plot_`` function returns a `matplotlib.figure.Figure` and never opens a 
 file, and a notebook shows it. matplotlib is imported when the first figure is drawn.
 """
 
-from dragoman.visualization.figures.curves import plot_initialisations, plot_training_curves
+from dragoman.visualization.figures.curves import plot_initializations, plot_training_curves
 from dragoman.visualization.figures.encodings import plot_encoding_curves, plot_encodings
 from dragoman.visualization.figures.figure import save_figure
 from dragoman.visualization.figures.masks import plot_masks
@@ -22,7 +22,7 @@ __all__ = [
     "plot_smoothed_targets",
     "target_distributions",
     "plot_untrained_and_trained",
-    "plot_initialisations",
+    "plot_initializations",
     "plot_training_curves",
     "plot_parameter_shares",
     "parameter_shares",

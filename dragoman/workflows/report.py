@@ -15,11 +15,11 @@ def translate_test(run_folder: Path, bundle: "TrainedModel") -> "ReportedTest | 
     """Translate the test data of a run again, or its validation data. Returns None if both are gone."""
     from dragoman.inference.translator import Translator
     from dragoman.visualization.report.report import ReportedTest
-    from dragoman.visualization.report.run_facts import open_part
+    from dragoman.visualization.report.run_facts import open_stored_part
     from dragoman.visualization.report.word_weights import cross_attention_of
 
     for part, name in (("test", "test"), ("dev", "validation")):
-        if store := open_part(run_folder, part):
+        if store := open_stored_part(run_folder, part):
             sources, references = store.texts()
             translator = Translator.from_bundles([bundle])
             outputs = translator.translate(sources)

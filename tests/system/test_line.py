@@ -16,7 +16,7 @@ from dragoman import Translator
 from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.evaluation.metrics import bleu, chrf
-from dragoman.visualization.report.run_facts import open_part
+from dragoman.visualization.report.run_facts import open_stored_part
 
 SMALL = [
     "--model.preset", "tiny", "--model.num-encoder-layers", "2", "--model.num-decoder-layers", "2",
@@ -169,7 +169,7 @@ def test_a_signal_saves_and_the_same_command_continues(tmp_path: Path, name: str
 
 def assert_scores_of_training_are_those_of_the_model(run: Path) -> None:
     """The last validation's, to the last digit; greedy search, as `validate.beam_size` has it."""
-    sources, references = open_part(run, "dev").texts()
+    sources, references = open_stored_part(run, "dev").texts()
     model = run / (run / "last").read_text().strip()
     outputs = Translator.load(model, "cpu").translate(sources, beam_size=1)
     events = [json.loads(line) for line in (run / "log.jsonl").read_text().split("\n") if line]

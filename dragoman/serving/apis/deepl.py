@@ -30,7 +30,7 @@ WHAT_THERE_IS = "Of DeepL's API this server has /v2/translate, /v2/languages and
 
 async def post_v2_translate(service: Service, fields: Fields) -> dict[str, Any]:
     """POST /v2/translate."""
-    texts = given = check_texts(service, fields.texts("text"))
+    texts = originals = check_texts(service, fields.texts("text"))
     if not texts:
         raise Refused(400, "Parameter 'text' not specified.")
     for name, thing in _UNSUPPORTED.items():
@@ -57,7 +57,7 @@ async def post_v2_translate(service: Service, fields: Fields) -> dict[str, Any]:
                 "billed_characters": len(text),
                 "model_type_used": "latency_optimized",
             }
-            for text, answer in zip(given, answers, strict=True)
+            for text, answer in zip(originals, answers, strict=True)
         ]
     }
 

@@ -85,7 +85,7 @@ class FileJob:
         return self.status == "translating"
 
     @property
-    def is_owed(self) -> bool:
+    def is_pending(self) -> bool:
         """Whether it is not done, or nobody has it yet."""
         return self.is_unfinished or (self.status == "done" and not self.was_fetched)
 
@@ -137,13 +137,13 @@ class FileTranslations:
         jobs = self._jobs.values()
         settings = self._service.settings
         most, most_chars = settings.max_files, _MOST_WAITING * settings.max_file_bytes
-        own = [job for job in jobs if job.client == client and job.is_owed]
+        own = [job for job in jobs if job.client == client and job.is_pending]
         if len(own) >= _half(most) or size + _chars(own) > max(size, _half(most_chars)):
             raise Refused(
                 429, f"{len(own)} of your files wait, or for their download. Fetch or cancel some.", _AGAIN_SECONDS
             )
         if len(jobs) >= most:
-            others = [job for job in jobs if not job.is_owed]
+            others = [job for job in jobs if not job.is_pending]
             if not others:
                 raise Refused(503, "There are too many files here. Try again later.", _AGAIN_SECONDS)
             self.drop(min(others, key=lambda job: job.ended_at))
@@ -226,14 +226,14 @@ class FileTranslations:
     def num_unfinished(self) -> int:
         """How many files a server that is to be stopped should wait for."""
         since = time.monotonic() - _FETCH_SECONDS
-        return sum(job.is_owed and (job.is_unfinished or job.ended_at > since) for job in self._jobs.values())
+        return sum(job.is_pending and (job.is_unfinished or job.ended_at > since) for job in self._jobs.values())
 
     def close(self) -> None:
         """Drops all of them, and says in the log which are lost."""
         jobs = list(self._jobs.values())
         if lost := [f"{job.id} ({job.done} of {job.total} sentences)" for job in jobs if job.is_unfinished]:
             _log.warning("files are lost that were not translated: %s", ", ".join(lost))
-        if unfetched := [job.id for job in jobs if job.is_owed and not job.is_unfinished]:
+        if unfetched := [job.id for job in jobs if job.is_pending and not job.is_unfinished]:
             _log.warning("files are lost that were translated, but not fetched: %s", ", ".join(unfetched))
         self._jobs.clear()
         for job in jobs:

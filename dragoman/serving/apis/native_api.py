@@ -55,7 +55,7 @@ async def post_v1_translate(service: Service, fields: Fields) -> dict[str, Any]:
         document=partial(plain_text if form == "text" else markup, split=split),
     )
     answers = await service.translate(texts, options)
-    return {"translations": [_described(one, form == "html") for one in answers]}
+    return {"translations": [_describe_answer(one, form == "html") for one in answers]}
 
 
 def _n_best(service: Service, fields: Fields) -> int:
@@ -63,25 +63,25 @@ def _n_best(service: Service, fields: Fields) -> int:
     return fields.number("n_best", service.settings.max_alternatives + 1, least=1)
 
 
-def _described(answer: Answer, is_markup: bool) -> dict[str, Any]:
+def _describe_answer(answer: Answer, is_markup: bool) -> dict[str, Any]:
     texts = [answer.text, *answer.alternatives]
     candidates = [join_candidates(answer, rank) for rank in answer.ranks]
     facts: dict[str, Any] = {"text": answer.text, "source": answer.source}
     if answer.detection is not None:
         facts["confidence"] = answer.detection.confidence
     facts |= {
-        "flags": _flags(answer, is_markup),
+        "flags": _collect_flags(answer, is_markup),
         "lost": list(dict.fromkeys(piece for part in answer.parts for piece in part.lost)),
         "candidates": [
-            _candidate(text, candidate) for text, candidate in zip(texts, candidates, strict=True) if candidate
+            _describe_candidate(text, candidate) for text, candidate in zip(texts, candidates, strict=True) if candidate
         ],
     }
     if any(part.alignment is not None for part in answer.parts):
-        facts["sentences"] = [_sentence(part) for part in answer.parts]
+        facts["sentences"] = [_describe_sentence(part) for part in answer.parts]
     return facts
 
 
-def _sentence(part: Translation) -> dict[str, Any]:
+def _describe_sentence(part: Translation) -> dict[str, Any]:
     """A sentence with its alignment between words, and how sure the model was of each word: a probability, or null."""
     words: list[float | None] = [None] * len(part.text.split())
     if part.candidates:
@@ -101,7 +101,7 @@ def _sentence(part: Translation) -> dict[str, Any]:
     }
 
 
-def _candidate(text: str, candidate: Candidate) -> dict[str, Any]:
+def _describe_candidate(text: str, candidate: Candidate) -> dict[str, Any]:
     return {
         "text": text,
         "score": round(candidate.score, 4),
@@ -111,7 +111,7 @@ def _candidate(text: str, candidate: Candidate) -> dict[str, Any]:
     }
 
 
-def _flags(answer: Answer, is_markup: bool) -> list[str]:
+def _collect_flags(answer: Answer, is_markup: bool) -> list[str]:
     """Those of any sentence (`evaluate.flags`), and ``split``: a sentence was too long for the model."""
     found = {flag for part in answer.parts for flag in part.flags}
     split = not is_markup and any(part.segments > 1 for part in answer.parts)

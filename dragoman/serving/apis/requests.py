@@ -10,13 +10,13 @@ def request_options(service: Service, source: str, target: str) -> RequestOption
         if not value:
             raise Refused(400, f"Invalid request: missing {name} parameter")
     return RequestOptions(
-        source=AUTO if source == AUTO else _served(service, source),
-        target=_served(service, target),
+        source=AUTO if source == AUTO else _find_language(service, source),
+        target=_find_language(service, target),
         deadline=service.settings.deadline_seconds,
     )
 
 
-def _served(service: Service, code: str) -> str:
+def _find_language(service: Service, code: str) -> str:
     found = service.models.find(code)
     if found is None:
         raise Refused(400, f"{code} is not supported")

@@ -158,7 +158,7 @@ class Middleware:
         try:
             if scope["method"] == "OPTIONS":
                 await Response()(scope, receive, send_more)
-            elif scope["path"] in self._work and (refused := self._refused(scope)):
+            elif scope["path"] in self._work and (refused := self._capacity_refusal(scope)):
                 await asyncio.sleep(self._service.refusals.pause())
                 await error_response(scope, refused)(scope, receive, send_more)
             else:
@@ -168,7 +168,7 @@ class Middleware:
             if status:
                 self._metrics.count_answer(self._route(scope["path"]), status, begun)
 
-    def _refused(self, scope: Scope) -> Refused | None:
+    def _capacity_refusal(self, scope: Scope) -> Refused | None:
         announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
         if not announced.isdigit() or len(announced) > _FEW_DIGITS:
             return None

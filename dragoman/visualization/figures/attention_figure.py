@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.visualization.figures.figure import drawing_style, new_figure
 from dragoman.visualization.figures.labels import readable_labels
-from dragoman.visualization.figures.weight_matrix import draw_weights, inches_of
+from dragoman.visualization.figures.weight_matrix import draw_weights, side_inches
 from dragoman.visualization.inspection.inspection import AttentionKind, Inspection
 from dragoman.visualization.inspection.weights import decode_weights
 
@@ -28,7 +28,7 @@ def plot_heads(inspection: Inspection, kind: AttentionKind = "cross", layer: int
         raise ValueError(f"layer {layer} of {one.num_layers}")
     weights = decode_weights(one)[layer]
     rows, columns = readable_labels(one.queries), readable_labels(one.keys)
-    inches = inches_of(len(one.keys), 2.4, 14.0), inches_of(len(one.queries), 2.4, 10.0)
+    inches = side_inches(len(one.keys), 2.4, 14.0), side_inches(len(one.queries), 2.4, 10.0)
     across = min(_MOST_ACROSS, len(weights), int(_WIDEST_INCHES / inches[0]))
     down = math.ceil(len(weights) / across)
     with drawing_style():

@@ -1,4 +1,4 @@
-"""Pictures of training curves side by side, such as those of two initialisations."""
+"""Pictures of training curves side by side, such as those of two initializations."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ def plot_training_curves(curves: Mapping[str, Curve], value: str = "loss", title
     return figure
 
 
-def plot_initialisations(xavier: Curve, default: Curve) -> "Figure":
+def plot_initializations(xavier: Curve, default: Curve) -> "Figure":
     """The loss of one model from Xavier uniform weights (ours) and from torch's own, which are smaller."""
     curves = {"Xavier uniform (Dragoman)": xavier, "torch's default": default}
     return plot_training_curves(curves, "training loss (nats a token)", "The same model from two starts")

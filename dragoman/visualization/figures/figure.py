@@ -84,7 +84,7 @@ def save_figure(figure: "Figure", path: Path) -> None:
     Raises ConfigError for another ending, a folder, or one that is not there, ResourceError where the disk is full.
     """
     check_figure_path(path)
-    write_file(path, _encoded(figure, path.suffix[1:].lower()))
+    write_file(path, _encode_figure(figure, path.suffix[1:].lower()))
 
 
 def check_figure_path(path: Path, name: str = "path") -> None:
@@ -101,15 +101,15 @@ def check_figure_path(path: Path, name: str = "path") -> None:
 
 def svg_of(figure: "Figure") -> str:
     """The figure as an SVG document; figures drawn alike give the same text."""
-    return _encoded(figure, "svg").decode()
+    return _encode_figure(figure, "svg").decode()
 
 
 def png_of(figure: "Figure") -> bytes:
     """The figure as a PNG file's content."""
-    return _encoded(figure, "png")
+    return _encode_figure(figure, "png")
 
 
-def _encoded(figure: "Figure", ending: str) -> bytes:
+def _encode_figure(figure: "Figure", ending: str) -> bytes:
     dates = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[ending]
     buffer = io.BytesIO()
     with drawing_style():

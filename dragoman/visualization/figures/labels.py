@@ -36,15 +36,15 @@ def readable_labels(words: Iterable[str]) -> Labels:
 
     Invisible and direction-changing characters are written as code points; runs of combining marks are cut at three.
     """
-    shown = [_tamed(word) for word in words]
+    shown = [_clean_word(word) for word in words]
     needed = {character for word in shown for character in word}
-    fonts, missing = [OWN_FONT], needed - _characters_of(_path_of(OWN_FONT))
-    for known in (_registered, _added_since) if missing else ():
+    fonts, missing = [OWN_FONT], needed - _characters_of(_font_path(OWN_FONT))
+    for known in (_registered_fonts, _all_fonts) if missing else ():
         for name, path in known():
             if found := missing & _characters_of(path):
                 fonts.append(name)
                 missing -= found
-    texts = tuple(_spelled(word) if missing & set(word) else word for word in shown)
+    texts = tuple(_spell_out(word) if missing & set(word) else word for word in shown)
     return Labels(texts, tuple(fonts), _note(missing))
 
 
@@ -57,7 +57,7 @@ def label_axis(axes: object, side: str, labels: Labels, fontsize: float, rotatio
         text.set_fontfamily(list(labels.fonts))
 
 
-def _tamed(word: str) -> str:
+def _clean_word(word: str) -> str:
     kept: list[str] = []
     marks = 0
     for character in word[: 40 * LONGEST_LABEL]:
@@ -70,7 +70,7 @@ def _tamed(word: str) -> str:
     return text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
 
 
-def _spelled(word: str) -> str:
+def _spell_out(word: str) -> str:
     """A word that no font can draw, in Latin letters and code points, between brackets; the mark before it stays."""
     mark = SPACE_SYMBOL if word.startswith(SPACE_SYMBOL) else ""
     names = [_name_of(character) for character in word.removeprefix(mark) if character != "…"]
@@ -96,7 +96,7 @@ def _note(missing: Iterable[str]) -> str:
     return f"No installed font has: {listed}. Words in [brackets] spell their characters' Unicode names."
 
 
-def _registered() -> Sequence[tuple[str, str]]:
+def _registered_fonts() -> Sequence[tuple[str, str]]:
     """Family and file of every font that matplotlib knows, by name; the upright one of normal weight of each family."""
     from matplotlib.font_manager import FontEntry, fontManager
 
@@ -111,7 +111,7 @@ def _registered() -> Sequence[tuple[str, str]]:
 
 
 @lru_cache(maxsize=1)
-def _added_since() -> Sequence[tuple[str, str]]:
+def _all_fonts() -> Sequence[tuple[str, str]]:
     """All fonts again, with those installed after matplotlib listed them: it does so once and keeps the list."""
     from matplotlib.font_manager import findSystemFonts, fontManager
 
@@ -120,10 +120,10 @@ def _added_since() -> Sequence[tuple[str, str]]:
         if path not in known:
             with suppress(RuntimeError, OSError, ValueError):  # not every file there is a font that can be read
                 fontManager.addfont(path)
-    return _registered()
+    return _registered_fonts()
 
 
-def _path_of(name: str) -> str:
+def _font_path(name: str) -> str:
     from matplotlib.font_manager import FontProperties, findfont
 
     return str(findfont(FontProperties(family=name)))

@@ -35,11 +35,11 @@ def plot_schedule(settings: TrainSettings, d_model: int, num_steps: int = 0) -> 
     """The rate that these settings give over the steps; 0: up to `max_steps`, or else ten warm-ups."""
     with drawing_style():
         figure, (axes,) = new_figure(6.4, 2.8)
-        draw_schedule(axes, settings, d_model, num_steps or shown_steps(settings))
+        draw_schedule(axes, settings, d_model, num_steps or default_num_steps(settings))
     return figure
 
 
-def shown_steps(settings: TrainSettings) -> int:
+def default_num_steps(settings: TrainSettings) -> int:
     """As many steps as are worth a picture: all, or ten warm-ups where no setting limits them."""
     return settings.max_steps or 10 * max(settings.warmup_steps, 100)
 

@@ -18,7 +18,7 @@ _ROOM_FOR_LABELS = 0.9
 _INCHES_A_LABEL = 0.19
 
 
-def inches_of(count: int, least: float, most: float) -> float:
+def side_inches(count: int, least: float, most: float) -> float:
     """How long a side of so many labels should be, from `least` to `most`."""
     return min(most, max(least, _ROOM_FOR_LABELS + _INCHES_A_LABEL * count))
 

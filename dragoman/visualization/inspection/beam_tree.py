@@ -37,7 +37,7 @@ def trace_search(
     lengths = torch.tensor([len(src_ids) + 1], device=model.device)
     hypotheses = beam_search(trace, ids, lengths, settings, [prefix_ids])[0]
     trace.close()
-    return hypotheses, _nodes(trace.considered, hypotheses, tokenizer)
+    return hypotheses, _beam_nodes(trace.considered, hypotheses, tokenizer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,9 @@ class _Trace:
         self._nodes = [places[pair] for pair in kept]
 
 
-def _nodes(considered: list[_Considered], hypotheses: list[Hypothesis], tokenizer: Tokenizer) -> tuple[BeamNode, ...]:
+def _beam_nodes(
+    considered: list[_Considered], hypotheses: list[Hypothesis], tokenizer: Tokenizer
+) -> tuple[BeamNode, ...]:
     names = tokenizer.tokens([one.token_id for one in considered])
     nodes = [
         BeamNode(one.parent, one.position, name, round(one.log_prob, 4), one.state, best=False)  # type: ignore[arg-type]

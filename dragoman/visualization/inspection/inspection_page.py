@@ -30,18 +30,18 @@ def inspection_page(inspection: Inspection, explore: str = "") -> str:
         "policy": _policy(script, style),
         "style": style,
         "script": script,
-        "data": embedded(_with(inspection.to_json(), explore)),
+        "data": escape_json(_add_explore(inspection.to_json(), explore)),
     }
     pieces = template.split("@")
     return "".join(piece if index % 2 == 0 else filled[piece] for index, piece in enumerate(pieces))
 
 
-def embedded(document: str) -> str:
+def escape_json(document: str) -> str:
     """JSON that can stand in a script element: the same value, without a character that HTML or a script minds."""
     return document.translate(_ESCAPES)
 
 
-def _with(document: str, explore: str) -> str:
+def _add_explore(document: str, explore: str) -> str:
     return f'{document[:-1]},"explore":{json.dumps(explore)}}}' if explore else document
 
 

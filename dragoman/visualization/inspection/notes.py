@@ -30,13 +30,13 @@ def find_notes(
     `log_probs_alone` those with an empty source.
     """
     found = [
-        _unattended(src, links),
-        _prefix_driven(tgt, log_probs, log_probs_alone),
-        _improbable(tgt, log_probs),
-        _odd_length(src, tgt),
-        _repeated(src, tgt),
-        _copied(src, tgt),
-        _unknown(src),
+        _uncovered_words(src, links),
+        _source_independent_words(tgt, log_probs, log_probs_alone),
+        _improbable_words(tgt, log_probs),
+        _length_mismatch(src, tgt),
+        _repeated_words(src, tgt),
+        _copied_words(src, tgt),
+        _unknown_words(src),
     ]
     return tuple(note for note in found if note is not None)
 
@@ -52,7 +52,7 @@ def length_notes(num_src: int, max_src_tokens: int, *, finished: bool) -> tuple[
     return tuple(notes)
 
 
-def _unattended(src: Side, links: _Matrix) -> Note | None:
+def _uncovered_words(src: Side, links: _Matrix) -> Note | None:
     if not links.size:
         return None
     received = links.sum(0)
@@ -61,18 +61,18 @@ def _unattended(src: Side, links: _Matrix) -> Note | None:
     words = tuple(
         number
         for number, word in enumerate(src.words)
-        if _is_telling(word.text) and len(src.words) > 2 and totals[number] < _MIN_ATTENTION * fair
+        if _has_alphanumerics(word.text) and len(src.words) > 2 and totals[number] < _MIN_ATTENTION * fair
     )
     text = "Source words the model hardly looked at: they may be missing in the translation."
     return Note("uncovered", text, src_words=words) if words else None
 
 
-def _prefix_driven(tgt: Side, log_probs: Sequence[float], alone: Sequence[float]) -> Note | None:
+def _source_independent_words(tgt: Side, log_probs: Sequence[float], alone: Sequence[float]) -> Note | None:
     """Words that would be nearly as likely after the same beginning if there were no source at all."""
     words = tuple(
         number
         for number, word in enumerate(tgt.words)
-        if _is_telling(word.text)
+        if _has_alphanumerics(word.text)
         and sum(alone[word.start : word.stop]) >= sum(log_probs[word.start : word.stop]) + np.log(_MIN_RATIO)
     )
     text = (
@@ -82,17 +82,17 @@ def _prefix_driven(tgt: Side, log_probs: Sequence[float], alone: Sequence[float]
     return Note("prefix", text, tgt_words=words) if words else None
 
 
-def _improbable(tgt: Side, log_probs: Sequence[float]) -> Note | None:
+def _improbable_words(tgt: Side, log_probs: Sequence[float]) -> Note | None:
     words = tuple(
         number
         for number, word in enumerate(tgt.words)
-        if _is_telling(word.text) and sum(log_probs[word.start : word.stop]) < np.log(_MIN_PROBABILITY)
+        if _has_alphanumerics(word.text) and sum(log_probs[word.start : word.stop]) < np.log(_MIN_PROBABILITY)
     )
     text = f"Target words the model was not sure of: it gave them a probability below {_MIN_PROBABILITY:.0%}."
     return Note("improbable", text, tgt_words=words) if words else None
 
 
-def _odd_length(src: Side, tgt: Side) -> Note | None:
+def _length_mismatch(src: Side, tgt: Side) -> Note | None:
     """Something may have been left out, or made up."""
     here, there = len(src.words), len(tgt.words)
     if max(here, there) <= _FEW_WORDS or _MAX_LENGTH_RATIO * min(here, there) > max(here, there):
@@ -102,7 +102,7 @@ def _odd_length(src: Side, tgt: Side) -> Note | None:
     )
 
 
-def _repeated(src: Side, tgt: Side) -> Note | None:
+def _repeated_words(src: Side, tgt: Side) -> Note | None:
     """Up to four words said again and again, more often or in more places than the source does so."""
     allowed = sorted((run.times for run in _runs([word.text for word in src.words])), reverse=True)
     runs = sorted(_runs([word.text for word in tgt.words]), key=lambda run: -run.times)
@@ -127,7 +127,7 @@ def _runs(texts: Sequence[str]) -> list[_Run]:
     while start < len(folded):
         here = [_Run(start, size, _times(folded, start, size)) for size in range(1, _MOST_REPEATED_WORDS + 1)]
         best = max(here, key=lambda run: (run.times > 1, run.size * run.times, -run.size))
-        if best.times > 1 and any(map(_is_telling, folded[start : start + best.size])):
+        if best.times > 1 and any(map(_has_alphanumerics, folded[start : start + best.size])):
             found.append(best)
             start += best.size * best.times
         else:
@@ -143,7 +143,7 @@ def _times(texts: Sequence[str], start: int, size: int) -> int:
     return times
 
 
-def _copied(src: Side, tgt: Side) -> Note | None:
+def _copied_words(src: Side, tgt: Side) -> Note | None:
     known = {word.text: number for number, word in enumerate(src.words) if _has_letters(word.text)}
     tgt_words = tuple(number for number, word in enumerate(tgt.words) if word.text in known)
     src_words = tuple(sorted({known[tgt.words[number].text] for number in tgt_words}))
@@ -151,13 +151,13 @@ def _copied(src: Side, tgt: Side) -> Note | None:
     return Note("copied", text, src_words, tgt_words) if tgt_words else None
 
 
-def _unknown(src: Side) -> Note | None:
+def _unknown_words(src: Side) -> Note | None:
     words = tuple(number for number, word in enumerate(src.words) if "<unk>" in src.tokens[word.start : word.stop])
     text = "Source words the model has no token for: it saw that something stood there, not what."
     return Note("unknown", text, src_words=words) if words else None
 
 
-def _is_telling(text: str) -> bool:
+def _has_alphanumerics(text: str) -> bool:
     return any(char.isalnum() for char in text)
 
 

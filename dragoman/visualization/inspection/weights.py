@@ -25,7 +25,7 @@ def collect_weights(
     src, tgt = (*src_tokens, END), (START, *tgt_tokens)
     mean_only = not shows_heads(len(src_tokens), len(tgt_tokens))
     labels = {"cross": (tgt, src), "encoder_self": (src, src), "decoder_self": (tgt, tgt)}
-    return tuple(_of_kind(kind, getattr(attention, kind), *labels[kind], mean_only) for kind in ATTENTION_KINDS)
+    return tuple(_pack_kind(kind, getattr(attention, kind), *labels[kind], mean_only) for kind in ATTENTION_KINDS)
 
 
 def shows_heads(num_src: int, num_tgt: int) -> bool:
@@ -44,18 +44,20 @@ def decode_weights(weights: PackedAttention) -> NDArray[np.float32]:
     return flat.reshape(weights.num_layers, weights.num_heads, len(weights.queries), len(weights.keys))
 
 
-def _of_kind(
+def _pack_kind(
     kind: AttentionKind, layers: Sequence[Tensor], queries: tuple[str, ...], keys: tuple[str, ...], mean_only: bool
 ) -> PackedAttention:
     stacked = torch.stack([layer[0] for layer in layers]).float().cpu()
     if mean_only:
         stacked = stacked.mean(1, keepdim=True)
     num_layers, num_heads = stacked.shape[:2]
-    facts = tuple(tuple(_facts(stacked[layer, head], kind) for head in range(num_heads)) for layer in range(num_layers))
+    facts = tuple(
+        tuple(_head_facts(stacked[layer, head], kind) for head in range(num_heads)) for layer in range(num_layers)
+    )
     return PackedAttention(kind, num_layers, num_heads, queries, keys, mean_only, encode_weights(stacked), facts)
 
 
-def _facts(weights: Float[Tensor, "Q S"], kind: AttentionKind) -> HeadFacts:
+def _head_facts(weights: Float[Tensor, "Q S"], kind: AttentionKind) -> HeadFacts:
     num_queries, num_keys = weights.shape
     entropy = -(weights * weights.clamp(min=1e-12).log2()).sum(1).mean()
     places = torch.arange(num_queries)[:, None] * (num_keys / num_queries if kind == "cross" else 1.0)

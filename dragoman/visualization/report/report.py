@@ -22,7 +22,7 @@ from dragoman.evaluation.checklists import PhenomenonCount, Translate, check_phe
 from dragoman.files import write_file
 from dragoman.text.surrogates import replace_surrogates
 from dragoman.visualization.report.inline import inline_svg
-from dragoman.visualization.report.report_sentences import ShownSentence, clipped, shown_sentences
+from dragoman.visualization.report.report_sentences import ReportSentence, choose_sentences, clip_text
 from dragoman.visualization.report.run_facts import RunFacts, read_run
 from dragoman.visualization.report.run_figures import plot_lengths, plot_run
 from dragoman.visualization.report.word_weights import Alignment
@@ -64,12 +64,12 @@ def write_report(run: Path, test: ReportedTest | None) -> Path:
 
 def report_html(facts: RunFacts, test: ReportedTest | None) -> str:
     """The page."""
-    sentences: list[ShownSentence] = []
+    sentences: list[ReportSentence] = []
     findings: list[PhenomenonCount] = []
     if test is not None:
-        test = _well_formed(test)
+        test = _replace_surrogates(test)
         sources, references, outputs = test.sources, test.references, test.outputs
-        sentences = shown_sentences(sources, references, outputs, test.alignment)
+        sentences = choose_sentences(sources, references, outputs, test.alignment)
         languages = facts.card.src_lang, facts.card.tgt_lang
         findings = check_phenomena(sources, references, outputs, test.translate, *languages)
     style = "\n".join([_resource("report.css"), *(sentence.rules for sentence in sentences)])
@@ -84,13 +84,13 @@ def report_html(facts: RunFacts, test: ReportedTest | None) -> str:
         test=test,
         sentences=sentences,
         findings=findings,
-        clipped=clipped,
+        clip_text=clip_text,
         run=shlex.quote(str(facts.path)),
         machine=f"Python {platform.python_version()}, {platform.system()} {platform.machine()}",
     )
 
 
-def _well_formed(test: ReportedTest) -> ReportedTest:
+def _replace_surrogates(test: ReportedTest) -> ReportedTest:
     """Without halves of surrogate pairs, which no page can hold."""
     sides = (test.sources, test.references, test.outputs)
     sources, references, outputs = (tuple(map(replace_surrogates, side)) for side in sides)

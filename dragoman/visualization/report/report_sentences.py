@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from dragoman.evaluation.metrics import sentence_chrf
 from dragoman.visualization.report.word_weights import Alignment, WordWeights
 
-SHOWN = 20
+NUM_SENTENCES = 20
 _GROUPS = (("worst", 7), ("median", 7), ("best", 6))
 _LONGEST_TEXT = 600
 # So many words a side are shaded, and so many besides when they are pointed at: rules grow with the words.
@@ -17,7 +17,7 @@ _STRENGTHS = (0.08, 0.18, 0.35, 0.6)
 
 
 @dataclass(frozen=True, slots=True)
-class ShownWord:
+class ReportWord:
     """A word, whether a space stands before it, its style classes, and what it is most tied to."""
 
     text: str
@@ -27,7 +27,7 @@ class ShownWord:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownSentence:
+class ReportSentence:
     """One sentence as the page has it. Without an alignment the word lists are empty and the texts stand alone."""
 
     identity: str
@@ -37,18 +37,18 @@ class ShownSentence:
     src: str
     reference: str
     output: str
-    src_words: tuple[ShownWord, ...]
-    tgt_words: tuple[ShownWord, ...]
+    src_words: tuple[ReportWord, ...]
+    tgt_words: tuple[ReportWord, ...]
     rules: str
 
 
-def chosen_rows(chrf: Sequence[float], lengths: Sequence[int]) -> list[tuple[str, int]]:
+def choose_rows(chrf: Sequence[float], lengths: Sequence[int]) -> list[tuple[str, int]]:
     """(group, row) of 20 sentences: the worst, the middle and the best by chrF, the longer first among equals.
 
     All of them, worst first, where there are not more.
     """
     order = sorted(range(len(chrf)), key=lambda row: (chrf[row], -lengths[row]))
-    if len(order) <= SHOWN:
+    if len(order) <= NUM_SENTENCES:
         return [("all", row) for row in order]
     (worst, num_worst), (median, num_median), (best, num_best) = _GROUPS
     top = set(sorted(order[num_worst:], key=lambda row: (-chrf[row], -lengths[row]))[:num_best])
@@ -61,29 +61,29 @@ def chosen_rows(chrf: Sequence[float], lengths: Sequence[int]) -> list[tuple[str
     ]
 
 
-def shown_sentences(
+def choose_sentences(
     sources: Sequence[str], references: Sequence[str], outputs: Sequence[str], alignment: Alignment | None
-) -> list[ShownSentence]:
+) -> list[ReportSentence]:
     """The chosen sentences of a test, ready for the page; numbers count the test's lines from 1."""
     chrf = sentence_chrf(outputs, references)
     shown = []
-    for place, (group, row) in enumerate(chosen_rows(chrf, [len(text) for text in sources])):
+    for place, (group, row) in enumerate(choose_rows(chrf, [len(text) for text in sources])):
         source, output = sources[row], outputs[row]
         words = alignment(source, output) if alignment and source.strip() and output.strip() else None
         if words is not None and max(len(words.src_words), len(words.tgt_words)) > _MOST_WORDS:
             words = None
         identity = f"s{place}"
-        src_words, tgt_words = _shaded(words) if words else ((), ())
+        src_words, tgt_words = _shade_words(words) if words else ((), ())
         rules = hover_rules(identity, words) if words else ""
         shown.append(
-            ShownSentence(
+            ReportSentence(
                 identity,
                 group,
                 row + 1,
                 chrf[row],
-                clipped(source),
-                clipped(references[row]),
-                clipped(output),
+                clip_text(source),
+                clip_text(references[row]),
+                clip_text(output),
                 src_words,
                 tgt_words,
                 rules,
@@ -92,12 +92,12 @@ def shown_sentences(
     return shown
 
 
-def clipped(text: str) -> str:
+def clip_text(text: str) -> str:
     """The text, or its beginning and how long it is."""
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} … ({len(text):,} characters)"
 
 
-def strength(weight: float) -> int:
+def shade_level(weight: float) -> int:
     """0 (not shaded) to 4."""
     return sum(weight >= least for least in _STRENGTHS)
 
@@ -117,32 +117,32 @@ def hover_rules(identity: str, words: WordWeights) -> str:
             pointed = f"#{identity}:has(.{own}{place}:is(:hover,:focus)) "
             rules.append(f"{pointed}.{own}{place}{{outline:2px solid var(--blue)}}")
             for level in range(1, len(_STRENGTHS) + 1):
-                if places := [index for index, weight in enumerate(row) if strength(weight) == level]:
+                if places := [index for index, weight in enumerate(row) if shade_level(weight) == level]:
                     targets = ",".join(f".{other}{index}" for index in places)
                     rules.append(f"{pointed}:is({targets}){{background:var(--b{level})}}")
     return "\n".join(rules)
 
 
-def _shaded(words: WordWeights) -> tuple[tuple[ShownWord, ...], tuple[ShownWord, ...]]:
+def _shade_words(words: WordWeights) -> tuple[tuple[ReportWord, ...], tuple[ReportWord, ...]]:
     """Each source word has a colour; each target word that of the source word it looked at most."""
     by_source = tuple(zip(*words.weights, strict=True))
     sources = []
     for place, (text, column) in enumerate(zip(words.src_words, by_source, strict=True)):
-        level = strength(max(column))
-        sources.append(_shown_word(text, f"w o{place} h{place % _HUES} l{level}", _hint(words.tgt_words, column)))
+        level = shade_level(max(column))
+        sources.append(_report_word(text, f"w o{place} h{place % _HUES} l{level}", _hint(words.tgt_words, column)))
     targets = []
     for place, (text, row) in enumerate(zip(words.tgt_words, words.weights, strict=True)):
         best = max(range(len(row)), key=row.__getitem__)
         targets.append(
-            _shown_word(text, f"w t{place} h{best % _HUES} l{strength(row[best])}", _hint(words.src_words, row))
+            _report_word(text, f"w t{place} h{best % _HUES} l{shade_level(row[best])}", _hint(words.src_words, row))
         )
     return tuple(sources), tuple(targets)
 
 
-def _shown_word(text: str, classes: str, hint: str) -> ShownWord:
-    return ShownWord(text.strip() or text, text.startswith(" "), classes, hint)
+def _report_word(text: str, classes: str, hint: str) -> ReportWord:
+    return ReportWord(text.strip() or text, text.startswith(" "), classes, hint)
 
 
 def _hint(words: Sequence[str], weights: Sequence[float]) -> str:
     best = sorted(zip(weights, words, strict=True), key=lambda pair: -pair[0])[:3]
-    return ", ".join(f"{word.strip()} {weight:.0%}" for weight, word in best if strength(weight))
+    return ", ".join(f"{word.strip()} {weight:.0%}" for weight, word in best if shade_level(weight))

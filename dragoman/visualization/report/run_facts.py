@@ -68,7 +68,7 @@ def read_run(run: Path) -> RunFacts:
         raise DataError(f"{run} is not a run: it has no config.toml. Name a folder that `dragoman train` has made.")
     folder = resolve_model_folder(run)
     card = read_card(folder)
-    train = open_part(run, "train")
+    train = open_stored_part(run, "train")
     rows = CleaningReport(**train.notes).rows() if train is not None and train.notes else []
     return RunFacts(
         run,
@@ -78,12 +78,12 @@ def read_run(run: Path) -> RunFacts:
         card,
         read_log(run / "log.jsonl"),
         tuple(rows),
-        _histogram(train.src_lengths, config.data.max_tokens) if train is not None else None,
-        _histogram(train.tgt_lengths, config.data.max_tokens) if train is not None else None,
+        _length_histogram(train.src_lengths, config.data.max_tokens) if train is not None else None,
+        _length_histogram(train.tgt_lengths, config.data.max_tokens) if train is not None else None,
     )
 
 
-def open_part(run: Path, part: str) -> PairStore | None:
+def open_stored_part(run: Path, part: str) -> PairStore | None:
     """The store of "train", "dev" or "test" that the run trained with; None where it is gone or empty.
 
     Raises DataError where it is damaged.
@@ -128,7 +128,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _histogram(lengths: Sequence[int] | NDArray[np.int32], most: int) -> LengthHistogram:
+def _length_histogram(lengths: Sequence[int] | NDArray[np.int32], most: int) -> LengthHistogram:
     """At most 32 bars over the lengths that occur."""
     values = np.asarray(lengths)
     longest = max(1, min(int(values.max()), most))

@@ -83,7 +83,7 @@ def test_smaller_weights(tmp_path: Path, quantization: Any) -> None:
 
 
 def test_a_model_that_translates_otherwise_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ctranslate2_export, "compared", lambda *_: Agreement(31, 32, 0.5))
+    monkeypatch.setattr(ctranslate2_export, "compare_with_ctranslate2", lambda *_: Agreement(31, 32, 0.5))
     with pytest.raises(ModelError, match=r"31 of 32 sample translations are equal, .* differ by at most 0\.5"):
         export_ctranslate2(_bundle({}), tmp_path / "model", "float32")
     assert not list(tmp_path.iterdir())

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.cli.main import run_command
 from dragoman.errors import ModelError
-from dragoman.exchange.hub import fetched, is_hub_name
+from dragoman.exchange.hub import fetch_model, is_hub_name
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 
@@ -59,7 +59,7 @@ def test_what_is_no_name(text: str) -> None:
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ModelError, match=r"dragoman\[hub\]"):
-        fetched("Someone/model")
+        fetch_model("Someone/model")
 
 
 def test_any_error_of_the_network_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,4 +69,4 @@ def test_any_error_of_the_network_is_one_line(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("huggingface_hub.snapshot_download", broken)
     expected = r"Someone/model cannot be downloaded \(EOFError: the answer broke off\)\. Check the connection"
     with pytest.raises(ModelError, match=expected):
-        fetched("Someone/model")
+        fetch_model("Someone/model")

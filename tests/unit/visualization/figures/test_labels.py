@@ -19,9 +19,9 @@ TELUGU, JAPANESE, CYRILLIC, LATIN = "తెలుగు", "こんにちは", "П
 @pytest.fixture
 def only_our_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with the fonts that come with matplotlib and no others."""
-    own = [entry for entry in labels._registered() if "matplotlib" in entry[1]]
-    monkeypatch.setattr(labels, "_registered", lambda: own)
-    monkeypatch.setattr(labels, "_added_since", lambda: own)
+    own = [entry for entry in labels._registered_fonts() if "matplotlib" in entry[1]]
+    monkeypatch.setattr(labels, "_registered_fonts", lambda: own)
+    monkeypatch.setattr(labels, "_all_fonts", lambda: own)
 
 
 def made_font(path: Path, family: str, characters: str) -> Path:
@@ -78,8 +78,8 @@ def test_an_installed_font_that_has_them_draws_them(
     path = made_font(tmp_path / "squares.ttf", "Telugu Squares", TELUGU)
     monkeypatch.setattr(fontManager, "ttflist", list(fontManager.ttflist))
     fontManager.addfont(path)
-    own = labels._registered()
-    monkeypatch.setattr(labels, "_registered", lambda: [*own, ("Telugu Squares", str(path))])
+    own = labels._registered_fonts()
+    monkeypatch.setattr(labels, "_registered_fonts", lambda: [*own, ("Telugu Squares", str(path))])
     found = readable_labels([TELUGU, JAPANESE])
     assert found.texts == (TELUGU, "[ko n ni ti ha]")
     assert found.fonts == (labels.OWN_FONT, "Telugu Squares")

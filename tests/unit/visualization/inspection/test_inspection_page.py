@@ -11,7 +11,7 @@ import torch
 from dragoman.config import InferenceSettings
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
-from dragoman.visualization.inspection.inspection_page import embedded, inspection_page
+from dragoman.visualization.inspection.inspection_page import escape_json, inspection_page
 from dragoman.visualization.inspection.inspector import inspect_text
 
 HOSTILE = "</script><script>alert(1)</script><!--\u2028 & <img src=x onerror=alert(2)>"
@@ -54,7 +54,7 @@ def test_the_colour_scale_runs_in_lightness_alone_in_both_modes() -> None:
 
 def test_embedding_keeps_the_value() -> None:
     value = {"a": ["<", ">&", "\u2028\u2029", "\\u003c", "ü"]}
-    document = embedded(json.dumps(value, ensure_ascii=False))
+    document = escape_json(json.dumps(value, ensure_ascii=False))
     assert json.loads(document) == value
     assert not set("<>&\u2028\u2029") & set(document)
 

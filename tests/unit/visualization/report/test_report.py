@@ -23,8 +23,14 @@ from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.words import words_of
 from dragoman.visualization.report.inline import inline_svg
 from dragoman.visualization.report.report import ReportedTest, report_html, write_report
-from dragoman.visualization.report.report_sentences import chosen_rows, clipped, hover_rules, shown_sentences, strength
-from dragoman.visualization.report.run_facts import TrainingLog, open_part, read_log, read_run
+from dragoman.visualization.report.report_sentences import (
+    choose_rows,
+    choose_sentences,
+    clip_text,
+    hover_rules,
+    shade_level,
+)
+from dragoman.visualization.report.run_facts import TrainingLog, open_stored_part, read_log, read_run
 from dragoman.visualization.report.run_figures import plot_lengths, plot_run
 from dragoman.visualization.report.word_weights import WordWeights, cross_attention_of
 
@@ -272,7 +278,7 @@ def test_a_log_cut_off_by_a_kill_keeps_its_whole_lines(tmp_path: Path) -> None:
 
 
 def test_histograms_count_every_pair(run: Path) -> None:
-    facts, store = read_run(run), open_part(run, "train")
+    facts, store = read_run(run), open_stored_part(run, "train")
     for lengths, values in ((facts.src_lengths, store.src_lengths), (facts.tgt_lengths, store.tgt_lengths)):
         assert sum(lengths.counts) == len(store) == facts.card.train_pairs
         assert lengths.mean == pytest.approx(values.mean())
@@ -294,22 +300,22 @@ def test_figures_follow_the_page_and_carry_no_style(run: Path) -> None:
 
 
 def test_the_worst_the_middle_and_the_best_are_chosen() -> None:
-    chosen = chosen_rows([float(row) for row in range(101)], [1] * 101)
+    chosen = choose_rows([float(row) for row in range(101)], [1] * 101)
     assert [row for _, row in chosen] == [*range(7), *range(47, 54), *range(95, 101)]
     assert [group for group, _ in chosen] == ["worst"] * 7 + ["median"] * 7 + ["best"] * 6
-    assert chosen_rows([2.0, 1.0], [1, 1]) == [("all", 1), ("all", 0)]
-    assert len(set(chosen_rows([0.0] * 21, [1] * 21))) == 20
+    assert choose_rows([2.0, 1.0], [1, 1]) == [("all", 1), ("all", 0)]
+    assert len(set(choose_rows([0.0] * 21, [1] * 21))) == 20
     equal = [0.0] * 20 + [50.0] * 20 + [100.0] * 20
     lengths = [*range(20)] * 3
-    rows = [row for _, row in chosen_rows(equal, lengths)]
+    rows = [row for _, row in choose_rows(equal, lengths)]
     assert rows[:7] == [19, 18, 17, 16, 15, 14, 13], "of equally bad ones the longest"
     assert rows[-6:] == [59, 58, 57, 56, 55, 54], "and of equally good ones"
-    assert chosen_rows([], []) == []
+    assert choose_rows([], []) == []
 
 
 def test_words_are_shaded_as_strongly_as_they_were_looked_at() -> None:
     words = WordWeights(("A", " b"), ("x", " y"), ((0.9, 0.05), (0.1, 0.4)))
-    (shown,) = shown_sentences(["A b"], ["x z"], ["x y"], lambda source, output: words)
+    (shown,) = choose_sentences(["A b"], ["x z"], ["x y"], lambda source, output: words)
     assert [word.classes for word in shown.src_words] == ["w o0 h0 l4", "w o1 h1 l3"]
     assert [word.classes for word in shown.tgt_words] == ["w t0 h0 l4", "w t1 h1 l3"]
     assert [(word.text, word.spaced, word.hint) for word in shown.tgt_words] == [
@@ -318,10 +324,10 @@ def test_words_are_shaded_as_strongly_as_they_were_looked_at() -> None:
     rules = hover_rules("s0", words).split("\n")
     assert "#s0:has(.t1:is(:hover,:focus)) :is(.o1){background:var(--b3)}" in rules
     assert "#s0:has(.o0:is(:hover,:focus)) :is(.t0){background:var(--b4)}" in rules
-    assert [strength(weight) for weight in (0.0, 0.07, 0.08, 0.18, 0.35, 0.6, 1.0)] == [0, 0, 1, 2, 3, 4, 4]
+    assert [shade_level(weight) for weight in (0.0, 0.07, 0.08, 0.18, 0.35, 0.6, 1.0)] == [0, 0, 1, 2, 3, 4, 4]
     many = WordWeights(("a",) * 61, ("b",), ((0.9,) * 61,))
     assert hover_rules("s0", many) == ""
-    assert clipped("x" * 601).endswith("… (601 characters)")
+    assert clip_text("x" * 601).endswith("… (601 characters)")
 
 
 def test_word_weights_are_the_attention_of_the_model(run: Path) -> None:

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
 from dragoman.records import Candidate, Translation
-from dragoman.serving.apis.native_api import _sentence
+from dragoman.serving.apis.native_api import _describe_sentence
 from dragoman.serving.app import make_app
 from dragoman.serving.http.keys import Keys
 from dragoman.serving.models import ServedModel
@@ -82,7 +82,7 @@ def test_words_of_made_up_tokens(
     text: str, tokens: tuple[str, ...], log_probs: tuple[float, ...], words: list[float | None]
 ) -> None:
     candidate = Candidate(text, tokens, log_probs, sum(log_probs), 0.0)
-    sentence = _sentence(Translation("source", (candidate,), 1, False, ((0, 0),)))
+    sentence = _describe_sentence(Translation("source", (candidate,), 1, False, ((0, 0),)))
     assert sentence == {"source": "source", "text": text, "words": words, "alignment": [[0, 0]]}
 
 

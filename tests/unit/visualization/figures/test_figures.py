@@ -108,7 +108,7 @@ def test_heads_of_any_shape_have_labels_that_can_be_read(num_queries: int, num_k
 
 
 def test_curves_keep_their_points_and_leave_empty_ones_out() -> None:
-    figure = visualization.plot_initialisations([(1, 5.0), (2, 4.0)], [])
+    figure = visualization.plot_initializations([(1, 5.0), (2, 4.0)], [])
     (line,) = figure.axes[0].lines
     assert points_of(line) == ([1, 2], [5.0, 4.0])
     assert not visualization.plot_training_curves({}).axes[0].lines
