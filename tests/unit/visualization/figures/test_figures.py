@@ -149,7 +149,7 @@ assert {k: v for k, v in matplotlib.rcParams.copy().items() if v != before[k]} =
     assert (tmp_path / "a.svg").read_text().lstrip().startswith("<?xml")
 
 
-def test_neither_the_room_nor_the_help_imports_matplotlib() -> None:
+def test_neither_the_package_nor_the_help_imports_matplotlib() -> None:
     code = """
 import sys
 from dragoman.cli.main import run_command
