@@ -22,6 +22,7 @@ _BUFFER_BYTES = 1 << 18
 MOST_LINE_BYTES = 1 << 24
 """A line that is longer is none of text: a file without line ends, a few bytes of gzip that unpack to gigabytes."""
 _LINES_LOOKED_AT = 100
+_QUOTED_CHARACTERS = 60
 _BOM = b"\xef\xbb\xbf"
 _GZIP_MAGIC = b"\x1f\x8b"
 _MAGIC_BYTES = 8
@@ -44,6 +45,11 @@ def join_lines(text: str) -> str:
     if "\n" not in text and "\r" not in text:
         return text
     return _SPACE.sub(lambda space: " " if "\n" in space[0] or "\r" in space[0] else space[0], text)
+
+
+def quote_start(line: str) -> str:
+    """The beginning of a line as a quoted string, for an error message."""
+    return repr(line if len(line) <= _QUOTED_CHARACTERS else f"{line[: _QUOTED_CHARACTERS - 3]}...")
 
 
 @contextmanager

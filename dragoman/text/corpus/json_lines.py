@@ -17,7 +17,7 @@ from dragoman.languages import language_code
 from dragoman.records import SentencePair
 from dragoman.text.corpus.layout import Layout
 from dragoman.text.corpus.tmx import matches_language
-from dragoman.text.lines import join_lines, read_lines
+from dragoman.text.lines import join_lines, quote_start, read_lines
 from dragoman.text.surrogates import replace_surrogates
 
 _CONTAINER = "translation"
@@ -120,7 +120,7 @@ def _texts(record: object, nested: bool, path: Path, number: int) -> dict[str, A
         return found
     wanted = 'no "translation" object' if nested else "no texts"
     raise DataError(
-        f"{path}, line {number} has {wanted}: {_shortened(json.dumps(record, ensure_ascii=False))}. "
+        f"{path}, line {number} has {wanted}: {quote_start(json.dumps(record, ensure_ascii=False))}. "
         'Write {"translation": {"en": "...", "de": "..."}}.'
     )
 
@@ -185,7 +185,3 @@ def _array(lines: Iterator[tuple[int, str]], path: Path) -> Iterator[tuple[int, 
             number, text = following[0], text + "\n" + following[1]
             continue
         yield number, record
-
-
-def _shortened(line: str) -> str:
-    return repr(line if len(line) <= 60 else line[:57] + "...")

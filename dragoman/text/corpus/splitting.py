@@ -27,7 +27,7 @@ class HeldOut:
 
     Each source occurs once in `dev` and `test` together. `sources` also holds those of validation and test files.
     `read` are the fingerprints of the training sources in the order of the file, where they were made to choose the
-    pairs: a `Cleaner` of the same file takes them out instead of making them anew.
+    pairs: a `Cleaner` of the same file takes them out instead of computing them again.
     """
 
     dev: tuple[SentencePair, ...] = ()
@@ -52,10 +52,7 @@ def hold_out(
     pair of a source is taken. `names` are what errors call the training text and the given parts. Memory follows
     `max_held_out`, the given parts, and 8 bytes a pair read. Raises DataError where too few different sources are left.
     """
-    sources = FingerprintSet()
-    for given in (dev, test):
-        for chunk in chunks(given or (), CHUNK_PAIRS):
-            sources.add(source_fingerprints(chunk, seed))
+    sources = _sources_of((dev, test), seed)
     fractions = [0.0 if dev is not None else settings.dev_fraction, 0.0 if test is not None else settings.test_fraction]
     if not any(fractions):
         return HeldOut(sources=sources, seed=seed)
@@ -79,6 +76,14 @@ def hold_out(
     sources.add(np.array([fingerprint for fingerprint, _ in chosen[: sum(sizes)]], np.uint64))
     first, second = chosen[: sizes[0]], chosen[sizes[0] : sum(sizes)]
     return HeldOut(_in_file_order(first), _in_file_order(second), sources, seed, read)
+
+
+def _sources_of(parts: Iterable[Iterable[SentencePair] | None], seed: int) -> FingerprintSet:
+    sources = FingerprintSet()
+    for part in parts:
+        for chunk in chunks(part or (), CHUNK_PAIRS):
+            sources.add(source_fingerprints(chunk, seed))
+    return sources
 
 
 def only_shared_sources_error(train: str, given: str) -> DataError:

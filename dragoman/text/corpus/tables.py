@@ -17,7 +17,7 @@ from dragoman.languages import LANGUAGE_NAMES, language_code, language_name, mai
 from dragoman.records import SentencePair
 from dragoman.text.corpus.layout import Layout
 from dragoman.text.doctor.languages import language_of_side
-from dragoman.text.lines import join_lines, read_lines
+from dragoman.text.lines import join_lines, quote_start, read_lines
 
 ColumnKind = Literal["text", "numbers", "ids", "links", "labels", "nothing"]
 Row = tuple[int, list[str]]
@@ -253,11 +253,9 @@ def _quoted_rows(lines: Iterator[str], delimiter: str, path: Path) -> Iterator[R
 
 
 def _too_few_cells_error(path: Path, number: int, row: Sequence[str], fewest: int, delimiter: str) -> DataError:
-    line = delimiter.join(row)
-    shown = repr(line if len(line) <= 60 else line[:57] + "...")
     if len(row) < 2:
         name = "tab" if delimiter == TAB else repr(delimiter)
         what = f"has no {name} between source and target"
     else:
         what = f"has {len(row)} columns, but column {fewest} is needed"
-    return DataError(f"{path}, line {number} {what}: {shown}. Correct or remove the line.")
+    return DataError(f"{path}, line {number} {what}: {quote_start(delimiter.join(row))}. Correct or remove the line.")

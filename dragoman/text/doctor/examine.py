@@ -49,27 +49,18 @@ def examine(
     Where the files are not UTF-8, or of different lengths, that alone is told: all else would be wrong.
     """
     progress("reading the files")
-    counts, unreadable = _check_files(corpus)
-    if unreadable:
-        return Examination(str(corpus), min(counts), (0, 0), ("", ""), ("", ""), tuple(unreadable))
-    sides = corpus.sides()
-    if len(set(counts)) > 1:
-        if not min(counts):
-            raise DataError(f"{corpus.paths[counts.index(0)]} is empty. Check that it is the right file.")
-        progress("looking where the sides slide")
-        compared = compare_sides(*sides, counts[0], counts[-1])
-        findings = [
-            _length_finding(corpus, counts),
-            *comparison_findings(sides, corpus.side_names(), compared, *counts),
-        ]
-        return Examination(str(corpus), min(counts), (0, 0), ("", ""), ("", ""), tuple(findings))
+    counts, blocking = _check_files(corpus)
+    if not blocking and len(set(counts)) > 1:
+        blocking = _misaligned(corpus, counts, progress)
+    if blocking:
+        return Examination(str(corpus), min(counts), (0, 0), ("", ""), ("", ""), tuple(blocking))
     progress("reading the pairs")
     pass_ = _Pass(held_out or {})
     report = ReadReport()
     pass_.read(corpus.pairs(report), counts[0] if len(counts) > 1 else 0)
     pairs = pass_.tallies.pairs
     progress("comparing the sides line by line")
-    compared = compare_sides(*sides, pairs, pairs)
+    compared = compare_sides(*corpus.sides(), pairs, pairs)
     findings = [
         *_skipped_units(corpus, report),
         *_compare_findings(corpus, compared, pass_.tallies),
@@ -305,6 +296,16 @@ def _encoding_message(path: Path, guess: EncodingGuess) -> tuple[str, str]:
         return message, "Take the one whose line above reads right, and give it as `--encoding`."
     message = f"lines of {path} are not UTF-8, and no other encoding fits"
     return message, "Find out how the file was made, and save it again as UTF-8."
+
+
+def _misaligned(corpus: Corpus, counts: Sequence[int], progress: _Progress) -> list[CorpusFinding]:
+    """That two files differ in length, and where they slide. Raises DataError where one is empty."""
+    if not min(counts):
+        raise DataError(f"{corpus.paths[counts.index(0)]} is empty. Check that it is the right file.")
+    progress("looking where the sides slide")
+    sides = corpus.sides()
+    compared = compare_sides(*sides, counts[0], counts[-1])
+    return [_length_finding(corpus, counts), *comparison_findings(sides, corpus.side_names(), compared, *counts)]
 
 
 def _length_finding(corpus: Corpus, counts: Sequence[int]) -> CorpusFinding:

@@ -236,10 +236,10 @@ def language_findings(
     """Language and script of either side, "" where unknown, and what does not fit; the sample has numbers and pairs."""
     numbers = [number for number, _ in sample]
     sides = [pair.src for _, pair in sample], [pair.tgt for _, pair in sample]
-    found = languages_of_sides(sides, declared)
+    found = _languages_of_sides(sides, declared)
     # What is said to be in a language that nobody here knows cannot be judged.
     main = [side.language if not code or can_detect(code) else "" for side, code in zip(found, declared, strict=True)]
-    findings = mismatches(sample, declared)
+    findings = _mixtures(sample, declared) or _contradictions(found, declared, len(sample))
     scripts = [[script_of(line) for line in lines] for lines in sides]
     for side, name in enumerate(("source", "target")):
         told = languages_of_lines(sides[side], main[side]) if main[side] and not findings else []
@@ -258,7 +258,7 @@ def language_findings(
 def mismatches(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str]) -> list[CorpusFinding]:
     """Sides in another language than stated: some of their lines, or else all; the sample has numbers and pairs."""
     sides = [pair.src for _, pair in sample], [pair.tgt for _, pair in sample]
-    return _mixtures(sample, declared) or contradictions(languages_of_sides(sides, declared), declared, len(sample))
+    return _mixtures(sample, declared) or _contradictions(_languages_of_sides(sides, declared), declared, len(sample))
 
 
 def _mixtures(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str]) -> list[CorpusFinding]:
@@ -301,12 +301,12 @@ def _mixture(kind: str, message: str, advice: str, lines: Sequence[int], total: 
     return CorpusFinding(kind, message, advice, len(lines), share, tuple(lines[:MOST_EXAMPLES]), serious=serious)
 
 
-def languages_of_sides(sides: tuple[Sequence[str], Sequence[str]], declared: tuple[str, str]) -> list[SideLanguage]:
+def _languages_of_sides(sides: tuple[Sequence[str], Sequence[str]], declared: tuple[str, str]) -> list[SideLanguage]:
     """What both sides are in."""
     return [language_of_side(lines, code) for lines, code in zip(sides, declared, strict=True)]
 
 
-def contradictions(found: Sequence[SideLanguage], declared: tuple[str, str], count: int) -> list[CorpusFinding]:
+def _contradictions(found: Sequence[SideLanguage], declared: tuple[str, str], count: int) -> list[CorpusFinding]:
     """What the sides are clearly in and should not be: swapped, or one of them in another language."""
     wrong = [contradiction(found[side], declared[side], declared[1 - side]) for side in (0, 1)]
     if all(wrong) and wrong == [detector_code(code) for code in declared[::-1]]:
