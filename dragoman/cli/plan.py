@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dragoman.cli.arguments import ArgumentParser
-from dragoman.cli.train import Settled, add_data_flags, given_overrides, settle
+from dragoman.cli.train import ResolvedRun, add_data_flags, data_overrides, resolve_run
 from dragoman.config import Config, TrainSettings
 from dragoman.config.recipes import Recipe, row_for, vocab_size_for
 from dragoman.messages import say
@@ -24,7 +24,7 @@ from dragoman.records import SentencePair
 from dragoman.text.corpus import Corpora, Corpus, open_aligned
 from dragoman.training.run.limits import kept_bytes, validations_until
 from dragoman.training.run.log import RunLog, duration
-from dragoman.training.run.signals import Interrupted, cleaned_up_when_terminated
+from dragoman.training.run.signals import Interrupted, clean_up_when_terminated
 
 if TYPE_CHECKING:
     import torch
@@ -74,9 +74,9 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     given = parser.parse(arguments)
     clock = time.perf_counter()
-    settled = settle(given.configs, given_overrides(given))
+    settled = resolve_run(given.configs, data_overrides(given))
     reading_seconds = time.perf_counter() - clock
-    with cleaned_up_when_terminated(), tempfile.TemporaryDirectory(prefix="dragoman-plan-") as folder:
+    with clean_up_when_terminated(), tempfile.TemporaryDirectory(prefix="dragoman-plan-") as folder:
         try:
             measured = measure(settled, Path(folder))
             measured = replace(measured, prepare_seconds=measured.prepare_seconds + reading_seconds)
@@ -134,7 +134,7 @@ def _averaging_seconds(train: TrainSettings, measured: Measurement) -> float:
     return means * (measured.validation_seconds + measured.save_seconds)
 
 
-def measure(settled: Settled, folder: Path) -> Measurement:
+def measure(settled: ResolvedRun, folder: Path) -> Measurement:
     """Train some steps in `folder` as `train` would, with one validation, one checkpoint and a scored sample."""
     from dragoman.data.batching import epoch_batches
     from dragoman.workflows.training import make_trainer
@@ -165,7 +165,7 @@ def measure(settled: Settled, folder: Path) -> Measurement:
     )
 
 
-def _prepare(settled: Settled, share: float, most: int, folder: Path) -> "tuple[TrainingInputs, float]":
+def _prepare(settled: ResolvedRun, share: float, most: int, folder: Path) -> "tuple[TrainingInputs, float]":
     """Prepare a `share` of the data, or `most` pairs of it. Returns the inputs and the seconds it took."""
     from dragoman.data.prepare import Requirements, prepare
     from dragoman.workflows.fine_tuning import starting_point_of
@@ -264,7 +264,7 @@ def _bytes_in(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def _print(settled: Settled, measured: Measurement, forecast: Forecast) -> None:
+def _print(settled: ResolvedRun, measured: Measurement, forecast: Forecast) -> None:
     config, row = settled.config, row_for(settled.size)
     model, train = config.model, config.train
     limit = "more words" if math.isinf(row.max_words) else f"up to {row.max_words:,.0f} words"

@@ -49,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
     add_data_flags(parser)
     parser.add_argument("--out", metavar="RUN", type=path_name, help="the run's folder (default runs/NAME)")
     given = parser.parse(arguments)
-    return train(given.configs, given_overrides(given), given.out)
+    return train(given.configs, data_overrides(given), given.out)
 
 
 def add_data_flags(parser: ArgumentParser) -> None:
@@ -77,7 +77,7 @@ def add_data_flags(parser: ArgumentParser) -> None:
     parser.add_settings("data", "tokenizer", "model", "train", "validate", "inference", by_recipe=chosen_keys())
 
 
-def given_overrides(given: argparse.Namespace) -> dict[str, str]:
+def data_overrides(given: argparse.Namespace) -> dict[str, str]:
     """The settings among the parsed flags of `add_data_flags`, the short ones under their keys. Raises ConfigError."""
     _check_sides(given.src, given.tgt, bool(given.configs))
     said = {key: getattr(given, flag) for flag, key in _DATA_FLAGS.items() if getattr(given, flag) is not None}
@@ -111,7 +111,7 @@ def train(configs: Sequence[Path], overrides: Mapping[str, str], out: Path | Non
         asked = _asked(given, frozen)
         check_recorded(out, asked.data, given.keys)
         check_frozen(out, replace(asked, train=replace(asked.train, precision=frozen.train.precision)))
-    settled = settle(configs, overrides, frozen)
+    settled = resolve_run(configs, overrides, frozen)
     check_frozen(out, settled.config)  # before anything is written into what may be somebody else's folder
     from dragoman.workflows.training import run_training
 
@@ -121,7 +121,7 @@ def train(configs: Sequence[Path], overrides: Mapping[str, str], out: Path | Non
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class ResolvedRun:
     """All settings, the corpora, the size of what is trained on, and the keys the user gave."""
 
     config: Config
@@ -135,7 +135,7 @@ class Settled:
         return "tokenizer.vocab_size" in self.given
 
 
-def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config | None = None) -> Settled:
+def resolve_run(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config | None = None) -> ResolvedRun:
     """What a run is to be, with the data looked at and no more.
 
     What the user did not give comes from the run where it exists already, or else from the recipe for the corpus' size,
@@ -152,7 +152,7 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
         for path in filter(None, [start_from, *teachers.split(",")]):
             require_model(path.strip())
     taught = _taught_tokenizer(teachers) if teachers and not frozen else None
-    corpora = open_corpora(expanded(asked.data))
+    corpora = open_corpora(expand_variables(asked.data))
     say(f"reading {corpora.train}")
     learns_from_models = frozen is None and bool(start_from or teachers)
     tells = asked.data.check_languages
@@ -169,7 +169,7 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
     config = with_languages(loaded.config, corpora.train.src_lang, corpora.train.tgt_lang)
     if learns_from_models:
         config = _of_the_same_kind(config)
-        corpora = open_corpora(expanded(config.data))  # in the model's languages, as when the run goes on
+        corpora = open_corpora(expand_variables(config.data))  # in the model's languages, as when the run goes on
     if tells:
         train = corpora.train if learns_from_models else None
         for corpus in filter(None, [train, corpora.dev, corpora.test, corpora.replay, corpora.replay_test]):
@@ -185,7 +185,7 @@ def settle(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config
         f"{size.pairs:,} pairs{words}, {names}; model {model.preset}: "
         f"{model.num_encoder_layers}+{model.num_decoder_layers} layers, d_model {model.d_model}"
     )
-    return Settled(config, corpora, size, loaded.given)
+    return ResolvedRun(config, corpora, size, loaded.given)
 
 
 def _asked(given: GivenSettings, frozen: Config | None) -> Config:
@@ -261,7 +261,7 @@ def _of_the_same_kind(config: Config) -> Config:
     return with_languages(config, config.data.src_lang or src_lang, config.data.tgt_lang or tgt_lang)
 
 
-def expanded(data: DataSettings) -> DataSettings:
+def expand_variables(data: DataSettings) -> DataSettings:
     """The settings with environment variables in file names ($DRAGOMAN_DATA/train.en) replaced by their values.
 
     Raises ConfigError for a variable that is not set.
@@ -294,10 +294,10 @@ def _precision(config: Config) -> Literal["float32", "bfloat16"]:
 def _threads(config: Config) -> int:
     """What 0 means here: what dropout draws follows from it. It stays 0 where a device has but one worker."""
     from dragoman.devices.device import resolve_device
-    from dragoman.training.step.gradients import num_workers
+    from dragoman.training.step.gradients import num_threads
 
     device = resolve_device(config.train.device, "train.device")
-    return num_workers(config.train, device) if device.type == "cpu" else config.train.threads
+    return num_threads(config.train, device) if device.type == "cpu" else config.train.threads
 
 
 def _last_words(out: Path) -> str:

@@ -41,7 +41,7 @@ class Processes:
         """Whether this one judges, writes and speaks."""
         return self.rank == 0
 
-    def of_first(self, make: Callable[[], _Value]) -> _Value:
+    def call_on_first(self, make: Callable[[], _Value]) -> _Value:
         """What `make` gives the first process, which alone calls it."""
         if self.count == 1:
             return make()
@@ -50,7 +50,7 @@ class Processes:
             distributed.broadcast_object_list(box, src=0, group=self.talk)
         return box[0]  # type: ignore[return-value]
 
-    def of_all(self, value: _Value) -> list[_Value]:
+    def gather(self, value: _Value) -> list[_Value]:
         """What each process gives, by rank."""
         if self.count == 1:
             return [value]
@@ -59,27 +59,27 @@ class Processes:
             distributed.all_gather_object(found, value, group=self.talk)
         return found
 
-    def after_first(self, work: Callable[[], _Value]) -> _Value:
+    def call_first_before_others(self, work: Callable[[], _Value]) -> _Value:
         """What `work` gives, done by the first process before the others do it too."""
         if self.count == 1:
             return work()
         done = work() if self.is_first else None
-        self.of_all(None)
+        self.gather(None)
         return done if self.is_first else work()  # type: ignore[return-value]
 
-    def summed(self, tensor: Tensor) -> Tensor:
+    def sum(self, tensor: Tensor) -> Tensor:
         """The sum of what each process gives."""
         if self.count == 1:
             return tensor
-        return self._added_up(tensor.clone())
+        return self._sum_in_place(tensor.clone())
 
-    def _added_up(self, tensor: Tensor) -> Tensor:
+    def _sum_in_place(self, tensor: Tensor) -> Tensor:
         """The same tensor, with the sum over all processes in it."""
         with _lost_processes():
             distributed.all_reduce(tensor)
         return tensor
 
-    def add_up_gradients(self, model: nn.Module) -> None:
+    def sum_gradients(self, model: nn.Module) -> None:
         """Puts the sum over all processes into the gradients of `model`.
 
         A process that had nothing to compute has no gradients; it gets the others'.
@@ -87,7 +87,7 @@ class Processes:
         if self.count == 1:
             return
         parameters = list(model.parameters())
-        flat = self._added_up(torch.cat([_gradient(parameter).flatten() for parameter in parameters]))
+        flat = self._sum_in_place(torch.cat([_gradient(parameter).flatten() for parameter in parameters]))
         pieces = torch.split(flat, [parameter.numel() for parameter in parameters])
         for parameter, piece in zip(parameters, pieces, strict=True):
             parameter.grad = piece.view_as(parameter)

@@ -1,4 +1,4 @@
-"""One stretch of a run: step after step, with what is logged, judged and saved in between."""
+"""One stretch of a run: step after step, with logging, validation and checkpoints in between."""
 
 import contextlib
 import time
@@ -32,7 +32,7 @@ from dragoman.training.step.memory import (
 )
 from dragoman.training.step.optimizer import optimizer_tensors
 from dragoman.training.step.schedule import learning_rate
-from dragoman.training.step.seeds import cpu_draws, torch_seed
+from dragoman.training.step.seeds import cpu_seeds, torch_seed
 from dragoman.training.step.sharding import ShardedModel, whole
 from dragoman.training.validation import guessing_loss
 
@@ -50,8 +50,8 @@ class Diverged(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Pace:
-    """Where a stretch took its first step: the run's seconds, steps and epochs before that."""
+class _StretchStart:
+    """The run's seconds, steps and epochs before the first step of a stretch."""
 
     seconds: float
     step: int
@@ -59,7 +59,7 @@ class _Pace:
 
 
 class Loop:
-    """The state of one stretch, which ends where training does, a signal comes or the run must go back."""
+    """The state of one stretch. A stretch ends when training ends, a signal arrives or the run must go back."""
 
     def __init__(self, trainer: "Trainer", optimizer: torch.optim.Optimizer) -> None:
         self.trainer, self.optimizer = trainer, optimizer
@@ -68,7 +68,7 @@ class Loop:
         window = (self.state.window_loss, self.state.window_nll)
         self.sums = torch.tensor(window, dtype=sum_type(self.model.device), device=self.model.device)
         self.guessing_loss = guessing_loss(trainer.train)
-        self.pace: _Pace | None = None
+        self.start: _StretchStart | None = None
         self.epochs_passed = self.first_seconds = 0.0
         self.has_told_pace = False
         self.clock = time.perf_counter()
@@ -82,23 +82,23 @@ class Loop:
             self.fit_warmup(gradients, micro_batch_tokens)
             stream = stack.enter_context(self.stream(micro_batch_tokens))
             self.count_time()  # compiling and trying are no part of the first steps
-            reason = self.processes.of_first(self.reason_to_stop)
+            reason = self.processes.call_on_first(self.reason_to_stop)
             while reason is None:
                 step = next(stream)
-                self.pace = self.pace or _Pace(self.state.seconds, self.state.step, step.epochs_before)
-                self.optimise(step, gradients)
+                self.start = self.start or _StretchStart(self.state.seconds, self.state.step, step.epochs_before)
+                self.optimize(step, gradients)
                 self.after_step(step)
                 # The clocks of the processes differ: the first one's reason is everybody's. A signal may come to any.
-                told = self.processes.of_all((self.reason_to_stop(), request.signal_number))
+                told = self.processes.gather((self.reason_to_stop(), request.signal_number))
                 signals = [number for _, number in told if number is not None]
                 if signals:
                     self.save()
-                    self.processes.of_all(None)  # whoever ends before the first has saved has it killed
+                    self.processes.gather(None)  # whoever ends before the first has saved has it killed
                     raise Interrupted(signals[0])
                 reason, _ = told[0]
         if not self.state.validations or self.state.validations[-1].step != self.state.step:
             self.validate()
-            for signal in self.processes.of_all(request.signal_number):
+            for signal in self.processes.gather(request.signal_number):
                 if signal is not None:
                     raise Interrupted(signal)
         return reason
@@ -122,31 +122,31 @@ class Loop:
         )
 
     def fit_into_memory(self, gradients: Gradients | ShardedModel) -> int:
-        """Forecasts the need, tries the batch that needs the most, and returns the size of micro-batches."""
+        """Forecast the memory, try the batch that needs the most, and return the tokens per micro-batch."""
         if isinstance(gradients, ShardedModel):
             smallest = smallest_micro_batch(self.trainer.train)
             return self.settings.micro_batch_tokens or micro_batch_tokens(self.settings, smallest, self.model.device)
-        # What an earlier stretch took and gave back is still held by this process: one plan serves all its stretches.
+        # This process still holds memory that an earlier stretch freed, so one plan serves all its stretches.
         plan = self.trainer.memory_plan
         if plan is None:
-            plan = plan_memory(gradients, self.settings, self.trainer.train, self.state.parts)
+            plan = plan_memory(gradients, self.settings, self.trainer.train, self.state.micro_batch_splits)
             self.trainer.memory_plan, free = plan, free_bytes(self.model.device)
-            parts = f", in {plan.parts} parts" if plan.parts > 1 else ""
+            parts = f", in {plan.splits} parts" if plan.splits > 1 else ""
             self.trainer.log.say(
                 f"Memory: about {plan.need_bytes / 1e9:.1f} GB forecast"
                 + (f", {free / 1e9:.1f} GB free" if free is not None else "")
                 + f"; micro-batches of at most {plan.micro_batch_tokens:,} tokens{parts}."
             )
-        self.state.parts = max(self.state.parts, plan.parts)
+        self.state.micro_batch_splits = max(self.state.micro_batch_splits, plan.splits)
         self.gradient_of((plan.largest,), (self.settings.seed, 0), plan.largest.num_tgt_tokens, gradients)
         self.optimizer.zero_grad()
         return plan.micro_batch_tokens
 
     def fit_warmup(self, gradients: Gradients | ShardedModel, micro_batch_tokens: int) -> None:
-        """Gives a new run a warm-up that fits its time limit, if the trainer may: by the gradients of its first steps.
+        """Fit the warm-up of a new run to its time limit, if the trainer may, by timing the gradients of some steps.
 
-        They are computed and forgotten; what the run draws and learns is the same as without. For updates, validations
-        and saving, whose time is not known yet, a part of the limit is set aside.
+        Those gradients are discarded, so the run uses the same random numbers and learns the same as without. A part of
+        the limit is set aside for updates, validations and saving, whose time is not known yet.
         """
         adapts, settings = self.trainer.adapts_warmup, self.settings
         if adapts is None or self.state.step or not settings.max_minutes or not settings.warmup_steps:
@@ -155,33 +155,33 @@ class Loop:
         with self.stream(micro_batch_tokens) as stream:
             for number, step in zip(range(_MEASURED_STEPS), stream, strict=False):
                 clock = time.perf_counter()
-                draws = cpu_draws(settings.seed, number + 1, self.processes.rank)
+                seeds = cpu_seeds(settings.seed, number + 1, self.processes.rank)
                 torch.manual_seed(torch_seed(settings.seed, number + 1, self.processes.rank))
-                float(self.gradient_of(step.batches, draws, step.num_tgt_tokens, gradients).sum())  # waits for a GPU
+                float(self.gradient_of(step.batches, seeds, step.num_tgt_tokens, gradients).sum())  # waits for a GPU
                 if self.trainer.sharded is None:
-                    self.processes.add_up_gradients(self.model)
+                    self.processes.sum_gradients(self.model)
                 self.optimizer.zero_grad()
                 seconds.append(time.perf_counter() - clock)
                 steps_in_epoch = step.steps_in_epoch
         # The slowest after the first: that one compiles, and later steps share the processors with what builds batches.
         pace = TrainingPace(0, self.state.seconds, max(seconds[1:]), steps_in_epoch)
         gradients_only = replace(settings, max_minutes=settings.max_minutes * _GRADIENTS_SHARE)
-        steps = self.processes.of_first(lambda: pace.steps_until(gradients_only)[0])
+        steps = self.processes.call_on_first(lambda: pace.steps_until(gradients_only)[0])
         fitting = fit_warmup(settings, steps)
         if fitting.warmup_steps == settings.warmup_steps:
             return
         self.settings = self.trainer.take_settings(fitting)
-        self.processes.of_first(lambda: adapts(fitting))
+        self.processes.call_on_first(lambda: adapts(fitting))
         self.trainer.log.say(
             f"The limit of {settings.max_minutes:g} minutes allows about {steps:,.0f} steps: the warm-up is "
             f"{fitting.warmup_steps:,} steps instead of {settings.warmup_steps:,} (`train.warmup_steps`)."
         )
 
     def tell_pace(self, step: StepBatches) -> None:
-        """Says once, as soon as the speed is known, when progress is shown, and what a limit will cut short."""
-        if self.pace is None or self.has_told_pace:
+        """Log once, when the speed is known, when the next progress line comes and what a limit will cut short."""
+        if self.start is None or self.has_told_pace:
             return
-        taken, seconds = self.state.step - self.pace.step, self.state.seconds - self.pace.seconds
+        taken, seconds = self.state.step - self.start.step, self.state.seconds - self.start.seconds
         if taken == 1:
             self.first_seconds = seconds  # some things are compiled or read in the first step
         if taken < _TELLING_STEPS and seconds < _TELLING_SECONDS:
@@ -208,15 +208,15 @@ class Loop:
             return f"no better score in {settings.patience} validations"
         return None
 
-    def optimise(self, step: StepBatches, gradients: Gradients | ShardedModel) -> None:
+    def optimize(self, step: StepBatches, gradients: Gradients | ShardedModel) -> None:
         """One update with the gradient of the mean loss over all labels of the step (section 5.3)."""
         state, rank = self.state, self.processes.rank
-        draws = cpu_draws(self.settings.seed, state.step + 1, rank)
+        seeds = cpu_seeds(self.settings.seed, state.step + 1, rank)
         torch.manual_seed(torch_seed(self.settings.seed, state.step + 1, rank))
-        sums = self.gradient_of(step.batches, draws, step.num_tgt_tokens, gradients)
-        sums = self.processes.summed(sums)
+        sums = self.gradient_of(step.batches, seeds, step.num_tgt_tokens, gradients)
+        sums = self.processes.sum(sums)
         if self.trainer.sharded is None:
-            self.processes.add_up_gradients(self.model)
+            self.processes.sum_gradients(self.model)
         state.step += 1
         state.epoch, state.step_in_epoch = step.following.epoch, step.following.step
         self.epochs_passed = step.epochs_passed
@@ -227,41 +227,39 @@ class Loop:
             state.window_tokens += step.num_tgt_tokens
 
     def gradient_of(
-        self, batches: Sequence[Batch], draws: Sequence[int], num_tokens: int, gradients: Gradients | ShardedModel
+        self, batches: Sequence[Batch], seeds: Sequence[int], num_tokens: int, gradients: Gradients | ShardedModel
     ) -> torch.Tensor:
-        """As `Gradients.compute`; where memory runs out, in twice as many parts from here on."""
+        """Compute gradients as `Gradients.compute` does. If memory runs out, double the splits and try again."""
         while True:
             try:
-                return gradients.compute(batches, draws, num_tokens, self.state.parts)
+                return gradients.compute(batches, seeds, num_tokens, self.state.micro_batch_splits)
             except (MemoryError, RuntimeError) as error:
                 if not is_out_of_memory(error) or isinstance(gradients, ShardedModel):
                     raise
             self.halve(batches)
 
     def halve(self, batches: Sequence[Batch]) -> None:
-        """Twice as many parts. Raises ResourceError where no batch has so many rows."""
-        before, largest = (
-            self.state.parts,
-            max(batches, key=lambda batch: batch.src_ids.numel() + batch.tgt_ids.numel()),
-        )
+        """Double the splits of a micro-batch. Raises ResourceError if no batch has that many rows."""
+        before = self.state.micro_batch_splits
+        largest = max(batches, key=lambda batch: batch.src_ids.numel() + batch.tgt_ids.numel())
         rows, width = len(largest.src_lengths), max(largest.src_ids.size(1), largest.tgt_ids.size(1) - 1)
         if before >= max(len(batch.src_lengths) for batch in batches):
             raise ResourceError(
                 f"Memory ran out while computing a single pair of {width} tokens. Choose a smaller `model.preset`, "
                 "or lower `data.max_tokens`."
             )
-        self.state.parts *= 2
+        self.state.micro_batch_splits = splits = 2 * before
         give_back_memory(self.model.device)
-        fitting = max(-(-rows // self.state.parts) * width, smallest_micro_batch(self.trainer.train))
+        fitting = max(-(-rows // splits) * width, smallest_micro_batch(self.trainer.train))
         self.trainer.log.finding(
             self.state.step,
             "out of memory",
             f"Memory ran out while computing {-(-rows // before) * width:,} tokens at once. The run goes on with the "
-            f"same steps, each micro-batch in {self.state.parts} parts. `train.micro_batch_tokens` = {fitting} fits.",
+            f"same steps, each micro-batch in {splits} parts. `train.micro_batch_tokens` = {fitting} fits.",
         )
 
     def update(self, loss: float) -> bool:
-        """Clips and applies the gradients, unless the watchdog has this step skipped; says whether it was applied."""
+        """Clip and apply the gradients, unless the watchdog skips this step. Returns whether they were applied."""
         limit, watchdog = self.settings.clip_norm or float("inf"), self.state.watchdog
         norm = float(whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)))
         verdict, finding = watchdog.judge_step(self.state.step, loss, norm)
@@ -286,7 +284,7 @@ class Loop:
         return verdict is Verdict.APPLY
 
     def learning_rate(self) -> float:
-        """The schedule's, times what the watchdog leaves of it."""
+        """The rate of the schedule times the watchdog's factor."""
         rate = learning_rate(self.state.step, self.settings, self.model.settings.d_model)
         return rate * self.state.watchdog.rate_factor
 
@@ -327,32 +325,32 @@ class Loop:
 
     def seconds_left(self) -> float | None:
         """Until the nearest limit, at the speed of this stretch; patience may end the run before."""
-        state, settings, pace = self.state, self.settings, self.pace
+        state, settings, start = self.state, self.settings, self.start
         left = []
         if settings.max_minutes:
             left.append(60 * settings.max_minutes - state.seconds)
-        if settings.max_steps and pace:
-            done, rest = state.step - pace.step, settings.max_steps - state.step
-            left.append((state.seconds - pace.seconds) / done * rest)
-        if settings.max_epochs and pace:
-            passed, rest_of_epochs = self.epochs_passed - pace.epochs, settings.max_epochs - self.epochs_passed
-            left.append((state.seconds - pace.seconds) / passed * rest_of_epochs)
+        if settings.max_steps and start:
+            done, rest = state.step - start.step, settings.max_steps - state.step
+            left.append((state.seconds - start.seconds) / done * rest)
+        if settings.max_epochs and start:
+            passed, rest_of_epochs = self.epochs_passed - start.epochs, settings.max_epochs - self.epochs_passed
+            left.append((state.seconds - start.seconds) / passed * rest_of_epochs)
         return max(0.0, min(left)) if left else None
 
     def validate(self) -> None:
         """Scores the model on dev, saves it, and moves the pointer to the best."""
-        model = self.trainer.gathered()
-        scores = self.processes.of_first(lambda: self.trainer.measure(model))
+        model = self.trainer.gather_model()
+        scores = self.processes.call_on_first(lambda: self.trainer.measure(model))
         self.count_time()
         record = ValidationRecord(self.state.step, self.trainer.score_of(scores))
         self.state.validations.append(record)
         event = {"step": self.state.step, "epoch": self.state.epoch, **scores, "seconds": self.state.seconds}
         self.trainer.log.validation(event, best=self.state.best == record)
-        self.look_after(scores)
+        self.judge_validation(scores)
         self.save()
 
-    def look_after(self, scores: Mapping[str, float]) -> None:
-        """Has the watchdog judge the run by a validation, and says what it finds."""
+    def judge_validation(self, scores: Mapping[str, float]) -> None:
+        """Let the watchdog judge the run by a validation, and log its warnings."""
         watchdog, step = self.state.watchdog, self.state.step
         train_loss = watchdog.train_loss if watchdog.train_loss is not None else float("inf")
         own, other = scores.get("own_source_loss"), scores.get("other_source_loss")
@@ -364,7 +362,7 @@ class Loop:
         """Writes a checkpoint of this step and removes those that no longer count."""
         trainer, state = self.trainer, self.state
         self.keep_sums()
-        model, moments = trainer.gathered(), optimizer_tensors(self.model, self.optimizer)
+        model, moments = trainer.gather_model(), optimizer_tensors(self.model, self.optimizer)
         if not self.processes.is_first:
             return
         bundle = replace(trainer.bundle, model=model, card=card_of(state, trainer.bundle.card))

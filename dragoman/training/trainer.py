@@ -21,7 +21,7 @@ from dragoman.training.loop import Diverged, Loop
 from dragoman.training.run.checkpoint import RunFolder, card_of, restore_latest, set_weights
 from dragoman.training.run.limits import check_disk, kept_bytes, validations_until
 from dragoman.training.run.log import RunLog, perplexity
-from dragoman.training.run.signals import caught_signals
+from dragoman.training.run.signals import catch_signals
 from dragoman.training.run.state import TrainState
 from dragoman.training.step.memory import MemoryPlan, memory_errors
 from dragoman.training.step.optimizer import build_optimizer, optimizer_bytes
@@ -65,22 +65,22 @@ class Trainer:
         Raises Interrupted after saving where SIGINT, SIGTERM or SIGHUP came; ConfigError, ResourceError or
         CheckpointError where the run cannot begin or go on.
         """
-        self.processes.of_first(self.run.tidy)
+        self.processes.call_on_first(self.run.tidy)
         if self.settings.sharding == "full" and self.processes.count > 1:
             self.sharded = ShardedModel(self.model, self.settings, self.processes)
         optimizer = build_optimizer(self.model, self.settings)
         self._restore(optimizer)
-        self.processes.of_first(lambda: self._check_disk(optimizer))
+        self.processes.call_on_first(lambda: self._check_disk(optimizer))
         if self.state.step:
             self.log.say(f"Continuing after step {self.state.step}.")
-        self.processes.of_first(lambda: self.log.drop_after(self.state.step))
+        self.processes.call_on_first(lambda: self.log.drop_after(self.state.step))
         keep_freed_memory()
         smaller = "Choose a smaller `model.preset`, or lower `data.max_tokens`."
-        with caught_signals() as request, memory_errors("training", smaller):
+        with catch_signals() as request, memory_errors("training", smaller):
             while True:
                 try:
                     reason = Loop(self, optimizer).run(request)
-                    self.bundle, self.sharded = replace(self.bundle, model=self.gathered()), None
+                    self.bundle, self.sharded = replace(self.bundle, model=self.gather_model()), None
                     return reason
                 except Diverged:
                     self._go_back(optimizer)
@@ -91,7 +91,7 @@ class Trainer:
         for note in notes:
             self.log.say(note)
         if self.state.step:
-            self.processes.of_first(lambda: self.run.point_to(self.state))
+            self.processes.call_on_first(lambda: self.run.point_to(self.state))
 
     def _check_disk(self, optimizer: torch.optim.Optimizer) -> None:
         """Raises ResourceError where the disk has no room for what the run will keep, less what is there already."""
@@ -112,10 +112,10 @@ class Trainer:
 
     def _go_back(self, optimizer: torch.optim.Optimizer) -> None:
         """To the last checkpoint, or where there is none to the weights as they are, with half the rate."""
-        memory, step = self.state.watchdog.halved(), self.state.step
+        memory, step = self.state.watchdog.with_half_rate(), self.state.step
         if self.run.steps():
             self._restore(optimizer)
-            self.processes.of_first(lambda: self.log.drop_after(self.state.step))
+            self.processes.call_on_first(lambda: self.log.drop_after(self.state.step))
         self.state.watchdog = memory
         memory.measured = [each for each in memory.measured if each.step <= self.state.step]
         self.log.finding(
@@ -168,9 +168,9 @@ class Trainer:
         """The [train] table."""
         return self.bundle.config.train
 
-    def gathered(self) -> Transformer:
+    def gather_model(self) -> Transformer:
         """The model; where it is spread over the processes, all must ask, and the first gets a copy that is whole."""
-        return self.model if self.sharded is None else self.sharded.gathered()
+        return self.model if self.sharded is None else self.sharded.gather_model()
 
     def measure(self, model: Transformer) -> dict[str, float]:
         """Losses (mean negative log-probability a token, in nats), perplexity and the metrics of `validate`, on dev.

@@ -20,7 +20,7 @@ from dragoman.errors import CheckpointError, ModelError
 from dragoman.files import MANIFEST, verify_folder
 from dragoman.training.run.checkpoint import RunFolder
 from dragoman.training.run.frozen_settings import frozen_config
-from dragoman.training.run.signals import StopRequest, cleaned_up_when_terminated, signals_held_back
+from dragoman.training.run.signals import StopRequest, clean_up_when_terminated, hold_back_signals
 
 _CLOCKS = {"seconds", "window_seconds", "tokens_per_second"}
 _POLL_SECONDS = 0.005
@@ -66,7 +66,7 @@ def verify_resume(
     first = _newest_whole(RunFolder(run), limit - max(2, steps) if limit else math.inf)
     middle, last = first + max(1, steps // 2), first + max(2, steps)
     with (
-        cleaned_up_when_terminated(),
+        clean_up_when_terminated(),
         tempfile.TemporaryDirectory(prefix=".verify-", dir=run.resolve().parent) as name,
     ):
         children = _Children(Path(name), run, first, not limit, command, timeout_seconds)
@@ -125,7 +125,7 @@ class _Children:
         flags = [f"--train.{name}={value}" for name, value in (limits | often).items()]
         said = self.place / "stderr"
         arguments = [*self.command, "train", "--out", str(copy), *flags]
-        with signals_held_back() as stop, said.open("wb") as stream:
+        with hold_back_signals() as stop, said.open("wb") as stream:
             child = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream)
             try:
                 self._wait_for(RunFolder(copy).step_folder(step) / MANIFEST, child, said, stop)

@@ -37,9 +37,9 @@ from dragoman.text.corpus.cleaning import TOO_LONG
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.distributed import SINGLE_PROCESS, Processes, join_processes
 from dragoman.training.run.checkpoint import RunFolder, set_weights
-from dragoman.training.run.finished import finish_of, finished, write_finished
+from dragoman.training.run.finished import finish_of, read_finished, write_finished
 from dragoman.training.run.frozen_settings import absolute_paths, check_frozen, freeze_config, shared_paths
-from dragoman.training.run.lock import locked
+from dragoman.training.run.lock import lock_run
 from dragoman.training.run.log import RunLog
 from dragoman.training.run.signals import Interrupted
 from dragoman.training.trainer import Trainer
@@ -70,15 +70,15 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
     """
     with (
         join_processes(resolve_device(config.train.device, "train.device")) as processes,
-        locked(out) if processes.is_first else nullcontext(),
+        lock_run(out) if processes.is_first else nullcontext(),
     ):
-        processes.of_first(lambda: check_frozen(out, config))
+        processes.call_on_first(lambda: check_frozen(out, config))
         shared_config = replace(config, data=shared_paths(out, config.data))
         run = _Run(out, config, shared_config, corpora, processes, is_new=not RunFolder(out).steps())
         if processes.is_first:
             announce_compiling()
         inputs = _prepare_inputs(run, strict_vocabulary)
-        processes.of_first(lambda: freeze_config(out, config))
+        processes.call_on_first(lambda: freeze_config(out, config))
         fits_warmup = run.is_new and "train.warmup_steps" not in given
         if processes.is_first:
             _report_data(inputs.data, config, fits_warmup)
@@ -115,8 +115,8 @@ def _prepare_inputs(run: _Run, strict_vocabulary: bool) -> TrainingInputs:
     if config.train.teachers and (run.is_new or not start):
         tokenizers = tokenizers_of(config.train.teachers, tokenizers)
     require = Requirements(full_vocabulary=strict_vocabulary, same_pairs=not run.is_new)
-    data = processes.after_first(lambda: prepare(config, run.corpora, folder, tokenizers, progress, require))
-    soft_targets = processes.after_first(
+    data = processes.call_first_before_others(lambda: prepare(config, run.corpora, folder, tokenizers, progress, require))
+    soft_targets = processes.call_first_before_others(
         lambda: soft_targets_of(config, data, folder, start, progress, processes.is_first)
     )
     return TrainingInputs(data, start, soft_targets)
@@ -152,7 +152,7 @@ def _train(run: _Run, inputs: TrainingInputs, fits_warmup: bool) -> int:
             return 0
         log.say(f"Stopped: {reason}.")
         finish = finish_of(replace(config, data=absolute_paths(config.data)), trainer.state.step, [data.dev, data.test])
-        if finish == finished(out):
+        if finish == read_finished(out):
             log.say("Nothing is left to do; raise a limit to train on (it stays until it is given anew; 0 is none).")
         else:
             trainer.average()

@@ -16,7 +16,7 @@ from dragoman.data.pairs import InMemoryPairs
 from dragoman.data.stream import load_batch
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import PAD_ID
-from dragoman.training.step.gradients import Gradients, losses, num_workers, shares
+from dragoman.training.step.gradients import Gradients, losses, num_threads, shares
 from dragoman.training.step.loss import smoothed_cross_entropy
 
 VOCAB_SIZE = 90
@@ -184,9 +184,9 @@ def test_small_steps_are_not_shared_out() -> None:
 
 def test_one_worker_elsewhere_and_at_most_four_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
-    assert num_workers(SETTINGS, torch.device("cpu")) == 4
-    assert num_workers(replace(SETTINGS, threads=9), torch.device("cpu")) == 9
-    assert num_workers(replace(SETTINGS, threads=9), torch.device("cuda")) == 1
+    assert num_threads(SETTINGS, torch.device("cpu")) == 4
+    assert num_threads(replace(SETTINGS, threads=9), torch.device("cpu")) == 9
+    assert num_threads(replace(SETTINGS, threads=9), torch.device("cuda")) == 1
 
 
 def test_losses_count_no_padding() -> None:

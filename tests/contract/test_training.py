@@ -158,7 +158,7 @@ def test_a_warmup_that_fits_the_time_changes_nothing_but_the_rate(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Measuring leaves no trace: the run is the one whose warm-up was given, bit for bit."""
-    monkeypatch.setattr("dragoman.training.loop.Pace.steps_until", lambda self, train: (30.0, "train.max_minutes"))
+    monkeypatch.setattr("dragoman.training.loop.TrainingPace.steps_until", lambda self, train: (30.0, "train.max_minutes"))
     limited = replace(CONFIG, train=replace(CONFIG.train, max_steps=12, max_minutes=60))
     taken: list[TrainSettings] = []
     chosen = _trainer(corpus, tmp_path / "chosen", limited)
@@ -196,14 +196,14 @@ def test_several_processes_stop_when_the_first_has_saved(
     """Whoever starts them kills all once one has ended, and would kill it while it writes."""
     stopped = _trainer(corpus, tmp_path, stop_after=7)
     met: list[int] = []
-    of_all = Processes.of_all
+    gather = Processes.gather
 
     def meet(processes: Processes, value: object) -> list[object]:
         if value is None:
             met.extend(stopped.run.steps())
-        return of_all(processes, value)
+        return gather(processes, value)
 
-    monkeypatch.setattr(Processes, "of_all", meet)
+    monkeypatch.setattr(Processes, "gather", meet)
     with pytest.raises(Interrupted):
         stopped.fit()
     assert met == [7]
@@ -400,7 +400,7 @@ def test_where_memory_runs_out_the_same_is_computed_in_parts(
     monkeypatch.setattr(gradients, "losses", limited)
     halved = _trainer(corpus, tmp_path / "halved", config)
     halved.fit()
-    assert halved.state.parts > 1
+    assert halved.state.micro_batch_splits > 1
     events = [[e for e in _log(tmp_path / name) if e["event"] != "watchdog"] for name in ("whole", "halved")]
     assert [e["loss"] for e in events[0]] == pytest.approx([e["loss"] for e in events[1]], rel=1e-5)
     found = [str(e["text"]) for e in _log(tmp_path / "halved") if e["event"] == "watchdog"]

@@ -40,7 +40,7 @@ def test_a_step_that_does_not_fit_is_computed_in_parts(tmp_path: Path, report: R
     trainer = make_trainer(tmp_path / "parts", phrasebook_texts(), override_train(max_steps=40))
     with mock.patch.object(gradients_module, "losses", limited):
         trainer.fit()
-    gap, parts = loss_gap(tmp_path / "whole", tmp_path / "parts"), trainer.state.parts
+    gap, parts = loss_gap(tmp_path / "whole", tmp_path / "parts"), trainer.state.micro_batch_splits
     broken = [gap] * (parts == 1 or gap >= MOST_GAP)
     report("allocations fail from some step on", 1, broken, f"{parts} parts, losses within {gap:.1e}, dropout on")
 
@@ -66,7 +66,7 @@ def train_limited(run: Path, limit_bytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (pages + limit_bytes, resource.RLIM_INFINITY))
         memory_module.free_bytes = lambda device: None  # only the failure itself tells
     trainer.fit()
-    (run / "parts").write_text(str(trainer.state.parts))
+    (run / "parts").write_text(str(trainer.state.micro_batch_splits))
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def finish_of(config: Config, step: int, scored: Sequence[PairStore | None]) -> 
     return {"step": step, "scored": keys, "settings": settings, "inference": tables["inference"]}
 
 
-def finished(folder: Path) -> dict[str, Any] | None:
+def read_finished(folder: Path) -> dict[str, Any] | None:
     """What `write_finished` wrote into a run's folder last; None where nothing is, or nothing that can be read."""
     try:
         found: dict[str, Any] = json.loads((folder / _FILE).read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ LOCK = ".lock"
 
 
 @contextlib.contextmanager
-def locked(run: Path) -> Iterator[None]:
+def lock_run(run: Path) -> Iterator[None]:
     """Holds RUN/.lock, making the folder where it is missing; the system lets go of it however the process ends.
 
     Raises CheckpointError where another process holds it. On a disk without locks everybody gets in.

@@ -27,7 +27,7 @@ class Interrupted(Exception):
 
 
 @contextlib.contextmanager
-def cleaned_up_when_terminated() -> Iterator[None]:
+def clean_up_when_terminated() -> Iterator[None]:
     """While it lasts, SIGTERM and SIGHUP are an exit like another, which undoes what `with` and `finally` began.
 
     Does nothing outside the main thread, and for a signal that is ignored or that other code handles.
@@ -56,7 +56,7 @@ class StopRequest:
 
 
 @contextlib.contextmanager
-def caught_signals() -> Iterator[StopRequest]:
+def catch_signals() -> Iterator[StopRequest]:
     """While it lasts, the first SIGINT, SIGTERM or SIGHUP is only noted; a second one ends the process.
 
     A SIGHUP that is ignored (nohup) stays so. Outside the main thread, where Python lets nobody catch signals, nothing
@@ -67,8 +67,8 @@ def caught_signals() -> Iterator[StopRequest]:
 
 
 @contextlib.contextmanager
-def signals_held_back() -> Iterator[StopRequest]:
-    """While it lasts, the first signal of `caught_signals` is only noted; it acts at the end.
+def hold_back_signals() -> Iterator[StopRequest]:
+    """While it lasts, the first signal of `catch_signals` is only noted; it acts at the end.
 
     For what must not be torn by an exception between any two instructions: a process that was started but is not yet
     in any variable is one that nobody can end, and a lock that was just taken is never given back. A second SIGINT

@@ -1,6 +1,6 @@
-"""What a run has done so far: everything that decides how it goes on, besides weights and optimiser.
+"""The state of a run: everything that determines how it continues, besides weights and optimizer.
 
-Random draws need no state: dropout's generator is seeded anew at every step from (seed, step), batch order and BPE
+Random numbers need no state: every step seeds the generator of dropout from (seed, step), and batch order and BPE
 dropout are pure functions of (seed, epoch).
 """
 
@@ -13,7 +13,7 @@ from dragoman.training.run.watchdog import WatchdogState
 
 @dataclass(slots=True)
 class ValidationRecord:
-    """One validation: where it stood and what it said. `score` is the chosen metric, higher is better."""
+    """The step and score of a validation. `score` is the chosen metric, higher is better."""
 
     step: int
     score: float
@@ -24,7 +24,8 @@ class TrainState:
     """Counts since the run began; `epoch` and `step_in_epoch` name the next step to take.
 
     `window_*` are the sums since the last line of the log, so that a resumed run logs the same numbers. `seconds` is
-    time spent training and validating. Batches are computed in `parts` since memory ran out, if it did.
+    time spent training and validating. Each micro-batch is computed in `micro_batch_splits` parts, more than one after
+    memory ran out.
     """
 
     step: int = 0
@@ -38,7 +39,7 @@ class TrainState:
     window_nll: float = 0.0
     window_tokens: int = 0
     window_seconds: float = 0.0
-    parts: int = 1
+    micro_batch_splits: int = 1
     validations: list[ValidationRecord] = field(default_factory=list)
     watchdog: WatchdogState = field(default_factory=WatchdogState)
 
@@ -54,13 +55,15 @@ class TrainState:
         return sum(record.step > best.step for record in self.validations) if best else 0
 
     def to_json(self) -> str:
-        """state.json; numbers come back exactly."""
+        """The content of state.json. Numbers are read back exactly."""
         return json.dumps(asdict(self), indent=1) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> "TrainState":
-        """Reads `to_json`, also of versions that kept less. Raises ValueError, KeyError or TypeError."""
+        """Read the output of `to_json`, of older versions too. Raises ValueError, KeyError or TypeError."""
         content: dict[str, Any] = json.loads(text)
+        if "parts" in content:  # its name in older runs
+            content["micro_batch_splits"] = content.pop("parts")
         records = [ValidationRecord(**record) for record in content.pop("validations")]
         watchdog = WatchdogState.from_dict(content.pop("watchdog", {}))
         if not {"step", "epoch", "step_in_epoch"} <= content.keys() <= {each.name for each in fields(cls)}:

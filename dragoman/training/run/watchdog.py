@@ -103,7 +103,7 @@ class WatchdogState:
         self.train_loss = _SMOOTHING * last + (1 - _SMOOTHING) * loss
         return Verdict.APPLY, None
 
-    def halved(self) -> "WatchdogState":
+    def with_half_rate(self) -> "WatchdogState":
         """The memory with which a run begins again from its last good step, at half the rate."""
         return WatchdogState(**{**_fields(self), "rate_factor": 0.5, "not_finite_in_a_row": 0, "norms": []})
 

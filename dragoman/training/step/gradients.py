@@ -31,7 +31,7 @@ from dragoman.training.step.loss import SoftLabels, StepProjection, Targets, pro
 Losses = Callable[[Transformer, Batch, StepProjection | None], tuple[Tensor, Tensor]]
 """The sums over a batch's labels of what is minimised and of the negative log-probability. See `losses`."""
 
-_MOST_WORKERS = 4
+_MAX_THREADS = 4
 # A share with fewer positions is not worth another thread, nor is a cut that moves fewer from one share to the next.
 _LEAST_POSITIONS = 128
 
@@ -65,11 +65,11 @@ def _soft_labels(batch: Batch, counted: Tensor, weight: float) -> SoftLabels | N
     return SoftLabels(batch.soft_ids[counted], batch.soft_probs[counted], weight)
 
 
-def num_workers(settings: TrainSettings, device: torch.device) -> int:
+def num_threads(settings: TrainSettings, device: torch.device) -> int:
     """The threads that compute shares of a step: `train.threads`, or one a processor up to 4; 1 on other devices."""
     if device.type != "cpu":
         return 1
-    return settings.threads or min(torch.get_num_threads(), _MOST_WORKERS)
+    return settings.threads or min(torch.get_num_threads(), _MAX_THREADS)
 
 
 def shares(batches: Sequence[Batch], count: int) -> list[list[Batch]]:
@@ -128,14 +128,14 @@ class _Replica:
     precision: torch.dtype
     sums: dict[str, Tensor]
 
-    def add(self, share: Sequence[Batch], seed: Sequence[int], compute: Losses, num_tokens: int, parts: int) -> Tensor:
+    def add(self, share: Sequence[Batch], seed: Sequence[int], compute: Losses, num_tokens: int, splits: int) -> Tensor:
         """Adds the gradients of loss / num_tokens over a share; returns the sums of loss and nll, (2,)."""
         self.randomness.seed(*seed)
         total = torch.zeros(2, dtype=sum_type(self.model.device), device=self.model.device)
         with self._tables(num_tokens) as step:
             for batch in share:
                 rows = len(batch.src_lengths)
-                size = -(-rows // parts)
+                size = -(-rows // splits)
                 for start in range(0, rows, size):
                     stop = min(start + size, rows)
                     part = batch if size == rows else _rows(batch, start, stop)
@@ -200,11 +200,11 @@ class Gradients:
 
     def __init__(self, model: Transformer, settings: TrainSettings) -> None:
         self.model, self._losses = model, _losses_of(settings)
-        self.workers = num_workers(settings, model.device)
+        self.threads = num_threads(settings, model.device)
         self.precision = resolve_precision(settings.precision, model.device)
         self._copies = _working_copies(model, self.precision)
-        self._replicas = [_replica(model, self._copies, self.precision, settings.compile) for _ in range(self.workers)]
-        self._pool = ThreadPoolExecutor(self.workers, "gradients", initializer=compute_on_one_thread)
+        self._replicas = [_replica(model, self._copies, self.precision, settings.compile) for _ in range(self.threads)]
+        self._pool = ThreadPoolExecutor(self.threads, "gradients", initializer=compute_on_one_thread)
 
     def __enter__(self) -> "Gradients":
         return self
@@ -212,20 +212,20 @@ class Gradients:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown()
 
-    def compute(self, batches: Sequence[Batch], seed: Sequence[int], num_tokens: int, parts: int = 1) -> Tensor:
+    def compute(self, batches: Sequence[Batch], seed: Sequence[int], num_tokens: int, splits: int = 1) -> Tensor:
         """Leaves the gradient of the mean loss over `num_tokens` labels in the model's parameters.
 
         Returns the sums of loss and negative log-probability, (2,). What dropout draws follows from `seed`.
-        With more `parts` the rows of each batch are computed in so many turns, in about as much less memory: the sums
+        With more `splits` the rows of each batch are computed in so many turns, in about as much less memory: the sums
         are the same but for rounding (on a GPU dropout draws otherwise). After an error no gradient is left.
         """
         self._refresh()
-        dealt = shares([batch.to(self.model.device) for batch in batches], self.workers)
+        dealt = shares([batch.to(self.model.device) for batch in batches], self.threads)
         try:
             if len(dealt) == 1:
-                total = self._replicas[0].add(dealt[0], [*seed, 0], self._losses, num_tokens, parts)
+                total = self._replicas[0].add(dealt[0], [*seed, 0], self._losses, num_tokens, splits)
             else:
-                total = self._side_by_side(dealt, seed, num_tokens, parts)
+                total = self._side_by_side(dealt, seed, num_tokens, splits)
         except BaseException:
             for replica in self._replicas:
                 replica.drop()
@@ -234,13 +234,13 @@ class Gradients:
         return total
 
     def _side_by_side(
-        self, dealt: Sequence[Sequence[Batch]], seed: Sequence[int], num_tokens: int, parts: int
+        self, dealt: Sequence[Sequence[Batch]], seed: Sequence[int], num_tokens: int, splits: int
     ) -> Tensor:
         # The count of BLAS threads is the process's: while workers compute it is one, theirs.
         with own_threads_restored():
             torch.set_num_threads(1)
             futures = [
-                self._pool.submit(replica.add, share, [*seed, number], self._losses, num_tokens, parts)
+                self._pool.submit(replica.add, share, [*seed, number], self._losses, num_tokens, splits)
                 for number, (replica, share) in enumerate(zip(self._replicas, dealt, strict=False))
             ]
             wait(futures)  # also where one has failed: the others still write

@@ -1,4 +1,4 @@
-"""How much memory training needs, in how many parts a batch must be computed to fit, and a word where it does not."""
+"""The memory that training needs, and the number of splits with which a micro-batch fits."""
 
 import contextlib
 import os
@@ -29,68 +29,67 @@ _STEPS_LOOKED_AT = 256
 _LIBRARY_BYTES = {"cpu": 100_000_000}
 _KERNEL_BYTES, _KERNEL_ROWS = 12_000_000, 64
 _PER_WEIGHT = {torch.float32: 3.0, torch.bfloat16: 4.1}
-_PER_WEIGHT_OF_ANOTHER_WORKER = 2.0
+_PER_WEIGHT_OF_ANOTHER_THREAD = 2.0
 _PER_KEPT, _PER_LOGIT, _LOGIT_ROWS = 2.35, 0.6, 512
 _GIVEN_UP = ("active_file", "inactive_file", "slab_reclaimable")  # by a control group, when memory is wanted
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """What is computed at once: micro-batches of so many padded positions, each in so many parts.
+    """Micro-batches of `micro_batch_tokens` padded positions, each computed in `splits` parts.
 
-    `largest` is the batch that is forecast to need the most, computed in parts all memory beside the weights is
-    forecast to be `need_bytes`.
+    `largest` is the batch with the largest forecast. With these splits it needs `need_bytes` beside the weights.
     """
 
     micro_batch_tokens: int
-    parts: int
+    splits: int
     need_bytes: int
     largest: Batch
 
 
-def plan_memory(gradients: Gradients, settings: TrainSettings, pairs: Pairs, parts: int = 1) -> MemoryPlan:
-    """Micro-batches as the setting says, or what is fast on the device, in at least `parts`, and in as many as fit.
+def plan_memory(gradients: Gradients, settings: TrainSettings, pairs: Pairs, splits: int = 1) -> MemoryPlan:
+    """Plan micro-batches of the set size, or of the size that is fast on the device, in at least `splits` parts.
 
-    So what is computed does not depend on the memory there is, but for rounding. Raises ResourceError where not even
-    one pair fits.
+    More parts are used if the forecast exceeds the free memory. The result of a step does not depend on the free
+    memory, except for rounding. Raises ResourceError if not even one pair fits.
     """
     device = gradients.model.device
     tokens = settings.micro_batch_tokens or micro_batch_tokens(settings, smallest_micro_batch(pairs), device)
     needs = [(forecast_bytes(gradients, batch), batch) for batch in _large_batches(pairs, settings, tokens, device)]
     need, largest = max(needs, key=lambda pair: pair[0])
     rows, free = len(largest.src_lengths), free_bytes(device)
-    need = forecast_bytes(gradients, largest, parts)
+    need = forecast_bytes(gradients, largest, splits)
     while free is not None and need > free:
-        if parts >= rows:
+        if splits >= rows:
             raise ResourceError(
                 f"The model needs about {need / 1e9:.2f} GB for one pair of {_width(largest)} tokens, but "
                 f"{free / 1e9:.2f} GB are free. Choose a smaller `model.preset`, or lower `data.max_tokens`."
             )
-        parts *= 2
-        need = forecast_bytes(gradients, largest, parts)
-    return MemoryPlan(tokens, parts, need, largest)
+        splits *= 2
+        need = forecast_bytes(gradients, largest, splits)
+    return MemoryPlan(tokens, splits, need, largest)
 
 
 def micro_batch_tokens(settings: TrainSettings, smallest: int, device: torch.device) -> int:
-    """The padded positions that are fast to compute at once on a device, at least `smallest`."""
+    """The number of padded positions that is fast to compute at once on a device, at least `smallest`."""
     return max(smallest, min(_FAST_TOKENS.get(device.type, 4096), settings.batch_tokens))
 
 
-def forecast_bytes(gradients: Gradients, batch: Batch, parts: int = 1) -> int:
-    """The memory that training takes beside the weights where this batch, in so many parts, is the largest.
+def forecast_bytes(gradients: Gradients, batch: Batch, splits: int = 1) -> int:
+    """The memory that training needs beside the weights, if this batch in `splits` parts is the largest.
 
-    It follows from what one and two rows of the batch keep for the backward pass, which is measured.
+    Extrapolated from the measured memory that one and two rows of the batch keep for the backward pass.
     """
-    model, precision, workers = gradients.model, gradients.precision, gradients.workers
-    count = -(-len(batch.src_lengths) // parts)
+    model, precision, threads = gradients.model, gradients.precision, gradients.threads
+    count = -(-len(batch.src_lengths) // splits)
     one, two = (gradients.kept_bytes(first_rows(batch, rows)) for rows in (1, 2))
     kept = one + (two - one) * (count - 1)
     positions = count * _width(batch)
     weights = 4 * sum(parameter.numel() for parameter in model.parameters())
     logits = precision.itemsize * model.tgt_vocab_size * min(_LOGIT_ROWS, positions)
     need = _LIBRARY_BYTES.get(model.device.type, 0) + _PER_WEIGHT[precision] * weights
-    need += (workers - 1) * _PER_WEIGHT_OF_ANOTHER_WORKER * weights
-    need += workers * (_PER_LOGIT * logits + _PER_KEPT * kept)
+    need += (threads - 1) * _PER_WEIGHT_OF_ANOTHER_THREAD * weights
+    need += threads * (_PER_LOGIT * logits + _PER_KEPT * kept)
     if precision == torch.bfloat16 and model.device.type == "cpu":
         need += _KERNEL_BYTES * positions / _KERNEL_ROWS
     return int(need)
@@ -124,7 +123,7 @@ def padding_slack(device: torch.device) -> int:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory could not be had, in any of the ways in which libraries say so."""
+    """True if an error reports that memory ran out, in any library's words."""
     words = ("can't allocate memory", "not enough memory", "bad_alloc", "Cannot allocate memory", "out of memory")
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
         isinstance(error, RuntimeError) and any(word in str(error) for word in words)
@@ -133,7 +132,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def memory_errors(doing: str, remedy: str) -> Iterator[None]:
-    """Turns a failed allocation into a ResourceError that says while doing what, and what to set."""
+    """Turn a failed allocation into a ResourceError that names the activity and the remedy."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -143,13 +142,13 @@ def memory_errors(doing: str, remedy: str) -> Iterator[None]:
 
 
 def give_back_memory(device: torch.device) -> None:
-    """Gives what torch keeps for later tensors back to the device, which else counts it as taken."""
+    """Return the memory that torch caches for later tensors to the device."""
     if give_back := _GIVE_BACK.get(device.type):
         give_back()
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Memory that can still be taken on the device; None where that cannot be known."""
+    """The free memory of the device in bytes, or None if it is unknown."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     if device.type != "cpu":
@@ -168,7 +167,7 @@ def _available() -> int | None:
 
 
 def _control_group(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> int | None:
-    """What the limit of a container, or of a group around it, leaves: the least of them, where there are any."""
+    """The least memory that the limits of the container and the groups around it leave, or None without limits."""
     try:
         lines = membership.read_text(encoding="utf-8").split("\n")
         own = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
@@ -179,7 +178,7 @@ def _control_group(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path(
 
 
 def _left_in(group: Path) -> int | None:
-    """What a group's limit leaves: pages of files that were read count as used there, but are given up when needed."""
+    """The memory that a group's limit leaves. Cached file pages count as used, but the kernel frees them on demand."""
     try:
         limit, used = (int((group / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
         known = dict(line.split() for line in (group / "memory.stat").read_text(encoding="ascii").splitlines())

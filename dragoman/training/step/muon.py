@@ -40,7 +40,7 @@ class Muon(torch.optim.Optimizer):
         """Moves every matrix that has a gradient."""
         for group in self.param_groups:
             for matrices in _alike(each for each in group["params"] if each.grad is not None):
-                updates = orthogonalised(torch.stack([self._momentum(each, group["momentum"]) for each in matrices]))
+                updates = orthogonalize(torch.stack([self._momentum(each, group["momentum"]) for each in matrices]))
                 rate = group["lr"] * _RMS_OF_ADAM * math.sqrt(max(matrices[0].shape))
                 for matrix, update in zip(matrices, updates, strict=True):
                     matrix.mul_(1 - group["lr"] * group["weight_decay"]).add_(update, alpha=-rate)
@@ -53,7 +53,7 @@ class Muon(torch.optim.Optimizer):
         return gradient.lerp(mean, momentum)
 
 
-def orthogonalised(matrices: Tensor) -> Tensor:
+def orthogonalize(matrices: Tensor) -> Tensor:
     """Each of the `matrices` (count, rows, columns) with singular values of 0.7 to 1.2 instead of its own.
 
     By five iterations of a polynomial of fifth order, in what the device multiplies in. Singular values below some

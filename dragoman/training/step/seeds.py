@@ -5,7 +5,7 @@ import numpy as np
 _RANKS = 1 << 16
 
 
-def cpu_draws(seed: int, step: int, rank: int) -> tuple[int, ...]:
+def cpu_seeds(seed: int, step: int, rank: int) -> tuple[int, ...]:
     """The numbers that a process seeds its workers' generators with, each followed by the worker's own number.
 
     Distinct for distinct (step, rank, worker). NumPy's seeds take no account of zeros at their end, so rank 1 must not

@@ -69,13 +69,13 @@ class ShardedModel:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def compute(self, batches: Sequence[Batch], seed: Sequence[int], num_tokens: int, parts: int = 1) -> Tensor:
+    def compute(self, batches: Sequence[Batch], seed: Sequence[int], num_tokens: int, splits: int = 1) -> Tensor:
         """As `Gradients.compute`; returns this process's sums."""
         self._randomness.seed(*seed, 0)
         device = self._model.device
         total = torch.zeros(2, dtype=sum_type(device), device=device)
         # Every pass gathers from all, so all make as many; what one makes in vain has no weight.
-        for number in range(max(self._processes.of_all(len(batches)))):
+        for number in range(max(self._processes.gather(len(batches)))):
             counts = number < len(batches)
             loss, nll = self._losses((batches[number] if counts else _filler()).to(device))
             (loss * (self._processes.count / num_tokens if counts else 0.0)).backward()
@@ -84,7 +84,7 @@ class ShardedModel:
         return total
 
     @torch.no_grad()
-    def gathered(self) -> Transformer:
+    def gather_model(self) -> Transformer:
         """A plain model with the weights of now, for the first process; what the others get is of no use."""
         theirs = dict(self._whole.named_parameters()) if self._processes.is_first else {}
         for name, parameter in self._model.named_parameters():

@@ -14,7 +14,7 @@ import tomli_w
 
 from dragoman.bundle import resolve_model_folder
 from dragoman.cli.main import run_command
-from dragoman.cli.train import settle
+from dragoman.cli.train import resolve_run
 from dragoman.config import Config, dump_config
 from dragoman.config.history import RENAMED
 from dragoman.messages import say_once
@@ -200,7 +200,7 @@ def test_a_run_that_never_began_takes_the_advice_it_was_given(corpus: Path, caps
     ],
 )
 def test_what_the_recipe_allows_is_not_refused_because_of_other_defaults(corpus: Path, flags: dict[str, str]) -> None:
-    config = settle([], flags | {"data.train": str(corpus)}).config
+    config = resolve_run([], flags | {"data.train": str(corpus)}).config
     for key, value in flags.items():
         table, _, name = key.partition(".")
         assert str(getattr(getattr(config, table), name)).lower() == value
@@ -233,7 +233,7 @@ def test_a_mean_that_is_no_longer_wanted_is_not_the_model(corpus: Path) -> None:
     ("limit", "epochs"), [({}, 200), ({"train.max_steps": "900"}, 0), ({"train.max_minutes": "9"}, 0)]
 )
 def test_a_limit_that_is_given_takes_the_place_of_the_recipes(corpus: Path, limit: dict[str, str], epochs: int) -> None:
-    assert settle([], limit | {"data.train": str(corpus)}).config.train.max_epochs == epochs
+    assert resolve_run([], limit | {"data.train": str(corpus)}).config.train.max_epochs == epochs
 
 
 def test_what_no_recipe_allows_is_refused_before_the_corpus_is_read(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import CheckpointError
-from dragoman.training.run.lock import LOCK, locked
+from dragoman.training.run.lock import LOCK, lock_run
 
 
 def _held_by_another(run: Path) -> int:
@@ -17,7 +17,7 @@ def _held_by_another(run: Path) -> int:
     child = os.fork()
     if child == 0:
         try:
-            with locked(run):
+            with lock_run(run):
                 os.write(write, b"!")
                 signal.pause()
         finally:
@@ -29,20 +29,20 @@ def _held_by_another(run: Path) -> int:
 def test_a_second_training_is_refused_in_one_line_until_the_first_is_gone(tmp_path: Path) -> None:
     run = tmp_path / "run"
     child = _held_by_another(run)
-    with pytest.raises(CheckpointError) as error, locked(run):
+    with pytest.raises(CheckpointError) as error, lock_run(run):
         pass
     assert str(error.value).startswith(f"{run} is being trained by another process (id {child}). ")
     assert "\n" not in str(error.value)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     assert (run / LOCK).exists()
-    with locked(run), pytest.raises(CheckpointError, match=f"id {os.getpid()}"), locked(run):
+    with lock_run(run), pytest.raises(CheckpointError, match=f"id {os.getpid()}"), lock_run(run):
         pass
     assert not (run / LOCK).exists()
 
 
 def test_other_folders_are_free(tmp_path: Path) -> None:
-    with locked(tmp_path / "one"), locked(tmp_path / "two"):
+    with lock_run(tmp_path / "one"), lock_run(tmp_path / "two"):
         pass
 
 
@@ -58,7 +58,7 @@ def test_a_lock_removed_between_opening_and_holding_is_taken_anew(
         original(stream, how)
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with locked(tmp_path):
+    with lock_run(tmp_path):
         assert len(calls) == 2
         assert (tmp_path / LOCK).read_text() == str(os.getpid())
 
@@ -68,5 +68,5 @@ def test_a_disk_without_locks_lets_everybody_in(tmp_path: Path, monkeypatch: pyt
         raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with locked(tmp_path), locked(tmp_path):
+    with lock_run(tmp_path), lock_run(tmp_path):
         pass

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from dragoman.training.run.signals import Interrupted, caught_signals, cleaned_up_when_terminated
+from dragoman.training.run.signals import Interrupted, catch_signals, clean_up_when_terminated
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def handlers_restored():
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_is_noted_and_all_act_as_before_after_it(number: signal.Signals) -> None:
     before = signal.getsignal(number)
-    with caught_signals() as request:
+    with catch_signals() as request:
         signal.raise_signal(number)
         assert request.signal_number == number
         assert signal.getsignal(number) == before
@@ -28,7 +28,7 @@ def test_the_first_signal_is_noted_and_all_act_as_before_after_it(number: signal
 
 def test_a_hangup_that_is_ignored_stays_ignored() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with caught_signals() as request, cleaned_up_when_terminated():
+    with catch_signals() as request, clean_up_when_terminated():
         signal.raise_signal(signal.SIGHUP)
         assert request.signal_number is None
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
@@ -36,7 +36,7 @@ def test_a_hangup_that_is_ignored_stays_ignored() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_what_is_temporary_goes_when_a_command_is_terminated(number: signal.Signals) -> None:
-    with pytest.raises(SystemExit) as leaving, cleaned_up_when_terminated():
+    with pytest.raises(SystemExit) as leaving, clean_up_when_terminated():
         signal.raise_signal(number)
     assert leaving.value.code == 128 + number
     assert signal.getsignal(number) == signal.SIG_DFL

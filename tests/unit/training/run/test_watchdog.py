@@ -86,7 +86,7 @@ def test_a_loss_that_is_not_finite_is_skipped_then_the_run_goes_back_once() -> N
     assert state.judge_step(3, 1.0, 1.0) == (Verdict.APPLY, None)
     verdicts = [state.judge_step(step, math.nan, 1.0)[0] for step in range(4, 9)]
     assert verdicts == [Verdict.SKIP] * 4 + [Verdict.GO_BACK]
-    state = state.halved()
+    state = state.with_half_rate()
     assert (state.rate_factor, state.not_finite) == (0.5, 8)
     assert [state.judge_step(step, math.nan, 1.0)[0] for step in range(5)][-1] is Verdict.STOP
 

@@ -27,7 +27,7 @@ def _plan(free: int | None, monkeypatch: pytest.MonkeyPatch, settings: TrainSett
 def test_with_enough_memory_the_setting_or_what_is_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     for free in (64 << 30, None):
         plan = _plan(free, monkeypatch)
-        assert (plan.micro_batch_tokens, plan.parts) == (4096, 1)
+        assert (plan.micro_batch_tokens, plan.splits) == (4096, 1)
     assert len(plan.largest.src_lengths) == 4096 // 50
     assert _plan(64 << 30, monkeypatch, replace(SETTINGS, micro_batch_tokens=123)).micro_batch_tokens == 123
     assert _plan(64 << 30, monkeypatch, replace(SETTINGS, batch_tokens=1000)).micro_batch_tokens == 1000
@@ -37,7 +37,7 @@ def test_with_less_memory_the_same_is_computed_in_parts(monkeypatch: pytest.Monk
     roomy = _plan(None, monkeypatch)
     tight = _plan(roomy.need_bytes - 1, monkeypatch)
     assert tight.micro_batch_tokens == roomy.micro_batch_tokens
-    assert tight.parts == 2
+    assert tight.splits == 2
     assert tight.need_bytes < roomy.need_bytes
 
 

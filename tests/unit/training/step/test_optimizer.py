@@ -7,7 +7,7 @@ import torch
 
 from dragoman.config import ModelSettings, TrainSettings
 from dragoman.model.transformer import Transformer
-from dragoman.training.step.muon import orthogonalised
+from dragoman.training.step.muon import orthogonalize
 from dragoman.training.step.optimizer import EMA, build_optimizer, optimizer_tensors, restore_optimizer
 
 MODEL = ModelSettings(preset="custom", d_model=16, d_ff=24, num_heads=2, num_encoder_layers=1, num_decoder_layers=1)
@@ -56,7 +56,7 @@ def test_singular_values_become_nearly_one_and_directions_stay(shape: tuple[int,
         * torch.tensor([1e-3, 1.0, 1e3])[:, None, None]
     )
     left, values, right = torch.linalg.svd(matrices, full_matrices=False)
-    found = orthogonalised(matrices).float()
+    found = orthogonalize(matrices).float()
     shares = torch.einsum("nrk,nrc,nkc->nk", left, found, right)  # found = left diag(shares) right
     torch.testing.assert_close(left * shares[:, None] @ right, found, atol=0.02, rtol=0)
     large = values > 0.05 * values[:, :1]

@@ -5,7 +5,7 @@ import itertools
 import torch
 
 from dragoman.model.dropout import Randomness
-from dragoman.training.step.seeds import cpu_draws, torch_seed
+from dragoman.training.step.seeds import cpu_seeds, torch_seed
 
 STEPS, RANKS, WORKERS = (1, 2, 3), range(4), range(4)
 
@@ -14,7 +14,7 @@ def test_no_two_workers_of_any_process_draw_the_same() -> None:
     found = set()
     for step, rank, worker in itertools.product(STEPS, RANKS, WORKERS):
         randomness = Randomness()
-        randomness.seed(*cpu_draws(1, step, rank), worker)
+        randomness.seed(*cpu_seeds(1, step, rank), worker)
         found.add(tuple(randomness.draw(8).tolist()))
     assert len(found) == len(STEPS) * len(RANKS) * len(WORKERS)
 
