@@ -115,7 +115,9 @@ def _prepare_inputs(run: _Run, strict_vocabulary: bool) -> TrainingInputs:
     if config.train.teachers and (run.is_new or not start):
         tokenizers = tokenizers_of(config.train.teachers, tokenizers)
     require = Requirements(full_vocabulary=strict_vocabulary, same_pairs=not run.is_new)
-    data = processes.call_first_before_others(lambda: prepare(config, run.corpora, folder, tokenizers, progress, require))
+    data = processes.call_first_before_others(
+        lambda: prepare(config, run.corpora, folder, tokenizers, progress, require)
+    )
     soft_targets = processes.call_first_before_others(
         lambda: soft_targets_of(config, data, folder, start, progress, processes.is_first)
     )

@@ -158,7 +158,9 @@ def test_a_warmup_that_fits_the_time_changes_nothing_but_the_rate(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Measuring leaves no trace: the run is the one whose warm-up was given, bit for bit."""
-    monkeypatch.setattr("dragoman.training.loop.TrainingPace.steps_until", lambda self, train: (30.0, "train.max_minutes"))
+    monkeypatch.setattr(
+        "dragoman.training.loop.TrainingPace.steps_until", lambda self, train: (30.0, "train.max_minutes")
+    )
     limited = replace(CONFIG, train=replace(CONFIG.train, max_steps=12, max_minutes=60))
     taken: list[TrainSettings] = []
     chosen = _trainer(corpus, tmp_path / "chosen", limited)
