@@ -39,6 +39,7 @@ from dragoman.cli.translation.windows import arriving_lines
 from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.evaluation.flags import FLAGS
 from dragoman.files import check_target, partial_path, stream_to_file, write_file
+from dragoman.inference.options import Details, Preserve
 from dragoman.messages import say
 from dragoman.records import Translation
 from dragoman.text.documents.terms import Terms
@@ -74,10 +75,8 @@ def run(arguments: Sequence[str]) -> int:
         notes = Notes()
         write = json_line if options.format == "jsonl" else flagged_line if options.flags else text_line
         wanted = {
-            "with_alignment": options.alignment,
-            "with_flags": options.flags or options.format == "jsonl",
-            "protect": options.protect,
-            "terms": terms,
+            "preserve": Preserve(options.protect, terms),
+            "details": Details(options.alignment, options.flags or options.format == "jsonl"),
         }
         if options.cluster:
             with notes:
@@ -197,7 +196,7 @@ def translate_windows(
 ) -> Iterator[list[Translation]]:
     """Translate lines as they arrive, window by window. Warnings about single lines go to the notes.
 
-    `wanted` are further arguments of `translate_detailed`: ``with_alignment``, ``with_flags``, ``protect``, ``terms``.
+    `wanted` are further arguments of `translate_detailed`: ``preserve`` and ``details``.
     Raises DataError if the file of prefixes has more or fewer lines than the input.
     """
     number = 0
@@ -207,7 +206,7 @@ def translate_windows(
         beginnings = list(islice(prefixes, len(texts))) if prefixes is not None else None
         if beginnings is not None and len(beginnings) < len(texts):
             raise _prefix_error(source, number + len(beginnings))
-        window = model.translator.translate_detailed(texts, beginnings, number, **options)
+        window = model.translator.translate_detailed(texts, prefixes=beginnings, first_number=number, **options)
         for line, translation in enumerate(window, start=number + 1):
             notes.line(line, translation)
         yield window

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -69,13 +71,13 @@ class Aligner:
         ]
 
     @torch.inference_mode()
-    def weights(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Float[Tensor, "T S"]]:
-        """For every pair how much each target token looked at each source token; zeros where one side has none."""
-        sums = [torch.zeros(len(tgt), len(src)) for src, tgt in pairs]
+    def weights(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[npt.NDArray[np.float32]]:
+        """How much each target token (row) of every pair attended to each source token; zeros if one side has none."""
+        sums = [np.zeros((len(tgt), len(src)), np.float32) for src, tgt in pairs]
         for batch in _batches(pairs):
             for model in self._models:
                 for place, own in zip(batch, self._weights(model, [pairs[one] for one in batch]), strict=True):
-                    sums[place] += own.float().cpu()
+                    sums[place] += own.float().cpu().numpy()
         return sums
 
     def word_links(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Links]:

@@ -8,11 +8,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dragoman.records import Candidate, Hypothesis, Translation
+from dragoman.text.documents.markers import MarkedText
 from dragoman.text.tokenization.sentence_splitting import Segment, join_segments, split_sentences, split_to_fit
 from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair
 
 _MIN_SHARE_TOKENS = 512
 """Fewer padded source tokens times rows than this are not worth a batch of their own for an idle worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputText:
+    """A text with its markers, what its translation must begin with, and its number in the input."""
+
+    marked: MarkedText
+    prefix: str = ""
+    number: int = 0
 
 
 @dataclass(slots=True)
@@ -67,27 +77,22 @@ class Request:
 
 
 def requests_of(
-    texts: Sequence[str],
-    prefixes: Sequence[str],
-    numbers: Sequence[int],
-    max_src_tokens: int,
-    tokenizers: TokenizerPair,
-    by_sentence: bool = False,
+    texts: Sequence[InputText], max_src_tokens: int, tokenizers: TokenizerPair, by_sentence: bool = False
 ) -> list[Request]:
-    """The texts, each with its number, cut where it has more than `max_src_tokens`, or `by_sentence`.
+    """The texts, cut where one has more than `max_src_tokens`, or `by_sentence`.
 
-    What a translation must begin with belongs to the first segment that is not blank; the name of the target language
-    that a text begins with, for models that know several, to all.
+    A prefix belongs to the first segment that is not blank. The name of the target language that a text begins with,
+    for models that know several, belongs to all.
     """
     requests = []
-    all_ids = tokenizers.src.encode_batch([text.strip() for text in texts])
-    for number, text, prefix, ids in zip(numbers, texts, prefixes, all_ids, strict=True):
-        segments, rows = _segments(text, ids, max_src_tokens, tokenizers.src, by_sentence)
-        sources = [Source(f"{number}.{index}", row) for index, row in enumerate(rows)]
+    all_ids = tokenizers.src.encode_batch([text.marked.text.strip() for text in texts])
+    for text, ids in zip(texts, all_ids, strict=True):
+        segments, rows = _segments(text.marked.text, ids, max_src_tokens, tokenizers.src, by_sentence)
+        sources = [Source(f"{text.number}.{index}", row) for index, row in enumerate(rows)]
         first = next((source for source in sources if source.ids), None)
-        if first is not None and prefix:
-            first.prefix = tokenizers.tgt.encode(prefix)
-        requests.append(Request(text, segments, sources))
+        if first is not None and text.prefix:
+            first.prefix = tokenizers.tgt.encode(text.prefix)
+        requests.append(Request(text.marked.text, segments, sources))
     return requests
 
 

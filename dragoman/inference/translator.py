@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import count, islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,12 @@ from dragoman.config.history import RENAMED
 from dragoman.errors import ConfigError, ModelError
 from dragoman.evaluation.flags import flags_of
 from dragoman.inference.alignment import Aligner
+from dragoman.inference.options import DEFAULT_DETAILS, NO_DETAILS, PRESERVE_NOTHING, Details, Preserve
 from dragoman.inference.preservation.capitals import retry_all_caps
-from dragoman.inference.preservation.preserver import PRESERVE_NOTHING, Preserve, Preserver
+from dragoman.inference.preservation.preserver import Preserver
 from dragoman.inference.search.minimum_bayes_risk import choose_least_risk
 from dragoman.inference.searches import Search, TransformerSearch
-from dragoman.inference.segments import Request, Source, requests_of
+from dragoman.inference.segments import InputText, Request, Source, requests_of
 from dragoman.inference.tensors.products import resolve_inference_precision
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
@@ -122,61 +123,49 @@ class Translator:
     ) -> list[str]:
         """One translation a text, in the same order. An empty or blank text gives an empty one.
 
-        With `protect`, URLs, placeholders, tags and the like (`text/documents/protected_spans.py`) stay as they are.
-        `terms` are translations that certain words must have. Both raise ConfigError without an aligner.
-        `by_sentence` translates each sentence on its own, for models that were trained on single sentences.
+        `protect`, `terms` and `by_sentence` are those of `dragoman.inference.options.Preserve`. The first two raise
+        ConfigError without an aligner.
         """
-        texts = _checked(texts)
-        kept, settings = Preserve(protect, terms, by_sentence), override_settings(self.settings, overrides)
-        translations = self._translated(_unmarked(texts), settings, WINDOW_TEXTS, kept=kept, with_flags=False)
-        return [translation.text for translation in translations]
+        inputs = [InputText(MarkedText(text, ()), "", number) for number, text in enumerate(_checked(texts))]
+        settings, preserve = override_settings(self.settings, overrides), Preserve(protect, terms, by_sentence)
+        return [one.text for one in self._translate(inputs, settings, WINDOW_TEXTS, preserve, NO_DETAILS)]
 
     def translate_marked(
         self,
         sources: Sequence[MarkedText],
-        kept: Preserve = PRESERVE_NOTHING,
-        with_alignment: bool = False,
-        with_flags: bool = True,
+        preserve: Preserve = PRESERVE_NOTHING,
+        details: Details = DEFAULT_DETAILS,
         **overrides: SettingValue,
     ) -> list[Translation]:
-        """The same for texts with marks in them, which come back at the words they belong to.
-
-        `with_alignment` and `with_flags` are those of `translate_detailed`.
-        """
+        """The same for texts with markers in them, which come back at the words they belong to."""
         settings = override_settings(self.settings, overrides)
-        aligner = self._aligner if with_alignment else None
-        texts = ((one, "") for one in sources)
-        return list(self._translated(texts, settings, WINDOW_TEXTS, aligner=aligner, kept=kept, with_flags=with_flags))
+        texts = (InputText(source, "", number) for number, source in enumerate(sources))
+        return list(self._translate(texts, settings, WINDOW_TEXTS, preserve, details))
 
     def translate_detailed(
         self,
         texts: Iterable[str],
+        preserve: Preserve = PRESERVE_NOTHING,
+        details: Details = DEFAULT_DETAILS,
         prefixes: Sequence[str] | None = None,
         first_number: int = 0,
-        with_alignment: bool = False,
-        with_flags: bool = True,
-        protect: bool = False,
-        terms: Terms | None = None,
-        by_sentence: bool = False,
         **overrides: SettingValue,
     ) -> list[Translation]:
         """`translate` with candidates, tokens and scores. `prefixes`: what each translation must begin with, or "".
 
-        What sampling draws for a text follows from the seed and the text's number; the first one's is `first_number`.
-        `with_alignment` adds word alignments, which take another pass through the model; a text that was put together
-        from its translation and its pieces has an empty one, and one candidate. `with_flags` says what looks wrong
-        (`evaluation/flags.py`), which takes a tenth of a millisecond or two a text.
-        Raises ConfigError unless there are as many prefixes as texts.
+        The random numbers that sample a text follow from the seed and the number of the text; `first_number` is that of
+        the first one. A text that was put together from its translation and its protected spans has an empty alignment
+        and one candidate. Raises ConfigError unless there are as many prefixes as texts.
         """
         texts = _checked(texts)
         if prefixes is not None and len(prefixes) != len(texts):
             raise ConfigError(f"`prefixes` must be as many as the texts ({len(texts)}), but are {len(prefixes)}.")
         settings = override_settings(self.settings, overrides)
-        pairs = (
-            (MarkedText(text, ()), prefix) for text, prefix in zip(texts, prefixes or [""] * len(texts), strict=True)
+        inputs = (
+            InputText(MarkedText(text, ()), prefix, number)
+            for number, text, prefix in zip(count(first_number), texts, prefixes or repeat(""), strict=False)
         )
-        aligner, kept = self._aligner if with_alignment else None, Preserve(protect, terms, by_sentence)
-        return list(self._translated(pairs, settings, WINDOW_TEXTS, first_number, aligner, kept, with_flags))
+        return list(self._translate(inputs, settings, WINDOW_TEXTS, preserve, details))
 
     def translate_stream(
         self, texts: Iterable[str], window_texts: int = WINDOW_TEXTS, **overrides: SettingValue
@@ -191,45 +180,34 @@ class Translator:
         if window_texts < 1:
             raise ConfigError(f"`window_texts` must be at least 1, but is {window_texts}.")
         settings = override_settings(self.settings, overrides)
-        return self._translated(_unmarked(texts), settings, window_texts)
+        inputs = (InputText(MarkedText(text, ()), "", number) for number, text in enumerate(texts))
+        return self._translate(inputs, settings, window_texts, PRESERVE_NOTHING, DEFAULT_DETAILS)
 
-    def _translated(
+    def _translate(
         self,
-        texts: Iterable[tuple[MarkedText, str]],
+        texts: Iterable[InputText],
         settings: InferenceSettings,
         window_texts: int,
-        first_number: int = 0,
-        aligner: Aligner | None = None,
-        kept: Preserve = PRESERVE_NOTHING,
-        with_flags: bool = True,
+        preserve: Preserve,
+        details: Details,
     ) -> Iterator[Translation]:
-        keeper = Preserver(
-            lambda texts, prefixes, numbers: self._searched(texts, prefixes, numbers, settings, kept.by_sentence),
+        preserver = Preserver(
+            lambda inputs: self._searched(inputs, settings, preserve.by_sentence),
             lambda sources: self._find(sources, settings),
             self._aligner,
             self._tokenizers,
-            self._flagged if with_flags else None,
+            self._flagged if details.flags else None,
         )
-        pairs, number = iter(texts), first_number
-        while window := list(islice(pairs, window_texts)):
-            numbers = range(number, number + len(window))
-            sources, prefixes = [one for one, _ in window], [prefix for _, prefix in window]
-            requests, answers = keeper.answers(sources, prefixes, numbers, kept)
-            if settings.retry_all_caps and not (settings.sample or settings.mbr_samples):  # what is drawn has no best
-                retry_all_caps(keeper, sources, prefixes, numbers, kept, requests, answers)
-            yield from aligner.aligned(requests, answers) if aligner else answers
-            number += len(window)
+        rest = iter(texts)
+        while window := list(islice(rest, window_texts)):
+            requests, answers = preserver.answers(window, preserve)
+            if settings.retry_all_caps and not (settings.sample or settings.mbr_samples):  # samples have no best
+                retry_all_caps(preserver, window, preserve, requests, answers)
+            yield from self._aligner.aligned(requests, answers) if details.alignment and self._aligner else answers
 
-    def _searched(
-        self,
-        texts: Sequence[str],
-        prefixes: Sequence[str],
-        numbers: Sequence[int],
-        settings: InferenceSettings,
-        by_sentence: bool,
-    ) -> list[Request]:
+    def _searched(self, texts: Sequence[InputText], settings: InferenceSettings, by_sentence: bool) -> list[Request]:
         """The texts with their hypotheses."""
-        requests = requests_of(texts, prefixes, numbers, self._max_src_tokens, self._tokenizers, by_sentence)
+        requests = requests_of(texts, self._max_src_tokens, self._tokenizers, by_sentence)
         self._find([source for request in requests for source in request.sources], settings)
         return requests
 
@@ -254,10 +232,6 @@ def _checked(texts: object) -> list[str]:
     if not all(isinstance(text, str) for text in found):
         raise ConfigError(_ONE_TEXT)
     return found
-
-
-def _unmarked(texts: Iterable[str]) -> Iterator[tuple[MarkedText, str]]:
-    return ((MarkedText(text, ()), "") for text in texts)
 
 
 def override_settings(settings: InferenceSettings, overrides: dict[str, SettingValue]) -> InferenceSettings:

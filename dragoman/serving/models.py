@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from dragoman.config import InferenceSettings
 from dragoman.errors import ConfigError
-from dragoman.inference.preservation.preserver import Preserve
+from dragoman.inference.options import Details, Preserve
 from dragoman.inference.translator import Translator, override_settings
 from dragoman.model.trained import TrainedModel
 from dragoman.records import Translation
@@ -54,9 +54,8 @@ class ServedModel:
     def translate(self, texts: Sequence[MarkedText], options: BatchOptions) -> list[Translation]:
         """Translate as the translator does, with protected spans and terms. The beam is at least `n_best` wide."""
         preserve = Preserve(True, self.terms, options.by_sentence, escape_text if options.is_markup else str)
-        return self.translator.translate_marked(
-            texts, preserve, options.with_alignment, options.with_flags, **self._overrides(options.n_best)
-        )
+        details = Details(options.with_alignment, options.with_flags)
+        return self.translator.translate_marked(texts, preserve, details, **self._overrides(options.n_best))
 
     def settings(self, n_best: int = 1) -> InferenceSettings:
         """Of the search that gives so many candidates."""

@@ -62,7 +62,7 @@ def test_beams_score_nearly_as_ours(ours: Translator, theirs: Translator, texts:
 
 def test_a_translation_begins_as_it_must(theirs: Translator, texts: list[str]) -> None:
     beginnings = ["", "Ein Mann", *[""] * (len(texts) - 2)]
-    found = theirs.translate_detailed(texts, beginnings, beam_size=2, **LIMIT)
+    found = theirs.translate_detailed(texts, prefixes=beginnings, beam_size=2, **LIMIT)
     assert found[1].text.startswith("Ein Mann")
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from dragoman.inference.options import Details
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
 from dragoman.visualization.inspection.inspection_page import inspection_page
@@ -14,7 +15,7 @@ def test_an_imported_model_is_looked_at_like_any_other(
 ) -> None:
     text = english_german[place][0]
     translator = Translator.from_bundles([imported])
-    answer = translator.translate_detailed([text], with_alignment=True)[0]
+    answer = translator.translate_detailed([text], details=Details(alignment=True))[0]
     inspection = inspect_text(imported, text)
     assert inspection.tgt.text == answer.text
     assert inspection.tgt.tokens == answer.candidates[0].tokens

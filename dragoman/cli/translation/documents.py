@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from dragoman.cli.models import LoadedModel
 from dragoman.cli.translation.notes import Notes
 from dragoman.errors import DataError
+from dragoman.inference.options import Preserve
 from dragoman.records import Translation
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ def translate_document(
     stream: BinaryIO, name: str, options: Namespace, model: LoadedModel, notes: Notes, terms: "Terms | None"
 ) -> bytes:
     """The translated file. Warnings about its texts go to the notes. Raises DataError if it is not UTF-8."""
-    from dragoman.inference.preservation.markup import translate_html, translate_srt
+    from dragoman.inference.preservation.markup import translate_markup, translate_srt
+    from dragoman.text.documents.markup import MarkupRules
 
     content = stream.read()
     try:
@@ -31,10 +33,14 @@ def translate_document(
             f"{name}, line {line} holds 0x{content[error.start]:02x}, which is not UTF-8. Read it with `--encoding`, "
             "or save it as UTF-8."
         ) from None
-    translate = translate_html if options.format == "html" else translate_srt
-    wanted = {"protect": options.protect, "terms": terms, "report": _reporter(notes), **model.overrides}
+    report = _reporter(notes)
     try:
-        return translate(model.translator, text, **wanted).encode()
+        if options.format == "html":
+            preserve = Preserve(options.protect, terms, by_sentence=True)
+            pages = translate_markup(model.translator, [text], MarkupRules(), preserve, report, **model.overrides)
+            return pages[0].encode()
+        preserve = Preserve(options.protect, terms)
+        return translate_srt(model.translator, text, preserve, report, **model.overrides).encode()
     except DataError as error:
         raise DataError(f"{name}: {error}") from None
 

@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dragoman.inference.preservation.preserver import Preserve, Preserver
-from dragoman.inference.segments import Request
+from dragoman.inference.options import Preserve
+from dragoman.inference.preservation.preserver import Preserver
+from dragoman.inference.segments import InputText, Request
 from dragoman.records import Translation
 from dragoman.text.documents.markers import MarkedText
 from dragoman.text.tokenization.sentence_splitting import split_sentences
@@ -32,32 +33,32 @@ def sentence_case(text: str) -> str:
 
 
 def retry_all_caps(
-    keeper: Preserver,
-    sources: Sequence[MarkedText],
-    prefixes: Sequence[str],
-    numbers: Sequence[int],
-    kept: Preserve,
+    preserver: Preserver,
+    texts: Sequence[InputText],
+    preserve: Preserve,
     plain: list[Request | None],
     answers: list[Translation],
 ) -> None:
-    """Puts better answers to texts in capitals in their places among `answers`, and their requests among `plain`.
+    """Replace answers to texts in capitals, and their requests in `plain`, where sentence case is translated better.
 
-    Texts with marks or a prefix keep theirs. A candidate's tokens stay those that the model wrote, in small letters.
+    Texts with markers or a prefix keep their answers. The tokens of a candidate stay in lower case, as the model wrote
+    them.
     """
     places = [
         place
-        for place, source in enumerate(sources)
-        if not source.marks and not prefixes[place] and is_all_caps(source.text)
+        for place, text in enumerate(texts)
+        if not text.marked.marks and not text.prefix and is_all_caps(text.marked.text)
     ]
     if not places:
         return
-    recased = [MarkedText(sentence_case(sources[place].text), ()) for place in places]
-    own, unescaped = [numbers[place] for place in places], replace(kept, escape=str)
-    others = keeper.answers(recased, [""] * len(places), own, unescaped)
+    recased = [
+        replace(texts[place], marked=MarkedText(sentence_case(texts[place].marked.text), ())) for place in places
+    ]
+    others = preserver.answers(recased, replace(preserve, escape=str))
     for place, request, answer in zip(places, *others, strict=True):
         if _sureness(answer) > _sureness(answers[place]):
             plain[place] = request
-            answers[place] = _in_capitals(replace(answer, src=sources[place].text), kept.escape)
+            answers[place] = _in_capitals(replace(answer, src=texts[place].marked.text), preserve.escape)
 
 
 def _sureness(answer: Translation) -> tuple[int, float]:

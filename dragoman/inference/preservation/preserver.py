@@ -8,24 +8,26 @@ does not copy is taken out of the text, which is translated again, and put back 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.errors import ConfigError
 from dragoman.evaluation.flags import FLAGS
-from dragoman.inference.alignment import Aligner
-from dragoman.inference.segments import Request, Source
+from dragoman.inference.options import Preserve
+from dragoman.inference.segments import InputText, Request, Source
 from dragoman.records import Candidate, Translation
-from dragoman.text.documents.markers import AlignedPart, MarkedText, Range, aligned_run, insert_markers
+from dragoman.text.documents.markers import AlignedPart, Range, aligned_run, insert_markers
 from dragoman.text.documents.protected_spans import find_protected_spans, lost_spans, remove_protected_spans
 from dragoman.text.documents.terms import Term, Terms, missing_terms
 from dragoman.text.tokenization.sentence_splitting import separators
 from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair
 from dragoman.text.tokenization.words import Word, words_of
 
-Escape = Callable[[str], str]
+if TYPE_CHECKING:
+    from dragoman.inference.alignment import Aligner
+
 _Matrix = NDArray[Any]
 
 # White space between words is seldom longer than this.
@@ -33,85 +35,70 @@ _FAR = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Preserve:
-    """What shall come through: pieces, and terms. `escape` is how text is written between marks.
-
-    `by_sentence`: every sentence of a text is translated by itself.
-    """
-
-    protect: bool = False
-    terms: Terms | None = None
-    by_sentence: bool = False
-    escape: Escape = str
-
-
-PRESERVE_NOTHING = Preserve()
-
-
-@dataclass(frozen=True, slots=True)
 class Preserver:
-    """Translates so that marks, pieces and terms come through.
+    """Translates so that markers, protected spans and terms come through.
 
-    `searched` turns texts, with their beginnings and numbers, into requests that have their hypotheses; `again` gives
-    sources new ones. `flagged` says what looks wrong with a translation, where that is wanted.
+    `search` turns texts into requests that have their hypotheses; `search_again` gives sources new ones. `flag` adds
+    what looks wrong with a translation, None if that is not wanted.
     """
 
-    searched: Callable[[Sequence[str], Sequence[str], Sequence[int]], list[Request]]
-    again: Callable[[Sequence[Source]], None]
-    aligner: Aligner | None
+    search: Callable[[Sequence[InputText]], list[Request]]
+    search_again: Callable[[Sequence[Source]], None]
+    aligner: "Aligner | None"
     tokenizers: TokenizerPair
-    flagged: Callable[[Translation], Translation] | None = None
+    flag: Callable[[Translation], Translation] | None = None
 
-    def answers(
-        self, sources: Sequence[MarkedText], prefixes: Sequence[str], numbers: Sequence[int], kept: Preserve
-    ) -> tuple[list[Request | None], list[Translation]]:
-        """One translation a text, and the request that it is the plain answer of, where it is.
+    def answers(self, texts: Sequence[InputText], preserve: Preserve) -> tuple[list[Request | None], list[Translation]]:
+        """One translation a text, and its request if the translation is the plain answer of that request.
 
-        Of a text that was put together there is the best candidate only. One with a prefix is not translated again.
+        A text that was put together has its best candidate only. One with a prefix is not translated again.
         """
-        requests, answers = self._marked(sources, prefixes, numbers, kept)
+        requests, answers = self._translate_marked(texts, preserve)
+        sources = [text.marked for text in texts]
         plain: list[Request | None] = [
             None if source.marks else one for source, one in zip(sources, requests, strict=True)
         ]
-        if not kept.protect:
+        if not preserve.protect:
             return plain, answers
         places = [
             place
             for place, source in enumerate(sources)
             if (pieces := find_protected_spans(source.text)) and lost_spans(pieces, self._written(requests[place]))
         ]
-        chosen = [place for place in places if not prefixes[place]]
-        masked = [remove_protected_spans(sources[place], kept.escape) for place in chosen]
-        _, repaired = self._marked(masked, [""] * len(chosen), [numbers[place] for place in chosen], kept)
+        chosen = [place for place in places if not texts[place].prefix]
+        masked = [
+            replace(texts[place], marked=remove_protected_spans(sources[place], preserve.escape)) for place in chosen
+        ]
+        _, repaired = self._translate_marked(masked, preserve)
         for place, answer in zip(chosen, repaired, strict=True):
             answers[place], plain[place] = replace(answer, src=sources[place].text), None
         for place in places:
-            missing = lost_spans(find_protected_spans(kept.escape(sources[place].text)), answers[place].text)
+            missing = lost_spans(find_protected_spans(preserve.escape(sources[place].text)), answers[place].text)
             answer = replace(answers[place], lost=(*answers[place].lost, *missing))
-            if self.flagged:
-                is_text = not sources[place].marks and kept.escape is str
-                answer = self.flagged(answer) if is_text else _with_lost_flagged(answer)
+            if self.flag:
+                is_text = not sources[place].marks and preserve.escape is str
+                answer = self.flag(answer) if is_text else _with_lost_flagged(answer)
             answers[place] = answer
         return plain, answers
 
-    def _marked(
-        self, sources: Sequence[MarkedText], prefixes: Sequence[str], numbers: Sequence[int], kept: Preserve
+    def _translate_marked(
+        self, texts: Sequence[InputText], preserve: Preserve
     ) -> tuple[list[Request], list[Translation]]:
-        requests = self.searched([source.text for source in sources], prefixes, numbers)
-        lost = self._with_terms(requests, kept.terms) if kept.terms else [()] * len(requests)
+        requests, sources = self.search(texts), [text.marked for text in texts]
+        lost = self._force_terms(requests, preserve.terms) if preserve.terms else [()] * len(requests)
         answers = [
             replace(request.answer(self.tokenizers.tgt), lost=own) for request, own in zip(requests, lost, strict=True)
         ]
-        if self.flagged:  # now, because neither tags nor escapes are the model's, and the source has none of them
-            answers = [self.flagged(answer) for answer in answers]
+        if self.flag:  # now, because neither tags nor escapes are the model's, and the source has none of them
+            answers = [self.flag(answer) for answer in answers]
         marked = [place for place, source in enumerate(sources) if source.marks]
         for place, parts in zip(marked, self._parts([requests[place] for place in marked]), strict=True):
             answers[place] = _with_text(
-                answers[place], insert_markers(sources[place], answers[place].text, parts, kept.escape)
+                answers[place], insert_markers(sources[place], answers[place].text, parts, preserve.escape)
             )
-        if kept.escape is not str:
+        if preserve.escape is not str:
             for place in set(range(len(sources))).difference(marked):
-                answers[place] = _with_text(answers[place], kept.escape(answers[place].text))
+                answers[place] = _with_text(answers[place], preserve.escape(answers[place].text))
         return requests, answers
 
     def _written(self, request: Request) -> str:
@@ -122,7 +109,7 @@ class Preserver:
             return []
         if self.aligner is None:
             raise ConfigError("this translator has no attention to place pieces and terms by. Give it an aligner.")
-        return [weights.numpy() for weights in self.aligner.weights([(one.ids, _best(one)) for one in sources])]
+        return self.aligner.weights([(one.ids, _best(one)) for one in sources])
 
     def _parts(self, requests: Sequence[Request]) -> list[list[AlignedPart]]:
         """How the words of each request and its answer are aligned, segment by segment."""
@@ -154,7 +141,7 @@ class Preserver:
         by_word = np.add.reduceat(by_word, [word.start for word in tgt_words], axis=0)
         return AlignedPart(_spans(src_words, src_text), _spans(tgt_words, tgt_text), by_word)
 
-    def _with_terms(self, requests: Sequence[Request], terms: Terms) -> list[tuple[str, ...]]:
+    def _force_terms(self, requests: Sequence[Request], terms: Terms) -> list[tuple[str, ...]]:
         """Forces the terms that were not written; for each request those that are still missing."""
         tokenizer = self.tokenizers.tgt
         wanted = [
@@ -167,7 +154,7 @@ class Preserver:
             weights = self._weights([one.source for one in waiting])
             for one, own in zip(waiting, weights, strict=True):
                 one.force_next(self._part(one.source, one.text, one.written, own), tokenizer)
-            self.again([one.source for one in waiting])
+            self.search_again([one.source for one in waiting])
         segments = iter(wanted)
         return [
             tuple(term for _ in request.sources for term in next(segments).missing(tokenizer)) for request in requests

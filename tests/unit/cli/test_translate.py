@@ -19,6 +19,7 @@ from dragoman.cli.translation.documents import translate_document
 from dragoman.cli.translation.notes import NAMED, Notes
 from dragoman.config import InferenceSettings
 from dragoman.errors import DataError
+from dragoman.inference.options import Details
 from dragoman.inference.translator import Translator
 from dragoman.records import Candidate, Translation
 from dragoman.text.documents.markers import MarkedText
@@ -108,7 +109,7 @@ def test_alignments_stand_after_the_translation(
         assert run_command(["translate", *models, "--alignment", *flags]) == 0
         lines = capfd.readouterr().out.split("\n")[:-1]
         expected = Translator.load_ensemble(models).translate_detailed(
-            ["one two", "", "three. four five"], with_alignment=True
+            ["one two", "", "three. four five"], details=Details(alignment=True)
         )
         if flags:
             assert [json.loads(line)["alignment"] for line in lines] == [list(map(list, t.alignment)) for t in expected]

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from dragoman.config import InferenceSettings, ModelSettings, TokenizerSettings
 from dragoman.inference.alignment import DEFAULT_READING, Aligner, _words_before, alignment_layer, attention_links
+from dragoman.inference.options import Details
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.sentence_splitting import Segment, separators
@@ -61,7 +62,7 @@ def test_alignments_of_translations_name_words_of_both_texts(model: Transformer)
         "onetwothreefourfiveonetwothree four",
         " one\ttwo ",
     ]
-    answers = translator.translate_detailed(texts, with_alignment=True)
+    answers = translator.translate_detailed(texts, details=Details(alignment=True))
     assert [answer.text for answer in answers] == translator.translate(texts)
     for answer in answers:
         assert answer.alignment is not None

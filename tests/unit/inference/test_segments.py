@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.inference.segments import Source, requests_of, token_batches
+from dragoman.inference.segments import InputText, Source, requests_of, token_batches
+from dragoman.text.documents.markers import MarkedText
 from dragoman.text.tokenization.sentence_splitting import join_segments
 from dragoman.text.tokenization.sentencepiece import PieceModel, SentencePieceTokenizer
 from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair
@@ -27,12 +28,12 @@ def test_every_segment_of_a_long_text_names_its_language() -> None:
     side = Tokenizer("sentencepiece", SentencePieceTokenizer(PieceModel("unigram", pieces), vocabulary))
     tokenizers = TokenizerPair(side, side, joint=False)
     text = ">>fra<< Aside Below. Aside Aside. Below Below Below."
-    (request,) = requests_of([text], [""], [0], 5, tokenizers)
+    (request,) = requests_of([InputText(MarkedText(text, ()))], 5, tokenizers)
     assert [side.tokens(source.ids) for source in request.sources] == [
         [">>fra<<", "▁Aside", "▁Below", "."],
         [">>fra<<", "▁Aside", "▁Aside", "."],
         [">>fra<<", "▁Below", "▁Below", "▁Below", "."],
     ]
     assert join_segments(request.segments, [segment.text for segment in request.segments]) == text
-    (short,) = requests_of([">>fra<< Aside Below."], [""], [0], 5, tokenizers)
+    (short,) = requests_of([InputText(MarkedText(">>fra<< Aside Below.", ()))], 5, tokenizers)
     assert [side.tokens(source.ids) for source in short.sources] == [[">>fra<<", "▁Aside", "▁Below", "."]]

@@ -144,11 +144,11 @@ def test_an_output_at_the_limit_is_reported(tokenizers: TokenizerPair) -> None:
 
 def test_a_translation_begins_with_its_prefix(tokenizers: TokenizerPair) -> None:
     texts = ["The cat sat.", "A mat.", ""]
-    found = copier(tokenizers).translate_detailed(texts, ["Our old", "", "x"])
+    found = copier(tokenizers).translate_detailed(texts, prefixes=["Our old", "", "x"])
     assert found[0].text.startswith("Our old")
     assert [one.text for one in found[1:]] == texts[1:]
     with pytest.raises(ConfigError, match=r"`prefixes` must be as many as the texts \(3\), but are 1"):
-        copier(tokenizers).translate_detailed(texts, ["a"])
+        copier(tokenizers).translate_detailed(texts, prefixes=["a"])
 
 
 def test_samples_depend_on_seed_and_place_but_not_on_batch_or_window(tokenizers: TokenizerPair) -> None:

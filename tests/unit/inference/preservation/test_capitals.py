@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from dragoman.inference.options import Preserve
 from dragoman.inference.preservation.capitals import is_all_caps, retry_all_caps, sentence_case
-from dragoman.inference.preservation.preserver import PRESERVE_NOTHING
+from dragoman.inference.segments import InputText
 from dragoman.records import Candidate, Translation
 from dragoman.text.documents.markers import MarkedText
 
@@ -44,11 +45,12 @@ class Answering:
         self.asked: list[list[str]] = []
         self.lost, self.score = lost, score
 
-    def answers(self, sources: Sequence[MarkedText], prefixes: Any, numbers: Any, kept: Any) -> tuple[Any, Any]:
-        self.asked.append([source.text for source in sources])
-        assert kept.escape is str
-        found = [_answer(f"<{source.text}> & groß", source.text, self.score) for source in sources]
-        return [f"request {number}" for number in numbers], [replace(answer, lost=self.lost) for answer in found]
+    def answers(self, inputs: Sequence[InputText], preserve: Preserve) -> tuple[Any, Any]:
+        texts = [one.marked.text for one in inputs]
+        self.asked.append(texts)
+        assert preserve.escape is str
+        found = [replace(_answer(f"<{text}> & groß", text, self.score), lost=self.lost) for text in texts]
+        return [f"request {one.number}" for one in inputs], found
 
 
 def _answer(text: str, src: str, score: float) -> Translation:
@@ -60,8 +62,8 @@ def _answered(
 ) -> tuple[list[Any], list[str]]:
     requests: list[Any] = [f"first {number}" for number in range(len(sources))]
     answers = [_answer("nonsense", source.text, -2.0) for source in sources]
-    kept = replace(PRESERVE_NOTHING, escape=escape)
-    retry_all_caps(keeper, sources, prefixes, range(len(sources)), kept, requests, answers)  # type: ignore[arg-type]
+    inputs = [InputText(*one) for one in zip(sources, prefixes, range(len(sources)), strict=False)]
+    retry_all_caps(keeper, inputs, Preserve(False, escape=escape), requests, answers)  # type: ignore[arg-type]
     assert [answer.src for answer in answers] == [source.text for source in sources]
     return requests, [answer.text for answer in answers]
 

@@ -8,8 +8,8 @@ import pytest
 from dragoman.config import InferenceSettings
 from dragoman.errors import ConfigError
 from dragoman.evaluation.flags import FLAGS
+from dragoman.inference.options import NO_DETAILS, Details, Preserve
 from dragoman.inference.preservation.markup import translate_html, translate_srt, translate_xml
-from dragoman.inference.preservation.preserver import Preserve
 from dragoman.inference.segments import Source
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
@@ -27,19 +27,19 @@ def translator(small_bundle: TrainedModel) -> Translator:
 
 
 def test_pieces_come_back_once(translator: Translator) -> None:
-    answers = translator.translate_detailed(TEXTS, protect=True, with_alignment=True)
+    answers = translator.translate_detailed(TEXTS, preserve=Preserve(), details=Details(alignment=True))
     for text, answer, pieces in zip(TEXTS, answers, PIECES, strict=True):
         assert answer.src == text
         assert [answer.text.count(piece) for piece in pieces] == [1] * len(pieces)
         assert answer.lost == ()
-    plain = translator.translate_detailed(TEXTS, with_alignment=True)
+    plain = translator.translate_detailed(TEXTS, details=Details(alignment=True))
     assert answers[-2:] == plain[-2:]
     assert all(answer.alignment == () for answer in answers[:4])
     assert [answer.text for answer in answers] == translator.translate(TEXTS, protect=True)
 
 
 def test_what_is_lost_beside_a_prefix_is_said(translator: Translator) -> None:
-    (answer,) = translator.translate_detailed(["one {a} two"], ["four"], protect=True)
+    (answer,) = translator.translate_detailed(["one {a} two"], prefixes=["four"], preserve=Preserve())
     assert answer.text.startswith("four")
     assert answer.lost == ("{a}",)
 
@@ -47,7 +47,7 @@ def test_what_is_lost_beside_a_prefix_is_said(translator: Translator) -> None:
 def test_terms_are_written(translator: Translator) -> None:
     terms = Terms((("one", "Eins"), ("two three", "Zweidrei"), ("five", "fünf")))
     texts = ["one two three.", "Five and one, one", "four", "", "one two three. " * 12]
-    answers = translator.translate_detailed(texts, terms=terms, n_best=2)
+    answers = translator.translate_detailed(texts, preserve=Preserve(False, terms), n_best=2)
     words = re.compile(r"\w+")
     written = [[words.findall(answer.text).count(word) for word in ("Eins", "Zweidrei")] for answer in answers]
     assert all(answer.lost == () for answer in answers)
@@ -61,7 +61,7 @@ def test_terms_are_written(translator: Translator) -> None:
 
 
 def test_terms_and_pieces_together(translator: Translator) -> None:
-    (answer,) = translator.translate_detailed(["one {a} two"], protect=True, terms=Terms((("two", "Zwei"),)))
+    (answer,) = translator.translate_detailed(["one {a} two"], preserve=Preserve(terms=Terms((("two", "Zwei"),))))
     assert answer.text.count("{a}") == 1
     assert "Zwei" in answer.text
     assert answer.lost == ()
@@ -69,7 +69,7 @@ def test_terms_and_pieces_together(translator: Translator) -> None:
 
 def test_sentence_by_sentence(translator: Translator) -> None:
     texts = ["One two. Three.", "One two."]
-    together, alone = translator.translate_detailed(texts, by_sentence=True)
+    together, alone = translator.translate_detailed(texts, preserve=Preserve(False, by_sentence=True))
     assert (together.segments, alone.segments) == (2, 1)
     assert together.text.startswith(alone.text)
 
@@ -124,7 +124,7 @@ def test_tags_and_escapes_are_no_faults_of_the_models(echo: Translator, page: st
     (answer,) = echo.translate_marked(read_markup(page, MarkupRules()).texts, kept)
     assert answer.text in page
     assert not {"short", "long", "number", "url", "tag", "lost"} & set(answer.flags)
-    assert echo.translate_marked(read_markup(page, MarkupRules()).texts, kept, with_flags=False)[0].flags == ()
+    assert echo.translate_marked(read_markup(page, MarkupRules()).texts, kept, NO_DETAILS)[0].flags == ()
 
 
 def test_what_the_model_left_out_is_flagged_in_any_form(echo: Translator) -> None:
@@ -132,13 +132,13 @@ def test_what_the_model_left_out_is_flagged_in_any_form(echo: Translator) -> Non
     faults = {"number", "url", "tag", "lost"}
     (bare,) = echo.translate_detailed([text])
     assert faults & set(bare.flags) == {"number", "url", "tag"}
-    (mended,) = echo.translate_detailed([text], protect=True)
+    (mended,) = echo.translate_detailed([text], preserve=Preserve())
     assert faults & set(mended.flags) == set()
-    (forced,) = echo.translate_detailed([text], [" "], protect=True, terms=terms)
+    (forced,) = echo.translate_detailed([text], prefixes=[" "], preserve=Preserve(terms=terms))
     assert forced.flags == tuple(flag for flag in FLAGS if flag in forced.flags)
     assert faults & set(forced.flags) == faults
     (marked,) = echo.translate_marked(
-        read_markup("<p><b>one</b> two three</p>", MarkupRules()).texts, Preserve(True, terms, False, escape_text)
+        read_markup("<p><b>one</b> two three</p>", MarkupRules()).texts, Preserve(True, terms, escape=escape_text)
     )
     assert marked.lost == ("Zwei",)
     assert faults & set(marked.flags) == {"lost"}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from dragoman.inference.options import Details
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
 from dragoman.records import Candidate, Translation
@@ -49,7 +50,7 @@ def test_sentences_come_in_order_with_their_words_and_links(real: TestClient, sm
     assert [one["source"] for one in answer["sentences"]] == sources, "without what has nothing to translate"
     place = 0
     for source, one in zip(sources, answer["sentences"], strict=True):
-        expected = translator.translate_detailed([source], with_alignment=True)[0]
+        expected = translator.translate_detailed([source], details=Details(alignment=True))[0]
         assert one["text"] == expected.text
         assert one["alignment"] == [list(link) for link in expected.alignment or ()]
         place = answer["text"].index(one["text"], place) + len(one["text"])

@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 from dragoman.bundle import Card
 from dragoman.errors import ConfigError, DataError
 from dragoman.files import MANIFEST, sha256_of
+from dragoman.inference.options import Details
 from dragoman.inference.preservation.markup import translate_html
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
@@ -42,7 +43,7 @@ def test_translations_are_the_translators_with_all_that_is_known(
     real: TestClient, served_folder: Callable[[str], Path]
 ) -> None:
     translator = Translator.load(served_folder("en-de"))
-    expected = translator.translate_detailed([TEXT], with_alignment=True, n_best=2)[0]
+    expected = translator.translate_detailed([TEXT], details=Details(alignment=True), n_best=2)[0]
     sent = {"text": TEXT, "source": "en", "target": "de", "n_best": 2, "alignment": True}
     got = real.post("/v1/translate", json=sent).json()["translations"][0]
     best = expected.candidates[0]
