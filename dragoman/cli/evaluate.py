@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from dragoman.cli.arguments import (
@@ -33,7 +34,7 @@ _CHUNK_LINES = 1 << 13
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints the scores; returns the exit code."""
+    """Print the scores. Returns the exit code."""
     options = _parser().parse(arguments)
     _check(options)
     check_search_flags(options)
@@ -56,15 +57,8 @@ def run(arguments: Sequence[str]) -> int:
             check_test_languages(sources, references, (src_lang, lang), (options.src, options.ref))
         hypotheses = model.translator.translate(sources, **model.overrides)
         if options.checklist:
-            overrides, translator = model.overrides, model.translator
-            findings = check_phenomena(
-                sources,
-                references,
-                hypotheses,
-                lambda texts: translator.translate(texts, **overrides),
-                src_lang,
-                lang,
-            )
+            translate = partial(model.translator.translate, **model.overrides)
+            findings = check_phenomena(sources, references, hypotheses, translate, src_lang, lang)
     tokenize = options.tokenize or tokenizer_for(lang)
     evaluations = [("", evaluate(hypotheses, references, tokenize, intervals=True))]
     if training:

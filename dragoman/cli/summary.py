@@ -18,10 +18,41 @@ from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
 
 if TYPE_CHECKING:
     from dragoman.model.parameters import ParameterRow
+    from dragoman.model.transformer import Transformer
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints the table on stdout. Exit code 1 where the model does not have as many parameters as the formula says."""
+    """Print the table on stdout. Returns 1 if the number of parameters differs from the formula's."""
+    given = _parser().parse(arguments)
+    if given.what is not None and given.what.suffix != ".toml":
+        require_model(given.what)
+    # torch and matplotlib: only once the arguments are right
+    from dragoman.bundle import resolve_model_folder
+    from dragoman.model.parameters import expected_parameters, parameter_table
+    from dragoman.model.trained import TrainedModel
+    from dragoman.visualization.figures.figure import check_figure_path, save_figure
+    from dragoman.visualization.figures.summary import plot_summary
+
+    if given.plot is not None:
+        check_figure_path(given.plot, "--plot")
+    card = ""
+    if given.what is not None and (given.what.is_dir() or given.what.suffix != ".toml"):
+        _refuse_settings(given)
+        bundle = TrainedModel.load(resolve_model_folder(given.what), "cpu")
+        model, config = bundle.model, bundle.config
+        card = bundle.card.to_markdown()
+    else:
+        model, config = _model_without_values(given)
+    rows = parameter_table(model)
+    expected = expected_parameters(config.model, model.src_vocab_size, model.tgt_vocab_size)
+    _print(rows, expected, config.model, card, given.json)
+    if given.plot is not None:
+        save_figure(plot_summary(rows, config.train, config.model.d_model), given.plot)
+        say(f"the picture is {given.plot}")
+    return 0 if sum(row.count for row in rows) == expected else 1
+
+
+def _parser() -> ArgumentParser:
     parser = ArgumentParser("summary", "Lists every parameter tensor of a configuration or a trained model.")
     parser.add_argument(
         "what", metavar="CONFIG|MODEL", nargs="?", type=path_name, help="a TOML file, a model folder or a run"
@@ -46,57 +77,36 @@ def run(arguments: Sequence[str]) -> int:
         help="draw the parameters by part and the learning rate: .png, .svg or .pdf",
     )
     parser.add_settings("model", "tokenizer", "train")
-    given = parser.parse(arguments)
-    if given.what is not None and given.what.suffix != ".toml":
-        require_model(given.what)
-    # torch and matplotlib: only once the arguments are right
-    from dragoman.bundle import resolve_model_folder
+    return parser
+
+
+def _model_without_values(given: argparse.Namespace) -> "tuple[Transformer, Config]":
+    """The model of a configuration, without memory for its parameters. Raises ConfigError for contradicting sizes."""
     from dragoman.devices.device import build_without_values
-    from dragoman.model.parameters import expected_parameters, parameter_table
-    from dragoman.model.trained import TrainedModel
     from dragoman.model.transformer import Transformer
-    from dragoman.visualization.figures.figure import check_figure_path, save_figure
-    from dragoman.visualization.figures.summary import plot_summary
 
-    if given.plot is not None:
-        check_figure_path(given.plot, "--plot")
-    card = ""
-    if given.what is not None and (given.what.is_dir() or given.what.suffix != ".toml"):
-        _refuse_settings(given)
-        bundle = TrainedModel.load(resolve_model_folder(given.what), "cpu")
-        model, config = bundle.model, bundle.config
-        card = bundle.card.to_markdown()
-    else:
-        loaded = _configured([given.what] if given.what else [], overrides_of(given))
-        config = loaded.config
-        one_size = (given.src_vocab_size or given.tgt_vocab_size) if config.model.tie == "all" else None
-        src_size = given.src_vocab_size or one_size or config.tokenizer.vocab_size
-        tgt_size = given.tgt_vocab_size or one_size or config.tokenizer.vocab_size
-        if config.model.tie == "all" and src_size != tgt_size:
-            raise ConfigError(
-                f"`--src-vocab-size` is {src_size} and `--tgt-vocab-size` {tgt_size}, but one tensor embeds both sides "
-                "(`model.tie` = all). Give one size, or `--model.tie decoder`."
-            )
-        if not loaded.given & {"model.preset", "model.d_model"}:
-            say("the model's size is not given: this is the default one, where `train` goes by the amount of text")
-        with build_without_values():
-            model = Transformer(config.model, src_size, tgt_size)
-    settings = config.model
-    rows = parameter_table(model)
-    expected = expected_parameters(settings, model.src_vocab_size, model.tgt_vocab_size)
-    _print(rows, expected, settings, card, given.json)
-    if given.plot is not None:
-        save_figure(plot_summary(rows, config.train, settings.d_model), given.plot)
-        say(f"the picture is {given.plot}")
-    return 0 if sum(row.count for row in rows) == expected else 1
+    loaded = _load_settings([given.what] if given.what else [], overrides_of(given))
+    config = loaded.config
+    one_size = (given.src_vocab_size or given.tgt_vocab_size) if config.model.tie == "all" else None
+    src_size = given.src_vocab_size or one_size or config.tokenizer.vocab_size
+    tgt_size = given.tgt_vocab_size or one_size or config.tokenizer.vocab_size
+    if config.model.tie == "all" and src_size != tgt_size:
+        raise ConfigError(
+            f"`--src-vocab-size` is {src_size} and `--tgt-vocab-size` {tgt_size}, but one tensor embeds both sides "
+            "(`model.tie` = all). Give one size, or `--model.tie decoder`."
+        )
+    if not loaded.given & {"model.preset", "model.d_model"}:
+        say("the model's size is not given: this is the default one, where `train` goes by the amount of text")
+    with build_without_values():
+        return Transformer(config.model, src_size, tgt_size), config
 
 
-def _configured(paths: Sequence[Path], overrides: Mapping[str, str]) -> LoadedConfig:
-    """What is given, over the defaults."""
+def _load_settings(paths: Sequence[Path], overrides: Mapping[str, str]) -> LoadedConfig:
+    """The settings of files and flags over the defaults."""
     settings = read_given(paths, overrides)
-    asked = settings.unchecked_over(Config())
+    requested = settings.unchecked_over(Config())
     base = Config().model
-    if not asked.tokenizer.joint:
+    if not requested.tokenizer.joint:
         base = replace(base, tie="decoder")  # as every recipe has it
     return settings.over(Config(model=base))
 

@@ -108,9 +108,9 @@ def train(configs: Sequence[Path], overrides: Mapping[str, str], out: Path | Non
     frozen = frozen_config(out)
     if frozen:  # what may not change is said before what contradicts it
         given = read_given(configs, overrides)
-        asked = _asked(given, frozen)
-        check_recorded(out, asked.data, given.keys)
-        check_frozen(out, replace(asked, train=replace(asked.train, precision=frozen.train.precision)))
+        requested = _requested_config(given, frozen)
+        check_recorded(out, requested.data, given.keys)
+        check_frozen(out, replace(requested, train=replace(requested.train, precision=frozen.train.precision)))
     settled = resolve_run(configs, overrides, frozen)
     check_frozen(out, settled.config)  # before anything is written into what may be somebody else's folder
     from dragoman.workflows.training import run_training
@@ -136,41 +136,38 @@ class ResolvedRun:
 
 
 def resolve_run(configs: Sequence[Path], overrides: Mapping[str, str], frozen: Config | None = None) -> ResolvedRun:
-    """What a run is to be, with the data looked at and no more.
+    """Resolve the settings of a run and open its corpora.
 
-    What the user did not give comes from the run where it exists already, or else from the recipe for the corpus' size,
-    `adapt_recipe` to what was given.
+    Settings that are not given come from the run if it exists. A new run takes the recipe for the size of the corpus,
+    fitted by `adapt_recipe` to the given settings.
     """
     given = read_given(configs, overrides)
     for note in given.notes:
         say(note)
-    asked = _asked(given, frozen)
-    start_from, teachers = asked.train.start_from, asked.train.teachers
+    requested = _requested_config(given, frozen)
+    start_from, teachers = requested.train.start_from, requested.train.teachers
     if frozen or not start_from:
         check_early(given, frozen)
     if frozen is None:
         for path in filter(None, [start_from, *teachers.split(",")]):
             require_model(path.strip())
-    taught = _taught_tokenizer(teachers) if teachers and not frozen else None
-    corpora = open_corpora(expand_variables(asked.data))
+    tokenizer = _teacher_tokenizer(teachers) if teachers and not frozen else None
+    corpora = open_corpora(expand_variables(requested.data))
     say(f"reading {corpora.train}")
     learns_from_models = frozen is None and bool(start_from or teachers)
-    tells = asked.data.check_languages
+    checks_languages = requested.data.check_languages
     if frozen is None:
-        size = check_corpus(corpora.train, say, with_languages=tells and not learns_from_models)
+        size = check_corpus(corpora.train, say, with_languages=checks_languages and not learns_from_models)
+        recipe = _fine_tuning(start_from, size) if start_from else _recipe(size, requested.tokenizer, tokenizer)
+        base = adapt_recipe(recipe, requested, "model.preset" in given.keys)
     else:
-        size = CorpusSize(corpora.train.count())
-    base = frozen or adapt_recipe(
-        _fine_tuning(start_from, size) if start_from else _recipe(size, asked.tokenizer, taught),
-        asked,
-        "model.preset" in given.keys,
-    )
+        size, base = CorpusSize(corpora.train.count()), frozen
     loaded = given.over(base)
     config = with_languages(loaded.config, corpora.train.src_lang, corpora.train.tgt_lang)
     if learns_from_models:
-        config = _of_the_same_kind(config)
-        corpora = open_corpora(expand_variables(config.data))  # in the model's languages, as when the run goes on
-    if tells:
+        config = _match_models(config)
+        corpora = open_corpora(expand_variables(config.data))  # in the model's languages, as in a run that continues
+    if checks_languages:
         train = corpora.train if learns_from_models else None
         for corpus in filter(None, [train, corpora.dev, corpora.test, corpora.replay, corpora.replay_test]):
             check_corpus_languages(corpus, say)
@@ -179,24 +176,29 @@ def resolve_run(configs: Sequence[Path], overrides: Mapping[str, str], frozen: C
     config = replace(config, train=replace(config.train, precision=_precision(config)))
     if frozen is None:
         config = replace(config, train=replace(config.train, threads=_threads(config)))
+    _report_size(config, size)
+    return ResolvedRun(config, corpora, size, loaded.given)
+
+
+def _report_size(config: Config, size: CorpusSize) -> None:
+    """Print the size of the corpus, the languages and the size of the model."""
     model, names = config.model, f"{config.data.src_lang or 'source'} to {config.data.tgt_lang or 'target'}"
     words = f", {size.words:,} words" if size.words else ""
     say(
         f"{size.pairs:,} pairs{words}, {names}; model {model.preset}: "
         f"{model.num_encoder_layers}+{model.num_decoder_layers} layers, d_model {model.d_model}"
     )
-    return ResolvedRun(config, corpora, size, loaded.given)
 
 
-def _asked(given: GivenSettings, frozen: Config | None) -> Config:
+def _requested_config(given: GivenSettings, frozen: Config | None) -> Config:
     """The settings that are given, with codes for languages, over those of the run or else the defaults.
 
     A run keeps the form in which it has them. Raises ConfigError where a language does not exist, or both are one.
     """
-    asked = given.unchecked_over(frozen or Config())
+    requested = given.unchecked_over(frozen or Config())
     languages = []
     for name in ("src_lang", "tgt_lang"):
-        text: str = getattr(asked.data, name)
+        text: str = getattr(requested.data, name)
         before: str = getattr(frozen.data, name) if frozen else ""
         code = text if text == before else check_language(text, f"`data.{name}`")
         languages.append(before if before and language_code(before) == code else code)
@@ -206,13 +208,17 @@ def _asked(given: GivenSettings, frozen: Config | None) -> Config:
             f"`data.src_lang` and `data.tgt_lang` are both {src_lang}. Name two languages; for a task within one "
             "language, name none."
         )
-    return with_languages(asked, src_lang, tgt_lang)
+    return with_languages(requested, src_lang, tgt_lang)
 
 
 def check_early(given: GivenSettings, frozen: Config | None) -> None:
     """Raises ConfigError for a contradiction with the run, or with whatever recipe, before the corpus is read."""
-    asked, names_preset = given.unchecked_over(Config()), "model.preset" in given.keys
-    bases = [frozen] if frozen else [adapt_recipe(each, asked, names_preset) for each in every_recipe(asked.tokenizer)]
+    requested, names_preset = given.unchecked_over(Config()), "model.preset" in given.keys
+    bases = (
+        [frozen]
+        if frozen
+        else [adapt_recipe(each, requested, names_preset) for each in every_recipe(requested.tokenizer)]
+    )
     contradictions = []
     for base in bases:
         try:
@@ -234,19 +240,19 @@ def _fine_tuning(start_from: str, size: CorpusSize) -> Config:
     return settings_for(start_from, size)
 
 
-def _taught_tokenizer(teachers: str) -> TokenizerSettings:
+def _teacher_tokenizer(teachers: str) -> TokenizerSettings:
     from dragoman.workflows.teachers import tokenizer_settings_of
 
     return tokenizer_settings_of(teachers)
 
 
-def _recipe(size: CorpusSize, asked: TokenizerSettings, taught: TokenizerSettings | None) -> Config:
+def _recipe(size: CorpusSize, requested: TokenizerSettings, teacher_tokenizer: TokenizerSettings | None) -> Config:
     """The recipe for a corpus; with teachers the tokeniser is theirs."""
-    recipe = recipe_for(size, taught or asked)
-    return recipe if taught is None else replace(recipe, tokenizer=taught)
+    recipe = recipe_for(size, teacher_tokenizer or requested)
+    return recipe if teacher_tokenizer is None else replace(recipe, tokenizer=teacher_tokenizer)
 
 
-def _of_the_same_kind(config: Config) -> Config:
+def _match_models(config: Config) -> Config:
     """The configuration, with the languages of the model it starts from, or else of its teachers, where the data does
     not tell them. Raises ConfigError where that model, or they, are of another kind."""
     from dragoman.workflows.fine_tuning import check_same_model, model_languages

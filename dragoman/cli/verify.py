@@ -60,14 +60,9 @@ def run(arguments: Sequence[str]) -> int:
         resume, problem = None, error
     holds = not any(check.differences for check in checks) and (resume is None or resume.exact)
     if options.json:
-        facts = {
-            "model": str(folder),
-            "texts": len(texts),
-            "from": origin,
-            "holds": holds and (None if problem else True),
-        }
-        facts |= {"checks": [asdict(check) for check in checks], "resume": asdict(resume) if resume else None}
-        facts |= {"not_verified": str(problem)} if problem else {}
+        facts = {"model": str(folder), "texts": len(texts), "from": origin}
+        facts |= {"holds": holds and (None if problem else True), "checks": [asdict(check) for check in checks]}
+        facts |= {"resume": asdict(resume) if resume else None} | ({"not_verified": str(problem)} if problem else {})
         json.dump(facts, sys.stdout, ensure_ascii=False)
         sys.stdout.write("\n")
     elif resume:
