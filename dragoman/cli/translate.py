@@ -107,7 +107,7 @@ def _write_windows(
     found: Counter[str] = Counter()
     has_terms = terms is None
     for window in windows:
-        has_terms = has_terms or any(terms.found_in(translation.src) for translation in window if terms)
+        has_terms = has_terms or any(terms.find(translation.src) for translation in window if terms)
         output.writelines(write(translation).encode() + b"\n" for translation in window)
         output.flush()
         found.update(flag for translation in window for flag in translation.flags)

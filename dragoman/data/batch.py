@@ -41,14 +41,14 @@ class Batch:
         """Labels that count: target tokens and eos, padding excluded."""
         return int(self.tgt_lengths.sum())
 
-    def changed(self, change: Callable[[Tensor], Tensor]) -> "Batch":
-        """The same batch with every tensor of it changed in one way, such as to some of its rows."""
+    def map_tensors(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        """The same batch with `change` applied to every tensor."""
         soft = (None if each is None else change(each) for each in (self.soft_ids, self.soft_probs))
         return Batch(*map(change, (self.src_ids, self.src_lengths, self.tgt_ids, self.tgt_lengths)), *soft)
 
     def part(self, start: int, stop: int) -> "Batch":
         """Some of its rows, without padding that only the others needed."""
-        rows = self.changed(lambda tensor: tensor[start:stop])
+        rows = self.map_tensors(lambda tensor: tensor[start:stop])
         src, tgt = int(rows.src_lengths.max()), int(rows.tgt_lengths.max())
         soft = (None if each is None else each[:, :tgt] for each in (rows.soft_ids, rows.soft_probs))
         return Batch(rows.src_ids[:, :src], rows.src_lengths, rows.tgt_ids[:, : tgt + 1], rows.tgt_lengths, *soft)
@@ -56,11 +56,11 @@ class Batch:
     def to(self, device: torch.device) -> "Batch":
         """The same batch on a device; where it is pinned, what computes on the device waits for it, and nobody else."""
         non_blocking = device.type == "cuda"
-        return self.changed(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+        return self.map_tensors(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
-    def pinned(self) -> "Batch":
-        """The same batch in memory that a GPU copies from by itself."""
-        return self.changed(lambda tensor: tensor.pin_memory())
+    def pin_memory(self) -> "Batch":
+        """The same batch in pinned memory, from which a GPU copies asynchronously."""
+        return self.map_tensors(lambda tensor: tensor.pin_memory())
 
 
 def pad_ids(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:

@@ -137,7 +137,7 @@ def epoch_encoder(store: PairStore, tokenizers: TokenizerPair, config: Config) -
 
     def encode(index: int, epoch: int) -> tuple[Sequence[int], Sequence[int]]:
         before = store.src_text(index), store.tgt_text(index)
-        texts = augmentation.changed(*before, seed, epoch, index) if augmentation.is_on else before
+        texts = augmentation.apply(*before, seed, epoch, index) if augmentation.is_on else before
         if texts != before:
             ids = encoded(texts, epoch, index)
             if ids[0] and ids[1] and max(map(len, ids)) <= config.data.max_tokens:
@@ -267,7 +267,7 @@ class _Preparation:
             return store
         pairs = corpus.pairs() if corpus else getattr(self.held_out(), part)
         # None is left out: the lines of a validation file and of its output belong together.
-        encoded = BatchEncoderPair.of(tokenizers).encoded(chunks(pairs, _CHUNK_PAIRS))
+        encoded = BatchEncoderPair.of(tokenizers).encode_chunks(chunks(pairs, _CHUNK_PAIRS))
         return self._write(part, key, encoded, tokenizers, keep_text=True)
 
     def _write(

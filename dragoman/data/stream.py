@@ -220,7 +220,7 @@ class BatchStream(Iterator[StepBatches]):
             for chosen in (cut.tolist() for cut in cuts[delivery.rank :: delivery.world_size])
         )
         if delivery.pin_memory:
-            batches = tuple(batch.pinned() for batch in batches)
+            batches = tuple(batch.pin_memory() for batch in batches)
         return StepBatches(position, following, steps_in_epoch, batches, sum(tgt_lengths) + len(rows), len(rows))
 
     def _rows(self, index: int, epoch: int) -> tuple[Ids, Ids]:

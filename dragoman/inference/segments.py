@@ -124,7 +124,7 @@ def _segments(
     sentences = split_sentences(text.strip()) if by_sentence else [text.strip()]
     if len(ids) <= max_src_tokens and len(sentences) <= 1:
         return [Segment(text.strip(), "")], [ids]
-    mark = tokenizer.language_mark(ids)
+    mark = tokenizer.language_token(ids)
     limit = max(1, max_src_tokens - len(mark))
     segments = [
         segment

@@ -56,7 +56,7 @@ class Preserver:
         requests, answers = self._translate_marked(texts, preserve)
         sources = [text.marked for text in texts]
         plain: list[Request | None] = [
-            None if source.marks else one for source, one in zip(sources, requests, strict=True)
+            None if source.markers else one for source, one in zip(sources, requests, strict=True)
         ]
         if not preserve.protect:
             return plain, answers
@@ -145,7 +145,7 @@ class Preserver:
         """Forces the terms that were not written; for each request those that are still missing."""
         tokenizer = self.tokenizers.tgt
         wanted = [
-            _Wanted(source, segment.text, terms.found_in(segment.text))
+            _Wanted(source, segment.text, terms.find(segment.text))
             for request in requests
             for source, segment in zip(request.sources, request.segments, strict=True)
         ]

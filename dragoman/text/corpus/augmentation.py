@@ -32,7 +32,7 @@ class Augmentation:
         """Whether any pair is ever changed."""
         return max(self.case, self.punctuation, self.noise) > 0
 
-    def changed(self, src: str, tgt: str, seed: int, epoch: int, index: int) -> tuple[str, str]:
+    def apply(self, src: str, tgt: str, seed: int, epoch: int, index: int) -> tuple[str, str]:
         """The pair as this epoch shows it. A side that is not empty stays so.
 
         Capitals and the missing dot are on both sides: the answer is written as the question is. Lower case and

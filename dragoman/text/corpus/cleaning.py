@@ -70,9 +70,11 @@ class Cleaner:
 
     def clean(self, pairs: Iterable[SentencePair], encoder: PairEncoder) -> Iterator[EncodedChunk]:
         """The pairs that all rules keep, in order, with their ids."""
-        for chunk in encoder.encoded(self._kept(pairs)):
+        for chunk in encoder.encode_chunks(self._kept(pairs)):
             keep = self.keep_lengths(chunk.src.lengths, chunk.tgt.lengths)
-            yield EncodedChunk(list(compress(chunk.pairs, keep.tolist())), chunk.src.kept(keep), chunk.tgt.kept(keep))
+            yield EncodedChunk(
+                list(compress(chunk.pairs, keep.tolist())), chunk.src.select(keep), chunk.tgt.select(keep)
+            )
 
     def clean_texts(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
         """The pairs that the rules on text keep, for training a tokeniser; `report.kept` stays 0."""

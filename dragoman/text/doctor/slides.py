@@ -84,10 +84,10 @@ def compare_sides(src: Lines, tgt: Lines, num_src: int, num_tgt: int, *, thoroug
     shifts = _shifts(ending)
     margin = max(map(abs, shifts))
     sample = _spread(num_src)
-    learner, coded = _Learner.learnt(_windows(src, tgt, sample, margin), shifts, margin, num_tgt)
+    learner, coded = _Learner.learn(_windows(src, tgt, sample, margin), shifts, margin, num_tgt)
     starts = range(0, num_src, _WINDOW_LINES)
     if thorough and len(sample) < len(starts):
-        lines, scores = learner.scores(learner.coded(_windows(src, tgt, starts, margin)))
+        lines, scores = learner.scores(learner.encode(_windows(src, tgt, starts, margin)))
     else:
         lines, scores = learner.scores(coded)
     path = _path(scores, shifts, ending)
@@ -95,7 +95,7 @@ def compare_sides(src: Lines, tgt: Lines, num_src: int, num_tgt: int, *, thoroug
     related = True
     if nats < _CERTAIN_NATS_A_LINE:
         others = map(_shuffle_targets, _windows(src, tgt, sample, margin))
-        learner, coded = _Learner.learnt(others, shifts, margin, num_tgt)
+        learner, coded = _Learner.learn(others, shifts, margin, num_tgt)
         _, by_chance = learner.scores(coded)
         related = nats > _LEAST_TIMES_CHANCE * _nats_a_line(by_chance, _path(by_chance, shifts, ending))
     if not related:
@@ -153,7 +153,7 @@ class _Learner:
     num_tgt: int
 
     @staticmethod
-    def learnt(
+    def learn(
         windows: Iterable[_Window], shifts: tuple[int, ...], margin: int, num_tgt: int
     ) -> tuple["_Learner", list[_Coded]]:
         """From windows whose own slides are not known: the lexicon over all near shifts, the odds in two rounds.
@@ -174,16 +174,16 @@ class _Learner:
                 table.add(src, tgt, lines, lines + margin + shift)
         lengths = [np.concatenate([evidence.lengths for evidence in side]) for side in sides]
         bias = float(np.median(lengths[0]) - np.median(lengths[1][lengths[1] > 0])) if lengths[1].any() else 0.0
-        learnt = _Learner(*words, table.lexicon(), bias, _FIRST_ODDS, shifts, margin, num_tgt)
-        coded = [(start, learnt.codes(src, tgt)) for start, src, tgt in zip(starts, *sides, strict=True)]
+        learner = _Learner(*words, table.lexicon(), bias, _FIRST_ODDS, shifts, margin, num_tgt)
+        coded = [(start, learner.codes(src, tgt)) for start, src, tgt in zip(starts, *sides, strict=True)]
         odds = _FIRST_ODDS
         for _ in range(2):
             scores = np.concatenate([_scores(codes, odds) for _, codes in coded])
             path = np.repeat(_best_path(_block_sums(scores), shifts), _BLOCK_LINES)[: len(scores)]
             odds = _odds(np.concatenate([codes for _, codes in coded], axis=1), path)
-        return replace(learnt, odds=odds), coded
+        return replace(learner, odds=odds), coded
 
-    def coded(self, windows: Iterable[_Window]) -> Iterator[_Coded]:
+    def encode(self, windows: Iterable[_Window]) -> Iterator[_Coded]:
         """The evidence in windows of text."""
         for window in windows:
             yield window.start, self.codes(self.src_words.evidence(window.src), self.tgt_words.evidence(window.tgt))

@@ -1,8 +1,8 @@
-"""Marks around and between the words of a text (tags, placeholders), and their places in its translation.
+"""Markers around and between the words of a text (tags, placeholders), and their places in its translation.
 
-A mark is no part of what the model reads. Where it goes in the translation follows from how much each word of the
-translation looked at each word of the source: a span covers the run of words that looked most at its own, a point
-stands between the words that its neighbours became. No span crosses another, and each stays inside the one it was in,
+The model does not read markers. The place of a marker in the translation follows from the attention of each word of the
+translation to each word of the source: a span covers the run of words that attended most to its own words, a point
+stands between the translations of its neighbours. No span crosses another, and each stays inside the one it was in,
 so the tree is that of the source; only the order of neighbours may change, as that of words does.
 
 Words are units (`text/tokenization/words.py`). A text that was translated in parts is placed part by
@@ -30,9 +30,9 @@ _ORDER = 1.0
 class Marker(NamedTuple):
     """`head` goes before the words from `start` to `stop` (characters of the source), `tail` after them.
 
-    A point (`start` == `stop`) is `head` alone. `parent` is the number of the mark it is inside of, or -1; marks come
-    in the order of their text, parents first. Where `spaced`, the source has white space before and after a point,
-    which it keeps.
+    A point (`start` == `stop`) is `head` alone. `parent` is the number of the enclosing marker, or -1; markers are in the
+    order of their text, parents first. `spaced`: whether the source has white space before and after a point, which
+    the translation keeps.
     """
 
     start: int
@@ -44,10 +44,10 @@ class Marker(NamedTuple):
 
 
 class MarkedText(NamedTuple):
-    """What is translated, and the marks in it."""
+    """What is translated, and the markers in it."""
 
     text: str
-    marks: tuple[Marker, ...]
+    markers: tuple[Marker, ...]
 
 
 class AlignedPart(NamedTuple):
@@ -62,28 +62,31 @@ class AlignedPart(NamedTuple):
 def insert_markers(
     source: MarkedText, translation: str, parts: Sequence[AlignedPart], escape: Callable[[str], str] = str
 ) -> str:
-    """The translation, its text through `escape`, with all marks of the source. Spans in `parts` are of the wholes."""
+    """The translation, its text escaped by `escape`, with all markers of the source.
+
+    The spans in `parts` are positions in the whole source and translation.
+    """
     src_spans = [span for part in parts for span in part.src_spans]
     tgt_spans = [span for part in parts for span in part.tgt_spans]
     if not tgt_spans:
         tgt_spans, src_spans = [(0, len(translation))], [(0, len(source.text))]
         parts = [AlignedPart(src_spans, tgt_spans, np.ones((1, 1)))]
-    ranges: list[Range | None] = [None] * len(source.marks)
-    starts = [mark.start for mark in source.marks]
+    ranges: list[Range | None] = [None] * len(source.markers)
+    starts = [marker.start for marker in source.markers]
     offset = 0
     for number, part in enumerate(parts):
         bounds = _bounds(parts, number, len(source.text))
-        touching = _touching_markers(source.marks, starts, bounds)
-        for mark, (start, stop) in _Part(source, translation, part, bounds).ranges(touching).items():
-            known = ranges[mark]
+        touching = _touching_markers(source.markers, starts, bounds)
+        for marker, (start, stop) in _Part(source, translation, part, bounds).ranges(touching).items():
+            known = ranges[marker]
             begin = offset + start if known is None or known[0] == known[1] else known[0]
-            ranges[mark] = begin, offset + stop if stop > start or known is None else known[1]
+            ranges[marker] = begin, offset + stop if stop > start or known is None else known[1]
         offset += len(part.tgt_spans)
-    return _render(source.marks, _nest(source.marks, ranges, offset), translation, tgt_spans, escape)
+    return _render(source.markers, _nest(source.markers, ranges, offset), translation, tgt_spans, escape)
 
 
-def _touching_markers(marks: Sequence[Marker], starts: Sequence[int], bounds: Range) -> list[int]:
-    """The marks that touch so many characters, in their order, found without a look at all others.
+def _touching_markers(markers: Sequence[Marker], starts: Sequence[int], bounds: Range) -> list[int]:
+    """The markers that touch the characters of `bounds`, in order, found without visiting all others.
 
     What begins before and goes on is the last that begins before, or what that is inside of.
     """
@@ -91,17 +94,17 @@ def _touching_markers(marks: Sequence[Marker], starts: Sequence[int], bounds: Ra
     going_on = []
     number = first - 1
     while number >= 0:
-        if marks[number].stop > bounds[0]:
+        if markers[number].stop > bounds[0]:
             going_on.append(number)
-        number = marks[number].parent
+        number = markers[number].parent
     return [*reversed(going_on), *range(first, last)]
 
 
-def _nest(marks: Sequence[Marker], ranges: Sequence[Range | None], num_words: int) -> list[Range]:
-    """Each range inside that of its mark's parent; what is in no part goes to the end of it."""
+def _nest(markers: Sequence[Marker], ranges: Sequence[Range | None], num_words: int) -> list[Range]:
+    """Each range clipped to that of its marker's parent; a marker in no part goes to the end of its parent."""
     nested: list[Range] = []
-    for mark, own in zip(marks, ranges, strict=True):
-        first, last = nested[mark.parent] if mark.parent >= 0 else (0, num_words)
+    for marker, own in zip(markers, ranges, strict=True):
+        first, last = nested[marker.parent] if marker.parent >= 0 else (0, num_words)
         start, stop = own or (last, last)
         start = min(max(start, first), last)
         nested.append((start, min(max(stop, start), last)))
@@ -113,9 +116,9 @@ def aligned_run(source: str, translation: str, part: AlignedPart, span: Range, f
 
     At most as many as the words of the source: articles and prepositions look at the noun, too.
     """
-    mark = Marker(*span, "", "")
-    places = _Part(MarkedText(source, (mark,)), translation, part, (-1, len(source) + 1))
-    return places.closest(mark, (first_free, len(part.tgt_spans)))
+    marker = Marker(*span, "", "")
+    places = _Part(MarkedText(source, (marker,)), translation, part, (-1, len(source) + 1))
+    return places.closest(marker, (first_free, len(part.tgt_spans)))
 
 
 def _bounds(parts: Sequence[AlignedPart], number: int, length: int) -> Range:
@@ -125,10 +128,10 @@ def _bounds(parts: Sequence[AlignedPart], number: int, length: int) -> Range:
 
 
 class _Part:
-    """The places of marks in one part, as ranges of its target words."""
+    """The places of markers in one part, as ranges of its target words."""
 
     def __init__(self, source: MarkedText, translation: str, part: AlignedPart, bounds: Range) -> None:
-        self._marks, self._bounds = source.marks, bounds
+        self._markers, self._bounds = source.markers, bounds
         self._starts = np.array([start for start, _ in part.src_spans], np.int64)
         src_words = [source.text[start:stop] for start, stop in part.src_spans]
         tgt_words = [translation[start:stop] for start, stop in part.tgt_spans]
@@ -144,10 +147,10 @@ class _Part:
         """(target words, source words + 1): how much each looked at the first so many."""
 
     def ranges(self, numbers: Sequence[int]) -> dict[int, Range]:
-        """For each of the marks, which touch the part."""
+        """The range of each marker; all of them must touch the part."""
         children: dict[int, list[int]] = {}
         for number in numbers:
-            children.setdefault(self._marks[number].parent, []).append(number)
+            children.setdefault(self._markers[number].parent, []).append(number)
         found: dict[int, Range] = {-1: (0, len(self._tgt_letters))}
         waiting = [-1]
         while waiting:
@@ -158,10 +161,10 @@ class _Part:
         del found[-1]
         return found
 
-    def closest(self, mark: Marker, within: Range) -> Range:
-        """The place of the only mark among so many target words, no longer than its source."""
+    def closest(self, marker: Marker, within: Range) -> Range:
+        """The range of the only marker within a range of target words, no longer than its source."""
         start, stop = self._placed([0], within)[0]
-        first, last = self._words(mark)
+        first, last = self._words(marker)
         gain = self._before[:, last] - self._before[:, first]
         while stop - start > max(last - first, 1):
             if gain[start] < gain[stop - 1]:
@@ -171,16 +174,16 @@ class _Part:
         return start, stop
 
     def _placed(self, numbers: Sequence[int], within: Range) -> dict[int, Range]:
-        """Neighbours inside one mark: those that go on beyond the part, the longest, ..., and points at last."""
+        """Neighbours inside one marker: those that go on beyond the part, the longest, ..., and points at last."""
         found: dict[int, Range] = {}
-        words = {number: self._words(self._marks[number]) for number in numbers}
+        words = {number: self._words(self._markers[number]) for number in numbers}
         free = np.zeros(len(self._tgt_letters) + 1, bool)
         free[within[0] : within[1]] = True
         spans = [number for number in numbers if words[number][1] > words[number][0]]
         for number in sorted(
-            spans, key=lambda one: (not any(self._beyond(self._marks[one])), words[one][0] - words[one][1])
+            spans, key=lambda one: (not any(self._beyond(self._markers[one])), words[one][0] - words[one][1])
         ):
-            found[number] = self._run(self._marks[number], words[number], free)
+            found[number] = self._run(self._markers[number], words[number], free)
             free[found[number][0] : found[number][1]] = False
         taken = [one for one in found.values() if one[1] > one[0]]
         gaps = np.ones(len(free) + 1, bool)
@@ -193,24 +196,24 @@ class _Part:
                 found[number] = gap, gap
         return found
 
-    def _words(self, mark: Marker) -> Range:
-        """The source words of a mark; those after it begin at or after its end."""
-        start, stop = np.searchsorted(self._starts, (mark.start, mark.stop))
+    def _words(self, marker: Marker) -> Range:
+        """The source words of a marker; those after it begin at or after its end."""
+        start, stop = np.searchsorted(self._starts, (marker.start, marker.stop))
         return int(start), int(stop)
 
-    def _beyond(self, mark: Marker) -> tuple[bool, bool]:
+    def _beyond(self, marker: Marker) -> tuple[bool, bool]:
         """Whether it begins before the part, and ends after it."""
         inner = len(self._starts)
-        start, stop = self._words(mark)
-        return mark.start < self._bounds[0] and start == 0, mark.stop > self._bounds[1] and stop == inner
+        start, stop = self._words(marker)
+        return marker.start < self._bounds[0] and start == 0, marker.stop > self._bounds[1] and stop == inner
 
-    def _run(self, mark: Marker, words: Range, free: NDArray[np.bool_]) -> Range:
-        """The run of free target words that looked most at the mark's source words; an empty one if none is free."""
+    def _run(self, marker: Marker, words: Range, free: NDArray[np.bool_]) -> Range:
+        """The run of free target words that looked most at the marker's source words; an empty one if none is free."""
         places = np.flatnonzero(free)
         if not places.size:
             return 0, 0
         first, last = int(places[0]), int(places[-1]) + 1
-        early, late = self._beyond(mark)
+        early, late = self._beyond(marker)
         if words == (0, len(self._starts)) and last - first == places.size:
             return first, last
         gain = self._before[:, words[1]] - self._before[:, words[0]]
@@ -225,7 +228,7 @@ class _Part:
         return self._without_punctuation(best, words)
 
     def _without_punctuation(self, run: Range, words: Range) -> Range:
-        """Marks of punctuation at the ends belong to it only where they do in the source."""
+        """Punctuation marks at the ends belong to it only where they do in the source."""
         start, stop = run
         while stop - start > 1 and not self._tgt_letters[stop - 1] and self._src_letters[words[1] - 1]:
             stop -= 1
@@ -265,26 +268,26 @@ class _Part:
 
 
 def _render(
-    marks: Sequence[Marker], ranges: Sequence[Range], text: str, spans: Sequence[Range], escape: Callable[[str], str]
+    markers: Sequence[Marker], ranges: Sequence[Range], text: str, spans: Sequence[Range], escape: Callable[[str], str]
 ) -> str:
-    """The text with the marks at their ranges of words."""
+    """The text with the markers at their ranges of words."""
     children: dict[int, list[int]] = {}
-    for number in sorted(range(len(marks)), key=lambda one: (ranges[one], one)):
-        children.setdefault(marks[number].parent, []).append(number)
+    for number in sorted(range(len(markers)), key=lambda one: (ranges[one], one)):
+        children.setdefault(markers[number].parent, []).append(number)
     page = _Page(text, escape)
     waiting: list[tuple[int, bool]] = [(number, False) for number in reversed(children.get(-1, []))]
     while waiting:
         number, closing = waiting.pop()
-        mark, (start, stop) = marks[number], ranges[number]
+        marker, (start, stop) = markers[number], ranges[number]
         if closing:
             page.text_to(spans[stop - 1][1] if stop > start else 0)
-            page.write(mark.tail)
-        elif mark.start == mark.stop and number not in children:
+            page.write(marker.tail)
+        elif marker.start == marker.stop and number not in children:
             page.text_to(spans[start - 1][1] if start else 0)
-            page.point(mark)
+            page.point(marker)
         else:
             page.text_to(spans[start][0] if stop > start else spans[start - 1][1] if start else 0)
-            page.write(mark.head)
+            page.write(marker.head)
             waiting.append((number, True))
             waiting += [(child, False) for child in reversed(children.get(number, []))]
     page.text_to(len(text))
@@ -292,7 +295,7 @@ def _render(
 
 
 class _Page:
-    """What is written so far: text up to a place, and marks between."""
+    """The output so far: text up to a position, with markers in between."""
 
     def __init__(self, text: str, escape: Callable[[str], str]) -> None:
         self._text, self._escape, self._place = text, escape, 0
@@ -316,8 +319,8 @@ class _Page:
             self._parts.append(part)
             self._ends_in_space, self._wants_space = part[-1].isspace(), False
 
-    def point(self, mark: Marker) -> None:
-        if (mark.spaced[0] or self._wants_space) and not self._ends_in_space:
+    def point(self, marker: Marker) -> None:
+        if (marker.spaced[0] or self._wants_space) and not self._ends_in_space:
             self.write(" ")
-        self.write(mark.head + mark.tail)
-        self._wants_space = mark.spaced[1]
+        self.write(marker.head + marker.tail)
+        self._wants_space = marker.spaced[1]

@@ -1,8 +1,8 @@
-"""HTML and XML as texts to translate, with the mark-up around and between them kept to the byte.
+"""HTML and XML as texts to translate; the mark-up around and between them is kept byte for byte.
 
-What is not translated are slices of the page, so that it cannot change. Tags of inline elements become marks in the
-text of their block (`markers.py`), all others end a block. A block whose inline tags are not well nested is
-translated run by run, each tag staying where it is.
+The parts that are not translated are slices of the page, so they cannot change. Tags of inline elements become markers
+in the text of their block (`markers.py`), all others end a block. A block whose inline tags are not well nested is
+translated run by run, and each tag stays where it is.
 """
 
 import re
@@ -32,10 +32,10 @@ _BLOCK = frozenset(
 )
 _SPACE = re.compile(r"[ \t\n\r\f]+")
 _ESCAPE = re.compile(r"&(?:lt|gt|#0*6[02](?!\d)|#x0*3[ce](?![\da-f])|amp;?(?=#?\w+;));?", re.IGNORECASE)
-_HOLE = "\ufffc"
+_PLACEHOLDER = "\ufffc"
 
 _MOST_NESTED = 100
-"""Inline tags inside each other: placing the marks takes time for each of them and each text inside."""
+"""Nested inline tags: placing the markers takes time for each tag and each text inside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class MarkedPage:
         return [part for part in self.parts if isinstance(part, MarkedText)]
 
     def with_translations(self, translations: Sequence[str]) -> str:
-        """The page with its texts replaced by their translations, which have their marks and are escaped."""
+        """The page with its texts replaced by translations, which must have their markers and be escaped."""
         following = iter(translations)
         return "".join(part if isinstance(part, str) else next(following) for part in self.parts)
 
@@ -167,11 +167,11 @@ def _add_run(event: Tag, found: MarkedPage) -> None:
 
 
 def _extract_markers(events: Sequence[Tag]) -> MarkedText | None:
-    """The texts of a block as one, its tags as marks; None where they are not well nested, or too deep."""
+    """The texts of a block as one text with its tags as markers; None if tags are nested badly or too deep."""
     parts: list[str] = []
     length, ends_in_space = 0, True
-    marks: list[Marker] = []
-    holes: list[Placeholder] = []
+    markers: list[Marker] = []
+    placeholders: list[Placeholder] = []
     tags: list[str] = []
     inside = [-1]
     for event in events:
@@ -182,25 +182,25 @@ def _extract_markers(events: Sequence[Tag]) -> MarkedText | None:
         elif event.kind == "start":
             if len(tags) >= _MOST_NESTED:
                 return None
-            inside.append(len(marks))
+            inside.append(len(markers))
             tags.append(event.name)
-            marks.append(Marker(length, length, event.raw, parent=inside[-2]))
+            markers.append(Marker(length, length, event.raw, parent=inside[-2]))
         elif event.kind == "end":
             if not tags or tags.pop() != event.name:
                 return None
             number = inside.pop()
-            if number == len(marks) - 1 and marks[number].start == length:  # <x id="1"></x>
-                text = _HOLE
-                holes.append(Placeholder(length, length + 1, marks.pop().head + event.raw))
+            if number == len(markers) - 1 and markers[number].start == length:  # <x id="1"></x>
+                text = _PLACEHOLDER
+                placeholders.append(Placeholder(length, length + 1, markers.pop().head + event.raw))
             else:
-                marks[number] = marks[number]._replace(stop=length, tail=event.raw)
+                markers[number] = markers[number]._replace(stop=length, tail=event.raw)
         elif event.kind == "other" or event.name == "wbr":
-            marks.append(Marker(length, length, event.raw, parent=inside[-1]))
+            markers.append(Marker(length, length, event.raw, parent=inside[-1]))
         else:
-            text = _HOLE
-            holes.append(Placeholder(length, length + 1, event.raw))
+            text = _PLACEHOLDER
+            placeholders.append(Placeholder(length, length + 1, event.raw))
         if text:
             parts.append(text)
             length += len(text)
             ends_in_space = text[-1] == " "
-    return None if tags else remove_placeholders(MarkedText("".join(parts), tuple(marks)), holes)
+    return None if tags else remove_placeholders(MarkedText("".join(parts), tuple(markers)), placeholders)

@@ -1,4 +1,4 @@
-"""Leaves out the parts of a text that are not translated: they become points among its markers (`markers.py`)."""
+"""Remove the parts of a text that are not translated: they become points among its markers (`markers.py`)."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -8,34 +8,40 @@ from dragoman.text.documents.markers import MarkedText, Marker
 
 
 class Placeholder(NamedTuple):
-    """What stands at `start` to `stop` of a text and is left out; `head` is written in its place at last."""
+    """The characters `start` to `stop` of a text, which are not translated; `head` is written instead in the end."""
 
     start: int
     stop: int
     head: str
 
 
-def remove_placeholders(source: MarkedText, holes: Sequence[Placeholder]) -> MarkedText:
-    """The text without the holes, which come in the order of the text. One that a mark begins or ends inside of stays.
+def remove_placeholders(source: MarkedText, placeholders: Sequence[Placeholder]) -> MarkedText:
+    """The text without the placeholders, which must be in the order of the text.
 
-    White space that would be doubled, or stand before punctuation, goes with a hole.
+    A placeholder stays if a marker begins or ends inside it. White space that would be doubled, or that would stand
+    before punctuation, is removed together with the placeholder.
     """
     kept = _RemainingText(source.text)
-    edges = sorted({edge for mark in source.marks for edge in (mark.start, mark.stop)})
+    edges = sorted({edge for marker in source.markers for edge in (marker.start, marker.stop)})
     points: list[tuple[Placeholder, Marker]] = []
-    for hole in holes:
-        following = bisect_right(edges, hole.start)
-        crossed = following < len(edges) and edges[following] < hole.stop
-        if not crossed and hole.start >= kept.read:
-            before, after = source.text[hole.start - 1 : hole.start], source.text[hole.stop : hole.stop + 1]
-            place = kept.leave_out(hole.start, hole.stop)
-            points.append((hole, Marker(place, place, hole.head, spaced=(before.isspace(), after.isspace()))))
+    for placeholder in placeholders:
+        following = bisect_right(edges, placeholder.start)
+        crossed = following < len(edges) and edges[following] < placeholder.stop
+        if not crossed and placeholder.start >= kept.read:
+            before, after = (
+                source.text[placeholder.start - 1 : placeholder.start],
+                source.text[placeholder.stop : placeholder.stop + 1],
+            )
+            place = kept.leave_out(placeholder.start, placeholder.stop)
+            points.append(
+                (placeholder, Marker(place, place, placeholder.head, spaced=(before.isspace(), after.isspace())))
+            )
     kept.read_to(len(source.text))
     return MarkedText("".join(kept.parts), _merge_markers(source, points, kept))
 
 
 class _RemainingText:
-    """A text that parts are left out of, and where the others were."""
+    """A text from which parts are removed, with the positions of the parts that remain."""
 
     def __init__(self, text: str) -> None:
         self.parts: list[str] = []
@@ -49,7 +55,7 @@ class _RemainingText:
         self.read = stop
 
     def leave_out(self, start: int, stop: int) -> int:
-        """Where the part was, in the new text."""
+        """Remove a part. Returns its position in the new text."""
         self.read_to(start)
         while self.parts and not self.parts[-1]:
             self.parts.pop()
@@ -66,7 +72,7 @@ class _RemainingText:
         return self._length
 
     def place(self, old: int) -> int:
-        """Where a character of the old text is in the new."""
+        """The position in the new text of a character of the old text."""
         chunk = bisect_right(self._starts, old) - 1
         end = self._new_starts[chunk + 1] if chunk + 1 < len(self._starts) else self._length
         return min(self._new_starts[chunk] + old - self._starts[chunk], end)
@@ -75,27 +81,27 @@ class _RemainingText:
 def _merge_markers(
     source: MarkedText, points: Sequence[tuple[Placeholder, Marker]], kept: _RemainingText
 ) -> tuple[Marker, ...]:
-    """All marks in the order of the text, each point inside the innermost mark around it."""
-    marks = source.marks
+    """All markers in the order of the text; the parent of a point is the innermost marker around it."""
+    markers = source.markers
     merged: list[Marker] = []
     numbers = {-1: -1}
-    waiting, open_marks = list(reversed(points)), [-1]
+    waiting, open_markers = list(reversed(points)), [-1]
 
     def add_points(until: int) -> None:
         while waiting and waiting[-1][0].start < until:
-            hole, point = waiting.pop()
-            while open_marks[-1] >= 0 and marks[open_marks[-1]].stop < hole.stop:
-                open_marks.pop()
-            merged.append(point._replace(parent=numbers[open_marks[-1]]))
+            placeholder, point = waiting.pop()
+            while open_markers[-1] >= 0 and markers[open_markers[-1]].stop < placeholder.stop:
+                open_markers.pop()
+            merged.append(point._replace(parent=numbers[open_markers[-1]]))
 
-    for number, mark in enumerate(marks):
-        add_points(mark.start)
-        while open_marks[-1] != mark.parent:
-            open_marks.pop()
+    for number, marker in enumerate(markers):
+        add_points(marker.start)
+        while open_markers[-1] != marker.parent:
+            open_markers.pop()
         numbers[number] = len(merged)
-        start = kept.place(mark.start)
-        stop = start if mark.start == mark.stop else max(start, kept.place(mark.stop))
-        merged.append(mark._replace(start=start, stop=stop, parent=numbers[mark.parent]))
-        open_marks.append(number)
+        start = kept.place(marker.start)
+        stop = start if marker.start == marker.stop else max(start, kept.place(marker.stop))
+        merged.append(marker._replace(start=start, stop=stop, parent=numbers[marker.parent]))
+        open_markers.append(number)
     add_points(len(source.text) + 1)
     return tuple(merged)

@@ -1,6 +1,6 @@
-"""Pieces of a text that must come through a translation as they are, and whether they did.
+"""Spans of a text that a translation must keep unchanged, and whether it did.
 
-Found are URLs, e-mail addresses, tags and entities of mark-up, placeholders of templates (``{name}``, ``${name}``,
+The spans are URLs, e-mail addresses, tags and entities of mark-up, placeholders of templates (``{name}``, ``${name}``,
 ``{{ name }}``, ``%s``, ``%(name)d``, ``<x id="1"/>``) and numbers with a unit or a currency. Time is linear in the
 length of the text: no expression begins twice inside the same run of characters.
 """
@@ -42,7 +42,7 @@ _NUMBER_MARKS = re.compile(r"[.,\s]")
 
 
 class ProtectedSpan(NamedTuple):
-    """What stands at `start` to `stop` of a text and must stay as it is. `kind`: url, email, tag, entity, ..."""
+    """The characters `start` to `stop` of a text, which must stay unchanged. `kind`: url, email, tag, entity, ..."""
 
     start: int
     stop: int
@@ -51,57 +51,58 @@ class ProtectedSpan(NamedTuple):
 
 
 def find_protected_spans(text: str) -> list[ProtectedSpan]:
-    """The pieces of a text from left to right, none inside another."""
+    """The protected spans of a text from left to right, none inside another."""
     found = []
     for match in _PROTECTED.finditer(text):
-        kind, piece = str(match.lastgroup), match.group()
+        kind, span = str(match.lastgroup), match.group()
         if kind in ("url", "measure"):
-            piece = _strip_sentence_punctuation(piece)
-        found.append(ProtectedSpan(match.start(), match.start() + len(piece), piece, kind))
+            span = _strip_sentence_punctuation(span)
+        found.append(ProtectedSpan(match.start(), match.start() + len(span), span, kind))
     return found
 
 
-def _strip_sentence_punctuation(piece: str) -> str:
-    """Without the marks of the sentence around it: a URL's own brackets are balanced."""
-    stop = len(piece)
-    unclosed = {opening: piece.count(opening) - piece.count(closing) for closing, opening in _CLOSING.items()}
+def _strip_sentence_punctuation(span: str) -> str:
+    """The span without the punctuation of the sentence around it: brackets that belong to a URL are balanced."""
+    stop = len(span)
+    unclosed = {opening: span.count(opening) - span.count(closing) for closing, opening in _CLOSING.items()}
     while stop > 1:
-        last = piece[stop - 1]
+        last = span[stop - 1]
         if last in _CLOSING and unclosed[_CLOSING[last]] < 0:
             unclosed[_CLOSING[last]] += 1
         elif last not in _AFTER_URL:
             break
         stop -= 1
-    return piece[:stop]
+    return span[:stop]
 
 
-def lost_spans(pieces: list[ProtectedSpan], translation: str) -> list[str]:
-    """The pieces that the translation does not have as often as the source, each once.
+def lost_spans(spans: list[ProtectedSpan], translation: str) -> list[str]:
+    """The spans that the translation does not have exactly as often as the source, each once.
 
-    A number may be written as the target language writes it: 3.5 km is there in "3,5 km".
+    A number may be written as the target language writes it: "3,5 km" counts as 3.5 km.
     """
-    found = Counter(_comparable_text(piece) for piece in find_protected_spans(translation))
-    wanted = Counter(_comparable_text(piece) for piece in pieces)
-    first = {_comparable_text(piece): piece.text for piece in reversed(pieces)}
+    found = Counter(_comparable_text(span) for span in find_protected_spans(translation))
+    wanted = Counter(_comparable_text(span) for span in spans)
+    first = {_comparable_text(span): span.text for span in reversed(spans)}
     return [first[written] for written in wanted if found[written] != wanted[written]]
 
 
-def _comparable_text(piece: ProtectedSpan) -> str:
-    return _NUMBER_MARKS.sub("", piece.text) if piece.kind == "measure" else piece.text
+def _comparable_text(span: ProtectedSpan) -> str:
+    return _NUMBER_MARKS.sub("", span.text) if span.kind == "measure" else span.text
 
 
 def remove_protected_spans(source: MarkedText, escape: Callable[[str], str] = str) -> MarkedText:
-    """The text without its pieces, which become points among the marks.
+    """The text without its protected spans, which become points among the markers.
 
-    With a piece go the brackets or quotes around it, and the colon or dash after one that begins the text.
+    The brackets or quotes around a span are removed with it, and so is the colon or dash after a span that begins the
+    text.
     """
-    edges = sorted({edge for mark in source.marks for edge in (mark.start, mark.stop)})
-    holes: list[Placeholder] = []
-    for piece in find_protected_spans(source.text):
-        wide = _include_surroundings(source.text, piece.start, piece.stop)
-        start, stop = (piece.start, piece.stop) if _has_between(edges, *wide) else wide
-        holes.append(Placeholder(start, stop, escape(source.text[start:stop])))
-    return remove_placeholders(source, holes)
+    edges = sorted({edge for marker in source.markers for edge in (marker.start, marker.stop)})
+    placeholders: list[Placeholder] = []
+    for span in find_protected_spans(source.text):
+        wide = _include_surroundings(source.text, span.start, span.stop)
+        start, stop = (span.start, span.stop) if _has_between(edges, *wide) else wide
+        placeholders.append(Placeholder(start, stop, escape(source.text[start:stop])))
+    return remove_placeholders(source, placeholders)
 
 
 def _has_between(edges: Sequence[int], start: int, stop: int) -> bool:

@@ -23,7 +23,7 @@ class Cue:
     page: MarkedPage
     breaks: tuple[str, ...]
 
-    def wrapped(self, translation: str) -> str:
+    def wrap(self, translation: str) -> str:
         """On as many lines as it was, about as long as each other, unless it has fewer words."""
         words = _WORD.findall(translation)
         longest = -(-len(" ".join(words)) // len(self.breaks))
@@ -51,11 +51,11 @@ class Subtitles:
         return [text for part in self.parts if isinstance(part, Cue) for text in part.page.texts]
 
     def with_translations(self, translations: Sequence[str]) -> str:
-        """The file with its texts replaced by their translations, which have their marks."""
+        """The file with its texts replaced by translations, which must have their markers."""
         following = iter(translations)
 
         def said(cue: Cue) -> str:
-            return cue.wrapped(cue.page.with_translations(list(islice(following, len(cue.page.texts)))))
+            return cue.wrap(cue.page.with_translations(list(islice(following, len(cue.page.texts)))))
 
         return "".join(part if isinstance(part, str) else said(part) for part in self.parts)
 

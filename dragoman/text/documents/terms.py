@@ -53,7 +53,7 @@ class Terms:
                 )
         return cls(tuple((source, target) for source, (target, _) in pairs.items()))
 
-    def found_in(self, text: str) -> list[Term]:
+    def find(self, text: str) -> list[Term]:
         """The terms in a text from left to right, none inside another."""
         spans = [match.span() for match in _WORD.finditer(text)]
         words = [text[start:stop] for start, stop in spans]

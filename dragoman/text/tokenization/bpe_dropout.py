@@ -67,10 +67,10 @@ class BpeDropout:
     def _words(self, text: str) -> list[str]:
         library = self._tokenizer.library
         assert isinstance(library, LibraryTokenizer)
-        normalised = library.normalizer.normalize_str(replace_surrogates(text)) if text else text
+        normalized = library.normalizer.normalize_str(replace_surrogates(text)) if text else text
         return [
             word[start : start + _MAX_SYMBOLS]
-            for word, _ in library.pre_tokenizer.pre_tokenize_str(normalised)
+            for word, _ in library.pre_tokenizer.pre_tokenize_str(normalized)
             for start in range(0, len(word), _MAX_SYMBOLS)
         ]
 

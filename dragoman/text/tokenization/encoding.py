@@ -46,15 +46,15 @@ class RaggedIds:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def kept(self, keep: NDArray[np.bool_]) -> "RaggedIds":
+    def select(self, keep: NDArray[np.bool_]) -> "RaggedIds":
         """The rows where `keep` (rows,) is true."""
         return self if keep.all() else RaggedIds(self.ids[np.repeat(keep, self.lengths)], self.lengths[keep])
 
-    def followed_by(self, other: "RaggedIds") -> "RaggedIds":
+    def concatenate(self, other: "RaggedIds") -> "RaggedIds":
         """The rows of both."""
         return RaggedIds(np.concatenate((self.ids, other.ids)), np.concatenate((self.lengths, other.lengths)))
 
-    def joined(self, order: NDArray[np.int64], ends: NDArray[np.int64]) -> "RaggedIds":
+    def regroup(self, order: NDArray[np.int64], ends: NDArray[np.int64]) -> "RaggedIds":
         """Rows put together: the first is made of the rows named in ``order[: ends[0]]``, and so on."""
         lengths = self.lengths[order]
         sums = np.concatenate(([0], np.cumsum(lengths)))
@@ -89,7 +89,7 @@ class BatchEncoder:
         if len(ends) != len(texts):  # there is no text, or one holds what was put between them
             return self._whole(texts)
         table = self._with_new_words(words, order)
-        return self._with_whole_texts(table, texts, order, ends).joined(order, ends)
+        return self._with_whole_texts(table, texts, order, ends).regroup(order, ends)
 
     def _whole(self, texts: Iterable[str]) -> RaggedIds:
         return RaggedIds.of(self._tokenizer.encode_batch(list(texts)))
@@ -109,7 +109,7 @@ class BatchEncoder:
         if not unknown:
             return self._table
         new = [word for word in dict.fromkeys(words[index] for index in unknown) if word.split() == [word]]
-        table = self._table.followed_by(self._apart(new))
+        table = self._table.concatenate(self._apart(new))
         places = dict(zip(new, range(len(self._table), len(table)), strict=True))
         order[unknown] = [places.get(words[index], _MIXED) for index in unknown]
         if len(table) <= self._max_words:
@@ -128,7 +128,7 @@ class BatchEncoder:
             start = int(ends[text - 1]) + 1 if text else 0
             order[start : ends[text]] = _NOTHING
             order[start] = place
-        return table.followed_by(self._whole(texts[text] for text in mixed))
+        return table.concatenate(self._whole(texts[text] for text in mixed))
 
 
 def concatenate_texts(texts: Iterable[str]) -> Iterator[str]:
@@ -156,7 +156,7 @@ class EncodedChunk:
 class PairEncoder(Protocol):
     """What encodes many pairs."""
 
-    def encoded(self, chunks: Iterable[list[SentencePair]]) -> Iterator[EncodedChunk]:
+    def encode_chunks(self, chunks: Iterable[list[SentencePair]]) -> Iterator[EncodedChunk]:
         """Each chunk with the ids of both sides, in order."""
         ...
 
@@ -178,7 +178,7 @@ class BatchEncoderPair:
         """The ids of the sources and of the targets."""
         return self.src.encode([pair.src for pair in pairs]), self.tgt.encode([pair.tgt for pair in pairs])
 
-    def encoded(self, chunks: Iterable[list[SentencePair]]) -> Iterator[EncodedChunk]:
+    def encode_chunks(self, chunks: Iterable[list[SentencePair]]) -> Iterator[EncodedChunk]:
         """Each chunk with the ids of both sides, in order."""
         for chunk in chunks:
             yield EncodedChunk(chunk, *self.encode(chunk))

@@ -41,10 +41,10 @@ class ProcessEncoderPair:
         self._alone = alone
         self._count = min(MAX_PROCESSES, _count_processors()) if processes is None else processes
 
-    def encoded(self, chunks: Iterable[list[SentencePair]]) -> Iterator[EncodedChunk]:
+    def encode_chunks(self, chunks: Iterable[list[SentencePair]]) -> Iterator[EncodedChunk]:
         """Each chunk with the ids of both sides, in order."""
         chunks = iter(chunks)
-        yield from self._here.encoded(islice(chunks, self._alone) if self._count > 1 else chunks)
+        yield from self._here.encode_chunks(islice(chunks, self._alone) if self._count > 1 else chunks)
         first = list(islice(chunks, 1))
         if not first:
             return

@@ -88,15 +88,15 @@ class SentencePieceTokenizer:
         """The ids of many texts, on all cores."""
         codes = [_LANGUAGE.match(text) for text in texts]
         rests = [text[code.end() :] if code else text for text, code in zip(texts, codes, strict=True)]
-        normalised = [self.normalise(rest) for rest in rests]
-        cut = self._library.encode_batch(normalised, add_special_tokens=False)
-        rows = [self._known(one.ids, one.offsets, text) for one, text in zip(cut, normalised, strict=True)]
+        normalized = [self.normalize(rest) for rest in rests]
+        cut = self._library.encode_batch(normalized, add_special_tokens=False)
+        rows = [self._known(one.ids, one.offsets, text) for one, text in zip(cut, normalized, strict=True)]
         return [
             Encoding([self._ids.get(code[0], _UNK_ID), *row] if code else row)
             for code, row in zip(codes, rows, strict=True)
         ]
 
-    def normalise(self, text: str) -> str:
+    def normalize(self, text: str) -> str:
         """The text as its pieces spell it: characters mapped, spaces marked, none doubled or at the ends."""
         model, mapped = self.model, self._map.replace(text)
         if model.single_spaces:

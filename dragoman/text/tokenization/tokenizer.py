@@ -75,7 +75,7 @@ class Tokenizer:
         text: str = self.library.decode(kept, skip_special_tokens=False)
         return text
 
-    def language_mark(self, ids: Sequence[int]) -> list[int]:
+    def language_token(self, ids: Sequence[int]) -> list[int]:
         """The first id, where it names the language to translate into (kind sentencepiece: ``>>fra<<``), else none."""
         first = list(ids[:1])
         names_one = self.kind == "sentencepiece" and any(is_language(self._names[index]) for index in first)

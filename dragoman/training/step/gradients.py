@@ -98,13 +98,13 @@ def _positions(batch: Batch) -> int:
 
 def _rows(batch: Batch, start: int, stop: int) -> Batch:
     """Some rows of a batch, as wide as it is."""
-    return batch.changed(lambda tensor: tensor[start:stop])
+    return batch.map_tensors(lambda tensor: tensor[start:stop])
 
 
 def first_rows(batch: Batch, count: int) -> Batch:
     """A batch of `count` rows like the first of this one, as wide as it is."""
     first = _rows(batch, 0, 1)
-    return first.changed(lambda tensor: tensor.repeat_interleave(count, dim=0))
+    return first.map_tensors(lambda tensor: tensor.repeat_interleave(count, dim=0))
 
 
 def _cut(batch: Batch, room: float) -> tuple[Batch, Batch | None]:

@@ -12,7 +12,7 @@ SHARES = st.floats(0, 1)
 
 def shown(times: int = 4000, pair: tuple[str, str] = (SRC, TGT), **shares: float) -> Counter[tuple[str, str]]:
     augmentation = Augmentation(**shares)
-    return Counter(augmentation.changed(*pair, 1, index % 7, index) for index in range(times))
+    return Counter(augmentation.apply(*pair, 1, index % 7, index) for index in range(times))
 
 
 def test_case_is_capitals_on_both_sides_or_a_lower_case_source() -> None:
@@ -48,8 +48,8 @@ def test_any_text_stays_a_text_of_one_line_and_follows_from_seed_epoch_and_pair(
     src: str, tgt: str, case: float, punctuation: float, noise: float, seed: int, epoch: int
 ) -> None:
     augmentation = Augmentation(case, punctuation, noise)
-    first = augmentation.changed(src, tgt, seed, epoch, 3)
-    assert first == augmentation.changed(src, tgt, seed, epoch, 3)
+    first = augmentation.apply(src, tgt, seed, epoch, 3)
+    assert first == augmentation.apply(src, tgt, seed, epoch, 3)
     for before, after in zip((src, tgt), first, strict=True):
         assert bool(before.strip()) == bool(after.strip())
         assert before.count("\n") >= after.count("\n")

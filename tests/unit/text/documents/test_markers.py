@@ -28,16 +28,16 @@ def aligned(source, target, links):
 
 
 def test_tags_go_with_their_words():
-    marks = (Marker(4, 7, "<i>", "</i>"), Marker(8, 11, "<b>", "</b>"))
+    markers = (Marker(4, 7, "<i>", "</i>"), Marker(8, 11, "<b>", "</b>"))
     part = aligned(SOURCE, "la voiture rouge s'arrête", [(0, 0), (2, 1), (1, 2), (3, 3)])
-    written = insert_markers(MarkedText(SOURCE, marks), "la voiture rouge s'arrête", [part])
+    written = insert_markers(MarkedText(SOURCE, markers), "la voiture rouge s'arrête", [part])
     assert written == "la <b>voiture</b> <i>rouge</i> s'arrête"
 
 
 def test_nested_tags_and_points():
-    marks = (Marker(0, 11, "<a>", "</a>"), Marker(4, 7, "<b>", "</b>", 0), Marker(11, 11, "{x}", spaced=(True, True)))
+    markers = (Marker(0, 11, "<a>", "</a>"), Marker(4, 7, "<b>", "</b>", 0), Marker(11, 11, "{x}", spaced=(True, True)))
     part = aligned(SOURCE, "das rote Auto hält", [(0, 0), (1, 1), (2, 2), (3, 3)])
-    written = insert_markers(MarkedText(SOURCE, marks), "das rote Auto hält", [part], lambda text: text.upper())
+    written = insert_markers(MarkedText(SOURCE, markers), "das rote Auto hält", [part], lambda text: text.upper())
     assert written == "<a>DAS <b>ROTE</b> AUTO</a> {x} HÄLT"
 
 
@@ -62,21 +62,21 @@ def trees(draw):
     """Nested spans and points over a text of words."""
     words = draw(st.integers(1, 8))
     text = " ".join("w" * (1 + n % 3) + str(n) for n in range(words))
-    marks: list[Marker] = []
+    markers: list[Marker] = []
 
     def grow(start, stop, parent, depth):
         place = start
-        while draw(st.integers(0, 3)) and len(marks) < 12:
+        while draw(st.integers(0, 3)) and len(markers) < 12:
             begin = draw(st.integers(place, stop))
             end = draw(st.integers(begin, stop))
-            number = len(marks)
-            marks.append(Marker(begin, end, f"<{number}>", "" if begin == end and depth else f"</{number}>", parent))
-            if depth < 3 and marks[-1].tail:
+            number = len(markers)
+            markers.append(Marker(begin, end, f"<{number}>", "" if begin == end and depth else f"</{number}>", parent))
+            if depth < 3 and markers[-1].tail:
                 grow(begin, end, number, depth + 1)
             place = end
 
     grow(0, len(text), -1, 0)
-    return MarkedText(text, tuple(marks))
+    return MarkedText(text, tuple(markers))
 
 
 @settings(max_examples=300, deadline=None)
@@ -85,10 +85,12 @@ def test_marks_that_touch_a_part_are_found_without_a_look_at_all(marked, first, 
     last = first + length
     touching = [
         number
-        for number, mark in enumerate(marked.marks)
-        if (first <= mark.start < last if mark.start == mark.stop else mark.start < last and mark.stop > first)
+        for number, marker in enumerate(marked.markers)
+        if (
+            first <= marker.start < last if marker.start == marker.stop else marker.start < last and marker.stop > first
+        )
     ]
-    assert _touching_markers(marked.marks, [mark.start for mark in marked.marks], (first, last)) == touching
+    assert _touching_markers(marked.markers, [marker.start for marker in marked.markers], (first, last)) == touching
 
 
 @settings(max_examples=300, deadline=None)
@@ -112,6 +114,6 @@ def test_the_tree_is_kept_whatever_the_attention(marked, num_words, seed, cut):
         else:
             assert int(number) not in parents
             parents[int(number)] = inside[-1]
-            if marked.marks[int(number)].tail:
+            if marked.markers[int(number)].tail:
                 inside.append(int(number))
-    assert parents == {number: mark.parent for number, mark in enumerate(marked.marks)}
+    assert parents == {number: marker.parent for number, marker in enumerate(marked.markers)}

@@ -49,8 +49,8 @@ def copied(page, rules=HTML):
 def test_blocks_are_texts():
     page = "<h1>One &amp; all</h1>\n<p>Two <b>big <i>dogs</i></b>\n  run.<br>Three</p><td>4 %</td>tail"
     assert texts(page) == ["One & all", "Two big dogs run.", "Three", "tail"]
-    marks = read_markup(page, HTML).texts[1].marks
-    assert [(mark.head, mark.tail, mark.start, mark.stop, mark.parent) for mark in marks] == [
+    markers = read_markup(page, HTML).texts[1].markers
+    assert [(marker.head, marker.tail, marker.start, marker.stop, marker.parent) for marker in markers] == [
         ("<b>", "</b>", 4, 12, -1),
         ("<i>", "</i>", 8, 12, 0),
     ]
@@ -75,7 +75,7 @@ def test_what_is_left_alone(page):
 def test_what_is_left_alone_inside_a_sentence_is_a_point():
     (text,) = read_markup('Run <code>rm -rf</code> now, <span class="notranslate">Tom</span>.', HTML).texts
     assert text.text == "Run now,."
-    assert [mark.head for mark in text.marks] == ["<code>rm -rf</code>", '<span class="notranslate">Tom</span>']
+    assert [marker.head for marker in text.markers] == ["<code>rm -rf</code>", '<span class="notranslate">Tom</span>']
 
 
 def test_tags_that_are_not_nested_stay_where_they_are():
@@ -92,7 +92,7 @@ def test_escaped_text_stays_escaped():
 def test_xml():
     page = '<s>One <x id="1"></x> two <k>three</k></s><p>four</p><![CDATA[five]]>'
     assert texts(page, XML) == ["One two", "four"]
-    assert [mark.head for mark in read_markup(page, XML).texts[0].marks] == ['<x id="1"></x>', "<k>three</k>"]
+    assert [marker.head for marker in read_markup(page, XML).texts[0].markers] == ['<x id="1"></x>', "<k>three</k>"]
 
 
 @settings(max_examples=400, deadline=None)
@@ -109,4 +109,4 @@ def test_tags_too_deep_are_translated_run_by_run() -> None:
     page = "<p>" + "<b>" * 1000 + "Hi. " * 1000 + "</b>" * 1000
     found = read_markup(page, HTML)
     assert found.with_translations([text.text for text in found.texts]) == page
-    assert all(not text.marks for text in found.texts)
+    assert all(not text.markers for text in found.texts)

@@ -20,7 +20,7 @@ WORDS = ["Two", "dogs", "run", "(fast)", "home,", "über"]
 
 
 @pytest.mark.parametrize(
-    ("text", "pieces"),
+    ("text", "spans"),
     [
         ("See https://a.b/c_(d)?x=1&y=2. Or (http://x.y/z), bob.s@ex-am.co.uk!", None),
         ("Hi {name}, %s of %(n)d for ${who}: {{ x y }}", ["{name}", "%s", "%(n)d", "${who}", "{{ x y }}"]),
@@ -30,15 +30,15 @@ WORDS = ["Two", "dogs", "run", "(fast)", "home,", "über"]
         ("no pieces: a.b, 1990, {, %, @home, <3", []),
     ],
 )
-def test_what_is_a_piece(text, pieces):
-    pieces = pieces if pieces is not None else ["https://a.b/c_(d)?x=1&y=2", "http://x.y/z", "bob.s@ex-am.co.uk"]
-    assert [piece.text for piece in find_protected_spans(text)] == pieces
+def test_what_is_a_protected_span(text, spans):
+    spans = spans if spans is not None else ["https://a.b/c_(d)?x=1&y=2", "http://x.y/z", "bob.s@ex-am.co.uk"]
+    assert [span.text for span in find_protected_spans(text)] == spans
 
 
-def test_pieces_are_missed_when_lost_doubled_or_changed():
-    pieces = find_protected_spans("{a} and {b} run 3.5 km")
-    assert lost_spans(pieces, "{b} und {a} laufen 3,5 km") == []
-    assert lost_spans(pieces, "{b} und {b} laufen 3,6 km") == ["{a}", "{b}", "3.5 km"]
+def test_spans_are_missed_when_lost_doubled_or_changed():
+    spans = find_protected_spans("{a} and {b} run 3.5 km")
+    assert lost_spans(spans, "{b} und {a} laufen 3,5 km") == []
+    assert lost_spans(spans, "{b} und {b} laufen 3,6 km") == ["{a}", "{b}", "3.5 km"]
 
 
 def identical(text):
@@ -53,7 +53,7 @@ def identical(text):
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(PIECES + WORDS), max_size=12))
-def test_pieces_come_back_where_they_were(parts):
+def test_spans_come_back_where_they_were(parts):
     text = " ".join(parts)
     marked = remove_protected_spans(MarkedText(text, ()))
     assert not find_protected_spans(marked.text)

@@ -47,7 +47,7 @@ def test_what_is_escaped_never_becomes_a_tag(line, text):
     time = "1\n00:00:01,000 --> 00:00:02,000\n"
     (found,) = read_subtitles(f"{time}{line}\n").texts
     assert found.text == text
-    kept = "".join(mark.head for mark in found.marks)
+    kept = "".join(marker.head for marker in found.markers)
     assert kept == "".join(re.findall(r"&lt;|&gt;|&#60;|&#x3E;|&amp;(?=lt)", line))
 
 

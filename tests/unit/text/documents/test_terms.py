@@ -21,13 +21,13 @@ TERMS = Terms(
     ],
 )
 def test_terms_are_whole_words(text, found):
-    terms = TERMS.found_in(text)
+    terms = TERMS.find(text)
     assert [text[term.start : term.stop] for term in terms] == found
 
 
 def test_the_longest_term_wins_however_its_first_word_is_written():
     terms = Terms((("Apple", "APFEL"), ("apple pie", "Apfelkuchen"), ("apple", "Apfel")))
-    assert terms.found_in("Apple pie, Apple, apple") == [
+    assert terms.find("Apple pie, Apple, apple") == [
         Term(0, 9, "Apfelkuchen"), Term(11, 16, "APFEL"), Term(18, 23, "Apfel")
     ]  # fmt: skip
 

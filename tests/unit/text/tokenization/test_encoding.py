@@ -124,9 +124,9 @@ def test_rows_are_rows(rows, data):
     assert made.to_lists() == rows
     assert len(made) == len(rows)
     keep = data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows)))
-    chosen = made.kept(np.array(keep, np.bool_))
+    chosen = made.select(np.array(keep, np.bool_))
     assert chosen.to_lists() == [row for row, is_kept in zip(rows, keep, strict=True) if is_kept]
-    assert made.followed_by(chosen).to_lists() == rows + chosen.to_lists()
+    assert made.concatenate(chosen).to_lists() == rows + chosen.to_lists()
 
 
 def _pairs(count):
@@ -137,9 +137,9 @@ def _pairs(count):
 def test_other_processes_give_the_same_in_the_same_order(tokenizer_of, joint):
     tokenizer = tokenizer_of("byte_bpe")
     tokenizers = TokenizerPair(tokenizer, tokenizer if joint else tokenizer_of("unigram"), joint)
-    expected = list(BatchEncoderPair.of(tokenizers).encoded(_pairs(23)))
+    expected = list(BatchEncoderPair.of(tokenizers).encode_chunks(_pairs(23)))
     for alone, count in ((3, 2), (0, 3), (22, 2), (23, 2), (0, 40)):
-        found = list(ProcessEncoderPair(tokenizers, count, alone).encoded(iter(_pairs(23))))
+        found = list(ProcessEncoderPair(tokenizers, count, alone).encode_chunks(iter(_pairs(23))))
         assert [chunk.pairs for chunk in found] == _pairs(23)
         for name in ("src", "tgt"):
             ids = [[getattr(chunk, name).to_lists() for chunk in chunks] for chunks in (found, expected)]
@@ -150,8 +150,8 @@ def test_small_corpora_and_one_processor_start_no_process(tokenizer_of, monkeypa
     tokenizer = tokenizer_of("byte_bpe")
     tokenizers = TokenizerPair(tokenizer, tokenizer, joint=True)
     monkeypatch.setattr("subprocess.Popen", pytest.fail)
-    assert len(list(ProcessEncoderPair(tokenizers, 1, 0).encoded(_pairs(9)))) == 9
-    assert len(list(ProcessEncoderPair(tokenizers, 2, 9).encoded(_pairs(9)))) == 9
+    assert len(list(ProcessEncoderPair(tokenizers, 1, 0).encode_chunks(_pairs(9)))) == 9
+    assert len(list(ProcessEncoderPair(tokenizers, 2, 9).encode_chunks(_pairs(9)))) == 9
 
 
 @pytest.fixture
@@ -171,9 +171,9 @@ def started(monkeypatch):
 def test_what_a_killed_process_was_asked_is_encoded_all_the_same(tokenizer_of, started):
     tokenizer = tokenizer_of("byte_bpe")
     tokenizers = TokenizerPair(tokenizer, tokenizer, joint=True)
-    expected = [chunk.src.to_lists() for chunk in BatchEncoderPair.of(tokenizers).encoded(_pairs(40))]
+    expected = [chunk.src.to_lists() for chunk in BatchEncoderPair.of(tokenizers).encode_chunks(_pairs(40))]
     found = []
-    for number, chunk in enumerate(ProcessEncoderPair(tokenizers, 2, 0).encoded(_pairs(40))):
+    for number, chunk in enumerate(ProcessEncoderPair(tokenizers, 2, 0).encode_chunks(_pairs(40))):
         found.append(chunk.src.to_lists())
         if number in (5, 20):
             started[number % 2].kill()
@@ -185,8 +185,8 @@ def test_without_other_processes_all_is_encoded_here(tokenizer_of, monkeypatch):
     tokenizer = tokenizer_of("byte_bpe")
     tokenizers = TokenizerPair(tokenizer, tokenizer, joint=True)
     monkeypatch.setattr("sys.executable", "/nowhere/python")
-    found = [chunk.src.to_lists() for chunk in ProcessEncoderPair(tokenizers, 2, 0).encoded(_pairs(9))]
-    assert found == [chunk.src.to_lists() for chunk in BatchEncoderPair.of(tokenizers).encoded(_pairs(9))]
+    found = [chunk.src.to_lists() for chunk in ProcessEncoderPair(tokenizers, 2, 0).encode_chunks(_pairs(9))]
+    assert found == [chunk.src.to_lists() for chunk in BatchEncoderPair.of(tokenizers).encode_chunks(_pairs(9))]
 
 
 def test_a_full_disk_only_costs_time(tokenizer_of, monkeypatch, started):
@@ -197,14 +197,14 @@ def test_a_full_disk_only_costs_time(tokenizer_of, monkeypatch, started):
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(TokenizerPair, "save", full)
-    found = [chunk.src.to_lists() for chunk in ProcessEncoderPair(tokenizers, 2, 0).encoded(_pairs(9))]
-    assert found == [chunk.src.to_lists() for chunk in BatchEncoderPair.of(tokenizers).encoded(_pairs(9))]
+    found = [chunk.src.to_lists() for chunk in ProcessEncoderPair(tokenizers, 2, 0).encode_chunks(_pairs(9))]
+    assert found == [chunk.src.to_lists() for chunk in BatchEncoderPair.of(tokenizers).encode_chunks(_pairs(9))]
     assert len(started) == 2
 
 
 def test_processes_end_with_whoever_asks_no_more(tokenizer_of, started):
     tokenizer = tokenizer_of("byte_bpe")
-    chunks = ProcessEncoderPair(TokenizerPair(tokenizer, tokenizer, joint=True), 2, 0).encoded(_pairs(9))
+    chunks = ProcessEncoderPair(TokenizerPair(tokenizer, tokenizer, joint=True), 2, 0).encode_chunks(_pairs(9))
     next(chunks)
     del chunks
     assert [process.returncode for process in started] == [-9, -9]
@@ -213,7 +213,7 @@ def test_processes_end_with_whoever_asks_no_more(tokenizer_of, started):
 def test_a_process_ends_when_its_input_does(tokenizer_of, started):
     """As it does where whoever started it is killed."""
     tokenizer = tokenizer_of("byte_bpe")
-    chunks = ProcessEncoderPair(TokenizerPair(tokenizer, tokenizer, joint=True), 2, 0).encoded(_pairs(9))
+    chunks = ProcessEncoderPair(TokenizerPair(tokenizer, tokenizer, joint=True), 2, 0).encode_chunks(_pairs(9))
     next(chunks)
     started[0].stdin.close()
     assert started[0].wait(60) == 0
