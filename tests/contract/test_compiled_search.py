@@ -34,16 +34,8 @@ from dragoman.kernels.compiling import can_compile
 from dragoman.kernels.tiles import HAS_BYTE_PRODUCTS, HAS_SHORT_PRODUCTS
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
+from tests.contract.random_models import EOS_ID, KINDS, assert_same, random_transformer
 
-BOS_ID, EOS_ID = 1, 2
-KINDS: dict[str, dict[str, Any]] = {
-    "pre-norm": {},
-    "post-norm, separate": {"norm_first": False, "tie": "none"},
-    "learned positions, gelu": {"positions": "learned", "max_positions": 100, "activation": "gelu"},
-    "no attention bias, swish": {"attention_bias": False, "projection_bias": True, "activation": "swish"},
-    "marian": {"positions": "marian", "norm_first": False, "projection_bias": True, "activation": "swish"},
-    "more decoder layers": {"num_encoder_layers": 1, "num_decoder_layers": 3, "num_heads": 1, "d_ff": 70},
-}
 PREFIXES = [[5, 6], [], [7], [], [], [8, 5, 4], [], [], [2]]
 NEEDS_BYTES = pytest.mark.skipif(not HAS_BYTE_PRODUCTS, reason="this processor multiplies no bytes")
 NEEDS_SHORTS = pytest.mark.skipif(not HAS_SHORT_PRODUCTS, reason="this processor has no pmaddwd")
@@ -51,12 +43,8 @@ PRECISIONS = ["float32", pytest.param("int8", marks=NEEDS_BYTES), pytest.param("
 
 
 def transformer(kind: str, vocab_size: int, seed: int = 3, deviation: float = 0.3) -> Transformer:
-    torch.manual_seed(seed)
-    shape = {"d_model": 32, "d_ff": 64, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2}
-    model = Transformer(ModelSettings(preset="custom", **shape | KINDS[kind]), vocab_size, vocab_size)
-    for parameter in model.parameters():  # sharp, source-dependent distributions instead of nearly uniform ones
-        torch.nn.init.normal_(parameter, std=deviation)
-    return model.eval()
+    shape = {"d_model": 32, "d_ff": 64} | KINDS[kind]
+    return random_transformer(vocab_size, seed, deviation, **shape)
 
 
 def sources(vocab_size: int, seed: int, longest: int = 20, count: int = 9) -> list[list[int]]:
@@ -79,16 +67,6 @@ def plain(
     model: Transformer, rows: list[list[int]], chosen: InferenceSettings, prefixes: list[list[int]] | None = None
 ) -> list[list[Hypothesis]]:
     return beam_search(SingleModel(model), *pad_ids([[*row, EOS_ID] for row in rows], 0), chosen, prefixes)
-
-
-def assert_same(found: Any, expected: Any) -> None:
-    assert [[h.ids for h in one] for one in found] == [[h.ids for h in one] for one in expected]
-    for one, other in zip(found, expected, strict=True):
-        for h, g in zip(one, other, strict=True):
-            assert h.finished == g.finished
-            assert h.score == pytest.approx(g.score, abs=1e-4)
-            assert h.log_prob == pytest.approx(g.log_prob, abs=1e-4)
-            assert h.token_log_probs == pytest.approx(g.token_log_probs, abs=1e-4)
 
 
 @pytest.mark.parametrize("vocab_size", [pytest.param(16, marks=pytest.mark.slow), 3001])
@@ -306,8 +284,7 @@ def test_it_runs_on_a_processor_with_narrow_registers(tmp_path: Any) -> None:
     program = """
 from dragoman.kernels.tiles import PRODUCT_COLUMNS, HAS_BYTE_PRODUCTS, HAS_SHORT_PRODUCTS
 assert (PRODUCT_COLUMNS, HAS_BYTE_PRODUCTS, HAS_SHORT_PRODUCTS) == (16, False, True)
-import sys; sys.path.insert(0, sys.argv[1])
-from test_compiled_search import *
+from tests.contract.test_compiled_search import *
 model, rows = transformer("pre-norm", 100), sources(100, 1)
 chosen = InferenceSettings(beam_size=1, max_extra_tokens=6)
 assert_same(searched(CompiledSearch(model, "float32"), rows, chosen), plain(model, rows, chosen))
@@ -321,8 +298,8 @@ for precision in ("float32", "int16"):
         "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+sse4.2,+popcnt",
         "NUMBA_CACHE_DIR": str(tmp_path),
     }
-    command = [sys.executable, "-c", program, str(Path(__file__).parent)]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    command, root = [sys.executable, "-c", program], Path(__file__).parents[2]
+    run = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     model, rows = transformer("pre-norm", 100), sources(100, 1)
     chosen = InferenceSettings(beam_size=1, max_extra_tokens=6)

@@ -18,15 +18,7 @@ from dragoman.inference.search.sampling import sample
 from dragoman.inference.search.step_model import Ensemble, SingleModel
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.model.transformer import Transformer
-
-EOS_ID = 2
-KINDS: dict[str, dict[str, Any]] = {
-    "pre-norm": {},
-    "post-norm, separate": {"norm_first": False, "tie": "none"},
-    "learned positions": {"positions": "learned", "max_positions": 100},
-    "no attention bias, swish": {"attention_bias": False, "projection_bias": True, "activation": "swish"},
-    "marian": {"positions": "marian", "norm_first": False, "projection_bias": True, "activation": "swish"},
-}
+from tests.contract.random_models import EOS_ID, KINDS, assert_same, random_transformer
 
 
 @pytest.fixture(autouse=True, params=[0, 2**40], ids=["plain cross-attention", "folded cross-attention"])
@@ -35,12 +27,7 @@ def both_ways_of_cross_attention(request: pytest.FixtureRequest, monkeypatch: py
 
 
 def transformer(kind: str, vocab_size: int, seed: int = 3) -> Transformer:
-    torch.manual_seed(seed)
-    shape = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2}
-    model = Transformer(ModelSettings(preset="custom", **shape | KINDS[kind]), vocab_size, vocab_size)
-    for parameter in model.parameters():  # sharp, source-dependent distributions instead of nearly uniform ones
-        torch.nn.init.normal_(parameter, std=0.4)
-    return model.eval()
+    return random_transformer(vocab_size, seed, **KINDS[kind])
 
 
 def sources(vocab_size: int, seed: int, longest: int = 20) -> list[list[int]]:
@@ -50,14 +37,6 @@ def sources(vocab_size: int, seed: int, longest: int = 20) -> list[list[int]]:
 
 def ids_of(hypotheses: Any) -> list[tuple[int, ...]]:
     return [hypothesis.ids for hypothesis in hypotheses]
-
-
-def assert_same(found: Any, expected: Any) -> None:
-    assert [[h.ids for h in one] for one in found] == [[h.ids for h in one] for one in expected]
-    for one, other in zip(found, expected, strict=True):
-        assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
-        for h, g in zip(one, other, strict=True):
-            assert h.token_log_probs == pytest.approx(g.token_log_probs, abs=1e-4)
 
 
 @pytest.mark.parametrize("vocab_size", [16, 3000])

@@ -15,24 +15,15 @@ from dragoman.inference.search.sampling import sample
 from dragoman.inference.search.step_model import Ensemble, SingleModel
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
+from tests.contract.random_models import BOS_ID, EOS_ID, assert_same, random_transformer
 
-BOS_ID, EOS_ID = 1, 2
 SOURCES = [[5, 9, 4, EOS_ID], [EOS_ID], [7, 7, 8, 12, 6, 6, 5, EOS_ID], [11, EOS_ID], [4, 5, 6, EOS_ID]]
 SETTINGS = InferenceSettings(min_tokens=0, beam_size=4, n_best=3, max_extra_tokens=6)
 
 
-def random_transformer(seed: int, **changes: Any) -> Transformer:
-    torch.manual_seed(seed)
-    shape = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2}
-    model = Transformer(ModelSettings(preset="custom", **shape | changes), 16, 16)
-    for parameter in model.parameters():  # sharp, source-dependent distributions instead of nearly uniform ones
-        torch.nn.init.normal_(parameter, std=0.4)
-    return model.eval()
-
-
 @pytest.fixture(params=[{}, {"norm_first": False, "tie": "none"}, {"positions": "learned", "max_positions": 12}])
 def model(request: pytest.FixtureRequest) -> Transformer:
-    return random_transformer(3, **request.param)
+    return random_transformer(16, **request.param)
 
 
 def search(model: Any, sources: list[list[int]], settings: InferenceSettings = SETTINGS, prefixes: Any = None) -> Any:
@@ -43,13 +34,6 @@ def batch_of(sources: list[list[int]], hypotheses: list[Hypothesis]) -> Batch:
     targets = [[BOS_ID, *h.ids, *([EOS_ID] if h.finished else [])] for h in hypotheses]
     tgt_ids, tgt_lengths = pad_ids(targets, 0)
     return Batch(*pad_ids(sources, 0), tgt_ids, tgt_lengths - 1)
-
-
-def assert_close(found: list[list[Hypothesis]], expected: list[list[Hypothesis]], tolerance: float = 1e-4) -> None:
-    assert [[h.ids for h in one] for one in found] == [[h.ids for h in one] for one in expected]
-    for h, other in zip(chain(*found), chain(*expected), strict=True):
-        assert h.token_log_probs == pytest.approx(other.token_log_probs, abs=tolerance)
-        assert h.score == pytest.approx(other.score, abs=tolerance)
 
 
 @pytest.mark.parametrize("sampled", [False, True])
@@ -83,27 +67,27 @@ def test_a_batch_gives_what_each_sentence_gives_alone(model: Transformer, beam_s
         max_extra_tokens=6,
     )
     together = search(SingleModel(model), SOURCES, chosen)
-    assert_close(together, [search(SingleModel(model), [source], chosen)[0] for source in SOURCES])
+    assert_same(together, [search(SingleModel(model), [source], chosen)[0] for source in SOURCES])
     backwards = search(SingleModel(model), SOURCES[::-1], chosen)
-    assert_close(together, backwards[::-1])
+    assert_same(together, backwards[::-1])
     assert len({tuple(h.ids for h in one) for one in together}) > 1, (
         "the model must depend on its source for this test to mean anything"
     )
 
 
 def test_learned_positions_limit_the_output() -> None:
-    model = random_transformer(5, positions="learned", max_positions=9)
+    model = random_transformer(16, 5, positions="learned", max_positions=9)
     found = search(SingleModel(model), [[4] * 8 + [EOS_ID]], InferenceSettings(min_tokens=0, beam_size=30, n_best=30))
     assert max(len(h.token_log_probs) for h in found[0]) == 9
 
 
 def test_an_ensemble_of_a_model_with_itself_is_the_model(model: Transformer) -> None:
     single = SingleModel(model)
-    assert_close(search(Ensemble([single] * 3), SOURCES), search(single, SOURCES))
+    assert_same(search(Ensemble([single] * 3), SOURCES), search(single, SOURCES))
 
 
 def test_an_ensemble_is_the_mean_of_probabilities() -> None:
-    models = [random_transformer(seed) for seed in (1, 2)]
+    models = [random_transformer(16, seed) for seed in (1, 2)]
     found = search(Ensemble([SingleModel(one) for one in models]), SOURCES)
     assert found != search(SingleModel(models[0]), SOURCES)
     for source, hypotheses in zip(SOURCES, found, strict=True):
@@ -115,6 +99,6 @@ def test_an_ensemble_is_the_mean_of_probabilities() -> None:
 def test_models_with_different_vocabularies_are_no_ensemble() -> None:
     other = Transformer(ModelSettings(preset="custom", d_model=16, num_heads=2), 20, 20)
     with pytest.raises(ModelError, match=r"share one target vocabulary, but theirs have \[16, 20\] entries"):
-        Ensemble([SingleModel(random_transformer(1)), SingleModel(other)])
+        Ensemble([SingleModel(random_transformer(16, 1)), SingleModel(other)])
     with pytest.raises(ModelError, match="at least one model"):
         Ensemble([])

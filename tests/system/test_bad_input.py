@@ -1,27 +1,18 @@
 """What a user can get wrong: one clear line, exit code 2, nothing half written."""
 
 import subprocess
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from dragoman.cli.main import run_command
+from tests.system.commands import dragoman
 
 GOOD = "".join(f"word{n % 7} and word{n}\tWort{n % 7} und Wort{n}\n" for n in range(60))
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """How a command ended, and what it said."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
+Done = subprocess.CompletedProcess[str]
 Run = Callable[..., Done]
 
 
@@ -31,16 +22,9 @@ def train(capfd: pytest.CaptureFixture[str]) -> Run:
 
     def run(*arguments: object) -> Done:
         code = run_command(["train", *map(str, arguments)])
-        return Done(code, *capfd.readouterr())
+        return Done("train", code, *capfd.readouterr())
 
     return run
-
-
-def started(*arguments: object, stdin: str = "") -> Done:
-    """Runs the command in a process of its own."""
-    command = [sys.executable, "-m", "dragoman", *map(str, arguments)]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=200)
-    return Done(done.returncode, done.stdout, done.stderr)
 
 
 def refused(done: Done, *words: str) -> None:
@@ -131,12 +115,12 @@ def test_bad_settings_in_a_file_name_the_file(train: Run, good: Path, tmp_path: 
 
 
 def test_no_model(tmp_path: Path) -> None:
-    refused(started("translate", tmp_path / "nothing", stdin="a\n"), "nothing", "does not exist")
+    refused(dragoman("translate", tmp_path / "nothing", stdin="a\n", code=2), "nothing", "does not exist")
 
 
 def test_a_bad_corpus_in_a_process_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "columns.en-de.tsv").write_bytes(b"a\tb\nc\n")
-    done = started("train", "--data", tmp_path / "columns.en-de.tsv", "--out", tmp_path / "run")
+    done = dragoman("train", "--data", tmp_path / "columns.en-de.tsv", "--out", tmp_path / "run", code=2)
     refused(done, "columns.en-de.tsv", "line 2", "tab")
     assert done.stderr.count("\n") == 2
 

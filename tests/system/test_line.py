@@ -17,26 +17,13 @@ from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.evaluation.metrics import bleu, chrf
 from dragoman.visualization.report.run_facts import open_stored_part
+from tests.system.commands import dragoman, events
 
 SMALL = [
     "--model.preset", "tiny", "--model.num-encoder-layers", "2", "--model.num-decoder-layers", "2",
     "--model.d-model", "64",
     "--model.d-ff", "128", "--train.batch-tokens", "1024", "--train.device", "cpu", "--train.precision", "float32",
 ]  # fmt: skip
-
-
-def dragoman(*arguments: object, stdin: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
-    """Runs the command in a process of its own and checks its exit code."""
-    # One thread: small tensors gain nothing from more, and lose much on a busy machine.
-    done = subprocess.run(
-        [sys.executable, "-m", "dragoman", *map(str, arguments)],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert done.returncode == code, done.stderr
-    return done
 
 
 Here = Callable[..., tuple[str, str]]
@@ -90,8 +77,7 @@ def test_the_copy_task_is_learned(copy_run: Path) -> None:
 def test_a_run_holds_what_it_should(copy_run: Path) -> None:
     names = {path.name for path in copy_run.iterdir()}
     assert {"config.toml", "log.jsonl", "best", "last", "checkpoints", "data", "report.html", "card.md"} <= names
-    events = [json.loads(line) for line in (copy_run / "log.jsonl").read_text().split("\n") if line]
-    assert {"step", "loss", "perplexity", "learning_rate", "tokens_per_second"} <= events[0].keys()
+    assert {"step", "loss", "perplexity", "learning_rate", "tokens_per_second"} <= events(copy_run)[0].keys()
     state = json.loads((copy_run / "checkpoints" / "step_0000700" / "state.json").read_text())
     assert state["step"] == 700
     assert state["sentences"] > 700 * 50
@@ -161,7 +147,7 @@ def test_a_signal_saves_and_the_same_command_continues(tmp_path: Path, name: str
     done = dragoman(*command)
     assert "Continuing after step" in done.stderr
     assert "train.max_steps = 40 reached" in done.stderr
-    steps = [json.loads(line)["step"] for line in (tmp_path / "run" / "log.jsonl").read_text().split("\n") if line]
+    steps = [event["step"] for event in events(tmp_path / "run")]
     assert steps == sorted(steps)
     assert steps[-1] == 40
     assert_scores_of_training_are_those_of_the_model(tmp_path / "run")
@@ -172,7 +158,6 @@ def assert_scores_of_training_are_those_of_the_model(run: Path) -> None:
     sources, references = open_stored_part(run, "dev").texts()
     model = run / (run / "last").read_text().strip()
     outputs = Translator.load(model, "cpu").translate(sources, beam_size=1)
-    events = [json.loads(line) for line in (run / "log.jsonl").read_text().split("\n") if line]
-    logged = [event for event in events if event["event"] == "validation"][-1]
+    logged = [event for event in events(run) if event["event"] == "validation"][-1]
     assert (logged["bleu"], logged["chrf"]) == (bleu(outputs, references).value, chrf(outputs, references).value)
     assert 0 < logged["chrf"] < 100

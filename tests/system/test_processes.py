@@ -4,7 +4,6 @@ torchrun itself starts the run that goes on after a kill. The others are forked 
 need no start.
 """
 
-import json
 import os
 import signal
 import socket
@@ -21,6 +20,7 @@ from safetensors.torch import load_file
 from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.workflows import training
+from tests.system.commands import events
 
 SHAPE = {"d-model": 16, "d-ff": 32, "num-heads": 2, "num-encoder-layers": 1, "num-decoder-layers": 1, "dropout": 0}
 SETTINGS = {
@@ -102,10 +102,10 @@ def trained(corpus: Path, out: Path, processes: int, steps: int = STEPS, **setti
 
 
 def losses(run: Path) -> dict[int, float]:
-    events = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").split("\n") if line]
-    steps = [event["step"] for event in events if event["event"] == "train"]
+    logged = [event for event in events(run) if event["event"] == "train"]
+    steps = [event["step"] for event in logged]
     assert steps == sorted(set(steps)), "each step is logged once"
-    return {event["step"]: event["loss"] for event in events if event["event"] == "train"}
+    return {event["step"]: event["loss"] for event in logged}
 
 
 def farthest(one: Path, other: Path) -> float:
