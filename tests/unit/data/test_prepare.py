@@ -8,7 +8,8 @@ import pytest
 
 from dragoman.config import Config, DataSettings, TokenizerSettings
 from dragoman.data import prepare as prepare_module
-from dragoman.data.prepare import PreparedData, epoch_encoder, prepare
+from dragoman.data.identity import IDENTITY
+from dragoman.data.prepare import PreparedData, Requirements, epoch_encoder, prepare
 from dragoman.data.store import PairStore
 from dragoman.data.stream import BatchStream, StepPlan
 from dragoman.errors import DataError
@@ -251,6 +252,10 @@ def test_replay_pairs_are_mixed_in_by_their_share_and_never_those_of_the_replay_
     assert all(number % 3 for number in numbers)
     assert max(numbers) > 290  # of all parts of the file
     assert prepare(config, corpora, folder / "data", tokenizers).train.key == prepared.train.key
+    record = folder / "data" / IDENTITY  # as an earlier version wrote it
+    record.write_text(record.read_text(encoding="utf-8").replace('"replay_test"', '"old_test"'), encoding="utf-8")
+    again = prepare(config, corpora, folder / "data", tokenizers, require=Requirements(same_pairs=True))
+    assert (again.train.key, again.late_tests) == (prepared.train.key, ())
     other = replace(CONFIG, data=replace(CONFIG.data, replay_share=0.5))
     assert prepare(other, corpora, folder / "data", tokenizers).cleaning.read == 200
 
