@@ -47,7 +47,7 @@ def retry_all_caps(
     places = [
         place
         for place, text in enumerate(texts)
-        if not text.marked.marks and not text.prefix and is_all_caps(text.marked.text)
+        if not text.marked.markers and not text.prefix and is_all_caps(text.marked.text)
     ]
     if not places:
         return

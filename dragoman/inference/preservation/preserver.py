@@ -76,7 +76,7 @@ class Preserver:
             missing = lost_spans(find_protected_spans(preserve.escape(sources[place].text)), answers[place].text)
             answer = replace(answers[place], lost=(*answers[place].lost, *missing))
             if self.flag:
-                is_text = not sources[place].marks and preserve.escape is str
+                is_text = not sources[place].markers and preserve.escape is str
                 answer = self.flag(answer) if is_text else _with_lost_flagged(answer)
             answers[place] = answer
         return plain, answers
@@ -91,7 +91,7 @@ class Preserver:
         ]
         if self.flag:  # now, because neither tags nor escapes are the model's, and the source has none of them
             answers = [self.flag(answer) for answer in answers]
-        marked = [place for place, source in enumerate(sources) if source.marks]
+        marked = [place for place, source in enumerate(sources) if source.markers]
         for place, parts in zip(marked, self._parts([requests[place] for place in marked]), strict=True):
             answers[place] = _with_text(
                 answers[place], insert_markers(sources[place], answers[place].text, parts, preserve.escape)

@@ -30,8 +30,8 @@ _ORDER = 1.0
 class Marker(NamedTuple):
     """`head` goes before the words from `start` to `stop` (characters of the source), `tail` after them.
 
-    A point (`start` == `stop`) is `head` alone. `parent` is the number of the enclosing marker, or -1; markers are in the
-    order of their text, parents first. `spaced`: whether the source has white space before and after a point, which
+    A point (`start` == `stop`) is `head` alone. `parent` is the number of the enclosing marker, or -1; markers are in
+    the order of their text, parents first. `spaced`: whether the source has white space before and after a point, which
     the translation keeps.
     """
 
