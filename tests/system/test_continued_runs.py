@@ -1,4 +1,4 @@
-"""A run that goes on: with its own tokeniser, on the same pairs; and one that never began may be put right."""
+"""A run continues with its own tokenizer on the same pairs. A run that never started may get other settings."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""What a user gets wrong without any file being damaged: it is refused in one line before time goes into it."""
+"""User errors that damage no file are refused in one line, before any work starts."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""One line in, one line out, whatever the lines: the check of tests/soak/test_text.py, made small."""
+"""One line in, one line out, for any line: a small version of tests/soak/test_text.py."""
 
 from pathlib import Path
 
