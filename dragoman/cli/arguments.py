@@ -35,7 +35,7 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """The arguments after the verb; raises ConfigError, or SystemExit(0) after ``--help``."""
-        self.usage = " ".join([self.prog, *map(_place, self._get_positional_actions()), "[flags]"])
+        self.usage = " ".join([self.prog, *map(_usage_of, self._get_positional_actions()), "[flags]"])
         end = arguments.index("--") if "--" in arguments else len(arguments)
         flags = self._with_values([_with_hyphens(argument) for argument in arguments[:end]])
         self._refuse_unknown_flags(flags)
@@ -213,7 +213,7 @@ def _without_marks(value: Any) -> Any:
     return value.removeprefix(_MARK) if isinstance(value, str) else value
 
 
-def _place(positional: argparse.Action) -> str:
+def _usage_of(positional: argparse.Action) -> str:
     name = str(positional.metavar or positional.dest)
     return {"*": f"[{name} ...]", "+": f"{name} ...", "?": f"[{name}]"}.get(str(positional.nargs), name)
 

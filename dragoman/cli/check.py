@@ -34,10 +34,10 @@ def run(arguments: Sequence[str]) -> int:
         raise ConfigError("Give either SRC and TGT, or one file with both sides as `--data`.")
     layout = layout_from(options)
     languages = check_language(options.src_lang, "`--src-lang`"), check_language(options.tgt_lang, "`--tgt-lang`")
-    corpus = _opened("SRC TGT", options.files or [options.data], languages, layout)
+    corpus = _open("SRC TGT", options.files or [options.data], languages, layout)
     languages = corpus.src_lang, corpus.tgt_lang
     held_out = {
-        part: _opened(f"`--{part}`", getattr(options, part), languages, layout)
+        part: _open(f"`--{part}`", getattr(options, part), languages, layout)
         for part in ("dev", "test")
         if getattr(options, part)
     }
@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     return _WRONG if examination.serious else 0
 
 
-def _opened(name: str, files: Sequence[str], languages: tuple[str, str], layout: Layout) -> Corpus:
+def _open(name: str, files: Sequence[str], languages: tuple[str, str], layout: Layout) -> Corpus:
     src_lang, tgt_lang = languages
     if len(files) > 2:
         raise ConfigError(f"{name} is {len(files)} files. Give one file with both sides, or two aligned files.")
@@ -75,12 +75,12 @@ def _size(examination: Examination) -> str:
     if all(examination.characters):
         means = [characters / examination.pairs for characters in examination.characters]
         parts.append(f"{means[0]:.0f} and {means[1]:.0f} characters on average")
-        parts += _told("languages", examination.languages)
-        parts += _told("scripts", examination.scripts)
+        parts += _describe_sides("languages", examination.languages)
+        parts += _describe_sides("scripts", examination.scripts)
     return "; ".join(parts)
 
 
-def _told(name: str, sides: tuple[str, str]) -> list[str]:
+def _describe_sides(name: str, sides: tuple[str, str]) -> list[str]:
     return [f"{name} {sides[0] or '?'} and {sides[1] or '?'}"] if any(sides) else []
 
 

@@ -30,9 +30,9 @@ def run(arguments: Sequence[str]) -> int:
     training_text = (
         prefetch_first(texts_of_side(Path(options.train), 1, src_lang, lang, layout)) if options.train else None
     )
-    written = _written(options, len(sources), layout)
+    written = _read_translations(options, len(sources), layout)
     (a, lang_a), (b, lang_b) = (
-        (given, "") if given is not None else _translated(path, sources, references, options)
+        (given, "") if given is not None else _translate_test(path, sources, references, options)
         for path, given in zip((options.a, options.b), written, strict=True)
     )
     lang = lang_a or lang_b or lang
@@ -77,7 +77,7 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def _written(options: argparse.Namespace, num_sources: int, layout: Layout) -> list[list[str] | None]:
+def _read_translations(options: argparse.Namespace, num_sources: int, layout: Layout) -> list[list[str] | None]:
     """The translations in files, None for a model. What is neither is said before anything is translated."""
     written: list[list[str] | None] = []
     for path in (Path(options.a), Path(options.b)):
@@ -105,7 +105,7 @@ def _translations(path: Path, num_sources: int, src: str, layout: Layout) -> lis
     return outputs
 
 
-def _translated(
+def _translate_test(
     path: str, sources: Sequence[str], references: Sequence[str], options: argparse.Namespace
 ) -> tuple[list[str], str]:
     """A model's translations, and the language that it says they are in, or ""."""

@@ -62,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
     tokenize = options.tokenize or tokenizer_for(lang)
     evaluations = [("", evaluate(hypotheses, references, tokenize, intervals=True))]
     if training:
-        rest = _without_leaks(sources, training)
+        rest = _places_without_leaks(sources, training)
         kept = [hypotheses[place] for place in rest], [references[place] for place in rest]
         if rest:
             evaluations.append(("without leaks ", evaluate(*kept, tokenize, intervals=True)))
@@ -194,9 +194,9 @@ def _training(options: argparse.Namespace, layout: Layout, src_lang: str, tgt_la
     return [prefetch_first(texts_of_side(Path(path), 0, src_lang, tgt_lang, layout)) for path in options.train or ()]
 
 
-def _without_leaks(sources: Sequence[str], training: Sequence[Iterator[str]]) -> list[int]:
+def _places_without_leaks(sources: Sequence[str], training: Sequence[Iterator[str]]) -> list[int]:
     """The places of the sources that training text does not have; says how many it has."""
-    leaked = _leaked(sources, training)
+    leaked = _find_leaks(sources, training)
     say(
         f"{len(leaked):,} of {len(sources):,} test sources ({len(leaked) / len(sources):.1%}) are in the training "
         f"text, {sum(leaked.values()):,} exactly and the others but for a word, case or punctuation"
@@ -204,7 +204,7 @@ def _without_leaks(sources: Sequence[str], training: Sequence[Iterator[str]]) ->
     return [place for place in range(len(sources)) if place not in leaked]
 
 
-def _leaked(sources: Sequence[str], training: Sequence[Iterator[str]]) -> dict[int, bool]:
+def _find_leaks(sources: Sequence[str], training: Sequence[Iterator[str]]) -> dict[int, bool]:
     """The sources that training text has too: place -> whether exactly."""
     overlap = Overlap(sources)
     for texts in training:

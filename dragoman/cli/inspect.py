@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
     text = _test_sentence(Path(options.model), options.test) if options.test is not None else _Text(options.text, "")
     if not text.src.strip():
         raise DataError("the text is empty. Give a sentence to look at, in quotes.")
-    inspection = _inspected(options, text)
+    inspection = _inspect(options, text)
     if options.png is not None:
         from dragoman.visualization.figures.attention_figure import plot_heads
         from dragoman.visualization.figures.figure import save_figure
@@ -121,7 +121,7 @@ def _test_sentence(run: Path, number: int) -> _Text:
     return _Text(store.src_text(number - 1), store.tgt_text(number - 1))
 
 
-def _inspected(options: argparse.Namespace, text: _Text) -> "Inspection":
+def _inspect(options: argparse.Namespace, text: _Text) -> "Inspection":
     require_model(options.model)
     from dragoman.bundle import resolve_model_folder
     from dragoman.model.trained import TrainedModel
@@ -155,7 +155,7 @@ def _show(inspection: "Inspection") -> None:
             print(f"{name:<10}{_one_line(text)}")
     sys.stdout.write(f"{'PREDICTED':<10}")
     if sys.stdout.isatty():
-        for piece in _pieces(inspection):
+        for piece in _token_texts(inspection):
             sys.stdout.write(piece)
             sys.stdout.flush()
             time.sleep(_SECONDS_A_TOKEN)
@@ -164,7 +164,7 @@ def _show(inspection: "Inspection") -> None:
         print(_one_line(inspection.tgt.text))
 
 
-def _pieces(inspection: "Inspection") -> list[str]:
+def _token_texts(inspection: "Inspection") -> list[str]:
     """The translation cut about as its tokens are; together exactly the text."""
     text = _one_line(inspection.tgt.text)
     ends = [-1]  # the first token has one more space in front than the text

@@ -51,19 +51,19 @@ def run_command(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except SystemExit as end:
-        return _flushed(end.code if isinstance(end.code, int) else 0)
+        return _flush_stdout(end.code if isinstance(end.code, int) else 0)
     except KeyboardInterrupt:
         interrupts.say_last_words()
-        return _flushed(INTERRUPTED)
+        return _flush_stdout(INTERRUPTED)
     except BrokenPipeError:
         _abandon_stdout()
         return PIPE_CLOSED
     except (ConfigError, DataError) as error:
-        return _complain(str(error)) if _speaks_for_all() else USER_ERROR
+        return _complain(str(error)) if _reports_errors() else USER_ERROR
     except DragomanError as error:
         return _complain(str(error))
     except (OSError, MemoryError, RuntimeError) as error:
-        line = _mendable(error)
+        line = _user_error(error)
         if line is None:
             raise
         if isinstance(error, OSError):
@@ -108,7 +108,7 @@ def _dispatch(arguments: list[str]) -> int:
     return code
 
 
-def _mendable(error: OSError | MemoryError | RuntimeError) -> str | None:
+def _user_error(error: OSError | MemoryError | RuntimeError) -> str | None:
     """The line for an error of the machine that the user can do something about; None for a mistake of ours."""
     if isinstance(error, OSError):
         where = f" for {error.filename}" if error.filename else ""
@@ -125,7 +125,7 @@ def _mendable(error: OSError | MemoryError | RuntimeError) -> str | None:
     return None
 
 
-def _speaks_for_all() -> bool:
+def _reports_errors() -> bool:
     """Of several processes of one run on a machine (`torchrun`) the first says what all find in settings and data."""
     return "WORLD_SIZE" not in os.environ or os.environ.get("LOCAL_RANK", "0") == "0"
 
@@ -137,7 +137,7 @@ def _complain(message: str) -> int:
     return USER_ERROR
 
 
-def _flushed(code: int) -> int:
+def _flush_stdout(code: int) -> int:
     try:
         sys.stdout.flush()
     except OSError as error:

@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
     keys = Keys(options.api_keys, settings.requests_per_minute)
     logging.basicConfig(format="dragoman: %(message)s", level=logging.WARNING)
     with bind_socket(options.host, options.port) as found:
-        models = Models(add_terms(_loaded(options), options.terms), options.pivot)
+        models = Models(add_terms(_load_models(options), options.terms), options.pivot)
         service = Service(models, settings)
         address, pairs = url_of_socket(found), ", ".join(models.pairs)
         app = make_app(service, keys, with_page=not options.no_page)
@@ -82,7 +82,7 @@ def _parser() -> ArgumentParser:
     for name, one in SERVE_SETTINGS.items():
         group.add_argument(
             f"--{name.replace('_', '-')}",
-            type=_parsed(one),
+            type=_argument_type(one),
             default=one.default,
             metavar="X" if one.kind is float else "N",
             help=f"{one.help} (default {quote_value(one.default)})",
@@ -91,7 +91,7 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def _loaded(options: argparse.Namespace) -> "list[ServedModel]":
+def _load_models(options: argparse.Namespace) -> "list[ServedModel]":
     """Raises ModelError, and ConfigError for settings that do not fit a model."""
     from dragoman.bundle import resolve_model_folder
     from dragoman.devices.device import keep_freed_memory
@@ -122,7 +122,7 @@ def _loaded(options: argparse.Namespace) -> "list[ServedModel]":
     return models
 
 
-def _parsed(setting: Setting) -> Callable[[str], SettingValue]:
+def _argument_type(setting: Setting) -> Callable[[str], SettingValue]:
     def parse(text: str) -> SettingValue:
         try:
             return setting.parse(text, "")

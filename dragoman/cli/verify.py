@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
     folder = resolve_model_folder(options.model)
     bundle = TrainedModel.load(folder, options.device)
     texts, origin = _texts(options, bundle)
-    if _resumes(options):
+    if _is_run(options):
         try:
             check_resumable(options.model)
         except DragomanError as error:
@@ -51,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
     beam_sizes = sorted({1, max(2, bundle.config.inference.beam_size)})
     announce_compiling()
     say(f"the model is {folder}; translating {len(texts):,} texts ({origin}) in many ways")
-    checks = list(_reported(verify_translations(bundle, texts, beam_sizes), options.json))
+    checks = list(_report_checks(verify_translations(bundle, texts, beam_sizes), options.json))
     if not options.json:
         sys.stdout.writelines(f"{line}\n" for line in _verdict(checks, len(texts)))
     try:
@@ -77,7 +77,7 @@ def _complain(error: DragomanError) -> int:
     return _NOT_VERIFIED
 
 
-def _resumes(options: argparse.Namespace) -> bool:
+def _is_run(options: argparse.Namespace) -> bool:
     """Whether this is a run, which can be resumed, and not a model folder, which nothing continues."""
     return bool(options.steps) and (options.model / CHECKPOINTS).is_dir()
 
@@ -130,7 +130,7 @@ def _texts(options: argparse.Namespace, bundle: "TrainedModel") -> tuple[list[st
 
 def _resume(options: argparse.Namespace) -> "ResumeReport | None":
     """Whether the run goes on exactly after a kill; None where there is no run to resume."""
-    if not _resumes(options):
+    if not _is_run(options):
         return None
     from dragoman.training.verification import verify_resume
 
@@ -145,7 +145,7 @@ def _resume_verdict(resume: "ResumeReport") -> Iterator[str]:
     yield f"{resume.tensors:,} tensors, the state and {resume.log_lines:,} lines of the log, compared bit for bit."
 
 
-def _reported(checks: "Iterator[Check]", as_json: bool) -> "Iterator[Check]":
+def _report_checks(checks: "Iterator[Check]", as_json: bool) -> "Iterator[Check]":
     """The checks, each printed as a row as soon as it is done."""
     if not as_json:
         print(f"{'translated':<24}{'beam':>5}{'same':>9}{'ties':>7}{'different':>11}{'log_prob':>11}")

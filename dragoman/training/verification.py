@@ -63,20 +63,20 @@ def verify_resume(
     `timeout_seconds` between two checkpoints.
     """
     limit = _limit_of_schedule(run)
-    first = _newest_whole(RunFolder(run), limit - max(2, steps) if limit else math.inf)
+    first = _newest_intact(RunFolder(run), limit - max(2, steps) if limit else math.inf)
     middle, last = first + max(1, steps // 2), first + max(2, steps)
     with (
         clean_up_when_terminated(),
         tempfile.TemporaryDirectory(prefix=".verify-", dir=run.resolve().parent) as name,
     ):
         children = _Children(Path(name), run, first, not limit, command, timeout_seconds)
-        straight = children.copied("straight")
+        straight = children.copy_run("straight")
         children.train_until(straight, last)
-        resumed, killed_after = children.killed_between(middle, last, random.Random(seed))
+        resumed, killed_after = children.kill_between(middle, last, random.Random(seed))
         children.train_until(resumed, last)
-        tensors, differences = _compared(RunFolder(straight).step_folder(last), RunFolder(resumed).step_folder(last))
+        tensors, differences = _compare(RunFolder(straight).step_folder(last), RunFolder(resumed).step_folder(last))
         lines = [_log_lines(folder / "log.jsonl", first, last) for folder in (straight, resumed)]
-        differences += [f"log.jsonl: {ours} and {theirs}" for ours, theirs in _unlike(*lines)]
+        differences += [f"log.jsonl: {ours} and {theirs}" for ours, theirs in _differing_lines(*lines)]
     return ResumeReport(first, killed_after, last, tensors, len(lines[0]), tuple(differences))
 
 
@@ -91,7 +91,7 @@ class _Children:
     command: Sequence[str]
     timeout_seconds: float
 
-    def copied(self, name: str) -> Path:
+    def copy_run(self, name: str) -> Path:
         """A copy with one checkpoint and what a run needs to continue; the prepared data is linked, not copied."""
         target, source = RunFolder(self.place / name), RunFolder(self.run)
         shutil.copytree(source.step_folder(self.first), target.step_folder(self.first))
@@ -102,13 +102,13 @@ class _Children:
             (target.path / "data").symlink_to((self.run / "data").resolve(), target_is_directory=True)
         return target.path
 
-    def killed_between(self, middle: int, last: int, rng: random.Random) -> tuple[Path, int]:
+    def kill_between(self, middle: int, last: int, rng: random.Random) -> tuple[Path, int]:
         """A copy whose training was killed after step `middle` and before a checkpoint of step `last`; its newest."""
         more_seconds = _MOST_SECONDS_BEFORE_KILL
         for _ in range(_TRIES):
-            copy = self.copied("resumed")
+            copy = self.copy_run("resumed")
             self.train_until(copy, middle, rng.uniform(0, more_seconds))
-            if (newest := _newest_whole(RunFolder(copy))) < last:
+            if (newest := _newest_intact(RunFolder(copy))) < last:
                 return copy, newest
             shutil.rmtree(copy)
             more_seconds /= 8
@@ -150,7 +150,7 @@ def _limit_of_schedule(run: Path) -> int:
     return config.train.max_steps if config and config.train.schedule in ("linear", "cosine") else 0
 
 
-def _newest_whole(run: RunFolder, below: float = math.inf) -> int:
+def _newest_intact(run: RunFolder, below: float = math.inf) -> int:
     problem = "it has no checkpoint. Train it for a while first."
     if run.steps() and below < math.inf:
         problem = f"it has no checkpoint before step {below:.0f}, so many steps before its schedule ends."
@@ -163,7 +163,7 @@ def _newest_whole(run: RunFolder, below: float = math.inf) -> int:
     raise CheckpointError(f"{run.path} cannot be continued: {problem}")
 
 
-def _compared(one: Path, other: Path) -> tuple[int, list[str]]:
+def _compare(one: Path, other: Path) -> tuple[int, list[str]]:
     """How many tensors there are, and what differs between two checkpoints, clocks and the card (of clocks) apart."""
     differences, count = [], 0
     for name in ("model.safetensors", "optimizer.safetensors"):
@@ -194,7 +194,7 @@ def _log_lines(path: Path, first: int, last: int) -> list[dict[str, Any]]:
     ]
 
 
-def _unlike(ours: Sequence[object], theirs: Sequence[object]) -> list[tuple[object, object]]:
+def _differing_lines(ours: Sequence[object], theirs: Sequence[object]) -> list[tuple[object, object]]:
     """The lines that differ, side by side; None where one log is shorter."""
     length = max(len(ours), len(theirs))
     padded = ([*lines, *[None] * (length - len(lines))] for lines in (ours, theirs))

@@ -17,7 +17,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from dragoman.training.run.checkpoint import RunFolder, save_checkpoint
-from dragoman.training.verification import _compared, _log_lines
+from dragoman.training.verification import _compare, _log_lines
 from tests.soak.conftest import Report
 from tests.soak.processes import exit_status, fork
 from tests.soak.runs import STEPS, is_whole, make_trainer, override_train, phrasebook_texts
@@ -31,7 +31,7 @@ def train(run: Path, until: int = STEPS) -> Callable[[], object]:
 
 def differences(run: Path, straight: Path) -> tuple[int, list[str]]:
     """The number of tensors, and what two finished runs do not share: tensors, state, and the losses of all steps."""
-    tensors, found = _compared(*(RunFolder(each).step_folder(STEPS) for each in (straight, run)))
+    tensors, found = _compare(*(RunFolder(each).step_folder(STEPS) for each in (straight, run)))
     logs = (_log_lines(each / "log.jsonl", 0, STEPS) for each in (straight, run))
     ours, theirs = ([line for line in log if line["event"] == "train"] for log in logs)
     if ours != theirs:

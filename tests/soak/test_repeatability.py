@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.evaluation.metrics import bleu
-from dragoman.training.verification import _compared
+from dragoman.training.verification import _compare
 from tests.soak.conftest import Report
 from tests.soak.runs import events_of, make_trainer, override_train, phrasebook_texts
 
@@ -25,7 +25,7 @@ def test_the_same_seed_gives_the_same_run(tmp_path: Path, scaled: Callable[[int]
         trainer = make_trainer(tmp_path / name, phrasebook_texts(), config)
         trainer.fit()
         folders.append(trainer.run.step_folder(steps))
-    tensors, differences = _compared(*folders)
+    tensors, differences = _compare(*folders)
     report(f"the same seed twice, {steps} steps", 1, differences[:1], f"{tensors} tensors bit-equal")
 
 

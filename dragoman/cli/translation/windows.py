@@ -25,14 +25,14 @@ def arriving_lines(
     Lines end at ``\\n`` only. Bytes that are no UTF-8 become U+FFFD; `report_invalid` gets the line's number (from 1).
     """
     waiting: deque[bytes] = deque()
-    texts = read_lines(_popped(waiting), on_invalid="replace", report_invalid=report_invalid, name=name)
+    texts = read_lines(_pop_lines(waiting), on_invalid="replace", report_invalid=report_invalid, name=name)
     for lines in _complete_lines(stream):
         waiting.extend(lines)
         while waiting:
             yield list(islice(texts, min(len(waiting), max_lines)))
 
 
-def _popped(waiting: deque[bytes]) -> Iterator[bytes]:
+def _pop_lines(waiting: deque[bytes]) -> Iterator[bytes]:
     while True:
         yield waiting.popleft()
 

@@ -42,7 +42,7 @@ class TrainingPace:
         units = {"train.max_steps": 1.0, "train.max_epochs": 1 / self.steps_in_epoch}
         per_step = units.get(key, self.step_seconds / 60)
         start = self.seconds / 60 - self.step * per_step if key == "train.max_minutes" else 0.0
-        return f"`{flag_of(key)} {_rounded_up(start + steps * per_step):,}`".replace(",", "")
+        return f"`{flag_of(key)} {_round_up(start + steps * per_step):,}`".replace(",", "")
 
 
 def limit_notes(train: TrainSettings, validate: ValidateSettings, pace: TrainingPace, validated: bool) -> list[str]:
@@ -105,7 +105,7 @@ def check_disk(train: TrainSettings, folder: Path, needed: int, there: int) -> N
         )
 
 
-def _rounded_up(value: float) -> int:
+def _round_up(value: float) -> int:
     """Up to two significant digits."""
     unit = 10.0 ** max(0, math.floor(math.log10(max(value, 1.0))) - 1)
     return max(1, round(math.ceil(value / unit - 1e-9) * unit))

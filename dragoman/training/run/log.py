@@ -30,7 +30,7 @@ class RunLog:
         self._pending = False
         self._board: Board | None = None
         if speaks and Board.is_installed():
-            with self._without_board_if_it_fails():
+            with self._drop_board_on_error():
                 self._board = Board(folder / "tensorboard")
 
     def drop_after(self, step: int) -> None:
@@ -89,11 +89,11 @@ class RunLog:
         if self._board is not None:
             numbers = {name: value for name, value in event.items() if isinstance(value, int | float)}
             named = {f"{event['event']}/{name}": numbers[name] for name in numbers if name not in ("step", "epoch")}
-            with self._without_board_if_it_fails():
+            with self._drop_board_on_error():
                 self._board.add(event["step"], named)
 
     @contextmanager
-    def _without_board_if_it_fails(self) -> Iterator[None]:
+    def _drop_board_on_error(self) -> Iterator[None]:
         """The log goes on: the curves are all there in log.jsonl."""
         try:
             yield

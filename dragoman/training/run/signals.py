@@ -62,7 +62,7 @@ def catch_signals() -> Iterator[StopRequest]:
     A SIGHUP that is ignored (nohup) stays so. Outside the main thread, where Python lets nobody catch signals, nothing
     is ever noted.
     """
-    with _noting(StopRequest()) as request:
+    with _note_signals(StopRequest()) as request:
         yield request
 
 
@@ -74,14 +74,14 @@ def hold_back_signals() -> Iterator[StopRequest]:
     in any variable is one that nobody can end, and a lock that was just taken is never given back. A second SIGINT
     raises KeyboardInterrupt.
     """
-    with _noting(StopRequest(), leaves=False) as request:
+    with _note_signals(StopRequest(), leaves=False) as request:
         yield request
     if request.signal_number is not None:
         signal.raise_signal(request.signal_number)
 
 
 @contextlib.contextmanager
-def _noting(request: StopRequest, leaves: bool = True) -> Iterator[StopRequest]:
+def _note_signals(request: StopRequest, leaves: bool = True) -> Iterator[StopRequest]:
     """Notes the first signal in `request`, after which all of them act as they did before.
 
     Where it `leaves`, a second SIGINT ends a command at once: by an exception, which may come anywhere, it would not.

@@ -143,7 +143,7 @@ class _Replica:
                         loss, nll = compute(self.model, part, step)
                     (loss / num_tokens).backward()  # type: ignore[no-untyped-call]
                     total += torch.stack((loss.detach(), nll))
-                    self._gather(self._rounded())
+                    self._gather(self._low_precision_parameters())
         return total
 
     def take(self) -> dict[str, Tensor]:
@@ -177,7 +177,7 @@ class _Replica:
             if (summed := sums.get(id(parameter))) is not None:
                 self._sum(name, summed)
 
-    def _rounded(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
+    def _low_precision_parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
         """The parameters with rounded gradients, of which a sum of many would lose the small ones."""
         return (named for named in self.model.named_parameters() if named[1].dtype != torch.float32)
 

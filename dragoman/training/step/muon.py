@@ -39,7 +39,7 @@ class Muon(torch.optim.Optimizer):
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Moves every matrix that has a gradient."""
         for group in self.param_groups:
-            for matrices in _alike(each for each in group["params"] if each.grad is not None):
+            for matrices in _batches_by_shape(each for each in group["params"] if each.grad is not None):
                 updates = orthogonalize(torch.stack([self._momentum(each, group["momentum"]) for each in matrices]))
                 rate = group["lr"] * _RMS_OF_ADAM * math.sqrt(max(matrices[0].shape))
                 for matrix, update in zip(matrices, updates, strict=True):
@@ -69,7 +69,7 @@ def orthogonalize(matrices: Tensor) -> Tensor:
     return found.mT if is_tall else found
 
 
-def _alike(matrices: Iterable[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
+def _batches_by_shape(matrices: Iterable[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
     """Lists of matrices of one shape and device, as many as may go together."""
     groups: dict[Any, list[nn.Parameter]] = defaultdict(list)
     for each in matrices:

@@ -39,10 +39,10 @@ def build_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Op
     if matrices:
         muon = Muon(matrices, settings.learning_rate, settings.weight_decay, settings.muon_momentum)
         muon.param_groups[0][_STATE] = (MOMENTUM,)
-        optimizer = _Together(muon, optimizer)
+        optimizer = _CombinedOptimizer(muon, optimizer)
     for group in optimizer.param_groups:
         for parameter in group["params"]:
-            optimizer.state[parameter] = {key: _nothing(key, parameter) for key in group[_STATE]}
+            optimizer.state[parameter] = {key: _initial_state(key, parameter) for key in group[_STATE]}
     if settings.ema_decay:
         _keep_running_mean(optimizer, settings.ema_decay)
     return optimizer
@@ -75,24 +75,26 @@ def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensor
     keys = {parameter: group[_STATE] for group in optimizer.param_groups for parameter in group["params"]}
     for name, parameter in model.named_parameters():
         optimizer.state[parameter] = {
-            key: tensors[f"{name}:{key}"].cpu() if key == _EMA_STEPS else _placed(tensors[f"{name}:{key}"], parameter)
+            key: tensors[f"{name}:{key}"].cpu()
+            if key == _EMA_STEPS
+            else _place_like(tensors[f"{name}:{key}"], parameter)
             for key in keys[parameter]
         }
 
 
-def _nothing(key: str, parameter: Tensor) -> Tensor:
+def _initial_state(key: str, parameter: Tensor) -> Tensor:
     """A parameter's state before the first step."""
     if key == "step":
         return torch.zeros((), device=parameter.device)
     return torch.zeros_like(parameter, requires_grad=False)
 
 
-def _placed(value: Tensor, parameter: Tensor) -> Tensor:
+def _place_like(value: Tensor, parameter: Tensor) -> Tensor:
     """A part of the state where its parameter is."""
     return spread(value, parameter) if value.shape == parameter.shape else value.to(parameter.device)
 
 
-class _Together(torch.optim.Optimizer):
+class _CombinedOptimizer(torch.optim.Optimizer):
     """Several optimisers of different parameters as one: their groups and states are its own."""
 
     def __init__(self, *parts: torch.optim.Optimizer) -> None:

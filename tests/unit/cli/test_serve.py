@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.main import run_command
-from dragoman.cli.serve import _loaded, _parser
+from dragoman.cli.serve import _load_models, _parser
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
 from dragoman.serving.models import BatchOptions, ServedModel
@@ -51,7 +51,7 @@ def test_help_has_every_limit_with_its_default(capsys: pytest.CaptureFixture[str
 
 def loaded(*arguments: str) -> ServedModel:
     """The one model that is served."""
-    (model,) = _loaded(_parser().parse(list(arguments)))
+    (model,) = _load_models(_parser().parse(list(arguments)))
     return model
 
 
