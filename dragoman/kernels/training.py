@@ -36,7 +36,7 @@ _LOG2_E = np.float32(math.log2(math.e))
 
 
 @jit_compile
-def draw(state: Any, count: int, out: int) -> None:
+def fill_random(state: Any, count: int, out: int) -> None:
     """Writes `count` numbers of 64 random bits: SFC64 (Doty-Humphrey), whose state (4) goes on."""
     made = array_at(out, np.uint64(0), (count,))
     one, other, third, counter = state[0], state[1], state[2], state[3]
@@ -51,7 +51,7 @@ def draw(state: Any, count: int, out: int) -> None:
 
 
 @jit_compile
-def add_dropped(
+def add_kept(
     kind: Any, size: int, hidden: int, output: int, draws: int, first_kept: int, scale: float, total: int
 ) -> None:
     """total = hidden + dropout(output); all of the kind."""
@@ -63,7 +63,7 @@ def add_dropped(
 
 
 @jit_compile
-def keep_scaled(kind: Any, size: int, values: int, draws: int, first_kept: int, scale: float, out: int) -> None:
+def scale_kept(kind: Any, size: int, values: int, draws: int, first_kept: int, scale: float, out: int) -> None:
     """out = dropout(values); both of the kind."""
     given, made = array_at(values, kind, (size,)), array_at(out, kind, (size,))
     drawn, least, factor = array_at(draws, _SHORT, (size,)), np.int16(first_kept), np.float32(scale)
@@ -72,7 +72,7 @@ def keep_scaled(kind: Any, size: int, values: int, draws: int, first_kept: int, 
 
 
 @jit_compile
-def normalise(
+def normalize_rows(
     kind: Any,
     count: int,
     width: int,
@@ -104,7 +104,7 @@ def normalise(
 
 
 @jit_compile
-def normalise_back(
+def normalize_rows_backward(
     kind: Any,
     count: int,
     width: int,
@@ -118,7 +118,7 @@ def normalise_back(
     gain_grad: int,
     bias_grad: int,
 ) -> None:
-    """The gradient of `normalise` with respect to rows, gain and bias; `sums` (2, width) are zeros to add up in."""
+    """The gradient of `normalize_rows` with respect to rows, gain and bias; `sums` (2, width) are zeros to add up in."""
     given, upstream = array_at(rows, kind, (count, width)), array_at(grads, kind, (count, width))
     made, gains = array_at(row_grads, kind, (count, width)), array_at(gain, kind, (width,))
     kept_means, kept_inverses = array_at(means, _ZERO, (count,)), array_at(inverses, _ZERO, (count,))
@@ -167,7 +167,7 @@ def add_rows(kind: Any, count: int, width: int, rows: int, sums: Any, out: int) 
 
 
 @jit_compile
-def add_to(kind: Any, size: int, sums: int, values: int) -> None:
+def add_values(kind: Any, size: int, sums: int, values: int) -> None:
     """sums += values, which are of the kind."""
     total, given = array_at(sums, _ZERO, (size,)), array_at(values, kind, (size,))
     for i in range(size):
@@ -175,7 +175,7 @@ def add_to(kind: Any, size: int, sums: int, values: int) -> None:
 
 
 @jit_compile
-def rectify(kind: Any, size: int, values: int, draws: int, first_kept: int, scale: float, out: int) -> None:
+def rectify_values(kind: Any, size: int, values: int, draws: int, first_kept: int, scale: float, out: int) -> None:
     """out = dropout(max(values, 0)); both of the kind."""
     given, made = array_at(values, kind, (size,)), array_at(out, kind, (size,))
     if draws:
@@ -188,8 +188,8 @@ def rectify(kind: Any, size: int, values: int, draws: int, first_kept: int, scal
 
 
 @jit_compile
-def rectify_back(kind: Any, size: int, grads: int, outputs: int, scale: float, out: int) -> None:
-    """The gradient of `rectify`, which let through what is above 0 in its outputs; all of the kind."""
+def rectify_values_backward(kind: Any, size: int, grads: int, outputs: int, scale: float, out: int) -> None:
+    """The gradient of `rectify_values`, which let through what is above 0 in its outputs; all of the kind."""
     upstream, passed, made = (
         array_at(grads, kind, (size,)),
         array_at(outputs, kind, (size,)),
@@ -201,7 +201,7 @@ def rectify_back(kind: Any, size: int, grads: int, outputs: int, scale: float, o
 
 
 @jit_compile
-def embed(
+def embed_ids(
     kind: Any,
     count: int,
     length: int,
@@ -241,7 +241,7 @@ def embed(
 
 
 @jit_compile
-def embed_back(
+def embed_ids_backward(
     kind: Any,
     count: int,
     ids: int,
@@ -254,7 +254,7 @@ def embed_back(
     scale: float,
     table_grad: int,
 ) -> None:
-    """Adds the gradient of `embed` with respect to the table, of `count` ids."""
+    """Adds the gradient of `embed_ids` with respect to the table, of `count` ids."""
     tokens, sums = array_at(ids, _LONG, (count,)), array_at(table_grad, _ZERO, (vocab_size, width))
     upstream, drawn = array_at(grads, kind, (count, width)), array_at(draws, _SHORT, (count, width))
     least, rate = np.int16(first_kept), np.float32(scale * factor)
@@ -270,7 +270,7 @@ def embed_back(
 
 
 @jit_compile
-def exponentials(kind: Any, count: int, width: int, rows: int, totals: int) -> None:
+def exponentiate_rows(kind: Any, count: int, width: int, rows: int, totals: int) -> None:
     """rows = 2 ** rows, in place and of the kind, and the sum of each."""
     given, sums = array_at(rows, kind, (count, width)), array_at(totals, _ZERO, (count,))
     for n in range(count):
@@ -294,7 +294,7 @@ def _store(values: Any, factor: Any, rows: Any, batch: int, first: int) -> None:
 
 
 @jit_compile
-def _turned(rows: Any, count: int, out: Any) -> None:
+def _transpose(rows: Any, count: int, out: Any) -> None:
     """out = the first `count` of the rows, as columns; both in chunks of VECTOR_WIDTH."""
     for s in range(count):
         chunk, lane = s // VECTOR_WIDTH, s % VECTOR_WIDTH
@@ -331,7 +331,7 @@ def _softmax(scores: Any, seen: Any, weights: Any) -> None:
 
 
 @jit_compile
-def _softmax_back(scores: Any, weights: Any) -> None:
+def _softmax_backward(scores: Any, weights: Any) -> None:
     """The gradient with respect to the weights becomes that with respect to the scores, in chunks of VECTOR_WIDTH."""
     mean = _ZERO
     for c in range(scores.shape[0]):
@@ -341,7 +341,7 @@ def _softmax_back(scores: Any, weights: Any) -> None:
 
 
 @jit_compile
-def attend(
+def attention_forward(
     kind: Any,
     shape: tuple[int, int, int, int, int],
     queries: int,
@@ -382,7 +382,7 @@ def attend(
             shift = h * width
             _load(query_rows, b, shift, factor, query)
             _load(source_rows, b, key_at + shift, _ONE, key)
-            _turned(key, keys, turned)
+            _transpose(key, keys, turned)
             _multiply(query, False, turned, length, width * VECTOR_WIDTH, scores)
             _load(source_rows, b, key_at + chunks + shift, _ONE, key)
             for t in range(length):
@@ -402,7 +402,7 @@ def attend(
 
 
 @jit_compile
-def attend_back(
+def attention_backward(
     kind: Any,
     shape: tuple[int, int, int, int, int],
     grads: int,
@@ -423,7 +423,7 @@ def attend_back(
     query_grads: int,
     source_grads: int,
 ) -> None:
-    """The gradients of `attend` with respect to queries and sources, laid out as those are."""
+    """The gradients of `attention_forward` with respect to queries and sources, laid out as those are."""
     count, heads, length, keys, width = shape
     drawn, least, rate = array_at(draws, _SHORT, (count, heads, length, keys)), np.int16(first_kept), np.float32(scale)
     kept_weights = array_at(weights, _ZERO, (count, heads, length, scores.shape[1], VECTOR_WIDTH))
@@ -440,7 +440,7 @@ def attend_back(
             shift = h * width
             _load(upstream, b, shift, _ONE, query)
             _load(source_rows, b, key_at + chunks + shift, _ONE, key)
-            _turned(key, keys, turned)
+            _transpose(key, keys, turned)
             _multiply(query, False, turned, length, width * VECTOR_WIDTH, scores)
             if draws:
                 for t in range(length):
@@ -455,7 +455,7 @@ def attend_back(
                 _multiply(kept_weights[b, h], True, query, keys, length, source_result)
             _store(source_result, _ONE, made_source_rows, b, key_at + chunks + shift)
             for t in range(length):
-                _softmax_back(scores[t], kept_weights[b, h, t])
+                _softmax_backward(scores[t], kept_weights[b, h, t])
             _load(source_rows, b, key_at + shift, _ONE, key)
             _multiply(scores, False, key, length, keys, result)
             _store(result, factor, made_query_rows, b, shift)

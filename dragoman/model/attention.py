@@ -76,7 +76,7 @@ class MultiHeadAttention(nn.Module):
 
     def forward(self, hidden: Float[Tensor, "B T D"], mask: Bool[Tensor, "..."] | None) -> Float[Tensor, "B T D"]:
         """Self-attention: query, key and value all come from `hidden`."""
-        if fused.attention_usable(hidden, hidden.size(1), self.num_heads):
+        if fused.attention_active(hidden, hidden.size(1), self.num_heads):
             packed = padded_linear(hidden, self.in_weight, self.in_bias)
             heads = fused.self_attention(packed, mask, self.num_heads, self._drawn(hidden, hidden))
             return self.out(heads)  # type: ignore[no-any-return]
@@ -87,7 +87,7 @@ class MultiHeadAttention(nn.Module):
         self, hidden: Float[Tensor, "B T D"], memory: Float[Tensor, "B S D"], mask: Bool[Tensor, "..."] | None
     ) -> Float[Tensor, "B T D"]:
         """Cross-attention: the query comes from `hidden`, key and value from `memory`."""
-        if fused.attention_usable(hidden, memory.size(1), self.num_heads):
+        if fused.attention_active(hidden, memory.size(1), self.num_heads):
             width = hidden.size(-1)
             query = padded_linear(hidden, self.in_weight[:width], _rows(self.in_bias, 0, width))
             packed = padded_linear(memory, self.in_weight[width:], _rows(self.in_bias, width, 3 * width))
@@ -96,8 +96,8 @@ class MultiHeadAttention(nn.Module):
         query = self.project_query(hidden)
         return self.merge(self.attend(query, *self.project_memory(memory), mask))
 
-    def _drawn(self, hidden: Tensor, memory: Tensor) -> fused.Drawn:
-        return self.dropout.drawn(hidden.size(0), self.num_heads, hidden.size(1), memory.size(1))
+    def _drawn(self, hidden: Tensor, memory: Tensor) -> fused.DropoutBits:
+        return self.dropout.bits(hidden.size(0), self.num_heads, hidden.size(1), memory.size(1))
 
     def project(self, hidden: Float[Tensor, "B T D"]) -> tuple[Tensor, Tensor, Tensor]:
         """Query, key and value of self-attention, each (B, H, T, K)."""

@@ -17,17 +17,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dragoman.kernels.compiling import can_compile
-from dragoman.model.fused import NOTHING_DRAWN, Drawn, draw
+from dragoman.model.fused import NO_DROPOUT, DropoutBits, random_words
 
-_DRAWS = 1 << 16
+_NUM_VALUES = 1 << 16
 _ONE = 0x3F80  # 1 in bfloat16, its bits as an integer
 
 
 class Randomness:
-    """Where the dropout modules of a model draw from on a CPU: torch's default generator, until it is seeded.
+    """The source of random numbers for the dropout of a model on a CPU: torch's default generator, until it is seeded.
 
-    A model that is trained on several threads at once has one a thread, so that what a thread draws does not
-    depend on the others.
+    A model that is trained on several threads has one a thread, so that the numbers of a thread do not depend on the
+    others.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Randomness:
         self._rows: tuple[int, int, int] | None = None
 
     def seed(self, *numbers: int) -> None:
-        """What is drawn from now on follows from `numbers` (not negative) alone."""
+        """From now on, all random numbers follow from `numbers` (not negative) alone."""
         self._generator = np.random.SFC64(np.random.SeedSequence(numbers))
 
     @contextlib.contextmanager
@@ -53,20 +53,20 @@ class Randomness:
             if self._generator is not None and before is not None and stop < total:
                 self._generator.state = before
 
-    def draw(self, *shape: int) -> Tensor:
+    def sample_bits(self, *shape: int) -> Tensor:
         """Uniform int16 of a shape, whose first dimension are the rows of a batch, or those of several copies of it."""
         if self._rows is None:
-            return self._draw(math.prod(shape)).view(shape)
+            return self._sample_words(math.prod(shape)).view(shape)
         start, stop, total = self._rows
         whole = torch.Size((shape[0] // (stop - start), total, *shape[1:]))
-        return self._draw(whole.numel()).view(whole)[:, start:stop].reshape(shape)
+        return self._sample_words(whole.numel()).view(whole)[:, start:stop].reshape(shape)
 
-    def _draw(self, count: int) -> Tensor:
+    def _sample_words(self, count: int) -> Tensor:
         words = (count + 3) // 4
         if self._generator is None:
             drawn = torch.empty(words, dtype=torch.int64).random_(-(2**63), None)
         elif can_compile():
-            drawn = draw(self._generator, words)
+            drawn = random_words(self._generator, words)
         else:
             drawn = torch.from_numpy(self._generator.random_raw(words).view(np.int64))
         return drawn.view(torch.int16)[:count]
@@ -85,7 +85,7 @@ class Dropout(nn.Module):
         return f"rate={self.rate}"
 
     def forward(self, hidden: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """The same shape and type; on a CPU it draws from `randomness`, elsewhere from torch's default generator."""
+        """The same shape and type; random numbers come from `randomness` on a CPU, elsewhere from torch's default generator."""
         if not self.training or self.rate == 0:
             return hidden
         if hidden.device.type != "cpu":
@@ -93,19 +93,19 @@ class Dropout(nn.Module):
         mask: Tensor = self._mask(hidden.shape)
         return (hidden * mask).mul_(1 / kept_share(self.rate))
 
-    def drawn(self, *shape: int) -> Drawn:
-        """What `forward` would draw on a CPU for a tensor of this shape."""
+    def bits(self, *shape: int) -> DropoutBits:
+        """The random numbers that `forward` would use on a CPU for a tensor of this shape."""
         if not self.training or self.rate == 0:
-            return NOTHING_DRAWN
-        return Drawn(self.randomness.draw(*shape), self._first_kept, 1 / kept_share(self.rate))
+            return NO_DROPOUT
+        return DropoutBits(self.randomness.sample_bits(*shape), self._first_kept, 1 / kept_share(self.rate))
 
     @property
     def _first_kept(self) -> int:
-        return _DRAWS // 2 - round(kept_share(self.rate) * _DRAWS)
+        return _NUM_VALUES // 2 - round(kept_share(self.rate) * _NUM_VALUES)
 
     def _mask(self, shape: torch.Size) -> Float[Tensor, "*shape"]:
         """bfloat16: 1 where an element is kept, else 0."""
-        kept = self.randomness.draw(*shape).ge_(self._first_kept).mul_(_ONE)
+        kept = self.randomness.sample_bits(*shape).ge_(self._first_kept).mul_(_ONE)
         return kept.view(torch.bfloat16)
 
     # For torch.compile it has nothing to fuse, and reads bits as another type. This is what torch.compiler.disable
@@ -115,11 +115,11 @@ class Dropout(nn.Module):
 
 def kept_share(rate: float) -> float:
     """The share of elements that `Dropout(rate)` keeps on a CPU: the multiple of 1/65536 nearest to 1 - rate, not 1."""
-    return min(_DRAWS - 1, round((1 - rate) * _DRAWS)) / _DRAWS
+    return min(_NUM_VALUES - 1, round((1 - rate) * _NUM_VALUES)) / _NUM_VALUES
 
 
 def share_randomness(model: nn.Module, randomness: Randomness) -> None:
-    """All dropout modules of the model draw from `randomness`."""
+    """Make `randomness` the source of all dropout modules of the model."""
     for module in model.modules():
         if isinstance(module, Dropout):
             module.randomness = randomness

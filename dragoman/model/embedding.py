@@ -71,9 +71,9 @@ class Embedding(nn.Module):
         """
         factor, positions = math.sqrt(self.weight.size(1)), self.table(start, ids.size(1))
         dtype = self.weight.dtype if dtype is None else dtype
-        if not positions.requires_grad and self.weight.dtype == torch.float32 and fused.usable(self.weight):
-            drawn = self.dropout.drawn(*ids.shape, self.weight.size(1))
-            return fused.embed(self.weight, ids, factor, positions, drawn, dtype, self.sums)
+        if not positions.requires_grad and self.weight.dtype == torch.float32 and fused.active(self.weight):
+            drawn = self.dropout.bits(*ids.shape, self.weight.size(1))
+            return fused.embed(self.weight, ids, positions, drawn, dtype, self.sums)
         tokens = functional.embedding(ids, self.weight) * factor
         return self.dropout(tokens + positions).to(dtype)  # type: ignore[no-any-return]
 

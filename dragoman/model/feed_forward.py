@@ -33,6 +33,6 @@ class FeedForward(nn.Module):
     def forward(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         """Each position is transformed alone; `dropout` acts between the two products."""
         inner = self.inner(hidden)
-        if self.activation is functional.relu and fused.usable(inner):
-            return self.outer(fused.rectify(inner, self.dropout.drawn(*inner.shape)))  # type: ignore[no-any-return]
+        if self.activation is functional.relu and fused.active(inner):
+            return self.outer(fused.relu_dropout(inner, self.dropout.bits(*inner.shape)))  # type: ignore[no-any-return]
         return self.outer(self.dropout(self.activation(inner)))  # type: ignore[no-any-return]

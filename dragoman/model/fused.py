@@ -1,11 +1,12 @@
-"""What a layer computes between its products, on a CPU in training: one pass over memory each, there and back.
+"""What a layer computes between its products, on a CPU in training: one pass over memory forward, one backward.
 
 torch has an operation for every step of it, and each reads and writes all numbers once more, which takes longer than
-the products of a small model. The functions of `compiled.kernels` do several steps at once, in float32 whatever the
-numbers are stored in. They compute what the modules do without them, and draw the same for dropout; only where they
-round differs.
+the products of a small model. The functions of `dragoman.kernels.training` do several steps at once, in float32
+whatever the numbers are stored in. They compute what the modules do without them, with the same dropout; only the
+places where they round differ.
 """
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -26,84 +27,86 @@ _DTYPES = (torch.float32, torch.bfloat16)
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """What dropout drew: kept is, times `scale`, where `draws` (16 bits) are not below `first_kept`. Empty: all is."""
+class DropoutBits:
+    """The random numbers of a dropout: an element is kept, times `scale`, if its 16 `bits` are at least `first_kept`.
 
-    draws: Tensor
+    Without bits everything is kept.
+    """
+
+    bits: Tensor
     first_kept: int = 0
     scale: float = 1.0
 
     @property
     def drops(self) -> bool:
         """Whether there is any dropout."""
-        return self.draws.numel() > 0
+        return self.bits.numel() > 0
 
     @property
     def place(self) -> tuple[int, int, float]:
         """As the compiled functions take it."""
-        return _place(self.draws) if self.drops else 0, self.first_kept, self.scale
+        return _address(self.bits) if self.drops else 0, self.first_kept, self.scale
 
 
-NOTHING_DRAWN = Drawn(torch.empty(0, dtype=torch.int16))
+NO_DROPOUT = DropoutBits(torch.empty(0, dtype=torch.int16))
 
 
-def computes(hidden: Tensor) -> bool:
+def can_compute(hidden: Tensor) -> bool:
     """Whether it is on a CPU that functions can be compiled for, in a type they know."""
     on_cpu = hidden.device.type == "cpu" and hidden.dtype in _DTYPES
     return on_cpu and not torch.compiler.is_compiling() and can_compile()
 
 
-def usable(hidden: Tensor) -> bool:
+def active(hidden: Tensor) -> bool:
     """Whether besides gradients are asked for."""
-    return torch.is_grad_enabled() and computes(hidden)
+    return torch.is_grad_enabled() and can_compute(hidden)
 
 
-def attention_usable(hidden: Tensor, num_keys: int, num_heads: int) -> bool:
+def attention_active(hidden: Tensor, num_keys: int, num_heads: int) -> bool:
     """The same for attention to so many keys, from queries as wide as `hidden`."""
-    return num_keys <= _MAX_KEYS and hidden.size(-1) // num_heads % VECTOR_WIDTH == 0 and usable(hidden)
+    return num_keys <= _MAX_KEYS and hidden.size(-1) // num_heads % VECTOR_WIDTH == 0 and active(hidden)
 
 
-def add_dropped(hidden: Float[Tensor, "*shape"], output: Float[Tensor, "*shape"], drawn: Drawn) -> Tensor:
+def add_dropout(hidden: Float[Tensor, "*shape"], output: Float[Tensor, "*shape"], drawn: DropoutBits) -> Tensor:
     """hidden + dropout(output)."""
     if not drawn.drops:
         return hidden + output
-    total: Tensor = _AddDropped.apply(hidden, output, drawn)  # type: ignore[no-untyped-call]
+    total: Tensor = _AddDropout.apply(hidden, output, drawn)  # type: ignore[no-untyped-call]
     return total
 
 
-def normalise(rows: Float[Tensor, "*rows D"], gain: Tensor, bias: Tensor, epsilon: float) -> Tensor:
+def layer_norm(rows: Float[Tensor, "*rows D"], gain: Tensor, bias: Tensor, epsilon: float) -> Tensor:
     """Layer norm over the last dimension (Ba et al. 2016)."""
-    normed: Tensor = _Normalise.apply(rows, gain, bias, epsilon)  # type: ignore[no-untyped-call]
+    normed: Tensor = _LayerNorm.apply(rows, gain, bias, epsilon)  # type: ignore[no-untyped-call]
     return normed
 
 
-def rectify(values: Float[Tensor, "*shape"], drawn: Drawn) -> Tensor:
+def relu_dropout(values: Float[Tensor, "*shape"], drawn: DropoutBits) -> Tensor:
     """dropout(max(values, 0))."""
-    out: Tensor = _Rectify.apply(values, drawn)  # type: ignore[no-untyped-call]
+    out: Tensor = _ReluDropout.apply(values, drawn)  # type: ignore[no-untyped-call]
     return out
 
 
 def embed(
     weight: Float[Tensor, "V D"],
     ids: Int64[Tensor, "B T"],
-    factor: float,
     positions: Float[Tensor, "T D"],
-    drawn: Drawn,
+    drawn: DropoutBits,
     dtype: torch.dtype,
     sums: Float[Tensor, "V D"] | None = None,
 ) -> Float[Tensor, "B T D"]:
-    """dropout(factor * weight[ids] + positions) in another type; the positions get no gradient.
+    """dropout(sqrt(D) * weight[ids] + positions) in another type; the positions get no gradient.
 
-    The gradient of the weight is added to `sums` (float32), where there are any.
+    The gradient of the weight is added to `sums` (float32) if they are given.
 
     Raises IndexError for an id that has no row.
     """
-    out: Tensor = _Embed.apply(weight, ids, factor, positions, drawn, dtype, sums)  # type: ignore[no-untyped-call]
+    out: Tensor = _Embed.apply(weight, ids, positions, drawn, dtype, sums)  # type: ignore[no-untyped-call]
     return out
 
 
 def self_attention(
-    packed: Float[Tensor, "B T QKV"], mask: Bool[Tensor, "..."] | None, num_heads: int, drawn: Drawn
+    packed: Float[Tensor, "B T QKV"], mask: Bool[Tensor, "..."] | None, num_heads: int, drawn: DropoutBits
 ) -> Float[Tensor, "B T D"]:
     """Attention where query, key and value stand side by side. The mask lets the first keys through (masks.py)."""
     out: Tensor = _Attend.apply(packed, None, mask, num_heads, drawn)  # type: ignore[no-untyped-call]
@@ -115,7 +118,7 @@ def cross_attention(
     packed: Float[Tensor, "B S KV"],
     mask: Bool[Tensor, "..."] | None,
     num_heads: int,
-    drawn: Drawn,
+    drawn: DropoutBits,
 ) -> Float[Tensor, "B T D"]:
     """Attention to keys and values that stand side by side. The mask lets the first keys through (masks.py)."""
     out: Tensor = _Attend.apply(query, packed, mask, num_heads, drawn)  # type: ignore[no-untyped-call]
@@ -133,59 +136,59 @@ def linear(
 def exp2_(rows: Float[Tensor, "M V"]) -> Float[Tensor, "M"]:
     """2 ** rows in place, for numbers below 128; gives the sum of each row, float32."""
     totals = torch.empty(rows.size(0))
-    _kernels().exponentials(_kind(rows), *rows.shape, _place(rows), _place(totals))
+    _kernels().exponentiate_rows(_element_type(rows), *rows.shape, _address(rows), _address(totals))
     return totals
 
 
-def draw(generator: np.random.SFC64, count: int) -> Int64[Tensor, "{count}"]:
+def random_words(generator: np.random.SFC64, count: int) -> Int64[Tensor, "{count}"]:
     """What its `random_raw` gives, while other threads run."""
     drawn, state = torch.empty(count, dtype=torch.int64), generator.state
-    _kernels().draw(state["state"]["state"], count, _place(drawn))
+    _kernels().fill_random(state["state"]["state"], count, _address(drawn))
     generator.state = state
     return drawn
 
 
-def add_to(sums: Float[Tensor, "*shape"], values: Float[Tensor, "*shape"]) -> None:
+def accumulate(sums: Float[Tensor, "*shape"], values: Float[Tensor, "*shape"]) -> None:
     """sums += values, where the sums are float32."""
-    _kernels().add_to(_kind(values), values.numel(), _place(sums), _place(values))
+    _kernels().add_values(_element_type(values), values.numel(), _address(sums), _address(values))
 
 
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, rows: int) -> Tensor:
         hidden = hidden.contiguous()
-        padded = _padded(hidden, rows)
+        padded = _pad(hidden, rows)
         ctx.save_for_backward(padded, weight)
         ctx.has_bias = bias is not None
-        return _cut(functional.linear(padded, weight, bias), hidden.shape)
+        return _cut_rows(functional.linear(padded, weight, bias), hidden.shape)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         padded, weight = ctx.saved_tensors
         upstream = grads[0].contiguous()
-        grad, wanted = _padded(upstream, padded.size(0)), ctx.needs_input_grad
+        grad, wanted = _pad(upstream, padded.size(0)), ctx.needs_input_grad
         bias_grad = weight.new_empty(weight.size(0)) if ctx.has_bias and wanted[2] else None
         if bias_grad is not None:
             sums = np.zeros(weight.size(0), np.float32)
-            _kernels().add_rows(_kind(grad), *grad.shape, _place(grad), sums, _place(bias_grad))
-        hidden_grad = _cut(grad @ weight, upstream.shape) if wanted[0] else None
+            _kernels().add_rows(_element_type(grad), *grad.shape, _address(grad), sums, _address(bias_grad))
+        hidden_grad = _cut_rows(grad @ weight, upstream.shape) if wanted[0] else None
         weight_grad = grad.t() @ padded if wanted[1] else None
         return hidden_grad, weight_grad, bias_grad, None
 
 
-def _padded(hidden: Tensor, rows: int) -> Tensor:
+def _pad(hidden: Tensor, rows: int) -> Tensor:
     """(rows, width), the last ones zeros."""
     width = hidden.size(-1)
     count = hidden.numel() // width
     if count == rows:
         return hidden.view(rows, width)
     padded = hidden.new_empty(rows, width)
-    _kernels().pad_rows(_kind(hidden), count, width, _place(hidden), rows, _place(padded))
+    _kernels().pad_rows(_element_type(hidden), count, width, _address(hidden), rows, _address(padded))
     return padded
 
 
-def _cut(rows: Tensor, shape: torch.Size) -> Tensor:
+def _cut_rows(rows: Tensor, shape: torch.Size) -> Tensor:
     """The first rows, in a shape but for its last dimension."""
     sizes, steps = [*shape[:-1], rows.size(1)], [1]
     for size in reversed(sizes[1:]):
@@ -193,34 +196,34 @@ def _cut(rows: Tensor, shape: torch.Size) -> Tensor:
     return rows.as_strided(sizes, steps)
 
 
-class _AddDropped(torch.autograd.Function):
+class _AddDropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, output: Tensor, drawn: Drawn) -> Tensor:
+    def forward(ctx: Any, hidden: Tensor, output: Tensor, drawn: DropoutBits) -> Tensor:
         hidden, output = hidden.contiguous(), output.to(hidden.dtype).contiguous()
-        ctx.save_for_backward(drawn.draws)
+        ctx.save_for_backward(drawn.bits)
         ctx.rest = drawn.first_kept, drawn.scale
         total = torch.empty_like(hidden)
-        arrays = _place(hidden), _place(output), *drawn.place, _place(total)
-        _kernels().add_dropped(_kind(hidden), hidden.numel(), *arrays)
+        arrays = _address(hidden), _address(output), *drawn.place, _address(total)
+        _kernels().add_kept(_element_type(hidden), hidden.numel(), *arrays)
         return total
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        drawn, grad = Drawn(*ctx.saved_tensors, *ctx.rest), grads[0].contiguous()
+        drawn, grad = DropoutBits(*ctx.saved_tensors, *ctx.rest), grads[0].contiguous()
         output_grad = torch.empty_like(grad)
-        _kernels().keep_scaled(_kind(grad), grad.numel(), _place(grad), *drawn.place, _place(output_grad))
+        _kernels().scale_kept(_element_type(grad), grad.numel(), _address(grad), *drawn.place, _address(output_grad))
         return grad, output_grad, None
 
 
-class _Normalise(torch.autograd.Function):
+class _LayerNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, gain: Tensor, bias: Tensor, epsilon: float) -> Tensor:
         rows, width = rows.contiguous(), rows.size(-1)
         count = rows.numel() // width
         normed, statistics = torch.empty_like(rows), torch.empty(2 * count)
-        arrays = _place(rows), _place(gain), _place(bias), epsilon, _place(normed), *_halves(statistics)
-        _kernels().normalise(_kind(rows), count, width, *arrays)
+        arrays = _address(rows), _address(gain), _address(bias), epsilon, _address(normed), *_halves(statistics)
+        _kernels().normalize_rows(_element_type(rows), count, width, *arrays)
         ctx.save_for_backward(rows, gain, statistics)
         return normed
 
@@ -230,24 +233,24 @@ class _Normalise(torch.autograd.Function):
         rows, gain, statistics = ctx.saved_tensors
         grad, width = grads[0].contiguous(), rows.size(-1)
         row_grads, gain_grad, bias_grad = torch.empty_like(rows), torch.empty_like(gain), torch.empty_like(gain)
-        arrays = _place(grad), _place(rows), _place(gain), *_halves(statistics), _place(row_grads)
+        arrays = _address(grad), _address(rows), _address(gain), *_halves(statistics), _address(row_grads)
         sums = np.zeros((2, width), np.float32)
-        made = _place(gain_grad), _place(bias_grad)
-        _kernels().normalise_back(_kind(rows), rows.numel() // width, width, *arrays, sums, *made)
+        made = _address(gain_grad), _address(bias_grad)
+        _kernels().normalize_rows_backward(_element_type(rows), rows.numel() // width, width, *arrays, sums, *made)
         return row_grads, gain_grad, bias_grad, None
 
 
 def _halves(numbers: Tensor) -> tuple[int, int]:
     """Where both halves of float32 numbers begin."""
-    return _place(numbers), _place(numbers) + 2 * numbers.numel()
+    return _address(numbers), _address(numbers) + 2 * numbers.numel()
 
 
-class _Rectify(torch.autograd.Function):
+class _ReluDropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, values: Tensor, drawn: Drawn) -> Tensor:
+    def forward(ctx: Any, values: Tensor, drawn: DropoutBits) -> Tensor:
         values = values.contiguous()
         out = torch.empty_like(values)
-        _kernels().rectify(_kind(values), values.numel(), _place(values), *drawn.place, _place(out))
+        _kernels().rectify_values(_element_type(values), values.numel(), _address(values), *drawn.place, _address(out))
         ctx.save_for_backward(out)
         ctx.scale = drawn.scale
         return out
@@ -257,7 +260,9 @@ class _Rectify(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (out,) = ctx.saved_tensors
         grad, made = grads[0].contiguous(), torch.empty_like(out)
-        _kernels().rectify_back(_kind(out), out.numel(), _place(grad), _place(out), ctx.scale, _place(made))
+        _kernels().rectify_values_backward(
+            _element_type(out), out.numel(), _address(grad), _address(out), ctx.scale, _address(made)
+        )
         return made, None
 
 
@@ -267,30 +272,30 @@ class _Embed(torch.autograd.Function):
         ctx: Any,
         weight: Tensor,
         ids: Tensor,
-        factor: float,
         positions: Tensor,
-        drawn: Drawn,
+        drawn: DropoutBits,
         dtype: torch.dtype,
         sums: Tensor | None,
     ) -> Tensor:
         weight, ids, positions = weight.contiguous(), ids.contiguous(), positions.contiguous()
         out = weight.new_empty((*ids.shape, weight.size(1)), dtype=dtype)
-        arrays = _place(weight), factor, _place(positions), *drawn.place, _place(out)
-        if not _kernels().embed(_kind(out), *ids.shape, _place(ids), *weight.shape, *arrays):
+        factor = math.sqrt(weight.size(1))
+        arrays = _address(weight), factor, _address(positions), *drawn.place, _address(out)
+        if not _kernels().embed_ids(_element_type(out), *ids.shape, _address(ids), *weight.shape, *arrays):
             raise IndexError(f"ids from {int(ids.min())} to {int(ids.max())} do not fit {len(weight)} embeddings")
-        ctx.save_for_backward(ids, drawn.draws)
+        ctx.save_for_backward(ids, drawn.bits)
         ctx.rest, ctx.sums = (drawn.first_kept, drawn.scale, factor, weight.shape), sums
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        ids, draws = ctx.saved_tensors
+        ids, bits = ctx.saved_tensors
         first_kept, scale, factor, shape = ctx.rest
         grad, table_grad = grads[0].contiguous(), torch.zeros(shape) if ctx.sums is None else ctx.sums
-        arrays = _place(grad), factor, *Drawn(draws, first_kept, scale).place, _place(table_grad)
-        _kernels().embed_back(_kind(grad), ids.numel(), _place(ids), *shape, *arrays)
-        return (table_grad if ctx.sums is None else None), *[None] * 6
+        arrays = _address(grad), factor, *DropoutBits(bits, first_kept, scale).place, _address(table_grad)
+        _kernels().embed_ids_backward(_element_type(grad), ids.numel(), _address(ids), *shape, *arrays)
+        return (table_grad if ctx.sums is None else None), *[None] * 5
 
 
 class _Attend(torch.autograd.Function):
@@ -298,49 +303,51 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, queries: Tensor, packed: Tensor | None, mask: Tensor | None, num_heads: int, drawn: Drawn
+        ctx: Any, queries: Tensor, packed: Tensor | None, mask: Tensor | None, num_heads: int, drawn: DropoutBits
     ) -> Tensor:
         queries = queries.contiguous()
         packed, mask = (None if each is None else each.contiguous() for each in (packed, mask))
         sources = queries if packed is None else packed
         rows, length, width = queries.shape
         width = width // 3 if packed is None else width
-        room = _Room(length, sources.size(1), width // num_heads // VECTOR_WIDTH)
+        room = _AttentionBuffers(length, sources.size(1), width // num_heads // VECTOR_WIDTH)
         weights = torch.empty(rows, num_heads, length, *room.shape_of_scores[1:])
         out = queries.new_empty(rows, length, width)
         shape = rows, num_heads, length, sources.size(1), room.chunks
-        given = _place(queries), _place(sources), packed is None, *_steps(mask), *drawn.place
+        given = _address(queries), _address(sources), packed is None, *_mask_strides(mask), *drawn.place
         working = room.query(), room.key(), room.turned(), room.scores(), room.query()
-        _kernels().attend(_kind(queries), shape, *given, *working, _place(weights), _place(out))
-        ctx.save_for_backward(queries, packed, weights, drawn.draws)
+        _kernels().attention_forward(_element_type(queries), shape, *given, *working, _address(weights), _address(out))
+        ctx.save_for_backward(queries, packed, weights, drawn.bits)
         ctx.rest = shape, room, drawn.first_kept, drawn.scale
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        queries, packed, weights, draws = ctx.saved_tensors
+        queries, packed, weights, bits = ctx.saved_tensors
         shape, room, first_kept, scale = ctx.rest
         sources, grad = queries if packed is None else packed, grads[0].contiguous()
         query_grads = torch.empty_like(queries)
         source_grads = query_grads if packed is None else torch.empty_like(packed)
-        dropout = Drawn(draws, first_kept, scale).place
-        given = _place(grad), _place(queries), _place(sources), packed is None, *dropout, _place(weights)
+        dropout = DropoutBits(bits, first_kept, scale).place
+        given = _address(grad), _address(queries), _address(sources), packed is None, *dropout, _address(weights)
         working = room.query(), room.key(), room.turned(), room.scores(), room.scores(), room.query(), room.key()
-        _kernels().attend_back(_kind(queries), shape, *given, *working, _place(query_grads), _place(source_grads))
+        _kernels().attention_backward(
+            _element_type(queries), shape, *given, *working, _address(query_grads), _address(source_grads)
+        )
         return query_grads, None if packed is None else source_grads, None, None, None
 
 
-def _steps(mask: Tensor | None) -> tuple[int, tuple[int, int]]:
+def _mask_strides(mask: Tensor | None) -> tuple[int, tuple[int, int]]:
     """Where a mask begins, and the steps to the next row of the batch and to the next query, 0 where all are alike."""
     if mask is None:
         return 0, (0, 0)
     queries = 0 if mask.size(-2) == 1 else mask.stride(-2)
-    return _place(mask), (0 if mask.dim() < 4 or mask.size(0) == 1 else mask.stride(0), queries)
+    return _address(mask), (0 if mask.dim() < 4 or mask.size(0) == 1 else mask.stride(0), queries)
 
 
 @dataclass(frozen=True, slots=True)
-class _Room:
+class _AttentionBuffers:
     """Working room of one head's attention, in chunks of numbers, of so many rows that tiles fit."""
 
     queries: int
@@ -376,14 +383,14 @@ def _kernels() -> Any:
     return kernels
 
 
-_KINDS = {torch.float32: np.float32(0), torch.bfloat16: np.uint16(0)}
+_ELEMENT_TYPES = {torch.float32: np.float32(0), torch.bfloat16: np.uint16(0)}
 
 
-def _kind(tensor: Tensor) -> Any:
+def _element_type(tensor: Tensor) -> Any:
     """A number of the type as which the compiled functions read a tensor's memory."""
-    return _KINDS[tensor.dtype]
+    return _ELEMENT_TYPES[tensor.dtype]
 
 
-def _place(tensor: Tensor) -> int:
+def _address(tensor: Tensor) -> int:
     """Where its memory begins."""
     return tensor.data_ptr()

@@ -35,8 +35,8 @@ class Residual(nn.Module):
 
     def leave(self, hidden: Float[Tensor, "B T D"], output: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         """The sublayer's output added to what went in."""
-        if fused.usable(hidden):
-            total = fused.add_dropped(hidden, output, self.dropout.drawn(*output.shape))
+        if fused.active(hidden):
+            total = fused.add_dropout(hidden, output, self.dropout.bits(*output.shape))
         else:
             total = hidden + self.dropout(output)
         return total if self.norm_first else apply_norm(self.norm, total)
@@ -44,8 +44,8 @@ class Residual(nn.Module):
 
 def apply_norm(norm: nn.Module, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
     """The layer norm of the last dimension, or what else stands in its place."""
-    if isinstance(norm, nn.LayerNorm) and fused.usable(hidden):
-        return fused.normalise(hidden, norm.weight, norm.bias, norm.eps)
+    if isinstance(norm, nn.LayerNorm) and fused.active(hidden):
+        return fused.layer_norm(hidden, norm.weight, norm.bias, norm.eps)
     out: Tensor = norm(hidden)
     return out
 

@@ -30,7 +30,7 @@ def padded_linear(
     """x W^T + b, as torch.nn.functional.linear computes it."""
     count = hidden.numel() // hidden.size(-1)
     missing = missing_rows(count, hidden)
-    if count and fused.usable(hidden):
+    if count and fused.active(hidden):
         return fused.linear(hidden, weight, bias, count + missing)
     if not missing:
         return functional.linear(hidden, weight, bias)

@@ -137,8 +137,8 @@ class StepProjection:
             return
         factors = rows * self.scale
         weight_grad = logit_grad.t() @ (hidden * factors).to(hidden.dtype)
-        if fused.computes(weight_grad) and self.weight_grad.dtype == torch.float32:
-            fused.add_to(self.weight_grad, weight_grad)
+        if fused.can_compute(weight_grad) and self.weight_grad.dtype == torch.float32:
+            fused.accumulate(self.weight_grad, weight_grad)
         else:
             self.weight_grad += weight_grad
         if self.bias_grad is not None:
@@ -266,7 +266,7 @@ class _Sums:
 
 def _powers(logits: Float[Tensor, "m V"], count: int) -> tuple[Float[Tensor, "m V"], Float[Tensor, "count"]]:
     """2 ** logits, in their place, and the sums of the first `count` rows."""
-    if fused.computes(logits):
+    if fused.can_compute(logits):
         return logits, fused.exp2_(logits)[:count]
     powers = logits.exp2_()
     return powers, _row_sums(powers)[:count]

@@ -72,7 +72,7 @@ def test_seeded_randomness_is_its_own_and_shared_by_all_modules_of_a_model() -> 
 def test_seeded_bits_are_uniform_at_every_place_of_a_word() -> None:
     randomness = Randomness()
     randomness.seed(3)
-    drawn = randomness.draw(400_001)
+    drawn = randomness.sample_bits(400_001)
     assert drawn.dtype == torch.int16
     assert drawn.numel() == 400_001
     share = (drawn[:400_000].view(-1, 4) >= 0).double().mean(0)
@@ -83,9 +83,9 @@ def test_draws_of_numpys_generator_however_they_are_computed() -> None:
     pytest.importorskip("numba", reason="numba compiles what is tested here")
     import numpy as np
 
-    from dragoman.model.fused import draw
+    from dragoman.model.fused import random_words
 
     numpys, ours = (np.random.SFC64(np.random.SeedSequence([3, 1])) for _ in range(2))
     for count in (1, 1000, 7):
-        np.testing.assert_array_equal(draw(ours, count).numpy().view(np.uint64), numpys.random_raw(count))
+        np.testing.assert_array_equal(random_words(ours, count).numpy().view(np.uint64), numpys.random_raw(count))
     assert str(ours.state) == str(numpys.state)

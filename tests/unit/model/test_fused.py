@@ -191,16 +191,16 @@ def test_dropout_draws_as_its_module_does() -> None:
     kept = module(torch.ones(7, 9)) != 0
     torch.manual_seed(0)
     drawn = module.drawn(7, 9)
-    assert torch.equal(drawn.draws >= drawn.first_kept, kept)
+    assert torch.equal(drawn.bits >= drawn.first_kept, kept)
     assert not module.eval().drawn(7, 9).drops
 
 
 def test_who_asks_for_no_gradient_or_other_numbers_gets_torchs_operations() -> None:
     hidden = torch.ones(2, 3)
-    assert fused.usable(hidden)
-    assert not fused.usable(hidden.double())
-    assert not fused.usable(hidden.to("meta"))
+    assert fused.active(hidden)
+    assert not fused.active(hidden.double())
+    assert not fused.active(hidden.to("meta"))
     with torch.no_grad():
-        assert not fused.usable(hidden)
-    assert not fused.attention_usable(torch.ones(1, 1, 32), 129, 2)
-    assert not fused.attention_usable(torch.ones(1, 1, 32), 5, 4)
+        assert not fused.active(hidden)
+    assert not fused.attention_active(torch.ones(1, 1, 32), 129, 2)
+    assert not fused.attention_active(torch.ones(1, 1, 32), 5, 4)

@@ -15,7 +15,7 @@ def test_no_two_workers_of_any_process_draw_the_same() -> None:
     for step, rank, worker in itertools.product(STEPS, RANKS, WORKERS):
         randomness = Randomness()
         randomness.seed(*cpu_seeds(1, step, rank), worker)
-        found.add(tuple(randomness.draw(8).tolist()))
+        found.add(tuple(randomness.sample_bits(8).tolist()))
     assert len(found) == len(STEPS) * len(RANKS) * len(WORKERS)
 
 

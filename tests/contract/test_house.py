@@ -1,0 +1,130 @@
+"""The structure that ARCHITECTURE.md promises, held against the code."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "dragoman"
+MAX_FILES = 12
+MAX_PARAMETERS = 6
+MACHINE_CODE = ("dragoman.kernels", "dragoman.inference.compiled")
+TORCH_FREE = (
+    "config",
+    "records",
+    "files",
+    "text",
+    "evaluation",
+    "kernels",
+    "bundle",
+    "inference.compiled",
+    "inference.preservation",
+)
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {name_of(path): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def test_a_package_has_at_most_twelve_files() -> None:
+    files = Counter(path.parent for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
+    assert {str(folder): count for folder, count in files.items() if count > MAX_FILES and folder.name != "cli"} == {}
+
+
+def test_a_file_of_the_command_line_is_a_verb_or_shared_by_verbs() -> None:
+    from dragoman.cli.main import VERBS
+
+    shared = {"main", "arguments", "models"}
+    files = {path.stem.rstrip("_") for path in (PACKAGE / "cli").glob("[!_]*.py")}
+    assert files - set(VERBS) - shared == set()
+
+
+def test_functions_have_at_most_six_parameters() -> None:
+    long = {
+        f"{name}.{node.name}": count
+        for name, tree in MODULES.items()
+        if not name.startswith(MACHINE_CODE)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (count := len(parameters(node))) > MAX_PARAMETERS
+    }
+    assert long == {}
+
+
+def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    """Names of the parameters, `self`, `cls` and the context of an autograd function left out."""
+    given = function.args
+    single = [*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, [given.vararg, given.kwarg])]
+    return [argument.arg for argument in single if argument.arg not in ("self", "cls", "ctx")]
+
+
+def test_no_two_public_things_have_one_name() -> None:
+    places = defaultdict(list)
+    for module, tree in MODULES.items():
+        for name in top_level_names(tree):
+            if not name.startswith("_"):
+                places[name].append(module)
+    places = {name: modules for name, modules in places.items() if len(modules) > 1}
+    assert all(module.startswith("dragoman.cli.") for module in places.pop("run"))  # every verb's entry
+    assert places == {}
+
+
+def top_level_names(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Assign(targets=targets):
+                yield from (target.id for target in targets if isinstance(target, ast.Name))
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                yield name
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    imports = {name: set(imported_modules(tree)) - {name} for name, tree in MODULES.items()}
+    while leaves := [name for name, targets in imports.items() if not targets & imports.keys()]:
+        for name in leaves:
+            del imports[name]
+    assert {name: sorted(targets & imports.keys()) for name, targets in imports.items()} == {}
+
+
+def imported_modules(node: ast.AST) -> Iterator[str]:
+    """Modules of the package imported anywhere below a node, those under `if TYPE_CHECKING` left out."""
+    for child in ast.iter_child_nodes(node):
+        match child:
+            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                continue
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names if alias.name in MODULES)
+            case ast.ImportFrom(module=str(module), names=names):
+                found = [f"{module}.{alias.name}" for alias in names]
+                yield from (name if name in MODULES else module for name in found if module in MODULES)
+        yield from imported_modules(child)
+
+
+@pytest.mark.parametrize("package", TORCH_FREE)
+def test_importing_a_package_of_strings_and_numbers_leaves_torch_out(package: str) -> None:
+    modules = [name for name in MODULES if f"{name}.".startswith(f"dragoman.{package}.")]
+    program = "\n".join([f"import {name}" for name in modules] + ["import sys", "print('torch' in sys.modules)"])
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_unit_tests_mirror_the_package() -> None:
+    """A unit test's file is named after the module, or stands in the folder of the package, that it tests."""
+    unit = ROOT / "tests" / "unit"
+    strays = [
+        path.relative_to(unit)
+        for path in unit.rglob("test_*.py")
+        if not (PACKAGE / path.relative_to(unit).parent).is_dir()
+        or (path.parent == unit and f"dragoman.{path.stem.removeprefix('test_')}" not in MODULES)
+    ]
+    assert strays == []
