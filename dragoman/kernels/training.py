@@ -118,7 +118,7 @@ def normalize_rows_backward(
     gain_grad: int,
     bias_grad: int,
 ) -> None:
-    """The gradient of `normalize_rows` with respect to rows, gain and bias; `sums` (2, width) are zeros to add up in."""
+    """The gradient of `normalize_rows` with respect to rows, gain and bias; `sums` (2, width) start as zeros."""
     given, upstream = array_at(rows, kind, (count, width)), array_at(grads, kind, (count, width))
     made, gains = array_at(row_grads, kind, (count, width)), array_at(gain, kind, (width,))
     kept_means, kept_inverses = array_at(means, _ZERO, (count,)), array_at(inverses, _ZERO, (count,))

@@ -85,7 +85,7 @@ class Dropout(nn.Module):
         return f"rate={self.rate}"
 
     def forward(self, hidden: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """The same shape and type; random numbers come from `randomness` on a CPU, elsewhere from torch's default generator."""
+        """The same shape and type. On a CPU, random numbers come from `randomness`, elsewhere from torch."""
         if not self.training or self.rate == 0:
             return hidden
         if hidden.device.type != "cpu":

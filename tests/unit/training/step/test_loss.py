@@ -77,7 +77,7 @@ def test_soft_labels_share_what_is_at_the_label(
     """Against torch's loss of the distribution written out; what has no probability may stand there several times."""
     monkeypatch.setitem(loss_module._ROWS_PER_SLICE, "cpu", 6)
     if not compiled:
-        monkeypatch.setattr(fused, "computes", lambda _: False)
+        monkeypatch.setattr(fused, "can_compute", lambda _: False)
     torch.manual_seed(7)
     states, table, offset = torch.randn(17, 6) * scale, torch.randn(19, 6), torch.randn(19)
     labels = torch.randint(1, 19, (17,))
