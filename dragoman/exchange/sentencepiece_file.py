@@ -68,7 +68,9 @@ def write_spm(model: PieceModel) -> bytes:
 def _model(content: bytes) -> tuple[PieceModel, str]:
     """The model, and what about it cannot be had here, or ""."""
     fields = list(_fields(content))
-    trainer, normalizer, denormalizer = (_numbers_and_texts(fields, which) for which in (2, 3, 5))
+    trainer, normalizer, denormalizer = (
+        _numbers_and_texts(fields, which) for which in (_TRAINER, _NORMALIZER, _DENORMALIZER)
+    )
     algorithm = trainer.get(_MODEL_TYPE, _UNIGRAM)
     pieces = [_read_piece(_bytes(value)) for number, value in fields if number == _PIECES]
     types = {kind for _, _, kind in pieces}

@@ -174,9 +174,7 @@ class FileTranslations:
             "id": job.id, "status": job.status, "sentences": job.total, "translated": job.done
         }  # fmt: skip
         if job.waits:
-            facts["ahead"] = next(
-                place for place, one in enumerate(filter(_unfinished, self._jobs.values())) if one is job
-            )
+            facts["ahead"] = [one for one in self._jobs.values() if one.is_unfinished].index(job)
         if job.status == "done":
             facts["url"] = f"/download_file/{job.download_name}"
         return facts | ({"error": job.refused.message} if job.refused else {})
@@ -318,10 +316,6 @@ def _half(number: int) -> int:
 
 def _chars(jobs: Iterable[FileJob]) -> int:
     return sum(len(job.text) for job in jobs if job.waits)
-
-
-def _unfinished(job: FileJob) -> bool:
-    return job.is_unfinished
 
 
 def _not_found() -> Refused:

@@ -115,9 +115,7 @@ class Fields:
 
     def text(self, name: str, default: str = "") -> str:
         """A text, or a number as text; `default` where it is missing or null. Raises Refused for anything else."""
-        value = self.values.get(name)
-        if isinstance(value, list) and value and not self.is_json:
-            value = value[0]
+        value = self._first(name)
         if value is None:
             return default
         if isinstance(value, str | int | float) and not isinstance(value, bool):
@@ -136,8 +134,7 @@ class Fields:
 
     def number(self, name: str, most: int, least: int = 0) -> int:
         """A whole number; `least` where it is missing, null or below. Raises Refused above `most`."""
-        value = self.values.get(name)
-        value = value[0] if isinstance(value, list) and value and not self.is_json else value
+        value = self._first(name)
         if value is None or value == "":
             return least
         if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value):
@@ -150,14 +147,18 @@ class Fields:
 
     def flag(self, name: str) -> bool:
         """True or false, as JSON or in words; false where it is missing or null."""
-        value = self.values.get(name)
-        value = value[0] if isinstance(value, list) and value and not self.is_json else value
+        value = self._first(name)
         known = {"": False, "0": False, "false": False, "1": True, "true": True}
         if value is None or isinstance(value, bool):
             return bool(value)
         if str(value).lower() not in known:
             raise Refused(400, f"Invalid request: {name} must be true or false")
         return known[str(value).lower()]
+
+    def _first(self, name: str) -> Any:
+        """The value, or the first of several values of a form or query."""
+        value = self.values.get(name)
+        return value[0] if isinstance(value, list) and value and not self.is_json else value
 
 
 async def parse_fields(scope: Scope, body: bytes, most_file_bytes: int) -> Fields:

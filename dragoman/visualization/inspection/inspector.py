@@ -60,24 +60,21 @@ def inspect_text(
     reference: str = "",
     prefix_ids: Sequence[int] = (),
 ) -> Inspection:
-    """Translates a text by beam search and collects everything there is to see.
+    """Translate a text by beam search and collect everything there is to see.
 
-    `settings` replace the model's own; `name` and `reference` (a translation to compare with) are shown. The
-    translation begins with the tokens `prefix_ids`. Raises DataError for a text without tokens, or with more than
-    `MOST_TOKENS` or than the model has positions for, and for a prefix that cannot be written.
+    `settings` replace the model's own. `name` and `reference`, a translation to compare with, are shown. The
+    translation starts with the tokens `prefix_ids`. Raises DataError for a text that is empty or has more tokens than
+    `MOST_TOKENS` or the model's positions, and for a prefix that cannot be written.
     """
     model, tokenizers = bundle.model, bundle.tokenizers
-    text = replace_surrogates(text).strip()
-    src_ids = tokenizers.src.encode(text)
-    _check_length(src_ids, model)
+    src = _source_side(text, model, tokenizers.src)
     _check_prefix(prefix_ids, model)
     settings = replace(settings or bundle.config.inference, **WITHOUT_SAMPLING)
     settings = replace(settings, n_best=settings.beam_size)
-    hypotheses, beam = trace_search(_RereadableModel(model), src_ids, settings, tokenizers.tgt, prefix_ids)
+    hypotheses, beam = trace_search(_RereadableModel(model), src.ids, settings, tokenizers.tgt, prefix_ids)
     best = hypotheses[0]
-    src = _side(text, src_ids, tokenizers.src)
     tgt = _side(tokenizers.tgt.detokenize(best.ids), best.ids, tokenizers.tgt)
-    forced = _forced_pass(model, src_ids, best.ids)
+    forced = _forced_pass(model, src.ids, best.ids)
     steps = _steps(forced, best, settings.min_tokens, tokenizers.tgt)
     return Inspection(
         model=name,
@@ -168,6 +165,13 @@ def _check_prefix(prefix_ids: Sequence[int], model: Transformer) -> None:
     written = all(0 <= one < model.tgt_vocab_size and one not in NEVER_WRITTEN for one in prefix_ids)
     if len(prefix_ids) > _most_tokens(model) or not written or EOS_ID in before_last:
         raise DataError("the translation cannot begin with these tokens. Choose them among the alternatives shown.")
+
+
+def _source_side(text: str, model: Transformer, tokenizer: Tokenizer) -> Side:
+    text = replace_surrogates(text).strip()
+    src_ids = tokenizer.encode(text)
+    _check_length(src_ids, model)
+    return _side(text, src_ids, tokenizer)
 
 
 def _side(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> Side:

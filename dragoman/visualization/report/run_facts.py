@@ -49,7 +49,6 @@ class RunFacts:
     """All that the report says of a run apart from its sentences. None or empty where the run does not have it."""
 
     path: Path
-    model_folder: Path
     config: Config
     config_toml: str
     card: Card
@@ -72,7 +71,6 @@ def read_run(run: Path) -> RunFacts:
     rows = CleaningReport(**train.notes).rows() if train is not None and train.notes else []
     return RunFacts(
         run,
-        folder,
         config,
         dump_config(replace(config, data=read_settings(folder).data)),  # for others: no home folder of this machine
         card,
