@@ -1,4 +1,4 @@
-"""``dragoman compare``: two models, or two files of translations, on one test, with what is chance and what is not."""
+"""``dragoman compare``: two models, or two files of translations, on one test, with significance tests."""
 
 import argparse
 import json

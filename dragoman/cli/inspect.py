@@ -27,14 +27,14 @@ _IGNORED = tuple(f"inference.{name}" for name in ("seed", "n_best", "precision",
 
 
 class _Text(NamedTuple):
-    """What to translate, and its translation by somebody else, or ""."""
+    """A text to translate and its reference, or ""."""
 
     src: str
     reference: str
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Translates a text, prints it, and writes what was asked for; returns the exit code."""
+    """Translate a text, print it, and write the requested files. Returns the exit code."""
     options = _parser().parse(arguments)
     _check(options)
     text = _test_sentence(Path(options.model), options.test) if options.test is not None else _Text(options.text, "")

@@ -92,7 +92,7 @@ def _with_ctranslate2(bundles: "Sequence[TrainedModel]", settings: InferenceSett
 
 
 def standard_input() -> BinaryIO:
-    """Its bytes. Raises ConfigError where whoever started this closed it."""
+    """The binary stream of standard input. Raises ConfigError if it is closed."""
     if cast(TextIO | None, sys.stdin) is None:
         raise ConfigError("standard input is closed. Redirect a file to it, or name one with `--input`.")
     return sys.stdin.buffer

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _MOST_PAIRS, _MOST_TAUGHT_PAIRS = 200_000, 5_000
 _STEPS, _WARM_STEPS, _MOST_MINUTES = 20, 5, 2.0
 _SCORED_SENTENCES = 200
-_REPORT_SENTENCES = 120  # translated once more for the report
+_REPORT_SENTENCES = 120  # translated again for the report
 
 
 @dataclass(frozen=True, slots=True)

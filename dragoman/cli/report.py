@@ -8,7 +8,7 @@ from dragoman.messages import say
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Translates the run's test, or its validation data, once more; the report's path on stdout."""
+    """Translate the run's test, or its validation data, again. Prints the report's path on stdout."""
     parser = ArgumentParser("report", "Writes the report of a run again: RUN/report.html, and card.md beside it.")
     parser.add_argument("run", metavar="RUN", type=path_name, help="a folder that `dragoman train` has made")
     parser.add_argument("--device", default="auto", metavar="NAME", help="auto (cuda, mps, cpu) or a device by name")

@@ -1,4 +1,4 @@
-"""``dragoman serve``: models as a service, until somebody stops it."""
+"""``dragoman serve``: models as a service, until it is stopped."""
 
 import argparse
 import importlib.util

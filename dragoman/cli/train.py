@@ -112,7 +112,7 @@ def train(configs: Sequence[Path], overrides: Mapping[str, str], out: Path | Non
         check_recorded(out, requested.data, given.keys)
         check_frozen(out, replace(requested, train=replace(requested.train, precision=frozen.train.precision)))
     settled = resolve_run(configs, overrides, frozen)
-    check_frozen(out, settled.config)  # before anything is written into what may be somebody else's folder
+    check_frozen(out, settled.config)  # before anything is written into a folder that may hold something else
     from dragoman.workflows.training import run_training
 
     code = run_training(settled.config, settled.corpora, out, settled.strict_vocabulary, settled.given)
@@ -152,7 +152,7 @@ def resolve_run(configs: Sequence[Path], overrides: Mapping[str, str], frozen: C
         for path in filter(None, [start_from, *teachers.split(",")]):
             require_model(path.strip())
     tokenizer = _teacher_tokenizer(teachers) if teachers and not frozen else None
-    corpora = open_corpora(expand_variables(requested.data))
+    corpora = open_corpora(_expand_variables(requested.data))
     say(f"reading {corpora.train}")
     learns_from_models = frozen is None and bool(start_from or teachers)
     checks_languages = requested.data.check_languages
@@ -166,7 +166,7 @@ def resolve_run(configs: Sequence[Path], overrides: Mapping[str, str], frozen: C
     config = with_languages(loaded.config, corpora.train.src_lang, corpora.train.tgt_lang)
     if learns_from_models:
         config = _match_models(config)
-        corpora = open_corpora(expand_variables(config.data))  # in the model's languages, as in a run that continues
+        corpora = open_corpora(_expand_variables(config.data))  # in the model's languages, as in a run that continues
     if checks_languages:
         train = corpora.train if learns_from_models else None
         for corpus in filter(None, [train, corpora.dev, corpora.test, corpora.replay, corpora.replay_test]):
@@ -267,7 +267,7 @@ def _match_models(config: Config) -> Config:
     return with_languages(config, config.data.src_lang or src_lang, config.data.tgt_lang or tgt_lang)
 
 
-def expand_variables(data: DataSettings) -> DataSettings:
+def _expand_variables(data: DataSettings) -> DataSettings:
     """The settings with environment variables in file names ($DRAGOMAN_DATA/train.en) replaced by their values.
 
     Raises ConfigError for a variable that is not set.

@@ -93,7 +93,9 @@ class Loop:
                 signals = [number for _, number in told if number is not None]
                 if signals:
                     self.save()
-                    self.processes.gather(None)  # whoever ends before the first has saved has it killed
+                    self.processes.gather(
+                        None
+                    )  # if another process ended earlier, torchrun would kill the first before it saves
                     raise Interrupted(signals[0])
                 reason, _ = told[0]
         if not self.state.validations or self.state.validations[-1].step != self.state.step:

@@ -37,7 +37,7 @@ Validate = Callable[[Transformer], Mapping[str, float]]
 
 @dataclass(slots=True)
 class Trainer:
-    """Trains `bundle.model` on `train`, judged on `dev`, in the folder `run`; continues what is there.
+    """Trains `bundle.model` on `train`, validates on `dev`, and keeps or continues the run in the folder `run`.
 
     `validate` brings the scores of decoded text; the trainer knows no search. `encode` replaces stored ids while
     training (BPE dropout); `soft` is what teachers say of the stored ones. The same settings give the same steps: what
@@ -94,7 +94,7 @@ class Trainer:
             self.processes.call_on_first(lambda: self.run.point_to(self.state))
 
     def _check_disk(self, optimizer: torch.optim.Optimizer) -> None:
-        """Raises ResourceError where the disk has no room for what the run will keep, less what is there already."""
+        """Raise ResourceError if the run will keep more than its models take now plus the free disk space."""
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
         checkpoint = 4 * parameters + optimizer_bytes(optimizer) + _SMALL_FILES_BYTES
         settings, tokens = self.settings, int(np.sum(self.train.tgt_lengths)) + len(self.train)

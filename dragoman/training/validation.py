@@ -36,7 +36,7 @@ class DevLoss:
 
 @torch.no_grad()
 def dev_loss(model: Transformer, dev: Pairs, max_tokens: int) -> DevLoss:
-    """All pairs of `dev` once, and some of them once more with the sources of their neighbours in length.
+    """All pairs of `dev` once, and some of them again with the sources of their neighbours in length.
 
     Pairs that are not `fitting` are left out; at least one must be.
     """

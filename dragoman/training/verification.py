@@ -117,7 +117,7 @@ class _Children:
         )
 
     def train_until(self, copy: Path, step: int, more_seconds: float = 0.0) -> None:
-        """Trains on until the checkpoint of `step` is there and so many seconds have passed, then SIGKILL."""
+        """Train on until the checkpoint of `step` exists and `more_seconds` have passed, then send SIGKILL."""
         limits = {"max-epochs": 0, "max-minutes": 0, "patience": 0}
         if self.endless:
             limits["max-steps"] = step + _MORE_STEPS

@@ -77,26 +77,26 @@ def soft_targets_of(
     config: Config,
     data: PreparedData,
     folder: Path,
-    begun: StartingPoint | None,
+    start: StartingPoint | None,
     progress: Callable[[str, int], None],
     is_first: bool = True,
 ) -> SoftTargets | None:
-    """What the teachers say of the training pairs, found in `folder` or asked for; None where there are none.
+    """The soft targets of the teachers, found in `folder` or computed. None if the run has no teachers.
 
-    A run that has begun needs its teachers no more, unless what they said is lost. Raises DataError where they are
-    others then, ResourceError where memory runs out. Of several processes all but the first take what that one found.
+    A run that has started needs its teachers again only if their soft targets are lost. Raises DataError if they
+    have changed since, and ResourceError if memory runs out. Of several processes, only the first computes.
     """
     teachers = config.train.teachers
     if not teachers:
         return None
-    asked = begun.teachers if begun else ()
+    recorded = start.teachers if start else ()
     found = _found(folder / _FOLDER, data)
-    if found and (found.teachers == asked or not is_first):
+    if found and (found.teachers == recorded or not is_first):
         return found
     folders = _folders(teachers)
     names = tuple(describe_model(path, each) for path, each in zip(paths_of(teachers), folders, strict=True))
-    if asked and names != asked:
-        other = next(new for new, old in zip(names, asked, strict=False) if new != old)
+    if recorded and names != recorded:
+        other = next(new for new, old in zip(names, recorded, strict=False) if new != old)
         raise DataError(
             f"{folder / _FOLDER} is not whole, and cannot be made again: {other} is another model than the one that "
             "this run started with. Restore that one, or start a new run: another --out, with `--from` this run."

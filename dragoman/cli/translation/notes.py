@@ -8,7 +8,7 @@ from dragoman.messages import say
 from dragoman.records import Translation
 
 NAMED = 10
-"""So many lines of a kind are named; what more there are is counted."""
+"""The number of lines of a kind that are named. Further lines are counted."""
 
 
 class Notes:

@@ -1,6 +1,4 @@
-"""Lines as they arrive: what is there is handed on at once, so that a program at the other end of a pipe can wait for
-its answer, while a file still comes in large pieces.
-"""
+"""Lines as they arrive: a program at the other end of a pipe gets its answer at once."""
 
 from collections import deque
 from collections.abc import Callable, Iterator

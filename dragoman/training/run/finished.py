@@ -1,4 +1,4 @@
-"""What a run was ended with: whether its model is averaged and scored as asked for, or a stop came in between."""
+"""The record that a run is finished: its model is averaged and scored with these settings."""
 
 import json
 from collections.abc import Sequence

@@ -18,7 +18,7 @@ from dragoman.files import TEMPORARY_PREFIX, sha256_of, verify_file, write_file
 from dragoman.training.run.lock import LOCK
 
 _CONFIG = "config.toml"
-# What a run that has not begun may have left behind.
+# The files that a run without a checkpoint may leave behind.
 _OF_A_RUN = {LOCK, _CONFIG, "data", "checkpoints", "log.jsonl", "tensorboard"}
 
 TESTS_AND_MEANS = frozenset(
@@ -57,17 +57,17 @@ _SHORT_FLAGS = {"data.train": "--data FILE"} | dict.fromkeys(
 
 
 def frozen_config(folder: Path) -> Config | None:
-    """The configuration in a run's folder; None where no run began. Raises CheckpointError where it is damaged,
-    or `folder` is a file.
+    """The configuration in a run's folder, or None if no run has started there.
 
-    A run has begun when it has a checkpoint, or what is left of one that is finished. Before that it may have failed
-    because of its settings, and the same folder must do for better ones.
+    A run has started when it has a checkpoint or an averaged model. Before that it may have failed because of its
+    settings, so the same folder accepts other settings. Raises CheckpointError if the configuration is damaged or
+    `folder` is a file.
     """
     for path in (folder, *folder.parents):
         if path.exists() and not path.is_dir():
             raise CheckpointError(f"{path} is a file, but a run is a folder. Name a folder.")
-    begun = (folder / "averaged").exists() or any((folder / "checkpoints").glob("step_*"))
-    return _written_config(folder) if begun else None
+    has_started = (folder / "averaged").exists() or any((folder / "checkpoints").glob("step_*"))
+    return _written_config(folder) if has_started else None
 
 
 def check_frozen(folder: Path, config: Config) -> frozenset[str]:

@@ -95,7 +95,7 @@ def kept_bytes(train: TrainSettings, validations: int, checkpoint_bytes: int, pa
 
 
 def check_disk(train: TrainSettings, folder: Path, needed: int, there: int) -> None:
-    """Raises ResourceError where the disk of a run's `folder` has no room for `needed` bytes, less what is there."""
+    """Raise ResourceError if `needed` bytes exceed the bytes already `there` plus the free space of the disk."""
     missing, free = needed - there, free_space(folder)
     if missing > free:
         raise ResourceError(

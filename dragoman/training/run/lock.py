@@ -34,7 +34,7 @@ def lock_run(run: Path) -> Iterator[None]:
                 ) from None
             except OSError:
                 break
-            # Whoever held it may have removed the file since it was opened: a lock that nobody else can meet.
+            # The previous holder may have removed the file since it was opened: no other process could see this lock.
             with contextlib.suppress(FileNotFoundError):
                 if path.stat().st_ino == os.fstat(stream.fileno()).st_ino:
                     break

@@ -16,7 +16,7 @@ class Board:
     """An events file in `folder`. What goes wrong with it is an OSError of the call that wrote."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises OSError also where the library is there, but cannot be loaded."""
+        """Raise OSError, also if the library is installed but cannot be loaded."""
         try:
             from tensorboard.compat.proto.event_pb2 import Event
             from tensorboard.compat.proto.summary_pb2 import Summary
@@ -34,7 +34,7 @@ class Board:
 
     @staticmethod
     def is_installed() -> bool:
-        """Whether TensorBoard is there to write for."""
+        """True if TensorBoard is installed."""
         return find_spec("tensorboard") is not None
 
     def add(self, step: int, values: Mapping[str, float]) -> None:

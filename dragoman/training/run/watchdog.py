@@ -9,13 +9,13 @@ from enum import Enum
 from statistics import median
 from typing import Any
 
-_NORMS = 64  # the running median is over so many steps,
-_LEAST_NORMS = 16  # and says nothing before so many.
+_NORMS = 64  # steps in the running median
+_LEAST_NORMS = 16  # steps before the median is used
 # Times the median. The largest of the demo's 181 steps was 1.9, of 300 steps of 512 tokens on Multi30k 1.7.
 _SPIKE = 20.0
 _IN_A_ROW = 5
 _FALLING_NATS = 0.02
-_VALIDATIONS = 3  # so many in a row must agree before a run is said to be wrong
+_VALIDATIONS = 3  # validations in a row that must agree before a warning
 _SMOOTHING = 0.95
 
 
@@ -110,7 +110,7 @@ class WatchdogState:
     def judge_validation(self, measured: ValidationLosses, warmup: int, guessing_loss: float) -> list[RunWarning]:
         """What is wrong by now and was not said before.
 
-        `guessing_loss` is that of whoever knows only how frequent each token is: the entropy of training's targets.
+        `guessing_loss` is the loss of a model that knows only token frequencies: the entropy of training's targets.
         Nothing is said before the warm-up is over and three validations agree.
         """
         self.measured.append(measured)

@@ -75,7 +75,7 @@ def num_threads(settings: TrainSettings, device: torch.device) -> int:
 def shares(batches: Sequence[Batch], count: int) -> list[list[Batch]]:
     """The batches in `count` shares of about as many positions, in order; where a share ends, a batch is cut in two.
 
-    Steps too small for so many give fewer shares.
+    Steps too small for `count` shares give fewer.
     """
     total = sum(_positions(batch) for batch in batches)
     count = max(1, min(count, total // _LEAST_POSITIONS))
@@ -108,7 +108,7 @@ def first_rows(batch: Batch, count: int) -> Batch:
 
 
 def _cut(batch: Batch, room: float) -> tuple[Batch, Batch | None]:
-    """The rows that fit into so many positions, at least one, and the others, if it is worth it."""
+    """The rows that fit into `room` positions, at least one, and the other rows if a cut is worth it."""
     rows = len(batch.src_lengths)
     fitting = max(1, round(room * rows / _positions(batch)))
     if _positions(batch) - room < _LEAST_POSITIONS or fitting >= rows:
@@ -213,11 +213,11 @@ class Gradients:
         self._pool.shutdown()
 
     def compute(self, batches: Sequence[Batch], seed: Sequence[int], num_tokens: int, splits: int = 1) -> Tensor:
-        """Leaves the gradient of the mean loss over `num_tokens` labels in the model's parameters.
+        """Leave the gradient of the mean loss over `num_tokens` labels in the model's parameters.
 
-        Returns the sums of loss and negative log-probability, (2,). What dropout draws follows from `seed`.
-        With more `splits` the rows of each batch are computed in so many turns, in about as much less memory: the sums
-        are the same but for rounding (on a GPU dropout draws otherwise). After an error no gradient is left.
+        Returns the sums of loss and negative log-probability, (2,). The random numbers of dropout follow from `seed`.
+        With more `splits` the rows of each batch are computed in that many turns, with less memory in proportion. The
+        sums are equal except for rounding (on a GPU dropout uses other random numbers). An error leaves no gradient.
         """
         self._refresh()
         dealt = shares([batch.to(self.model.device) for batch in batches], self.threads)

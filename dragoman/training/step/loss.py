@@ -21,7 +21,7 @@ from dragoman.model.linear import missing_rows
 # weight, as large as they are, more often; elsewhere few large products are best.
 _ROWS_PER_SLICE = {"cpu": 512}
 _ROWS_PER_SLICE_ELSEWHERE = 8192
-# A sum of so many rounded numbers is rounded once more.
+# A sum of this many rounded numbers is rounded again.
 _COLUMNS_PER_SUM = 1024
 # Between the powers of 2 with this exponent and its negative, sums and quotients stay far from the ends of float32.
 _SAFE_EXPONENT = 60.0
@@ -208,7 +208,7 @@ class _Sums:
     With the probabilities p, the target y and the share u = epsilon / (V - 1) of every token but padding, the loss of
     a row is lse - (1 - epsilon) logits[y] - u (sum(logits) - logits[pad]), where lse is the log of the sum Z of the
     exponentials, and its gradient p - (1 - epsilon) [y] - u (1 - [pad]). The term u is the same for all rows and
-    tokens: what it adds is computed from sums of states and weights, without touching the logits once more. Nor are
+    tokens: what it adds is computed from sums of states and weights, without touching the logits again. Nor are
     probabilities computed: exponentials take their place in the products, and the rows of states are divided by Z.
     """
 

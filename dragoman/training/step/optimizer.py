@@ -24,7 +24,7 @@ def build_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Op
     """Fused AdamW over all parameters (with `weight_decay` 0 it is Adam), or Muon and AdamW, as the settings say.
 
     The rate is set before every step, the same for all groups. With `ema_decay` each step also moves the running mean.
-    The state is there from the start, so that what does not fit into memory fails before the first step.
+    All state is allocated here, so that running out of memory fails before the first step.
     """
     matrices, others = _matrices(model) if settings.optimizer == "muon" else ([], list(model.parameters()))
     optimizer: torch.optim.Optimizer = torch.optim.AdamW(
