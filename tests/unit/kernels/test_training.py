@@ -27,7 +27,7 @@ def given(kind: Any, name: str) -> Any:
 def normalised(kind: Any, arrays: dict[str, Any], out: Any) -> list[Any]:
     means, inverses = np.zeros(COUNT, np.float32), np.zeros(COUNT, np.float32)
     at = [arrays[name].ctypes.data for name in ("rows", "gain", "bias")]
-    kernels.normalise(kind, COUNT, WIDTH, *at, 1e-5, *(each.ctypes.data for each in (out, means, inverses)))
+    kernels.normalize_rows(kind, COUNT, WIDTH, *at, 1e-5, *(each.ctypes.data for each in (out, means, inverses)))
     return [means, inverses]
 
 
@@ -37,14 +37,14 @@ def gradients(kind: Any, arrays: dict[str, Any], out: Any) -> list[Any]:
     at = [arrays[name].ctypes.data for name in ("grads", "rows", "gain")]
     places = [each.ctypes.data for each in (means, inverses, out)]
     sums = np.zeros((2, WIDTH), np.float32)
-    kernels.normalise_back(kind, COUNT, WIDTH, *at, *places, sums, *(each.ctypes.data for each in made))
+    kernels.normalize_rows_backward(kind, COUNT, WIDTH, *at, *places, sums, *(each.ctypes.data for each in made))
     return made
 
 
 def dropped(kind: Any, arrays: dict[str, Any], out: Any) -> list[Any]:
     draws = np.arange(COUNT * WIDTH, dtype=np.int16)
     at = [arrays[name].ctypes.data for name in ("rows", "grads")]
-    kernels.add_dropped(kind, COUNT * WIDTH, *at, draws.ctypes.data, 7, 1.3, out.ctypes.data)
+    kernels.add_kept(kind, COUNT * WIDTH, *at, draws.ctypes.data, 7, 1.3, out.ctypes.data)
     return []
 
 
