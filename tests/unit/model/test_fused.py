@@ -190,9 +190,9 @@ def test_dropout_draws_as_its_module_does() -> None:
     torch.manual_seed(0)
     kept = module(torch.ones(7, 9)) != 0
     torch.manual_seed(0)
-    drawn = module.drawn(7, 9)
+    drawn = module.bits(7, 9)
     assert torch.equal(drawn.bits >= drawn.first_kept, kept)
-    assert not module.eval().drawn(7, 9).drops
+    assert not module.eval().bits(7, 9).drops
 
 
 def test_who_asks_for_no_gradient_or_other_numbers_gets_torchs_operations() -> None:
