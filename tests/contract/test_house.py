@@ -1,8 +1,10 @@
 """The structure that ARCHITECTURE.md promises, held against the code."""
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,3 +130,30 @@ def test_unit_tests_mirror_the_package() -> None:
         or (path.parent == unit and f"dragoman.{path.stem.removeprefix('test_')}" not in MODULES)
     ]
     assert strays == []
+
+
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+
+
+def test_the_tree_of_the_architecture_is_that_of_the_code() -> None:
+    tree = ARCHITECTURE.split("```")[1].splitlines()[1:]
+    named, above = set(), {0: PACKAGE}
+    for line in tree[1:]:
+        depth, name = (len(line) - len(line.lstrip())) // 2, line.split()[0]
+        named.add(above[depth - 1] / name)
+        above[depth] = above[depth - 1] / name
+    packages = {path.parent for path in PACKAGE.rglob("__init__.py")} - {PACKAGE}
+    assert named == packages | set(PACKAGE.glob("*.py")) - {PACKAGE / "__init__.py"}
+
+
+def test_the_floors_of_the_architecture_are_those_that_are_checked() -> None:
+    rows = re.findall(r"^\| \d+ \| (.*) \|$", ARCHITECTURE, re.MULTILINE)
+    written = [re.findall(r"`(\w+)`", row) for row in rows]
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    assert written == [floor.split(" | ") for floor in contracts[0]["layers"]]
+
+
+def test_the_architecture_is_short() -> None:
+    assert len(ARCHITECTURE.split()) <= 900

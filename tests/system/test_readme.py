@@ -227,10 +227,3 @@ def test_public_names_are_documented() -> None:
             if public and (inspect.isclass(value) or inspect.isfunction(value)) and not inspect.getdoc(value):
                 missing.append(f"{name}.{key}")
     assert not missing
-
-
-def test_the_tree_in_the_readme_is_the_tree() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    rooms = {path.name for path in (ROOT / "dragoman").iterdir() if path.is_dir() and not path.name.startswith("__")}
-    for room in rooms:
-        assert re.search(rf"^  {room}/ ", text, re.MULTILINE), f"the README's tree lacks {room}/"
