@@ -6,7 +6,6 @@ The corpora are read from DRAGOMAN_DATA (see docs/check.md).
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -31,7 +30,7 @@ from dragoman.text.doctor.tallies import Tallies
 from dragoman.text.lines import join_lines, read_lines
 from dragoman.text.tokenization.sentence_splitting import split_to_fit
 from tests.soak.conftest import Report
-from tests.soak.processes import Cost, run_in_new_process
+from tests.soak.processes import Cost, least_seconds, run_in_new_process
 
 NEAR_LINES = 20
 HALVES = 20
@@ -161,19 +160,10 @@ def clean_text(text: str) -> None:
 @pytest.mark.parametrize("work", [split_text, clean_text])
 @pytest.mark.parametrize("name", HOSTILE)
 def test_time_is_linear_in_the_length_of_hostile_text(name: str, work: Callable[[str], None], report: Report) -> None:
-    seconds = [least_seconds(work, (HOSTILE[name] * size)[:size]) for size in (10_000, 20_000, 40_000)]
+    seconds = [least_seconds(work, (HOSTILE[name] * size)[:size], repeats=25) for size in (10_000, 20_000, 40_000)]
     ratios = [seconds[1] / seconds[0], seconds[2] / seconds[1]]
     figures = f"{max(ratios):.2f} times a doubling; {', '.join(f'{each * 1000:.1f}' for each in seconds)} ms"
     report(f"hostile text, {work.__name__}, {name}", 1, [ratios] * (max(ratios) > MOST_GROWTH), figures)
-
-
-def least_seconds(work: Callable[[str], None], text: str) -> float:
-    least = float("inf")
-    for _ in range(25):
-        start = time.process_time()
-        work(text)
-        least = min(least, time.process_time() - start)
-    return max(least, 1e-4)
 
 
 def entity_bomb(depth: int) -> str:

@@ -11,9 +11,9 @@ from unittest import mock
 
 import pytest
 from safetensors import SafetensorError
-from safetensors.torch import save_file
+from safetensors.numpy import save_file
 
-from dragoman.bundle import folder as bundle_folder
+from dragoman.bundle import weights
 from dragoman.errors import DragomanError
 from dragoman.training.run.checkpoint import save_checkpoint
 from dragoman.training.run.state import TrainState, ValidationRecord
@@ -50,7 +50,7 @@ def intercepted_writes(before: Before) -> Iterator[None]:
 
     with ExitStack() as patches:
         patches.enter_context(mock.patch.object(os, "fsync", intercept("fsync", os.fsync)))
-        patches.enter_context(mock.patch.object(bundle_folder, "save_file", save))
+        patches.enter_context(mock.patch.object(weights, "save_file", save))
         for name in PATH_METHODS:
             patches.enter_context(mock.patch.object(Path, name, intercept(name, getattr(Path, name))))
         yield

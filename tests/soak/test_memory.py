@@ -69,33 +69,27 @@ def train_limited(run: Path, limit_bytes: int) -> None:
     (run / "parts").write_text(str(trainer.state.micro_batch_splits))
 
 
-@pytest.mark.parametrize(
-    ("preset", "vocab_size", "batch_tokens", "precision", "mean_tokens", "workers"),
-    [
-        ("tiny", 4000, 4096, "bfloat16", 20, 1),
-        ("tiny", 4000, 4096, "float32", 60, 1),
-        ("tiny", 16000, 2048, "float32", 20, 2),
-        ("small", 8000, 4096, "bfloat16", 20, 1),
-        ("small", 16000, 4096, "float32", 40, 1),
-        ("base", 16000, 2048, "float32", 20, 1),
-    ],
-)
+FORECASTS = [
+    ("tiny", 4000, 4096, "bfloat16", 20, 1),
+    ("tiny", 4000, 4096, "float32", 60, 1),
+    ("tiny", 16000, 2048, "float32", 20, 2),
+    ("small", 8000, 4096, "bfloat16", 20, 1),
+    ("small", 16000, 4096, "float32", 40, 1),
+    ("base", 16000, 2048, "float32", 20, 1),
+]
+"""Preset, vocabulary, tokens of a step, precision, mean tokens of a sentence, threads."""
+
+
+@pytest.mark.parametrize("case", FORECASTS, ids=lambda case: " ".join(map(str, case)))
 def test_the_forecast_is_near_the_peak(
-    preset: str,
-    vocab_size: int,
-    batch_tokens: int,
-    precision: str,
-    mean_tokens: int,
-    workers: int,
-    scaled: Callable[[int], int],
-    report: Report,
+    case: tuple[str, int, int, str, int, int], scaled: Callable[[int], int], report: Report
 ) -> None:
-    settings = TrainSettings(precision=precision, batch_tokens=batch_tokens, device="cpu", threads=workers)
+    preset, vocab_size, batch_tokens, precision, mean_tokens, threads = case
+    settings = TrainSettings(precision=precision, batch_tokens=batch_tokens, device="cpu", threads=threads)
     forecast, peak = run_in_new_process(forecast_and_peak, preset, vocab_size, mean_tokens, settings, scaled(6))
     error = forecast / peak - 1
-    case = f"forecast: {preset} {vocab_size} {batch_tokens} {precision} {mean_tokens} {workers}"
     figures = f"{forecast / 1e6:.0f} MB, peak {peak / 1e6:.0f} MB, {error:+.0%}"
-    report(case, 1, [error] * (abs(error) > FORECAST_ERROR), figures)
+    report(f"forecast: {' '.join(map(str, case))}", 1, [error] * (abs(error) > FORECAST_ERROR), figures)
 
 
 def forecast_and_peak(

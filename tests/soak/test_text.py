@@ -1,6 +1,5 @@
 """Text survives: through the tokenizer character for character, and line for line through `dragoman translate`."""
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.tokenizer import UNK_ID, Tokenizer, train_tokenizer
 from tests.soak.awkward_text import NASTY, awkward_lines, check_lines, random_strings
 from tests.soak.conftest import Report
+from tests.soak.processes import least_seconds
 
 MOST_GROWTH = 2.5
 SETTINGS = {"byte fallback": {"byte_fallback": True}, "unigram": {"kind": "unigram"}}
@@ -39,19 +39,10 @@ def test_strings_come_back_equal(tokenizer: Tokenizer, scaled: Callable[[int], i
 
 
 def test_time_is_linear_in_the_length_of_a_line(tokenizer: Tokenizer, report: Report) -> None:
-    half, whole = (seconds_to_encode(tokenizer, characters) for characters in (500_000, 1_000_000))
+    text = ("the quick brown fox jumps over it, 42 times. " * 30_000)[:1_000_000]
+    half, whole = (least_seconds(tokenizer.encode, text[:size], repeats=7) for size in (500_000, 1_000_000))
     broken = [whole / half] * (whole > MOST_GROWTH * half)
     report(f"a line of 1 MB, {tokenizer.kind}", 1, broken, f"{whole:.2f} s, {whole / half:.2f} times that of half")
-
-
-def seconds_to_encode(tokenizer: Tokenizer, characters: int) -> float:
-    """The fastest of seven, for one line of ordinary words."""
-    text, found = ("the quick brown fox jumps over it, 42 times. " * 30_000)[:characters], []
-    for _ in range(7):
-        start = time.process_time()
-        tokenizer.encode(text)
-        found.append(time.process_time() - start)
-    return min(found)
 
 
 def test_lines_are_answered_in_their_place(run_folder: Path, scaled: Callable[[int], int], report: Report) -> None:
