@@ -18,7 +18,7 @@ class DataError(DragomanError):
 
 
 class ModelError(DragomanError):
-    """A model folder is missing a file, damaged, or not what the caller asked for."""
+    """A model folder is missing a file, damaged, or not what the caller requested."""
 
 
 class CheckpointError(ModelError):

@@ -295,7 +295,9 @@ _RESTORE = "Restore the folder from where it came."
 
 def _write_manifest(folder: Path, facts: dict[str, Any]) -> None:
     files = {}
-    mode = folder.stat().st_mode & 0o666  # as the umask wants it: safetensors' own files are for nobody else
+    mode = (
+        folder.stat().st_mode & 0o666
+    )  # as the umask wants it: safetensors makes files that only their owner can read
     for path in sorted(folder.iterdir()):
         path.chmod(mode)
         _flush_to_disk(path)

@@ -1,4 +1,4 @@
-"""The one record with tensors that every room below the command line knows: padded ids and their lengths."""
+"""The one record with tensors that all packages share: padded ids and their lengths."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class Batch:
         return Batch(rows.src_ids[:, :src], rows.src_lengths, rows.tgt_ids[:, : tgt + 1], rows.tgt_lengths, *soft)
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on a device; where it is pinned, what computes on the device waits for it, and nobody else."""
+        """The same batch on a device. A pinned batch is copied asynchronously: only computations on the device wait."""
         non_blocking = device.type == "cuda"
         return self.map_tensors(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 

@@ -23,7 +23,7 @@ class CopyTask:
 
 
 def copy_task(num_train: int, num_held_out: int, seed: int, num_symbols: int = 11, length: int = 10) -> CopyTask:
-    """Distinct random sequences, a pure function of the arguments; ValueError where there are not so many."""
+    """Distinct random sequences, a pure function of the arguments; ValueError where fewer exist."""
     total = num_train + num_held_out
     if num_symbols**length < total:
         raise ValueError(f"there are only {num_symbols**length} sequences of {length} over {num_symbols} symbols")

@@ -340,7 +340,7 @@ class _Preparation:
         return src, concatenate_texts(pair.tgt for pair in self._training_texts())
 
     def _training_texts(self) -> Iterator[SentencePair]:
-        """What is kept of the training pairs; of more than `tokenizer.max_pairs` an even share, at most so many.
+        """The training pairs that are kept, or an even sample of at most `tokenizer.max_pairs` of them.
 
         The share is of all pairs read: where cleaning takes many, fewer are learnt from.
         """

@@ -1,4 +1,4 @@
-"""What teachers say at the place of every label of a store, in memory-mapped files beside it, asked for once.
+"""The predictions of teachers for every label of a store, computed once and kept in memory-mapped files beside it.
 
 A model that learns from others (Hinton et al. 2015; Kim & Rush 2016, section 3.1) needs their predictions of each
 target token in every epoch, and they are always the same. Of each the `TOP_TOKENS` most probable tokens are kept: an

@@ -114,7 +114,7 @@ def write_store(
 ) -> Iterator[StoreWriter]:
     """A writer for the store at `folder`, which appears, or is replaced, when the block ends without an exception.
 
-    `key` says what the store is made from and is asked for when it is opened. One process writes, others wait.
+    `key` identifies what the store is made from and is checked when it is opened. One process writes, others wait.
     Raises ResourceError where the disk is full.
     """
     facts: dict[str, Any] = {"format": _FORMAT, "key": key, "keeps_text": keep_text}

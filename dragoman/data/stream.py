@@ -183,7 +183,7 @@ class BatchStream(Iterator[StepBatches]):
             self._put(error)
 
     def _put(self, item: StepBatches | BaseException) -> bool:
-        """Waits until there is room; False when the stream is closed meanwhile."""
+        """Wait until the queue has space. Returns False if the stream is closed meanwhile."""
         while not self._closing.is_set():
             try:
                 self._ready.put(item, timeout=0.1)

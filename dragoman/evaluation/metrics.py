@@ -63,7 +63,7 @@ def ter(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
 def evaluate(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a", *, intervals: bool = False
 ) -> Evaluation:
-    """All metrics of one test, with their 95 % intervals where asked for, and with warnings in plain words.
+    """All metrics of one test, with their 95 % intervals if `intervals` is set, and with warnings in plain words.
 
     Raises DataError where the counts differ or there is nothing to score. `tokenize` is for BLEU alone.
     """

@@ -1,8 +1,8 @@
 """How much of a score is chance: what it would be on other tests, made from the sentences of this one.
 
-Bootstrap and paired bootstrap: Koehn 2004. Approximate randomisation: Riezler and Maxwell 2005. Statistics, draws and
-p-values are those of sacreBLEU's paired tests with its seed. These come in blocks, whose memory does not grow with the
-test, and give the interval of the difference too.
+Bootstrap and paired bootstrap: Koehn 2004. Approximate randomisation: Riezler and Maxwell 2005. Statistics, samples
+and p-values are those of sacreBLEU's paired tests with its seed. Here the samples come in blocks, whose memory does not
+grow with the test, and the difference has an interval too.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ Statistics = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Significance:
-    """The difference of two scores, second minus first, on a test of so many sentences.
+    """The difference of two scores, second minus first, on a test of `num_sentences` sentences.
 
     95 % of the resampled differences lie in `interval`. `p_randomisation` is two-sided. `p_bootstrap` is Moses' and
     sacreBLEU's, whose chance differences are the sizes of the resampled ones less their mean: about half of a two-sided

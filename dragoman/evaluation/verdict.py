@@ -68,8 +68,8 @@ def verdict(outcome: Outcome) -> str:
 
 
 def is_improving(scores: Sequence[float]) -> bool:
-    """Whether the last third of a run's validations, in order, is clearly better than those before; true of so few
-    that nobody can tell."""
+    """Whether the last third of a run's validations, in order, is clearly better than those before; true if there
+    are too few to tell."""
     if len(scores) < 3:
         return True
     cut = len(scores) - max(1, len(scores) // 3)

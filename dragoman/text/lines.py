@@ -1,7 +1,7 @@
 """Lines of text files, as people have them: plain or gzip, UTF-8 with or without a byte order mark, or as told.
 
 A line ends at ``\\n``, and a ``\\r`` before it belongs to the end. Nothing else ends a line: U+0085, U+2028 and a
-``\\r`` by itself stay inside, because whoever wrote the other side of a corpus counted ``\\n`` too.
+``\\r`` by itself stay inside, because the tool that wrote the other side of a corpus counted ``\\n`` too.
 """
 
 import gzip

@@ -1,6 +1,6 @@
 """Strings that are no valid Unicode: Python's str may hold half of a surrogate pair, UTF-8 cannot.
 
-They arise from JSON escapes such as ``"\\ud83d"`` cut in two by somebody's program.
+They arise from JSON escapes such as ``"\\ud83d"`` cut in two by another program.
 """
 
 

@@ -11,7 +11,7 @@ from dragoman.config import DataSettings
 
 _DOTS = (".", "。", "।")
 _LETTERS_AN_ERROR = 20
-_STREAM = 0x5EED << 129  # apart from the draws of BPE dropout, which are named by the same numbers
+_STREAM = 0x5EED << 129  # a random stream apart from that of BPE dropout, which has the same key
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,35 +38,35 @@ class Augmentation:
         Capitals and the missing dot are on both sides: the answer is written as the question is. Lower case and
         typing errors are in the source alone: the answer is to be right.
         """
-        draws = random.Random(_STREAM + (seed << 96) + (epoch << 64) + index)
-        without_dot, other_case, capitals, noisy = (draws.random() for _ in range(4))
+        rng = random.Random(_STREAM + (seed << 96) + (epoch << 64) + index)
+        without_dot, other_case, capitals, noisy = (rng.random() for _ in range(4))
         if without_dot < self.punctuation and _ends_in_one_dot(src) and _ends_in_one_dot(tgt):
             src, tgt = src.rstrip()[:-1].rstrip(), tgt.rstrip()[:-1].rstrip()
         if noisy < self.noise:
-            src = add_typos(src, draws)
+            src = add_typos(src, rng)
         if other_case < self.case:
             src, tgt = (src.upper(), tgt.upper()) if capitals < 0.5 else (src.lower(), tgt)
         return src, tgt
 
 
-def add_typos(text: str, draws: random.Random) -> str:
+def add_typos(text: str, rng: random.Random) -> str:
     """The text with about one error in 20 letters: two swapped, one left out, one twice, or one for another."""
     written, place = [], 0
     letters = [char for char in text if char.isalpha()]
     while place < len(text):
         char, following = text[place], text[place + 1 : place + 2]
         place += 1
-        if not (char.isalpha() and following.isalpha()) or draws.random() * _LETTERS_AN_ERROR >= 1:
+        if not (char.isalpha() and following.isalpha()) or rng.random() * _LETTERS_AN_ERROR >= 1:
             written.append(char)
             continue
-        kind = draws.randrange(4)
+        kind = rng.randrange(4)
         if kind == 0:
             written += [following, char]
             place += 1
         elif kind == 1:
             written += [char, char]
         elif kind == 2:
-            written.append(draws.choice(letters))
+            written.append(rng.choice(letters))
     return "".join(written)
 
 

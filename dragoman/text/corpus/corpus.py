@@ -24,7 +24,7 @@ Format = Literal["aligned", "tsv", "csv", "jsonl", "tmx"]
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Where some parallel text is: one path, or the two of aligned files. Languages may be empty when nobody knows.
+    """Where some parallel text is: one path, or the two of aligned files. Unknown languages are empty.
 
     `encoding` is that of files that are not UTF-8; `fields` is where a table or a record of JSON has the texts.
     """

@@ -132,7 +132,7 @@ def read_side(path: Path, side: int, layout: Layout = PLAIN) -> tuple[list[str],
 def texts_of_side(path: Path, side: int, src_lang: str, tgt_lang: str, layout: Layout = PLAIN) -> Iterator[str]:
     """The texts that a file has of side 0 or 1: every line, or of a file with both sides those in the side's language.
 
-    Where nobody tells the languages, it is the file's first or second side. Raises as `open_corpus`.
+    Where the languages are unknown, it is the file's first or second side. Raises as `open_corpus`.
     """
     if not has_both_sides(path):
         return read_lines(path, encoding=layout.encoding)

@@ -128,7 +128,7 @@ def _units(path: Path, header: dict[str, str] | None = None) -> Iterator[dict[st
 
 
 class _LimitedFile:
-    """A file that gives only so many bytes from one unit to the next, so that nothing hostile can pile up in memory."""
+    """A file with a limit on the bytes from one unit to the next, so that a hostile file cannot fill the memory."""
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
         self.left = _MAX_UNIT_BYTES

@@ -27,23 +27,24 @@ _WORD = re.compile(f"[{UNSPACED}]|\\w+|[^\\w\\s]")
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """That of some lines of one side: word ids one line after the other and how many each has, and the rest by line.
+    """The evidence of some lines of one side: word ids line after line, the word count of each line, and the rest.
 
-    `numbers` is 0 where there is none; `marks` has a bit set for each name, word with digits and last punctuation mark.
+    `numbers` is 0 for a line without numbers. `anchors` has a bit set for each name, word with digits and final
+    punctuation mark.
     """
 
     words: NDArray[np.int32]
     counts: NDArray[np.int64]
     lengths: NDArray[np.float32]
     numbers: NDArray[np.uint32]
-    marks: NDArray[np.uint32]
+    anchors: NDArray[np.uint32]
 
     def with_ids(self, ids: NDArray[np.int32]) -> "Evidence":
-        """The words numbered anew, those whose new number is negative left out."""
+        """The same evidence with word `n` renumbered to `ids[n]`; words with a negative number are left out."""
         words = ids[self.words]
         line = np.repeat(np.arange(len(self.counts)), self.counts)[words >= 0]
         counts = np.bincount(line, minlength=len(self.counts))
-        return Evidence(words[words >= 0], counts, self.lengths, self.numbers, self.marks)
+        return Evidence(words[words >= 0], counts, self.lengths, self.numbers, self.anchors)
 
 
 class WordTable:
@@ -59,7 +60,7 @@ class WordTable:
 
     def _forget(self) -> None:
         self._forms: dict[str, int] = {}
-        self._facts = np.zeros((0, 3), np.int64)  # of each form: its stem, its number, its mark
+        self._facts = np.zeros((0, 3), np.int64)  # of each form: its stem, its number, its anchor
 
     def evidence(self, lines: Sequence[str]) -> Evidence:
         """What each line says; only its first thousand characters are looked at."""
@@ -74,13 +75,13 @@ class WordTable:
             self._forms.update(zip(new, range(len(self._forms), len(self._forms) + len(new)), strict=True))
             self._facts = np.concatenate([self._facts, np.array(list(map(self._facts_of, new)), np.int64)])
             forms = np.fromiter(map(self._forms.__getitem__, chain.from_iterable(found)), np.int64, total)
-        stems, numbers, marks = self._facts[forms].T
+        stems, numbers, anchors = self._facts[forms].T
         starts = (np.cumsum(counts) - counts)[counts > 0]
-        marks[starts] = np.where(numbers[starts] > 0, marks[starts], 0)  # a sentence begins with a capital anyway
+        anchors[starts] = np.where(numbers[starts] > 0, anchors[starts], 0)  # a sentence begins with a capital anyway
         per_line = np.zeros((2, len(lines)), np.uint32)
         if total:
             per_line[0, counts > 0] = np.add.reduceat(numbers, starts)
-            per_line[1, counts > 0] = np.bitwise_or.reduceat(marks, starts)
+            per_line[1, counts > 0] = np.bitwise_or.reduceat(anchors, starts)
         per_line[1] |= np.fromiter(map(_last_mark, lines), np.uint32, len(lines))
         lengths = np.log1p(np.fromiter(map(len, lines), np.float32, len(lines)))
         evidence = Evidence(np.maximum(stems, 0).astype(np.int32), counts, lengths, *per_line)

@@ -42,7 +42,7 @@ class CorpusFinding:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """A corpus in numbers, and the findings, the most important first. Languages as found, "" where nobody looked."""
+    """A corpus in numbers, and the findings, the most important first. Languages not examined are ""."""
 
     name: str
     pairs: int

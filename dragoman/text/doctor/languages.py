@@ -237,7 +237,7 @@ def language_findings(
     numbers = [number for number, _ in sample]
     sides = [pair.src for _, pair in sample], [pair.tgt for _, pair in sample]
     found = _languages_of_sides(sides, declared)
-    # What is said to be in a language that nobody here knows cannot be judged.
+    # A side declared in a language that the detector does not know cannot be judged.
     main = [side.language if not code or can_detect(code) else "" for side, code in zip(found, declared, strict=True)]
     findings = _mixtures(sample, declared) or _contradictions(found, declared, len(sample))
     scripts = [[script_of(line) for line in lines] for lines in sides]

@@ -213,8 +213,8 @@ def _surface_codes(src: Evidence, tgt: Evidence, first: int, bias: float) -> tup
     distance = np.minimum(np.abs(src.lengths - tgt.lengths[part] - bias), 1.0)
     numbers, other = src.numbers, tgt.numbers[part]
     same_numbers = np.where(numbers == other, np.where(numbers > 0, 2, 1), 0)
-    marks = tgt.marks[part]
-    shared = _bits(src.marks & marks) / np.maximum(_bits(src.marks | marks), 1)
+    anchors = tgt.anchors[part]
+    shared = _bits(src.anchors & anchors) / np.maximum(_bits(src.anchors | anchors), 1)
     codes = same_numbers * _SHARED_BINS + np.rint(shared * (_SHARED_BINS - 1)).astype(np.int64)
     return codes.astype(np.uint8), np.rint(distance * (_LENGTH_BINS - 1)).astype(np.uint8)
 

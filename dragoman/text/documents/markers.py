@@ -144,7 +144,7 @@ class _Part:
         )
         before = np.concatenate((np.zeros((len(tgt_words), 1)), self._weights.cumsum(1)), axis=1)
         self._before = before
-        """(target words, source words + 1): how much each looked at the first so many."""
+        """(target words, source words + 1): the attention of each to the source words before a position."""
 
     def ranges(self, numbers: Sequence[int]) -> dict[int, Range]:
         """The range of each marker; all of them must touch the part."""

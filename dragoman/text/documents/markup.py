@@ -53,7 +53,7 @@ class MarkupRules:
     escaped: bool = True
 
     def is_inline(self, tag: str) -> bool:
-        """Elements that nobody knows are, as custom ones."""
+        """Whether an element is part of a sentence; unknown elements, such as custom ones, are."""
         if self.xml:
             return tag not in self.splitting_tags
         return tag in _INLINE or tag not in _BLOCK

@@ -1,7 +1,7 @@
 """BPE dropout: merges are skipped at random while training (Provilkov et al. 2020, section 3).
 
 At every merge step each possible merge is dropped with a probability, and the best of the others is made; when
-none is left, the word is done. The draws follow from seed, epoch, sentence and side alone, so that a continued
+none is left, the word is done. The random numbers follow from seed, epoch, sentence and side alone, so that a continued
 run sees the same segmentations as an uninterrupted one; the library's own dropout cannot be seeded.
 """
 
@@ -95,7 +95,7 @@ class BpeDropout:
         return symbols
 
     def _merge(self, symbols: list[int], undisturbed: int, draw: Callable[[], float]) -> list[int]:
-        """Merges until none is left: so many steps without dropout, one whose best merge is dropped, then freely."""
+        """Merge while possible: `undisturbed` steps without dropout, one without its best merge, then with dropout."""
         symbols, merges, probability = list(symbols), self._merges, self._probability
         for step in range(len(symbols)):
             found = ((merges.get(pair), place) for place, pair in enumerate(pairwise(symbols)))

@@ -104,7 +104,7 @@ class BatchEncoder:
         return RaggedIds(ids[is_word], np.diff(np.flatnonzero(~is_word), prepend=-1) - 1)
 
     def _with_new_words(self, words: list[str], order: NDArray[np.int64]) -> RaggedIds:
-        """The table with the unknown words, whose places are written into `order`; they stay while there is room."""
+        """The table with the unknown words, whose places are written into `order`; they are kept up to `max_words`."""
         unknown = np.flatnonzero(order == _UNKNOWN).tolist()
         if not unknown:
             return self._table

@@ -76,7 +76,7 @@ class ProcessEncoderPair:
 
 
 class _Worker:
-    """A process that is asked for one chunk at a time, so that neither side waits for the other to read."""
+    """A process that encodes one chunk at a time, so that neither side waits for the other to read."""
 
     def __init__(self, folder: str) -> None:
         """`folder` has the tokenisers."""
@@ -124,7 +124,7 @@ class _Worker:
         if self._process is not None:
             process, self._process = self._process, None
             process.kill()
-            with suppress(OSError), process:  # what is still to be written is for nobody
+            with suppress(OSError), process:  # what is still to be written is not needed
                 pass
 
 

@@ -152,15 +152,15 @@ def _fit(text: str, length: Callable[[str], int], limit: int, cuts: Sequence[Cal
 def _pack(parts: Sequence[str], length: Callable[[str], int], limit: int) -> list[str]:
     """Neighbours joined while their lengths add up to at most the limit."""
     packed: list[list[str]] = []
-    room = 0
+    left = 0
     for part in parts:
         size = length(part.strip())
-        if packed and size <= room:
+        if packed and size <= left:
             packed[-1].append(part)
-            room -= size
+            left -= size
         else:
             packed.append([part])
-            room = limit - size
+            left = limit - size
     return ["".join(group) for group in packed]
 
 

@@ -1,4 +1,4 @@
-"""Reading a tokenizer.json that nobody vouches for.
+"""Reading an untrusted tokenizer.json.
 
 Only the vocabulary, the merges, the scores and the character map are taken from the file, after a check; pipelines are
 compared with the ones of `pipelines.py` and never built from the file, so that no foreign regular
