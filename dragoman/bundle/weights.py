@@ -26,7 +26,7 @@ _MAX_HEADER_BYTES = 1 << 10
 def write_tensors(tensors: Mapping[str, NDArray[Any]], path: Path, metadata: dict[str, str] | None = None) -> None:
     """Write a safetensors file. Raises OSError if it cannot be written."""
     try:
-        save_file({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, path, metadata)
+        save_file({name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}, path, metadata)
     except SafetensorError as error:
         found = re.search(r"os error (\d+)", str(error))
         code = int(found[1]) if found else errno.EIO
