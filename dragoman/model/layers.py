@@ -105,7 +105,7 @@ class DecoderLayer(nn.Module):
         hidden = shell.leave(hidden, self.self_attn(shell.enter(hidden), self_mask))
         shell = self.cross_attn_residual
         hidden = shell.leave(hidden, self.cross_attn.across(shell.enter(hidden), memory, memory_mask))
-        return self._fed_forward(hidden)
+        return self._apply_feed_forward(hidden)
 
     def step(
         self, hidden: Float[Tensor, "N 1 D"], cache: LayerCache, length: int, memory_mask: Mask
@@ -123,7 +123,7 @@ class DecoderLayer(nn.Module):
         shell, cross = self.cross_attn_residual, self.cross_attn
         query = cross.project_query(shell.enter(grouped))
         seen = cross.merge(cross.attend(query, cache.cross_keys, cache.cross_values, memory_mask))
-        return self._fed_forward(shell.leave(grouped, seen)).reshape(rows, 1, width)
+        return self._apply_feed_forward(shell.leave(grouped, seen)).reshape(rows, 1, width)
 
     def attention(
         self, hidden: Float[Tensor, "B T D"], memory: Float[Tensor, "B S D"], self_mask: Mask, memory_mask: Mask
@@ -136,6 +136,6 @@ class DecoderLayer(nn.Module):
         cross_key, _ = self.cross_attn.project_memory(memory)
         return attention_weights(query, key, self_mask), attention_weights(cross_query, cross_key, memory_mask)
 
-    def _fed_forward(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    def _apply_feed_forward(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         shell = self.feed_forward_residual
         return shell.leave(hidden, self.feed_forward(shell.enter(hidden)))
