@@ -32,29 +32,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, help="a model trained on the phrasebook, such as `dragoman demo` makes")
     folder = resolve_model_folder(parser.parse_args().model)
-    bundle = TrainedModel.load(folder, "cpu")
+    trained = TrainedModel.load(folder, "cpu")
     split = load_phrasebook().split(SEED, 30_000, 500)
     pairs = split.test[:PAIRS]
-    layers = bundle.config.model.num_decoder_layers
+    layers = trained.config.model.num_decoder_layers
     print(f"{len(pairs)} test pairs, {len(split.dev)} validation pairs; {layers} decoder layers")
     print("| decoder layer | reading | AER, validation | AER, test | 95% interval |\n| --- | --- | ---: | ---: | --- |")
     for layer in range(layers):
-        counts = {reading: counted(bundle, pairs, reading, layer) for reading in READINGS}
+        counts = {reading: counted(trained, pairs, reading, layer) for reading in READINGS}
         for reading, found in counts.items():
             low, high = interval([[row] for row in found])
             default = layer == alignment_layer(layers) and reading == DEFAULT_READING
-            dev = error_rate(counted(bundle, split.dev, reading, layer))
+            dev = error_rate(counted(trained, split.dev, reading, layer))
             name = f"{reading} (default)" if default else reading
             print(f"| {layer + 1} | {name} | {dev:.3f} | {error_rate(found):.3f} | {low:.3f} to {high:.3f} |")
         low, high = interval([list(both) for both in zip(*counts.values(), strict=True)])
         print(f"| {layer + 1} | next minus prediction | | {difference(counts):.3f} | {low:.3f} to {high:.3f} |")
 
 
-def counted(bundle: TrainedModel, pairs: Sequence[PhrasebookPair], reading: Reading, layer: int) -> list[Counts]:
+def counted(trained: TrainedModel, pairs: Sequence[PhrasebookPair], reading: Reading, layer: int) -> list[Counts]:
     """For each pair how many links were found, are known, and are both."""
-    tokenizers = bundle.tokenizers
+    tokenizers = trained.tokenizers
     ids = [(tokenizers.src.encode(pair.src), tokenizers.tgt.encode(pair.tgt)) for pair in pairs]
-    found = Aligner([bundle.model], tokenizers, reading, layer).links(ids)
+    found = Aligner([trained.model], tokenizers, reading, layer).links(ids)
     counts = []
     for pair, (src, tgt), links in zip(pairs, ids, found, strict=True):
         src_words = words_of_tokens(words_of(tokenizers.src.tokens(src)), split_words(pair.src))

@@ -35,11 +35,11 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=1000)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    bundle = TrainedModel.load(resolve_model_folder(given.model), "cpu")
-    settings = override_settings(bundle.config.inference, {"beam_size": given.beam, "n_best": 1})
+    trained = TrainedModel.load(resolve_model_folder(given.model), "cpu")
+    settings = override_settings(trained.config.inference, {"beam_size": given.beam, "n_best": 1})
     lines = given.text.read_text(encoding="utf-8").split("\n")[: given.sentences]
-    rows = bundle.tokenizers.src.encode_batch(lines)
-    weights = compiled_weights(bundle.model, given.precision)
+    rows = trained.tokenizers.src.encode_batch(lines)
+    weights = compiled_weights(trained.model, given.precision)
     parts = Parts()
     engine.decode_steps = parts.step  # type: ignore[assignment]
     for _ in range(2):  # the first compiles

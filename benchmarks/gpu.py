@@ -178,9 +178,9 @@ def train_dragoman(
     torch.manual_seed(1)
     model = Transformer(config.model, VOCAB_SIZE, VOCAB_SIZE).to(device)
     tokenizer = train_tokenizer(TokenizerSettings(vocab_size=300), ["made up"])  # a model folder must hold one
-    bundle = TrainedModel(model, TokenizerPair(tokenizer, tokenizer, joint=True), config, Card())
+    trained = TrainedModel(model, TokenizerPair(tokenizer, tokenizer, joint=True), config, Card())
     with tempfile.TemporaryDirectory() as name, contextlib.closing(RunLog(Path(name), io.StringIO())) as log:
-        Trainer(RunFolder(Path(name)), bundle, pairs, made_up_pairs(64), lambda model: {}, log).fit()
+        Trainer(RunFolder(Path(name)), trained, pairs, made_up_pairs(64), lambda model: {}, log).fit()
         lines = (Path(name) / "log.jsonl").read_text().split("\n")
     events = [json.loads(line) for line in lines if line]
     return rate_of([event for event in events if event["event"] == "train"], seconds)

@@ -79,9 +79,9 @@ def main() -> None:
     if small and not small.exists():
         raise SystemExit(f"{small}: not found; make it first: marian_model.py --size {GROWN_FROM[size.name]}")
     make_random(corpus, size, models / "random")
-    bundle = restarted(import_marian(models / "random", f"benchmark-{SRC_LANG}-{TGT_LANG}").bundle)
+    trained = restarted(import_marian(models / "random", f"benchmark-{SRC_LANG}-{TGT_LANG}").trained)
     if small:
-        grow(TrainedModel.load(small, "cpu").model, bundle.model)
+        grow(TrainedModel.load(small, "cpu").model, trained.model)
     settings = TrainSettings(
         label_smoothing=LABEL_SMOOTHING,
         max_minutes=given.minutes,
@@ -91,7 +91,7 @@ def main() -> None:
         **RECIPES[size.name],
     )
     validate = ValidateSettings(every_epochs=0, every_steps=given.validate_every, metric="bleu", beam_size=1)
-    train(replace(bundle, config=replace(bundle.config, train=settings, validate=validate)), corpus, run)
+    train(replace(trained, config=replace(trained.config, train=settings, validate=validate)), corpus, run)
     write_forms(TrainedModel.load(resolve_model_folder(run), "cpu"), models)
 
 
@@ -124,23 +124,23 @@ def make_random(corpus: Corpus, size: Size, folder: Path) -> None:
     (folder / "vocab.json").write_text(json.dumps(vocabulary, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def restarted(bundle: TrainedModel) -> TrainedModel:
+def restarted(trained: TrainedModel) -> TrainedModel:
     """The imported model with weights drawn as Dragoman draws them, which learn faster than Marian's small ones.
 
     The decoder starts from an embedding of zeros in Marian's form, which CTranslate2 counts on: its row, which is our
     bos, and that of our padding stay zero and what the import made of their biases is kept.
     """
-    shape = replace(bundle.config.model, dropout=DROPOUT)
+    shape = replace(trained.config.model, dropout=DROPOUT)
     torch.manual_seed(1)
-    model = Transformer(shape, bundle.model.src_vocab_size, bundle.model.tgt_vocab_size)
+    model = Transformer(shape, trained.model.src_vocab_size, trained.model.tgt_vocab_size)
     _clear_start_rows(model)
     with torch.no_grad():
-        model.projection.bias.copy_(bundle.model.projection.bias)
+        model.projection.bias.copy_(trained.model.projection.bias)
         for name, weight in model.named_parameters():
             if name.endswith(("attn.out.weight", "feed_forward.outer.weight")):
                 weight.mul_(BRANCH_SCALE)
     register_optimizer_step_post_hook(lambda *_: _clear_start_rows(model))
-    return replace(bundle, model=model, config=replace(bundle.config, model=shape))
+    return replace(trained, model=model, config=replace(trained.config, model=shape))
 
 
 @torch.no_grad()
@@ -149,14 +149,14 @@ def _clear_start_rows(model: Transformer) -> None:
     model.tgt_embedding.weight[[PAD_ID, BOS_ID]] = 0.0
 
 
-def train(bundle: TrainedModel, corpus: Corpus, folder: Path) -> None:
+def train(trained: TrainedModel, corpus: Corpus, folder: Path) -> None:
     """Trains in the run `folder`, which ends with a best checkpoint or an average."""
     texts = {part: [corpus.texts(part, lang) for lang in (SRC_LANG, TGT_LANG)] for part in ("train", "val")}
-    train_pairs, dev_pairs = (_encoded(bundle.tokenizers, *texts[part]) for part in ("train", "val"))
-    score = GreedyScore(bundle.tokenizers, bundle.config, *texts["val"])
+    train_pairs, dev_pairs = (_encoded(trained.tokenizers, *texts[part]) for part in ("train", "val"))
+    score = GreedyScore(trained.tokenizers, trained.config, *texts["val"])
     folder.mkdir(parents=True, exist_ok=True)
     log = RunLog(folder)
-    trainer = Trainer(RunFolder(folder), bundle, train_pairs, dev_pairs, score, log)
+    trainer = Trainer(RunFolder(folder), trained, train_pairs, dev_pairs, score, log)
     try:
         log.say(f"Stopped: {trainer.fit()}.")
         trainer.average()
@@ -170,16 +170,16 @@ def _encoded(tokenizers: TokenizerPair, src: list[str], tgt: list[str]) -> InMem
     return InMemoryPairs([pair[0] for pair in kept], [pair[1] for pair in kept])
 
 
-def write_forms(bundle: TrainedModel, folder: Path) -> None:
+def write_forms(trained: TrainedModel, folder: Path) -> None:
     """The trained model for each engine. Refuses one whose start is not zero: the engines would differ."""
     from ctranslate2.converters import TransformersConverter
 
-    if bundle.model.tgt_embedding.weight[[PAD_ID, BOS_ID]].any():
+    if trained.model.tgt_embedding.weight[[PAD_ID, BOS_ID]].any():
         raise SystemExit(
             "the rows of padding and bos have been trained: CTranslate2 would start from another embedding"
         )
-    bundle.save(folder / "dragoman")
-    for note in export_marian(bundle, folder / "marian"):
+    trained.save(folder / "dragoman")
+    for note in export_marian(trained, folder / "marian"):
         print(note)
     TransformersConverter(str(folder / "marian")).convert(str(folder / "ctranslate2"), force=True)
     print(f"the model is in {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")

@@ -195,14 +195,14 @@ def facts_of_run(run: Path, folder: Path) -> dict[str, Any]:
     from dragoman.config import dump_config
     from dragoman.model.trained import TrainedModel
 
-    bundle = TrainedModel.load(resolve_model_folder(run), "cpu")
-    card = bundle.card
+    trained = TrainedModel.load(resolve_model_folder(run), "cpu")
+    card = trained.card
     known = {
         key: getattr(card, key) for key in ("parameters", "train_pairs", "steps", "epochs", "minutes", "precision")
     }
     return known | {
         "averaged_steps": card.averaged_steps,
-        "settings": dump_config(bundle.config).replace(str(folder), "FOLDER"),
+        "settings": dump_config(trained.config).replace(str(folder), "FOLDER"),
     }
 
 

@@ -37,9 +37,9 @@ def run(arguments: Sequence[str]) -> int:
     if given.out is not None:
         check_new_folder(out)
     folders = [folder.step_folder(step) for step in steps]
-    bundle = TrainedModel.load(folders[-1], "cpu")
-    set_weights(bundle.model, averaged_weights(folders, bundle.model))
-    replace(bundle, card=replace(bundle.card, averaged_steps=tuple(steps), scores=())).save(out)
+    trained = TrainedModel.load(folders[-1], "cpu")
+    set_weights(trained.model, averaged_weights(folders, trained.model))
+    replace(trained, card=replace(trained.card, averaged_steps=tuple(steps), scores=())).save(out)
     say(f"averaged the checkpoints after steps {', '.join(map(str, steps))}")
     print(out)
     return 0

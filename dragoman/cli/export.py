@@ -48,11 +48,11 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _notes(bundle: "TrainedModel", form: str, out: Path, quantization: "Quantization") -> tuple[str, ...]:
+def _notes(trained: "TrainedModel", form: str, out: Path, quantization: "Quantization") -> tuple[str, ...]:
     """Writes the folder; what the user should know about it."""
     from dragoman.exchange.ctranslate2_export import export_ctranslate2
     from dragoman.exchange.marian_export import export_marian
 
     if form == "marian":
-        return export_marian(bundle, out)
-    return (f"{quantization}: {export_ctranslate2(bundle, out, quantization)}",)
+        return export_marian(trained, out)
+    return (f"{quantization}: {export_ctranslate2(trained, out, quantization)}",)

@@ -25,10 +25,10 @@ def run(arguments: Sequence[str]) -> int:
     check_new_folder(out)
     folder = _folder(given.model)
     imported = import_marian(folder, name if folder == Path(given.model) else given.model)
-    imported.bundle.save(out)
+    imported.trained.save(out)
     for note in imported.notes:
         say(note)
-    card = imported.bundle.card
+    card = imported.trained.card
     languages = f"{card.src_lang or '?'} to {card.tgt_lang or '?'}"
     say(f"{languages}, {card.parameters:,} parameters; `dragoman translate {quote(str(out))}` uses it")
     print(out)

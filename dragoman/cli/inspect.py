@@ -130,13 +130,13 @@ def _inspect(options: argparse.Namespace, text: _Text) -> "Inspection":
     folder = resolve_model_folder(Path(options.model))
     if folder != Path(options.model):
         say(f"the model is {folder}")
-    bundle: TrainedModel = TrainedModel.load(folder, options.device)
-    own = bundle.config.inference
+    trained: TrainedModel = TrainedModel.load(folder, options.device)
+    own = trained.config.inference
     if own.sample or own.mbr_samples:
         say(f"{folder} is looked at in beam search, though it draws its translations")
     searched = Config(inference=replace(own, n_best=1, **WITHOUT_SAMPLING))
     settings = read_config([], overrides_of(options), searched).config.inference
-    return inspect_text(bundle, text.src, settings, name=str(folder), reference=text.reference)
+    return inspect_text(trained, text.src, settings, name=str(folder), reference=text.reference)
 
 
 def _layer(number: int | None, inspection: "Inspection", kind: "AttentionKind") -> int | None:

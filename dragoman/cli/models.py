@@ -69,26 +69,28 @@ def load_model(
     for path, folder in zip(paths, folders, strict=True):
         if folder != Path(path):
             say(f"the model is {folder}")
-    bundles = [TrainedModel.load(folder, options.device) for folder in folders]
-    loaded = read_config([], overrides_of(options), Config(inference=bundles[0].config.inference))
+    trained_models = [TrainedModel.load(folder, options.device) for folder in folders]
+    loaded = read_config([], overrides_of(options), Config(inference=trained_models[0].config.inference))
     settings = loaded.config.inference
     if engine == "ctranslate2":
-        translator = _with_ctranslate2(bundles, settings)
+        translator = _with_ctranslate2(trained_models, settings)
     else:
-        translator = Translator.from_bundles(bundles)
+        translator = Translator.from_trained(trained_models)
         announce_compiling()
     names = sorted(key.removeprefix("inference.") for key in loaded.given)
-    card, data = bundles[0].card, bundles[0].config.data
+    card, data = trained_models[0].card, trained_models[0].config.data
     src_lang, tgt_lang = card.src_lang or data.src_lang, card.tgt_lang or data.tgt_lang
     return LoadedModel(translator, settings, {name: getattr(settings, name) for name in names}, tgt_lang, src_lang)
 
 
-def _with_ctranslate2(bundles: "Sequence[TrainedModel]", settings: InferenceSettings) -> "Translator":
+def _with_ctranslate2(trained_models: "Sequence[TrainedModel]", settings: InferenceSettings) -> "Translator":
     from dragoman.exchange.ctranslate2_engine import ctranslate2_translator
 
-    if len(bundles) > 1:
-        raise ConfigError(f"`--engine` is ctranslate2, which takes one model, but here are {len(bundles)}. Name one.")
-    return ctranslate2_translator(bundles[0], settings.precision)
+    if len(trained_models) > 1:
+        raise ConfigError(
+            f"`--engine` is ctranslate2, which takes one model, but here are {len(trained_models)}. Name one."
+        )
+    return ctranslate2_translator(trained_models[0], settings.precision)
 
 
 def standard_input() -> BinaryIO:

@@ -146,7 +146,7 @@ def measure(settled: ResolvedRun, folder: Path) -> Measurement:
     log = _Clock(folder)
     trainer = make_trainer(_shorten(config), inputs, folder / "run", log)
     say(f"measuring up to {_STEPS} steps, a validation and the scoring")
-    scoring_seconds = _scoring_seconds(config, trainer.bundle, inputs.data)  # first, so that the search is compiled
+    scoring_seconds = _scoring_seconds(config, trainer.trained, inputs.data)  # first, so that the search is compiled
     trainer.fit()
     save_seconds = time.perf_counter() - log.validated_at
     seconds = log.seconds[min(_WARM_STEPS - 1, len(log.seconds) - 2) :] if len(log.seconds) > 1 else [0.0, *log.seconds]
@@ -158,7 +158,7 @@ def measure(settled: ResolvedRun, folder: Path) -> Measurement:
         save_seconds=save_seconds,
         scoring_seconds=scoring_seconds,
         steps_per_epoch=len(epoch_batches(inputs.data.train, config.train.batch_tokens, config.train.seed, 0)) / share,
-        parameters=trainer.bundle.card.parameters,
+        parameters=trainer.trained.card.parameters,
         peak_bytes=_peak_bytes(trainer.model.device),
         checkpoint_bytes=_bytes_in(folder / "run" / "checkpoints"),
         data_bytes=_bytes_in(folder / "data") / share,
@@ -229,12 +229,12 @@ def _shorten(config: Config) -> Config:
     return replace(config, train=train, validate=validate, inference=inference)
 
 
-def _scoring_seconds(config: Config, bundle: Any, data: Any) -> float:
+def _scoring_seconds(config: Config, trained: Any, data: Any) -> float:
     """Seconds to translate and score validation and test data at the end, extrapolated from a sample."""
     from dragoman.evaluation.metrics import evaluate
     from dragoman.inference.translator import Translator
 
-    translator = Translator.from_bundles([replace(bundle, config=_shorten(config))])
+    translator = Translator.from_trained([replace(trained, config=_shorten(config))])
     sources, references = (texts[:: max(1, len(texts) // _SCORED_SENTENCES)] for texts in data.dev.texts())
     translator.translate(sources[:2])
     clock = time.perf_counter()

@@ -105,20 +105,20 @@ def _load_models(options: argparse.Namespace) -> "list[ServedModel]":
     models = []
     for name in map(parse_model_spec, options.model):
         folder = resolve_model_folder(name.path)
-        bundle = TrainedModel.load(folder, options.device)
-        own = bundle.config.inference
+        trained = TrainedModel.load(folder, options.device)
+        own = trained.config.inference
         searched: dict[str, Any] = {**WITHOUT_SAMPLING, "n_best": 1}
         loaded = read_config([], overrides_of(options), Config(inference=replace(own, **searched)))
         given = sorted(key.removeprefix("inference.") for key in loaded.given)
         overrides: dict[str, Any] = {one: getattr(loaded.config.inference, one) for one in given}
-        precision = resolve_inference_precision(loaded.config.inference.precision, bundle.model.device)
+        precision = resolve_inference_precision(loaded.config.inference.precision, trained.model.device)
         if precision == "bfloat16" and "precision" not in overrides:
             say(f"{folder} is served in float32: in bfloat16 an answer would depend on what is translated beside it")
             overrides["precision"] = "float32"
         if own.sample or own.mbr_samples:
             say(f"{folder} is served by beam search: what it draws would depend on what is translated beside it")
         overrides |= searched
-        models.append(served_model(name, bundle, Translator.from_bundles([bundle]), overrides, folder))
+        models.append(served_model(name, trained, Translator.from_trained([trained]), overrides, folder))
     return models
 
 

@@ -38,9 +38,9 @@ def run(arguments: Sequence[str]) -> int:
     card = ""
     if given.what is not None and (given.what.is_dir() or given.what.suffix != ".toml"):
         _refuse_settings(given)
-        bundle = TrainedModel.load(resolve_model_folder(given.what), "cpu")
-        model, config = bundle.model, bundle.config
-        card = bundle.card.to_markdown()
+        trained = TrainedModel.load(resolve_model_folder(given.what), "cpu")
+        model, config = trained.model, trained.config
+        card = trained.card.to_markdown()
     else:
         model, config = _model_without_values(given)
     rows = parameter_table(model)

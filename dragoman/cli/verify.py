@@ -41,17 +41,17 @@ def run(arguments: Sequence[str]) -> int:
     from dragoman.model.trained import TrainedModel
 
     folder = resolve_model_folder(options.model)
-    bundle = TrainedModel.load(folder, options.device)
-    texts, origin = _texts(options, bundle)
+    trained = TrainedModel.load(folder, options.device)
+    texts, origin = _texts(options, trained)
     if _is_run(options):
         try:
             check_resumable(options.model)
         except DragomanError as error:
             return _complain(error)
-    beam_sizes = sorted({1, max(2, bundle.config.inference.beam_size)})
+    beam_sizes = sorted({1, max(2, trained.config.inference.beam_size)})
     announce_compiling()
     say(f"the model is {folder}; translating {len(texts):,} texts ({origin}) in many ways")
-    checks = list(_report_checks(verify_translations(bundle, texts, beam_sizes), options.json))
+    checks = list(_report_checks(verify_translations(trained, texts, beam_sizes), options.json))
     if not options.json:
         sys.stdout.writelines(f"{line}\n" for line in _verdict(checks, len(texts)))
     try:
@@ -108,7 +108,7 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def _texts(options: argparse.Namespace, bundle: "TrainedModel") -> tuple[list[str], str]:
+def _texts(options: argparse.Namespace, trained: "TrainedModel") -> tuple[list[str], str]:
     """The texts, and where they are from: the file, the run's validation data, or the model's vocabulary."""
     from dragoman.visualization.report.run_facts import open_stored_part
 
@@ -122,8 +122,8 @@ def _texts(options: argparse.Namespace, bundle: "TrainedModel") -> tuple[list[st
         return texts, str(options.src)
     if store := open_stored_part(options.model, "dev"):
         return list(store.texts(most)[0]), "the run's validation data"
-    rng, tokenizer = Random(most), bundle.tokenizers.src
-    lengths = (rng.randint(1, min(_LONGEST_INVENTED, bundle.config.data.max_tokens)) for _ in range(most))
+    rng, tokenizer = Random(most), trained.tokenizers.src
+    lengths = (rng.randint(1, min(_LONGEST_INVENTED, trained.config.data.max_tokens)) for _ in range(most))
     rows = [[rng.randrange(4, tokenizer.vocab_size) for _ in range(length)] for length in lengths]
     return [tokenizer.detokenize(row) for row in rows], "made from its vocabulary"
 

@@ -47,11 +47,11 @@ class Agreement:
         )
 
 
-def compare_with_ctranslate2(engine: Any, bundle: TrainedModel) -> Agreement:
+def compare_with_ctranslate2(engine: Any, trained: TrainedModel) -> Agreement:
     """`engine` is a `ctranslate2.Translator`."""
-    rows = _sample(bundle)
-    ours = _translate_greedily(bundle, rows)
-    src_names, tgt_names = tokens_of(bundle.tokenizers.src), tokens_of(bundle.tokenizers.tgt)
+    rows = _sample(trained)
+    ours = _translate_greedily(trained, rows)
+    src_names, tgt_names = tokens_of(trained.tokenizers.src), tokens_of(trained.tokenizers.tgt)
     sources = [[src_names[index] for index in row] for row in rows]
     written = [[tgt_names[index] for index in hypothesis.ids] for hypothesis in ours]
     limit = len(sources[0]) + 1 + _EXTRA_TOKENS
@@ -66,18 +66,18 @@ def compare_with_ctranslate2(engine: Any, bundle: TrainedModel) -> Agreement:
     return Agreement(equal, len(rows), max(differences))
 
 
-def _sample(bundle: TrainedModel) -> list[list[int]]:
+def _sample(trained: TrainedModel) -> list[list[int]]:
     """Source ids without eos, all of one length, so that one limit holds for all outputs."""
-    positions = bundle.model.max_positions or _TOKENS + 1
-    length = max(1, min(_TOKENS, bundle.config.data.max_tokens, positions - 1))
+    positions = trained.model.max_positions or _TOKENS + 1
+    length = max(1, min(_TOKENS, trained.config.data.max_tokens, positions - 1))
     draw = random.Random(_SEED)
-    ids = range(len(CONTROL_TOKENS), bundle.tokenizers.src.vocab_size)
+    ids = range(len(CONTROL_TOKENS), trained.tokenizers.src.vocab_size)
     return [[draw.choice(ids) for _ in range(length)] for _ in range(_SENTENCES)]
 
 
-def _translate_greedily(bundle: TrainedModel, rows: list[list[int]]) -> list[Hypothesis]:
+def _translate_greedily(trained: TrainedModel, rows: list[list[int]]) -> list[Hypothesis]:
     src_ids, src_lengths = pad_ids([[*row, EOS_ID] for row in rows], PAD_ID)
-    model = bundle.model.to("cpu").eval()
+    model = trained.model.to("cpu").eval()
     settings = InferenceSettings(beam_size=1, max_extra_tokens=_EXTRA_TOKENS)
     with torch.inference_mode():
         return [found[0] for found in beam_search(SingleModel(model), src_ids, src_lengths, settings)]

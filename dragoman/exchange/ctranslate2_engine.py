@@ -24,8 +24,8 @@ from dragoman.records import Hypothesis
 _COMPUTE_TYPES: dict[str, Quantization] = {"float32": "float32", "int8": "int8", "auto": "int8"}
 
 
-def ctranslate2_translator(bundle: TrainedModel, precision: str, threads: int | None = None) -> Translator:
-    """The model of `bundle`, converted by way of a temporary folder, on `threads` cores (all torch uses).
+def ctranslate2_translator(trained: TrainedModel, precision: str, threads: int | None = None) -> Translator:
+    """The model of `trained`, converted by way of a temporary folder, on `threads` cores (all torch uses).
 
     `precision` is that of the setting: float32, int8, or auto, which is int8. Raises ConfigError for bfloat16, and
     ModelError where ctranslate2 is not installed.
@@ -35,20 +35,20 @@ def ctranslate2_translator(bundle: TrainedModel, precision: str, threads: int | 
             f"`--inference.precision` is {precision}, which ctranslate2 does not compute in on a CPU. "
             "Use int8 or float32."
         )
-    engine = _Engine(bundle, _COMPUTE_TYPES[precision], threads or torch.get_num_threads())
-    return Translator.from_bundles([bundle], search=engine)
+    engine = _Engine(trained, _COMPUTE_TYPES[precision], threads or torch.get_num_threads())
+    return Translator.from_trained([trained], search=engine)
 
 
 class _Engine:
     """The search of a Translator."""
 
-    def __init__(self, bundle: TrainedModel, compute_type: Quantization, threads: int) -> None:
+    def __init__(self, trained: TrainedModel, compute_type: Quantization, threads: int) -> None:
         self._threads = threads
-        self._src_names, self._tgt_names = tokens_of(bundle.tokenizers.src), tokens_of(bundle.tokenizers.tgt)
+        self._src_names, self._tgt_names = tokens_of(trained.tokenizers.src), tokens_of(trained.tokenizers.tgt)
         self._tgt_ids = {name: index for index, name in enumerate(self._tgt_names)}
-        self._max_length = bundle.model.max_positions
+        self._max_length = trained.model.max_positions
         with tempfile.TemporaryDirectory(prefix="dragoman-") as folder:
-            build_specification(bundle, compute_type).save(folder)
+            build_specification(trained, compute_type).save(folder)
             self._translator = import_ctranslate2().Translator(
                 folder, device="cpu", compute_type=compute_type, inter_threads=threads, intra_threads=1
             )

@@ -31,18 +31,18 @@ _POSITIONS = 2048
 """Computed positions in the file at least: CTranslate2 reads them from a table."""
 
 
-def export_ctranslate2(bundle: TrainedModel, folder: Path, quantization: Quantization) -> Agreement:
+def export_ctranslate2(trained: TrainedModel, folder: Path, quantization: Quantization) -> Agreement:
     """Writes the folder and translates a sample with it.
 
     Raises ModelError, and leaves nothing, where ctranslate2 is missing or float32 does not translate as we do.
     """
     engine = import_ctranslate2()
-    specification = build_specification(bundle, quantization)
+    specification = build_specification(trained, quantization)
     with write_folder(folder, {"format": 1, "versions": {"dragoman": __version__}}) as temporary:
         specification.save(str(temporary))
-        _write_tokenizers(bundle, temporary)
-        (temporary / "README.md").write_text(readme_text(bundle, folder.name), encoding="utf-8")
-        agreement = compare_with_ctranslate2(engine.Translator(str(temporary), device="cpu", intra_threads=1), bundle)
+        _write_tokenizers(trained, temporary)
+        (temporary / "README.md").write_text(readme_text(trained, folder.name), encoding="utf-8")
+        agreement = compare_with_ctranslate2(engine.Translator(str(temporary), device="cpu", intra_threads=1), trained)
         if quantization == "float32" and not agreement.exact:
             raise ModelError(f"{folder} is not written: {agreement}. Report it as a bug, with the model's config.toml.")
     return agreement
@@ -60,12 +60,12 @@ def import_ctranslate2() -> ModuleType:
     return found
 
 
-def build_specification(bundle: TrainedModel, quantization: Quantization) -> Any:
+def build_specification(trained: TrainedModel, quantization: Quantization) -> Any:
     """The model as CTranslate2 describes and saves one, checked. Raises ModelError where that is not installed."""
     import_ctranslate2()
     from ctranslate2.specs import TransformerSpec, common_spec
 
-    model, settings = bundle.model, bundle.config.model
+    model, settings = trained.model, trained.config.model
     activations = {
         "relu": common_spec.Activation.RELU,
         "gelu": common_spec.Activation.GELU,
@@ -77,7 +77,7 @@ def build_specification(bundle: TrainedModel, quantization: Quantization) -> Any
         pre_norm=settings.norm_first,
         activation=activations[settings.activation],
     )
-    length = _num_positions(bundle)
+    length = _num_positions(trained)
     _set_embedding(specification.encoder, specification.encoder.embeddings[0], model.src_embedding, length)
     _set_embedding(specification.decoder, specification.decoder.embeddings, model.tgt_embedding, length)
     for theirs, ours in zip(specification.encoder.layer, model.encoder.layers, strict=True):
@@ -89,8 +89,8 @@ def build_specification(bundle: TrainedModel, quantization: Quantization) -> Any
         _set_norm(specification.encoder.layer_norm, model.encoder.norm)
         _set_norm(specification.decoder.layer_norm, model.decoder.norm)
     _set_linear(specification.decoder.projection, model.projection.weight, model.projection.bias)
-    specification.register_source_vocabulary(tokens_of(bundle.tokenizers.src))
-    specification.register_target_vocabulary(tokens_of(bundle.tokenizers.tgt))
+    specification.register_source_vocabulary(tokens_of(trained.tokenizers.src))
+    specification.register_target_vocabulary(tokens_of(trained.tokenizers.tgt))
     specification.config.add_source_eos = True
     specification.config.layer_norm_epsilon = 1e-5
     specification.validate()
@@ -98,9 +98,9 @@ def build_specification(bundle: TrainedModel, quantization: Quantization) -> Any
     return specification
 
 
-def _num_positions(bundle: TrainedModel) -> int:
-    longest = bundle.config.data.max_tokens + 1 + bundle.config.inference.max_extra_tokens
-    return bundle.model.max_positions or max(_POSITIONS, longest)
+def _num_positions(trained: TrainedModel) -> int:
+    longest = trained.config.data.max_tokens + 1 + trained.config.inference.max_extra_tokens
+    return trained.model.max_positions or max(_POSITIONS, longest)
 
 
 def _set_embedding(stack: Any, theirs: Any, ours: Embedding, length: int) -> None:
@@ -149,8 +149,8 @@ def _array(tensor: Tensor) -> "np.ndarray[Any, Any]":
     return tensor.detach().cpu().float().clone(memory_format=torch.contiguous_format).numpy()
 
 
-def _write_tokenizers(bundle: TrainedModel, folder: Path) -> None:
-    bundle.tokenizers.save(folder)
-    for name, tokenizer in (("source.spm", bundle.tokenizers.src), ("target.spm", bundle.tokenizers.tgt)):
+def _write_tokenizers(trained: TrainedModel, folder: Path) -> None:
+    trained.tokenizers.save(folder)
+    for name, tokenizer in (("source.spm", trained.tokenizers.src), ("target.spm", trained.tokenizers.tgt)):
         if isinstance(tokenizer.library, SentencePieceTokenizer):
             (folder / name).write_bytes(write_spm(tokenizer.library.model))

@@ -4,12 +4,12 @@ from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
 
 
-def readme_text(bundle: TrainedModel, name: str) -> str:
+def readme_text(trained: TrainedModel, name: str) -> str:
     """README.md of the folder, in Markdown."""
-    card, settings = bundle.card, bundle.config.inference
+    card, settings = trained.card, trained.config.inference
     search = f"beam_size={settings.beam_size}"
-    if bundle.model.max_positions is not None:
-        search += f", max_decoding_length={bundle.model.max_positions}"
+    if trained.model.max_positions is not None:
+        search += f", max_decoding_length={trained.model.max_positions}"
     if settings.length_penalty == "power":
         search += f", length_penalty={settings.length_penalty_alpha:g}"
         penalty = (
@@ -20,35 +20,36 @@ def readme_text(bundle: TrainedModel, name: str) -> str:
             f"Dragoman's penalty for this model, ((5 + n) / 6) ** {settings.length_penalty_alpha:g}, has no "
             "counterpart there: beams may choose other lengths."
         )
+    longest = _max_tokens(trained)
     return f"""# Translation model for CTranslate2, {card.src_lang or "?"} to {card.tgt_lang or "?"}
 
-Written by Dragoman. `pip install ctranslate2 {_package(bundle)}`, then:
+Written by Dragoman. `pip install ctranslate2 {_package(trained)}`, then:
 
 ```python
-{_example(bundle, name, search)}
+{_example(trained, name, search)}
 ```
 
 {penalty}
-Sources may have {_max_tokens(bundle)} tokens; split longer text into sentences first. The end token is added by itself.
+Sources may have {longest} tokens; split longer text into sentences first. The end token is added by itself.
 """
 
 
-def _max_tokens(bundle: TrainedModel) -> int:
-    positions = bundle.model.max_positions
-    return bundle.config.data.max_tokens if positions is None else min(bundle.config.data.max_tokens, positions - 1)
+def _max_tokens(trained: TrainedModel) -> int:
+    positions = trained.model.max_positions
+    return trained.config.data.max_tokens if positions is None else min(trained.config.data.max_tokens, positions - 1)
 
 
-def _package(bundle: TrainedModel) -> str:
-    return "sentencepiece" if _uses_sentencepiece(bundle) else "tokenizers"
+def _package(trained: TrainedModel) -> str:
+    return "sentencepiece" if _uses_sentencepiece(trained) else "tokenizers"
 
 
-def _uses_sentencepiece(bundle: TrainedModel) -> bool:
-    return isinstance(bundle.tokenizers.tgt.library, SentencePieceTokenizer)
+def _uses_sentencepiece(trained: TrainedModel) -> bool:
+    return isinstance(trained.tokenizers.tgt.library, SentencePieceTokenizer)
 
 
-def _example(bundle: TrainedModel, name: str, search: str) -> str:
+def _example(trained: TrainedModel, name: str, search: str) -> str:
     translate = f"output = translator.translate_batch([tokens], {search}, disable_unk=True)[0].hypotheses[0]"
-    if _uses_sentencepiece(bundle):
+    if _uses_sentencepiece(trained):
         return "\n".join(
             (
                 "import ctranslate2, sentencepiece",
@@ -59,7 +60,7 @@ def _example(bundle: TrainedModel, name: str, search: str) -> str:
                 'print("".join(output).replace("\\u2581", " ").strip())',
             )
         )
-    files = ("tokenizer",) * 2 if bundle.tokenizers.joint else ("src.tokenizer", "tgt.tokenizer")
+    files = ("tokenizer",) * 2 if trained.tokenizers.joint else ("src.tokenizer", "tgt.tokenizer")
     source, target = (f'tokenizers.Tokenizer.from_file("{name}/{file}.json")' for file in files)
     return "\n".join(
         (

@@ -44,23 +44,23 @@ class _Side:
         return {name: index for index, name in enumerate(names)}
 
 
-def export_marian(bundle: TrainedModel, folder: Path) -> tuple[str, ...]:
+def export_marian(trained: TrainedModel, folder: Path) -> tuple[str, ...]:
     """Writes the folder; returns notes on what that form cannot say. Raises ModelError for models it cannot hold."""
-    src, tgt = _side(bundle.tokenizers.src), _side(bundle.tokenizers.tgt)
-    _check_exportable(bundle, src, tgt)
+    src, tgt = _side(trained.tokenizers.src), _side(trained.tokenizers.tgt)
+    _check_exportable(trained, src, tgt)
     shared = src.tokenizer.vocabulary == tgt.tokenizer.vocabulary
     with write_folder(folder, {"format": 1, "versions": {"dragoman": __version__}}) as temporary:
-        tensors = {name: tensor.numpy() for name, tensor in _tensors(bundle, src, tgt).items()}
+        tensors = {name: tensor.numpy() for name, tensor in _tensors(trained, src, tgt).items()}
         write_tensors(tensors, temporary / SAFETENSORS, {"format": "pt"})
-        _write(temporary / CONFIG, _config(bundle, src, tgt))
-        _write(temporary / GENERATION, _generation(bundle, tgt))
-        _write(temporary / TOKENIZER, _tokenizer(bundle, shared))
+        _write(temporary / CONFIG, _config(trained, src, tgt))
+        _write(temporary / GENERATION, _generation(trained, tgt))
+        _write(temporary / TOKENIZER, _tokenizer(trained, shared))
         _write(temporary / VOCABULARY, src.vocabulary)
         if not shared:
             _write(temporary / TARGET_VOCABULARY, tgt.vocabulary)
         for name, side in ((SOURCE_SPM, src), (TARGET_SPM, tgt)):
             (temporary / name).write_bytes(write_spm(side.tokenizer.model))
-    settings = bundle.config.inference
+    settings = trained.config.inference
     if settings.length_penalty == "power":
         return ()
     return (f"`inference.length_penalty` ({settings.length_penalty}) has no counterpart there and is left out",)
@@ -75,8 +75,8 @@ def _side(tokenizer: Tokenizer) -> _Side:
     return _Side(tokenizer.library)
 
 
-def _check_exportable(bundle: TrainedModel, src: _Side, tgt: _Side) -> None:
-    settings = bundle.config.model
+def _check_exportable(trained: TrainedModel, src: _Side, tgt: _Side) -> None:
+    settings = trained.config.model
     problems = {
         "`model.norm_first` is true, but Marian's models there normalise after each sublayer": settings.norm_first,
         f'`model.positions` is "{settings.positions}", not "marian"': settings.positions != "marian",
@@ -90,13 +90,13 @@ def _check_exportable(bundle: TrainedModel, src: _Side, tgt: _Side) -> None:
             raise ModelError(f"this model cannot be written as Marian's: {problem}. Export to ctranslate2 instead.")
 
 
-def _tensors(bundle: TrainedModel, src: _Side, tgt: _Side) -> dict[str, Tensor]:
+def _tensors(trained: TrainedModel, src: _Side, tgt: _Side) -> dict[str, Tensor]:
     ours = {
-        name: tensor.detach().cpu().float() for name, tensor in bundle.model.named_parameters(remove_duplicate=False)
+        name: tensor.detach().cpu().float() for name, tensor in trained.model.named_parameters(remove_duplicate=False)
     }
     tensors = {
         theirs: part.clone()
-        for name, group in layer_tensors(bundle.config.model).items()
+        for name, group in layer_tensors(trained.config.model).items()
         for theirs, part in zip(group, ours[name].chunk(len(group)), strict=True)
     }
     embeddings = {
@@ -110,14 +110,14 @@ def _tensors(bundle: TrainedModel, src: _Side, tgt: _Side) -> dict[str, Tensor]:
             EMBEDDINGS["decoder"]: (ours["tgt_embedding.weight"], tgt),
             PROJECTION: (ours["projection.weight"], tgt),
         },
-    }[bundle.config.model.tie]
+    }[trained.config.model.tie]
     tensors |= {name: tensor[torch.tensor(side.rows)] for name, (tensor, side) in embeddings.items()}
-    bias = ours.get("projection.bias", torch.zeros(bundle.model.tgt_vocab_size))
+    bias = ours.get("projection.bias", torch.zeros(trained.model.tgt_vocab_size))
     return tensors | {BIAS: bias[torch.tensor(tgt.rows)][None]}
 
 
-def _config(bundle: TrainedModel, src: _Side, tgt: _Side) -> dict[str, Any]:
-    model, pad = bundle.config.model, len(tgt.rows) - 1
+def _config(trained: TrainedModel, src: _Side, tgt: _Side) -> dict[str, Any]:
+    model, pad = trained.config.model, len(tgt.rows) - 1
     return {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
@@ -137,7 +137,7 @@ def _config(bundle: TrainedModel, src: _Side, tgt: _Side) -> dict[str, Any]:
         "normalize_before": False,
         "normalize_embedding": False,
         "static_position_embeddings": True,
-        "max_position_embeddings": _num_positions(bundle),
+        "max_position_embeddings": _num_positions(trained),
         "vocab_size": len(src.rows),
         "decoder_vocab_size": len(tgt.rows),
         "share_encoder_decoder_embeddings": model.tie == "all",
@@ -151,19 +151,19 @@ def _config(bundle: TrainedModel, src: _Side, tgt: _Side) -> dict[str, Any]:
     }
 
 
-def _num_positions(bundle: TrainedModel) -> int:
+def _num_positions(trained: TrainedModel) -> int:
     """Enough for the longest source and the longest output: transformers reads positions from a table."""
-    return max(_POSITIONS, bundle.config.data.max_tokens + 1 + bundle.config.inference.max_extra_tokens)
+    return max(_POSITIONS, trained.config.data.max_tokens + 1 + trained.config.inference.max_extra_tokens)
 
 
-def _generation(bundle: TrainedModel, tgt: _Side) -> dict[str, Any]:
-    settings, pad = bundle.config.inference, len(tgt.rows) - 1
+def _generation(trained: TrainedModel, tgt: _Side) -> dict[str, Any]:
+    settings, pad = trained.config.inference, len(tgt.rows) - 1
     penalty = {"length_penalty": settings.length_penalty_alpha} if settings.length_penalty == "power" else {}
     return {
         "num_beams": settings.beam_size,
         **penalty,
         "early_stopping": "never",
-        "max_length": _num_positions(bundle),
+        "max_length": _num_positions(trained),
         "bad_words_ids": [[pad], [_UNK]],
         "pad_token_id": pad,
         "decoder_start_token_id": pad,
@@ -171,12 +171,12 @@ def _generation(bundle: TrainedModel, tgt: _Side) -> dict[str, Any]:
     }
 
 
-def _tokenizer(bundle: TrainedModel, shared: bool) -> dict[str, Any]:
+def _tokenizer(trained: TrainedModel, shared: bool) -> dict[str, Any]:
     return {
         "tokenizer_class": "MarianTokenizer",
-        "source_lang": bundle.config.data.src_lang,
-        "target_lang": bundle.config.data.tgt_lang,
-        "model_max_length": bundle.config.data.max_tokens + 1,
+        "source_lang": trained.config.data.src_lang,
+        "target_lang": trained.config.data.tgt_lang,
+        "model_max_length": trained.config.data.max_tokens + 1,
         "separate_vocabs": not shared,
         "eos_token": "</s>",
         "unk_token": "<unk>",

@@ -51,7 +51,7 @@ _POSITION_TOLERANCE = 1e-3
 class ImportedModel:
     """A model of ours, and notes for the user on what was done."""
 
-    bundle: TrainedModel
+    trained: TrainedModel
     notes: tuple[str, ...]
 
 

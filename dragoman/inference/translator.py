@@ -68,25 +68,25 @@ class Translator:
         `precision` replaces the model's own setting.
         Raises ModelError where the folder is missing, damaged or no model.
         """
-        return cls.from_bundles([TrainedModel.load(resolve_model_folder(Path(path)), device)], precision)
+        return cls.from_trained([TrainedModel.load(resolve_model_folder(Path(path)), device)], precision)
 
     @classmethod
     def load_ensemble(
         cls, paths: Sequence[str | Path], device: str = "auto", precision: str | None = None
     ) -> "Translator":
         """Several models with the same tokenizers as one: the mean of their probabilities (settings of the first)."""
-        bundles = [TrainedModel.load(resolve_model_folder(Path(path)), device) for path in paths]
-        return cls.from_bundles(bundles, precision)
+        trained_models = [TrainedModel.load(resolve_model_folder(Path(path)), device) for path in paths]
+        return cls.from_trained(trained_models, precision)
 
     @classmethod
-    def from_bundles(
-        cls, bundles: Sequence[TrainedModel], precision: str | None = None, search: Search | None = None
+    def from_trained(
+        cls, trained_models: Sequence[TrainedModel], precision: str | None = None, search: Search | None = None
     ) -> "Translator":
         """One loaded model, or several as an ensemble. Raises ModelError where their tokenizers differ.
 
         `search` does what our own would.
         """
-        first, *others = bundles
+        first, *others = trained_models
         settings = (
             first.config.inference
             if precision is None
@@ -99,8 +99,8 @@ class Translator:
                 "the models of an ensemble must share their tokenizers, but these have different ones. "
                 "Train them on the same text, with another `train.seed` each, or translate with one model."
             )
-        models = [bundle.model for bundle in bundles]
-        longest = min(_max_src_tokens(bundle.model, bundle.config.data.max_tokens) for bundle in bundles)
+        models = [trained.model for trained in trained_models]
+        longest = min(_max_src_tokens(trained.model, trained.config.data.max_tokens) for trained in trained_models)
         aligner = Aligner(models, first.tokenizers)
         return cls(search or TransformerSearch(models), first.tokenizers, settings, longest, aligner)
 

@@ -108,18 +108,18 @@ class FullPasses(OfTransformer):
         state.src_lengths = state.src_lengths[sentences]
 
 
-def verify_translations(bundle: TrainedModel, texts: Sequence[str], beam_sizes: Sequence[int]) -> Iterator[Check]:
+def verify_translations(trained: TrainedModel, texts: Sequence[str], beam_sizes: Sequence[int]) -> Iterator[Check]:
     """One check after the other, in float32. The texts are what a user would give, empty and long ones included."""
     for beam_size in beam_sizes:
 
         def way(search: Search, beam_size: int = beam_size) -> Way:
-            translator = Translator.from_bundles([bundle], "float32", search)
+            translator = Translator.from_trained([trained], "float32", search)
             return lambda texts: translator.translate_detailed(texts, beam_size=beam_size, n_best=1, **WITHOUT_SAMPLING)
 
-        judge = way(_Grouped(FullPasses(bundle.model), _of_one_length))
-        noisy = [way(_Grouped(FullPasses(bundle.model, TIE, seed), _of_one_length)) for seed in range(_TIE_TRIALS)]
+        judge = way(_Grouped(FullPasses(trained.model), _of_one_length))
+        noisy = [way(_Grouped(FullPasses(trained.model, TIE, seed), _of_one_length)) for seed in range(_TIE_TRIALS)]
         expected = judge(texts)
-        for name, translate in _ways(bundle.model, way):
+        for name, translate in _ways(trained.model, way):
             yield _checked(name, beam_size, texts, expected, translate(texts), noisy)
 
 

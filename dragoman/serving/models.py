@@ -39,7 +39,7 @@ class ServedModel:
 
     source: str
     target: str
-    bundle: TrainedModel
+    trained: TrainedModel
     translator: Translator
     overrides: dict[str, float | str]
     folder: Path
@@ -139,16 +139,16 @@ def parse_model_spec(name: str) -> ModelSpec:
 
 
 def served_model(
-    name: ModelSpec, bundle: TrainedModel, translator: Translator, overrides: dict[str, float | str], folder: Path
+    name: ModelSpec, trained: TrainedModel, translator: Translator, overrides: dict[str, float | str], folder: Path
 ) -> ServedModel:
     """A loaded model for the languages it was named with, or its own. Raises ConfigError where neither says them."""
-    data = bundle.config.data
-    source = name.source or bundle.card.src_lang or data.src_lang
-    target = name.target or bundle.card.tgt_lang or data.tgt_lang
+    data = trained.config.data
+    source = name.source or trained.card.src_lang or data.src_lang
+    target = name.target or trained.card.tgt_lang or data.tgt_lang
     if not source or not target:
         raise ConfigError(f"{name.path} does not say its languages. Name them in front, as in en-de={name.path}.")
-    where = (folder, bundle.fingerprint)
-    return ServedModel(canonical_code(source), canonical_code(target), bundle, translator, overrides, *where)
+    where = (folder, trained.fingerprint)
+    return ServedModel(canonical_code(source), canonical_code(target), trained, translator, overrides, *where)
 
 
 def add_terms(models: Sequence[ServedModel], files: Sequence[str]) -> list[ServedModel]:

@@ -91,7 +91,7 @@ class Service:
         self.state: Literal["starting", "ok", "draining"] = "starting"
         self.detector: Detector | None = None
         self.detection_failed = False
-        lanes = settings.lanes or num_search_threads(models.all[0].bundle.model.device)
+        lanes = settings.lanes or num_search_threads(models.all[0].trained.model.device)
         self._executor = ThreadPoolExecutor(lanes, "translate", compute_on_one_thread)
         self.batcher = Batcher(_translate_batch, settings, self._executor, lanes, self.metrics)
         self._apart = ThreadPoolExecutor(1, "inspect", compute_on_one_thread)

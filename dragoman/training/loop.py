@@ -191,7 +191,7 @@ class Loop:
         self.has_told_pace = True
         step_seconds = (seconds - self.first_seconds) / (taken - 1) if taken > 1 else seconds
         pace = TrainingPace(self.state.step, self.state.seconds, step_seconds, step.steps_in_epoch)
-        validate = self.trainer.bundle.config.validate
+        validate = self.trainer.trained.config.validate
         notes = limit_notes(self.settings, validate, pace, bool(self.state.validations))
         for note in (pace_note(self.settings, pace), *notes):
             if note:
@@ -296,7 +296,7 @@ class Loop:
         self.tell_pace(step)
         if self.state.step % self.settings.log_every_steps == 0:
             self.report()
-        schedule, every = self.trainer.bundle.config.validate, self.settings.checkpoint_every_steps
+        schedule, every = self.trainer.trained.config.validate, self.settings.checkpoint_every_steps
         by_epoch = schedule.every_epochs and step.ends_epoch and self.state.epoch % schedule.every_epochs == 0
         by_step = schedule.every_steps and self.state.step % schedule.every_steps == 0
         if by_epoch or by_step:
@@ -367,8 +367,8 @@ class Loop:
         model, moments = trainer.gather_model(), optimizer_tensors(self.model, self.optimizer)
         if not self.processes.is_first:
             return
-        bundle = replace(trainer.bundle, model=model, card=card_of(state, trainer.bundle.card))
-        save_checkpoint(trainer.run, bundle, moments, state)
+        trained = replace(trainer.trained, model=model, card=card_of(state, trainer.trained.card))
+        save_checkpoint(trainer.run, trained, moments, state)
         validated = [record.step for record in state.validations]
         wanted = {*validated[-max(self.settings.keep_checkpoints, self.settings.average_last) :], state.step}
         wanted.update(best_steps(state.validations, self.settings.average_best))

@@ -37,7 +37,7 @@ Validate = Callable[[Transformer], Mapping[str, float]]
 
 @dataclass(slots=True)
 class Trainer:
-    """Trains `bundle.model` on `train`, validates on `dev`, and keeps or continues the run in the folder `run`.
+    """Trains `trained.model` on `train`, validates on `dev`, and keeps or continues the run in the folder `run`.
 
     `validate` brings the scores of decoded text; the trainer knows no search. `encode` replaces stored ids while
     training (BPE dropout); `soft` is what teachers say of the stored ones. The same settings give the same steps: what
@@ -46,7 +46,7 @@ class Trainer:
     """
 
     run: RunFolder
-    bundle: TrainedModel
+    trained: TrainedModel
     train: Pairs
     dev: Pairs
     validate: Validate
@@ -80,7 +80,7 @@ class Trainer:
             while True:
                 try:
                     reason = Loop(self, optimizer).run(request)
-                    self.bundle, self.sharded = replace(self.bundle, model=self.gather_model()), None
+                    self.trained, self.sharded = replace(self.trained, model=self.gather_model()), None
                     return reason
                 except Diverged:
                     self._go_back(optimizer)
@@ -101,13 +101,13 @@ class Trainer:
         steps_in_epoch = max(1, tokens // settings.batch_tokens)
         limits = [steps for steps in (settings.max_steps, settings.max_epochs * steps_in_epoch) if steps]
         left = max(0, min(limits, default=math.inf) - self.state.step)
-        validations = validations_until(self.bundle.config, left, steps_in_epoch)
+        validations = validations_until(self.trained.config, left, steps_in_epoch)
         needed = kept_bytes(settings, validations, checkpoint, parameters)
         check_disk(settings, self.run.path, needed, self.run.model_bytes())
 
     def take_settings(self, settings: TrainSettings) -> TrainSettings:
         """Makes these the settings of the run and of its models, and returns them."""
-        self.bundle = replace(self.bundle, config=replace(self.bundle.config, train=settings))
+        self.trained = replace(self.trained, config=replace(self.trained.config, train=settings))
         return settings
 
     def _go_back(self, optimizer: torch.optim.Optimizer) -> None:
@@ -139,7 +139,7 @@ class Trainer:
         if best is None or not means:
             remove_folder(self.run.averaged)
             return ()
-        score, metric = best.score, self.bundle.config.validate.metric
+        score, metric = best.score, self.trained.config.validate.metric
         for mean in means:
             set_weights(self.model, mean.weights(self.run, self.model))
             found = self.score_of(self.measure(self.model))
@@ -153,20 +153,20 @@ class Trainer:
             return ()
         if chosen is not means[-1]:
             set_weights(self.model, chosen.weights(self.run, self.model))
-        card = card_of(self.state, self.bundle.card)
+        card = card_of(self.state, self.trained.card)
         card = replace(card, averaged_steps=chosen.steps, ema_decay=chosen.ema_decay)
-        replace(self.bundle, card=card).save(self.run.averaged)
+        replace(self.trained, card=card).save(self.run.averaged)
         return chosen.steps
 
     @property
     def model(self) -> Transformer:
         """The model in training."""
-        return self.bundle.model
+        return self.trained.model
 
     @property
     def settings(self) -> TrainSettings:
         """The [train] table."""
-        return self.bundle.config.train
+        return self.trained.config.train
 
     def gather_model(self) -> Transformer:
         """The model; where it is spread over the processes, all must ask, and the first gets a copy that is whole."""
@@ -181,7 +181,7 @@ class Trainer:
         model.eval()
         try:
             with memory_errors("validating", "Lower `inference.batch_tokens`; it does not change the result."):
-                found = dev_loss(model, self.dev, self.bundle.config.data.max_tokens)
+                found = dev_loss(model, self.dev, self.trained.config.data.max_tokens)
                 scores = {"loss": found.loss, "perplexity": perplexity(found.loss)}
                 if found.own is not None and found.shuffled is not None:
                     scores |= {"own_source_loss": found.own, "other_source_loss": found.shuffled}
@@ -191,5 +191,5 @@ class Trainer:
 
     def score_of(self, scores: Mapping[str, float]) -> float:
         """What decides: the chosen metric, higher is better; the loss counts negative."""
-        metric = self.bundle.config.validate.metric
+        metric = self.trained.config.validate.metric
         return -scores["loss"] if metric == "loss" else scores[metric]

@@ -72,7 +72,7 @@ def model_languages(path: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class StartingPoint:
-    """What a run starts from. `bundle` is None if the run continues, because its checkpoint holds the weights.
+    """What a run starts from. `trained` is None if the run continues, because its checkpoint holds the weights.
 
     `teachers` are the teachers of a run that continues.
     """
@@ -80,7 +80,7 @@ class StartingPoint:
     tokenizers: TokenizerPair
     lineage: tuple[str, ...]
     origin: str
-    bundle: TrainedModel | None
+    trained: TrainedModel | None
     teachers: tuple[str, ...] = ()
 
 
@@ -106,9 +106,9 @@ def starting_point_of(path: str) -> StartingPoint | None:
     if not path:
         return None
     folder = resolve_model_folder(Path(path))
-    bundle = TrainedModel.load(folder, "cpu")
-    card = bundle.card
-    return StartingPoint(bundle.tokenizers, (*card.lineage, describe_model(path, folder)), card.origin, bundle)
+    trained = TrainedModel.load(folder, "cpu")
+    card = trained.card
+    return StartingPoint(trained.tokenizers, (*card.lineage, describe_model(path, folder)), card.origin, trained)
 
 
 def describe_model(path: str, folder: Path) -> str:
@@ -139,7 +139,7 @@ def compare_with_base(
 
     Returns the new scores by data set. If the original model is gone, prints the reason on stderr and returns none.
     """
-    after = Translator.from_bundles([tuned])
+    after = Translator.from_trained([tuned])
     if corpora.replay_test:
         pairs = list(corpora.replay_test.pairs())
         sources = [pair.src for pair in pairs]
@@ -149,7 +149,7 @@ def compare_with_base(
         folder = resolve_model_folder(Path(path))
         if _fingerprint(folder) not in "".join(tuned.card.lineage[-1:]):
             raise ModelError(f"{path} is another model now than the one that training began with.")
-        before = Translator.from_bundles([TrainedModel.load(folder, device)])
+        before = Translator.from_trained([TrainedModel.load(folder, device)])
     except DragomanError as error:
         say(f"no scores from before fine-tuning: {error}")
         return {}
@@ -170,6 +170,6 @@ def compare_with_base(
     return found
 
 
-def _scores(outputs: Sequence[str], references: Sequence[str], bundle: TrainedModel) -> list[Score]:
-    tokenize = tokenizer_for(bundle.config.data.tgt_lang)
+def _scores(outputs: Sequence[str], references: Sequence[str], trained: TrainedModel) -> list[Score]:
+    tokenize = tokenizer_for(trained.config.data.tgt_lang)
     return [bleu(outputs, references, tokenize), chrf(outputs, references)]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from dragoman.visualization.report.report import ReportedTest
 
 
-def translate_test(run_folder: Path, bundle: "TrainedModel") -> "ReportedTest | None":
+def translate_test(run_folder: Path, trained: "TrainedModel") -> "ReportedTest | None":
     """Translate the test data of a run again, or its validation data. Returns None if both are gone."""
     from dragoman.inference.translator import Translator
     from dragoman.visualization.report.report import ReportedTest
@@ -21,11 +21,11 @@ def translate_test(run_folder: Path, bundle: "TrainedModel") -> "ReportedTest | 
     for part, name in (("test", "test"), ("dev", "validation")):
         if store := open_stored_part(run_folder, part):
             sources, references = store.texts()
-            translator = Translator.from_bundles([bundle])
+            translator = Translator.from_trained([trained])
             outputs = translator.translate(sources)
-            bleu = all_metrics(tokenizer_for(bundle.config.data.tgt_lang))[0]
+            bleu = all_metrics(tokenizer_for(trained.config.data.tgt_lang))[0]
             warnings = warnings_about(counts_of(bleu, outputs, references), outputs, references)
-            alignment = cross_attention_of(bundle)
+            alignment = cross_attention_of(trained)
             return ReportedTest(name, sources, references, outputs, warnings, translator.translate, alignment)
     say("the run's test and validation data are gone: the report has no sentences")
     return None

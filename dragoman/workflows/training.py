@@ -200,8 +200,8 @@ def make_trainer(
     tokenizers = data.tokenizers
     device = processes.device(resolve_device(config.train.device, "train.device"))
     model = Transformer(config.model, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size)
-    if start and start.bundle:
-        set_weights(model, {name: each.detach() for name, each in start.bundle.model.named_parameters()})
+    if start and start.trained:
+        set_weights(model, {name: each.detach() for name, each in start.trained.model.named_parameters()})
     model = model.to(device)
     card = _card(config, data, model)
     if start:
@@ -220,8 +220,8 @@ def make_trainer(
         tokenizers, settings, config.data.max_tokens, sources, references, tokenizer_for(config.data.tgt_lang)
     )
     encode = epoch_encoder(data.train, tokenizers, config)
-    bundle = TrainedModel(model, tokenizers, config, card)
-    return Trainer(RunFolder(out), bundle, data.train, dev, validate, log, encode, processes, inputs.soft_targets)
+    trained = TrainedModel(model, tokenizers, config, card)
+    return Trainer(RunFolder(out), trained, data.train, dev, validate, log, encode, processes, inputs.soft_targets)
 
 
 def _check_lengths(model: Transformer, dev: PairStore, max_tokens: int, log: RunLog) -> None:
@@ -293,11 +293,11 @@ def _score(run: _Run, data: PreparedData, end: _TrainingEnd) -> None:
     The model takes over [inference], which may have been given only after its weights were saved.
     """
     folder, device, corpora = resolve_model_folder(run.out), run.config.train.device, run.corpora
-    bundle = TrainedModel.load(folder, device)
-    bundle = replace(bundle, config=replace(bundle.config, inference=run.config.inference))
-    card = replace(bundle.card, test_pairs=len(data.test) if data.test is not None else 0)
-    translator = Translator.from_bundles([bundle])
-    search = f"beam {bundle.config.inference.beam_size}"
+    trained = TrainedModel.load(folder, device)
+    trained = replace(trained, config=replace(trained.config, inference=run.config.inference))
+    card = replace(trained.card, test_pairs=len(data.test) if data.test is not None else 0)
+    translator = Translator.from_trained([trained])
+    search = f"beam {trained.config.inference.beam_size}"
     last: ReportedTest | None = None
     line = ""
     parts: dict[str, TranslatedTest] = {}
@@ -308,26 +308,26 @@ def _score(run: _Run, data: PreparedData, end: _TrainingEnd) -> None:
         sources, references = store.texts()
         outputs = translator.translate(sources)
         parts[part] = TranslatedTest(sources, references, outputs)
-        result = evaluate(outputs, references, tokenizer_for(bundle.config.data.tgt_lang))
+        result = evaluate(outputs, references, tokenizer_for(trained.config.data.tgt_lang))
         card = card.with_scores(f"{part}, {search}", list(result.scores))
         for warning in result.warnings:
             say(f"{part}: {warning}")
         lines += [f"{part} ({result.num_sentences} sentences, {search}): {score}" for score in result.scores]
         is_own = (corpora.dev if part == "validation" else corpora.test) is not None
-        line = verdict(_outcome(part, parts[part], result.scores[0], bundle, not is_own, end))
-        alignment = cross_attention_of(bundle)
+        line = verdict(_outcome(part, parts[part], result.scores[0], trained, not is_own, end))
+        alignment = cross_attention_of(trained)
         last = ReportedTest(part, sources, references, outputs, result.warnings, translator.translate, alignment)
     print("\n".join([line, *lines]))
-    if start_from := bundle.config.train.start_from:
-        for name, scores in compare_with_base(start_from, bundle, corpora, parts, device).items():
+    if start_from := trained.config.train.start_from:
+        for name, scores in compare_with_base(start_from, trained, corpora, parts, device).items():
             card = card.with_scores(f"{name}, {search}", scores)
     sys.stdout.flush()
-    replace_card(folder, card, bundle.config)
+    replace_card(folder, card, trained.config)
     _report(run.out, last)
 
 
 def _outcome(
-    part: str, test: TranslatedTest, score: Score, bundle: TrainedModel, held_out: bool, end: _TrainingEnd
+    part: str, test: TranslatedTest, score: Score, trained: TrainedModel, held_out: bool, end: _TrainingEnd
 ) -> Outcome:
     sources, references, outputs = test.sources, test.references, test.outputs
     right = sum(output == reference for output, reference in zip(outputs, references, strict=True))
@@ -335,7 +335,7 @@ def _outcome(
         part=part,
         sentences=len(sources),
         bleu=score.value,
-        by_character=tokenizer_for(bundle.config.data.tgt_lang) == "char",
+        by_character=tokenizer_for(trained.config.data.tgt_lang) == "char",
         exact=right / len(sources),
         distinct=len(set(outputs)) / len(set(sources)),
         held_out=held_out,

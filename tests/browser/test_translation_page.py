@@ -63,11 +63,11 @@ class Opened:
         return str(self.page.locator("#output").text_content())
 
 
-def service(bundle: TrainedModel, folder: Path, *pairs: str, **settings: Any) -> Service:
+def service(trained: TrainedModel, folder: Path, *pairs: str, **settings: Any) -> Service:
     """With the same model for all pairs."""
-    translator = Translator.from_bundles([bundle])
+    translator = Translator.from_trained([trained])
     models = [
-        ServedModel(source, target, bundle, translator, {}, folder, "0" * 12)
+        ServedModel(source, target, trained, translator, {}, folder, "0" * 12)
         for source, target in (pair.split("-") for pair in pairs or ("en-de", "de-en"))
     ]
     return Service(Models(models), ServeSettings(lanes=1, **settings))

@@ -112,7 +112,7 @@ def table_model() -> type[TableModel]:
 def imported(trained_marian: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
     """The trained Marian model as one of ours, saved and loaded."""
     folder = tmp_path_factory.mktemp("imported") / "model"
-    import_marian(trained_marian, "opus-mt-en-de").bundle.save(folder)
+    import_marian(trained_marian, "opus-mt-en-de").trained.save(folder)
     return TrainedModel.load(folder, "cpu")
 
 

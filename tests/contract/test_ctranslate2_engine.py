@@ -15,7 +15,7 @@ LIMIT = {"max_extra_tokens": 20}
 
 @pytest.fixture(scope="module")
 def ours(imported: TrainedModel) -> Translator:
-    return Translator.from_bundles([imported])
+    return Translator.from_trained([imported])
 
 
 @pytest.fixture(scope="module")

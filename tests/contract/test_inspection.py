@@ -14,7 +14,7 @@ def test_an_imported_model_is_looked_at_like_any_other(
     imported: TrainedModel, english_german: list[tuple[str, str]], place: int
 ) -> None:
     text = english_german[place][0]
-    translator = Translator.from_bundles([imported])
+    translator = Translator.from_trained([imported])
     answer = translator.translate_detailed([text], details=Details(alignment=True))[0]
     inspection = inspect_text(imported, text)
     assert inspection.tgt.text == answer.text

@@ -96,7 +96,7 @@ def test_ids_are_those_of_marian_tokenizer(trained_marian: Path, imported: Train
 @pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
 def test_ids_and_text_of_any_string(marian_model: Callable[..., Path], tmp_path: Path, algorithm: str) -> None:
     folder = marian_model(tmp_path / "model", algorithm=algorithm)
-    theirs, pair = MarianTokenizer.from_pretrained(folder), import_marian(folder, "model").bundle.tokenizers
+    theirs, pair = MarianTokenizer.from_pretrained(folder), import_marian(folder, "model").trained.tokenizers
 
     @settings(max_examples=300, deadline=None)
     @given(st.text(alphabet=st.sampled_from(" ▁\t\nabcdetinghß.é>日ﬁ½\u0301\u0308\u3000\u00a0")) | st.text())
@@ -145,18 +145,18 @@ SHAPES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_logits(marian_model: Callable[..., Path], sentences: list[str], tmp_path: Path, shape: str) -> None:
     folder = marian_model(tmp_path / "model", **SHAPES[shape])
-    bundle = import_marian(folder, "model").bundle
+    trained = import_marian(folder, "model").trained
     theirs, tokenizer = MarianMTModel.from_pretrained(folder).eval(), MarianTokenizer.from_pretrained(folder)
     texts = [*sentences[:16], " ".join(sentences[:12])]
     batch = tokenizer(texts, return_tensors="pt", padding=True)
-    order = torch.tensor(_target_order(bundle.tokenizers.tgt, tokenizer))
+    order = torch.tensor(_target_order(trained.tokenizers.tgt, tokenizer))
     tgt = torch.randint(4, len(order), (len(texts), 25), generator=torch.Generator().manual_seed(1))
     start = torch.full((len(texts), 1), 1)
     decoder_input = torch.cat((start, tgt), 1)
-    src_ids, src_lengths = pad_ids([[*bundle.tokenizers.src.encode(text), EOS_ID] for text in texts], PAD_ID)
+    src_ids, src_lengths = pad_ids([[*trained.tokenizers.src.encode(text), EOS_ID] for text in texts], PAD_ID)
     with torch.inference_mode():
         expected = theirs(**batch, decoder_input_ids=order[decoder_input]).logits
-        found = bundle.model(src_ids, src_lengths, decoder_input)
+        found = trained.model(src_ids, src_lengths, decoder_input)
     assert (found[..., 1:] - expected[..., order[1:]]).abs().max() < 1e-4
     assert (found[..., PAD_ID] < -9000).all()
 
@@ -193,17 +193,17 @@ def test_beams_are_those_of_ctranslate2_or_better(imported: TrainedModel, senten
     assert len(worse) <= len(pairs) / 100
 
 
-def _score(bundle: TrainedModel, src: list[int], tgt: list[int]) -> float:
+def _score(trained: TrainedModel, src: list[int], tgt: list[int]) -> float:
     """Our mean log-probability of a token of this output, eos counted."""
     src_ids = torch.tensor([[*src, EOS_ID]])
     with torch.inference_mode():
-        logits = bundle.model(src_ids, torch.tensor([src_ids.size(1)]), torch.tensor([[BOS_ID, *tgt]]))[0]
+        logits = trained.model(src_ids, torch.tensor([src_ids.size(1)]), torch.tensor([[BOS_ID, *tgt]]))[0]
     return float(logits.log_softmax(1).gather(1, torch.tensor([*tgt, EOS_ID])[:, None]).mean())
 
 
 def test_exported_and_imported_again_is_the_same(imported: TrainedModel, tmp_path: Path) -> None:
     export_marian(imported, tmp_path / "marian")
-    again = import_marian(tmp_path / "marian", "opus-mt-en-de").bundle
+    again = import_marian(tmp_path / "marian", "opus-mt-en-de").trained
     imported.save(tmp_path / "one")
     again.save(tmp_path / "other")
     for name in ("config.toml", "src.tokenizer.json", "tgt.tokenizer.json"):
@@ -230,27 +230,27 @@ def test_transformers_and_ctranslate2_load_what_is_exported(
     assert all([tokens[i] for i in one.ids] == result.hypotheses[0] for one, result in pairs if one.finished)
 
 
-def _translated(bundle: TrainedModel, texts: list[str], beam_size: int, alpha: float) -> list[Hypothesis]:
+def _translated(trained: TrainedModel, texts: list[str], beam_size: int, alpha: float) -> list[Hypothesis]:
     search = replace(
-        bundle.config.inference,
+        trained.config.inference,
         beam_size=beam_size,
         length_penalty_alpha=alpha,
         max_extra_tokens=EXTRA_TOKENS,
         min_tokens=1,
     )
-    rows = [[*row, EOS_ID] for row in bundle.tokenizers.src.encode_batch(texts)]
+    rows = [[*row, EOS_ID] for row in trained.tokenizers.src.encode_batch(texts)]
     found: dict[int, Hypothesis] = {}
     for places in _by_length(rows).values():
         src_ids, src_lengths = pad_ids([rows[place] for place in places], PAD_ID)
-        hypotheses = beam_search(SingleModel(bundle.model), src_ids, src_lengths, search)
+        hypotheses = beam_search(SingleModel(trained.model), src_ids, src_lengths, search)
         found |= {place: ranked[0] for place, ranked in zip(places, hypotheses, strict=True)}
     return [found[place] for place in range(len(texts))]
 
 
 def _by_ctranslate2(
-    engine: Any, bundle: TrainedModel, texts: list[str], beam_size: int, alpha: float
+    engine: Any, trained: TrainedModel, texts: list[str], beam_size: int, alpha: float
 ) -> list[list[str]]:
-    rows = [_tokens(bundle, row, "src") for row in bundle.tokenizers.src.encode_batch(texts)]
+    rows = [_tokens(trained, row, "src") for row in trained.tokenizers.src.encode_batch(texts)]
     found: dict[int, list[str]] = {}
     for length, places in _by_length(rows).items():
         results = engine.translate_batch(
@@ -264,13 +264,13 @@ def _by_ctranslate2(
     return [found[place] for place in range(len(texts))]
 
 
-def _tokens(bundle: TrainedModel, ids: Any, side: str = "tgt") -> list[str]:
-    names = tokens_of(getattr(bundle.tokenizers, side))
+def _tokens(trained: TrainedModel, ids: Any, side: str = "tgt") -> list[str]:
+    names = tokens_of(getattr(trained.tokenizers, side))
     return [names[index] for index in ids]
 
 
 def _generated(
-    kind: type[MarianMTModel], folder: Path, bundle: TrainedModel, texts: list[str], beam_size: int
+    kind: type[MarianMTModel], folder: Path, trained: TrainedModel, texts: list[str], beam_size: int
 ) -> Iterator[tuple[list[int], float, bool]]:
     """For each text our ids of transformers' output, its score, and whether it ended by itself."""
     model, tokenizer = kind.from_pretrained(folder).eval(), MarianTokenizer.from_pretrained(folder)
@@ -294,7 +294,7 @@ def _generated(
         for place, row, score in zip(places, output.sequences.tolist(), scores, strict=True):
             ended = 0 in row
             ids = row[1 : row.index(0)] if ended else row[1:]
-            found[place] = _our_ids(bundle.tokenizers.tgt, tokenizer, ids), score, ended
+            found[place] = _our_ids(trained.tokenizers.tgt, tokenizer, ids), score, ended
     yield from (found[place] for place in range(len(texts)))
 
 

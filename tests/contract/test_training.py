@@ -109,8 +109,8 @@ def _trainer(
         torch.rand(3)  # a validation that draws random numbers must not change what follows
         return {}
 
-    bundle = TrainedModel(model, corpus.tokenizers, config, Card())
-    return Trainer(RunFolder(folder), bundle, corpus.train, corpus.dev, validate, Log(folder), corpus.encode)
+    trained = TrainedModel(model, corpus.tokenizers, config, Card())
+    return Trainer(RunFolder(folder), trained, corpus.train, corpus.dev, validate, Log(folder), corpus.encode)
 
 
 def _log(folder: Path) -> list[dict[str, object]]:
@@ -170,7 +170,7 @@ def test_a_warmup_that_fits_the_time_changes_nothing_but_the_rate(
     given.fit()
     assert all(torch.equal(*pair) for pair in zip(chosen.model.parameters(), given.model.parameters(), strict=True))
     assert _log(tmp_path / "chosen") == _log(tmp_path / "given")
-    assert [settings.warmup_steps for settings in taken] == [chosen.bundle.config.train.warmup_steps] == [5]
+    assert [settings.warmup_steps for settings in taken] == [chosen.trained.config.train.warmup_steps] == [5]
     said = capsys.readouterr().err
     assert said.count("allows about 30 steps: the warm-up is 5 steps instead of 20 (`train.warmup_steps`).") == 1
     resumed = _trainer(corpus, tmp_path / "chosen", replace(limited, train=replace(taken[0], max_steps=14)))

@@ -87,9 +87,9 @@ def make_trainer(folder: Path, texts: Texts, config: Config = CONFIG) -> Trainer
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(config.train.seed)
     size = texts.tokenizers.src.vocab_size
-    bundle = TrainedModel(Transformer(config.model, size, size), texts.tokenizers, config, Card())
+    trained = TrainedModel(Transformer(config.model, size, size), texts.tokenizers, config, Card())
     pairs = InMemoryPairs(texts.src, texts.tgt)
-    return Trainer(RunFolder(folder), bundle, pairs, texts.dev, lambda model: {}, KeptLog(folder))
+    return Trainer(RunFolder(folder), trained, pairs, texts.dev, lambda model: {}, KeptLog(folder))
 
 
 def events_of(run: Path, event: str) -> list[dict[str, Any]]:

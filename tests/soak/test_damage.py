@@ -47,7 +47,7 @@ def trainer(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
 def target(request: pytest.FixtureRequest, trainer: Trainer, tmp_path: Path) -> tuple[str, Path, Callable[[], object]]:
     """Its name, its folder, and a function that loads it."""
     if request.param == "model":
-        trainer.bundle.save(tmp_path / "model")
+        trainer.trained.save(tmp_path / "model")
         return "model", tmp_path / "model", lambda: TrainedModel.load(tmp_path / "model", "cpu")
     step = trainer.run.step_folder(3)
     optimizer = build_optimizer(trainer.model, trainer.settings)

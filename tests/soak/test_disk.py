@@ -80,7 +80,7 @@ def save(trainer: Trainer, step: int) -> None:
     trainer.log.progress(entry | {"step": step}, None)
     moments = optimizer_tensors(trainer.model, build_optimizer(trainer.model, trainer.settings))
     state = TrainState(step=step, validations=[ValidationRecord(step, 0.0)])
-    save_checkpoint(trainer.run, trainer.bundle, moments, state)
+    save_checkpoint(trainer.run, trainer.trained, moments, state)
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS], ids=errno.errorcode.get)

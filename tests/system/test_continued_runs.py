@@ -307,9 +307,9 @@ def test_a_finished_run_takes_over_another_search_and_is_scored_with_it(
     lines = capsys.readouterr().out.split("\n")
     assert lines[0].startswith("BLEU 0 on 2 held-out sentences means little: there are too few. ")
     assert "validation (2 sentences, beam 3): BLEU" in lines[1]
-    bundle = TrainedModel.load(resolve_model_folder(corpus.parent / "run"), "cpu")
-    assert bundle.config.inference.beam_size == 3
-    assert any(row[0] == "validation, beam 3" for row in bundle.card.scores)
+    trained = TrainedModel.load(resolve_model_folder(corpus.parent / "run"), "cpu")
+    assert trained.config.inference.beam_size == 3
+    assert any(row[0] == "validation, beam 3" for row in trained.card.scores)
 
 
 def test_a_stop_in_the_last_validation_is_obeyed_after_saving(

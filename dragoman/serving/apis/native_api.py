@@ -126,9 +126,9 @@ def get_v1_models(service: Service) -> dict[str, Any]:
             "source": model.source,
             "target": model.target,
             "fingerprint": model.fingerprint,
-            "parameters": model.bundle.card.parameters,
+            "parameters": model.trained.card.parameters,
             "precision": str(model.overrides.get("precision", model.translator.settings.precision)),
-            "scores": [list(row) for row in model.bundle.card.scores],
+            "scores": [list(row) for row in model.trained.card.scores],
         }
         for model in service.models.all
     ]
@@ -171,7 +171,7 @@ async def _inspection(service: Service, fields: Fields) -> "Inspection":
     try:
         work = partial(
             inspect_text,
-            path[0].bundle,
+            path[0].trained,
             text,
             path[0].settings(n_best),
             name=path[0].pair,

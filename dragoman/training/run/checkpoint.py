@@ -106,23 +106,23 @@ class RunFolder:
                 remove_folder(self.step_folder(step))
 
 
-def save_checkpoint(run: RunFolder, bundle: TrainedModel, moments: dict[str, torch.Tensor], state: TrainState) -> None:
+def save_checkpoint(run: RunFolder, trained: TrainedModel, moments: dict[str, torch.Tensor], state: TrainState) -> None:
     """Writes the checkpoint of `state.step`, with the `optimizer_tensors` of its optimiser, and what points to it.
 
     Raises ResourceError, before anything is written, where the disk has no room.
     """
     with disk_errors(run.checkpoints):
         run.checkpoints.mkdir(parents=True, exist_ok=True)
-    parameter_bytes = 4 * sum(parameter.numel() for parameter in bundle.model.parameters())
+    parameter_bytes = 4 * sum(parameter.numel() for parameter in trained.model.parameters())
     moment_bytes = sum(tensor.nbytes for tensor in moments.values())
     require_free_space(run.checkpoints, parameter_bytes + moment_bytes + (8 << 20))
     facts = {
         "step": state.step,
         "data_position": {"epoch": state.epoch, "step": state.step_in_epoch},
-        "config_sha256": hashlib.sha256(dump_config(bundle.config).encode()).hexdigest(),
+        "config_sha256": hashlib.sha256(dump_config(trained.config).encode()).hexdigest(),
     }
     with write_folder(run.step_folder(state.step), manifest_facts() | facts) as folder:
-        write_bundle_files(bundle.bundle, folder)
+        write_bundle_files(trained.bundle, folder)
         write_tensors({name: tensor.cpu().numpy() for name, tensor in moments.items()}, folder / OPTIMIZER)
         (folder / _STATE).write_text(state.to_json(), encoding="utf-8")
     run.point_to(state)

@@ -52,7 +52,7 @@ NUM_ALTERNATIVES, NUM_UNCERTAIN = 5, 5
 
 
 def inspect_text(
-    bundle: TrainedModel,
+    trained: TrainedModel,
     text: str,
     settings: InferenceSettings | None = None,
     *,
@@ -66,10 +66,10 @@ def inspect_text(
     translation starts with the tokens `prefix_ids`. Raises DataError for a text that is empty or has more tokens than
     `MOST_TOKENS` or the model's positions, and for a prefix that cannot be written.
     """
-    model, tokenizers = bundle.model, bundle.tokenizers
+    model, tokenizers = trained.model, trained.tokenizers
     src = _source_side(text, model, tokenizers.src)
     _check_prefix(prefix_ids, model)
-    settings = replace(settings or bundle.config.inference, **WITHOUT_SAMPLING)
+    settings = replace(settings or trained.config.inference, **WITHOUT_SAMPLING)
     settings = replace(settings, n_best=settings.beam_size)
     hypotheses, beam = trace_search(_RereadableModel(model), src.ids, settings, tokenizers.tgt, prefix_ids)
     best = hypotheses[0]
@@ -78,8 +78,8 @@ def inspect_text(
     steps = _steps(forced, best, settings.min_tokens, tokenizers.tgt)
     return Inspection(
         model=name,
-        src_lang=bundle.card.src_lang or bundle.config.data.src_lang,
-        tgt_lang=bundle.card.tgt_lang or bundle.config.data.tgt_lang,
+        src_lang=trained.card.src_lang or trained.config.data.src_lang,
+        tgt_lang=trained.card.tgt_lang or trained.config.data.tgt_lang,
         src=src,
         tgt=tgt,
         reference=replace_surrogates(reference),
@@ -91,7 +91,7 @@ def inspect_text(
         beam=beam,
         weights=collect_weights(forced.attention, src.tokens, tgt.tokens),
         opinions=_attributions(model, src, tgt, forced),
-        notes=_notes(bundle, src, tgt, forced, best),
+        notes=_notes(trained, src, tgt, forced, best),
         forced=len(prefix_ids),
     )
 
@@ -257,14 +257,14 @@ def _attributions(model: Transformer, src: Side, tgt: Side, forced: _ForcedPass)
     return compute_attributions(model, src.ids, tgt.ids, (src.words, tgt.words), forced.links)
 
 
-def _notes(bundle: TrainedModel, src: Side, tgt: Side, forced: _ForcedPass, best: Hypothesis) -> tuple[Note, ...]:
+def _notes(trained: TrainedModel, src: Side, tgt: Side, forced: _ForcedPass, best: Hypothesis) -> tuple[Note, ...]:
     links = forced.links.cpu().double().numpy()  # Apple's GPU has no float64
     notes = find_notes(src, tgt, links, best.token_log_probs, forced.alone)
-    lengths = length_notes(len(src.tokens), bundle.config.data.max_tokens, finished=best.finished)
+    lengths = length_notes(len(src.tokens), trained.config.data.max_tokens, finished=best.finished)
     if not shows_heads(len(src.tokens), len(tgt.tokens)):
         text = f"More than {MOST_TOKENS_WITH_HEADS} tokens on a side: only the mean of each layer's heads is kept."
         lengths = (*lengths, Note("mean", text))
-    if bundle.config.inference.retry_all_caps and is_all_caps(src.text):
+    if trained.config.inference.retry_all_caps and is_all_caps(src.text):
         text = f"All in capitals: `translate` tries it as “{sentence_case(src.text)}” too, and gives the surer answer."
         lengths = (*lengths, Note("capitals", text))
     return (*lengths, *notes)

@@ -32,27 +32,27 @@ Alignment = Callable[[str, str], WordWeights | None]
 """``alignment(source, output)``; None where there is nothing to align."""
 
 
-def cross_attention_of(bundle: TrainedModel) -> Alignment:
+def cross_attention_of(trained: TrainedModel) -> Alignment:
     """Reads attention where and when `translate --alignment` does, with its weights instead of the strongest alone.
 
     The output is given to the decoder as if it were writing it. Subwords of a source word are added up, those of a
     target word averaged; what goes to the end token belongs to no word. Sides longer than the model was trained on,
     which the translator splits, are not aligned.
     """
-    longest = min(bundle.config.data.max_tokens, (bundle.model.max_positions or 1 << 30) - 1)
+    longest = min(trained.config.data.max_tokens, (trained.model.max_positions or 1 << 30) - 1)
 
     @torch.inference_mode()
     def align(source: str, output: str) -> WordWeights | None:
-        src_ids = bundle.tokenizers.src.encode(source)
-        tgt_ids = bundle.tokenizers.tgt.encode(output)
+        src_ids = trained.tokenizers.src.encode(source)
+        tgt_ids = trained.tokenizers.tgt.encode(output)
         if not src_ids or not tgt_ids or max(len(src_ids), len(tgt_ids)) > longest:
             return None
-        batch = collate([np.asarray(src_ids)], [np.asarray(tgt_ids)]).to(bundle.model.device)
-        cross = bundle.model.attention(batch.src_ids, batch.src_lengths, batch.decoder_input).cross
+        batch = collate([np.asarray(src_ids)], [np.asarray(tgt_ids)]).to(trained.model.device)
+        cross = trained.model.attention(batch.src_ids, batch.src_lengths, batch.decoder_input).cross
         weights = cross[alignment_layer(len(cross))][0].float().cpu()
         links = attention_links(weights, len(src_ids), len(tgt_ids), DEFAULT_READING)
-        src, src_texts = _words(bundle.tokenizers.src, src_ids)
-        tgt, tgt_texts = _words(bundle.tokenizers.tgt, tgt_ids)
+        src, src_texts = _words(trained.tokenizers.src, src_ids)
+        tgt, tgt_texts = _words(trained.tokenizers.tgt, tgt_ids)
         return WordWeights(src_texts, tgt_texts, tuple(map(tuple, _sum_by_word(links, src, tgt).tolist())))
 
     return align

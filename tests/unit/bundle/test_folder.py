@@ -23,7 +23,7 @@ from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 
 
 @pytest.fixture
-def bundle() -> TrainedModel:
+def trained() -> TrainedModel:
     tokenizer = train_tokenizer(TokenizerSettings(vocab_size=280), ["ein Mann fährt Rad", "a man rides a bike"] * 5)
     config = Config(model=replace(PRESETS["tiny"], d_model=16, d_ff=16, num_encoder_layers=1, num_decoder_layers=1))
     model = Transformer(config.model, tokenizer.vocab_size, tokenizer.vocab_size)
@@ -33,40 +33,40 @@ def bundle() -> TrainedModel:
 
 
 @pytest.mark.parametrize("tie", ["all", "decoder", "none"])
-def test_round_trip_is_exact_and_stays_tied(bundle: TrainedModel, tmp_path: Path, tie: str) -> None:
-    config = replace(bundle.config, model=replace(bundle.config.model, tie=tie))
-    size = bundle.tokenizers.src.vocab_size
-    bundle = replace(bundle, model=Transformer(config.model, size, size), config=config)
-    bundle.save(tmp_path / "model")
+def test_round_trip_is_exact_and_stays_tied(trained: TrainedModel, tmp_path: Path, tie: str) -> None:
+    config = replace(trained.config, model=replace(trained.config.model, tie=tie))
+    size = trained.tokenizers.src.vocab_size
+    trained = replace(trained, model=Transformer(config.model, size, size), config=config)
+    trained.save(tmp_path / "model")
     loaded = TrainedModel.load(tmp_path / "model", "cpu")
     assert loaded.config == config
-    assert loaded.card == bundle.card
+    assert loaded.card == trained.card
     assert not loaded.model.training
-    assert dict(loaded.model.named_parameters()).keys() == dict(bundle.model.named_parameters()).keys()
-    for name, parameter in bundle.model.named_parameters():
+    assert dict(loaded.model.named_parameters()).keys() == dict(trained.model.named_parameters()).keys()
+    for name, parameter in trained.model.named_parameters():
         assert torch.equal(parameter, dict(loaded.model.named_parameters())[name])
-    assert loaded.tokenizers.src.encode("ein Rad </s>") == bundle.tokenizers.src.encode("ein Rad </s>")
+    assert loaded.tokenizers.src.encode("ein Rad </s>") == trained.tokenizers.src.encode("ein Rad </s>")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
 
 
-def test_a_loaded_model_is_no_part_of_its_files(bundle: TrainedModel, tmp_path: Path) -> None:
+def test_a_loaded_model_is_no_part_of_its_files(trained: TrainedModel, tmp_path: Path) -> None:
     """Mapped into memory, they would change with the file, and reading beyond its new end kills the process."""
-    bundle.save(tmp_path / "model")
+    trained.save(tmp_path / "model")
     loaded, path = TrainedModel.load(tmp_path / "model", "cpu"), tmp_path / "model" / "model.safetensors"
     with path.open("r+b") as stream:
         stream.seek(-2000, 2)
         stream.write(b"\0" * 2000)
-    for name, parameter in bundle.model.named_parameters():
+    for name, parameter in trained.model.named_parameters():
         assert torch.equal(parameter, dict(loaded.model.named_parameters())[name])
     os.truncate(path, 100)
     assert all(parameter.isfinite().all() for parameter in loaded.model.parameters())
 
 
 def test_what_is_loaded_is_what_was_compared(
-    bundle: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Weights, tokenisers or card that are exchanged while the model is loaded are noticed."""
-    bundle.save(tmp_path / "model")
+    trained.save(tmp_path / "model")
     load = TokenizerPair.load
 
     def exchanging(path: Path, change: str) -> TokenizerPair:
@@ -80,13 +80,13 @@ def test_what_is_loaded_is_what_was_compared(
         monkeypatch.setattr(TokenizerPair, "load", partial(exchanging, change=name))
         with pytest.raises(ModelError, match=f"{name} is damaged"):
             TrainedModel.load(tmp_path / "model", "cpu")
-        bundle.save(tmp_path / "model")
+        trained.save(tmp_path / "model")
 
 
-def test_another_card_leaves_the_rest(bundle: TrainedModel, tmp_path: Path) -> None:
-    bundle.save(tmp_path / "model")
+def test_another_card_leaves_the_rest(trained: TrainedModel, tmp_path: Path) -> None:
+    trained.save(tmp_path / "model")
     before = (tmp_path / "model" / "model.safetensors").read_bytes()
-    replace_card(tmp_path / "model", bundle.card.with_scores("test", [Score("BLEU", 12.341, "sig|nature")]))
+    replace_card(tmp_path / "model", trained.card.with_scores("test", [Score("BLEU", 12.341, "sig|nature")]))
     loaded = TrainedModel.load(tmp_path / "model", "cpu")
     assert loaded.card.scores == (("test", "BLEU", 12.34, "sig|nature"),)
     assert "sig\\|nature" in (tmp_path / "model" / "card.md").read_text()
@@ -102,8 +102,8 @@ FILES = ["config.toml", "tokenizer.json", "model.safetensors", "card.json", "car
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("damage", ["missing", "truncated", "flipped", "empty"])
-def test_every_damaged_file_is_found_and_named(bundle: TrainedModel, tmp_path: Path, name: str, damage: str) -> None:
-    bundle.save(tmp_path / "model")
+def test_every_damaged_file_is_found_and_named(trained: TrainedModel, tmp_path: Path, name: str, damage: str) -> None:
+    trained.save(tmp_path / "model")
     path = tmp_path / "model" / name
     content = bytearray(path.read_bytes())
     if damage == "missing":
@@ -121,8 +121,8 @@ def test_every_damaged_file_is_found_and_named(bundle: TrainedModel, tmp_path: P
     assert "\n" not in str(error.value)
 
 
-def test_a_foreign_file_is_named(bundle: TrainedModel, tmp_path: Path) -> None:
-    bundle.save(tmp_path / "model")
+def test_a_foreign_file_is_named(trained: TrainedModel, tmp_path: Path) -> None:
+    trained.save(tmp_path / "model")
     (tmp_path / "model" / "pytorch_model.bin").write_bytes(b"x")
     with pytest.raises(ModelError, match=r"pytorch_model\.bin does not belong"):
         TrainedModel.load(tmp_path / "model", "cpu")
@@ -199,10 +199,10 @@ def _json(name: str, content: str) -> Callable[[Path], None]:
     ],
 )
 def test_a_consistent_but_wrong_folder_is_refused(
-    bundle: TrainedModel, tmp_path: Path, change: Callable[[Path], None], words: str
+    trained: TrainedModel, tmp_path: Path, change: Callable[[Path], None], words: str
 ) -> None:
     """The manifest fits the files, as in a folder somebody made to deceive or with another program."""
-    bundle.save(tmp_path / "good")
+    trained.save(tmp_path / "good")
     with write_folder(tmp_path / "model", {}) as folder:
         for path in (tmp_path / "good").iterdir():
             if path.name != "manifest.json":
@@ -213,8 +213,8 @@ def test_a_consistent_but_wrong_folder_is_refused(
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "card.json", "card.md", "config.toml", "model.safetensors"])
-def test_no_file_is_read_that_is_larger_than_it_can_be(bundle: TrainedModel, tmp_path: Path, name: str) -> None:
-    bundle.save(tmp_path / "model")
+def test_no_file_is_read_that_is_larger_than_it_can_be(trained: TrainedModel, tmp_path: Path, name: str) -> None:
+    trained.save(tmp_path / "model")
     manifest = json.loads((tmp_path / "model" / MANIFEST).read_text())
     with (tmp_path / "model" / name).open("r+b") as stream:
         stream.truncate(10 << 30)  # with a hole: it takes no room, but for ever to be read
@@ -226,7 +226,7 @@ def test_no_file_is_read_that_is_larger_than_it_can_be(bundle: TrainedModel, tmp
         TrainedModel.load(tmp_path / "model", "cpu")
 
 
-def test_what_a_path_means(bundle: TrainedModel, tmp_path: Path) -> None:
+def test_what_a_path_means(trained: TrainedModel, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="does not exist"):
         resolve_model_folder(tmp_path / "nothing")
     with pytest.raises(ModelError, match="neither a model folder"):
@@ -240,12 +240,12 @@ def test_what_a_path_means(bundle: TrainedModel, tmp_path: Path) -> None:
         ModelError, match=r"Hugging Face form. Make one of ours of it: `dragoman import \S+marian --out"
     ):
         resolve_model_folder(tmp_path / "marian")
-    bundle.save(tmp_path / "run" / "checkpoints" / "step_0000007")
+    trained.save(tmp_path / "run" / "checkpoints" / "step_0000007")
     (tmp_path / "run" / "best").write_text("checkpoints/step_0000007\n")
     expected = (tmp_path / "run" / "checkpoints" / "step_0000007").resolve()
     assert resolve_model_folder(tmp_path / "run") == expected
     assert resolve_model_folder(tmp_path / "run" / "best") == expected
-    bundle.save(tmp_path / "run" / "averaged")
+    trained.save(tmp_path / "run" / "averaged")
     assert resolve_model_folder(tmp_path / "run") == tmp_path / "run" / "averaged"
     (tmp_path / "run" / "astray").write_text("../../etc\n")
     with pytest.raises(ModelError, match="does not lead to a model folder"):

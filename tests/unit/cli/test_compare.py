@@ -39,9 +39,9 @@ def test_a_model_and_a_file_are_compared(model_folder: Path, capsys: pytest.Capt
 def test_bleu_is_by_the_language_of_the_model(
     names: tuple[str, str], model_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bundle = TrainedModel.load(model_folder, "cpu")
-    config = replace(bundle.config, data=replace(bundle.config.data, tgt_lang="zh"))
-    replace(bundle, config=config).save(Path("MODEL"))
+    trained = TrainedModel.load(model_folder, "cpu")
+    config = replace(trained.config, data=replace(trained.config.data, tgt_lang="zh"))
+    replace(trained, config=config).save(Path("MODEL"))
     flags = ["--src", "test.en", "--ref", "test.de", "--json"]
     assert run_command(["compare", *names, *flags]) == 0
     compared = json.loads(capsys.readouterr().out)["metrics"][0]["a"]["signature"]

@@ -58,9 +58,9 @@ def loaded(*arguments: str) -> ServedModel:
 def test_a_model_that_samples_is_served_by_beam_search(
     model_folder: Path, sampling_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bundle = TrainedModel.load(sampling_folder)
-    voting = replace(bundle.config.inference, sample=False, mbr_samples=4)
-    replace(bundle, config=replace(bundle.config, inference=voting)).save(tmp_path / "voting")
+    trained = TrainedModel.load(sampling_folder)
+    voting = replace(trained.config.inference, sample=False, mbr_samples=4)
+    replace(trained, config=replace(trained.config, inference=voting)).save(tmp_path / "voting")
     expected = Translator.load(model_folder).translate_detailed(["one two"], n_best=2)[0].candidates
     for folder in (sampling_folder, tmp_path / "voting"):
         model = loaded(f"en-de={folder}")
@@ -77,9 +77,9 @@ def test_a_folder_that_is_there_says_no_pair(
     model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    bundle = TrainedModel.load(model_folder)
-    config = replace(bundle.config, data=replace(bundle.config.data, src_lang="en", tgt_lang="de"))
-    replace(bundle, config=config).save(tmp_path / "run-lr=0.001")
+    trained = TrainedModel.load(model_folder)
+    config = replace(trained.config, data=replace(trained.config.data, src_lang="en", tgt_lang="de"))
+    replace(trained, config=config).save(tmp_path / "run-lr=0.001")
     assert loaded("run-lr=0.001").pair == "en-de"
     assert loaded("fr-en=run-lr=0.001").pair == "fr-en"
     assert loaded("fr-en=run-lr=0.001").folder == Path("run-lr=0.001")

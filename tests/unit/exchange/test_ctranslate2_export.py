@@ -54,8 +54,8 @@ def _bundle(tokenizer: dict[str, Any], **model: Any) -> TrainedModel:
 def test_any_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: dict[str, Any], model: dict[str, Any]
 ) -> None:
-    bundle = _bundle(tokenizer, **model)
-    agreement = export_ctranslate2(bundle, tmp_path / "model", "float32")
+    trained = _bundle(tokenizer, **model)
+    agreement = export_ctranslate2(trained, tmp_path / "model", "float32")
     assert agreement.equal == agreement.total == 32
     assert agreement.largest_difference < 1e-4
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
@@ -64,7 +64,7 @@ def test_any_model(
 
 
 def test_a_model_with_an_imported_tokenizer(small_marian: Path, tmp_path: Path) -> None:
-    assert export_ctranslate2(import_marian(small_marian, "model").bundle, tmp_path / "model", "float32").exact
+    assert export_ctranslate2(import_marian(small_marian, "model").trained, tmp_path / "model", "float32").exact
     command = [sys.executable, "-c", _example(tmp_path / "model")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -72,12 +72,12 @@ def test_a_model_with_an_imported_tokenizer(small_marian: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize("quantization", ["int8", "float16"])
 def test_smaller_weights(tmp_path: Path, quantization: Any) -> None:
-    bundle = _bundle({})
-    before = [parameter.clone() for parameter in bundle.model.parameters()]
-    agreement = export_ctranslate2(bundle, tmp_path / "model", quantization)
+    trained = _bundle({})
+    before = [parameter.clone() for parameter in trained.model.parameters()]
+    agreement = export_ctranslate2(trained, tmp_path / "model", quantization)
     assert agreement.largest_difference < 1.0
-    assert all(map(torch.equal, before, bundle.model.parameters()))
-    export_ctranslate2(bundle, tmp_path / "whole", "float32")
+    assert all(map(torch.equal, before, trained.model.parameters()))
+    export_ctranslate2(trained, tmp_path / "whole", "float32")
     sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("model", "whole")]
     assert sizes[0] < sizes[1]
 
@@ -96,10 +96,10 @@ def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_paper_penalty_is_said_to_have_no_counterpart(tmp_path: Path) -> None:
-    bundle = _bundle({})
-    export_ctranslate2(bundle, tmp_path / "a", "float32")
-    power = replace(bundle.config.inference, length_penalty="power", length_penalty_alpha=0.7)
-    export_ctranslate2(replace(bundle, config=replace(bundle.config, inference=power)), tmp_path / "b", "float32")
+    trained = _bundle({})
+    export_ctranslate2(trained, tmp_path / "a", "float32")
+    power = replace(trained.config.inference, length_penalty="power", length_penalty_alpha=0.7)
+    export_ctranslate2(replace(trained, config=replace(trained.config, inference=power)), tmp_path / "b", "float32")
     assert "no counterpart" in (tmp_path / "a" / "README.md").read_text()
     assert "length_penalty=0.7" in (tmp_path / "b" / "README.md").read_text()
 

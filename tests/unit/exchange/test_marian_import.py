@@ -27,8 +27,8 @@ def folder(small_marian: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def bundle(small_marian: Path) -> TrainedModel:
-    return import_marian(small_marian, "Someone/opus-mt-en-de").bundle
+def trained(small_marian: Path) -> TrainedModel:
+    return import_marian(small_marian, "Someone/opus-mt-en-de").trained
 
 
 def change(path: Path, **values: Any) -> None:
@@ -45,8 +45,8 @@ def refused(folder: Path, *words: str) -> None:
         assert word in message, message
 
 
-def test_settings(bundle: TrainedModel) -> None:
-    config, card = bundle.config, bundle.card
+def test_settings(trained: TrainedModel) -> None:
+    config, card = trained.config, trained.card
     assert (config.model.norm_first, config.model.positions, config.model.activation) == (False, "marian", "swish")
     assert (config.inference.beam_size, config.inference.length_penalty, config.inference.length_penalty_alpha) == (
         4,
@@ -61,10 +61,10 @@ def test_settings(bundle: TrainedModel) -> None:
 
 
 @pytest.mark.slow
-def test_it_is_a_model_like_any_other(bundle: TrainedModel, tmp_path: Path) -> None:
-    bundle.save(tmp_path / "model")
+def test_it_is_a_model_like_any_other(trained: TrainedModel, tmp_path: Path) -> None:
+    trained.save(tmp_path / "model")
     translator = Translator.load(tmp_path / "model", "cpu")
-    assert TrainedModel.load(tmp_path / "model", "cpu").config == bundle.config
+    assert TrainedModel.load(tmp_path / "model", "cpu").config == trained.config
     one, empty, two = translator.translate(["The house.", "", ">>deu<< A garden."], max_extra_tokens=3)
     assert empty == ""
     assert one
@@ -73,14 +73,14 @@ def test_it_is_a_model_like_any_other(bundle: TrainedModel, tmp_path: Path) -> N
 
 def test_languages_from_the_name(folder: Path) -> None:
     change(folder / "tokenizer_config.json", source_lang=None, target_lang=None)
-    data = import_marian(folder, "Helsinki-NLP/opus-mt-tc-big-fi-zle").bundle.config.data
+    data = import_marian(folder, "Helsinki-NLP/opus-mt-tc-big-fi-zle").trained.config.data
     assert (data.src_lang, data.tgt_lang) == ("fi", "zle")
 
 
-def test_a_search_that_renormalises_takes_padding_out(folder: Path, bundle: TrainedModel) -> None:
-    assert bundle.model.projection.bias[BOS_ID] > -100
+def test_a_search_that_renormalises_takes_padding_out(folder: Path, trained: TrainedModel) -> None:
+    assert trained.model.projection.bias[BOS_ID] > -100
     change(folder / "generation_config.json", renormalize_logits=True)
-    assert import_marian(folder, "model").bundle.model.projection.bias[BOS_ID] == UNREACHABLE
+    assert import_marian(folder, "model").trained.model.projection.bias[BOS_ID] == UNREACHABLE
 
 
 def test_settings_of_old_models_and_what_is_not_taken_over(folder: Path) -> None:
@@ -88,8 +88,8 @@ def test_settings_of_old_models_and_what_is_not_taken_over(folder: Path) -> None
     (folder / "tokenizer_config.json").unlink()
     change(folder / "config.json", num_beams=6, max_length=20, no_repeat_ngram_size=3, static_position_embeddings=True)
     imported = import_marian(folder, "opus-mt-en-de")
-    assert imported.bundle.config.inference.beam_size == 6
-    assert imported.bundle.config.inference.max_extra_tokens == 19
+    assert imported.trained.config.inference.beam_size == 6
+    assert imported.trained.config.inference.max_extra_tokens == 19
     assert imported.notes == ("`no_repeat_ngram_size` (3) of its search is not taken over",)
 
 
@@ -174,13 +174,13 @@ def test_positions_that_are_not_computed(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_pickled_weights_are_read_for_their_tensors_alone(folder: Path, bundle: TrainedModel, zipped: bool) -> None:
+def test_pickled_weights_are_read_for_their_tensors_alone(folder: Path, trained: TrainedModel, zipped: bool) -> None:
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     torch.save(tensors, folder / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
     imported = import_marian(folder, "model")
     assert "pytorch_model.bin is a pickle, read for its tensors alone" in imported.notes[0]
-    for one, other in zip(imported.bundle.model.parameters(), bundle.model.parameters(), strict=True):
+    for one, other in zip(imported.trained.model.parameters(), trained.model.parameters(), strict=True):
         assert torch.equal(one, other)
 
 
@@ -211,16 +211,16 @@ def test_pickles_that_hold_something_else(folder: Path) -> None:
     refused(folder, "pytorch_model.bin", "compressed")
 
 
-def test_what_cannot_be_exported_in_marians_form(bundle: TrainedModel, tmp_path: Path) -> None:
+def test_what_cannot_be_exported_in_marians_form(trained: TrainedModel, tmp_path: Path) -> None:
     changes = [("norm_first", True), ("positions", "sinusoidal"), ("attention_bias", False)]
     for name, value in changes:
-        config = replace(bundle.config, model=replace(bundle.config.model, **{name: value}))
+        config = replace(trained.config, model=replace(trained.config.model, **{name: value}))
         with pytest.raises(ModelError, match=f"`model.{name}`"):
-            export_marian(replace(bundle, config=config), tmp_path / "out")
+            export_marian(replace(trained, config=config), tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
 
-def test_what_marians_form_cannot_say(bundle: TrainedModel, tmp_path: Path) -> None:
-    config = replace(bundle.config, inference=replace(bundle.config.inference, length_penalty="paper"))
-    notes = export_marian(replace(bundle, config=config), tmp_path / "out")
+def test_what_marians_form_cannot_say(trained: TrainedModel, tmp_path: Path) -> None:
+    config = replace(trained.config, inference=replace(trained.config.inference, length_penalty="paper"))
+    notes = export_marian(replace(trained, config=config), tmp_path / "out")
     assert "`inference.length_penalty` (paper)" in notes[0]

@@ -212,28 +212,28 @@ def test_a_model_in_training_translates_without_dropout_and_stays_in_training(to
     assert [module.training for module in model.modules()] == modes
 
 
-def bundle(model: Transformer, tokenizers: TokenizerPair) -> TrainedModel:
+def trained(model: Transformer, tokenizers: TokenizerPair) -> TrainedModel:
     return TrainedModel(model, tokenizers, Config(data=DataSettings(max_tokens=9), model=model.settings), Card())
 
 
 def test_a_model_folder_translates_like_the_model_it_was_saved_from(tokenizers: TokenizerPair, tmp_path: Path) -> None:
-    saved = bundle(small_model(tokenizers).eval(), tokenizers)
+    saved = trained(small_model(tokenizers).eval(), tokenizers)
     saved.save(tmp_path / "model")
     settings = {"beam_size": 2, "max_extra_tokens": 4}
     texts = ["The cat sat.", "", "Seven birds sang in an old tree."]
     found = Translator.load(tmp_path / "model", device="cpu").translate_detailed(texts, **settings)
-    assert found == Translator.from_bundles([saved]).translate_detailed(texts, **settings)
+    assert found == Translator.from_trained([saved]).translate_detailed(texts, **settings)
     assert found == Translator.load_ensemble([tmp_path / "model"], device="cpu").translate_detailed(texts, **settings)
 
 
 def test_bundles_with_different_tokenizers_are_no_ensemble(tokenizers: TokenizerPair) -> None:
     model = small_model(tokenizers)
-    same = Translator.from_bundles([bundle(model, tokenizers)] * 2)
+    same = Translator.from_trained([trained(model, tokenizers)] * 2)
     assert same.translate_detailed(["A cat sat on the mat. A bird sang."], max_extra_tokens=3)[0].segments > 1
     other = train_tokenizers(TokenizerSettings(vocab_size=tokenizers.src.vocab_size), ["otherwise"] * 9, ["words"] * 9)
     other = TokenizerPair(tokenizers.src, other.tgt, joint=False)
     with pytest.raises(ModelError, match="must share their tokenizers"):
-        Translator.from_bundles([bundle(model, tokenizers), bundle(model, other)])
+        Translator.from_trained([trained(model, tokenizers), trained(model, other)])
 
 
 def test_what_is_not_there_is_a_model_error(tmp_path: Path) -> None:
@@ -256,14 +256,14 @@ def test_what_a_line_draws_does_not_depend_on_the_window_it_comes_in() -> None:
 
 @pytest.mark.parametrize("texts", ["just a string", [1], [None], 5, None, range(2)])
 def test_what_is_no_list_of_texts_is_refused(small_bundle: Any, texts: Any) -> None:
-    translator = Translator.from_bundles([small_bundle])
+    translator = Translator.from_trained([small_bundle])
     for translate in (translator.translate, translator.translate_detailed):
         with pytest.raises(ConfigError, match="`texts` must be a list of texts"):
             translate(texts)
 
 
 def test_texts_may_be_anything_that_is_gone_through_once(small_bundle: Any) -> None:
-    translator, texts = Translator.from_bundles([small_bundle]), ["the cat", "", "seven birds sang"]
+    translator, texts = Translator.from_trained([small_bundle]), ["the cat", "", "seven birds sang"]
     expected = translator.translate(texts)
     assert translator.translate(text for text in texts) == expected
     assert translator.translate(map(str, texts), protect=True) == translator.translate(texts, protect=True)

@@ -24,12 +24,12 @@ WORDS = "one two three four five Bahnhof".split()
 TEXTS = ["", *(" ".join(WORDS[(n * k) % 6] for k in range(1, 2 + n % 5)) for n in range(1, 8)), "one two. " * 5]
 
 
-def checked(bundle: TrainedModel, *beam_sizes: int) -> dict[tuple[str, int], Check]:
-    return {(check.way, check.beam_size): check for check in verify_translations(bundle, TEXTS, beam_sizes or (1, 3))}
+def checked(trained: TrainedModel, *beam_sizes: int) -> dict[tuple[str, int], Check]:
+    return {(check.way, check.beam_size): check for check in verify_translations(trained, TEXTS, beam_sizes or (1, 3))}
 
 
-def failed(bundle: TrainedModel) -> set[str]:
-    return {way for (way, _), check in checked(bundle, 3).items() if check.differences}
+def failed(trained: TrainedModel) -> set[str]:
+    return {way for (way, _), check in checked(trained, 3).items() if check.differences}
 
 
 def test_a_sound_model_passes_every_check(small_bundle: TrainedModel) -> None:

@@ -70,7 +70,7 @@ def served_folder(small_bundle: TrainedModel, tmp_path_factory: pytest.TempPathF
 @pytest.fixture(scope="session")
 def make_service(small_bundle: TrainedModel, served_folder: Callable[[str], Path]) -> Callable[..., Service]:
     """A service of `model_class` for pairs such as en-de; keywords are its settings."""
-    translator = Translator.from_bundles([small_bundle])
+    translator = Translator.from_trained([small_bundle])
 
     def made(*pairs: str, model_class: type[ServedModel] = Echo, pivot: str = "", **settings: Any) -> Service:
         folder = served_folder("en-de")

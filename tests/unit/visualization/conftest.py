@@ -4,5 +4,5 @@ from dragoman.model.trained import TrainedModel
 
 
 @pytest.fixture(scope="session")
-def bundle(small_bundle: TrainedModel) -> TrainedModel:
+def trained(small_bundle: TrainedModel) -> TrainedModel:
     return small_bundle

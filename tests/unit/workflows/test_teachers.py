@@ -86,10 +86,10 @@ def test_what_they_said_is_asked_for_again_where_it_is_lost_and_only_of_the_same
     assert run_command(command(pairs, teachers, out, 3, *SIZE)) == 0
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
     shutil.rmtree(kept)
-    bundle = TrainedModel.load(teachers[1], "cpu")
+    trained = TrainedModel.load(teachers[1], "cpu")
     with torch.no_grad():
-        next(bundle.model.parameters()).add_(1.0)
-    bundle.save(teachers[1])
+        next(trained.model.parameters()).add_(1.0)
+    trained.save(teachers[1])
     capsys.readouterr()
     assert run_command(command(pairs, teachers, out, 4, *SIZE)) == 2
     error = capsys.readouterr().err.strip().split("\n")[-1]
@@ -198,15 +198,15 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
     assert not (out / "checkpoints").exists()
 
 
-def _stranger(bundle: TrainedModel) -> TrainedModel:
+def _stranger(trained: TrainedModel) -> TrainedModel:
     """A model whose tokeniser was made with the same settings from another text."""
-    tokenizer = train_tokenizer(bundle.config.tokenizer, ["sechs sieben acht neun zehn"] * 3)
-    model = Transformer(bundle.config.model, tokenizer.vocab_size, tokenizer.vocab_size)
-    return replace(bundle, model=model, tokenizers=TokenizerPair(tokenizer, tokenizer, joint=True))
+    tokenizer = train_tokenizer(trained.config.tokenizer, ["sechs sieben acht neun zehn"] * 3)
+    model = Transformer(trained.config.model, tokenizer.vocab_size, tokenizer.vocab_size)
+    return replace(trained, model=model, tokenizers=TokenizerPair(tokenizer, tokenizer, joint=True))
 
 
-def _short(bundle: TrainedModel) -> TrainedModel:
-    settings = replace(bundle.config.model, positions="learned", max_positions=16)
-    size = bundle.tokenizers.src.vocab_size
-    config = replace(bundle.config, model=settings, data=replace(bundle.config.data, max_tokens=15))
-    return replace(bundle, model=Transformer(settings, size, size), config=config)
+def _short(trained: TrainedModel) -> TrainedModel:
+    settings = replace(trained.config.model, positions="learned", max_positions=16)
+    size = trained.tokenizers.src.vocab_size
+    config = replace(trained.config, model=settings, data=replace(trained.config.data, max_tokens=15))
+    return replace(trained, model=Transformer(settings, size, size), config=config)

@@ -23,7 +23,7 @@ PIECES = [["{a}"], ["%s"], ["https://a.b/c?d=e", "{a}"], ["3.5 km"], ["{b}"], []
 
 @pytest.fixture(scope="module")
 def translator(small_bundle: TrainedModel) -> Translator:
-    return Translator.from_bundles([small_bundle])
+    return Translator.from_trained([small_bundle])
 
 
 def test_pieces_come_back_once(translator: Translator) -> None:
@@ -106,7 +106,7 @@ def echo(small_bundle: TrainedModel) -> Translator:
             ids = tuple(tokenizer.encode(text))
             source.hypotheses = [Hypothesis(ids, (0.0,) * (len(ids) + 1), 0.0, 0.0, True)] if source.ids else []
 
-    return Translator.from_bundles([small_bundle], search=search)
+    return Translator.from_trained([small_bundle], search=search)
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_the_chosen_one_has_the_highest_mean_utility_and_draws_count_as_often_as
 
 
 def test_a_translator_chooses_among_its_samples_whatever_is_beside_them(small_bundle: Any) -> None:
-    translator = Translator.from_bundles([small_bundle])
+    translator = Translator.from_trained([small_bundle])
     texts = ["one two", "three. four", ""]
     samples = translator.translate_detailed(texts, sample=True, n_best=8)
     found = translator.translate_detailed(texts, mbr_samples=8)

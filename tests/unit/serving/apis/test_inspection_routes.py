@@ -44,7 +44,7 @@ def translated(client: TestClient, text: str, **more: Any) -> Any:
 
 
 def test_sentences_come_in_order_with_their_words_and_links(real: TestClient, small_bundle: TrainedModel) -> None:
-    translator = Translator.from_bundles([small_bundle])
+    translator = Translator.from_trained([small_bundle])
     sources = ["one two three.", "Four five?", "two"]
     answer = translated(real, f"  {sources[0]} {sources[1]}\n\n - \n{sources[2]}")
     assert [one["source"] for one in answer["sentences"]] == sources, "without what has nothing to translate"
@@ -58,7 +58,7 @@ def test_sentences_come_in_order_with_their_words_and_links(real: TestClient, sm
 
 def test_a_words_probability_is_the_product_of_its_tokens(real: TestClient, small_bundle: TrainedModel) -> None:
     answer = translated(real, "one two three five")
-    best = Translator.from_bundles([small_bundle]).translate_detailed(["one two three five"])[0].candidates[0]
+    best = Translator.from_trained([small_bundle]).translate_detailed(["one two three five"])[0].candidates[0]
     words = answer["sentences"][0]["words"]
     expected = [1.0] * len(answer["text"].split())
     for touched, log_prob in zip(spaced_words(best.tokens), best.token_log_probs, strict=False):
@@ -120,7 +120,7 @@ def test_the_search_that_is_looked_at_is_the_servers(
                 assert [each["text"] for each in one["n_best"]] == [each["text"] for each in answer["candidates"]]
             assert f"&n_best={n_best}" in seen[0]["explore"]
         assert client.get("/look", params=ASKED | {"n_best": "4"}).status_code == 400
-    wider = Translator.from_bundles([small_bundle]).translate([ASKED["text"]])[0]
+    wider = Translator.from_trained([small_bundle]).translate([ASKED["text"]])[0]
     assert wider != answer["text"]
 
 

@@ -30,9 +30,9 @@ TEXT = "one two three. four Bahnhof"
 @pytest.fixture(scope="module")
 def real(served_folder: Callable[[str], Path]) -> Iterator[TestClient]:
     """A server with a small model that has learnt nothing."""
-    bundle = TrainedModel.load(served_folder("en-de"))
+    trained = TrainedModel.load(served_folder("en-de"))
     model = served_model(
-        parse_model_spec("model"), bundle, Translator.from_bundles([bundle]), {}, served_folder("en-de")
+        parse_model_spec("model"), trained, Translator.from_trained([trained]), {}, served_folder("en-de")
     )
     service = Service(Models([model]), ServeSettings(lanes=2))
     with TestClient(make_app(service, Keys(None, 0))) as opened:
@@ -88,11 +88,11 @@ def test_pages_are_the_librarys(real: TestClient, served_folder: Callable[[str],
 
 def test_what_must_survive_and_what_is_lost(served_folder: Callable[[str], Path], tmp_path: Path) -> None:
     (tmp_path / "terms.tsv").write_text("two\tZwo\nthree\tDrei\n")
-    bundle = TrainedModel.load(served_folder("en-de"))
+    trained = TrainedModel.load(served_folder("en-de"))
     bare = served_model(
         parse_model_spec("model"),
-        bundle,
-        Translator.from_bundles([bundle]),
+        trained,
+        Translator.from_trained([trained]),
         {"max_extra_tokens": 3},
         served_folder("en-de"),
     )
@@ -152,9 +152,9 @@ def test_what_is_served_stays_when_the_folder_changes(
 ) -> None:
     folder = tmp_path / "model"
     shutil.copytree(served_folder("en-de"), folder)
-    bundle = TrainedModel.load(folder)
+    trained = TrainedModel.load(folder)
     service = Service(
-        Models([served_model(parse_model_spec("model"), bundle, Translator.from_bundles([bundle]), {}, folder)]),
+        Models([served_model(parse_model_spec("model"), trained, Translator.from_trained([trained]), {}, folder)]),
         ServeSettings(lanes=1),
     )
     sent = {"text": "one two three", "q": "one two three", "source": "en", "target": "de", "n_best": 2}

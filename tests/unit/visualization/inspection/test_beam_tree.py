@@ -17,10 +17,10 @@ SOURCES = [[5, 6, 7], [8], [4, 9, 10, 11, 12]]
 @pytest.mark.parametrize("beam_size", [1, 3])
 @pytest.mark.parametrize("min_tokens", [0, 3])
 def test_tracing_changes_nothing_and_the_tree_spells_the_best(
-    bundle: TrainedModel, src: list[int], beam_size: int, min_tokens: int
+    trained: TrainedModel, src: list[int], beam_size: int, min_tokens: int
 ) -> None:
     settings = InferenceSettings(beam_size=beam_size, n_best=beam_size, max_extra_tokens=4, min_tokens=min_tokens)
-    model, tokenizer = SingleModel(bundle.model), bundle.tokenizers.tgt
+    model, tokenizer = SingleModel(trained.model), trained.tokenizers.tgt
     hypotheses, nodes = trace_search(model, src, settings, tokenizer)
     ids = torch.tensor([[*src, EOS_ID]])
     assert hypotheses == beam_search(model, ids, torch.tensor([ids.size(1)]), settings)[0]
@@ -31,9 +31,9 @@ def test_tracing_changes_nothing_and_the_tree_spells_the_best(
     assert best[-1].log_prob == pytest.approx(hypotheses[0].log_prob, abs=1e-3)
 
 
-def test_every_node_hangs_on_one_that_went_on_and_pruned_ones_are_the_less_likely(bundle: TrainedModel) -> None:
+def test_every_node_hangs_on_one_that_went_on_and_pruned_ones_are_the_less_likely(trained: TrainedModel) -> None:
     settings = InferenceSettings(beam_size=3, n_best=3, max_extra_tokens=6)
-    _, nodes = trace_search(SingleModel(bundle.model), SOURCES[2], settings, bundle.tokenizers.tgt)
+    _, nodes = trace_search(SingleModel(trained.model), SOURCES[2], settings, trained.tokenizers.tgt)
     for node in nodes:
         if node.parent >= 0:
             parent = nodes[node.parent]
@@ -52,9 +52,9 @@ def test_every_node_hangs_on_one_that_went_on_and_pruned_ones_are_the_less_likel
     assert {node.state for node in nodes} >= {"kept", "pruned"}
 
 
-def test_what_is_in_the_beam_when_the_search_stops_did_not_fall_out_of_it(bundle: TrainedModel) -> None:
+def test_what_is_in_the_beam_when_the_search_stops_did_not_fall_out_of_it(trained: TrainedModel) -> None:
     settings = InferenceSettings(beam_size=3, n_best=3, max_extra_tokens=0, min_tokens=8)
-    hypotheses, nodes = trace_search(SingleModel(bundle.model), SOURCES[2], settings, bundle.tokenizers.tgt)
+    hypotheses, nodes = trace_search(SingleModel(trained.model), SOURCES[2], settings, trained.tokenizers.tgt)
     assert not hypotheses[0].finished
     last = max(node.position for node in nodes)
     assert [node.state for node in nodes if node.position == last][:3] == ["open"] * 3
@@ -62,19 +62,19 @@ def test_what_is_in_the_beam_when_the_search_stops_did_not_fall_out_of_it(bundle
     assert all(node.position == last for node in nodes if node.state == "open")
 
 
-def test_a_beam_of_one_keeps_one(bundle: TrainedModel) -> None:
-    settings = replace(bundle.config.inference, beam_size=1, n_best=1)
-    _, nodes = trace_search(SingleModel(bundle.model), [5, 6], settings, bundle.tokenizers.tgt)
+def test_a_beam_of_one_keeps_one(trained: TrainedModel) -> None:
+    settings = replace(trained.config.inference, beam_size=1, n_best=1)
+    _, nodes = trace_search(SingleModel(trained.model), [5, 6], settings, trained.tokenizers.tgt)
     assert all(node.best for node in nodes if node.state == "kept")
 
 
 @pytest.mark.parametrize("prefix", [[9], [9, 30, 12], [9, 30, EOS_ID]])
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_forced_tokens_are_in_the_tree_beside_those_that_would_have_been_taken(
-    bundle: TrainedModel, prefix: list[int], beam_size: int
+    trained: TrainedModel, prefix: list[int], beam_size: int
 ) -> None:
     settings = InferenceSettings(beam_size=beam_size, n_best=beam_size, max_extra_tokens=4)
-    model, tokenizer = SingleModel(bundle.model), bundle.tokenizers.tgt
+    model, tokenizer = SingleModel(trained.model), trained.tokenizers.tgt
     hypotheses, nodes = trace_search(model, SOURCES[0], settings, tokenizer, prefix)
     ids = torch.tensor([[*SOURCES[0], EOS_ID]])
     assert hypotheses == beam_search(model, ids, torch.tensor([ids.size(1)]), settings, [prefix])[0]

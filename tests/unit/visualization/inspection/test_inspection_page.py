@@ -17,8 +17,8 @@ from dragoman.visualization.inspection.inspector import inspect_text
 HOSTILE = "</script><script>alert(1)</script><!--\u2028 & <img src=x onerror=alert(2)>"
 
 
-def test_the_policy_names_the_hashes_of_the_only_script_and_style(bundle: TrainedModel) -> None:
-    page = inspection_page(inspect_text(bundle, "one two"))
+def test_the_policy_names_the_hashes_of_the_only_script_and_style(trained: TrainedModel) -> None:
+    page = inspection_page(inspect_text(trained, "one two"))
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
     assert policy.startswith("default-src 'none';")
     for tag, directive in (("script", "script-src"), ("style", "style-src")):
@@ -30,8 +30,8 @@ def test_the_policy_names_the_hashes_of_the_only_script_and_style(bundle: Traine
     assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|eval\(|\son\w+=", page)
 
 
-def test_no_text_can_leave_the_block_of_data(bundle: TrainedModel) -> None:
-    inspection = inspect_text(bundle, HOSTILE, name=HOSTILE, reference=HOSTILE)
+def test_no_text_can_leave_the_block_of_data(trained: TrainedModel) -> None:
+    inspection = inspect_text(trained, HOSTILE, name=HOSTILE, reference=HOSTILE)
     page = inspection_page(inspection)
     assert page.lower().count("</script>") == 2
     assert page.count("<!--") == 0
@@ -60,16 +60,16 @@ def test_embedding_keeps_the_value() -> None:
 
 
 def test_a_page_of_sixty_by_sixty_tokens_with_all_heads_of_a_base_model_is_at_most_a_megabyte(
-    bundle: TrainedModel,
+    trained: TrainedModel,
 ) -> None:
     size = 60
-    settings = replace(bundle.config.model, num_heads=8, num_encoder_layers=6, num_decoder_layers=6)
+    settings = replace(trained.config.model, num_heads=8, num_encoder_layers=6, num_decoder_layers=6)
     torch.manual_seed(1)
     large = replace(
-        bundle, model=Transformer(settings, bundle.model.src_vocab_size, bundle.model.tgt_vocab_size).eval()
+        trained, model=Transformer(settings, trained.model.src_vocab_size, trained.model.tgt_vocab_size).eval()
     )
     text = "q"
-    while len(bundle.tokenizers.src.encode(text)) < size - 1:
+    while len(trained.tokenizers.src.encode(text)) < size - 1:
         text += "qz"[len(text) % 2]
     search = InferenceSettings(beam_size=5, min_tokens=size, max_extra_tokens=1)
     inspection = inspect_text(large, text, search)

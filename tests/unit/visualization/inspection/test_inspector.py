@@ -24,12 +24,12 @@ TEXT = "one two three. four"
 
 
 @pytest.fixture(scope="module")
-def inspection(bundle: TrainedModel) -> Inspection:
-    return inspect_text(bundle, TEXT, name="m", reference="eins zwei")
+def inspection(trained: TrainedModel) -> Inspection:
+    return inspect_text(trained, TEXT, name="m", reference="eins zwei")
 
 
-def test_the_translation_is_the_translators(bundle: TrainedModel, inspection: Inspection) -> None:
-    translator = Translator.from_bundles([bundle])
+def test_the_translation_is_the_translators(trained: TrainedModel, inspection: Inspection) -> None:
+    translator = Translator.from_trained([trained])
     answer = translator.translate_detailed([TEXT], n_best=3)[0]
     assert inspection.tgt.text == answer.text
     assert inspection.tgt.tokens == answer.candidates[0].tokens
@@ -38,10 +38,10 @@ def test_the_translation_is_the_translators(bundle: TrainedModel, inspection: In
     assert (inspection.reference, inspection.src_lang, inspection.tgt_lang) == ("eins zwei", "en", "de")
 
 
-def test_steps_say_what_the_models_distribution_says(bundle: TrainedModel, inspection: Inspection) -> None:
-    model, tokenizer = bundle.model, bundle.tokenizers.tgt
+def test_steps_say_what_the_models_distribution_says(trained: TrainedModel, inspection: Inspection) -> None:
+    model, tokenizer = trained.model, trained.tokenizers.tgt
     names = tokenizer.tokens(range(tokenizer.vocab_size))
-    src = torch.tensor([[*bundle.tokenizers.src.encode(TEXT), EOS_ID]])
+    src = torch.tensor([[*trained.tokenizers.src.encode(TEXT), EOS_ID]])
     ids = [names.index(step.token) for step in inspection.steps]
     written = [index for index in ids if index != EOS_ID]
     with torch.no_grad():
@@ -57,24 +57,24 @@ def test_steps_say_what_the_models_distribution_says(bundle: TrainedModel, inspe
     assert inspection.steps[-1].running_log_prob == pytest.approx(inspection.n_best[0].log_prob, abs=1e-3)
 
 
-def test_alternatives_go_on_as_a_search_from_there_does(bundle: TrainedModel, inspection: Inspection) -> None:
-    tokenizer = bundle.tokenizers.tgt
+def test_alternatives_go_on_as_a_search_from_there_does(trained: TrainedModel, inspection: Inspection) -> None:
+    tokenizer = trained.tokenizers.tgt
     names = tokenizer.tokens(range(tokenizer.vocab_size))
     entropies = [step.entropy_bits for step in inspection.steps]
     looked_at = [place for place, step in enumerate(inspection.steps) if step.alternatives[0].continuation is not None]
     expected = sorted(sorted(range(len(entropies)), key=lambda at: -entropies[at])[:NUM_UNCERTAIN])
     assert looked_at == expected
-    src, lengths = pad_ids([[*bundle.tokenizers.src.encode(TEXT), EOS_ID]], 0)
+    src, lengths = pad_ids([[*trained.tokenizers.src.encode(TEXT), EOS_ID]], 0)
     before = [names.index(step.token) for step in inspection.steps]
     for place in looked_at:
         for one in inspection.steps[place].alternatives:
             prefix = [*before[:place], names.index(one.token)]
-            then = beam_search(SingleModel(bundle.model), src, lengths, bundle.config.inference, [prefix])[0][0]
+            then = beam_search(SingleModel(trained.model), src, lengths, trained.config.inference, [prefix])[0][0]
             assert one.continuation == tokenizer.detokenize(then.ids)
             assert one.score == pytest.approx(then.score, abs=1e-3)
 
 
-def test_json_holds_everything_and_no_weight_is_far_off(bundle: TrainedModel, inspection: Inspection) -> None:
+def test_json_holds_everything_and_no_weight_is_far_off(trained: TrainedModel, inspection: Inspection) -> None:
     document = json.loads(inspection.to_json())
     assert document["tgt"]["text"] == inspection.tgt.text
     assert {one["kind"] for one in document["weights"]} == {"cross", "encoder_self", "decoder_self"}
@@ -82,9 +82,9 @@ def test_json_holds_everything_and_no_weight_is_far_off(bundle: TrainedModel, in
     assert set(document) == set(Inspection.__slots__)
 
 
-def _model_that_ends(bundle: TrainedModel) -> Transformer:
+def _model_that_ends(trained: TrainedModel) -> Transformer:
     """It writes nothing where it need not."""
-    model = Transformer(bundle.config.model, bundle.model.src_vocab_size, bundle.model.tgt_vocab_size).eval()
+    model = Transformer(trained.config.model, trained.model.src_vocab_size, trained.model.tgt_vocab_size).eval()
     with torch.no_grad():
         model.projection.bias[EOS_ID] = 50.0
     return model
@@ -102,8 +102,8 @@ def _model_that_ends(bundle: TrainedModel) -> Transformer:
         "\ud83d half",
     ],
 )
-def test_strange_texts_are_looked_at_like_any_other(bundle: TrainedModel, text: str) -> None:
-    inspection = inspect_text(replace(bundle, model=_model_that_ends(bundle)), text)
+def test_strange_texts_are_looked_at_like_any_other(trained: TrainedModel, text: str) -> None:
+    inspection = inspect_text(replace(trained, model=_model_that_ends(trained)), text)
     inspection.to_json().encode("utf-8")
     assert [at for word in inspection.src.words for at in range(word.start, word.stop)] == list(
         range(len(inspection.src.tokens))
@@ -111,40 +111,40 @@ def test_strange_texts_are_looked_at_like_any_other(bundle: TrainedModel, text: 
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "a" + "\u0301" * 5000, "one two " * 5000])
-def test_texts_without_tokens_or_with_too_many_are_an_error_of_one_line(bundle: TrainedModel, text: str) -> None:
+def test_texts_without_tokens_or_with_too_many_are_an_error_of_one_line(trained: TrainedModel, text: str) -> None:
     with pytest.raises(DataError, match=f"the text (is empty|has .* tokens, but at most {MOST_TOKENS} can)") as caught:
-        inspect_text(bundle, text)
+        inspect_text(trained, text)
     assert "\n" not in str(caught.value)
 
 
-def test_learned_positions_limit_the_text(bundle: TrainedModel) -> None:
-    settings: ModelSettings = replace(bundle.config.model, positions="learned", max_positions=8)
-    size = bundle.tokenizers.src.vocab_size
-    short = replace(bundle, model=Transformer(settings, size, size).eval())
+def test_learned_positions_limit_the_text(trained: TrainedModel) -> None:
+    settings: ModelSettings = replace(trained.config.model, positions="learned", max_positions=8)
+    size = trained.tokenizers.src.vocab_size
+    short = replace(trained, model=Transformer(settings, size, size).eval())
     with pytest.raises(DataError, match="at most 7 can"):
         inspect_text(short, "one two three four five Bahnhof one two three")
     assert len(inspect_text(short, "one two").tgt.tokens) <= 7
 
 
-def test_a_translation_that_does_not_end_is_looked_at_as_far_as_there_are_positions(bundle: TrainedModel) -> None:
-    settings: ModelSettings = replace(bundle.config.model, positions="learned", max_positions=8)
-    size = bundle.tokenizers.src.vocab_size
+def test_a_translation_that_does_not_end_is_looked_at_as_far_as_there_are_positions(trained: TrainedModel) -> None:
+    settings: ModelSettings = replace(trained.config.model, positions="learned", max_positions=8)
+    size = trained.tokenizers.src.vocab_size
     model = Transformer(settings, size, size).eval()
     with torch.no_grad():
         model.projection.bias[EOS_ID] -= 1000
-    found = inspect_text(replace(bundle, model=model), "one two", InferenceSettings(beam_size=2, max_extra_tokens=20))
+    found = inspect_text(replace(trained, model=model), "one two", InferenceSettings(beam_size=2, max_extra_tokens=20))
     assert len(found.tgt.tokens) == len(found.steps) == 7
 
 
 @pytest.mark.parametrize(("num_tokens", "whole"), [(200, True), (201, False)])
 def test_all_that_depends_on_the_length_changes_at_the_same_length(
-    bundle: TrainedModel, num_tokens: int, whole: bool
+    trained: TrainedModel, num_tokens: int, whole: bool
 ) -> None:
     text = "x" * num_tokens
-    while (missing := num_tokens - len(bundle.tokenizers.src.encode(text))) != 0:
+    while (missing := num_tokens - len(trained.tokenizers.src.encode(text))) != 0:
         text = text + "x" * missing if missing > 0 else text[:missing]
-    settings = replace(bundle.config.inference, min_tokens=7)
-    inspection = inspect_text(replace(bundle, model=_model_that_ends(bundle)), text, settings)
+    settings = replace(trained.config.inference, min_tokens=7)
+    inspection = inspect_text(replace(trained, model=_model_that_ends(trained)), text, settings)
     assert (len(inspection.src.tokens), len(inspection.tgt.tokens)) == (num_tokens, 7)
     assert all(weights.mean_only != whole for weights in inspection.weights)
     assert (inspection.opinions is not None) == whole
@@ -155,39 +155,39 @@ def test_all_that_depends_on_the_length_changes_at_the_same_length(
     assert len(continued) == (5 if whole else 1)
 
 
-def test_no_alternative_ends_before_the_search_may(bundle: TrainedModel) -> None:
-    settings = replace(bundle.config.inference, min_tokens=3)
-    inspection = inspect_text(replace(bundle, model=_model_that_ends(bundle)), TEXT, settings)
+def test_no_alternative_ends_before_the_search_may(trained: TrainedModel) -> None:
+    settings = replace(trained.config.inference, min_tokens=3)
+    inspection = inspect_text(replace(trained, model=_model_that_ends(trained)), TEXT, settings)
     assert len(inspection.tgt.tokens) == 3
     ends = [any(one.token == "</s>" for one in step.alternatives) for step in inspection.steps]
     assert ends == [False] * 4
 
 
-def test_an_empty_translation_can_be_looked_at(bundle: TrainedModel) -> None:
-    settings = replace(bundle.config.inference, min_tokens=0)
-    inspection = inspect_text(replace(bundle, model=_model_that_ends(bundle)), TEXT, settings)
+def test_an_empty_translation_can_be_looked_at(trained: TrainedModel) -> None:
+    settings = replace(trained.config.inference, min_tokens=0)
+    inspection = inspect_text(replace(trained, model=_model_that_ends(trained)), TEXT, settings)
     assert inspection.tgt.text == ""
     assert [step.token for step in inspection.steps] == ["</s>"]
     assert inspection.opinions is None
 
 
-def _searched(bundle: TrainedModel, prefix: list[int], settings: InferenceSettings) -> list[Hypothesis]:
+def _searched(trained: TrainedModel, prefix: list[int], settings: InferenceSettings) -> list[Hypothesis]:
     """What the search finds that begins with these."""
-    src, lengths = pad_ids([[*bundle.tokenizers.src.encode(TEXT), EOS_ID]], 0)
-    return beam_search(SingleModel(bundle.model), src, lengths, replace(settings, n_best=settings.beam_size), [prefix])[
-        0
-    ]
+    src, lengths = pad_ids([[*trained.tokenizers.src.encode(TEXT), EOS_ID]], 0)
+    return beam_search(
+        SingleModel(trained.model), src, lengths, replace(settings, n_best=settings.beam_size), [prefix]
+    )[0]
 
 
 @pytest.mark.parametrize("place", [0, 1, 4])
 @pytest.mark.parametrize("rank", [0, 4])
 def test_another_token_is_written_and_the_search_goes_on_from_it(
-    bundle: TrainedModel, inspection: Inspection, place: int, rank: int
+    trained: TrainedModel, inspection: Inspection, place: int, rank: int
 ) -> None:
     other = inspection.steps[place].alternatives[rank]
     prefix = [*inspection.tgt.ids[:place], other.id]
-    forced = inspect_text(bundle, TEXT, prefix_ids=prefix)
-    expected = _searched(bundle, prefix, bundle.config.inference)
+    forced = inspect_text(trained, TEXT, prefix_ids=prefix)
+    expected = _searched(trained, prefix, trained.config.inference)
     assert list(forced.tgt.ids[: place + 1]) == prefix
     assert forced.tgt.ids == expected[0].ids
     assert [one.score for one in forced.n_best] == pytest.approx([one.score for one in expected], abs=1e-3)
@@ -201,10 +201,10 @@ def test_another_token_is_written_and_the_search_goes_on_from_it(
 @pytest.mark.parametrize("min_tokens", [0, 6])
 @pytest.mark.parametrize("before", [0, 2])
 def test_a_translation_can_be_made_to_end(
-    bundle: TrainedModel, inspection: Inspection, before: int, min_tokens: int
+    trained: TrainedModel, inspection: Inspection, before: int, min_tokens: int
 ) -> None:
-    settings = replace(bundle.config.inference, min_tokens=min_tokens)
-    ended = inspect_text(bundle, TEXT, settings, prefix_ids=[*inspection.tgt.ids[:before], EOS_ID])
+    settings = replace(trained.config.inference, min_tokens=min_tokens)
+    ended = inspect_text(trained, TEXT, settings, prefix_ids=[*inspection.tgt.ids[:before], EOS_ID])
     assert ended.tgt.ids == inspection.tgt.ids[:before]
     assert [step.token for step in ended.steps] == [*inspection.tgt.tokens[:before], "</s>"]
     assert ended.forced == before + 1
@@ -218,17 +218,17 @@ def test_a_translation_can_be_made_to_end(
     [[0], [1], [3], [-1], [9, -5], [10**6], [9, EOS_ID, 9], [9] * (MOST_TOKENS + 1)],
     ids=["pad", "bos or unk", "unk or bos", "negative", "negative later", "no token", "goes on after the end", "long"],
 )
-def test_tokens_that_cannot_be_written_are_an_error_of_one_line(bundle: TrainedModel, prefix: list[int]) -> None:
+def test_tokens_that_cannot_be_written_are_an_error_of_one_line(trained: TrainedModel, prefix: list[int]) -> None:
     assert {0, 1, 3} == set(NEVER_WRITTEN)
     with pytest.raises(DataError, match="cannot begin with these tokens") as caught:
-        inspect_text(bundle, TEXT, prefix_ids=prefix)
+        inspect_text(trained, TEXT, prefix_ids=prefix)
     assert "\n" not in str(caught.value)
 
 
-def test_no_more_tokens_are_forced_than_there_are_positions(bundle: TrainedModel) -> None:
-    settings: ModelSettings = replace(bundle.config.model, positions="learned", max_positions=8)
-    size = bundle.tokenizers.src.vocab_size
-    short = replace(bundle, model=Transformer(settings, size, size).eval())
+def test_no_more_tokens_are_forced_than_there_are_positions(trained: TrainedModel) -> None:
+    settings: ModelSettings = replace(trained.config.model, positions="learned", max_positions=8)
+    size = trained.tokenizers.src.vocab_size
+    short = replace(trained, model=Transformer(settings, size, size).eval())
     assert inspect_text(short, "one two", prefix_ids=[9] * 5).tgt.ids[:5] == (9,) * 5
     with pytest.raises(DataError, match="cannot begin with these tokens"):
         inspect_text(short, "one two", prefix_ids=[9] * 8)
@@ -238,9 +238,9 @@ def test_no_more_tokens_are_forced_than_there_are_positions(bundle: TrainedModel
     ("text", "capitals", "expected"), [("TWO MEN SLEEP.", True, 1), ("TWO MEN SLEEP.", False, 0), (TEXT, True, 0)]
 )
 def test_a_text_in_capitals_is_said_to_be_tried_in_sentence_case_too(
-    bundle: TrainedModel, text: str, capitals: bool, expected: int
+    trained: TrainedModel, text: str, capitals: bool, expected: int
 ) -> None:
-    config = replace(bundle.config, inference=replace(bundle.config.inference, retry_all_caps=capitals))
-    notes = [note.text for note in inspect_text(replace(bundle, config=config), text).notes if note.kind == "capitals"]
+    config = replace(trained.config, inference=replace(trained.config.inference, retry_all_caps=capitals))
+    notes = [note.text for note in inspect_text(replace(trained, config=config), text).notes if note.kind == "capitals"]
     assert len(notes) == expected
     assert all("“Two men sleep.”" in note for note in notes)

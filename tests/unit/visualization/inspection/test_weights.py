@@ -61,8 +61,8 @@ def test_long_sides_keep_the_mean_only() -> None:
     assert np.abs(decode_weights(one)[0, 0] - layer[0][0].mean(0).numpy()).max() <= 0.002
 
 
-def test_a_real_inspection_names_every_token(bundle: TrainedModel) -> None:
-    inspection: Inspection = inspect_text(bundle, "one two")
+def test_a_real_inspection_names_every_token(trained: TrainedModel) -> None:
+    inspection: Inspection = inspect_text(trained, "one two")
     cross = inspection.of_kind("cross")
     assert cross.queries == ("<s>", *inspection.tgt.tokens)
     assert cross.keys == (*inspection.src.tokens, "</s>")

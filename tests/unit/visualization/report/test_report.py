@@ -331,19 +331,19 @@ def test_words_are_shaded_as_strongly_as_they_were_looked_at() -> None:
 
 
 def test_word_weights_are_the_attention_of_the_model(run: Path) -> None:
-    bundle = TrainedModel.load(resolve_model_folder(run), "cpu")
-    align = cross_attention_of(bundle)
+    trained = TrainedModel.load(resolve_model_folder(run), "cpu")
+    align = cross_attention_of(trained)
     source, output = "Where is the train station?", "Wo ist der Bahnhof?"
     words = align(source, output)
     assert words is not None
     assert "".join(words.src_words).lstrip() == source
     assert "".join(words.tgt_words).lstrip() == output
-    src_ids, tgt_ids = bundle.tokenizers.src.encode(source), bundle.tokenizers.tgt.encode(output)
+    src_ids, tgt_ids = trained.tokenizers.src.encode(source), trained.tokenizers.tgt.encode(output)
     batch = collate([np.asarray(src_ids)], [np.asarray(tgt_ids)])
     with torch.no_grad():
-        cross = bundle.model.attention(batch.src_ids, batch.src_lengths, batch.decoder_input).cross[-1][0].mean(0)
+        cross = trained.model.attention(batch.src_ids, batch.src_lengths, batch.decoder_input).cross[-1][0].mean(0)
     to_words = 1 - cross[: len(tgt_ids), -1]  # what did not go to the end token
-    tgt_words = words_of(bundle.tokenizers.tgt.tokens(tgt_ids))
+    tgt_words = words_of(trained.tokenizers.tgt.tokens(tgt_ids))
     expected = torch.stack([to_words[word.start : word.stop].mean() for word in tgt_words])
     torch.testing.assert_close(torch.tensor(words.weights).sum(1), expected)
     assert align("", output) is None
