@@ -19,8 +19,3 @@ def score_tokens(model: Transformer, batch: Batch) -> Float[Tensor, "B T"]:
     losses = functional.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), reduction="none")
     positions = torch.arange(batch.labels.size(1), device=batch.labels.device)
     return -losses.view_as(batch.labels).where(positions < batch.tgt_lengths[:, None], 0.0)
-
-
-def score_pairs(model: Transformer, batch: Batch) -> Float[Tensor, "B"]:
-    """log_prob of every target given its source, eos included."""
-    return score_tokens(model, batch).sum(dim=1)

@@ -54,23 +54,11 @@ def _stamp() -> tuple[str, int]:
 _STAMP = _stamp()
 
 
-class _InPackage(caching.InTreeCacheLocator):  # type: ignore[misc]
-    def get_source_stamp(self) -> tuple[str, int]:
-        return _STAMP
-
-
-class _AtUser(caching.UserWideCacheLocator):  # type: ignore[misc]
-    def get_source_stamp(self) -> tuple[str, int]:
-        return _STAMP
-
-
-class _Asked(caching.UserProvidedCacheLocator):  # type: ignore[misc]
-    def get_source_stamp(self) -> tuple[str, int]:
-        return _STAMP
-
-
 class _Code(caching.CompileResultCacheImpl):  # type: ignore[misc]
-    _locator_classes = [_Asked, _InPackage, _AtUser]  # noqa: RUF012
+    _locator_classes = [  # noqa: RUF012
+        type(base.__name__, (base,), {"get_source_stamp": lambda self: _STAMP})
+        for base in (caching.UserProvidedCacheLocator, caching.InTreeCacheLocator, caching.UserWideCacheLocator)
+    ]
 
 
 class _Index(caching.IndexDataCacheFile):  # type: ignore[misc]
