@@ -87,7 +87,7 @@ class Aligner:
             for (src, tgt), links in zip(pairs, self.links(pairs), strict=True)
         ]
 
-    def aligned(self, requests: Sequence[Request | None], answers: Sequence[Translation]) -> list[Translation]:
+    def add_alignments(self, requests: Sequence[Request | None], answers: Sequence[Translation]) -> list[Translation]:
         """The answers with the alignment of their best candidates, words counted over the whole text.
 
         An empty one where the answer is not that of a request.
@@ -98,14 +98,14 @@ class Aligner:
         return [
             replace(
                 answer,
-                alignment=self._joined(request, [by_source.get(id(one), ()) for one in request.sources])
+                alignment=self._join_segments(request, [by_source.get(id(one), ()) for one in request.sources])
                 if request
                 else (),
             )
             for request, answer in zip(requests, answers, strict=True)
         ]
 
-    def _joined(self, request: Request, links: Sequence[Links]) -> Links:
+    def _join_segments(self, request: Request, links: Sequence[Links]) -> Links:
         """One alignment of all segments."""
         detokenize = self._tokenizers.tgt.detokenize
         written = [detokenize(one.hypotheses[0].ids) if one.hypotheses else "" for one in request.sources]

@@ -40,12 +40,12 @@ class StepSearch:
         rows_per_sentence = settings.n_best if settings.sample else settings.beam_size
         workers = num_search_threads(self._model.device)
         batches = list(token_batches(sources, rows_per_sentence, settings.batch_tokens, workers))
-        found = map_in_threads(lambda batch: self._found(batch, settings), batches, workers)
+        found = map_in_threads(lambda batch: self._search_batch(batch, settings), batches, workers)
         for batch, answers in zip(batches, found, strict=True):
             for source, hypotheses in zip(batch, answers, strict=True):
                 source.hypotheses = hypotheses
 
-    def _found(self, batch: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
+    def _search_batch(self, batch: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
         src_ids, src_lengths = (
             tensor.to(self._model.device) for tensor in pad_ids([[*source.ids, EOS_ID] for source in batch], PAD_ID)
         )
@@ -104,12 +104,12 @@ class TransformerSearch:
     def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> None:
         """Raises ConfigError for a precision that the device does not compute in."""
         precision = resolve_inference_precision(settings.precision, self._models[0].device)
-        kind = precision, self._compiles(precision, settings)
+        kind = precision, self._can_compile(precision, settings)
         if kind not in self._searches:
-            self._searches[kind] = self._made(*kind)
+            self._searches[kind] = self._build_search(*kind)
         self._searches[kind](sources, settings)
 
-    def _compiles(self, precision: str, settings: InferenceSettings) -> bool:
+    def _can_compile(self, precision: str, settings: InferenceSettings) -> bool:
         is_other = settings.sample or len(self._models) > 1 or self._models[0].device.type != "cpu"
         if is_other or not can_compile():
             return False
@@ -118,7 +118,7 @@ class TransformerSearch:
         model = self._models[0]
         return model.working_type == torch.float32 and supports(model.settings, precision, settings)
 
-    def _made(self, precision: str, compiled: bool) -> Search:
+    def _build_search(self, precision: str, compiled: bool) -> Search:
         if compiled:
             return CompiledSearch(self._models[0], precision)
         fast = [FastModel(model, precision) for model in self._models]

@@ -126,7 +126,7 @@ class Translator:
         `protect`, `terms` and `by_sentence` are those of `dragoman.inference.options.Preserve`. The first two raise
         ConfigError without an aligner.
         """
-        inputs = [InputText(MarkedText(text, ()), "", number) for number, text in enumerate(_checked(texts))]
+        inputs = [InputText(MarkedText(text, ()), "", number) for number, text in enumerate(_check_texts(texts))]
         settings, preserve = override_settings(self.settings, overrides), Preserve(protect, terms, by_sentence)
         return [one.text for one in self._translate(inputs, settings, WINDOW_TEXTS, preserve, NO_DETAILS)]
 
@@ -157,7 +157,7 @@ class Translator:
         the first one. A text that was put together from its translation and its protected spans has an empty alignment
         and one candidate. Raises ConfigError unless there are as many prefixes as texts.
         """
-        texts = _checked(texts)
+        texts = _check_texts(texts)
         if prefixes is not None and len(prefixes) != len(texts):
             raise ConfigError(f"`prefixes` must be as many as the texts ({len(texts)}), but are {len(prefixes)}.")
         settings = override_settings(self.settings, overrides)
@@ -192,20 +192,24 @@ class Translator:
         details: Details,
     ) -> Iterator[Translation]:
         preserver = Preserver(
-            lambda inputs: self._searched(inputs, settings, preserve.by_sentence),
+            lambda inputs: self._search_texts(inputs, settings, preserve.by_sentence),
             lambda sources: self._find(sources, settings),
             self._aligner,
             self._tokenizers,
-            self._flagged if details.flags else None,
+            self._add_flags if details.flags else None,
         )
         rest = iter(texts)
         while window := list(islice(rest, window_texts)):
             requests, answers = preserver.answers(window, preserve)
             if settings.retry_all_caps and not (settings.sample or settings.mbr_samples):  # samples have no best
                 retry_all_caps(preserver, window, preserve, requests, answers)
-            yield from self._aligner.aligned(requests, answers) if details.alignment and self._aligner else answers
+            yield from (
+                self._aligner.add_alignments(requests, answers) if details.alignment and self._aligner else answers
+            )
 
-    def _searched(self, texts: Sequence[InputText], settings: InferenceSettings, by_sentence: bool) -> list[Request]:
+    def _search_texts(
+        self, texts: Sequence[InputText], settings: InferenceSettings, by_sentence: bool
+    ) -> list[Request]:
         """The texts with their hypotheses."""
         requests = requests_of(texts, self._max_src_tokens, self._tokenizers, by_sentence)
         self._find([source for request in requests for source in request.sources], settings)
@@ -219,14 +223,14 @@ class Translator:
         else:
             self._search(sources, settings)
 
-    def _flagged(self, translation: Translation) -> Translation:
+    def _add_flags(self, translation: Translation) -> Translation:
         return replace(translation, flags=flags_of(translation, self._tokenizers.src.has_new_characters))
 
 
 _ONE_TEXT = "`texts` must be a list of texts. For one text, give a list with it: [text]."
 
 
-def _checked(texts: object) -> list[str]:
+def _check_texts(texts: object) -> list[str]:
     """The texts as a list. Raises ConfigError for what is none of texts; a single text would be its letters."""
     found: list[Any] = list(texts) if isinstance(texts, Iterable) and not isinstance(texts, str) else [None]
     if not all(isinstance(text, str) for text in found):

@@ -120,7 +120,7 @@ def verify_translations(trained: TrainedModel, texts: Sequence[str], beam_sizes:
         noisy = [way(_Grouped(FullPasses(trained.model, TIE, seed), _of_one_length)) for seed in range(_TIE_TRIALS)]
         expected = judge(texts)
         for name, translate in _ways(trained.model, way):
-            yield _checked(name, beam_size, texts, expected, translate(texts), noisy)
+            yield _compare_all(name, beam_size, texts, expected, translate(texts), noisy)
 
 
 def _ways(model: Transformer, way: Callable[[Search], Way]) -> Iterator[tuple[str, Way]]:
@@ -128,7 +128,7 @@ def _ways(model: Transformer, way: Callable[[Search], Way]) -> Iterator[tuple[st
     own = TransformerSearch([model])
     together = way(own)
     yield "all together", together
-    yield "in another order", lambda texts: _reordered(together, texts)
+    yield "in another order", lambda texts: _reorder(together, texts)
     yield "one by one", lambda texts: [together([text])[0] for text in texts]
     yield "a few at a time", lambda texts: [one for few in _few(texts) for one in together(few)]
     yield "tensors, packed", way(_Grouped(FastModel(model), _as_they_come))
@@ -136,7 +136,7 @@ def _ways(model: Transformer, way: Callable[[Search], Way]) -> Iterator[tuple[st
     yield "plain model, its cache", way(_Grouped(SingleModel(model), _as_they_come, _MORE_PADDING))
 
 
-def _checked(
+def _compare_all(
     name: str,
     beam_size: int,
     texts: Sequence[str],
@@ -215,7 +215,7 @@ def _few(texts: Sequence[str]) -> Iterator[Sequence[str]]:
         start = stop
 
 
-def _reordered(translate: Way, texts: Sequence[str]) -> list[Translation]:
+def _reorder(translate: Way, texts: Sequence[str]) -> list[Translation]:
     order = Random(_SEED).sample(range(len(texts)), len(texts))
     found = dict(zip(order, translate([texts[index] for index in order]), strict=True))
     return [found[index] for index in range(len(texts))]

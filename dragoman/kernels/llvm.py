@@ -122,7 +122,7 @@ def read(builder: Any, place: Any) -> Any:
     """VECTOR_WIDTH numbers from there as float32."""
     if place.type.pointee == FLOAT:
         return builder.load(builder.bitcast(place, VECTOR_TYPE.as_pointer()), align=4)
-    return _widened(builder, builder.load(builder.bitcast(place, _SHORTS.as_pointer()), align=2))
+    return _widen(builder, builder.load(builder.bitcast(place, _SHORTS.as_pointer()), align=2))
 
 
 def _read_some(builder: Any, place: Any, there: Any) -> Any:
@@ -134,23 +134,23 @@ def _read_some(builder: Any, place: Any, there: Any) -> Any:
     zeros = ir.Constant(of, [0] * VECTOR_WIDTH)
     align = ir.Constant(INT, _item_size(place))
     found = builder.call(function, [builder.bitcast(place, of.as_pointer()), align, there, zeros])
-    return found if of is VECTOR_TYPE else _widened(builder, found)
+    return found if of is VECTOR_TYPE else _widen(builder, found)
 
 
-def _widened(builder: Any, bits: Any) -> Any:
+def _widen(builder: Any, bits: Any) -> Any:
     """The float32 that VECTOR_WIDTH bfloat16 are."""
     return builder.bitcast(builder.shl(builder.zext(bits, _INTS), ir.Constant(_INTS, [16] * VECTOR_WIDTH)), VECTOR_TYPE)
 
 
 def write(builder: Any, numbers: Any, place: Any) -> None:
     """Stores VECTOR_WIDTH numbers there, rounded as `to_bfloat16` does where that is wanted."""
-    stored = _narrowed(builder, numbers, place)
+    stored = _narrow(builder, numbers, place)
     builder.store(stored, builder.bitcast(place, stored.type.as_pointer()), align=_item_size(place))
 
 
 def _write_some(builder: Any, numbers: Any, place: Any, there: Any) -> None:
     """The same of those lanes where `there` is true."""
-    stored = _narrowed(builder, numbers, place)
+    stored = _narrow(builder, numbers, place)
     pointer = stored.type.as_pointer()
     masked = ir.FunctionType(ir.VoidType(), [stored.type, pointer, INT, there.type])
     name = f"llvm.masked.store.v{VECTOR_WIDTH}{'f32' if stored.type == VECTOR_TYPE else 'i16'}.p0"
@@ -158,7 +158,7 @@ def _write_some(builder: Any, numbers: Any, place: Any, there: Any) -> None:
     builder.call(function, [stored, builder.bitcast(place, pointer), ir.Constant(INT, _item_size(place)), there])
 
 
-def _narrowed(builder: Any, numbers: Any, place: Any) -> Any:
+def _narrow(builder: Any, numbers: Any, place: Any) -> Any:
     """As they are stored there."""
     if place.type.pointee == FLOAT:
         return numbers

@@ -90,7 +90,7 @@ def _tile_code(bits: int) -> Callable[..., Any]:
         totals = []
         for r in range(PRODUCT_ROWS):
             one = splat(builder, loaded(at(rows[r], builder.mul(step, _long(4))), number), vector)
-            add = partial(_ADDED_PRODUCTS[bits], builder)
+            add = partial(_ADD_PRODUCTS[bits], builder)
             totals += [add(sums[r * VECTORS + c], one, columns[c]) for c in range(VECTORS)]
         next_step = builder.add(step, _long(1))
         step.add_incoming(next_step, loop)
@@ -121,24 +121,24 @@ def _tile_code(bits: int) -> Callable[..., Any]:
     return generate
 
 
-def _added_bytes(builder: Any, total: Any, one: Any, other: Any) -> Any:
+def _add_byte_products(builder: Any, total: Any, one: Any, other: Any) -> Any:
     of = ir.FunctionType(total.type, [total.type] * 3)
     function = cgutils.get_or_insert_function(builder.module, of, "llvm.x86.avx512.vpdpbusd.512")
     return builder.call(function, [total, one, other])
 
 
-def _added_shorts(builder: Any, total: Any, one: Any, other: Any) -> Any:
+def _add_short_products(builder: Any, total: Any, one: Any, other: Any) -> Any:
     shorts = ir.VectorType(_SHORT, 2 * REGISTER_LANES)
     name = "llvm.x86.avx512.pmaddw.d.512" if REGISTER_LANES == WIDE_REGISTER_LANES else "llvm.x86.avx2.pmadd.wd"
     function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(total.type, [shorts] * 2), name)
     return builder.add(total, builder.call(function, [builder.bitcast(factor, shorts) for factor in (one, other)]))
 
 
-def _added_floats(builder: Any, total: Any, one: Any, other: Any) -> Any:
+def _add_float_products(builder: Any, total: Any, one: Any, other: Any) -> Any:
     return builder.call(fma(builder, total.type), [one, other, total])
 
 
-_ADDED_PRODUCTS = {8: _added_bytes, 16: _added_shorts, 32: _added_floats}
+_ADD_PRODUCTS = {8: _add_byte_products, 16: _add_short_products, 32: _add_float_products}
 
 
 @instruction

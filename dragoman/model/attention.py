@@ -78,7 +78,7 @@ class MultiHeadAttention(nn.Module):
         """Self-attention: query, key and value all come from `hidden`."""
         if fused.attention_active(hidden, hidden.size(1), self.num_heads):
             packed = padded_linear(hidden, self.in_weight, self.in_bias)
-            heads = fused.self_attention(packed, mask, self.num_heads, self._drawn(hidden, hidden))
+            heads = fused.self_attention(packed, mask, self.num_heads, self._dropout_bits(hidden, hidden))
             return self.out(heads)  # type: ignore[no-any-return]
         query, key, value = self.project(hidden)
         return self.merge(self.attend(query, key, value, mask))
@@ -91,12 +91,12 @@ class MultiHeadAttention(nn.Module):
             width = hidden.size(-1)
             query = padded_linear(hidden, self.in_weight[:width], _rows(self.in_bias, 0, width))
             packed = padded_linear(memory, self.in_weight[width:], _rows(self.in_bias, width, 3 * width))
-            heads = fused.cross_attention(query, packed, mask, self.num_heads, self._drawn(hidden, memory))
+            heads = fused.cross_attention(query, packed, mask, self.num_heads, self._dropout_bits(hidden, memory))
             return self.out(heads)  # type: ignore[no-any-return]
         query = self.project_query(hidden)
         return self.merge(self.attend(query, *self.project_memory(memory), mask))
 
-    def _drawn(self, hidden: Tensor, memory: Tensor) -> fused.DropoutBits:
+    def _dropout_bits(self, hidden: Tensor, memory: Tensor) -> fused.DropoutBits:
         return self.dropout.bits(hidden.size(0), self.num_heads, hidden.size(1), memory.size(1))
 
     def project(self, hidden: Float[Tensor, "B T D"]) -> tuple[Tensor, Tensor, Tensor]:

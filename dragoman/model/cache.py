@@ -33,7 +33,7 @@ class LayerCache:
         if self.keys is None or self.values is None:
             self.keys, self.values = _empty(key, _FIRST_CAPACITY), _empty(value, _FIRST_CAPACITY)
         elif length == self.keys.size(2):
-            self.keys, self.values = _doubled(self.keys), _doubled(self.values)
+            self.keys, self.values = _double_capacity(self.keys), _double_capacity(self.values)
         self.keys[:, :, length] = key[:, :, 0]
         self.values[:, :, length] = value[:, :, 0]
         return self.keys[:, :, : length + 1], self.values[:, :, : length + 1]
@@ -64,8 +64,8 @@ class DecoderCache:
         keep_sentences = not _is_identity(sentences, self.num_sentences)
         for layer in self.layers:
             if keep_rows and layer.keys is not None and layer.values is not None:
-                layer.keys = _gathered(layer.keys, rows, self.length)
-                layer.values = _gathered(layer.values, rows, self.length)
+                layer.keys = _gather(layer.keys, rows, self.length)
+                layer.values = _gather(layer.values, rows, self.length)
             if keep_sentences:
                 layer.cross_keys = layer.cross_keys.index_select(0, sentences)
                 layer.cross_values = layer.cross_values.index_select(0, sentences)
@@ -86,11 +86,11 @@ def _empty(like: Float[Tensor, "N H T K"], capacity: int) -> Tensor:
     return like.new_empty(rows, heads, capacity, width)
 
 
-def _doubled(full: Float[Tensor, "N H T K"]) -> Tensor:
+def _double_capacity(full: Float[Tensor, "N H T K"]) -> Tensor:
     return torch.cat((full, torch.empty_like(full)), dim=2)
 
 
-def _gathered(full: Float[Tensor, "N H T K"], rows: Int64[Tensor, "M"], length: int) -> Tensor:
+def _gather(full: Float[Tensor, "N H T K"], rows: Int64[Tensor, "M"], length: int) -> Tensor:
     """The named rows, of which only the first `length` positions are copied."""
     gathered = full.new_empty(rows.numel(), *full.shape[1:])
     gathered[:, :, :length] = full[:, :, :length].index_select(0, rows)

@@ -155,7 +155,7 @@ def score_vocabulary(
 
 
 @jit_without_nan
-def _inserted(values: Floats, size: int, value: Any) -> int:
+def _insert(values: Floats, size: int, value: Any) -> int:
     """The place of `value` among the first `size` of falling `values`, after equals; the others move, the last goes."""
     place = size
     while place > 0 and value > values[place - 1]:
@@ -175,9 +175,7 @@ def find_continuations(slot: int, linear: PackedLinear, rules: BeamRules, rows: 
         found = 0
         for hypothesis in range(live):
             token = search.prefixes[slot, position]
-            found = _looked_through(
-                slot, hypothesis, token // VOCABULARY_BAND, token, found, linear, rules, rows, search
-            )
+            found = _scan_band(slot, hypothesis, token // VOCABULARY_BAND, token, found, linear, rules, rows, search)
         return found
     best = search.bounds
     for k in range(best.size):
@@ -188,7 +186,7 @@ def find_continuations(slot: int, linear: PackedLinear, rules: BeamRules, rows: 
         for band in range(rows.best_of_band.shape[1]):
             bound = before + (rows.best_of_band[row, band] - normaliser) * _LN2
             if bound > best[best.size - 1]:
-                _inserted(best, best.size, bound)
+                _insert(best, best.size, bound)
     # The best of so many bands are as many tokens, so that no token below all of these is among as many best.
     threshold, found = best[best.size - 1], 0
     for hypothesis in range(live):
@@ -197,12 +195,12 @@ def find_continuations(slot: int, linear: PackedLinear, rules: BeamRules, rows: 
         for band in range(rows.best_of_band.shape[1]):
             bound = before + (rows.best_of_band[row, band] - normaliser) * _LN2
             if bound >= threshold:
-                found = _looked_through(slot, hypothesis, band, FREE, found, linear, rules, rows, search)
+                found = _scan_band(slot, hypothesis, band, FREE, found, linear, rules, rows, search)
     return found
 
 
 @jit_without_nan
-def _looked_through(
+def _scan_band(
     slot: int,
     hypothesis: int,
     band: int,
@@ -233,7 +231,7 @@ def _looked_through(
             or not _may_be_written(token, position, rules)
         ):
             continue
-        place = _inserted(totals, found, total)
+        place = _insert(totals, found, total)
         if place == totals.size:
             continue
         found = min(found + 1, totals.size)

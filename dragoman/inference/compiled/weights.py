@@ -159,11 +159,11 @@ def pack_products(
 
     Columns after the last real one get `padding` as bias.
     """
-    packs = [_packed(weight, bias, precision, multiple_of, padding) for weight, bias in products]
-    return PackedLinear(*(_stacked(parts) for parts in zip(*packs, strict=True)))
+    packs = [_pack(weight, bias, precision, multiple_of, padding) for weight, bias in products]
+    return PackedLinear(*(_stack_aligned(parts) for parts in zip(*packs, strict=True)))
 
 
-def _stacked(parts: Sequence[np.ndarray]) -> np.ndarray:
+def _stack_aligned(parts: Sequence[np.ndarray]) -> np.ndarray:
     """The parts of all layers, beginning with a line of the cache: a register is then loaded from one line, not two."""
     size = sum(part.nbytes for part in parts)
     room = np.empty(size + CACHE_LINE_BYTES, np.uint8)
@@ -173,7 +173,7 @@ def _stacked(parts: Sequence[np.ndarray]) -> np.ndarray:
     return stacked
 
 
-def _packed(
+def _pack(
     weight: Floats, bias: Floats | None, precision: str, multiple_of: int, padding: float
 ) -> tuple[np.ndarray, ...]:
     size, depth = weight.shape

@@ -29,7 +29,7 @@ def is_all_caps(text: str) -> bool:
 
 def sentence_case(text: str) -> str:
     """In small letters, but for the one that a sentence begins with."""
-    return "".join(_with_capital(sentence.lower()) for sentence in split_sentences(text))
+    return "".join(_capitalize_first(sentence.lower()) for sentence in split_sentences(text))
 
 
 def retry_all_caps(
@@ -71,7 +71,7 @@ def _in_capitals(answer: Translation, escape: Callable[[str], str]) -> Translati
     return replace(answer, candidates=candidates, lost=tuple(each.upper() for each in answer.lost))
 
 
-def _with_capital(sentence: str) -> str:
+def _capitalize_first(sentence: str) -> str:
     for place, character in enumerate(sentence):
         if character.isalnum():  # a sentence that begins with a number has no capital
             return sentence[:place] + character.upper() + sentence[place + 1 :]

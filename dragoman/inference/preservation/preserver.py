@@ -77,7 +77,7 @@ class Preserver:
             answer = replace(answers[place], lost=(*answers[place].lost, *missing))
             if self.flag:
                 is_text = not sources[place].markers and preserve.escape is str
-                answer = self.flag(answer) if is_text else _with_lost_flagged(answer)
+                answer = self.flag(answer) if is_text else _flag_lost(answer)
             answers[place] = answer
         return plain, answers
 
@@ -93,12 +93,12 @@ class Preserver:
             answers = [self.flag(answer) for answer in answers]
         marked = [place for place, source in enumerate(sources) if source.markers]
         for place, parts in zip(marked, self._parts([requests[place] for place in marked]), strict=True):
-            answers[place] = _with_text(
+            answers[place] = _set_text(
                 answers[place], insert_markers(sources[place], answers[place].text, parts, preserve.escape)
             )
         if preserve.escape is not str:
             for place in set(range(len(sources))).difference(marked):
-                answers[place] = _with_text(answers[place], preserve.escape(answers[place].text))
+                answers[place] = _set_text(answers[place], preserve.escape(answers[place].text))
         return requests, answers
 
     def _written(self, request: Request) -> str:
@@ -128,7 +128,9 @@ class Preserver:
             if own.size:
                 part = self._part(source, segment.text, text, own)
                 parts.append(
-                    AlignedPart(_moved(part.src_spans, src_start), _moved(part.tgt_spans, tgt_start), part.weights)
+                    AlignedPart(
+                        _shift_ranges(part.src_spans, src_start), _shift_ranges(part.tgt_spans, tgt_start), part.weights
+                    )
                 )
             src_start += len(segment.text) + len(segment.separator)
             tgt_start += len(text) + len(space)
@@ -196,13 +198,13 @@ class _Wanted:
         if terms[0] in self.before:
             before, place = self.before[terms[0]]
             self.given_up.add(terms[0])
-            beginning, rest = _replaced(before, place, terms[0].target)
+            beginning, rest = _replace_place(before, place, terms[0].target)
             beginning += rest
             self.settled = len(beginning)
         else:
             place, term = min((self._place(part, term), term) for term in terms)
             self.before[term] = self.written, place
-            beginning, rest = _replaced(self.written, place, term.target)
+            beginning, rest = _replace_place(self.written, place, term.target)
             self.settled = len(beginning)
             next_word = next((stop for start, stop in part.tgt_spans if start >= place[1]), len(self.written))
             beginning += rest[: next_word - place[1] + len(rest) - len(self.written[place[1] :])]
@@ -218,7 +220,7 @@ class _Wanted:
         return part.tgt_spans[start][0], part.tgt_spans[stop - 1][1]
 
 
-def _replaced(text: str, place: Range, target: str) -> tuple[str, str]:
+def _replace_place(text: str, place: Range, target: str) -> tuple[str, str]:
     """The text up to a place and the target there, with a capital where one began the text; and what follows."""
     start, stop = place
     before, after = text[:start], text[stop:]
@@ -233,12 +235,12 @@ def _best(source: Source) -> tuple[int, ...]:
     return source.hypotheses[0].ids if source.hypotheses else ()
 
 
-def _with_text(answer: Translation, text: str) -> Translation:
+def _set_text(answer: Translation, text: str) -> Translation:
     best = answer.candidates[0] if answer.candidates else Candidate("", (), (), 0.0, 0.0)
     return replace(answer, candidates=(replace(best, text=text),) if text else ())
 
 
-def _with_lost_flagged(answer: Translation) -> Translation:
+def _flag_lost(answer: Translation) -> Translation:
     """With the flag for what is lost beside the others."""
     found = {*answer.flags, *(["lost"] if answer.lost else [])}
     return replace(answer, flags=tuple(flag for flag in FLAGS if flag in found))
@@ -256,5 +258,5 @@ def _spans(words: Sequence[Word], text: str) -> list[Range]:
     return spans
 
 
-def _moved(spans: Sequence[Range], by: int) -> list[Range]:
+def _shift_ranges(spans: Sequence[Range], by: int) -> list[Range]:
     return [(start + by, stop + by) for start, stop in spans]

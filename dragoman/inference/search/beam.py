@@ -67,9 +67,9 @@ class _Beam:
         """0, 1, ... B - 1."""
         return torch.arange(self.sentences.numel(), device=self.sentences.device)
 
-    def continued(self, best: Continuations) -> "_Beam":
+    def extend(self, best: Continuations) -> "_Beam":
         """The beam one token later, where all continuations go on."""
-        paths = self.paths.extended(best.parents, best.ids, best.token_log_probs)
+        paths = self.paths.extend(best.parents, best.ids, best.token_log_probs)
         return replace(self, log_probs=best.log_probs, paths=paths)
 
 
@@ -95,7 +95,7 @@ def beam_search(
     state = model.start(src_ids, src_lengths)
     ids = torch.full_like(src_lengths, BOS_ID)
     for position in range(penalties.numel()):
-        candidates = _continued(beam, model, ids, state, position, 2 * settings.beam_size)
+        candidates = _continue_all(beam, model, ids, state, position, 2 * settings.beam_size)
         live, ending = _live_and_ending(beam, candidates, position, settings.beam_size)
         nothing_ends = (live.any(1) & ~ending.any(1)).all()
         if beam.finished.is_empty and bool(nothing_ends):  # most steps
@@ -103,9 +103,9 @@ def beam_search(
             model.reorder(
                 state, _rows(candidates.parents, beam.log_probs.size(1), beam.all_sentences), beam.all_sentences
             )
-            ids, beam = candidates.ids.flatten(), beam.continued(candidates)
+            ids, beam = candidates.ids.flatten(), beam.extend(candidates)
             continue
-        finished = _with_finished(beam, candidates, ending, penalties[position])
+        finished = _add_finished(beam, candidates, ending, penalties[position])
         best_live = candidates.log_probs.where(live, _NONE).amax(1)
         beaten = finished.unbeatable(best_live / penalties[position], settings.beam_size)
         beaten |= finished.unbeatable(best_live / penalties[beam.constraints.limits - 1], settings.n_best)
@@ -113,15 +113,15 @@ def beam_search(
         _collect(results, beam, finished.best(settings.n_best), ~going_on & (beam.log_probs[:, 0] > _NONE))
         if not bool(going_on.any()):
             break
-        keep = _kept_sentences(going_on)
-        going = _live_first(candidates.kept(keep), (live & going_on[:, None])[keep])
+        keep = _sentences_to_keep(going_on)
+        going = _live_first(candidates.select(keep), (live & going_on[:, None])[keep])
         model.reorder(state, _rows(going.parents, beam.log_probs.size(1), keep), keep)
         ids = going.ids.flatten()
         beam = _next(replace(beam, finished=finished), going, keep)
     return results
 
 
-def _kept_sentences(going_on: Bool[Tensor, "B"]) -> Int64[Tensor, "B2"]:
+def _sentences_to_keep(going_on: Bool[Tensor, "B"]) -> Int64[Tensor, "B2"]:
     """Those that go on, or all while so few are done that computing them in vain costs less than moving the others."""
     going = going_on.nonzero()[:, 0]
     if _DONE_BEFORE_LEAVING * (going_on.numel() - going.numel()) >= going_on.numel():
@@ -140,7 +140,7 @@ def _penalties(constraints: Constraints, settings: InferenceSettings) -> Float[T
     return torch.from_numpy(length_penalties(settings, np.arange(1, int(limits.max()) + 1))).to(limits.device)
 
 
-def _continued(
+def _continue_all(
     beam: _Beam, model: StepModel[Any], ids: Int64[Tensor, "N"], state: Any, position: int, count: int
 ) -> Continuations:
     """The `count` best continuations of each sentence: half of them may end, and the others still fill the beam."""
@@ -177,22 +177,24 @@ def _live_and_ending(
     return may_go_on & (may_go_on.cumsum(1) <= beam_size), there & ~may_go_on & among_the_best
 
 
-def _with_finished(
+def _add_finished(
     beam: _Beam, candidates: Continuations, ending: Bool[Tensor, "B C"], penalty: Float[Tensor, ""]
 ) -> Finished:
     """The finished hypotheses with those that end here."""
     if not bool(ending.any()):
         return beam.finished
     scores = (candidates.log_probs / penalty).where(ending, _NONE)
-    paths = beam.paths.extended(candidates.parents, candidates.ids, candidates.token_log_probs)
-    return beam.finished.joined(scores, paths)
+    paths = beam.paths.extend(candidates.parents, candidates.ids, candidates.token_log_probs)
+    return beam.finished.merge(scores, paths)
 
 
 def _collect(results: list[list[Hypothesis]], beam: _Beam, finished: Finished, done: Bool[Tensor, "B"]) -> None:
     """Writes the hypotheses of the sentences that are done into `results`."""
     leaving = done.nonzero()[:, 0]
     if leaving.numel():
-        for sentence, found in zip(beam.sentences[leaving].tolist(), finished.kept(leaving).hypotheses(), strict=True):
+        for sentence, found in zip(
+            beam.sentences[leaving].tolist(), finished.select(leaving).hypotheses(), strict=True
+        ):
             results[sentence] = found
 
 
@@ -205,11 +207,11 @@ def _live_first(candidates: Continuations, live: Bool[Tensor, "B C"]) -> Continu
 
 def _next(beam: _Beam, going: Continuations, keep: Int64[Tensor, "B2"]) -> _Beam:
     """The beam one token later, of the sentences that go on."""
-    paths = beam.paths.kept(keep).extended(going.parents, going.ids, going.token_log_probs)
+    paths = beam.paths.select(keep).extend(going.parents, going.ids, going.token_log_probs)
     return _Beam(
         beam.sentences[keep],
-        beam.constraints.kept(keep),
+        beam.constraints.select(keep),
         going.log_probs,
         paths,
-        beam.finished.kept(keep),
+        beam.finished.select(keep),
     )

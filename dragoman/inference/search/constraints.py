@@ -48,7 +48,7 @@ class Constraints:
         device = src_lengths.device
         return Constraints(torch.tensor(limits, device=device), padded.to(device), settings.min_tokens)
 
-    def kept(self, sentences: Int64[Tensor, "B2"]) -> "Constraints":
+    def select(self, sentences: Int64[Tensor, "B2"]) -> "Constraints":
         """The same for some of the sentences."""
         return Constraints(self.limits[sentences], self.prefixes[sentences], self.min_tokens)
 

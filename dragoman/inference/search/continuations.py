@@ -38,12 +38,12 @@ class Continuations:
         """Those at the named ranks of each sentence."""
         return Continuations(*(getattr(self, name).gather(1, order) for name in self.__slots__))
 
-    def kept(self, sentences: Int64[Tensor, "B2"]) -> "Continuations":
+    def select(self, sentences: Int64[Tensor, "B2"]) -> "Continuations":
         """Those of some of the sentences."""
         return Continuations(*(getattr(self, name)[sentences] for name in self.__slots__))
 
     @staticmethod
-    def joined(parts: "list[Continuations]") -> "Continuations":
+    def merge(parts: "list[Continuations]") -> "Continuations":
         """Those of several groups of sentences, in order."""
         if len(parts) == 1:
             return parts[0]

@@ -41,7 +41,7 @@ class Finished:
         """Whether no hypothesis has finished."""
         return self.paths.ids.size(2) == 0
 
-    def joined(self, scores: Float[Tensor, "B C"], paths: Paths) -> "Finished":
+    def merge(self, scores: Float[Tensor, "B C"], paths: Paths) -> "Finished":
         """With the hypotheses of `paths` whose score is not -inf, as far as they are among the best.
 
         Of equals, the one that finished first stays before the other.
@@ -55,7 +55,7 @@ class Finished:
             all_scores.gather(1, order),
             all_lengths.gather(1, order),
             all_cut.gather(1, order),
-            self.paths.joined(paths).chosen(order),
+            self.paths.merge(paths).choose(order),
         )
 
     def unbeatable(self, best_attainable: Float[Tensor, "B"], places: int) -> Bool[Tensor, "B"]:
@@ -69,13 +69,13 @@ class Finished:
             self.scores.gather(1, order),
             self.lengths.gather(1, order),
             self.cut.gather(1, order),
-            self.paths.chosen(order),
+            self.paths.choose(order),
         )
 
-    def kept(self, sentences: Int64[Tensor, "B2"]) -> "Finished":
+    def select(self, sentences: Int64[Tensor, "B2"]) -> "Finished":
         """The same for some of the sentences."""
         return Finished(
-            self.scores[sentences], self.lengths[sentences], self.cut[sentences], self.paths.kept(sentences)
+            self.scores[sentences], self.lengths[sentences], self.cut[sentences], self.paths.select(sentences)
         )
 
     def hypotheses(self) -> list[list[Hypothesis]]:

@@ -41,7 +41,7 @@ def pairwise_chrf(texts: Sequence[str]) -> _Matrix:
     """
     characters = [np.fromiter(map(ord, "".join(text.split())), np.int64) for text in texts]
     owners = np.repeat(np.arange(len(texts)), [len(row) for row in characters])
-    symbols = _numbered(np.concatenate(characters)) if texts else np.empty(0, np.int64)
+    symbols = _number_ngrams(np.concatenate(characters)) if texts else np.empty(0, np.int64)
     size = symbols.max(initial=0) + 1
     starts, grams = np.arange(len(symbols)), symbols
     precision, recall, orders = (np.zeros((len(texts), len(texts))) for _ in range(3))
@@ -50,8 +50,8 @@ def pairwise_chrf(texts: Sequence[str]) -> _Matrix:
             inside = starts + order <= len(symbols)
             inside[inside] = owners[starts[inside] + order - 1] == owners[starts[inside]]
             starts = starts[inside]
-            grams = _numbered(grams[inside] * size + symbols[starts + order - 1])
-        shared, totals = _shared(owners[starts], grams, len(texts))
+            grams = _number_ngrams(grams[inside] * size + symbols[starts + order - 1])
+        shared, totals = _count_shared(owners[starts], grams, len(texts))
         both = np.outer(totals > 0, totals > 0)
         precision += np.divide(shared, totals[:, None], where=both, out=np.zeros_like(shared))
         recall += np.divide(shared, totals[None, :], where=both, out=np.zeros_like(shared))
@@ -64,7 +64,7 @@ def pairwise_chrf(texts: Sequence[str]) -> _Matrix:
     )
 
 
-def _shared(owners: _Numbers, grams: _Numbers, count: int) -> tuple[_Matrix, _Matrix]:
+def _count_shared(owners: _Numbers, grams: _Numbers, count: int) -> tuple[_Matrix, _Matrix]:
     """(N, N) n-grams that two texts have in common, and (N,) how many each has; `owners` says whose each n-gram is."""
     order = np.lexsort((grams, owners))
     owners, grams = owners[order], grams[order]
@@ -72,12 +72,12 @@ def _shared(owners: _Numbers, grams: _Numbers, count: int) -> tuple[_Matrix, _Ma
     begins = np.ones(len(grams), np.bool_)
     begins[1:] = (grams[1:] != grams[:-1]) | (owners[1:] != owners[:-1])
     occurrence = places - np.maximum.accumulate(np.where(begins, places, 0))
-    columns = _numbered(grams * (occurrence.max(initial=0) + 1) + occurrence)
+    columns = _number_ngrams(grams * (occurrence.max(initial=0) + 1) + occurrence)
     has = np.zeros((count, columns.max(initial=-1) + 1), np.float32)
     has[owners, columns] = 1.0
     return (has @ has.T).astype(np.float64), has.sum(1, dtype=np.float64)
 
 
-def _numbered(values: _Numbers) -> _Numbers:
+def _number_ngrams(values: _Numbers) -> _Numbers:
     """Equal values get equal numbers from 0 on, without gaps."""
     return np.unique(values, return_inverse=True)[1].reshape(-1)

@@ -24,26 +24,26 @@ class Paths:
         shape = (num_sentences, width, 0)
         return Paths(torch.zeros(shape, dtype=torch.int64, device=device), torch.zeros(shape, device=device))
 
-    def extended(
+    def extend(
         self, parents: Int64[Tensor, "B W2"], ids: Int64[Tensor, "B W2"], token_log_probs: Float[Tensor, "B W2"]
     ) -> "Paths":
         """Every new hypothesis is its parent (a place of the same sentence) and one token more."""
-        grown = self.chosen(parents)
+        grown = self.choose(parents)
         return Paths(
             torch.cat((grown.ids, ids[..., None]), dim=2),
             torch.cat((grown.token_log_probs, token_log_probs[..., None]), dim=2),
         )
 
-    def chosen(self, places: Int64[Tensor, "B W2"]) -> "Paths":
+    def choose(self, places: Int64[Tensor, "B W2"]) -> "Paths":
         """The hypotheses at the named places of each sentence."""
         sentences = torch.arange(places.size(0), device=places.device)[:, None]
         return Paths(self.ids[sentences, places], self.token_log_probs[sentences, places])
 
-    def kept(self, sentences: Int64[Tensor, "B2"]) -> "Paths":
+    def select(self, sentences: Int64[Tensor, "B2"]) -> "Paths":
         """The hypotheses of some of the sentences."""
         return Paths(self.ids[sentences], self.token_log_probs[sentences])
 
-    def joined(self, longer: "Paths") -> "Paths":
+    def merge(self, longer: "Paths") -> "Paths":
         """The places of both, of which `longer` has at least as many tokens; the gap is filled with zeros."""
         gap = (0, longer.ids.size(2) - self.ids.size(2))
         return Paths(

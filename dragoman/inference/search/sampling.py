@@ -1,8 +1,8 @@
-"""Translations drawn from the model's distribution, token by token, instead of searched for.
+"""Translations sampled from the model's distribution, token by token, instead of searched for.
 
 Temperature divides the log-probabilities; top_k keeps the most probable tokens (Fan et al. 2018); top_p keeps the most
-probable ones that together reach a probability (Holtzman et al. 2020). Every draw has its own stream of random
-numbers, named by the seed, the sentence and the number of the draw, so that it does not depend on the batch.
+probable ones that together reach a probability (Holtzman et al. 2020). Every sample has its own stream of random
+numbers, named by the seed, the sentence and the number of the sample, so that it does not depend on the batch.
 """
 
 import hashlib
@@ -29,8 +29,8 @@ _USUAL_NUCLEUS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class _Draws:
-    """W draws for each of the B sentences that have an unfinished one.
+class _Samples:
+    """W samples for each of the B sentences that have an unfinished one.
 
     `lengths` are final where `done`; `uniforms` hold the random number of each position.
     """
@@ -42,13 +42,13 @@ class _Draws:
     lengths: Int64[Tensor, "B W"]
     done: Bool[Tensor, "B W"]
 
-    def kept(self, sentences: Int64[Tensor, "B2"]) -> "_Draws":
+    def select(self, sentences: Int64[Tensor, "B2"]) -> "_Samples":
         """Those of some of the sentences."""
-        return _Draws(
+        return _Samples(
             self.sentences[sentences],
-            self.constraints.kept(sentences),
+            self.constraints.select(sentences),
             self.uniforms[sentences],
-            self.paths.kept(sentences),
+            self.paths.select(sentences),
             self.lengths[sentences],
             self.done[sentences],
         )
@@ -63,38 +63,40 @@ def sample(
     sentence_names: Sequence[str],
     prefixes: Sequence[Sequence[int]] | None = None,
 ) -> list[list[Hypothesis]]:
-    """For each sentence `n_best` independent draws (they may be equal), the highest score first.
+    """For each sentence `n_best` independent samples (they may be equal), the highest score first.
 
-    A sentence's draws follow from the seed and its name alone. Log-probabilities are the model's own, whatever
+    A sentence's samples follow from the seed and its name alone. Log-probabilities are the model's own, whatever
     temperature, top_k and top_p were. `prefixes` are target ids that each output must begin with.
     """
     results: list[list[Hypothesis]] = [[] for _ in range(src_lengths.numel())]
     if not results:
         return results
-    draws = _first_draws(Constraints.of(src_lengths, settings, model.max_length, prefixes), settings, sentence_names)
+    samples = _first_samples(
+        Constraints.of(src_lengths, settings, model.max_length, prefixes), settings, sentence_names
+    )
     state = model.start(src_ids, src_lengths)
-    model.reorder(state, draws.sentences.repeat_interleave(settings.n_best), draws.sentences)
-    ids = torch.full_like(draws.lengths, BOS_ID).flatten()
-    while draws.sentences.numel():
-        draws = _extended(draws, model.step(ids, state), settings)
-        done = draws.done.all(dim=1)
-        _collect(results, draws.kept(done.nonzero()[:, 0]), settings)
+    model.reorder(state, samples.sentences.repeat_interleave(settings.n_best), samples.sentences)
+    ids = torch.full_like(samples.lengths, BOS_ID).flatten()
+    while samples.sentences.numel():
+        samples = _extend(samples, model.step(ids, state), settings)
+        done = samples.done.all(dim=1)
+        _collect(results, samples.select(done.nonzero()[:, 0]), settings)
         keep = (~done).nonzero()[:, 0]
         if not keep.numel():
             break
-        draws = draws.kept(keep)
+        samples = samples.select(keep)
         places = torch.arange(settings.n_best, device=keep.device)
         model.reorder(state, (keep[:, None] * settings.n_best + places).flatten(), keep)
-        ids = draws.paths.ids[..., -1].flatten()
+        ids = samples.paths.ids[..., -1].flatten()
     return results
 
 
-def _first_draws(constraints: Constraints, settings: InferenceSettings, sentence_names: Sequence[str]) -> _Draws:
+def _first_samples(constraints: Constraints, settings: InferenceSettings, sentence_names: Sequence[str]) -> _Samples:
     """Nothing written yet."""
     limits, count = constraints.limits, settings.n_best
     longest = int(limits.max())
     streams = [uniforms(f"{settings.seed}/{name}/{draw}", longest) for name in sentence_names for draw in range(count)]
-    return _Draws(
+    return _Samples(
         torch.arange(limits.numel(), device=limits.device),
         constraints,
         torch.stack(streams).view(limits.numel(), count, longest).to(limits.device, sum_type(limits.device)),
@@ -104,21 +106,21 @@ def _first_draws(constraints: Constraints, settings: InferenceSettings, sentence
     )
 
 
-def _extended(draws: _Draws, log_probs: Float[Tensor, "N V"], settings: InferenceSettings) -> _Draws:
-    """Every draw one token longer; those that are done get one that does not count."""
-    position = draws.paths.ids.size(2)
-    unwritable = draws.constraints.unwritable(position)
-    drawn = sample_ids(log_probs, draws.uniforms[..., position].flatten(), settings, unwritable)
-    ids = draws.constraints.with_prefix(drawn, position)
+def _extend(samples: _Samples, log_probs: Float[Tensor, "N V"], settings: InferenceSettings) -> _Samples:
+    """Every sample one token longer; those that are done get one that does not count."""
+    position = samples.paths.ids.size(2)
+    unwritable = samples.constraints.unwritable(position)
+    drawn = sample_ids(log_probs, samples.uniforms[..., position].flatten(), settings, unwritable)
+    ids = samples.constraints.with_prefix(drawn, position)
     token_log_probs = log_probs.gather(1, ids[:, None])
-    shape = draws.lengths.shape
+    shape = samples.lengths.shape
     places = torch.arange(shape[1], device=ids.device).expand(shape)
-    at_limit = (draws.constraints.limits == position + 1)[:, None]
+    at_limit = (samples.constraints.limits == position + 1)[:, None]
     return replace(
-        draws,
-        paths=draws.paths.extended(places, ids.view(shape), token_log_probs.view(shape)),
-        lengths=draws.lengths.where(draws.done, position + 1),
-        done=draws.done | (ids.view(shape) == EOS_ID) | at_limit,
+        samples,
+        paths=samples.paths.extend(places, ids.view(shape), token_log_probs.view(shape)),
+        lengths=samples.lengths.where(samples.done, position + 1),
+        done=samples.done | (ids.view(shape) == EOS_ID) | at_limit,
     )
 
 
@@ -180,13 +182,15 @@ def uniforms(name: str, count: int) -> Float[Tensor, "count"]:
     return (words & (2**48 - 1)).double() / 2**48
 
 
-def _collect(results: list[list[Hypothesis]], draws: _Draws, settings: InferenceSettings) -> None:
+def _collect(results: list[list[Hypothesis]], samples: _Samples, settings: InferenceSettings) -> None:
     """Writes the hypotheses of sentences that are done into `results`."""
-    if not draws.sentences.numel():
+    if not samples.sentences.numel():
         return
-    counted = torch.arange(draws.paths.ids.size(2), device=draws.lengths.device) < draws.lengths[..., None]
-    log_probs = draws.paths.token_log_probs.masked_fill(~counted, 0.0).sum(dim=2)
-    penalties = torch.from_numpy(length_penalties(settings, draws.lengths.cpu().numpy()))
+    counted = torch.arange(samples.paths.ids.size(2), device=samples.lengths.device) < samples.lengths[..., None]
+    log_probs = samples.paths.token_log_probs.masked_fill(~counted, 0.0).sum(dim=2)
+    penalties = torch.from_numpy(length_penalties(settings, samples.lengths.cpu().numpy()))
     scores = log_probs / penalties.to(log_probs.device)
-    for sentence, found in zip(draws.sentences.tolist(), draws.paths.hypotheses(draws.lengths, scores), strict=True):
+    for sentence, found in zip(
+        samples.sentences.tolist(), samples.paths.hypotheses(samples.lengths, scores), strict=True
+    ):
         results[sentence] = sorted(found, key=lambda hypothesis: -hypothesis.score)

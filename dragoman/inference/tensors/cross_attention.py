@@ -27,7 +27,7 @@ class Cross(Protocol):
     def __call__(self, layer: int, rows: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
         """What the layer's cross-attention gives for the hypotheses' states."""
 
-    def kept(self, sentences: Int64[Tensor, "B2"]) -> "Cross":
+    def select(self, sentences: Int64[Tensor, "B2"]) -> "Cross":
         """The same for some of the sentences."""
 
     def in_float32(self) -> "Cross":
@@ -54,7 +54,7 @@ class CrossAttention:
         parts = parts.view(*memory.shape[:2], self._num_layers, 2, self._num_heads, -1)
         return parts.permute(2, 3, 0, 4, 1, 5).contiguous()
 
-    def prepared(self, keys_and_values: Float[Tensor, "L 2 B H S K"], mask: Float[Tensor, "B 1 1 S"]) -> Cross:
+    def prepare(self, keys_and_values: Float[Tensor, "L 2 B H S K"], mask: Float[Tensor, "B 1 1 S"]) -> Cross:
         """Ready for steps, in the way that is faster for so many numbers. `mask` is 0 at real positions, else -inf."""
         folds = keys_and_values.dtype == torch.float32 and keys_and_values.device.type == "cpu"
         if not folds or keys_and_values.numel() * self._num_heads > _MAX_FOLDED:
@@ -89,7 +89,7 @@ class _Plain:
         heads = attend(query.transpose(1, 2), keys, values, self._mask)
         return self._outputs[layer](merge_heads(heads.flatten(0, 1), num_sentences, num_heads))
 
-    def kept(self, sentences: Int64[Tensor, "B2"]) -> "_Plain":
+    def select(self, sentences: Int64[Tensor, "B2"]) -> "_Plain":
         chosen, mask = self._keys_and_values.index_select(2, sentences), self._mask.index_select(0, sentences)
         return _Plain(chosen, mask, self._queries, self._outputs)
 
@@ -111,7 +111,7 @@ class _Folded:
         weights = torch.softmax(scores.view(num_sentences, -1, self._num_heads, size // self._num_heads), dim=-1)
         return torch.bmm(weights.view(scores.shape), values).view(rows.shape)
 
-    def kept(self, sentences: Int64[Tensor, "B2"]) -> "_Folded":
+    def select(self, sentences: Int64[Tensor, "B2"]) -> "_Folded":
         chosen, biases = self._folded.index_select(2, sentences), self._all_biases.index_select(1, sentences)
         return _Folded(chosen, biases, self._num_heads)
 

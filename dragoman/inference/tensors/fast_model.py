@@ -96,7 +96,7 @@ class FastModel(OfTransformer):
         slots = keys_and_values.new_zeros(num_layers, 2, num_sentences, num_heads, _MIN_KEYS, head_width)
         seen = mask.new_full((num_sentences, _MIN_KEYS), _NONE)
         everyone = torch.arange(num_sentences, device=src_ids.device)
-        return FastState(weights.cross_attention.prepared(keys_and_values, mask), everyone, slots, seen)
+        return FastState(weights.cross_attention.prepare(keys_and_values, mask), everyone, slots, seen)
 
     def step(self, ids: Int64[Tensor, "N"], state: FastState) -> Float[Tensor, "N V"]:
         """The decoder's next log_probs."""
@@ -128,7 +128,7 @@ class FastModel(OfTransformer):
             )
             for first in range(0, num_sentences, group)
         ]
-        return Continuations.joined(parts)
+        return Continuations.merge(parts)
 
     def reorder(self, state: FastState, rows: Int64[Tensor, "N2"], sentences: Int64[Tensor, "B2"]) -> None:
         """Moves what each hypothesis sees; keys and values stay, unless sentences leave or change places."""
@@ -138,7 +138,7 @@ class FastModel(OfTransformer):
         state.everyone = torch.arange(sentences.numel(), device=sentences.device)
         if sentences.numel() < _MIN_SENTENCES_FOR_BFLOAT16 and state.slots.dtype != torch.float32:
             state.slots, state.seen, state.cross = state.slots.float(), state.seen.float(), state.cross.in_float32()
-        state.cross = state.cross.kept(sentences)
+        state.cross = state.cross.select(sentences)
         if state.used:
             _keep_seen(state, sentences)
         else:
@@ -164,13 +164,13 @@ def _keep_seen(state: FastState, sentences: Int64[Tensor, "B"]) -> None:
     numbers = torch.arange(state.used, device=alive.device).expand_as(targets)
     order = targets.new_zeros(sentences.numel(), kept + 1).scatter_(1, targets, numbers)[:, :kept]
     real = torch.arange(kept, device=alive.device) < counts
-    state.slots = _gathered(state.slots, sentences, order, capacity=max(_MIN_KEYS, kept + max(4 * width, kept // 2)))
+    state.slots = _gather(state.slots, sentences, order, capacity=max(_MIN_KEYS, kept + max(4 * width, kept // 2)))
     state.used, missing = kept, state.slots.size(4) - kept
     kept_seen = seen.gather(2, order[:, None].expand(-1, width, -1)).masked_fill_(~real[:, None], _NONE)
     state.seen = functional.pad(kept_seen.flatten(0, 1), (0, missing), value=_NONE)
 
 
-def _gathered(
+def _gather(
     slots: Float[Tensor, "L 2 B H slots K"],
     sentences: Int64[Tensor, "B2"],
     order: Int64[Tensor, "B2 kept"],

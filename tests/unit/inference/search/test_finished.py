@@ -20,8 +20,8 @@ def row(*values: float) -> Tensor:
 
 
 def test_the_best_are_kept_best_first() -> None:
-    finished = Finished.none(1, 2, CPU).joined(row(-3.0, -1.0), paths([5, EOS_ID], [6, EOS_ID]))
-    finished = finished.joined(row(NONE, -2.0), paths([5, 5, EOS_ID], [6, 6, EOS_ID]))
+    finished = Finished.none(1, 2, CPU).merge(row(-3.0, -1.0), paths([5, EOS_ID], [6, EOS_ID]))
+    finished = finished.merge(row(NONE, -2.0), paths([5, 5, EOS_ID], [6, 6, EOS_ID]))
     found = finished.hypotheses()[0]
     assert [(h.ids, h.score, h.log_prob) for h in found] == [
         ((6,), -1.0, -1.0),
@@ -30,23 +30,23 @@ def test_the_best_are_kept_best_first() -> None:
 
 
 def test_cut_ones_come_after_all_that_ended_whatever_their_score() -> None:
-    finished = Finished.none(1, 3, CPU).joined(row(-9.0), paths([5, EOS_ID]))
-    finished = finished.joined(row(-0.1, -8.0, -0.2), paths([6, 6, 6], [7, 7, EOS_ID], [8, 8, 8]))
+    finished = Finished.none(1, 3, CPU).merge(row(-9.0), paths([5, EOS_ID]))
+    finished = finished.merge(row(-0.1, -8.0, -0.2), paths([6, 6, 6], [7, 7, EOS_ID], [8, 8, 8]))
     found = finished.hypotheses()[0]
     assert [h.ids for h in found] == [(7, 7), (5,), (6, 6, 6)]
     assert [h.finished for h in found] == [True, True, False]
 
 
 def test_of_equals_the_earlier_comes_first() -> None:
-    finished = Finished.none(1, 3, CPU).joined(row(-1.0), paths([5, EOS_ID]))
-    finished = finished.joined(row(-1.0, -1.0), paths([6, 6, EOS_ID], [7, 7, EOS_ID]))
+    finished = Finished.none(1, 3, CPU).merge(row(-1.0), paths([5, EOS_ID]))
+    finished = finished.merge(row(-1.0, -1.0), paths([6, 6, EOS_ID], [7, 7, EOS_ID]))
     assert [h.ids for h in finished.hypotheses()[0]] == [(5,), (6, 6), (7, 7)]
 
 
 def test_unbeatable_needs_every_place_taken_by_at_least_the_attainable_score() -> None:
-    finished = Finished.none(1, 2, CPU).joined(row(-1.0), paths([5, EOS_ID]))
+    finished = Finished.none(1, 2, CPU).merge(row(-1.0), paths([5, EOS_ID]))
     assert not finished.unbeatable(torch.tensor([-50.0]), 2).item()
-    finished = finished.joined(row(-2.0), paths([6, 6, EOS_ID]))
+    finished = finished.merge(row(-2.0), paths([6, 6, EOS_ID]))
     assert finished.unbeatable(torch.tensor([-2.0]), 2).item()
     assert not finished.unbeatable(torch.tensor([-1.9]), 2).item()
     assert finished.unbeatable(torch.tensor([-1.9]), 1).item()
