@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import re
+from argparse import SUPPRESS, ArgumentTypeError
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -44,6 +45,32 @@ class ArgumentParser(argparse.ArgumentParser):
         parsed = self.parse_intermixed_args([*flags, *(_MARK + argument for argument in arguments[end + 1 :])])
         return argparse.Namespace(**{name: _without_marks(value) for name, value in vars(parsed).items()})
 
+    def add_flag(
+        self,
+        flag: str,
+        metavar: str,
+        text: str,
+        kind: Callable[[str], Any] = str,
+        default: Any = None,
+        required: bool = False,
+    ) -> None:
+        """A flag with one value, which `kind` reads; `text` is its help."""
+        self.add_argument(flag, metavar=metavar, help=text, type=kind, default=default, required=required)
+
+    def add_choice(
+        self, flag: str, choices: Sequence[str], text: str, default: str | None = None, required: bool = False
+    ) -> None:
+        """A flag whose value is one of these words."""
+        self.add_flag(flag, "|".join(choices), text, one_of(*choices), default, required)
+
+    def add_switch(self, flag: str, text: str) -> None:
+        """A flag without a value."""
+        self.add_argument(flag, action="store_true", help=text)
+
+    def add_device(self) -> None:
+        """``--device``."""
+        self.add_flag("--device", "NAME", "auto (cuda, mps, cpu) or a device by name", default="auto")
+
     def add_settings(
         self,
         *tables: str,
@@ -60,21 +87,11 @@ class ArgumentParser(argparse.ArgumentParser):
         for table in tables:
             heading = f"settings of [{table}]"
             group = self.add_argument_group(f"{heading} (default: {defaults_from})" if defaults_from else heading)
-            settings = {setting.key: setting for setting in settings_of(table) if setting.key not in without}
-            for setting in settings.values():
-                group.add_argument(
-                    flag_of(setting.key),
-                    dest=setting.key,
-                    default=argparse.SUPPRESS,
-                    metavar=_metavar(setting),
-                    help=(setting.help if defaults_from else _help(setting, by_recipe, defaults)).replace("%", "%%"),
-                )
-            for old, new in RENAMED.items():
-                if new in settings:
-                    metavar = _metavar(settings[new])
-                    group.add_argument(
-                        flag_of(old), dest=old, default=argparse.SUPPRESS, metavar=metavar, help=argparse.SUPPRESS
-                    )
+            for setting in (each for each in settings_of(table) if each.key not in without):
+                text = (setting.help if defaults_from else _help(setting, by_recipe, defaults)).replace("%", "%%")
+                former = {old: SUPPRESS for old, new in RENAMED.items() if new == setting.key}
+                for key, shown in {setting.key: text, **former}.items():
+                    group.add_argument(flag_of(key), dest=key, default=SUPPRESS, metavar=_metavar(setting), help=shown)
 
     def error(self, message: str) -> NoReturn:
         """Raises ConfigError with argparse's message in our words."""
@@ -96,7 +113,7 @@ class ArgumentParser(argparse.ArgumentParser):
             if flag.startswith("-") and flag != "-" and flag not in known and not _NUMBER.match(flag):
                 if (key := flag.removeprefix("--").replace("-", "_")) in REMOVED:
                     raise ConfigError(describe_removed_flag(flag, key))
-                visible = [name for name, action in known.items() if action.help != argparse.SUPPRESS]
+                visible = [name for name, action in known.items() if action.help != SUPPRESS]
                 near = _nearest_flag(flag, visible)
                 hint = f" Did you mean `{near}`?" if near else f" `{self.prog} --help` lists them all."
                 raise ConfigError(f"`{flag}` is not a flag of `{self.prog}`.{hint}")
@@ -118,20 +135,20 @@ class ArgumentParser(argparse.ArgumentParser):
                 )
 
 
-def add_layout_flags(parser: argparse.ArgumentParser) -> None:
+def add_layout_flags(parser: ArgumentParser) -> None:
     """``--columns``, ``--header`` and ``--encoding`` of the files that a verb reads."""
-    parser.add_argument(
+    parser.add_flag(
         "--columns",
-        metavar="SRC,TGT",
-        help="columns of a table with source and target, such as 2,3; names of its header or JSON keys work too",
+        "SRC,TGT",
+        "columns of a table with source and target, such as 2,3; names of its header or JSON keys work too",
     )
     parser.add_argument("--header", action="store_const", const="yes", help="skip the first row of a table")
     add_encoding_flag(parser)
 
 
-def add_encoding_flag(parser: argparse.ArgumentParser) -> None:
+def add_encoding_flag(parser: ArgumentParser) -> None:
     """``--encoding`` alone."""
-    parser.add_argument("--encoding", metavar="NAME", help="encoding of files that are not UTF-8, as windows-1250")
+    parser.add_flag("--encoding", "NAME", "encoding of files that are not UTF-8, as windows-1250")
 
 
 def encoding_of(options: argparse.Namespace) -> str:
@@ -155,7 +172,7 @@ def one_of(*choices: str) -> Callable[[str], str]:
     def choice(text: str) -> str:
         if text not in choices:
             hint = did_you_mean(text, choices)
-            raise argparse.ArgumentTypeError(f"must be one of {', '.join(choices)}, but is {quote_value(text)}.{hint}")
+            raise ArgumentTypeError(f"must be one of {', '.join(choices)}, but is {quote_value(text)}.{hint}")
         return text
 
     return choice
@@ -164,18 +181,16 @@ def one_of(*choices: str) -> Callable[[str], str]:
 def file_name(text: str) -> str:
     """A type for `add_argument`: what names a file, and is not the "" of a variable that was never set."""
     if not text:
-        raise argparse.ArgumentTypeError("is empty. Name a file.")
+        raise ArgumentTypeError("is empty. Name a file.")
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise argparse.ArgumentTypeError(f"must be a name in UTF-8, but is {quote_value(text)}. Rename the file.")
+        raise ArgumentTypeError(f"must be a name in UTF-8, but is {quote_value(text)}. Rename the file.")
     return text
 
 
 def listed_name(text: str) -> str:
     """The same for one of several names that a setting separates by commas."""
     if "," in text:
-        raise argparse.ArgumentTypeError(
-            f"must have no comma, but is {quote_value(text)}. Give the flag once for each name."
-        )
+        raise ArgumentTypeError(f"must have no comma, but is {quote_value(text)}. Give the flag once for each name.")
     return file_name(text)
 
 
@@ -189,11 +204,9 @@ def whole_number(minimum: int, maximum: int = 10**18) -> Callable[[str], int]:
 
     def number(text: str) -> int:
         if not re.fullmatch(r"-?[0-9]{1,18}", text) or int(text) < minimum:
-            raise argparse.ArgumentTypeError(
-                f"must be a whole number of at least {minimum}, but is {quote_value(text)}."
-            )
+            raise ArgumentTypeError(f"must be a whole number of at least {minimum}, but is {quote_value(text)}.")
         if int(text) > maximum:
-            raise argparse.ArgumentTypeError(f"must be at most {maximum}, but is {quote_value(text)}.")
+            raise ArgumentTypeError(f"must be at most {maximum}, but is {quote_value(text)}.")
         return int(text)
 
     return number

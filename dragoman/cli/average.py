@@ -14,15 +14,8 @@ def run(arguments: Sequence[str]) -> int:
     """Prints the new model folder on stdout."""
     parser = ArgumentParser("average", "Averages the weights of a run's checkpoints into a model.")
     parser.add_argument("run", metavar="RUN", type=path_name, help="the folder of a run")
-    parser.add_argument(
-        "--last", metavar="N", type=whole_number(1), default=5, help="how many of the newest checkpoints (default 5)"
-    )
-    parser.add_argument(
-        "--out",
-        metavar="FOLDER",
-        type=path_name,
-        help="the model folder to write (default RUN/mean, which is replaced)",
-    )
+    parser.add_flag("--last", "N", "how many of the newest checkpoints (default 5)", whole_number(1), default=5)
+    parser.add_flag("--out", "FOLDER", "the model folder to write (default RUN/mean, which is replaced)", path_name)
     given = parser.parse(arguments)
     require_model(given.run)
     from dragoman.model.trained import TrainedModel  # torch: only once the arguments are right

@@ -20,15 +20,15 @@ def run(arguments: Sequence[str]) -> int:
     """Prints what was found. Exit code 2 where the corpus cannot be right, else 0."""
     parser = ArgumentParser("check", "Looks a parallel corpus over before you train on it: the corpus doctor.")
     parser.add_argument("files", nargs="*", metavar="SRC TGT", help="the two sides, line for line")
-    parser.add_argument("--data", metavar="FILE", help="one file with both sides: .tsv, .csv, .jsonl, .tmx (or .gz)")
+    parser.add_flag("--data", "FILE", "one file with both sides: .tsv, .csv, .jsonl, .tmx (or .gz)")
     for part in ("dev", "test"):
         text = f"the {part} set, as one file with both sides or as two: is it in the training text?"
         parser.add_argument(f"--{part}", nargs="+", metavar="FILE", help=text)
     for side, name in (("src", "source"), ("tgt", "target")):
         text = f"{name} language, code or name, where the file names do not tell"
-        parser.add_argument(f"--{side}-lang", default="", metavar="LANG", help=text)
+        parser.add_flag(f"--{side}-lang", "LANG", text, default="")
     add_layout_flags(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of a report")
+    parser.add_switch("--json", "one JSON object instead of a report")
     options = parser.parse(arguments)
     if bool(options.files) == bool(options.data):
         raise ConfigError("Give either SRC and TGT, or one file with both sides as `--data`.")
@@ -43,8 +43,7 @@ def run(arguments: Sequence[str]) -> int:
     }
     examination = examine(corpus, held_out, say if sys.stderr.isatty() else lambda stage: None)
     if options.json:
-        json.dump(asdict(examination), sys.stdout, ensure_ascii=False)
-        sys.stdout.write("\n")
+        print(json.dumps(asdict(examination), ensure_ascii=False))
     else:
         sys.stdout.write(report(examination))
     return _WRONG if examination.serious else 0

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from dragoman.cli.arguments import ArgumentParser, add_layout_flags, file_name, layout_from, overrides_of
-from dragoman.cli.evaluate import add_language_flag, add_tokenize_flag, check_test_languages, read_pairs
-from dragoman.cli.models import add_model_flags, check_search_flags, load_model
+from dragoman.cli.arguments import ArgumentParser, file_name, layout_from, overrides_of
+from dragoman.cli.evaluate import add_scoring_flags, check_test_languages, read_pairs
+from dragoman.cli.models import check_search_flags, load_model
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.comparison import Comparison, MetricComparison, RarityGroup, compare
@@ -47,8 +47,7 @@ def run(arguments: Sequence[str]) -> int:
         say(f"warning: {warning}")
     if options.json:
         names = {"a": options.a, "b": options.b, "verdict": comparison.verdict}
-        json.dump({**names, **asdict(comparison)}, sys.stdout, ensure_ascii=False)
-        sys.stdout.write("\n")
+        print(json.dumps({**names, **asdict(comparison)}, ensure_ascii=False))
     else:
         sys.stdout.writelines(f"{line}\n" for line in _page(comparison, options))
     return 0
@@ -56,24 +55,14 @@ def run(arguments: Sequence[str]) -> int:
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser("compare", "Compares two models, or two files of translations, on one test.")
+    text = "a model folder, a run, or a file with a translation a line"
     for name in ("a", "b"):
-        parser.add_argument(
-            name, metavar=name.upper(), help="a model folder, a run, or a file with a translation a line"
-        )
-    parser.add_argument(
-        "--src", type=file_name, metavar="F", required=True, help="the test's source side, a sentence a line"
-    )
-    parser.add_argument(
-        "--ref", type=file_name, metavar="F", required=True, help="the test's target side, a sentence a line"
-    )
-    parser.add_argument(
-        "--train", type=file_name, metavar="F", help="training text of the target side: which words are rare"
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
-    add_tokenize_flag(parser)
-    add_language_flag(parser)
-    add_layout_flags(parser)
-    add_model_flags(parser)
+        parser.add_argument(name, metavar=name.upper(), help=text)
+    parser.add_flag("--src", "F", "the test's source side, a sentence a line", file_name, required=True)
+    parser.add_flag("--ref", "F", "the test's target side, a sentence a line", file_name, required=True)
+    parser.add_flag("--train", "F", "training text of the target side: which words are rare", file_name)
+    parser.add_switch("--json", "one JSON object instead of tables")
+    add_scoring_flags(parser)
     return parser
 
 

@@ -41,10 +41,8 @@ _SETTINGS = {
 def run(arguments: Sequence[str]) -> int:
     """Trains, scores held-out sentences, prints ten of them with their references; exit code as `train`."""
     parser = ArgumentParser("demo", "Trains a small English-German translator on the embedded phrasebook and tries it.")
-    parser.add_argument(
-        "--out", metavar="RUN", type=path_name, default=Path("runs/demo"), help="the run (default runs/demo)"
-    )
-    parser.add_argument("--minutes", metavar="X", help="short for --train.max-minutes (default 4.5)")
+    parser.add_flag("--out", "RUN", "the run (default runs/demo)", path_name, default=Path("runs/demo"))
+    parser.add_flag("--minutes", "X", "short for --train.max-minutes (default 4.5)")
     parser.add_settings("train", "inference", without=["train.start_from"], defaults=_SETTINGS)
     given = parser.parse(arguments)
     limits = {} if given.minutes is None else {"train.max_minutes": given.minutes}

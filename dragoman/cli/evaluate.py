@@ -7,16 +7,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
-from dragoman.cli.arguments import (
-    ArgumentParser,
-    add_layout_flags,
-    file_name,
-    layout_from,
-    one_of,
-    overrides_of,
-)
+from dragoman.cli.arguments import ArgumentParser, add_layout_flags, file_name, layout_from, overrides_of
 from dragoman.cli.models import add_model_flags, check_search_flags, load_model
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError, DataError
@@ -75,27 +69,15 @@ def run(arguments: Sequence[str]) -> int:
 def _parser() -> ArgumentParser:
     parser = ArgumentParser("evaluate", "Scores a model on a test, or translations that are there already.")
     parser.add_argument("model", nargs="?", metavar="MODEL", help="a model folder or a run")
-    parser.add_argument("--src", type=file_name, metavar="F", help="the test's source side, a sentence a line")
-    parser.add_argument(
-        "--ref", type=file_name, metavar="F", required=True, help="the test's target side, a sentence a line"
-    )
-    parser.add_argument(
-        "--train",
-        metavar="FILE",
-        nargs="+",
-        help="training text, one file with both sides or the source side: scores also without what it has of the test",
-    )
-    parser.add_argument("--hyp", type=file_name, metavar="F", help="translations to score instead of a model's")
-    parser.add_argument(
-        "--checklist",
-        action="store_true",
-        help="also counts what the model stumbles over: numbers, names, negation, capitals, a missing dot ...",
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
-    add_tokenize_flag(parser)
-    add_language_flag(parser)
-    add_layout_flags(parser)
-    add_model_flags(parser)
+    parser.add_flag("--src", "F", "the test's source side, a sentence a line", file_name)
+    parser.add_flag("--ref", "F", "the test's target side, a sentence a line", file_name, required=True)
+    text = "training text, one file with both sides or the source side: scores also without what it has of the test"
+    parser.add_argument("--train", metavar="FILE", nargs="+", help=text)
+    parser.add_flag("--hyp", "F", "translations to score instead of a model's", file_name)
+    text = "also counts what the model stumbles over: numbers, names, negation, capitals, a missing dot ..."
+    parser.add_switch("--checklist", text)
+    parser.add_switch("--json", "one JSON object instead of lines")
+    add_scoring_flags(parser)
     return parser
 
 
@@ -116,24 +98,14 @@ def _check_side(lines: Sequence[str], stated: str, file: str, other: str = "") -
         say(f"warning: {note}")
 
 
-def add_language_flag(parser: argparse.ArgumentParser) -> None:
-    """``--no-language-check``, for texts whose language is taken for another."""
-    parser.add_argument(
-        "--no-language-check",
-        dest="check_languages",
-        action="store_false",
-        help="do not stop where a file looks like another language than it should be in",
-    )
-
-
-def add_tokenize_flag(parser: ArgumentParser) -> None:
-    """``--tokenize``, for BLEU."""
-    parser.add_argument(
-        "--tokenize",
-        type=one_of("13a", "intl", "zh", "char", "none"),
-        metavar="13a|intl|zh|char|none",
-        help="sacreBLEU's tokenizer for BLEU (default: by the target language)",
-    )
+def add_scoring_flags(parser: ArgumentParser) -> None:
+    """Flags for BLEU, the language check, the test's files and the model."""
+    text = "sacreBLEU's tokenizer for BLEU (default: by the target language)"
+    parser.add_choice("--tokenize", ("13a", "intl", "zh", "char", "none"), text)
+    text = "do not stop where a file looks like another language than it should be in"
+    parser.add_argument("--no-language-check", dest="check_languages", action="store_false", help=text)
+    add_layout_flags(parser)
+    add_model_flags(parser)
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -195,23 +167,17 @@ def _training(options: argparse.Namespace, layout: Layout, src_lang: str, tgt_la
 
 
 def _places_without_leaks(sources: Sequence[str], training: Sequence[Iterator[str]]) -> list[int]:
-    """The places of the sources that training text does not have; says how many it has."""
-    leaked = _find_leaks(sources, training)
-    say(
-        f"{len(leaked):,} of {len(sources):,} test sources ({len(leaked) / len(sources):.1%}) are in the training "
-        f"text, {sum(leaked.values()):,} exactly and the others but for a word, case or punctuation"
-    )
-    return [place for place in range(len(sources)) if place not in leaked]
-
-
-def _find_leaks(sources: Sequence[str], training: Sequence[Iterator[str]]) -> dict[int, bool]:
-    """The sources that training text has too: place -> whether exactly."""
+    """The places of the sources that training text does not have. Reports how many it has."""
     overlap = Overlap(sources)
-    for texts in training:
-        for chunk in chunks(texts, _CHUNK_LINES):
-            overlap.add(chunk)
-    near, exact = overlap.near(), overlap.exact()
-    return {int(place): bool(exact[place]) for place in near.nonzero()[0]}
+    for chunk in chunks(chain.from_iterable(training), _CHUNK_LINES):
+        overlap.add(chunk)
+    lines = overlap.near()
+    leaked, exact = int((lines > 0).sum()), int((overlap.exact() > 0).sum())
+    say(
+        f"{leaked:,} of {len(sources):,} test sources ({leaked / len(sources):.1%}) are in the training "
+        f"text, {exact:,} exactly and the others but for a word, case or punctuation"
+    )
+    return [place for place, line in enumerate(lines.tolist()) if not line]
 
 
 def _print(evaluations: Sequence[tuple[str, Evaluation]], findings: Sequence[PhenomenonCount], as_json: bool) -> None:
@@ -223,8 +189,7 @@ def _print(evaluations: Sequence[tuple[str, Evaluation]], findings: Sequence[Phe
         (_, first), *others = evaluations
         content = asdict(first) | {name.strip().replace(" ", "_"): asdict(other) for name, other in others}
         content |= {"checklist": [asdict(each) for each in findings]} if findings else {}
-        json.dump(content, sys.stdout, ensure_ascii=False)
-        sys.stdout.write("\n")
+        print(json.dumps(content, ensure_ascii=False))
         return
     for name, evaluation in evaluations:
         sys.stdout.writelines(f"{name}{score}\n" for score in evaluation.scores)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.cli.arguments import ArgumentParser, one_of, path_name
+from dragoman.cli.arguments import ArgumentParser, path_name
 from dragoman.cli.models import require_model
 from dragoman.errors import ConfigError
 from dragoman.files import check_new_folder, sibling_path
@@ -22,14 +22,10 @@ def run(arguments: Sequence[str]) -> int:
     """Prints the new folder on stdout."""
     parser = ArgumentParser("export", "Writes a model for CTranslate2, or in Marian's Hugging Face form.")
     parser.add_argument("model", metavar="MODEL", type=path_name, help="a model folder or a run")
-    parser.add_argument("--to", metavar="|".join(_FORMATS), type=one_of(*_FORMATS), required=True, help="the form")
-    parser.add_argument("--out", metavar="FOLDER", type=path_name, help="the folder to write (default MODEL-FORM)")
-    parser.add_argument(
-        "--quantization",
-        metavar="|".join(_QUANTIZATIONS),
-        type=one_of(*_QUANTIZATIONS),
-        help="ctranslate2 only: how weights are kept (default float32)",
-    )
+    parser.add_choice("--to", _FORMATS, "the form", required=True)
+    parser.add_flag("--out", "FOLDER", "the folder to write (default MODEL-FORM)", path_name)
+    text = "ctranslate2 only: how weights are kept (default float32)"
+    parser.add_choice("--quantization", _QUANTIZATIONS, text)
     given = parser.parse(arguments)
     if given.to == "marian" and given.quantization not in (None, "float32"):
         raise ConfigError(f"`--quantization` is {given.quantization}, but marian keeps float32. Leave it out.")

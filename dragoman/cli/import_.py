@@ -16,9 +16,7 @@ def run(arguments: Sequence[str]) -> int:
     """Prints the new model folder on stdout."""
     parser = ArgumentParser("import", "Makes a model folder of a Marian model in Hugging Face form, such as OPUS-MT's.")
     parser.add_argument("model", metavar="MODEL", help="a folder, or a name on the hub: Helsinki-NLP/opus-mt-de-en")
-    parser.add_argument(
-        "--out", metavar="FOLDER", type=path_name, help="the model folder to write (default models/NAME)"
-    )
+    parser.add_flag("--out", "FOLDER", "the model folder to write (default models/NAME)", path_name)
     given = parser.parse(arguments)
     name = Path(given.model).resolve().name
     out = given.out or Path("models") / name

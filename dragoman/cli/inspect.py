@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dragoman.cli.arguments import ArgumentParser, one_of, overrides_of, path_name, whole_number
+from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name, whole_number
 from dragoman.cli.models import add_model_flags, check_search_flags, require_model
 from dragoman.config import WITHOUT_SAMPLING, Config, read_config
 from dragoman.errors import ConfigError, DataError, ModelError
@@ -64,21 +64,13 @@ def _parser() -> ArgumentParser:
     parser = ArgumentParser("inspect", "Shows what a model looks at while it translates a text, and how sure it is.")
     parser.add_argument("model", metavar="MODEL", help="a model folder or a run")
     parser.add_argument("text", metavar="TEXT", nargs="?", help="what to translate")
-    parser.add_argument(
-        "--test", metavar="N", type=whole_number(1), help="of a run: its test sentence of that number, from 1"
-    )
-    parser.add_argument("--out", metavar="FILE", type=path_name, help=f"the page (default {_PAGE}): one HTML file")
-    parser.add_argument(
-        "--png", metavar="FILE", type=path_name, help="a picture of a layer's heads (.png, .svg or .pdf)"
-    )
-    parser.add_argument("--layer", metavar="N", type=whole_number(1), help="of the picture, from 1 (default: the last)")
-    parser.add_argument(
-        "--kind",
-        type=one_of(*_KINDS),
-        metavar="|".join(_KINDS),
-        help="of the picture: which attention (default cross: the decoder's to the source)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the data as JSON")
+    parser.add_flag("--test", "N", "of a run: its test sentence of that number, from 1", whole_number(1))
+    parser.add_flag("--out", "FILE", f"the page (default {_PAGE}): one HTML file", path_name)
+    parser.add_flag("--png", "FILE", "a picture of a layer's heads (.png, .svg or .pdf)", path_name)
+    parser.add_flag("--layer", "N", "of the picture, from 1 (default: the last)", whole_number(1))
+    text = "of the picture: which attention (default cross: the decoder's to the source)"
+    parser.add_choice("--kind", tuple(_KINDS), text)
+    parser.add_switch("--json", "print the data as JSON")
     add_model_flags(parser, without=_IGNORED)
     return parser
 

@@ -34,7 +34,7 @@ class LoadedModel:
 
 def add_model_flags(parser: ArgumentParser, without: Sequence[str] = ()) -> None:
     """``--device`` and the settings of the search, but for the keys in `without`."""
-    parser.add_argument("--device", default="auto", metavar="NAME", help="auto (cuda, mps, cpu) or a device by name")
+    parser.add_device()
     parser.add_settings("inference", without=without, defaults_from="the model's own")
 
 

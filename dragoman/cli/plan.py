@@ -6,7 +6,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from io import StringIO
 from pathlib import Path
@@ -17,13 +17,12 @@ from rich.table import Table
 
 from dragoman.cli.arguments import ArgumentParser
 from dragoman.cli.train import ResolvedRun, add_data_flags, data_overrides, resolve_run
-from dragoman.config import Config, TrainSettings
-from dragoman.config.recipes import Recipe, row_for, vocab_size_for
+from dragoman.config import Config
+from dragoman.config.recipes import row_for, vocab_size_for
 from dragoman.messages import say
-from dragoman.records import SentencePair
-from dragoman.text.corpus import Corpora, Corpus, open_aligned
+from dragoman.text.corpus import Corpora, open_aligned
 from dragoman.training.run.limits import kept_bytes, validations_until
-from dragoman.training.run.log import RunLog, duration
+from dragoman.training.run.log import RunLog, duration, finite_or_none
 from dragoman.training.run.signals import Interrupted, clean_up_when_terminated
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def run(arguments: Sequence[str]) -> int:
     """Prints the plan on stdout; returns the exit code."""
     parser = ArgumentParser("plan", "Measures some steps and says what training would take. Leaves nothing behind.")
     add_data_flags(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    parser.add_switch("--json", "one JSON object instead of a table")
     given = parser.parse(arguments)
     clock = time.perf_counter()
     settled = resolve_run(given.configs, data_overrides(given))
@@ -84,12 +83,9 @@ def run(arguments: Sequence[str]) -> int:
             return stop.exit_code
     forecast = forecast_of(settled.config, measured, row_for(settled.size).usual_epochs)
     if given.json:
-        parts: dict[str, Recipe | Measurement | Forecast] = {
-            "rule": replace(row_for(settled.size), vocab_size=vocab_size_for(settled.size)),
-            "measured": measured,
-            "forecast": forecast,
-        }
-        found = {name: {key: _finite(value) for key, value in asdict(part).items()} for name, part in parts.items()}
+        rule = replace(row_for(settled.size), vocab_size=vocab_size_for(settled.size))
+        parts = {"rule": asdict(rule), "measured": asdict(measured), "forecast": asdict(forecast)}
+        found = {name: {key: finite_or_none(value) for key, value in part.items()} for name, part in parts.items()}
         print(json.dumps(asdict(settled.size) | found))
     else:
         _print(settled, measured, forecast)
@@ -116,7 +112,9 @@ def forecast_of(config: Config, measured: Measurement, usual_epochs: int) -> For
     usual = usual_epochs * measured.steps_per_epoch if train.patience else math.inf
     ends_by = min(limits, key=lambda name: limits[name]) if most <= usual else "train.patience"
     steps = max(1, math.ceil(min(most, usual)))
-    rest = measured.prepare_seconds + measured.scoring_seconds + _averaging_seconds(train, measured)
+    means = (train.average_last > 1) + (train.average_best > 1) + (train.ema_decay > 0)
+    rest = measured.prepare_seconds + measured.scoring_seconds
+    rest += means * (measured.validation_seconds + measured.save_seconds)
     validations = validations_until(config, steps, measured.steps_per_epoch)
     return Forecast(
         steps=steps,
@@ -127,11 +125,6 @@ def forecast_of(config: Config, measured: Measurement, usual_epochs: int) -> For
         ends_by=ends_by,
         disk_bytes=kept_bytes(train, validations, measured.checkpoint_bytes, measured.parameters) + measured.data_bytes,
     )
-
-
-def _averaging_seconds(train: TrainSettings, measured: Measurement) -> float:
-    means = (train.average_last > 1) + (train.average_best > 1) + (train.ema_decay > 0)
-    return means * (measured.validation_seconds + measured.save_seconds)
 
 
 def measure(settled: ResolvedRun, folder: Path) -> Measurement:
@@ -195,11 +188,6 @@ def _peak_bytes(device: "torch.device") -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def _finite(value: Any) -> Any:
-    """None instead of infinity, which JSON lacks: nothing limits the run or the row of the default recipe."""
-    return None if isinstance(value, float) and math.isinf(value) else value
-
-
 class _Clock(RunLog):
     """Records the run's seconds after every step, and the duration of the validation."""
 
@@ -248,16 +236,11 @@ def _sample_corpora(corpora: Corpora, num_pairs: int, most: int, folder: Path) -
     """The corpora with `most` of their training pairs, evenly spread, in files in `folder`."""
     train, paths = corpora.train, (folder / "sample.src", folder / "sample.tgt")
     with paths[0].open("w", encoding="utf-8") as src, paths[1].open("w", encoding="utf-8") as tgt:
-        for pair in _sample_pairs(train, num_pairs, most):
-            src.write(pair.src + "\n")
-            tgt.write(pair.tgt + "\n")
+        for index, pair in enumerate(train.pairs()):
+            if (index + 1) * most // num_pairs > index * most // num_pairs:
+                src.write(pair.src + "\n")
+                tgt.write(pair.tgt + "\n")
     return replace(corpora, train=open_aligned(*paths, src_lang=train.src_lang, tgt_lang=train.tgt_lang))
-
-
-def _sample_pairs(corpus: Corpus, num_pairs: int, most: int) -> Iterable[SentencePair]:
-    return (
-        pair for index, pair in enumerate(corpus.pairs()) if (index + 1) * most // num_pairs > index * most // num_pairs
-    )
 
 
 def _bytes_in(folder: Path) -> int:

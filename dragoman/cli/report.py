@@ -11,7 +11,7 @@ def run(arguments: Sequence[str]) -> int:
     """Translate the run's test, or its validation data, again. Prints the report's path on stdout."""
     parser = ArgumentParser("report", "Writes the report of a run again: RUN/report.html, and card.md beside it.")
     parser.add_argument("run", metavar="RUN", type=path_name, help="a folder that `dragoman train` has made")
-    parser.add_argument("--device", default="auto", metavar="NAME", help="auto (cuda, mps, cpu) or a device by name")
+    parser.add_device()
     given = parser.parse(arguments)
     require_model(given.run)
     from dragoman.bundle import resolve_model_folder  # torch: only once the arguments are right

@@ -53,31 +53,18 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> ArgumentParser:
-    parser = ArgumentParser(
-        "serve", "Serves models over HTTP: LibreTranslate's API, a part of DeepL's, our own, and a page."
-    )
-    parser.add_argument(
-        "model", nargs="+", metavar="MODEL", help="a model folder or a run; en-de=FOLDER where it does not say its pair"
-    )
-    parser.add_argument("--host", default="127.0.0.1", metavar="NAME", help="where to serve (default 127.0.0.1)")
-    parser.add_argument("--port", default=5000, type=_port, metavar="N", help="(default 5000; 0: any that is free)")
-    parser.add_argument(
-        "--pivot",
-        default="",
-        metavar="LANG",
-        help="goes through this language where no model leads from one to another",
-    )
-    parser.add_argument(
-        "--api-keys", type=path_name, metavar="FILE", help="a file of keys, one a line; without it everybody may ask"
-    )
-    parser.add_argument(
-        "--terms",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="what certain words must become (`source<TAB>target`); en-de=FILE where several models are served",
-    )
-    parser.add_argument("--no-page", action="store_true", help="no page at /, only the APIs and /docs")
+    text = "Serves models over HTTP: LibreTranslate's API, a part of DeepL's, our own, and a page."
+    parser = ArgumentParser("serve", text)
+    text = "a model folder or a run; en-de=FOLDER where it does not say its pair"
+    parser.add_argument("model", nargs="+", metavar="MODEL", help=text)
+    parser.add_flag("--host", "NAME", "where to serve (default 127.0.0.1)", default="127.0.0.1")
+    parser.add_flag("--port", "N", "(default 5000; 0: any that is free)", _port, default=5000)
+    text = "goes through this language where no model leads from one to another"
+    parser.add_flag("--pivot", "LANG", text, default="")
+    parser.add_flag("--api-keys", "FILE", "a file of keys, one a line; without it everybody may ask", path_name)
+    text = "what certain words must become (`source<TAB>target`); en-de=FILE where several models are served"
+    parser.add_argument("--terms", action="append", default=[], metavar="FILE", help=text)
+    parser.add_switch("--no-page", "no page at /, only the APIs and /docs")
     group = parser.add_argument_group("limits")
     for name, one in SERVE_SETTINGS.items():
         group.add_argument(

@@ -2,14 +2,13 @@
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name, whole_number
 from dragoman.cli.models import require_model
-from dragoman.config import Config, LoadedConfig, ModelSettings, read_given
+from dragoman.config import Config, ModelSettings, read_given
 from dragoman.config.loading import flag_of
 from dragoman.config.settings import MOST_ENTRIES
 from dragoman.errors import ConfigError
@@ -54,28 +53,15 @@ def run(arguments: Sequence[str]) -> int:
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser("summary", "Lists every parameter tensor of a configuration or a trained model.")
-    parser.add_argument(
-        "what", metavar="CONFIG|MODEL", nargs="?", type=path_name, help="a TOML file, a model folder or a run"
-    )
-    parser.add_argument(
-        "--src-vocab-size",
-        type=whole_number(len(CONTROL_TOKENS), MOST_ENTRIES),
-        metavar="N",
-        help="of a configuration: entries (default tokenizer.vocab_size)",
-    )
-    parser.add_argument(
-        "--tgt-vocab-size",
-        type=whole_number(len(CONTROL_TOKENS), MOST_ENTRIES),
-        metavar="N",
-        help="of a configuration: entries (default tokenizer.vocab_size)",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "--plot",
-        metavar="FILE",
-        type=path_name,
-        help="draw the parameters by part and the learning rate: .png, .svg or .pdf",
-    )
+    text = "a TOML file, a model folder or a run"
+    parser.add_argument("what", metavar="CONFIG|MODEL", nargs="?", type=path_name, help=text)
+    text = "of a configuration: entries (default tokenizer.vocab_size)"
+    size = whole_number(len(CONTROL_TOKENS), MOST_ENTRIES)
+    parser.add_flag("--src-vocab-size", "N", text, size)
+    parser.add_flag("--tgt-vocab-size", "N", text, size)
+    parser.add_switch("--json", "print JSON")
+    text = "draw the parameters by part and the learning rate: .png, .svg or .pdf"
+    parser.add_flag("--plot", "FILE", text, path_name)
     parser.add_settings("model", "tokenizer", "train")
     return parser
 
@@ -85,7 +71,11 @@ def _model_without_values(given: argparse.Namespace) -> "tuple[Transformer, Conf
     from dragoman.devices.device import build_without_values
     from dragoman.model.transformer import Transformer
 
-    loaded = _load_settings([given.what] if given.what else [], overrides_of(given))
+    settings = read_given([given.what] if given.what else [], overrides_of(given))
+    base = Config().model
+    if not settings.unchecked_over(Config()).tokenizer.joint:
+        base = replace(base, tie="decoder")  # as every recipe has it
+    loaded = settings.over(Config(model=base))
     config = loaded.config
     one_size = (given.src_vocab_size or given.tgt_vocab_size) if config.model.tie == "all" else None
     src_size = given.src_vocab_size or one_size or config.tokenizer.vocab_size
@@ -99,16 +89,6 @@ def _model_without_values(given: argparse.Namespace) -> "tuple[Transformer, Conf
         say("the model's size is not given: this is the default one, where `train` goes by the amount of text")
     with build_without_values():
         return Transformer(config.model, src_size, tgt_size), config
-
-
-def _load_settings(paths: Sequence[Path], overrides: Mapping[str, str]) -> LoadedConfig:
-    """The settings of files and flags over the defaults."""
-    settings = read_given(paths, overrides)
-    requested = settings.unchecked_over(Config())
-    base = Config().model
-    if not requested.tokenizer.joint:
-        base = replace(base, tie="decoder")  # as every recipe has it
-    return settings.over(Config(model=base))
 
 
 def _refuse_settings(given: argparse.Namespace) -> None:

@@ -6,18 +6,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
-from dragoman.cli.arguments import (
-    ArgumentParser,
-    add_layout_flags,
-    file_name,
-    listed_name,
-    overrides_of,
-    path_name,
-)
+from dragoman.cli.arguments import ArgumentParser, add_layout_flags, file_name, listed_name, overrides_of, path_name
 from dragoman.cli.models import require_model
-from dragoman.config import CORPUS_FILES, Config, DataSettings, GivenSettings, TokenizerSettings, read_given
+from dragoman.config import (
+    CORPUS_FILES,
+    Config,
+    DataSettings,
+    GivenSettings,
+    TokenizerSettings,
+    TrainSettings,
+    read_given,
+)
 from dragoman.config.loading import flag_of
 from dragoman.config.recipes import CorpusSize, adapt_recipe, chosen_keys, every_recipe, recipe_for
 from dragoman.errors import ConfigError
@@ -47,7 +47,7 @@ def run(arguments: Sequence[str]) -> int:
     """Trains until a limit or patience ends it; scores on stdout. 128 + a signal that stopped it."""
     parser = ArgumentParser("train", "Trains a translator on your parallel text, or continues a run.")
     add_data_flags(parser)
-    parser.add_argument("--out", metavar="RUN", type=path_name, help="the run's folder (default runs/NAME)")
+    parser.add_flag("--out", "RUN", "the run's folder (default runs/NAME)", path_name)
     given = parser.parse(arguments)
     return train(given.configs, data_overrides(given), given.out)
 
@@ -55,31 +55,26 @@ def run(arguments: Sequence[str]) -> int:
 def add_data_flags(parser: ArgumentParser) -> None:
     """Configuration files, short flags for data and languages, and every setting as a flag."""
     parser.add_argument("configs", metavar="CONFIG", nargs="*", type=path_name, help="TOML files; later ones win")
-    parser.add_argument(
-        "--from", metavar="MODEL", type=file_name, help="fine-tune this model folder or run instead of beginning anew"
-    )
-    parser.add_argument(
-        "--teacher",
-        metavar="MODEL",
-        type=listed_name,
-        action="append",
-        help="learn what this model or run says of the text, too; several times for an ensemble of several",
-    )
-    parser.add_argument(
-        "--data", metavar="FILE", type=file_name, help="one file with both sides: .tsv, .csv, .jsonl or .tmx (or .gz)"
-    )
-    parser.add_argument("--src", metavar="FILE", type=file_name, help="the source side of two aligned files")
-    parser.add_argument("--tgt", metavar="FILE", type=file_name, help="the target side of two aligned files")
+    parser.add_flag("--from", "MODEL", "fine-tune this model folder or run instead of beginning anew", file_name)
+    text = "learn what this model or run says of the text, too; several times for an ensemble of several"
+    parser.add_argument("--teacher", metavar="MODEL", type=listed_name, action="append", help=text)
+    parser.add_flag("--data", "FILE", "one file with both sides: .tsv, .csv, .jsonl or .tmx (or .gz)", file_name)
+    parser.add_flag("--src", "FILE", "the source side of two aligned files", file_name)
+    parser.add_flag("--tgt", "FILE", "the target side of two aligned files", file_name)
     for side, name in (("src", "source"), ("tgt", "target")):
         text = f"{name} language, code or name, where the file names do not tell"
-        parser.add_argument(f"--{side}-lang", metavar="LANG", help=text)
+        parser.add_flag(f"--{side}-lang", "LANG", text)
     add_layout_flags(parser)
     parser.add_settings("data", "tokenizer", "model", "train", "validate", "inference", by_recipe=chosen_keys())
 
 
 def data_overrides(given: argparse.Namespace) -> dict[str, str]:
     """The settings among the parsed flags of `add_data_flags`, the short ones under their keys. Raises ConfigError."""
-    _check_sides(given.src, given.tgt, bool(given.configs))
+    if not given.configs and (given.src is None) != (given.tgt is None):
+        present, missing = ("--src", "--tgt") if given.tgt is None else ("--tgt", "--src")
+        raise ConfigError(
+            f"`{present}` is given, but `{missing}` is not. Give both, or one file with both sides as --data."
+        )
     said = {key: getattr(given, flag) for flag, key in _DATA_FLAGS.items() if getattr(given, flag) is not None}
     short = {key: ",".join(value) if isinstance(value, list) else value for key, value in said.items()}
     long = overrides_of(given)
@@ -90,15 +85,6 @@ def data_overrides(given: argparse.Namespace) -> dict[str, str]:
                 "Leave one out."
             )
     return long | short
-
-
-def _check_sides(src: str | None, tgt: str | None, has_configs: bool) -> None:
-    """Raises ConfigError for one side without the other, in the words of the short flags."""
-    if not has_configs and (src is None) != (tgt is None):
-        given, missing = ("--src", "--tgt") if tgt is None else ("--tgt", "--src")
-        raise ConfigError(
-            f"`{given}` is given, but `{missing}` is not. Give both, or one file with both sides as --data."
-        )
 
 
 def train(configs: Sequence[Path], overrides: Mapping[str, str], out: Path | None) -> int:
@@ -151,15 +137,19 @@ def resolve_run(configs: Sequence[Path], overrides: Mapping[str, str], frozen: C
     if frozen is None:
         for path in filter(None, [start_from, *teachers.split(",")]):
             require_model(path.strip())
-    tokenizer = _teacher_tokenizer(teachers) if teachers and not frozen else None
+    tokenizer = None
+    if teachers and not frozen:
+        from dragoman.workflows.teachers import tokenizer_settings_of
+
+        tokenizer = tokenizer_settings_of(teachers)
     corpora = open_corpora(_expand_variables(requested.data))
     say(f"reading {corpora.train}")
     learns_from_models = frozen is None and bool(start_from or teachers)
-    checks_languages = requested.data.check_languages
     if frozen is None:
-        size = check_corpus(corpora.train, say, with_languages=checks_languages and not learns_from_models)
-        recipe = _fine_tuning(start_from, size) if start_from else _recipe(size, requested.tokenizer, tokenizer)
-        base = adapt_recipe(recipe, requested, "model.preset" in given.keys)
+        size = check_corpus(
+            corpora.train, say, with_languages=requested.data.check_languages and not learns_from_models
+        )
+        base = adapt_recipe(_recipe(size, requested, tokenizer), requested, "model.preset" in given.keys)
     else:
         size, base = CorpusSize(corpora.train.count()), frozen
     loaded = given.over(base)
@@ -167,17 +157,20 @@ def resolve_run(configs: Sequence[Path], overrides: Mapping[str, str], frozen: C
     if learns_from_models:
         config = _match_models(config)
         corpora = open_corpora(_expand_variables(config.data))  # in the model's languages, as in a run that continues
-    if checks_languages:
-        train = corpora.train if learns_from_models else None
+    _check_corpora(corpora, requested.data.check_languages, with_train=learns_from_models)
+    config = replace(config, train=_settle_device(config.train, is_new=frozen is None))
+    _report_size(config, size)
+    return ResolvedRun(config, corpora, size, loaded.given)
+
+
+def _check_corpora(corpora: Corpora, check_languages: bool, with_train: bool) -> None:
+    """Check the languages of the corpora. Warn if the test is the validation data."""
+    if check_languages:
+        train = corpora.train if with_train else None
         for corpus in filter(None, [train, corpora.dev, corpora.test, corpora.replay, corpora.replay_test]):
             check_corpus_languages(corpus, say)
     if corpora.dev and corpora.test and corpora.dev.paths == corpora.test.paths:
         say("`data.dev` and `data.test` are one text: the model is chosen by it, so that its test score is too good")
-    config = replace(config, train=replace(config.train, precision=_precision(config)))
-    if frozen is None:
-        config = replace(config, train=replace(config.train, threads=_threads(config)))
-    _report_size(config, size)
-    return ResolvedRun(config, corpora, size, loaded.given)
 
 
 def _report_size(config: Config, size: CorpusSize) -> None:
@@ -214,11 +207,8 @@ def _requested_config(given: GivenSettings, frozen: Config | None) -> Config:
 def check_early(given: GivenSettings, frozen: Config | None) -> None:
     """Raises ConfigError for a contradiction with the run, or with whatever recipe, before the corpus is read."""
     requested, names_preset = given.unchecked_over(Config()), "model.preset" in given.keys
-    bases = (
-        [frozen]
-        if frozen
-        else [adapt_recipe(each, requested, names_preset) for each in every_recipe(requested.tokenizer)]
-    )
+    recipes = [] if frozen else every_recipe(requested.tokenizer)
+    bases = [frozen] if frozen else [adapt_recipe(each, requested, names_preset) for each in recipes]
     contradictions = []
     for base in bases:
         try:
@@ -234,21 +224,13 @@ def with_languages(config: Config, src_lang: str, tgt_lang: str) -> Config:
     return replace(config, data=replace(config.data, src_lang=src_lang, tgt_lang=tgt_lang))
 
 
-def _fine_tuning(start_from: str, size: CorpusSize) -> Config:
-    from dragoman.workflows.fine_tuning import settings_for
+def _recipe(size: CorpusSize, requested: Config, teacher_tokenizer: TokenizerSettings | None) -> Config:
+    """The recipe for fine-tuning, or for a corpus of this size; with teachers the tokenizer is theirs."""
+    if requested.train.start_from:
+        from dragoman.workflows.fine_tuning import settings_for
 
-    return settings_for(start_from, size)
-
-
-def _teacher_tokenizer(teachers: str) -> TokenizerSettings:
-    from dragoman.workflows.teachers import tokenizer_settings_of
-
-    return tokenizer_settings_of(teachers)
-
-
-def _recipe(size: CorpusSize, requested: TokenizerSettings, teacher_tokenizer: TokenizerSettings | None) -> Config:
-    """The recipe for a corpus; with teachers the tokeniser is theirs."""
-    recipe = recipe_for(size, teacher_tokenizer or requested)
+        return settings_for(requested.train.start_from, size)
+    recipe = recipe_for(size, teacher_tokenizer or requested.tokenizer)
     return recipe if teacher_tokenizer is None else replace(recipe, tokenizer=teacher_tokenizer)
 
 
@@ -284,26 +266,22 @@ def _expand_variables(data: DataSettings) -> DataSettings:
     return replace(data, **values)
 
 
-def _precision(config: Config) -> Literal["float32", "bfloat16"]:
-    """What `auto` means here, so that a run goes on as it began."""
+def _settle_device(train: TrainSettings, is_new: bool) -> TrainSettings:
+    """The settings with the precision that `auto` means here, and for a new run the threads that 0 means.
+
+    So a run continues as it started. Dropout's random numbers depend on the threads. They stay 0 except on a CPU.
+    """
     import torch
 
     from dragoman.devices.device import multiplies_bfloat16, resolve_device, resolve_precision
-
-    device = resolve_device(config.train.device, "train.device")
-    precision = resolve_precision(config.train.precision, device)
-    if precision == torch.bfloat16 and device.type == "cpu" and not multiplies_bfloat16(device):
-        say("train.precision is bfloat16, which this processor has not: float32 is some hundred times as fast")
-    return "bfloat16" if precision == torch.bfloat16 else "float32"
-
-
-def _threads(config: Config) -> int:
-    """What 0 means here: what dropout draws follows from it. It stays 0 where a device has but one worker."""
-    from dragoman.devices.device import resolve_device
     from dragoman.training.step.gradients import num_threads
 
-    device = resolve_device(config.train.device, "train.device")
-    return num_threads(config.train, device) if device.type == "cpu" else config.train.threads
+    device = resolve_device(train.device, "train.device")
+    is_bfloat16 = resolve_precision(train.precision, device) == torch.bfloat16
+    if is_bfloat16 and device.type == "cpu" and not multiplies_bfloat16(device):
+        say("train.precision is bfloat16, which this processor has not: float32 is some hundred times as fast")
+    threads = num_threads(train, device) if is_new and device.type == "cpu" else train.threads
+    return replace(train, precision="bfloat16" if is_bfloat16 else "float32", threads=threads)
 
 
 def _last_words(out: Path) -> str:

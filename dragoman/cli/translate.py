@@ -16,23 +16,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, cast
 
-from dragoman.cli.arguments import (
-    ArgumentParser,
-    add_encoding_flag,
-    encoding_of,
-    file_name,
-    one_of,
-    overrides_of,
-    whole_number,
-)
-from dragoman.cli.models import (
-    ENGINES,
-    LoadedModel,
-    add_model_flags,
-    check_search_flags,
-    load_model,
-    standard_input,
-)
+from dragoman.cli.arguments import ArgumentParser, add_encoding_flag, encoding_of, file_name, overrides_of, whole_number
+from dragoman.cli.models import ENGINES, LoadedModel, add_model_flags, check_search_flags, load_model, standard_input
 from dragoman.cli.translation.documents import DOCUMENTS, translate_document
 from dragoman.cli.translation.notes import Notes
 from dragoman.cli.translation.windows import arriving_lines
@@ -205,7 +190,9 @@ def translate_windows(
     for texts in arriving_lines(source.stream, notes.invalid, source.name):
         beginnings = list(islice(prefixes, len(texts))) if prefixes is not None else None
         if beginnings is not None and len(beginnings) < len(texts):
-            raise _prefix_error(source, number + len(beginnings))
+            count = number + len(beginnings)
+            lines = f"only {count} line{'s' * (count != 1)}, fewer than {source.name}"
+            raise DataError(f"{source.prefix_file} has {lines}. Give one a line.")
         window = model.translator.translate_detailed(texts, prefixes=beginnings, first_number=number, **options)
         for line, translation in enumerate(window, start=number + 1):
             notes.line(line, translation)
@@ -251,87 +238,40 @@ def _candidate(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser("translate", "Translates text line by line: stdin to stdout, or from and to files.")
-    parser.add_argument(
-        "model",
-        nargs="+",
-        metavar="MODEL",
-        help="a model folder or a run; several are an ensemble (same tokenizers)",
-    )
-    parser.add_argument("--text", metavar="TEXT", help="the text to translate, instead of a file or stdin")
-    parser.add_argument(
-        "--input", type=file_name, metavar="F", help="text to translate, a sentence a line (default: stdin)"
-    )
+    text = "a model folder or a run; several are an ensemble (same tokenizers)"
+    parser.add_argument("model", nargs="+", metavar="MODEL", help=text)
+    parser.add_flag("--text", "TEXT", "the text to translate, instead of a file or stdin")
+    parser.add_flag("--input", "F", "text to translate, a sentence a line (default: stdin)", file_name)
     add_encoding_flag(parser)
-    parser.add_argument("--output", type=file_name, metavar="F", help="where translations go (default: stdout)")
-    parser.add_argument(
-        "--format",
-        type=one_of("text", "jsonl", *DOCUMENTS),
-        default="text",
-        metavar="text|jsonl|html|srt",
-        help="a line of text, or of JSON with scores, tokens and n-best; html and srt (or WebVTT) are whole "
-        "files, in and out "
-        "(default text)",
+    parser.add_flag("--output", "F", "where translations go (default: stdout)", file_name)
+    text = (
+        "a line of text, or of JSON with scores, tokens and n-best; html and srt (or WebVTT) are whole files, in and "
+        "out (default text)"
     )
-    _add_content_flags(parser)
-    parser.add_argument(
-        "--engine",
-        type=one_of(*ENGINES),
-        default=ENGINES[0],
-        metavar="|".join(ENGINES),
-        help="what searches: our own (default), or CTranslate2 (extra `exchange`), as where it serves the same model",
-    )
+    parser.add_choice("--format", ("text", "jsonl", *DOCUMENTS), text, default="text")
+    parser.add_flag("--terms", "F", "what certain words must become: lines of source<TAB>translation", file_name)
+    text = "URLs, e-mail addresses, placeholders, tags and measures are left to the model; else they come through as "
+    parser.add_argument("--no-protect", dest="protect", action="store_false", help=text + "they are")
+    text = "adds which word comes from which: ` ||| 0-0 1-2` (source-target, counted from 0, split at white space)"
+    parser.add_switch("--alignment", text)
+    text = "adds a tab and what looks wrong with a translation, such as `number,long`; always there with jsonl"
+    parser.add_switch("--flags", text)
+    parser.add_flag("--prefix", "F", "a file with what each translation must begin with, line by line", file_name)
+    text = "what searches: our own (default), or CTranslate2 (extra `exchange`), as where it serves the same model"
+    parser.add_choice("--engine", ENGINES, text, default=ENGINES[0])
     _add_cluster_flags(parser)
     add_model_flags(parser)
     return parser
 
 
-def _add_content_flags(parser: ArgumentParser) -> None:
-    """What the translations keep, and what is written beside them."""
-    parser.add_argument(
-        "--terms", type=file_name, metavar="F", help="what certain words must become: lines of source<TAB>translation"
-    )
-    parser.add_argument(
-        "--no-protect",
-        dest="protect",
-        action="store_false",
-        help="URLs, e-mail addresses, placeholders, tags and measures are left to the model; else they come through as "
-        "they are",
-    )
-    parser.add_argument(
-        "--alignment",
-        action="store_true",
-        help="adds which word comes from which: ` ||| 0-0 1-2` (source-target, counted from 0, split at white space)",
-    )
-    parser.add_argument(
-        "--flags",
-        action="store_true",
-        help="adds a tab and what looks wrong with a translation, such as `number,long`; always there with jsonl",
-    )
-    parser.add_argument(
-        "--prefix", type=file_name, metavar="F", help="a file with what each translation must begin with, line by line"
-    )
-
-
 def _add_cluster_flags(parser: ArgumentParser) -> None:
     """``--cluster`` and its options."""
-    parser.add_argument(
-        "--cluster",
-        metavar="ADDRESS",
-        help="translate on the machines of a Ray cluster (extra `cluster`): its HOST:PORT, auto, or local; a job that "
-        "was stopped goes on where it was",
-    )
-    parser.add_argument(
-        "--piece-lines",
-        type=whole_number(1),
-        metavar="N",
-        help=f"lines a piece of the cluster's work (default {_PIECE_LINES})",
-    )
-    parser.add_argument(
-        "--worker-cpus",
-        type=whole_number(0),
-        metavar="N",
-        help="processors of a worker on the cluster (default: all of the smallest machine)",
-    )
+    text = "translate on the machines of a Ray cluster (extra `cluster`): its HOST:PORT, auto, or local; a job that "
+    parser.add_flag("--cluster", "ADDRESS", text + "was stopped goes on where it was")
+    text = f"lines a piece of the cluster's work (default {_PIECE_LINES})"
+    parser.add_flag("--piece-lines", "N", text, whole_number(1))
+    text = "processors of a worker on the cluster (default: all of the smallest machine)"
+    parser.add_flag("--worker-cpus", "N", text, whole_number(0))
 
 
 def _open_source(options: argparse.Namespace, files: ExitStack) -> InputLines:
@@ -389,9 +329,3 @@ def _is_same_file(source: str | int, target: Path) -> bool:
     except OSError:  # there is none
         return False
     return stat.S_ISREG(read.st_mode) and os.path.samestat(read, there)
-
-
-def _prefix_error(source: InputLines, count: int) -> DataError:
-    return DataError(
-        f"{source.prefix_file} has only {count} line{'s' * (count != 1)}, fewer than {source.name}. Give one a line."
-    )

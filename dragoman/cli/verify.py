@@ -63,8 +63,7 @@ def run(arguments: Sequence[str]) -> int:
         facts = {"model": str(folder), "texts": len(texts), "from": origin}
         facts |= {"holds": holds and (None if problem else True), "checks": [asdict(check) for check in checks]}
         facts |= {"resume": asdict(resume) if resume else None} | ({"not_verified": str(problem)} if problem else {})
-        json.dump(facts, sys.stdout, ensure_ascii=False)
-        sys.stdout.write("\n")
+        print(json.dumps(facts, ensure_ascii=False))
     elif resume:
         sys.stdout.writelines(f"{line}\n" for line in _resume_verdict(resume))
     if problem:
@@ -85,26 +84,13 @@ def _is_run(options: argparse.Namespace) -> bool:
 def _parser() -> ArgumentParser:
     parser = ArgumentParser("verify", "Proves that translations do not depend on batches, order, padding or caches.")
     parser.add_argument("model", metavar="MODEL", type=path_name, help="a model folder or a run")
-    parser.add_argument(
-        "--src", metavar="F", type=path_name, help="texts to translate, one a line (default: the model's own)"
-    )
+    parser.add_flag("--src", "F", "texts to translate, one a line (default: the model's own)", path_name)
     add_encoding_flag(parser)
-    parser.add_argument(
-        "--sentences",
-        metavar="N",
-        type=whole_number(1),
-        default=SENTENCES,
-        help=f"at most so many (default {SENTENCES})",
-    )
-    parser.add_argument(
-        "--steps",
-        metavar="N",
-        type=whole_number(0),
-        default=STEPS,
-        help=f"of a run: training steps to resume in the midst of, 0 for none (default {STEPS})",
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
-    parser.add_argument("--device", default="auto", metavar="NAME", help="auto (cuda, mps, cpu) or a device by name")
+    parser.add_flag("--sentences", "N", f"at most so many (default {SENTENCES})", whole_number(1), default=SENTENCES)
+    text = f"of a run: training steps to resume in the midst of, 0 for none (default {STEPS})"
+    parser.add_flag("--steps", "N", text, whole_number(0), default=STEPS)
+    parser.add_switch("--json", "one JSON object instead of a table")
+    parser.add_device()
     return parser
 
 

@@ -85,7 +85,7 @@ class RunLog:
         if not self._speaks:
             return
         with disk_errors(self._path), self._path.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps({name: _in_json(value) for name, value in event.items()}) + "\n")
+            stream.write(json.dumps({name: finite_or_none(value) for name, value in event.items()}) + "\n")
         if self._board is not None:
             numbers = {name: value for name, value in event.items() if isinstance(value, int | float)}
             named = {f"{event['event']}/{name}": numbers[name] for name in numbers if name not in ("step", "epoch")}
@@ -126,8 +126,8 @@ def _perplexity_text(value: float) -> str:
     return f"{value:8.2f}" if value < _LARGE_PERPLEXITY else f"{value:8.2e}"
 
 
-def _in_json(value: Any) -> Any:
-    """JSON has no number that is not finite."""
+def finite_or_none(value: Any) -> Any:
+    """The value, or None for a number that JSON cannot hold."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
