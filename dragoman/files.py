@@ -163,30 +163,24 @@ class VerifiedFolder:
         files = self.manifest["files"]
         present = {path.name for path in folder.iterdir()} - {MANIFEST}
         for name in sorted(present - files.keys()):
-            raise ModelError(
-                f"{folder / name} does not belong to this model: its manifest does not list it. Remove it."
-            )
-        for name in files:
+            raise _unlisted_error(folder / name)
+        for name, facts in files.items():
             path = folder / name
-            if name not in present or not path.is_file():
-                raise ModelError(f"{path} is missing. {_RESTORE}")
-            size = path.stat().st_size
-            _check_size(path, size, files[name])
+            size = _check_size_on_disk(path, facts)
             if name in unread:
                 continue
             if most_bytes is not None and size > most_bytes:
                 raise ModelError(f"{path} has {size} bytes, more than any such file ({most_bytes}). {_RESTORE}")
-            _check_content(path, sha256_of(path), files[name])
+            _check_content(path, sha256_of(path), facts)
 
     def read(self, name: str) -> bytes:
         """The whole content of a file, which is what was written: it is read once, and that is compared."""
-        path = self.path / name
+        path, facts = self.path / name, self.manifest["files"][name]
         try:
             with path.open("rb") as stream:
-                content = stream.read(self.manifest["files"][name]["bytes"] + 1)
+                content = stream.read(facts["bytes"] + 1)
         except OSError as error:
             raise ModelError(f"{path} cannot be read: {error.strerror or error}. {_RESTORE}") from None
-        facts = self.manifest["files"][name]
         _check_size(path, len(content), facts)
         _check_content(path, hashlib.sha256(content).hexdigest(), facts)
         return content
@@ -194,14 +188,23 @@ class VerifiedFolder:
 
 def verify_file(folder: Path, name: str) -> None:
     """Raises ModelError where this one file of a folder with a manifest is not as it was written."""
-    listed = _read_manifest(folder)[1]["files"]
+    listed, path = _read_manifest(folder)[1]["files"], folder / name
     if name not in listed:
-        raise ModelError(f"{folder / name} does not belong to this model: its manifest does not list it. Remove it.")
-    path = folder / name
+        raise _unlisted_error(path)
+    _check_size_on_disk(path, listed[name])
+    _check_content(path, sha256_of(path), listed[name])
+
+
+def _unlisted_error(path: Path) -> ModelError:
+    return ModelError(f"{path} does not belong to this model: its manifest does not list it. Remove it.")
+
+
+def _check_size_on_disk(path: Path, facts: dict[str, Any]) -> int:
     if not path.is_file():
         raise ModelError(f"{path} is missing. {_RESTORE}")
-    _check_size(path, path.stat().st_size, listed[name])
-    _check_content(path, sha256_of(path), listed[name])
+    size = path.stat().st_size
+    _check_size(path, size, facts)
+    return size
 
 
 def _check_size(path: Path, size: int, facts: dict[str, Any]) -> None:
@@ -295,15 +298,13 @@ _RESTORE = "Restore the folder from where it came."
 
 def _write_manifest(folder: Path, facts: dict[str, Any]) -> None:
     files = {}
-    mode = (
-        folder.stat().st_mode & 0o666
-    )  # as the umask wants it: safetensors makes files that only their owner can read
+    mode = folder.stat().st_mode & 0o666  # as the umask wants it: safetensors makes files only their owner can read
     for path in sorted(folder.iterdir()):
         path.chmod(mode)
         _flush_to_disk(path)
         files[path.name] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
     content = {"files": files, **facts}
-    content["sha256"] = _digest(content)
+    content["sha256"] = hash_json(content)
     path = folder / MANIFEST
     path.write_text(json.dumps(content, indent=1), encoding="utf-8")
     _flush_to_disk(path)
@@ -320,7 +321,7 @@ def _read_manifest(folder: Path) -> tuple[bytes, dict[str, Any]]:
         manifest = json.loads(content.decode("utf-8"))
         stated = manifest.pop("sha256")
         files = manifest["files"]
-        sound = stated == _digest(manifest) and all(
+        sound = stated == hash_json(manifest) and all(
             type(facts["bytes"]) is int and isinstance(facts["sha256"], str) and Path(name).name == name
             for name, facts in files.items()
         )
@@ -344,7 +345,8 @@ def _chunks(content: str | bytes | Iterable[bytes]) -> Iterable[bytes]:
     return [content] if isinstance(content, bytes) else content
 
 
-def _digest(content: dict[str, Any]) -> str:
+def hash_json(content: Any) -> str:
+    """The SHA-256 of JSON values, in hexadecimal; the order of keys does not count."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

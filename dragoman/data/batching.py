@@ -93,10 +93,7 @@ def check_budget(pairs: Pairs, batch_tokens: int) -> None:
 
 
 def micro_batches(
-    src_lengths: npt.ArrayLike,
-    tgt_lengths: npt.ArrayLike,
-    micro_batch_tokens: int,
-    padding_slack: int = PADDING_SLACK,
+    src_lengths: npt.ArrayLike, tgt_lengths: npt.ArrayLike, micro_batch_tokens: int, padding_slack: int = PADDING_SLACK
 ) -> list[npt.NDArray[np.int64]]:
     """Cuts a step into pieces of similar length: positions into the given lengths, each once, shortest targets first.
 

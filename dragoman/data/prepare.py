@@ -5,11 +5,11 @@ every part carries a key, a hash of what it is made from. Text is read in passes
 """
 
 import gc
-import hashlib
 import json
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,7 +19,7 @@ from dragoman.data.identity import IDENTITY, read_identity
 from dragoman.data.store import PairStore, open_if_current, write_store
 from dragoman.data.stream import Encode
 from dragoman.errors import DataError, ModelError
-from dragoman.files import disk_errors, remove_leftovers, sha256_of, verify_folder, write_file, write_folder
+from dragoman.files import disk_errors, hash_json, remove_leftovers, sha256_of, verify_folder, write_file, write_folder
 from dragoman.records import SentencePair
 from dragoman.text.corpus import Corpora, Corpus
 from dragoman.text.corpus.augmentation import Augmentation
@@ -44,14 +44,8 @@ _TESTS = ("test", "replay_test")
 # What is said about data without deciding which pairs and ids are kept.
 _HELD_OUT_SEED = 1
 """Not `train.seed`: models that differ in that alone share tokenisers and validation text, and can be one ensemble."""
-_OTHER_SETTINGS = {
-    *CORPUS_FILES,
-    "check_languages",
-    "augment_case",
-    "augment_punctuation",
-    "augment_noise",
-    "replay_share",
-}
+_AUGMENTATIONS = ("augment_case", "augment_punctuation", "augment_noise")
+_OTHER_SETTINGS = {*CORPUS_FILES, "check_languages", *_AUGMENTATIONS, "replay_share"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +97,7 @@ def prepare(
     preparation.keep_identity(require.same_pairs)
     with _without_garbage_collector():
         tokenizers = tokenizers or preparation.tokenizers(require.full_vocabulary)
-        key = _hash([preparation.key, tokenizers.src.library.to_str(), tokenizers.tgt.library.to_str()])
+        key = hash_json([preparation.key, tokenizers.src.library.to_str(), tokenizers.tgt.library.to_str()])
         train = preparation.train_store(tokenizers, key)
         dev = preparation.held_out_store("dev", tokenizers, key)
         test = preparation.held_out_store("test", tokenizers, key)
@@ -131,7 +125,7 @@ def epoch_encoder(store: PairStore, tokenizers: TokenizerPair, config: Config) -
     augmentation, probability, seed = Augmentation.of(config.data), config.tokenizer.bpe_dropout, config.train.seed
     if not augmentation.is_on and not probability:
         return None
-    encoded = _dropout_encoder(tokenizers, probability, seed) if probability else _plain_encoder(tokenizers)
+    encoded = _encoder(tokenizers, probability, seed)
     model = config.model
     most = model.max_positions - 1 if model.positions == "learned" else math.inf
 
@@ -151,17 +145,14 @@ def epoch_encoder(store: PairStore, tokenizers: TokenizerPair, config: Config) -
     return encode
 
 
-def _plain_encoder(tokenizers: TokenizerPair) -> _Encoded:
-    return lambda texts, epoch, index: (tokenizers.src.encode(texts[0]), tokenizers.tgt.encode(texts[1]))
-
-
-def _dropout_encoder(tokenizers: TokenizerPair, probability: float, seed: int) -> _Encoded:
+def _encoder(tokenizers: TokenizerPair, probability: float, seed: int) -> _Encoded:
+    if not probability:
+        return lambda texts, epoch, index: (tokenizers.src.encode(texts[0]), tokenizers.tgt.encode(texts[1]))
     src = BpeDropout(tokenizers.src, probability)
     tgt = src if tokenizers.joint else BpeDropout(tokenizers.tgt, probability)
 
     def encode(texts: tuple[str, str], epoch: int, index: int) -> tuple[list[int], list[int]]:
-        src_ids = src.encode(texts[0], seed, epoch, index, 0)
-        return src_ids, tgt.encode(texts[1], seed, epoch, index, 1)
+        return src.encode(texts[0], seed, epoch, index, 0), tgt.encode(texts[1], seed, epoch, index, 1)
 
     return encode
 
@@ -184,7 +175,7 @@ class _Preparation:
             parts += [config.data.replay_share, self._identities["replay"]]
         if corpora.replay_test:
             parts += [self._identities["replay_test"]]
-        self.key = _hash([VERSION, _HELD_OUT_SEED, settings, parts])
+        self.key = hash_json([VERSION, _HELD_OUT_SEED, settings, parts])
 
     def keep_identity(self, same_pairs: bool) -> None:
         """Record the files that are trained on. Raises DataError where `same_pairs` is set and a file has changed.
@@ -230,13 +221,10 @@ class _Preparation:
     def tokenizers(self, strict: bool) -> TokenizerPair:
         settings = asdict(self._config.tokenizer)
         del settings["bpe_dropout"]
-        folder = self._folder / "tokenizer"
-        key = _hash([self.key, settings])
-        try:
+        folder, key = self._folder / "tokenizer", hash_json([self.key, settings])
+        with suppress(ModelError, OSError):
             if verify_folder(folder).get("key") == key:
                 return TokenizerPair.load(folder)
-        except (ModelError, OSError):
-            pass
         try:
             trained = train_tokenizers(self._config.tokenizer, *self._tokenizer_texts(), strict=strict)
         except DataError:
@@ -250,7 +238,7 @@ class _Preparation:
 
     def train_store(self, tokenizers: TokenizerPair, key: str) -> PairStore:
         keep_text = self._config.tokenizer.bpe_dropout > 0 or Augmentation.of(self._config.data).is_on
-        folder, key = self._folder / "train", _hash([key, "train", keep_text])
+        folder, key = self._folder / "train", hash_json([key, "train", keep_text])
         if store := open_if_current(folder, key):
             return store
         pairs = self._counted(self._with_replay_pairs(), "encoding the training pairs")
@@ -259,7 +247,7 @@ class _Preparation:
 
     def held_out_store(self, part: str, tokenizers: TokenizerPair, key: str) -> PairStore | None:
         """The store of "dev" or "test": all pairs of the file given for it, else what is held out, else None."""
-        folder, key = self._folder / part, _hash([key, part, self._identities[part]])
+        folder, key = self._folder / part, hash_json([key, part, self._identities[part]])
         corpus: Corpus | None = getattr(self._corpora, part)
         if corpus is None and not getattr(self._config.data, f"{part}_fraction"):
             return None
@@ -303,9 +291,7 @@ class _Preparation:
                 test=test.pairs() if test else None,
                 names=self._names(),
             )
-            if replay_test := self._excluded.get(
-                "replay_test"
-            ):  # what shall be remembered is not to be trained on, either
+            if replay_test := self._excluded.get("replay_test"):  # what shall be remembered is not trained on, either
                 for chunk in chunks(replay_test.pairs(), _CHUNK_PAIRS):
                     self._held_out.sources.add(source_fingerprints(chunk, _HELD_OUT_SEED))
         return self._held_out
@@ -321,11 +307,9 @@ class _Preparation:
         if replay := self._corpora.replay:
             share, total = self._config.data.replay_share, replay.count()
             wanted = min(total, round(self._corpora.train.count() * share / (1 - share)))
-            yield from (
-                pair
-                for index, pair in enumerate(replay.pairs())
-                if (index + 1) * wanted // total > index * wanted // total
-            )
+            for index, pair in enumerate(replay.pairs()):
+                if (index + 1) * wanted // total > index * wanted // total:
+                    yield pair
 
     def cleaner(self) -> Cleaner:
         if self._cleaner is None:
@@ -354,8 +338,7 @@ class _Preparation:
     def _num_pairs(self) -> int:
         """Training pairs read; counted in a pass of its own where none has gone through them yet."""
         if self._read is None:
-            for _ in self._counted(self._corpora.train.pairs(), "counting the training pairs"):
-                pass
+            deque(self._counted(self._corpora.train.pairs(), "counting the training pairs"), maxlen=0)
         return self._read or 0
 
     def _counted(self, pairs: Iterable[SentencePair], stage: str) -> Iterator[SentencePair]:
@@ -391,7 +374,3 @@ def _identity(corpus: Corpus | None) -> Any:
     except OSError as error:
         raise DataError(f"{error.filename} cannot be read: {error.strerror}. Check the path.") from None
     return [files, corpus.format, corpus.src_lang, corpus.tgt_lang]
-
-
-def _hash(parts: Any) -> str:
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TypeAlias
 
 import numpy as np
@@ -151,9 +150,7 @@ class BatchStream(Iterator[StepBatches]):
     def __enter__(self) -> "BatchStream":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __next__(self) -> StepBatches:

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from dragoman.errors import DragomanError
-from dragoman.files import _digest, write_folder
+from dragoman.files import hash_json, write_folder
 from dragoman.model.trained import TrainedModel
 from tests.soak.conftest import Report
 from tests.soak.processes import Cost, exit_status, fork
@@ -75,7 +75,7 @@ def manifest(name: str) -> Change:
         content = json.loads(path.read_text())
         del content["sha256"]
         content["files"][name] = {"bytes": 10**30, "sha256": "0" * 64}
-        content["sha256"] = _digest(content)
+        content["sha256"] = hash_json(content)
         path.write_text(json.dumps(content))
 
     return apply
