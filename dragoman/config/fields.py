@@ -25,10 +25,10 @@ class Setting:
     kind: type
     choices: tuple[str, ...]
     default: SettingValue
-    help: str
-    minimum: float | None
-    maximum: float | None
-    above: float | None
+    help: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+    above: float | None = None
 
     @property
     def key(self) -> str:
@@ -121,15 +121,9 @@ def describe(config_class: type) -> dict[str, Setting]:
         for field in fields(table_class):
             hint = hints[field.name]
             choices = get_args(hint) if get_origin(hint) is Literal else ()
-            metadata = {"help": "", "minimum": None, "maximum": None, "above": None, **field.metadata}
-            described[f"{table}.{field.name}"] = Setting(
-                table=table,
-                name=field.name,
-                kind=str if choices else hint,
-                choices=choices,
-                default=field.default,  # type: ignore[arg-type]
-                **metadata,
-            )
+            kind: type = str if choices else hint
+            default: Any = field.default
+            described[f"{table}.{field.name}"] = Setting(table, field.name, kind, choices, default, **field.metadata)
     return described
 
 

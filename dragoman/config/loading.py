@@ -12,16 +12,10 @@ from typing import Any
 
 import tomli_w
 
+from dragoman.config import history
 from dragoman.config.checking import check_config, check_shape
 from dragoman.config.fields import SETTINGS, TABLES, SettingValue, did_you_mean, quote_value, settings_of
-from dragoman.config.history import (
-    REMOVED,
-    RENAMED,
-    check_removed,
-    current_key,
-    describe_removed_flag,
-    describe_renamed,
-)
+from dragoman.config.history import REMOVED, RENAMED, current_key
 from dragoman.config.settings import CORPORA, PRESETS, Config
 from dragoman.config.toml import parse_toml, toml_bytes
 from dragoman.errors import ConfigError
@@ -134,7 +128,7 @@ def with_current_keys(overrides: Mapping[str, str]) -> dict[str, str]:
 
 def _parse_flag(key: str, text: str) -> _Given:
     if key in REMOVED:
-        raise ConfigError(describe_removed_flag(flag_of(key), key))
+        raise ConfigError(history.describe_removed_flag(flag_of(key), key))
     if key not in SETTINGS:
         raise ConfigError(f"`--{key}` is not a setting.{_nearest_setting(key)}")
     place = f"`{flag_of(key)}`"
@@ -223,15 +217,18 @@ def _given_by_table(content: Mapping[str, Any], origin: str) -> dict[str, _Given
         if key != written:
             old_keys.append(written)
     if old_keys:
-        say_once(describe_renamed(old_keys, origin))
+        say_once(history.describe_renamed(old_keys, origin))
     return given
 
 
 def _entries(content: Mapping[str, Any], origin: str) -> Iterator[tuple[str, object]]:
     """The keys of a file, such as ``train.max_steps``, and their values; not those of removed settings."""
     for table, values in content.items():
+        if table not in TABLES and not isinstance(values, Mapping):
+            raise ConfigError(f"{_quoted(table)} in {origin} is not a setting.{_nearest_setting(table)}")
         if table not in TABLES:
-            raise ConfigError(_unknown_table(table, isinstance(values, Mapping), origin))
+            hint = did_you_mean(table, TABLES) or f" The tables are {', '.join(TABLES)}."
+            raise ConfigError(f"{_quoted(table)} in {origin} is not a table of settings.{hint}")
         if not isinstance(values, Mapping):
             raise ConfigError(
                 f"`{table}` in {origin} must be a table, but is {quote_value(values)}. "
@@ -240,16 +237,9 @@ def _entries(content: Mapping[str, Any], origin: str) -> Iterator[tuple[str, obj
         for name, value in values.items():
             key = f"{table}.{name}"
             if key in REMOVED:
-                check_removed(key, value, f"`{key}` in {origin}")
+                history.check_removed(key, value, f"`{key}` in {origin}")
             else:
                 yield key, value
-
-
-def _unknown_table(name: str, is_table: bool, origin: str) -> str:
-    if is_table:
-        hint = did_you_mean(name, TABLES) or f" The tables are {', '.join(TABLES)}."
-        return f"{_quoted(name)} in {origin} is not a table of settings.{hint}"
-    return f"{_quoted(name)} in {origin} is not a setting.{_nearest_setting(name)}"
 
 
 def _nearest_setting(key: str) -> str:
@@ -261,8 +251,7 @@ def _nearest_setting(key: str) -> str:
     elsewhere = {setting.name: setting.key for setting in reversed(SETTINGS.values())}
     if name not in elsewhere and (near := difflib.get_close_matches(name, names_there, n=1)):
         return f" Did you mean `{table}.{near[0]}`?"
-    near = difflib.get_close_matches(name, list(elsewhere), n=1) if name else []
-    if near:
+    if name and (near := difflib.get_close_matches(name, list(elsewhere), n=1)):
         return f" Did you mean `{elsewhere[near[0]]}`?"
     return did_you_mean(key, SETTINGS) or " `dragoman train --help` lists them all."
 

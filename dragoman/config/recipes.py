@@ -170,11 +170,7 @@ def fine_tuning_recipe(base: Config, peak_rate: float, size: CorpusSize) -> Conf
         tokenizer=base.tokenizer,
         model=base.model,
         train=TrainSettings(
-            batch_tokens=row_for(size).batch_tokens,
-            learning_rate=gentle,
-            warmup_steps=100,
-            max_epochs=20,
-            patience=5,
+            batch_tokens=row_for(size).batch_tokens, learning_rate=gentle, warmup_steps=100, max_epochs=20, patience=5
         ),
         inference=base.inference,
     )
