@@ -18,17 +18,8 @@ from functools import cached_property
 from random import Random
 from typing import NamedTuple
 
-from dragoman.demo.inflection import (
-    CONTRACTIONS,
-    DETERMINERS,
-    PRONOUNS,
-    Adjective,
-    Noun,
-    Pronoun,
-    Verb,
-    decline_adjective,
-    decline_stem,
-)
+from dragoman.demo import inflection
+from dragoman.demo.inflection import PRONOUNS, Adjective, Noun, Pronoun, Verb
 from dragoman.errors import DataError
 
 _WORD = re.compile(r"\d+\.(?=\s)|\w+(?:[-'.,:]\w+)*|[^\w\s]")
@@ -126,10 +117,9 @@ class Pattern:
         src = [t for part in self.en for t in ((part,) if isinstance(part, Token) else filler.english(part))]
         tgt = [t for part in self.de for t in ((part,) if isinstance(part, Token) else filler.german(part))]
         tgt = _contract(tgt)
+        texts = _sentence(_choose_an([t.text for t in src])), _sentence([t.text for t in tgt])
         links = tuple((i, j) for i, s in enumerate(src) for j, t in enumerate(tgt) if not s.keys.isdisjoint(t.keys))
-        return PhrasebookPair(
-            self.name, _sentence(_choose_an([t.text for t in src])), _sentence([t.text for t in tgt]), links
-        )
+        return PhrasebookPair(self.name, *texts, links)
 
 
 @dataclass(frozen=True)
@@ -218,7 +208,7 @@ class _Filler:
         if piece.determiner.endswith("'s"):
             yield Token(self._person(piece.determiner[:-2]).possessive[0], piece.determiner_keys)
         elif piece.determiner:
-            yield from _tokens(DETERMINERS[piece.determiner][piece.plural], piece.determiner_keys)
+            yield from _tokens(inflection.DETERMINERS[piece.determiner][piece.plural], piece.determiner_keys)
         for slot, degree in piece.adjectives:
             yield from _tokens(self._adjective(slot).english(degree, ""), frozenset((slot,)))
         if isinstance(entry, Phrase):
@@ -249,14 +239,14 @@ class _Filler:
         if piece.determiner.endswith("'s"):
             stem, kind = self._person(piece.determiner[:-2]).possessive[1], "ein"
         elif piece.determiner:
-            stem, kind = DETERMINERS[piece.determiner][2:]
-        text = decline_stem(stem, kind, piece.form, gender) if kind else ""
+            stem, kind = inflection.DETERMINERS[piece.determiner][2:]
+        text = inflection.decline_stem(stem, kind, piece.form, gender) if kind else ""
         if text:
             yield Token(text, piece.determiner_keys, is_article=kind == "article")
         ending = "strong" if not text else "mixed" if kind == "ein" else "weak"
         for slot, degree in piece.adjectives:
             word = self._adjective(slot).german(degree, "")
-            yield Token(decline_adjective(word, ending, piece.form, gender), frozenset((slot,)))
+            yield Token(inflection.decline_adjective(word, ending, piece.form, gender), frozenset((slot,)))
 
     def _agreement(self, piece: BracedPhrase) -> str:
         if piece.agrees:
@@ -291,7 +281,7 @@ def _contract(tokens: list[Token]) -> list[Token]:
     """Melts articles into the preposition before them; the one word has both alignments."""
     out: list[Token] = []
     for token in tokens:
-        melted = CONTRACTIONS.get((out[-1].text.lower(), token.text)) if out and token.is_article else None
+        melted = inflection.CONTRACTIONS.get((out[-1].text.lower(), token.text)) if out and token.is_article else None
         if melted:
             out[-1] = Token(melted, out[-1].keys | token.keys)
         else:

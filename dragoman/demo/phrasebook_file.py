@@ -9,17 +9,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from dragoman.demo.inflection import (
-    CASES,
-    DEGREES,
-    DETERMINERS,
-    PRONOUNS,
-    Adjective,
-    Noun,
-    Pronoun,
-    Verb,
-    english_plural,
-)
+from dragoman.demo import inflection
+from dragoman.demo.inflection import CASES, DEGREES, DETERMINERS, PRONOUNS, Adjective, Noun, Pronoun, Verb
 from dragoman.demo.phrasebook import BracedPhrase, Entry, Pattern, Phrase, Phrasebook, Template, Token, split_words
 from dragoman.errors import DataError
 
@@ -172,7 +163,9 @@ def _noun(en: str, de: str) -> Noun:
         raise ValueError('a noun is written like "der Tag, des Tages, die Tage"')
     singular, _, plural = en.partition(", ")
     gender = {"der": "m", "die": "f", "das": "n"}[match[1]]
-    return Noun(singular, plural or english_plural(singular), gender, match[2], match[3] or match[2], match[4] or "")
+    return Noun(
+        singular, plural or inflection.english_plural(singular), gender, match[2], match[3] or match[2], match[4] or ""
+    )
 
 
 def _fields(text: str, least: int, most: int) -> tuple[str, ...]:

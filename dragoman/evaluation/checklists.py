@@ -13,7 +13,8 @@ from dragoman.evaluation.flags import count_numbers
 from dragoman.evaluation.metrics import sentence_chrf
 from dragoman.languages import main_language
 
-Translate = Callable[[Sequence[str]], Sequence[str]]
+Texts = Sequence[str]
+Translate = Callable[[Texts], Texts]
 
 MOST_PROBES = 50
 _SHOWN = 2
@@ -69,29 +70,23 @@ class PhenomenonCount:
 
 
 def check_phenomena(
-    sources: Sequence[str],
-    references: Sequence[str],
-    outputs: Sequence[str],
-    translate: Translate,
-    src_lang: str = "",
-    tgt_lang: str = "",
+    sources: Texts, references: Texts, outputs: Texts, translate: Translate, src_lang: str = "", tgt_lang: str = ""
 ) -> list[PhenomenonCount]:
     """All checks of one test in a fixed order; the probes ask `translate` for some more sentences.
 
     Languages are codes; without a list of their negations that check says so. The three lists are of one length.
     """
     test = _Test(tuple(sources), tuple(references), tuple(outputs), tuple(sentence_chrf(outputs, references)))
-    found = [
+    names_stay = "a name that the reference leaves as it is stands in the output"
+    return [
         test.finding("numbers", "the digits are those of the reference", test.with_numbers(), _same_numbers),
-        test.finding(
-            "names", "a name that the reference leaves as it is stands in the output", test.with_names(), _names
-        ),
+        test.finding("names", names_stay, test.with_names(), _names),
         _negation(test, src_lang, tgt_lang),
         test.finding("questions", "the output ends as a question", test.questions(), _is_question),
         test.finding("long", "the output is half to twice as long as the reference", test.longest(), _length_fits),
         test.finding("short", "the output is not empty and at most three times as long", test.shortest(), _stays_short),
+        *_probes(test, translate),
     ]
-    return found + list(_probes(test, translate))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +169,8 @@ def _negation(test: _Test, src_lang: str, tgt_lang: str) -> PhenomenonCount:
         found = _WORD.findall(text.lower().replace("’", "'"))
         return any(word in words or word.endswith("n't") or word.split("'")[0] in words for word in found)
 
-    rows = [
-        row
-        for row, (source, reference) in enumerate(zip(test.sources, test.references, strict=True))
-        if denies(source, src) and denies(reference, tgt)
-    ]
+    both = zip(test.sources, test.references, strict=True)
+    rows = [row for row, texts in enumerate(both) if denies(texts[0], src) and denies(texts[1], tgt)]
     return test.finding("negation", check, rows, lambda test, row: denies(test.outputs[row], tgt))
 
 
@@ -193,30 +185,16 @@ def _probes(test: _Test, translate: Translate) -> Iterator[PhenomenonCount]:
     check = "in capitals the sentence gives the same words"
     yield _probe("ALL CAPS", check, capitals, expected, in_capitals, str.casefold)
     expected = [test.outputs[row] for row in dotted]
-    yield _probe(
-        "no final dot",
-        "without its dot the sentence gives the same words",
-        bare,
-        expected,
-        without_dot,
-        strip_final_dots,
-    )
+    check = "without its dot the sentence gives the same words"
+    yield _probe("no final dot", check, bare, expected, without_dot, strip_final_dots)
     yield _probe("empty", "nothing comes out of nothing", [""], [""], [of_nothing], str)
 
 
 def _probe(
-    name: str,
-    check: str,
-    asked: Sequence[str],
-    expected: Sequence[str],
-    got: Sequence[str],
-    reduced: Callable[[str], str],
+    name: str, check: str, asked: Texts, expected: Texts, got: Texts, reduced: Callable[[str], str]
 ) -> PhenomenonCount:
-    failed = [
-        Failure(source, wanted, output)
-        for source, wanted, output in zip(asked, expected, got, strict=True)
-        if reduced(wanted) != reduced(output)
-    ]
+    rows = zip(asked, expected, got, strict=True)
+    failed = [Failure(*row) for row in rows if reduced(row[1]) != reduced(row[2])]
     return PhenomenonCount(name, check, len(asked), len(asked) - len(failed), None, tuple(failed[:_SHOWN]))
 
 

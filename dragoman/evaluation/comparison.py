@@ -10,16 +10,11 @@ from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.ter import TER
 
-from dragoman.evaluation.metrics import (
-    all_metrics,
-    applicable_metrics,
-    counts_of,
-    make_score,
-    sentence_chrf,
-    warnings_about,
-)
+from dragoman.evaluation import metrics
 from dragoman.evaluation.significance import TRIALS, Significance, Statistics, resampled_scores, significance
 from dragoman.records import Score
+
+Texts = Sequence[str]
 
 MOST_CHANGED = 5
 _LENGTH_GROUPS = 4
@@ -98,10 +93,10 @@ class Comparison:
 
 
 def compare(
-    sources: Sequence[str],
-    references: Sequence[str],
-    a: Sequence[str],
-    b: Sequence[str],
+    sources: Texts,
+    references: Texts,
+    a: Texts,
+    b: Texts,
     tokenize: str = "13a",
     training_text: Iterable[str] | None = None,
 ) -> Comparison:
@@ -110,17 +105,16 @@ def compare(
     A word's rarity is its count in `training_text`, or in the references without it. `tokenize` is sacreBLEU's
     tokenizer, for BLEU and for words. Raises DataError where there is nothing to compare.
     """
-    (metrics, notes), (of_b, notes_of_b) = (applicable_metrics(tokenize, outputs, references) for outputs in (a, b))
-    metrics = metrics[: len(of_b)]
-    compared, warnings = [], []
-    for metric in metrics:
-        counts = [counts_of(metric, outputs, references) for outputs in (a, b)]
-        compared.append(_compare_metric(metric, counts[0], counts[1]))
-        if metric is metrics[0]:
-            warnings = [warnings_about(bleu, outputs, references) for bleu, outputs in zip(counts, (a, b), strict=True)]
-    chrf = np.array([sentence_chrf(a, references), sentence_chrf(b, references)])
+    found = [metrics.applicable_metrics(tokenize, outputs, references) for outputs in (a, b)]
+    compared, warnings = [], list[tuple[str, ...]]()
+    for metric, _ in zip(found[0][0], found[1][0], strict=False):
+        counts = [metrics.counts_of(metric, outputs, references) for outputs in (a, b)]
+        compared.append(_compare_metric(metric, *counts))
+        if not warnings:  # of the first metric, which is BLEU
+            warnings = [metrics.warnings_about(*bleu, references) for bleu in zip(counts, (a, b), strict=True)]
+    chrf = np.array([metrics.sentence_chrf(outputs, references) for outputs in (a, b)])
     gains = np.sign(np.round(chrf[1] - chrf[0], 9))
-    words = _words_by(all_metrics(tokenize)[0].tokenizer)
+    words = _words_by(metrics.all_metrics(tokenize)[0].tokenizer)
     seen = Counter(word for text in training_text or references for word in words(text))
     return Comparison(
         len(references),
@@ -131,7 +125,7 @@ def compare(
         _by_length(sources, chrf, gains),
         _by_rarity(references, a, b, words, seen),
         _changes(sources, references, a, b, chrf),
-        tuple(dict.fromkeys(chain(notes or notes_of_b, *warnings))),
+        tuple(dict.fromkeys(chain(found[0][1] or found[1][1], *warnings))),
     )
 
 
@@ -140,7 +134,8 @@ def _compare_metric(metric: Metric, a: Statistics, b: Statistics) -> MetricCompa
     found = significance(metric, a, b, resampled, TRIALS)
     rises = found.difference < 0 if isinstance(metric, TER) else found.difference > 0
     better = ("B" if rises else "A") if found.is_significant else ""
-    return MetricComparison(make_score(metric, a, resampled[0]), make_score(metric, b, resampled[1]), found, better)
+    of_a, of_b = (metrics.make_score(metric, counts, own) for counts, own in zip((a, b), resampled, strict=True))
+    return MetricComparison(of_a, of_b, found, better)
 
 
 def _by_length(
@@ -161,11 +156,7 @@ def _by_length(
 
 
 def _by_rarity(
-    references: Sequence[str],
-    a: Sequence[str],
-    b: Sequence[str],
-    words: Callable[[str], list[str]],
-    seen: Mapping[str, int],
+    references: Texts, a: Texts, b: Texts, words: Callable[[str], list[str]], seen: Mapping[str, int]
 ) -> tuple[RarityGroup, ...]:
     counts = np.zeros((len(_MOST_SEEN) + 1, 3), dtype=np.int64)
     for reference, *outputs in zip(references, a, b, strict=True):
@@ -187,9 +178,7 @@ def _words_by(tokenizer: Callable[[str], str]) -> Callable[[str], list[str]]:
     return lambda text: [word for word in tokenizer(text).split() if any(map(str.isalnum, word))]
 
 
-def _changes(
-    sources: Sequence[str], references: Sequence[str], a: Sequence[str], b: Sequence[str], chrf: NDArray[np.float64]
-) -> tuple[Change, ...]:
+def _changes(sources: Texts, references: Texts, a: Texts, b: Texts, chrf: NDArray[np.float64]) -> tuple[Change, ...]:
     order = np.argsort(-np.abs(chrf[1] - chrf[0]), kind="stable")[:MOST_CHANGED].tolist()
     return tuple(
         Change(row + 1, sources[row], references[row], a[row], b[row], float(chrf[0, row]), float(chrf[1, row]))

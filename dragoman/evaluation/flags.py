@@ -50,16 +50,14 @@ def flags_of(translation: Translation, has_new_characters: Callable[[str], bool]
     """The flags of a translation; `has_new_characters` says whether a source has such. A blank source has none."""
     if not translation.src.strip():
         return ()
-    found = set(text_flags(translation.src, translation.text))
-    if translation.cut:
-        found.add("cut")
-    if translation.lost:
-        found.add("lost")
-    if has_new_characters(translation.src):
-        found.add("characters")
-    if translation.candidates and _is_unsure(translation.candidates[0].token_log_probs):
-        found.add("unsure")
-    return tuple(flag for flag in FLAGS if flag in found)
+    checks = {
+        "cut": translation.cut,
+        "lost": translation.lost,
+        "characters": has_new_characters(translation.src),
+        "unsure": translation.candidates and _is_unsure(translation.candidates[0].token_log_probs),
+    }
+    found = text_flags(translation.src, translation.text)
+    return tuple(flag for flag in FLAGS if flag in found or checks.get(flag))
 
 
 def text_flags(src: str, tgt: str) -> tuple[str, ...]:
@@ -137,11 +135,8 @@ def _addresses(text: str) -> Counter[str]:
     if "." not in text:
         return Counter()
     words = (word.strip(_ADDRESS_EDGES) for word in text.split())
-    return Counter(word for word in words if "." in word and _is_address(word))
-
-
-def _is_address(word: str) -> bool:
-    return "://" in word or word.startswith("www.") or "@" in word[1:-1]
+    with_dots = [word for word in words if "." in word]
+    return Counter(word for word in with_dots if "://" in word or word.startswith("www.") or "@" in word[1:-1])
 
 
 def _is_unsure(token_log_probs: Sequence[float]) -> bool:

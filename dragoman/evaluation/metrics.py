@@ -13,15 +13,8 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from dragoman.errors import DataError
-from dragoman.evaluation.significance import (
-    RESAMPLES,
-    SEED,
-    Statistics,
-    interval_of,
-    resampled_scores,
-    score_of,
-    statistics_of,
-)
+from dragoman.evaluation import significance
+from dragoman.evaluation.significance import Statistics
 from dragoman.languages import main_language
 from dragoman.records import Score
 
@@ -71,7 +64,7 @@ def evaluate(
     scores, counted = [], []
     for metric in metrics:
         statistics = counts_of(metric, hypotheses, references)
-        resampled = resampled_scores(metric, statistics)[0] if intervals else None
+        resampled = significance.resampled_scores(metric, statistics)[0] if intervals else None
         scores.append(make_score(metric, statistics, resampled))
         counted.append(statistics)
     return Evaluation(tuple(scores), (*notes, *warnings_about(counted[0], hypotheses, references)), len(hypotheses))
@@ -104,18 +97,18 @@ def counts_of(metric: Metric, hypotheses: Sequence[str], references: Sequence[st
         )
     if not hypotheses:
         raise DataError("there are no translations to score. Give at least one line and its reference.")
-    return statistics_of(metric, hypotheses, references)
+    return significance.statistics_of(metric, hypotheses, references)
 
 
 def make_score(metric: Metric, statistics: Statistics, resampled: Statistics | None = None) -> Score:
     """The score of counted sentences; `resampled` scores give it an interval, which the signature names too."""
-    value, signature = score_of(metric, statistics.sum(0)), metric.get_signature()
+    value, signature = significance.score_of(metric, statistics.sum(0)), metric.get_signature()
     name = type(metric).__name__ if not isinstance(metric, CHRF) else f"chrF{metric.beta}"
     if resampled is None:
         return Score(name, value, str(signature))
-    signature.update("bs", RESAMPLES)
-    signature.update("seed", SEED)
-    return Score(name, value, str(signature), interval_of(resampled))
+    signature.update("bs", significance.RESAMPLES)
+    signature.update("seed", significance.SEED)
+    return Score(name, value, str(signature), significance.interval_of(resampled))
 
 
 def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:

@@ -92,13 +92,8 @@ def significance(
     differences = resampled[1] - resampled[0]
     sizes = np.abs(differences)
     shuffled = _shuffled_differences(metric, first, second, trials) if difference else np.zeros(trials)
-    return Significance(
-        len(first),
-        difference,
-        interval_of(differences),
-        _p_value(sizes - sizes.mean(), difference),
-        _p_value(shuffled, difference),
-    )
+    p_values = _p_value(sizes - sizes.mean(), difference), _p_value(shuffled, difference)
+    return Significance(len(first), difference, interval_of(differences), *p_values)
 
 
 def _shuffled_differences(metric: Metric, first: Statistics, second: Statistics, trials: int) -> NDArray[np.float64]:

@@ -94,15 +94,11 @@ def weakest_group(sources: Sequence[str], references: Sequence[str], outputs: Se
     order = sorted(range(count), key=lambda row: len(sources[row]))
     if count < 3 * _LEAST_IN_GROUP:
         return ""
-    thirds = {
-        name: order[count * place // 3 : count * (place + 1) // 3]
-        for place, name in enumerate(("short", "middling", "long"))
-    }
     whole = chrf(outputs, references).value
-    scores = {
-        name: chrf([outputs[row] for row in rows], [references[row] for row in rows]).value
-        for name, rows in thirds.items()
-    }
+    scores = {}
+    for place, third in enumerate(("short", "middling", "long")):
+        rows = order[count * place // 3 : count * (place + 1) // 3]
+        scores[third] = chrf([outputs[row] for row in rows], [references[row] for row in rows]).value
     name = min(scores, key=lambda each: scores[each])
     if scores[name] > whole - _CLEARLY_WEAKER_CHRF:
         return ""
@@ -128,8 +124,7 @@ def _advice(outcome: Outcome) -> str:
         return f"Nearly every source gets the same output. Check that line n of both sides says the same{then}."
     if outcome.within_warmup and raising:
         return f"It has barely trained: {raising}."
-    is_perfect = outcome.bleu >= _PERFECT_BLEU or outcome.exact >= _PERFECT_SHARE
-    if is_perfect:
+    if outcome.bleu >= _PERFECT_BLEU or outcome.exact >= _PERFECT_SHARE:
         return (
             "So high a score means that these sentences are much like the training text: score text from elsewhere "
             "(`dragoman evaluate`) before you rely on it."

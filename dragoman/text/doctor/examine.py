@@ -149,10 +149,7 @@ def _compare_findings(corpus: Corpus, compared: SideComparison, tallies: Tallies
     tallied = list(tallies.findings())
     related = compared.related or any(finding.serious for finding in tallied)
     compared = replace(compared, related=related)
-    return [
-        *comparison_findings(corpus.sides(), corpus.side_names(), compared, tallies.pairs, tallies.pairs),
-        *tallied,
-    ]
+    return [*comparison_findings(corpus.sides(), corpus.side_names(), compared, tallies.pairs, tallies.pairs), *tallied]
 
 
 class _Sample:
