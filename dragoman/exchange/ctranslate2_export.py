@@ -66,16 +66,11 @@ def build_specification(trained: TrainedModel, quantization: Quantization) -> An
     from ctranslate2.specs import TransformerSpec, common_spec
 
     model, settings = trained.model, trained.config.model
-    activations = {
-        "relu": common_spec.Activation.RELU,
-        "gelu": common_spec.Activation.GELU,
-        "swish": common_spec.Activation.SWISH,
-    }
     specification = TransformerSpec.from_config(
         (settings.num_encoder_layers, settings.num_decoder_layers),
         settings.num_heads,
         pre_norm=settings.norm_first,
-        activation=activations[settings.activation],
+        activation=common_spec.Activation[settings.activation.upper()],
     )
     length = _num_positions(trained)
     _set_embedding(specification.encoder, specification.encoder.embeddings[0], model.src_embedding, length)

@@ -95,8 +95,7 @@ def read_marian_config(folder: Path) -> MarianConfig:
     config = _Table(folder / CONFIG, _DEFAULTS | read_json(folder / CONFIG))
     for key, value in _MUST_BE.items():
         config.require(key, value)
-    for encoder, decoder in (("encoder_ffn_dim", "decoder_ffn_dim"), ("encoder_attention_heads",) * 2):
-        config.require(decoder, config.content[encoder])
+    config.require("decoder_ffn_dim", config.content["encoder_ffn_dim"])
     config.require("decoder_attention_heads", config.content["encoder_attention_heads"])
     config.require("decoder_start_token_id", config.content["pad_token_id"])
     generation = config.content | (read_json(folder / GENERATION) if (folder / GENERATION).exists() else {})

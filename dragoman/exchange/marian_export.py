@@ -91,26 +91,19 @@ def _check_exportable(trained: TrainedModel, src: _Side, tgt: _Side) -> None:
 
 
 def _tensors(trained: TrainedModel, src: _Side, tgt: _Side) -> dict[str, Tensor]:
-    ours = {
-        name: tensor.detach().cpu().float() for name, tensor in trained.model.named_parameters(remove_duplicate=False)
-    }
+    parameters = trained.model.named_parameters(remove_duplicate=False)
+    ours = {name: tensor.detach().cpu().float() for name, tensor in parameters}
     tensors = {
         theirs: part.clone()
         for name, group in layer_tensors(trained.config.model).items()
         for theirs, part in zip(group, ours[name].chunk(len(group)), strict=True)
     }
-    embeddings = {
-        "all": {SHARED: (ours["src_embedding.weight"], src)},
-        "decoder": {
-            EMBEDDINGS["encoder"]: (ours["src_embedding.weight"], src),
-            EMBEDDINGS["decoder"]: (ours["tgt_embedding.weight"], tgt),
-        },
-        "none": {
-            EMBEDDINGS["encoder"]: (ours["src_embedding.weight"], src),
-            EMBEDDINGS["decoder"]: (ours["tgt_embedding.weight"], tgt),
-            PROJECTION: (ours["projection.weight"], tgt),
-        },
-    }[trained.config.model.tie]
+    tie = trained.config.model.tie
+    embeddings = {SHARED if tie == "all" else EMBEDDINGS["encoder"]: (ours["src_embedding.weight"], src)}
+    if tie != "all":
+        embeddings[EMBEDDINGS["decoder"]] = ours["tgt_embedding.weight"], tgt
+    if tie == "none":
+        embeddings[PROJECTION] = ours["projection.weight"], tgt
     tensors |= {name: tensor[torch.tensor(side.rows)] for name, (tensor, side) in embeddings.items()}
     bias = ours.get("projection.bias", torch.zeros(trained.model.tgt_vocab_size))
     return tensors | {BIAS: bias[torch.tensor(tgt.rows)][None]}

@@ -16,18 +16,9 @@ from dragoman.bundle import Card
 from dragoman.config import Config, DataSettings, TokenizerSettings
 from dragoman.devices.device import build_without_values
 from dragoman.errors import ModelError
+from dragoman.exchange import marian_weights
 from dragoman.exchange.marian_config import MarianConfig, read_json, read_marian_config
-from dragoman.exchange.marian_weights import (
-    BIAS,
-    EMBEDDINGS,
-    POSITIONS,
-    PROJECTION,
-    SHARED,
-    TensorFile,
-    layer_tensors,
-    open_tensors,
-    require_shapes,
-)
+from dragoman.exchange.marian_weights import BIAS, EMBEDDINGS, POSITIONS, PROJECTION, SHARED, TensorFile
 from dragoman.exchange.sentencepiece_file import read_spm
 from dragoman.model.embedding import marian_positions
 from dragoman.model.parameters import replace_parameters
@@ -62,9 +53,10 @@ def import_marian(folder: Path, origin: str) -> ImportedModel:
     """
     marian = read_marian_config(folder)
     src, tgt = _read_tokenizers(folder, marian)
-    tensors = open_tensors(folder)
+    tensors = marian_weights.open_tensors(folder)
     names = _embedding_names(tensors, marian)
-    require_shapes(tensors, _shapes_of(marian, names, tensors), frozenset((SHARED, PROJECTION, *EMBEDDINGS.values())))
+    allowed = frozenset((SHARED, PROJECTION, *EMBEDDINGS.values()))
+    marian_weights.require_shapes(tensors, _shapes_of(marian, names, tensors), allowed)
     _check_positions(tensors)
     model = _model(marian, tensors, names, _our_rows(src, marian), _our_rows(tgt, marian))
     pair = TokenizerPair(Tokenizer("sentencepiece", src.tokenizer), Tokenizer("sentencepiece", tgt.tokenizer), False)
@@ -156,10 +148,10 @@ def _embedding_names(tensors: TensorFile, marian: MarianConfig) -> dict[str, str
 def _shapes_of(marian: MarianConfig, names: dict[str, str], tensors: TensorFile) -> dict[str, tuple[int, ...]]:
     """The shape that each tensor must have, by its name in the file."""
     with build_without_values():
-        shapes = {name: tuple(one.shape) for name, one in _empty(marian, 4, 4).named_parameters()}
+        shapes = {name: tuple(one.shape) for name, one in Transformer(marian.model, 4, 4).named_parameters()}
     expected = {
         theirs: (shapes[ours][0] // len(group), *shapes[ours][1:])
-        for ours, group in layer_tensors(marian.model).items()
+        for ours, group in marian_weights.layer_tensors(marian.model).items()
         for theirs in group
     }
     sizes = {"src_embedding.weight": marian.src_vocab_size}
@@ -168,10 +160,6 @@ def _shapes_of(marian: MarianConfig, names: dict[str, str], tensors: TensorFile)
     present = tensors.shapes()
     expected |= {BIAS: (1, marian.tgt_vocab_size)} if BIAS in present else {}
     return expected | {name: (*present[name][:1], width) for name in POSITIONS if name in present}
-
-
-def _empty(marian: MarianConfig, src_size: int, tgt_size: int) -> Transformer:
-    return Transformer(marian.model, src_size, tgt_size)
 
 
 def _check_positions(tensors: TensorFile) -> None:
@@ -190,11 +178,9 @@ def _model(
     marian: MarianConfig, tensors: TensorFile, names: dict[str, str], src_rows: list[int], tgt_rows: list[int]
 ) -> Transformer:
     with build_without_values():
-        model = _empty(marian, len(src_rows) + 1, len(tgt_rows) + 1)
-    ours = {
-        name: torch.cat([tensors.tensor(theirs) for theirs in group])
-        for name, group in layer_tensors(marian.model).items()
-    }
+        model = Transformer(marian.model, len(src_rows) + 1, len(tgt_rows) + 1)
+    groups = marian_weights.layer_tensors(marian.model).items()
+    ours = {name: torch.cat([tensors.tensor(theirs) for theirs in group]) for name, group in groups}
     for name, theirs in names.items():
         rows = src_rows if name == "src_embedding.weight" else tgt_rows
         ours[name] = _permute_rows(tensors.tensor(theirs), rows, 0.0)

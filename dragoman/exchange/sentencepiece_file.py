@@ -30,11 +30,9 @@ _ALGORITHMS: dict[int, Literal["unigram", "bpe"]] = {_UNIGRAM: "unigram", _BPE: 
 def read_spm(path: Path) -> PieceModel:
     """The model in a .spm file. Raises ModelError where it is damaged or works in a way that Dragoman does not know."""
     try:
-        size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
-            raise ModelError(
-                f"{path} has {size:,} bytes, too many for a SentencePiece model. Check where it comes from."
-            )
+        if (size := path.stat().st_size) > MAX_FILE_BYTES:
+            problem = f"{path} has {size:,} bytes, too many for a SentencePiece model. Check where it comes from."
+            raise ModelError(problem)
         model, problem = _model(path.read_bytes())
     except FileNotFoundError:
         raise ModelError(f"{path} is missing. Give the whole folder of a Marian model in Hugging Face form.") from None
@@ -53,24 +51,17 @@ def write_spm(model: PieceModel) -> bytes:
     pieces = b"".join(_message(_PIECES, _piece(*entry)) for entry in (*specials, *in_bytes, *normal))
     model_type = _UNIGRAM if model.algorithm == "unigram" else _BPE
     trainer = _number(_MODEL_TYPE, model_type) + _number(_BYTE_FALLBACK, int(model.byte_fallback))
-    normalizer = b"".join(
-        (
-            _message(_NAME, b"user_defined"),
-            _message(_CHARACTER_MAP, model.character_map),
-            _number(_DUMMY_PREFIX, int(model.space_in_front)),
-            _number(_SINGLE_SPACES, int(model.single_spaces)),
-            _number(_ESCAPE, 1),
-        )
-    )
+    normalizer = _message(_NAME, b"user_defined") + _message(_CHARACTER_MAP, model.character_map)
+    options = {_DUMMY_PREFIX: model.space_in_front, _SINGLE_SPACES: model.single_spaces, _ESCAPE: True}
+    normalizer += b"".join(_number(field, int(value)) for field, value in options.items())
     return pieces + _message(_TRAINER, trainer) + _message(_NORMALIZER, normalizer)
 
 
 def _model(content: bytes) -> tuple[PieceModel, str]:
     """The model, and what about it cannot be had here, or ""."""
     fields = list(_fields(content))
-    trainer, normalizer, denormalizer = (
-        _numbers_and_texts(fields, which) for which in (_TRAINER, _NORMALIZER, _DENORMALIZER)
-    )
+    messages = (_numbers_and_texts(fields, which) for which in (_TRAINER, _NORMALIZER, _DENORMALIZER))
+    trainer, normalizer, denormalizer = messages
     algorithm = trainer.get(_MODEL_TYPE, _UNIGRAM)
     pieces = [_read_piece(_bytes(value)) for number, value in fields if number == _PIECES]
     types = {kind for _, _, kind in pieces}
