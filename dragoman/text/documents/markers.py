@@ -138,12 +138,10 @@ class _Part:
         self._src_letters = [any(map(str.isalnum, word)) for word in src_words]
         self._tgt_letters = [any(map(str.isalnum, word)) for word in tgt_words]
         same = np.array([[_SAME_WORD * (src == tgt) for src in src_words] for tgt in tgt_words])
+        same = same.reshape(part.weights.shape)
         weights = part.weights / np.maximum(part.weights.sum(1, keepdims=True), 1e-9)
-        self._weights = (weights + same.reshape(weights.shape)) / (
-            1.0 + same.reshape(weights.shape).sum(1, keepdims=True)
-        )
-        before = np.concatenate((np.zeros((len(tgt_words), 1)), self._weights.cumsum(1)), axis=1)
-        self._before = before
+        self._weights = (weights + same) / (1.0 + same.sum(1, keepdims=True))
+        self._before = np.concatenate((np.zeros((len(tgt_words), 1)), self._weights.cumsum(1)), axis=1)
         """(target words, source words + 1): the attention of each to the source words before a position."""
 
     def ranges(self, numbers: Sequence[int]) -> dict[int, Range]:
@@ -180,14 +178,12 @@ class _Part:
         free = np.zeros(len(self._tgt_letters) + 1, bool)
         free[within[0] : within[1]] = True
         spans = [number for number in numbers if words[number][1] > words[number][0]]
-        for number in sorted(
-            spans, key=lambda one: (not any(self._beyond(self._markers[one])), words[one][0] - words[one][1])
-        ):
+        spans.sort(key=lambda one: (not any(self._beyond(self._markers[one])), words[one][0] - words[one][1]))
+        for number in spans:
             found[number] = self._run(self._markers[number], words[number], free)
             free[found[number][0] : found[number][1]] = False
-        taken = [one for one in found.values() if one[1] > one[0]]
         gaps = np.ones(len(free) + 1, bool)
-        for start, stop in taken:
+        for start, stop in found.values():
             gaps[start + 1 : stop] = False
         for number in numbers:
             empty = found.get(number, (0, 0))
@@ -258,11 +254,8 @@ class _Part:
         looked = self._before[:, word]
         # Words before the gap should have looked at what is before the point, words after it at the rest.
         order = np.concatenate(([0.0], np.cumsum(2 * looked - 1))) / max(len(looked), 1)
-        score = (
-            _ORDER * order
-            + np.concatenate(([float(word == 0)], left))
-            + np.concatenate((right, [float(word == num_src)]))
-        )
+        after_left = np.concatenate(([float(word == 0)], left))
+        score = _ORDER * order + after_left + np.concatenate((right, [float(word == num_src)]))
         choices = [gap for gap in range(first, last + 1) if gaps[gap]]
         return max(choices, key=lambda gap: float(score[gap]), default=first)
 

@@ -132,9 +132,8 @@ def _with_elements_left_alone(events: Iterator[Tag], rules: MarkupRules) -> Iter
         parts, depth = [event.raw], 1
         for inner in events:
             parts.append(inner.raw)
-            depth += (inner.kind == "start" and inner.name == event.name) - (
-                inner.kind == "end" and inner.name == event.name
-            )
+            if inner.name == event.name:
+                depth += (inner.kind == "start") - (inner.kind == "end")
             if not depth:
                 break
         yield Tag("empty", "".join(parts), event.name)

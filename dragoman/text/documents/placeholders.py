@@ -21,23 +21,27 @@ def remove_placeholders(source: MarkedText, placeholders: Sequence[Placeholder])
     A placeholder stays if a marker begins or ends inside it. White space that would be doubled, or that would stand
     before punctuation, is removed together with the placeholder.
     """
-    kept = _RemainingText(source.text)
-    edges = sorted({edge for marker in source.markers for edge in (marker.start, marker.stop)})
+    text, kept, edges = source.text, _RemainingText(source.text), marker_edges(source)
     points: list[tuple[Placeholder, Marker]] = []
     for placeholder in placeholders:
-        following = bisect_right(edges, placeholder.start)
-        crossed = following < len(edges) and edges[following] < placeholder.stop
-        if not crossed and placeholder.start >= kept.read:
-            before, after = (
-                source.text[placeholder.start - 1 : placeholder.start],
-                source.text[placeholder.stop : placeholder.stop + 1],
-            )
-            place = kept.leave_out(placeholder.start, placeholder.stop)
-            points.append(
-                (placeholder, Marker(place, place, placeholder.head, spaced=(before.isspace(), after.isspace())))
-            )
-    kept.read_to(len(source.text))
+        start, stop, head = placeholder
+        if not has_between(edges, start, stop) and start >= kept.read:
+            spaced = text[start - 1 : start].isspace(), text[stop : stop + 1].isspace()
+            place = kept.leave_out(start, stop)
+            points.append((placeholder, Marker(place, place, head, spaced=spaced)))
+    kept.read_to(len(text))
     return MarkedText("".join(kept.parts), _merge_markers(source, points, kept))
+
+
+def marker_edges(source: MarkedText) -> list[int]:
+    """Where markers begin or end, in order."""
+    return sorted({edge for marker in source.markers for edge in (marker.start, marker.stop)})
+
+
+def has_between(edges: Sequence[int], start: int, stop: int) -> bool:
+    """Whether one of the sorted edges is inside a span, not at its ends."""
+    place = bisect_right(edges, start)
+    return place < len(edges) and edges[place] < stop
 
 
 class _RemainingText:

@@ -6,13 +6,12 @@ length of the text: no expression begins twice inside the same run of characters
 """
 
 import re
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from dragoman.text.documents.markers import MarkedText
-from dragoman.text.documents.placeholders import Placeholder, remove_placeholders
+from dragoman.text.documents.placeholders import Placeholder, has_between, marker_edges, remove_placeholders
 
 _UNITS = (
     "km/h|m/s|kWh|mph|kHz|MHz|GHz|kbps|Mbps|hPa|kPa|rpm|km|cm|mm|µm|nm|kg|mg|µg|ml|cl|dl|kB|KB|MB|GB|TB|PB|kW|MW|GW|Wh|"
@@ -96,18 +95,13 @@ def remove_protected_spans(source: MarkedText, escape: Callable[[str], str] = st
     The brackets or quotes around a span are removed with it, and so is the colon or dash after a span that begins the
     text.
     """
-    edges = sorted({edge for marker in source.markers for edge in (marker.start, marker.stop)})
+    edges = marker_edges(source)
     placeholders: list[Placeholder] = []
     for span in find_protected_spans(source.text):
         wide = _include_surroundings(source.text, span.start, span.stop)
-        start, stop = (span.start, span.stop) if _has_between(edges, *wide) else wide
+        start, stop = (span.start, span.stop) if has_between(edges, *wide) else wide
         placeholders.append(Placeholder(start, stop, escape(source.text[start:stop])))
     return remove_placeholders(source, placeholders)
-
-
-def _has_between(edges: Sequence[int], start: int, stop: int) -> bool:
-    place = bisect_right(edges, start)
-    return place < len(edges) and edges[place] < stop
 
 
 def _include_surroundings(text: str, start: int, stop: int) -> tuple[int, int]:
