@@ -18,6 +18,9 @@ from typing import BinaryIO, Literal, cast
 from dragoman.errors import DataError
 from dragoman.text.charsets import detect_utf16, recode_to_utf8
 
+OnInvalid = Literal["error", "replace"]
+"""What to do with bytes that are not UTF-8."""
+
 _BUFFER_BYTES = 1 << 18
 MOST_LINE_BYTES = 1 << 24
 """A line that is longer is none of text: a file without line ends, a few bytes of gzip that unpack to gigabytes."""
@@ -123,7 +126,7 @@ def read_lines(
     source: Path | BinaryIO | Iterable[bytes],
     *,
     encoding: str = "",
-    on_invalid: Literal["error", "replace"] = "error",
+    on_invalid: OnInvalid = "error",
     report_invalid: Callable[[int], None] | None = None,
     name: str = "",
 ) -> Iterator[str]:

@@ -25,7 +25,7 @@ from dragoman.text.corpus.tmx import ReadReport
 from dragoman.text.doctor.evidence import WordTable
 from dragoman.text.doctor.languages import language_findings
 from dragoman.text.doctor.overlap import FEWEST_WORDS, Overlap
-from dragoman.text.doctor.slides import find_slides
+from dragoman.text.doctor.slides import compare_sides
 from dragoman.text.doctor.tallies import Tallies
 from dragoman.text.lines import join_lines, read_lines
 from dragoman.text.tokenization.sentence_splitting import split_to_fit
@@ -80,7 +80,7 @@ def test_intact_halves_raise_no_alarm(corpus: tuple[str, Sides], report: Report)
 
 
 def slide_lines(src: list[str], tgt: list[str]) -> list[int]:
-    return [slide.line for slide in find_slides(lambda: src, lambda: tgt, len(src), len(tgt))]
+    return [slide.line for slide in compare_sides(lambda: src, lambda: tgt, len(src), len(tgt)).slides]
 
 
 def test_leaked_sentences_are_found(corpus: tuple[str, Sides], data_folder: Path, report: Report) -> None:

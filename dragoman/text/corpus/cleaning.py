@@ -8,7 +8,7 @@ are left out, and by one bit otherwise.
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import chain, compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,14 +72,12 @@ class Cleaner:
         """The pairs that all rules keep, in order, with their ids."""
         for chunk in encoder.encode_chunks(self._kept(pairs)):
             keep = self.keep_lengths(chunk.src.lengths, chunk.tgt.lengths)
-            yield EncodedChunk(
-                list(compress(chunk.pairs, keep.tolist())), chunk.src.select(keep), chunk.tgt.select(keep)
-            )
+            kept = list(compress(chunk.pairs, keep.tolist()))
+            yield EncodedChunk(kept, chunk.src.select(keep), chunk.tgt.select(keep))
 
     def clean_texts(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
         """The pairs that the rules on text keep, for training a tokeniser; `report.kept` stays 0."""
-        for kept in self._kept(pairs):
-            yield from kept
+        return chain.from_iterable(self._kept(pairs))
 
     def _kept(self, pairs: Iterable[SentencePair]) -> Iterator[list[SentencePair]]:
         """What the rules on text keep, in chunks."""

@@ -16,7 +16,7 @@ from dragoman.records import SentencePair
 from dragoman.text.corpus.json_lines import JsonFields
 from dragoman.text.corpus.tables import Table
 from dragoman.text.corpus.tmx import ReadReport, read_tmx, tmx_languages
-from dragoman.text.doctor.slides import Lines, find_slides
+from dragoman.text.doctor.slides import Lines, compare_sides
 from dragoman.text.lines import read_lines
 
 Format = Literal["aligned", "tsv", "csv", "jsonl", "tmx"]
@@ -98,7 +98,7 @@ class Corpus:
         src, tgt = self.paths
         if not (src_lines and tgt_lines):
             return DataError(f"{tgt if src_lines else src} is empty. Check that it is the right file.")
-        slides = find_slides(*self.sides(), src_lines, tgt_lines)
+        slides = compare_sides(*self.sides(), src_lines, tgt_lines).slides
         return DataError(
             f"{src} has {src_lines} lines, but {tgt} has {tgt_lines}; the sides seem to slide near line "
             f"{slides[0].line}. Compare the files there (`dragoman check` shows the pairs), add or remove the odd "

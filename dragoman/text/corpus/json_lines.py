@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from dragoman.errors import ConfigError, DataError
 from dragoman.languages import language_code
 from dragoman.records import SentencePair
 from dragoman.text.corpus.layout import Layout
 from dragoman.text.corpus.tmx import matches_language
-from dragoman.text.lines import join_lines, quote_start, read_lines
+from dragoman.text.lines import OnInvalid, join_lines, quote_start, read_lines
 from dragoman.text.surrogates import replace_surrogates
 
 _CONTAINER = "translation"
@@ -136,9 +136,7 @@ def _text(texts: Mapping[str, Any], key: str, path: Path, number: int) -> str:
     return join_lines(replace_surrogates(text))
 
 
-def _records(
-    path: Path, encoding: str, on_invalid: Literal["error", "replace"] = "error"
-) -> Iterator[tuple[int, object]]:
+def _records(path: Path, encoding: str, on_invalid: OnInvalid = "error") -> Iterator[tuple[int, object]]:
     """The line and the content of each record."""
     lines = enumerate(read_lines(path, encoding=encoding, on_invalid=on_invalid), start=1)
     is_first = True

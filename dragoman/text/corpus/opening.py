@@ -51,10 +51,8 @@ def open_corpora(settings: DataSettings) -> Corpora:
             "`data.train` is not set. Give a .tsv, .csv, .jsonl or .tmx file (--data FILE), "
             "or two aligned files as `data.train_src` and `data.train_tgt` (--src FILE --tgt FILE)."
         )
-    languages = train.src_lang, train.tgt_lang
-    return Corpora(
-        train, *(_open_part(files[name], *languages, layout) for name in ("dev", "test", "replay", "replay_test"))
-    )
+    others = (_open_part(files[name], train.src_lang, train.tgt_lang, layout) for name in CORPORA[1:])
+    return Corpora(train, *others)
 
 
 def open_corpus(path: Path | str, *, src_lang: str = "", tgt_lang: str = "", layout: Layout = PLAIN) -> Corpus:
@@ -244,19 +242,14 @@ def _languages_in_name(path: Path) -> tuple[str, ...]:
         return ()
     src, joint, tgt = named.groups()
     # news_en_de names two languages, new_set only if both were some.
-    sure = (
-        is_code(src) and is_code(tgt)
-        if joint == "-"
-        else {main_language(src), main_language(tgt)} <= LANGUAGE_NAMES.keys()
-    )
+    codes = {main_language(src), main_language(tgt)}
+    sure = is_code(src) and is_code(tgt) if joint == "-" else codes <= LANGUAGE_NAMES.keys()
     return (src, tgt) if sure else ()
 
 
 def _complete_languages(src: str, tgt: str, found: tuple[str, ...], path: Path) -> tuple[str, str]:
     """The languages with what was not given filled from those found in the file, in their order."""
-    free = [
-        language for language in found if not matches_language(language, src) and not matches_language(language, tgt)
-    ]
+    free = [code for code in found if not (matches_language(code, src) or matches_language(code, tgt))]
     if len(free) != (not src) + (not tgt):
         raise ConfigError(
             f"{path} holds {', '.join(found) or 'no language'}, of which two are wanted. Name them by `--src-lang` and "

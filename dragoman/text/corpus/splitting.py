@@ -7,7 +7,7 @@ and the text, not on the order of the file: those with the smallest keyed finger
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeVar
 
 import numpy as np
@@ -52,7 +52,9 @@ def hold_out(
     pair of a source is taken. `names` are what errors call the training text and the given parts. Memory follows
     `max_held_out`, the given parts, and 8 bytes a pair read. Raises DataError where too few different sources are left.
     """
-    sources = _sources_of((dev, test), seed)
+    sources = FingerprintSet()
+    for chunk in chunks(chain(dev or (), test or ()), CHUNK_PAIRS):
+        sources.add(source_fingerprints(chunk, seed))
     fractions = [0.0 if dev is not None else settings.dev_fraction, 0.0 if test is not None else settings.test_fraction]
     if not any(fractions):
         return HeldOut(sources=sources, seed=seed)
@@ -76,14 +78,6 @@ def hold_out(
     sources.add(np.array([fingerprint for fingerprint, _ in chosen[: sum(sizes)]], np.uint64))
     first, second = chosen[: sizes[0]], chosen[sizes[0] : sum(sizes)]
     return HeldOut(_in_file_order(first), _in_file_order(second), sources, seed, read)
-
-
-def _sources_of(parts: Iterable[Iterable[SentencePair] | None], seed: int) -> FingerprintSet:
-    sources = FingerprintSet()
-    for part in parts:
-        for chunk in chunks(part or (), CHUNK_PAIRS):
-            sources.add(source_fingerprints(chunk, seed))
-    return sources
 
 
 def only_shared_sources_error(train: str, given: str) -> DataError:

@@ -17,11 +17,12 @@ from dragoman.languages import LANGUAGE_NAMES, language_code, language_name, mai
 from dragoman.records import SentencePair
 from dragoman.text.corpus.layout import Layout
 from dragoman.text.doctor.languages import language_of_side
-from dragoman.text.lines import join_lines, quote_start, read_lines
+from dragoman.text.lines import OnInvalid, join_lines, quote_start, read_lines
 
 ColumnKind = Literal["text", "numbers", "ids", "links", "labels", "nothing"]
 Row = tuple[int, list[str]]
 """The number of a row's first line, from 1, and its cells."""
+Cells = Sequence[Sequence[str]]
 
 TAB = "\t"
 _DELIMITERS = (",", ";", TAB, "|")
@@ -67,9 +68,7 @@ class Table:
                 raise _too_few_cells_error(path, number, row, fewest, self.delimiter)
             yield SentencePair(row[src], row[tgt])
 
-    def rows(
-        self, path: Path, encoding: str, cells: int = 0, on_invalid: Literal["error", "replace"] = "error"
-    ) -> Iterator[Row]:
+    def rows(self, path: Path, encoding: str, cells: int = 0, on_invalid: OnInvalid = "error") -> Iterator[Row]:
         """The rows that are not empty; where not quoted, split into at most `cells` cells, the last with the rest."""
         lines = read_lines(path, encoding=encoding, on_invalid=on_invalid)
         if self.quoted:
@@ -122,16 +121,14 @@ def languages_of_header(table: Table) -> tuple[str, str]:
 
 def _language_in(cell: str) -> str:
     """The language that a name of a column holds: en of English sentences."""
-    return language_code(cell) or next(
-        filter(None, (language_code(word) for word in _words(cell) if word not in _ROLES)), ""
-    )
+    codes = (language_code(word) for word in _words(cell) if word not in _ROLES)
+    return language_code(cell) or next(filter(None, codes), "")
 
 
-def _share_in_quotes(body: Sequence[Sequence[str]], kinds: Sequence[ColumnKind]) -> float:
+def _share_in_quotes(body: Cells, kinds: Sequence[ColumnKind]) -> float:
     """The share of the cells with text that begin and end with a quotation mark."""
-    cells = [
-        row[place].strip() for row in body for place, kind in enumerate(kinds) if kind == "text" and place < len(row)
-    ]
+    places = [place for place, kind in enumerate(kinds) if kind == "text"]
+    cells = [row[place].strip() for row in body for place in places if place < len(row)]
     return sum(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in cells) / max(len(cells), 1)
 
 
@@ -188,16 +185,10 @@ def _words(cell: str) -> list[str]:
 
 
 def _not_text_error(
-    path: Path,
-    kinds: Sequence[ColumnKind],
-    columns: tuple[int, int],
-    body: Sequence[Sequence[str]],
-    header: Sequence[str],
+    path: Path, kinds: Sequence[ColumnKind], columns: tuple[int, int], body: Cells, header: Sequence[str]
 ) -> ConfigError:
     place = next(place for place in columns if kinds[place] != "text")
-    parts = [
-        f"{number} {_describe_column(kind, number - 1, body, header)}" for number, kind in enumerate(kinds, start=1)
-    ]
+    parts = [f"{number + 1} {_describe_column(kind, number, body, header)}" for number, kind in enumerate(kinds)]
     texts = [str(number) for number, kind in enumerate(kinds, start=1) if kind == "text"]
     choice = ",".join(texts) if len(texts) == 2 else "SOURCE,TARGET"
     skip = " --header" if header else ""
@@ -207,7 +198,7 @@ def _not_text_error(
     )
 
 
-def _describe_column(kind: ColumnKind, place: int, body: Sequence[Sequence[str]], header: Sequence[str]) -> str:
+def _describe_column(kind: ColumnKind, place: int, body: Cells, header: Sequence[str]) -> str:
     cells = [row[place].strip() for row in body if place < len(row) and row[place].strip()]
     example = cells[0] if cells else ""
     if len(example) > _EXAMPLE_CHARACTERS:

@@ -67,12 +67,8 @@ def tmx_languages(path: Path) -> tuple[str, ...]:
     else:
         languages = [main if len(same) > 1 else next(iter(same.values())) for main, same in forms.items()]
     source = header.get("srclang", "")
-    return tuple(
-        sorted(
-            languages,
-            key=lambda language: not (matches_language(language, source) or matches_language(source, language)),
-        )
-    )
+    first = [code for code in languages if matches_language(code, source) or matches_language(source, code)]
+    return (*first, *(code for code in languages if code not in first))
 
 
 def matches_language(language: str, wanted: str) -> bool:

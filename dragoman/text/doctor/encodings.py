@@ -4,7 +4,7 @@ charset-normalizer says which encodings the bytes may be in; a language model ju
 lines. Both look at a sample, and what is called sure is read through to the end of the file.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -133,7 +133,8 @@ class _Groups:
         self._usual, self._judged = usual, any(languages)
         self._odds: dict[tuple[str, ...], list[float]] = {}
         self._names: dict[tuple[str, ...], str] = {}
-        for codec in sorted(found | usual, key=_usual_first(usual)):
+        # The usual encodings first, so that of several with one reading the best known is named.
+        for codec in sorted(found | usual, key=lambda codec: (codec not in usual, codec)):
             try:
                 texts = tuple(line.decode(codec) for line in lines)
             except (UnicodeDecodeError, LookupError):
@@ -173,11 +174,6 @@ class _Groups:
             return False
         spread = max(stdev(gains), 0.1) / len(gains) ** 0.5
         return bool(mean(gains) > _SURE_DEVIATIONS * spread)
-
-
-def _usual_first(usual: set[str]) -> Callable[[str], tuple[bool, str]]:
-    """The usual encodings first, so that of several with one reading the best known is named."""
-    return lambda codec: (codec not in usual, codec)
 
 
 def _can_decode(path: Path, encoding: str) -> bool:

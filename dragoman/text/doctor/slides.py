@@ -20,6 +20,8 @@ Lines = Callable[[], Iterable[str]]
 """Gives the lines of one side from the beginning, as often as it is called."""
 
 Codes = NDArray[np.uint8]
+_Scores = NDArray[np.int8]
+_Path = NDArray[np.intp]
 _Coded = tuple[int, Codes]  # first line, codes
 
 _SAMPLE_LINES = 1 << 15
@@ -62,11 +64,6 @@ class SideComparison:
 
     slides: tuple[Slide, ...]
     related: bool = True
-
-
-def find_slides(src: Lines, tgt: Lines, num_src: int, num_tgt: int, *, thorough: bool = True) -> tuple[Slide, ...]:
-    """The slides of `compare_sides`."""
-    return compare_sides(src, tgt, num_src, num_tgt, thorough=thorough).slides
 
 
 def compare_sides(src: Lines, tgt: Lines, num_src: int, num_tgt: int, *, thorough: bool = True) -> SideComparison:
@@ -286,12 +283,7 @@ def _nats_a_line(scores: NDArray[np.int8], path: NDArray[np.intp]) -> float:
 
 
 def _slides(
-    lines: NDArray[np.int32],
-    scores: NDArray[np.int8],
-    path: NDArray[np.intp],
-    shifts: Sequence[int],
-    ending: int,
-    num_src: int,
+    lines: NDArray[np.int32], scores: _Scores, path: _Path, shifts: Sequence[int], ending: int, num_src: int
 ) -> Iterator[Slide]:
     at = 0
     for block in np.flatnonzero(np.diff(path, prepend=shifts.index(0))).tolist():

@@ -59,10 +59,7 @@ class CharacterMap:
         end = self._replacements.find(b"\0", start)
         if end < 0:
             raise ValueError("its character map points outside itself")
-        try:
-            return self._replacements[start:end].decode("utf-8")
-        except UnicodeDecodeError:
-            raise ValueError("its character map holds what is no text") from None
+        return _decode(self._replacements[start:end])
 
 
 class _Trie:

@@ -26,15 +26,8 @@ from tokenizers import models, trainers
 from dragoman.config import TokenizerSettings
 from dragoman.errors import ConfigError, DataError
 from dragoman.text.surrogates import replace_surrogates
-from dragoman.text.tokenization.pipelines import (
-    CONTROL_TOKENS,
-    TokenizerKind,
-    TokenizerModel,
-    assemble,
-    byte_level_alphabet,
-    byte_token,
-    printable_byte_level,
-)
+from dragoman.text.tokenization import pipelines
+from dragoman.text.tokenization.pipelines import CONTROL_TOKENS, TokenizerKind, TokenizerModel, assemble
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer, is_language
 from dragoman.text.tokenization.tokenizer_file import fallback_bpe, read_tokenizer
 
@@ -64,9 +57,8 @@ class Tokenizer:
         try:
             encodings = self.library.encode_batch_fast(rows, add_special_tokens=False)
         except (TypeError, UnicodeEncodeError):
-            encodings = self.library.encode_batch_fast(
-                [replace_surrogates(text) for text in rows], add_special_tokens=False
-            )
+            rows = [replace_surrogates(text) for text in rows]
+            encodings = self.library.encode_batch_fast(rows, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
     def detokenize(self, ids: Sequence[int]) -> str:
@@ -83,8 +75,7 @@ class Tokenizer:
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """One printable string per id, for showing: U+2581 stands for a space, ``<0xE3>`` for a byte."""
-        names = self._names
-        return [names[index] for index in ids]
+        return [self._names[index] for index in ids]
 
     def has_new_characters(self, text: str) -> bool:
         """Whether no token spells some character (kind word: some word), because training has hardly or never seen it.
@@ -104,7 +95,7 @@ class Tokenizer:
     def _names(self) -> list[str]:
         names = [str(self.library.id_to_token(index)) for index in range(self.vocab_size)]
         if self.kind == "byte_bpe":
-            show = printable_byte_level(byte_level_alphabet())
+            show = pipelines.printable_byte_level(pipelines.byte_level_alphabet())
             names[_NUM_CONTROLS:] = [show(name) for name in names[_NUM_CONTROLS:]]
         return names
 
@@ -210,7 +201,7 @@ def _check_not_empty(texts: Iterable[str]) -> Iterator[str]:
 
 def _train_model(kind: TokenizerKind, settings: TokenizerSettings, texts: Iterator[str]) -> TokenizerModel:
     size, frequency, controls = settings.vocab_size, settings.min_frequency, list(CONTROL_TOKENS)
-    byte_tokens = [byte_token(byte) for byte in range(256)]
+    byte_tokens = [pipelines.byte_token(byte) for byte in range(256)]
     if kind == "word":
         words = trainers.WordLevelTrainer(
             vocab_size=size, min_frequency=frequency, special_tokens=controls, show_progress=False
@@ -236,7 +227,7 @@ def _train_model(kind: TokenizerKind, settings: TokenizerSettings, texts: Iterat
         vocab_size=size,
         min_frequency=frequency,
         special_tokens=controls if byte_level else controls + byte_tokens,
-        initial_alphabet=sorted(byte_level_alphabet()) if byte_level else [],
+        initial_alphabet=sorted(pipelines.byte_level_alphabet()) if byte_level else [],
         # Scripts with thousands of characters must leave room for merges; rarer characters are spelt in bytes.
         limit_alphabet=256 if byte_level else max(1, (size - 260) // 2),
         show_progress=False,

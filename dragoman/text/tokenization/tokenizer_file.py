@@ -13,14 +13,8 @@ from typing import Any
 from tokenizers import Tokenizer, models
 
 from dragoman.errors import ModelError
-from dragoman.text.tokenization.pipelines import (
-    CONTROL_TOKENS,
-    TokenizerKind,
-    TokenizerModel,
-    assemble,
-    byte_level_alphabet,
-    byte_token,
-)
+from dragoman.text.tokenization import pipelines
+from dragoman.text.tokenization.pipelines import CONTROL_TOKENS, TokenizerKind, assemble
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer, read_sentencepiece
 
 _TYPES = {"BPE": models.BPE, "Unigram": models.Unigram, "WordLevel": models.WordLevel}
@@ -64,7 +58,9 @@ def _build(document: Any) -> tuple[TokenizerKind, Tokenizer]:
     _require(model.get("dropout") is None, "its model has dropout")
     vocab = _check_vocab(model)
     if model["type"] == "Unigram":
-        return "unigram", assemble("unigram", _unigram(model, vocab))
+        _require_byte_tokens(vocab)
+        pieces = [(piece, float(score)) for piece, score in model["vocab"]]
+        return "unigram", assemble("unigram", models.Unigram(pieces, 3, True))
     if model["type"] == "WordLevel":
         return "word", assemble("word", models.WordLevel(vocab, unk_token=CONTROL_TOKENS[3]))
     kind: TokenizerKind = "fallback_bpe" if model.get("byte_fallback") else "byte_bpe"
@@ -106,17 +102,13 @@ def _bpe(kind: TokenizerKind, model: dict[str, Any], vocab: dict[str, int]) -> m
     if not isinstance(merges, list):
         raise _Foreign("its merges are no list")
     for merge in merges:
-        _require(
-            isinstance(merge, list) and len(merge) == 2 and all(isinstance(part, str) for part in merge),
-            "its merges hold something else than pairs of tokens",
-        )
-        _require(
-            merge[0] in vocab and merge[1] in vocab and merge[0] + merge[1] in vocab,
-            f"its merge {merge} is not in its vocabulary",
-        )
+        is_pair = isinstance(merge, list) and len(merge) == 2 and all(isinstance(part, str) for part in merge)
+        _require(is_pair, "its merges hold something else than pairs of tokens")
+        is_known = merge[0] in vocab and merge[1] in vocab and merge[0] + merge[1] in vocab
+        _require(is_known, f"its merge {merge} is not in its vocabulary")
     pairs = [(left, right) for left, right in merges]
     if kind == "byte_bpe":
-        alphabet = set(byte_level_alphabet())
+        alphabet = set(pipelines.byte_level_alphabet())
         _require(alphabet <= vocab.keys(), "it lacks some of the 256 bytes")
         strange = [token for token in vocab if token not in CONTROL_TOKENS and not alphabet.issuperset(token)]
         _require(not strange, f"its token {strange[:1]} is not written in bytes")
@@ -130,13 +122,8 @@ def fallback_bpe(vocab: dict[str, int], merges: list[tuple[str, str]]) -> models
     return models.BPE(vocab, merges, unk_token=CONTROL_TOKENS[3], byte_fallback=True)
 
 
-def _unigram(model: dict[str, Any], vocab: dict[str, int]) -> TokenizerModel:
-    _require_byte_tokens(vocab)
-    return models.Unigram([(piece, float(score)) for piece, score in model["vocab"]], 3, True)
-
-
 def _require_byte_tokens(vocab: dict[str, int]) -> None:
-    _require(all(byte_token(byte) in vocab for byte in range(256)), "it lacks some of the 256 bytes")
+    _require(all(pipelines.byte_token(byte) in vocab for byte in range(256)), "it lacks some of the 256 bytes")
 
 
 def _check_pipeline(theirs: dict[str, Any], ours: dict[str, Any]) -> None:

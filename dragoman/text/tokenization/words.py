@@ -50,9 +50,8 @@ def words_of(tokens: Sequence[str]) -> tuple[Word, ...]:
     if not after_word and len(starts) > 1:
         starts.pop()
     stops = [*starts[1:], len(tokens)][: len(starts)]
-    return tuple(
-        Word(_decode_tokens(tokens[start:stop]), start, stop) for start, stop in zip(starts, stops, strict=True)
-    )
+    spans = zip(starts, stops, strict=True)
+    return tuple(Word(_decode_tokens(tokens[start:stop]), start, stop) for start, stop in spans)
 
 
 def _decode_tokens(tokens: Sequence[str]) -> str:
@@ -63,9 +62,8 @@ def _bytes_of(token: str) -> bytes:
     """What a token stands for; U+2581 is a space."""
     parts = _BYTE.split(token)
     texts = [part.replace(SPACE_SYMBOL, " ").encode("utf-8", "replace") for part in parts[::2]]
-    return b"".join(
-        text + (bytes.fromhex(code) if code else b"") for text, code in zip(texts, [*parts[1::2], ""], strict=True)
-    )
+    codes = map(bytes.fromhex, [*parts[1::2], ""])
+    return b"".join(text + code for text, code in zip(texts, codes, strict=True))
 
 
 def _touched_units(tokens: Sequence[str], number: Callable[[str], list[int]]) -> list[tuple[int, ...]]:

@@ -6,13 +6,13 @@ import pytest
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.text.corpus import open_aligned
 from dragoman.text.doctor import slides
-from dragoman.text.doctor.slides import Slide, compare_sides, find_slides
+from dragoman.text.doctor.slides import Slide, compare_sides
 
 NAMES = ["Anna", "Berlin", "Carlos", "Dresden", "Elena", "Fiji"]
 
 
 def found(src, tgt, **options):
-    return find_slides(lambda: src, lambda: tgt, len(src), len(tgt), **options)
+    return compare_sides(lambda: src, lambda: tgt, len(src), len(tgt), **options).slides
 
 
 def related(src, tgt):
