@@ -1,9 +1,9 @@
-"""Training's operations between the products as machine code, and what compiles code here.
+"""Machine code for CPUs, shared by training and the compiled search.
 
-Needs numba, which compiles these functions for the processor at hand when they are first called.
+numba compiles these functions for the processor when they are first called.
 """
 
 VECTOR_WIDTH = 16
-"""The numbers that `lines` takes at once; attention heads are as wide or a multiple of it."""
+"""The numbers that `vectors.py` computes at once. The width of an attention head is a multiple of it."""
 TILE_ROWS = 8
-"""The rows of a product that are computed at once."""
+"""The rows of a product in training that are computed at once."""

@@ -1,9 +1,9 @@
-"""What must come through a translation: protected pieces, the marks of mark-up, and the user's terms.
+"""Translations that keep protected spans, markers of markup and the user's terms.
 
-What the model writes by itself is left alone. A term it does not write is forced: the translation up to where its
-words went, and the term, become the beginning that the search must keep, and the rest is searched again. A piece it
-does not copy is taken out of the text, which is translated again, and put back where the attention says
-(`text/documents/markers.py`), as all marks are. `docs/terms.md` has what was measured of this and of other ways.
+What the model writes correctly by itself stays. If a term is missing, the translation up to its place and the term
+become a prefix, and the rest is searched again. If a protected span is missing, it is taken out of the text, the text is
+translated again, and the span is inserted where the attention points (`text/documents/markers.py`), as all markers are.
+`docs/terms.md` compares this with other ways.
 """
 
 from collections.abc import Callable, Sequence
