@@ -60,9 +60,9 @@ def test_one_that_was_caught_for_good_does_not_keep_later_ones_from_ending_it() 
 
 def test_a_second_one_does_not_wait_for_a_run_to_save() -> None:
     program = (
-        "from dragoman.training.run.signals import caught_signals\n"
+        "from dragoman.training.run.signals import catch_signals\n"
         "interrupts.last_words = lambda: 'stopped without saving.'\n"
-        "with caught_signals() as request:\n"
+        "with catch_signals() as request:\n"
         "    interrupt()\n"
         "    assert request.signal_number == signal.SIGINT\n"
         "    interrupt()\n"

@@ -1,8 +1,8 @@
 """Translations that keep protected spans, markers of markup and the user's terms.
 
 What the model writes correctly by itself stays. If a term is missing, the translation up to its place and the term
-become a prefix, and the rest is searched again. If a protected span is missing, it is taken out of the text, the text is
-translated again, and the span is inserted where the attention points (`text/documents/markers.py`), as all markers are.
+become a prefix, and the rest is searched again. If a protected span is missing, it is taken out of the text, the text
+is translated again, and the span is inserted where the attention points, as all markers are (`markers.py`).
 `docs/terms.md` compares this with other ways.
 """
 

@@ -16,7 +16,7 @@ SMALL = ModelSettings(
 )
 
 
-def test_a_model_without_values_has_the_shapes_of_one_with() -> None:
+def test_a_model_build_without_values_has_the_shapes_of_one_with() -> None:
     with build_without_values():
         model = Transformer(SMALL, 7, 7)
         layer = torch.nn.Linear(2, 3)
@@ -30,9 +30,10 @@ def test_a_model_without_values_has_the_shapes_of_one_with() -> None:
 def test_it_does_not_import_the_compiler_of_torch() -> None:
     """It takes longer than all else that loading a model does."""
     program = (
-        "import sys; from dragoman.config import ModelSettings; from dragoman.devices.device import without_values\n"
+        "import sys; from dragoman.config import ModelSettings\n"
+        "from dragoman.devices.device import build_without_values\n"
         "from dragoman.model.transformer import Transformer\n"
-        "with without_values(): Transformer(ModelSettings(positions='learned'), 7, 7)\n"
+        "with build_without_values(): Transformer(ModelSettings(positions='learned'), 7, 7)\n"
         "sys.exit('torch._dynamo was imported' if 'torch._dynamo' in sys.modules else 0)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
