@@ -137,18 +137,13 @@ def resolve_run(configs: Sequence[Path], overrides: Mapping[str, str], frozen: C
     if frozen is None:
         for path in filter(None, [start_from, *teachers.split(",")]):
             require_model(path.strip())
-    tokenizer = None
-    if teachers and not frozen:
-        from dragoman.workflows.teachers import tokenizer_settings_of
-
-        tokenizer = tokenizer_settings_of(teachers)
+    tokenizer = _teacher_tokenizer(teachers) if teachers and not frozen else None
     corpora = open_corpora(_expand_variables(requested.data))
     say(f"reading {corpora.train}")
     learns_from_models = frozen is None and bool(start_from or teachers)
+    checks_languages = requested.data.check_languages
     if frozen is None:
-        size = check_corpus(
-            corpora.train, say, with_languages=requested.data.check_languages and not learns_from_models
-        )
+        size = check_corpus(corpora.train, say, with_languages=checks_languages and not learns_from_models)
         base = adapt_recipe(_recipe(size, requested, tokenizer), requested, "model.preset" in given.keys)
     else:
         size, base = CorpusSize(corpora.train.count()), frozen
@@ -157,7 +152,7 @@ def resolve_run(configs: Sequence[Path], overrides: Mapping[str, str], frozen: C
     if learns_from_models:
         config = _match_models(config)
         corpora = open_corpora(_expand_variables(config.data))  # in the model's languages, as in a run that continues
-    _check_corpora(corpora, requested.data.check_languages, with_train=learns_from_models)
+    _check_corpora(corpora, checks_languages, with_train=learns_from_models)
     config = replace(config, train=_settle_device(config.train, is_new=frozen is None))
     _report_size(config, size)
     return ResolvedRun(config, corpora, size, loaded.given)
@@ -222,6 +217,12 @@ def check_early(given: GivenSettings, frozen: Config | None) -> None:
 def with_languages(config: Config, src_lang: str, tgt_lang: str) -> Config:
     """The configuration of a model between these languages."""
     return replace(config, data=replace(config.data, src_lang=src_lang, tgt_lang=tgt_lang))
+
+
+def _teacher_tokenizer(teachers: str) -> TokenizerSettings:
+    from dragoman.workflows.teachers import tokenizer_settings_of
+
+    return tokenizer_settings_of(teachers)
 
 
 def _recipe(size: CorpusSize, requested: Config, teacher_tokenizer: TokenizerSettings | None) -> Config:

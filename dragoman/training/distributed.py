@@ -87,7 +87,8 @@ class Processes:
         if self.count == 1:
             return
         parameters = list(model.parameters())
-        flat = self._sum_in_place(torch.cat([_gradient(parameter).flatten() for parameter in parameters]))
+        gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in parameters]
+        flat = self._sum_in_place(torch.cat([gradient.flatten() for gradient in gradients]))
         pieces = torch.split(flat, [parameter.numel() for parameter in parameters])
         for parameter, piece in zip(parameters, pieces, strict=True):
             parameter.grad = piece.view_as(parameter)
@@ -135,10 +136,6 @@ def join_processes(device: torch.device) -> Iterator[Processes]:
     yield Processes(rank, count, local, talk)
     # Not after an error: the others may be waiting for this process, which NCCL would then wait for, and say nothing.
     distributed.destroy_process_group()
-
-
-def _gradient(parameter: Tensor) -> Tensor:
-    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
 
 
 @contextmanager

@@ -93,9 +93,8 @@ class Loop:
                 signals = [number for _, number in told if number is not None]
                 if signals:
                     self.save()
-                    self.processes.gather(
-                        None
-                    )  # if another process ended earlier, torchrun would kill the first before it saves
+                    # If another process ended earlier, torchrun would kill the first before it saves.
+                    self.processes.gather(None)
                     raise Interrupted(signals[0])
                 reason, _ = told[0]
         if not self.state.validations or self.state.validations[-1].step != self.state.step:
@@ -107,21 +106,13 @@ class Loop:
 
     def stream(self, micro_batch_tokens: int) -> BatchStream:
         """The steps from where the run stands."""
-        return BatchStream(
-            self.trainer.train,
-            StepPlan(
-                self.settings.batch_tokens,
-                micro_batch_tokens,
-                self.settings.seed,
-                padding_slack=padding_slack(self.model.device),
-            ),
-            Position(self.state.epoch, self.state.step_in_epoch),
-            self.trainer.encode,
-            soft=self.trainer.soft,
-            delivery=Delivery(
-                rank=self.processes.rank, world_size=self.processes.count, pin_memory=self.model.device.type == "cuda"
-            ),
-        )
+        settings, processes, device = self.settings, self.processes, self.model.device
+        slack, on_gpu = padding_slack(device), device.type == "cuda"
+        plan = StepPlan(settings.batch_tokens, micro_batch_tokens, settings.seed, padding_slack=slack)
+        delivery = Delivery(rank=processes.rank, world_size=processes.count, pin_memory=on_gpu)
+        position = Position(self.state.epoch, self.state.step_in_epoch)
+        trainer = self.trainer
+        return BatchStream(trainer.train, plan, position, trainer.encode, soft=trainer.soft, delivery=delivery)
 
     def fit_into_memory(self, gradients: Gradients | ShardedModel) -> int:
         """Forecast the memory, try the batch that needs the most, and return the tokens per micro-batch."""
@@ -172,7 +163,9 @@ class Loop:
         fitting = fit_warmup(settings, steps)
         if fitting.warmup_steps == settings.warmup_steps:
             return
-        self.settings = self.trainer.take_settings(fitting)
+        trained = self.trainer.trained
+        self.trainer.trained = replace(trained, config=replace(trained.config, train=fitting))
+        self.settings = fitting
         self.processes.call_on_first(lambda: adapts(fitting))
         self.trainer.log.say(
             f"The limit of {settings.max_minutes:g} minutes allows about {steps:,.0f} steps: the warm-up is "

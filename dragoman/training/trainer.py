@@ -105,11 +105,6 @@ class Trainer:
         needed = kept_bytes(settings, validations, checkpoint, parameters)
         check_disk(settings, self.run.path, needed, self.run.model_bytes())
 
-    def take_settings(self, settings: TrainSettings) -> TrainSettings:
-        """Makes these the settings of the run and of its models, and returns them."""
-        self.trained = replace(self.trained, config=replace(self.trained.config, train=settings))
-        return settings
-
     def _go_back(self, optimizer: torch.optim.Optimizer) -> None:
         """To the last checkpoint, or where there is none to the weights as they are, with half the rate."""
         memory, step = self.state.watchdog.with_half_rate(), self.state.step

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +66,8 @@ def verify_resume(
     limit = _limit_of_schedule(run)
     first = _newest_intact(RunFolder(run), limit - max(2, steps) if limit else math.inf)
     middle, last = first + max(1, steps // 2), first + max(2, steps)
-    with (
-        clean_up_when_terminated(),
-        tempfile.TemporaryDirectory(prefix=".verify-", dir=run.resolve().parent) as name,
-    ):
+    place = run.resolve().parent
+    with clean_up_when_terminated(), tempfile.TemporaryDirectory(prefix=".verify-", dir=place) as name:
         children = _Children(Path(name), run, first, not limit, command, timeout_seconds)
         straight = children.copy_run("straight")
         children.train_until(straight, last)
@@ -76,7 +75,7 @@ def verify_resume(
         children.train_until(resumed, last)
         tensors, differences = _compare(RunFolder(straight).step_folder(last), RunFolder(resumed).step_folder(last))
         lines = [_log_lines(folder / "log.jsonl", first, last) for folder in (straight, resumed)]
-        differences += [f"log.jsonl: {ours} and {theirs}" for ours, theirs in _differing_lines(*lines)]
+        differences += [f"log.jsonl: {ours} and {theirs}" for ours, theirs in zip_longest(*lines) if ours != theirs]
     return ResumeReport(first, killed_after, last, tensors, len(lines[0]), tuple(differences))
 
 
@@ -192,10 +191,3 @@ def _log_lines(path: Path, first: int, last: int) -> list[dict[str, Any]]:
         for event in events
         if first < event["step"] <= last
     ]
-
-
-def _differing_lines(ours: Sequence[object], theirs: Sequence[object]) -> list[tuple[object, object]]:
-    """The lines that differ, side by side; None where one log is shorter."""
-    length = max(len(ours), len(theirs))
-    padded = ([*lines, *[None] * (length - len(lines))] for lines in (ours, theirs))
-    return [(one, other) for one, other in zip(*padded, strict=True) if one != other]

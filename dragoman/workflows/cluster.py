@@ -185,10 +185,8 @@ def _connection(ray: Any, address: str) -> Iterator[None]:
     try:
         if colon and "/" not in address:  # Ray itself would retry for minutes
             socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_SECONDS).close()
-        if address == "local":
-            ray.init(include_dashboard=False, **quiet)
-        else:
-            ray.init(address=address, **quiet)
+        place: dict[str, Any] = {"include_dashboard": False} if address == "local" else {"address": address}
+        ray.init(**place, **quiet)
     except (OSError, ValueError, OverflowError, RuntimeError) as error:
         reason = str(error).strip().split("\n")[0]
         raise ConfigError(
@@ -214,9 +212,8 @@ def _workers(ray: Any, cluster: Cluster, files: Any, device: str) -> list[Any]:
         raise ConfigError(
             f"`--worker-cpus` is {cpus}, but the largest machine of the cluster has {max(processors)}. Give fewer."
         )
-    actor = ray.remote(Worker).options(
-        num_cpus=cpus, num_gpus=1 if gpus else 0, max_restarts=-1, max_task_retries=_RETRIES
-    )
+    limits = {"num_cpus": cpus, "num_gpus": 1 if gpus else 0}
+    actor = ray.remote(Worker).options(**limits, max_restarts=-1, max_task_retries=_RETRIES)
     return [actor.remote(files, device, cpus) for _ in range(number)]
 
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dragoman.bundle import Card, replace_card, resolve_model_folder
-from dragoman.config import WITHOUT_SAMPLING, Config, InferenceSettings, TrainSettings
+from dragoman.config import WITHOUT_SAMPLING, Config, InferenceSettings
 from dragoman.config.recipes import WARMUP_SHARE
 from dragoman.data.prepare import PreparedData, Requirements, epoch_encoder, prepare
 from dragoman.data.soft_targets import SoftTargets
@@ -68,10 +68,8 @@ def run_training(config: Config, corpora: Corpora, out: Path, strict_vocabulary:
     In a run of several processes, all processes train and only the first does the rest. Raises CheckpointError if
     another command trains in `out`.
     """
-    with (
-        join_processes(resolve_device(config.train.device, "train.device")) as processes,
-        lock_run(out) if processes.is_first else nullcontext(),
-    ):
+    device = resolve_device(config.train.device, "train.device")
+    with join_processes(device) as processes, lock_run(out) if processes.is_first else nullcontext():
         processes.call_on_first(lambda: check_frozen(out, config))
         shared_config = replace(config, data=shared_paths(out, config.data))
         run = _Run(out, config, shared_config, corpora, processes, is_new=not RunFolder(out).steps())
@@ -109,37 +107,29 @@ class TrainingInputs:
 def _prepare_inputs(run: _Run, strict_vocabulary: bool) -> TrainingInputs:
     """Prepare the data, or load what an earlier call prepared. The first process works before the others."""
     config, folder, processes = run.config, run.out / "data", run.processes
-    progress = Stages().show if processes.is_first else _show_nothing
+    progress = Stages().show if processes.is_first else lambda stage, pairs: None
     start = continuation_of(run.out) or starting_point_of(config.train.start_from)
     tokenizers = start.tokenizers if start else None
     if config.train.teachers and (run.is_new or not start):
         tokenizers = tokenizers_of(config.train.teachers, tokenizers)
     require = Requirements(full_vocabulary=strict_vocabulary, same_pairs=not run.is_new)
-    data = processes.call_first_before_others(
-        lambda: prepare(config, run.corpora, folder, tokenizers, progress, require)
-    )
-    soft_targets = processes.call_first_before_others(
-        lambda: soft_targets_of(config, data, folder, start, progress, processes.is_first)
-    )
+    first_then_others = processes.call_first_before_others
+    data = first_then_others(lambda: prepare(config, run.corpora, folder, tokenizers, progress, require))
+    soft_targets = first_then_others(lambda: soft_targets_of(config, data, folder, start, progress, processes.is_first))
     return TrainingInputs(data, start, soft_targets)
 
 
 def _report_data(data: PreparedData, config: Config, fits_warmup: bool) -> None:
     """Print what cleaning left, the warm-up of a new run, and which test sets may overlap with the training text."""
     _print_cleaning(data, config.data.max_tokens)
-    if fits_warmup:
-        _tell_warmup(config.train)
+    steps, limit = config.train.warmup_steps, config.train.max_steps
+    if fits_warmup and limit and steps > WARMUP_SHARE / 2 * limit:
+        say(f"the warm-up is {steps:,} of {limit:,} steps (`train.warmup_steps`)")
     for part in data.late_tests:
         say(
             f"`data.{part}` was named, or has changed, after training had begun, so that some of it may have "
             "been trained on; `dragoman evaluate` with `--train` scores without that."
         )
-
-
-def _tell_warmup(train: TrainSettings) -> None:
-    """Print the warm-up of a new run if it was fitted to `train.max_steps`."""
-    if train.max_steps and train.warmup_steps > WARMUP_SHARE / 2 * train.max_steps:
-        say(f"the warm-up is {train.warmup_steps:,} of {train.max_steps:,} steps (`train.warmup_steps`)")
 
 
 def _train(run: _Run, inputs: TrainingInputs, fits_warmup: bool) -> int:
@@ -216,9 +206,8 @@ def make_trainer(
     _check_lengths(model, dev, config.data.max_tokens, log)
     sources, references = dev.texts(config.validate.max_sentences)
     settings = replace(config.inference, beam_size=config.validate.beam_size, n_best=1, **WITHOUT_SAMPLING)
-    validate = _DecodedScores(
-        tokenizers, settings, config.data.max_tokens, sources, references, tokenizer_for(config.data.tgt_lang)
-    )
+    most, tokenize = config.data.max_tokens, tokenizer_for(config.data.tgt_lang)
+    validate = _DecodedScores(tokenizers, settings, most, sources, references, tokenize)
     encode = epoch_encoder(data.train, tokenizers, config)
     trained = TrainedModel(model, tokenizers, config, card)
     return Trainer(RunFolder(out), trained, data.train, dev, validate, log, encode, processes, inputs.soft_targets)
@@ -375,10 +364,6 @@ class Stages:
             say(f"{stage}: {pairs:,} pairs")
             self._said = time.monotonic()
         self._stage = stage
-
-
-def _show_nothing(stage: str, pairs: int) -> None:
-    """Report nothing: the first process reports the stages."""
 
 
 def _print_cleaning(data: PreparedData, max_tokens: int) -> None:

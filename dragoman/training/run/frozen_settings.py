@@ -51,9 +51,8 @@ _FREE = TESTS_AND_MEANS | {
     "train.sharding",
 }
 
-_SHORT_FLAGS = {"data.train": "--data FILE"} | dict.fromkeys(
-    ("data.train_src", "data.train_tgt"), "--src FILE --tgt FILE"
-)
+_BOTH_SIDES = "--src FILE --tgt FILE"
+_SHORT_FLAGS = {"data.train": "--data FILE", "data.train_src": _BOTH_SIDES, "data.train_tgt": _BOTH_SIDES}
 
 
 def frozen_config(folder: Path) -> Config | None:
@@ -143,10 +142,8 @@ def check_resumable(folder: Path) -> None:
     record = folder / "data" / IDENTITY
     if not record.exists():
         return
-    parts = [
-        [getattr(config.data, f"{part}{side}") for side in ("", "_src", "_tgt")] for part in ("train", "replay", "dev")
-    ]
-    paths = [os.path.expandvars(path) for part in parts for path in part if path]
+    names = [f"{part}{side}" for part in ("train", "replay", "dev") for side in ("", "_src", "_tgt")]
+    paths = [os.path.expandvars(path) for name in names if (path := getattr(config.data, name))]
     digests = read_identity(record)["files"].values()
     for path, digest in zip(paths, digests, strict=True) if len(paths) == len(digests) else ():
         if sha256_of(Path(path)) != digest:
@@ -167,9 +164,8 @@ def _check_unedited(folder: Path, config: Config) -> None:
 
 def _of_checkpoints(folder: Path) -> Iterator[tuple[Path, Config]]:
     """The checkpoints of a run, newest first, with their configurations; those that are damaged are left out."""
-    for checkpoint in sorted((folder / "checkpoints").glob("step_*"), key=lambda path: (len(path.name), path.name))[
-        ::-1
-    ]:
+    found = (folder / "checkpoints").glob("step_*")
+    for checkpoint in sorted(found, key=lambda path: (len(path.name), path.name), reverse=True):
         try:
             verify_file(checkpoint, _CONFIG)
             if config := _written_config(checkpoint):
@@ -199,10 +195,10 @@ def _written_config(folder: Path) -> Config | None:
 
 
 def _differences(one: Config, other: Config) -> list[tuple[str, object, object]]:
-    pairs = []
-    for table, values in asdict(one).items():
-        for name, value in values.items():
-            new = asdict(other)[table][name]
-            if new != value:
-                pairs.append((f"{table}.{name}", value, new))
-    return pairs
+    tables = asdict(other)
+    return [
+        (f"{table}.{name}", old, new)
+        for table, values in asdict(one).items()
+        for name, old in values.items()
+        if (new := tables[table][name]) != old
+    ]

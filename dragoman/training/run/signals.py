@@ -4,7 +4,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FrameType
 
 from dragoman.interrupts import interrupts
@@ -52,18 +52,7 @@ def clean_up_when_terminated() -> Iterator[None]:
 class StopRequest:
     """The signal that came, if one came."""
 
-    signal_number: int | None = field(default=None)
-
-
-@contextlib.contextmanager
-def catch_signals() -> Iterator[StopRequest]:
-    """While it lasts, the first SIGINT, SIGTERM or SIGHUP is only noted; a second one ends the process.
-
-    A SIGHUP that is ignored (nohup) stays so. Outside the main thread, where Python lets nobody catch signals, nothing
-    is ever noted.
-    """
-    with _note_signals(StopRequest()) as request:
-        yield request
+    signal_number: int | None = None
 
 
 @contextlib.contextmanager
@@ -74,18 +63,20 @@ def hold_back_signals() -> Iterator[StopRequest]:
     in any variable is one that nobody can end, and a lock that was just taken is never given back. A second SIGINT
     raises KeyboardInterrupt.
     """
-    with _note_signals(StopRequest(), leaves=False) as request:
+    with catch_signals(leaves=False) as request:
         yield request
     if request.signal_number is not None:
         signal.raise_signal(request.signal_number)
 
 
 @contextlib.contextmanager
-def _note_signals(request: StopRequest, leaves: bool = True) -> Iterator[StopRequest]:
-    """Notes the first signal in `request`, after which all of them act as they did before.
+def catch_signals(leaves: bool = True) -> Iterator[StopRequest]:
+    """While it lasts, note the first SIGINT, SIGTERM or SIGHUP. After it, all of them act as they did before.
 
-    Where it `leaves`, a second SIGINT ends a command at once: by an exception, which may come anywhere, it would not.
+    A SIGHUP that is ignored (nohup) stays ignored. Outside the main thread, where Python cannot catch signals, nothing
+    is noted. With `leaves`, a second SIGINT ends a command at once; an exception, which may come anywhere, would not.
     """
+    request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request
         return

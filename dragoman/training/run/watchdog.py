@@ -4,7 +4,7 @@ It sees numbers only: each step's loss and gradient norm, and each validation. A
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from statistics import median
 from typing import Any
@@ -105,7 +105,7 @@ class WatchdogState:
 
     def with_half_rate(self) -> "WatchdogState":
         """The memory with which a run begins again from its last good step, at half the rate."""
-        return WatchdogState(**{**_fields(self), "rate_factor": 0.5, "not_finite_in_a_row": 0, "norms": []})
+        return replace(self, rate_factor=0.5, not_finite_in_a_row=0, norms=[])
 
     def judge_validation(self, measured: ValidationLosses, warmup: int, guessing_loss: float) -> list[RunWarning]:
         """What is wrong by now and was not said before.
@@ -127,10 +127,6 @@ class WatchdogState:
         new = [finding for finding in found if finding is not None and finding.name not in self.said]
         self.said += [finding.name for finding in new]
         return new
-
-
-def _fields(state: WatchdogState) -> dict[str, Any]:
-    return {name: getattr(state, name) for name in asdict(state)}
 
 
 def _not_finite(step: int, what: str, count: int) -> RunWarning:

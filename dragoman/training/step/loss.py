@@ -127,9 +127,8 @@ class StepProjection:
         """Whether 2 ** logit and sums of such are normal numbers. False where asking would wait for the device."""
         if not hidden.numel():
             return True
-        return (
-            hidden.device.type == "cpu" and _longest_row(hidden) * self._longest + self._largest_bias < _SAFE_EXPONENT
-        )
+        on_cpu = hidden.device.type == "cpu"
+        return on_cpu and _longest_row(hidden) * self._longest + self._largest_bias < _SAFE_EXPONENT
 
     def add(self, logit_grad: Float[Tensor, "m V"], hidden: Float[Tensor, "m D"], rows: Float[Tensor, "m 1"]) -> None:
         """Adds what logits with the gradient `logit_grad` times `rows`, a number for each row, give."""
@@ -276,6 +275,5 @@ def _row_sums(numbers: Float[Tensor, "m V"]) -> Float[Tensor, "m"]:
     """In float32, block by block: a sum in another type would first copy all numbers."""
     if numbers.dtype == torch.float32:
         return numbers.sum(1)
-    return torch.stack([block.sum(1) for block in torch.split(numbers, _COLUMNS_PER_SUM, dim=1)]).sum(
-        0, dtype=torch.float32
-    )
+    sums = [block.sum(1) for block in torch.split(numbers, _COLUMNS_PER_SUM, dim=1)]
+    return torch.stack(sums).sum(0, dtype=torch.float32)

@@ -125,9 +125,8 @@ def padding_slack(device: torch.device) -> int:
 def is_out_of_memory(error: BaseException) -> bool:
     """True if an error reports that memory ran out, in any library's words."""
     words = ("can't allocate memory", "not enough memory", "bad_alloc", "Cannot allocate memory", "out of memory")
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
-        isinstance(error, RuntimeError) and any(word in str(error) for word in words)
-    )
+    says_so = isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+    return says_so or isinstance(error, MemoryError | torch.OutOfMemoryError)
 
 
 @contextlib.contextmanager

@@ -74,11 +74,9 @@ def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensor
     """Puts the tensors of `optimizer_tensors` back. Raises KeyError where one is missing."""
     keys = {parameter: group[_STATE] for group in optimizer.param_groups for parameter in group["params"]}
     for name, parameter in model.named_parameters():
+        saved = {key: tensors[f"{name}:{key}"] for key in keys[parameter]}
         optimizer.state[parameter] = {
-            key: tensors[f"{name}:{key}"].cpu()
-            if key == _EMA_STEPS
-            else _place_like(tensors[f"{name}:{key}"], parameter)
-            for key in keys[parameter]
+            key: value.cpu() if key == _EMA_STEPS else _place_like(value, parameter) for key, value in saved.items()
         }
 
 

@@ -38,9 +38,8 @@ def plot_masks(src_tokens: Sequence[str], tgt_tokens: Sequence[str], src_length:
         _draw(axes[1], causal, tgt_tokens, tgt, "Target: not ahead")
         _draw(axes[2], combined, tgt_tokens, tgt_length, "Target: neither")
         axes[0].set_ylabel("the position that looks")
-        figure.supxlabel(
-            "the position looked at: blue = may be looked at, orange = row of a padding position", fontsize=9
-        )
+        text = "the position looked at: blue = may be looked at, orange = row of a padding position"
+        figure.supxlabel(text, fontsize=9)
     return figure
 
 

@@ -55,9 +55,8 @@ def _draw(axes: "Axes", targets: Tensor, labels: Sequence[int], pad_id: int, tit
                 axes.text(column, row, f"{value:.3g}"[:5], ha="center", va="center", fontsize=7, color=color)
     names = [f"{row} ({'pad' if label == pad_id else label})" for row, label in enumerate(labels)]
     axes.set_yticks(range(len(labels)), names)
-    axes.set_xticks(
-        range(targets.size(1)), ["pad" if column == pad_id else str(column) for column in range(targets.size(1))]
-    )
+    columns = range(targets.size(1))
+    axes.set_xticks(columns, ["pad" if column == pad_id else str(column) for column in columns])
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set_title(title)

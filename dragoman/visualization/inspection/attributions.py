@@ -38,13 +38,9 @@ def compute_attributions(
     attention = _sum_by_words(links.cpu().double().numpy(), src_words, tgt_words)
     occlusion = _sum_by_word(np.abs(occlude_words(model, src_ids, tgt_ids, src_words)), tgt_words, axis=0)
     gradient = _sum_by_words(np.abs(gradient_times_input(model, src_ids, tgt_ids)), src_words, tgt_words)
-    return Attributions(
-        _normalize_rows(attention),
-        _normalize_rows(occlusion),
-        _normalize_rows(gradient),
-        _mean_correlation(attention, occlusion),
-        _mean_correlation(attention, gradient),
-    )
+    by_attention, by_occlusion, by_gradient = map(_normalize_rows, (attention, occlusion, gradient))
+    correlations = _mean_correlation(attention, occlusion), _mean_correlation(attention, gradient)
+    return Attributions(by_attention, by_occlusion, by_gradient, *correlations)
 
 
 @torch.inference_mode()
@@ -52,9 +48,8 @@ def occlude_words(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[
     """How much log-probability each target token loses without each source word: (target tokens, source words)."""
     sources = [list(src_ids), *([*src_ids[: word.start], *src_ids[word.stop :]] for word in words)]
     size = max(1, _TOKENS_AT_ONCE // (len(src_ids) + len(tgt_ids) + 2))
-    scores = torch.cat(
-        [score_tokens(model, _batch(sources[at : at + size], tgt_ids, model)) for at in range(0, len(sources), size)]
-    )[:, : len(tgt_ids)]
+    batches = (_batch(sources[at : at + size], tgt_ids, model) for at in range(0, len(sources), size))
+    scores = torch.cat([score_tokens(model, batch) for batch in batches])[:, : len(tgt_ids)]
     lost: _Matrix = (scores[:1] - scores[1:]).T.cpu().double().numpy()
     return lost
 
@@ -65,10 +60,8 @@ def gradient_times_input(model: Transformer, src_ids: Sequence[int], tgt_ids: Se
     The embedding is the token's own part of what the encoder reads, without its position.
     """
     size = max(1, _TOKENS_AT_ONCE // (len(src_ids) + len(tgt_ids) + 2))
-    parts = [
-        _gradients(model, src_ids, tgt_ids, range(at, min(at + size, len(tgt_ids))))
-        for at in range(0, len(tgt_ids), size)
-    ]
+    ranges = (range(at, min(at + size, len(tgt_ids))) for at in range(0, len(tgt_ids), size))
+    parts = [_gradients(model, src_ids, tgt_ids, places) for places in ranges]
     return np.concatenate(parts) if parts else np.zeros((0, len(src_ids)))
 
 

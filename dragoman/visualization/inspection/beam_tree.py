@@ -93,9 +93,8 @@ class _Trace:
         totals = (self._log_probs[:, None] + last).flatten()
         best = totals.topk(min(2 * self._settings.beam_size, totals.numel())).indices.tolist()
         found = [(place // last.size(1), place % last.size(1)) for place in best]
-        alive = (
-            [pair for pair in found if pair[1] != EOS_ID][: self._settings.beam_size] if stopped and not is_end else []
-        )
+        unfinished = [pair for pair in found if pair[1] != EOS_ID]
+        alive = unfinished[: self._settings.beam_size] if stopped and not is_end else []
         places = {}
         ending = [(0, EOS_ID)] if is_end else []  # the one hypothesis there is
         for rank, (row, token_id) in enumerate(dict.fromkeys([*kept, *ending, *found])):

@@ -26,12 +26,8 @@ def inspection_page(inspection: Inspection, explore: str = "") -> str:
     template, style = (parts.joinpath(name).read_text(encoding="utf-8") for name in ("page.html", "page.css"))
     scripts = "\n".join(parts.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS)
     script = f'"use strict";\n{{\n{scripts}}}\n'
-    filled = {
-        "policy": _policy(script, style),
-        "style": style,
-        "script": script,
-        "data": escape_json(_add_explore(inspection.to_json(), explore)),
-    }
+    data = escape_json(_add_explore(inspection.to_json(), explore))
+    filled = {"policy": _policy(script, style), "style": style, "script": script, "data": data}
     pieces = template.split("@")
     return "".join(piece if index % 2 == 0 else filled[piece] for index, piece in enumerate(pieces))
 
@@ -46,10 +42,8 @@ def _add_explore(document: str, explore: str) -> str:
 
 
 def _policy(script: str, style: str) -> str:
-    return (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
-        "base-uri 'none'; form-action 'none'"
-    )
+    own = f"script-src '{_hash(script)}'; style-src '{_hash(style)}'"
+    return f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
 
 
 def _hash(text: str) -> str:

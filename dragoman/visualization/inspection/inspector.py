@@ -132,32 +132,16 @@ def _forced_pass(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[i
     attention = model.attention(src, src_lengths, decoder_input)
     cross = attention.cross[alignment_layer(len(attention.cross))][0]
     logits = model(src, src_lengths, decoder_input)[0].float()
-    nothing = Batch(
-        *pad_ids([[EOS_ID]], PAD_ID), torch.tensor([[BOS_ID, *tgt_ids, EOS_ID]]), torch.tensor([len(tgt_ids) + 1])
-    )
-    return _ForcedPass(
-        src_ids,
-        tgt_ids,
-        attention,
-        attention_links(cross, len(src_ids), len(tgt_ids), DEFAULT_READING),
-        torch.log_softmax(logits, dim=-1).cpu(),
-        tuple(score_tokens(model, nothing.to(model.device))[0].tolist()),
-    )
+    labels, num_labels = torch.tensor([[BOS_ID, *tgt_ids, EOS_ID]]), torch.tensor([len(tgt_ids) + 1])
+    nothing = Batch(*pad_ids([[EOS_ID]], PAD_ID), labels, num_labels)
+    links = attention_links(cross, len(src_ids), len(tgt_ids), DEFAULT_READING)
+    alone = tuple(score_tokens(model, nothing.to(model.device))[0].tolist())
+    return _ForcedPass(src_ids, tgt_ids, attention, links, torch.log_softmax(logits, dim=-1).cpu(), alone)
 
 
 def _most_tokens(model: Transformer) -> int:
     """That can be looked at on either side; one position is eos's."""
     return MOST_TOKENS if model.max_positions is None else min(MOST_TOKENS, model.max_positions - 1)
-
-
-def _check_length(src_ids: Sequence[int], model: Transformer) -> None:
-    most = _most_tokens(model)
-    if not src_ids:
-        raise DataError("the text is empty. Give a sentence to look at, in quotes.")
-    if len(src_ids) > most:
-        raise DataError(
-            f"the text has {len(src_ids):,} tokens, but at most {most} can be looked at. Give a sentence of it."
-        )
 
 
 def _check_prefix(prefix_ids: Sequence[int], model: Transformer) -> None:
@@ -169,8 +153,13 @@ def _check_prefix(prefix_ids: Sequence[int], model: Transformer) -> None:
 
 def _source_side(text: str, model: Transformer, tokenizer: Tokenizer) -> Side:
     text = replace_surrogates(text).strip()
-    src_ids = tokenizer.encode(text)
-    _check_length(src_ids, model)
+    src_ids, most = tokenizer.encode(text), _most_tokens(model)
+    if not src_ids:
+        raise DataError("the text is empty. Give a sentence to look at, in quotes.")
+    if len(src_ids) > most:
+        raise DataError(
+            f"the text has {len(src_ids):,} tokens, but at most {most} can be looked at. Give a sentence of it."
+        )
     return _side(text, src_ids, tokenizer)
 
 
@@ -188,19 +177,11 @@ def _steps(forced: _ForcedPass, best: Hypothesis, min_tokens: int, tokenizer: To
         probabilities = log_probs.exp()
         entropy = -float((probabilities * log_probs.clamp(min=-1e4)).sum()) / math.log(2)
         others = _alternatives(log_probs, token_id, may_end=place >= min_tokens)
-        names = tokenizer.tokens([token_id, *others])
-        steps.append(
-            Step(
-                names[0],
-                round(float(probabilities[token_id]), 5),
-                round(max(0.0, entropy), 4),
-                round(total, 4),
-                tuple(
-                    Alternative(name, round(float(probabilities[other]), 5), id=other)
-                    for name, other in zip(names[1:], others, strict=True)
-                ),
-            )
-        )
+        name, *names = tokenizer.tokens([token_id, *others])
+        chances = [round(float(probabilities[other]), 5) for other in (token_id, *others)]
+        found = zip(names, chances[1:], others, strict=True)
+        alternatives = tuple(Alternative(token, chance, id=other) for token, chance, other in found)
+        steps.append(Step(name, chances[0], round(max(0.0, entropy), 4), round(total, 4), alternatives))
     return tuple(steps)
 
 
@@ -226,28 +207,20 @@ def _add_continuations(
         for other in _alternatives(forced.log_probs[place], ids[place], may_end=place >= settings.min_tokens)
     ]
     src, src_lengths = pad_ids([[*src_ids, EOS_ID]] * len(prefixes), PAD_ID)
-    found = beam_search(
-        SingleModel(model),
-        src.to(model.device),
-        src_lengths.to(model.device),
-        replace(settings, n_best=1),
-        [prefix for _, prefix in prefixes],
-    )
+    src, src_lengths = src.to(model.device), src_lengths.to(model.device)
+    beginnings = [prefix for _, prefix in prefixes]
+    found = beam_search(SingleModel(model), src, src_lengths, replace(settings, n_best=1), beginnings)
     continued: dict[int, list[Hypothesis]] = {}
     for (place, _), hypotheses in zip(prefixes, found, strict=True):
         continued.setdefault(place, []).append(hypotheses[0])
-    return tuple(
-        replace(
-            step,
-            alternatives=tuple(
-                replace(one, continuation=tokenizer.detokenize(then.ids), score=round(then.score, 4))
-                for one, then in zip(step.alternatives, continued[place], strict=True)
-            ),
+    completed = list(steps)
+    for place, hypotheses in continued.items():
+        alternatives = tuple(
+            replace(one, continuation=tokenizer.detokenize(then.ids), score=round(then.score, 4))
+            for one, then in zip(steps[place].alternatives, hypotheses, strict=True)
         )
-        if place in continued
-        else step
-        for place, step in enumerate(steps)
-    )
+        completed[place] = replace(steps[place], alternatives=alternatives)
+    return tuple(completed)
 
 
 def _attributions(model: Transformer, src: Side, tgt: Side, forced: _ForcedPass) -> Attributions | None:

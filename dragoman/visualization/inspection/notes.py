@@ -1,6 +1,6 @@
 """Did the translation drop or invent anything? What a reader should look at twice, in plain sentences."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -52,42 +52,33 @@ def length_notes(num_src: int, max_src_tokens: int, *, finished: bool) -> tuple[
     return tuple(notes)
 
 
+def _words_where(side: Side, is_odd: Callable[[slice], bool]) -> tuple[int, ...]:
+    """The numbers of the words with letters or digits whose tokens are odd."""
+    spans = [slice(word.start, word.stop) for word in side.words]
+    words = zip(side.words, spans, strict=True)
+    return tuple(number for number, (word, span) in enumerate(words) if _has_alphanumerics(word.text) and is_odd(span))
+
+
 def _uncovered_words(src: Side, links: _Matrix) -> Note | None:
     if not links.size:
         return None
     received = links.sum(0)
     totals = np.array([received[word.start : word.stop].sum() for word in src.words])
     fair = totals.sum() / len(src.words)
-    words = tuple(
-        number
-        for number, word in enumerate(src.words)
-        if _has_alphanumerics(word.text) and len(src.words) > 2 and totals[number] < _MIN_ATTENTION * fair
-    )
+    words = _words_where(src, lambda span: len(src.words) > 2 and received[span].sum() < _MIN_ATTENTION * fair)
     text = "Source words the model hardly looked at: they may be missing in the translation."
     return Note("uncovered", text, src_words=words) if words else None
 
 
 def _source_independent_words(tgt: Side, log_probs: Sequence[float], alone: Sequence[float]) -> Note | None:
     """Words that would be nearly as likely after the same beginning if there were no source at all."""
-    words = tuple(
-        number
-        for number, word in enumerate(tgt.words)
-        if _has_alphanumerics(word.text)
-        and sum(alone[word.start : word.stop]) >= sum(log_probs[word.start : word.stop]) + np.log(_MIN_RATIO)
-    )
-    text = (
-        "Target words that lean on the words before them alone: without the source they would be at least half as "
-        "likely."
-    )
-    return Note("prefix", text, tgt_words=words) if words else None
+    words = _words_where(tgt, lambda span: sum(alone[span]) >= sum(log_probs[span]) + np.log(_MIN_RATIO))
+    text = "Target words that lean on the words before them alone: without the source they would be at least half as "
+    return Note("prefix", text + "likely.", tgt_words=words) if words else None
 
 
 def _improbable_words(tgt: Side, log_probs: Sequence[float]) -> Note | None:
-    words = tuple(
-        number
-        for number, word in enumerate(tgt.words)
-        if _has_alphanumerics(word.text) and sum(log_probs[word.start : word.stop]) < np.log(_MIN_PROBABILITY)
-    )
+    words = _words_where(tgt, lambda span: sum(log_probs[span]) < np.log(_MIN_PROBABILITY))
     text = f"Target words the model was not sure of: it gave them a probability below {_MIN_PROBABILITY:.0%}."
     return Note("improbable", text, tgt_words=words) if words else None
 
@@ -97,9 +88,8 @@ def _length_mismatch(src: Side, tgt: Side) -> Note | None:
     here, there = len(src.words), len(tgt.words)
     if max(here, there) <= _FEW_WORDS or _MAX_LENGTH_RATIO * min(here, there) > max(here, there):
         return None
-    return Note(
-        "length", f"The source has {here} words and the translation {there}: look for what is missing or invented."
-    )
+    text = f"The source has {here} words and the translation {there}: look for what is missing or invented."
+    return Note("length", text)
 
 
 def _repeated_words(src: Side, tgt: Side) -> Note | None:

@@ -51,9 +51,7 @@ def _pack_kind(
     if mean_only:
         stacked = stacked.mean(1, keepdim=True)
     num_layers, num_heads = stacked.shape[:2]
-    facts = tuple(
-        tuple(_head_facts(stacked[layer, head], kind) for head in range(num_heads)) for layer in range(num_layers)
-    )
+    facts = tuple(tuple(_head_facts(head, kind) for head in layer) for layer in stacked)
     return PackedAttention(kind, num_layers, num_heads, queries, keys, mean_only, encode_weights(stacked), facts)
 
 

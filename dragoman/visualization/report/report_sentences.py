@@ -75,20 +75,8 @@ def choose_sentences(
         identity = f"s{place}"
         src_words, tgt_words = _shade_words(words) if words else ((), ())
         rules = hover_rules(identity, words) if words else ""
-        shown.append(
-            ReportSentence(
-                identity,
-                group,
-                row + 1,
-                chrf[row],
-                clip_text(source),
-                clip_text(references[row]),
-                clip_text(output),
-                src_words,
-                tgt_words,
-                rules,
-            )
-        )
+        texts = clip_text(source), clip_text(references[row]), clip_text(output)
+        shown.append(ReportSentence(identity, group, row + 1, chrf[row], *texts, src_words, tgt_words, rules))
     return shown
 
 
@@ -133,9 +121,8 @@ def _shade_words(words: WordWeights) -> tuple[tuple[ReportWord, ...], tuple[Repo
     targets = []
     for place, (text, row) in enumerate(zip(words.tgt_words, words.weights, strict=True)):
         best = max(range(len(row)), key=row.__getitem__)
-        targets.append(
-            _report_word(text, f"w t{place} h{best % _HUES} l{shade_level(row[best])}", _hint(words.src_words, row))
-        )
+        classes = f"w t{place} h{best % _HUES} l{shade_level(row[best])}"
+        targets.append(_report_word(text, classes, _hint(words.src_words, row)))
     return tuple(sources), tuple(targets)
 
 

@@ -69,16 +69,11 @@ def read_run(run: Path) -> RunFacts:
     card = read_card(folder)
     train = open_stored_part(run, "train")
     rows = CleaningReport(**train.notes).rows() if train is not None and train.notes else []
-    return RunFacts(
-        run,
-        config,
-        dump_config(replace(config, data=read_settings(folder).data)),  # for others: no home folder of this machine
-        card,
-        read_log(run / "log.jsonl"),
-        tuple(rows),
-        _length_histogram(train.src_lengths, config.data.max_tokens) if train is not None else None,
-        _length_histogram(train.tgt_lengths, config.data.max_tokens) if train is not None else None,
-    )
+    sides = (None, None) if train is None else (train.src_lengths, train.tgt_lengths)
+    src, tgt = (None if side is None else _length_histogram(side, config.data.max_tokens) for side in sides)
+    # For others: no home folder of this machine.
+    settings = dump_config(replace(config, data=read_settings(folder).data))
+    return RunFacts(run, config, settings, card, read_log(run / "log.jsonl"), tuple(rows), src, tgt)
 
 
 def open_stored_part(run: Path, part: str) -> PairStore | None:

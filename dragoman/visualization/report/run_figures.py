@@ -90,9 +90,8 @@ def plot_lengths(
         figure, axes = new_figure(_WIDTH if columns == 2 else _NARROW, 2.1 * rows, rows, columns)
         for index, (place, (lengths, name)) in enumerate(zip(axes, sides, strict=True)):
             widths = [high - low for low, high in zip(lengths.edges, lengths.edges[1:], strict=False)]
-            place.bar(
-                lengths.edges[:-1], lengths.counts, widths, align="edge", color=COLORS[index], alpha=0.85, linewidth=0
-            )
+            starts, color = lengths.edges[:-1], COLORS[index]
+            place.bar(starts, lengths.counts, widths, align="edge", color=color, alpha=0.85, linewidth=0)
             place.axvline(lengths.mean, color=PAGE_STYLE["text.color"], linewidth=1, linestyle=":")
             place.set_title(f"{name}: tokens a sentence, {lengths.mean:.1f} on average", parse_math=False)
             place.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
