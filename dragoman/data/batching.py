@@ -11,7 +11,6 @@ is biased towards whatever sentences of one length have in common, and still com
 
 import mmap
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,16 +129,6 @@ def smallest_micro_batch(pairs: Pairs) -> int:
 def sequential_batches(pairs: Pairs, micro_batch_tokens: int) -> list[npt.NDArray[np.int64]]:
     """All pairs once in batches of similar length, never shuffled: for validation. Limits as in `micro_batches`."""
     return micro_batches(pairs.src_lengths, pairs.tgt_lengths, micro_batch_tokens)
-
-
-def padding_share(pairs: Pairs, batches: Sequence[npt.NDArray[np.integer]]) -> float:
-    """1 - real / computed positions over both sides, eos counted, when each of `batches` is padded to its longest."""
-    real = computed = 0
-    for indices in batches:
-        for lengths in (pairs.src_lengths[indices] + 1, pairs.tgt_lengths[indices] + 1):
-            real += int(lengths.sum())
-            computed += len(lengths) * int(lengths.max())
-    return 1.0 - real / computed if computed else 0.0
 
 
 def _sorted_shuffle(src_lengths: Lengths, tgt_lengths: Lengths, random: np.random.Generator) -> npt.NDArray[np.int32]:

@@ -19,6 +19,9 @@ from dragoman.errors import DataError, ModelError
 from dragoman.files import verify_folder, write_folder
 from dragoman.text.tokenization.encoding import RaggedIds
 
+_Rows = Sequence[Sequence[int]]
+_Texts = Sequence[str]
+
 _FORMAT = "dragoman pairs 1"
 _REMAKE = "delete the folder to have it made again."
 _OFFSET = np.dtype("<i8")
@@ -64,24 +67,15 @@ class StoreWriter:
         self.num_pairs = 0
         self.notes: dict[str, Any] = {}
         self._vocab_sizes = (src_vocab_size, tgt_vocab_size)
-        self._ids = [
-            _Column(folder, side, id_dtype(size)) for side, size in zip(("src", "tgt"), self._vocab_sizes, strict=True)
-        ]
+        sizes = zip(("src", "tgt"), self._vocab_sizes, strict=True)
+        self._ids = [_Column(folder, side, id_dtype(size)) for side, size in sizes]
         self._texts = [_Column(folder, name, _BYTE) for name in ("src_text", "tgt_text") if keep_text]
 
-    def append(
-        self,
-        src_ids: Sequence[Sequence[int]],
-        tgt_ids: Sequence[Sequence[int]],
-        src_texts: Sequence[str] = (),
-        tgt_texts: Sequence[str] = (),
-    ) -> None:
+    def append(self, src_ids: _Rows, tgt_ids: _Rows, src_texts: _Texts = (), tgt_texts: _Texts = ()) -> None:
         """`append_rows` of lists."""
         self.append_rows(RaggedIds.of(src_ids), RaggedIds.of(tgt_ids), src_texts, tgt_texts)
 
-    def append_rows(
-        self, src: RaggedIds, tgt: RaggedIds, src_texts: Sequence[str] = (), tgt_texts: Sequence[str] = ()
-    ) -> None:
+    def append_rows(self, src: RaggedIds, tgt: RaggedIds, src_texts: _Texts = (), tgt_texts: _Texts = ()) -> None:
         """Adds pairs: ids without bos and eos, and the texts where the store keeps them.
 
         Raises ValueError where the sides do not match or an id is outside the vocabulary: a mistake of the caller.
