@@ -97,7 +97,8 @@ def prepare_and_read(folder: Path) -> None:
     from dragoman.config import Config
     from dragoman.data.prepare import prepare
     from dragoman.data.stream import BatchStream, Position, StepPlan
-    from dragoman.text.corpus import Corpora, open_aligned
+    from dragoman.text.corpus.corpus import Corpora
+    from dragoman.text.corpus.opening import open_aligned
 
     corpus = open_aligned(folder / "train.xx", folder / "train.yy")
     print("prepare", flush=True)

@@ -170,7 +170,8 @@ def result_of(command: list[str]) -> Measured:
 def run_dragoman(folder: Path, out: Path) -> dict[str, float]:
     from dragoman.config import Config, TokenizerSettings
     from dragoman.data.prepare import prepare
-    from dragoman.text.corpus import Corpora, open_aligned
+    from dragoman.text.corpus.corpus import Corpora
+    from dragoman.text.corpus.opening import open_aligned
 
     encoding_began = 0.0
 

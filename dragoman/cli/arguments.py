@@ -14,7 +14,7 @@ from dragoman.config.history import REMOVED, RENAMED, current_key, describe_remo
 from dragoman.config.loading import NAME_HINTS, flag_of, with_current_keys
 from dragoman.errors import ConfigError
 from dragoman.text.charsets import check_encoding
-from dragoman.text.corpus import Layout, layout_of
+from dragoman.text.corpus.layout import Layout, layout_of
 
 _NUMBER = re.compile(r"-(\.?\d|inf$|nan$)")
 _MARK = "\0"

@@ -9,7 +9,9 @@ from dragoman.cli.arguments import ArgumentParser, add_layout_flags, layout_from
 from dragoman.errors import ConfigError
 from dragoman.languages import check_language
 from dragoman.messages import say
-from dragoman.text.corpus import Corpus, Layout, open_aligned, open_corpus
+from dragoman.text.corpus.corpus import Corpus
+from dragoman.text.corpus.layout import Layout
+from dragoman.text.corpus.opening import open_aligned, open_corpus
 from dragoman.text.doctor.examine import examine
 from dragoman.text.doctor.findings import CorpusFinding, Examination
 

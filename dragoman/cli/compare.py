@@ -16,7 +16,8 @@ from dragoman.evaluation.comparison import Comparison, MetricComparison, RarityG
 from dragoman.evaluation.metrics import tokenizer_for
 from dragoman.evaluation.significance import RESAMPLES, SEED, TRIALS
 from dragoman.messages import say
-from dragoman.text.corpus import Layout, check_direction, read_side, texts_of_side
+from dragoman.text.corpus.layout import Layout
+from dragoman.text.corpus.opening import check_direction, read_side, texts_of_side
 from dragoman.text.doctor.languages import SKIP_FLAG, check_same_language
 from dragoman.text.lines import prefetch_first
 

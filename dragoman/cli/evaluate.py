@@ -17,8 +17,8 @@ from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.checklists import PhenomenonCount, check_phenomena
 from dragoman.evaluation.metrics import Evaluation, evaluate, tokenizer_for
 from dragoman.messages import say
-from dragoman.text.corpus import Layout, check_direction, holds_pairs, open_aligned, read_side, texts_of_side
-from dragoman.text.corpus.layout import PLAIN
+from dragoman.text.corpus.layout import PLAIN, Layout
+from dragoman.text.corpus.opening import check_direction, holds_pairs, open_aligned, read_side, texts_of_side
 from dragoman.text.corpus.splitting import chunks
 from dragoman.text.doctor.languages import SKIP_FLAG, check_same_language, check_side
 from dragoman.text.doctor.overlap import Overlap

@@ -20,7 +20,8 @@ from dragoman.cli.train import ResolvedRun, add_data_flags, data_overrides, reso
 from dragoman.config import Config
 from dragoman.config.recipes import row_for, vocab_size_for
 from dragoman.messages import say
-from dragoman.text.corpus import Corpora, open_aligned
+from dragoman.text.corpus.corpus import Corpora
+from dragoman.text.corpus.opening import open_aligned
 from dragoman.training.run.limits import kept_bytes, validations_until
 from dragoman.training.run.log import RunLog, duration, finite_or_none
 from dragoman.training.run.signals import Interrupted, clean_up_when_terminated

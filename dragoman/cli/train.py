@@ -24,7 +24,8 @@ from dragoman.errors import ConfigError
 from dragoman.interrupts import interrupts
 from dragoman.languages import check_language, language_code
 from dragoman.messages import say
-from dragoman.text.corpus import Corpora, open_corpora
+from dragoman.text.corpus.corpus import Corpora
+from dragoman.text.corpus.opening import open_corpora
 from dragoman.text.doctor.examine import check_corpus, check_corpus_languages
 from dragoman.training.run.frozen_settings import check_frozen, check_recorded, frozen_config
 

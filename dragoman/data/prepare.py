@@ -21,9 +21,9 @@ from dragoman.data.stream import Encode
 from dragoman.errors import DataError, ModelError
 from dragoman.files import disk_errors, hash_json, remove_leftovers, sha256_of, verify_folder, write_file, write_folder
 from dragoman.records import SentencePair
-from dragoman.text.corpus import Corpora, Corpus
 from dragoman.text.corpus.augmentation import Augmentation
 from dragoman.text.corpus.cleaning import EMPTY, SHARED, Cleaner, CleaningReport
+from dragoman.text.corpus.corpus import Corpora, Corpus
 from dragoman.text.corpus.splitting import HeldOut, chunks, hold_out, only_shared_sources_error, source_fingerprints
 from dragoman.text.tokenization.bpe_dropout import BpeDropout
 from dragoman.text.tokenization.encoding import BatchEncoderPair, EncodedChunk, concatenate_texts

@@ -22,7 +22,7 @@ from dragoman.languages import main_language
 from dragoman.messages import say
 from dragoman.model.trained import TrainedModel
 from dragoman.records import Score
-from dragoman.text.corpus import Corpora
+from dragoman.text.corpus.corpus import Corpora
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.run.checkpoint import RunFolder
 from dragoman.training.step.schedule import learning_rate

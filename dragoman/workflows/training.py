@@ -32,8 +32,8 @@ from dragoman.messages import say
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.records import Score
-from dragoman.text.corpus import Corpora
 from dragoman.text.corpus.cleaning import TOO_LONG
+from dragoman.text.corpus.corpus import Corpora
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.distributed import SINGLE_PROCESS, Processes, join_processes
 from dragoman.training.run.checkpoint import RunFolder, set_weights

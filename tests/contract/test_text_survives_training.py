@@ -2,8 +2,8 @@
 
 from dragoman.config import DataSettings, TokenizerSettings
 from dragoman.records import SentencePair
-from dragoman.text.corpus import open_corpus
 from dragoman.text.corpus.cleaning import Cleaner
+from dragoman.text.corpus.opening import open_corpus
 from dragoman.text.corpus.splitting import hold_out
 from dragoman.text.tokenization.bpe_dropout import BpeDropout
 from dragoman.text.tokenization.encoding import BatchEncoderPair

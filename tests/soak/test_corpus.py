@@ -19,8 +19,8 @@ from dragoman.config import DataSettings
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import DataError
 from dragoman.records import SentencePair
-from dragoman.text.corpus import open_aligned, open_corpus
 from dragoman.text.corpus.cleaning import Cleaner
+from dragoman.text.corpus.opening import open_aligned, open_corpus
 from dragoman.text.corpus.tmx import ReadReport
 from dragoman.text.doctor.evidence import WordTable
 from dragoman.text.doctor.languages import language_findings

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dragoman.config.recipes import CorpusSize
 from dragoman.errors import DataError
 from dragoman.records import SentencePair
-from dragoman.text.corpus import Corpus
+from dragoman.text.corpus.corpus import Corpus
 from dragoman.text.corpus.size import SizeCounter
 from dragoman.text.corpus.splitting import chunks
 from dragoman.text.corpus.tmx import ReadReport

@@ -13,7 +13,8 @@ from dragoman.data.prepare import PreparedData, Requirements, epoch_encoder, pre
 from dragoman.data.store import PairStore
 from dragoman.data.stream import BatchStream, StepPlan
 from dragoman.errors import DataError
-from dragoman.text.corpus import Corpora, open_aligned
+from dragoman.text.corpus.corpus import Corpora
+from dragoman.text.corpus.opening import open_aligned
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizers
 
 CONFIG = Config(data=DataSettings(dev_fraction=0.1, max_held_out=7), tokenizer=TokenizerSettings(vocab_size=300))

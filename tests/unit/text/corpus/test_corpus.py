@@ -7,7 +7,7 @@ import pytest
 from dragoman.config import DataSettings
 from dragoman.errors import ConfigError, DataError
 from dragoman.records import SentencePair
-from dragoman.text.corpus import open_aligned, open_corpora, open_corpus
+from dragoman.text.corpus.opening import open_aligned, open_corpora, open_corpus
 
 PAIRS = [SentencePair("a house", "ein Haus"), SentencePair("", "leer"), SentencePair("x\u2028y\u0085z", "ü")]
 

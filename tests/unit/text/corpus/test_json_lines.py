@@ -5,7 +5,8 @@ import pytest
 
 from dragoman.errors import ConfigError, DataError
 from dragoman.records import SentencePair
-from dragoman.text.corpus import Layout, open_corpus
+from dragoman.text.corpus.layout import Layout
+from dragoman.text.corpus.opening import open_corpus
 
 PAIRS = [SentencePair("Hello", "Ahoj"), SentencePair("Good day", "Dobrý den")]
 SHAPES: dict[str, list[Any]] = {

@@ -2,7 +2,8 @@ import pytest
 
 from dragoman.errors import ConfigError, DataError
 from dragoman.records import SentencePair
-from dragoman.text.corpus import Layout, layout_of, open_corpus
+from dragoman.text.corpus.layout import Layout, layout_of
+from dragoman.text.corpus.opening import open_corpus
 
 ROWS = [("1276", "Let us try it.", "7", "Zkusme to."), ("1277", "I have to go.", "8", "Musím jít.")]
 

@@ -5,7 +5,7 @@ import pytest
 
 from dragoman.errors import ConfigError, DataError
 from dragoman.records import SentencePair
-from dragoman.text.corpus import open_corpus
+from dragoman.text.corpus.opening import open_corpus
 from dragoman.text.corpus.tmx import ReadReport, matches_language
 from dragoman.text.doctor.examine import ONE_LANGUAGE, check_corpus, examine
 

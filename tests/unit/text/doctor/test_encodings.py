@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.text.corpus import open_aligned
+from dragoman.text.corpus.opening import open_aligned
 from dragoman.text.doctor.encodings import guess_encoding
 from dragoman.text.doctor.examine import examine
 

@@ -5,7 +5,7 @@ import pytest
 
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import DataError
-from dragoman.text.corpus import open_aligned, open_corpus
+from dragoman.text.corpus.opening import open_aligned, open_corpus
 from dragoman.text.doctor.examine import check_corpus, examine
 
 

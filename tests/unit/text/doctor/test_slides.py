@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dragoman.demo.phrasebook_file import load_phrasebook
-from dragoman.text.corpus import open_aligned
+from dragoman.text.corpus.opening import open_aligned
 from dragoman.text.doctor import slides
 from dragoman.text.doctor.slides import Slide, compare_sides
 
