@@ -13,8 +13,8 @@ from dragoman.evaluation.flags import count_numbers
 from dragoman.evaluation.metrics import sentence_chrf
 from dragoman.languages import main_language
 
-Texts = Sequence[str]
-Translate = Callable[[Texts], Texts]
+_Texts = Sequence[str]
+Translate = Callable[[_Texts], _Texts]
 
 MOST_PROBES = 50
 _SHOWN = 2
@@ -70,7 +70,7 @@ class PhenomenonCount:
 
 
 def check_phenomena(
-    sources: Texts, references: Texts, outputs: Texts, translate: Translate, src_lang: str = "", tgt_lang: str = ""
+    sources: _Texts, references: _Texts, outputs: _Texts, translate: Translate, src_lang: str = "", tgt_lang: str = ""
 ) -> list[PhenomenonCount]:
     """All checks of one test in a fixed order; the probes ask `translate` for some more sentences.
 
@@ -191,7 +191,7 @@ def _probes(test: _Test, translate: Translate) -> Iterator[PhenomenonCount]:
 
 
 def _probe(
-    name: str, check: str, asked: Texts, expected: Texts, got: Texts, reduced: Callable[[str], str]
+    name: str, check: str, asked: _Texts, expected: _Texts, got: _Texts, reduced: Callable[[str], str]
 ) -> PhenomenonCount:
     rows = zip(asked, expected, got, strict=True)
     failed = [Failure(*row) for row in rows if reduced(row[1]) != reduced(row[2])]

@@ -14,7 +14,7 @@ from dragoman.evaluation import metrics
 from dragoman.evaluation.significance import TRIALS, Significance, Statistics, resampled_scores, significance
 from dragoman.records import Score
 
-Texts = Sequence[str]
+_Texts = Sequence[str]
 
 MOST_CHANGED = 5
 _LENGTH_GROUPS = 4
@@ -93,10 +93,10 @@ class Comparison:
 
 
 def compare(
-    sources: Texts,
-    references: Texts,
-    a: Texts,
-    b: Texts,
+    sources: _Texts,
+    references: _Texts,
+    a: _Texts,
+    b: _Texts,
     tokenize: str = "13a",
     training_text: Iterable[str] | None = None,
 ) -> Comparison:
@@ -156,7 +156,7 @@ def _by_length(
 
 
 def _by_rarity(
-    references: Texts, a: Texts, b: Texts, words: Callable[[str], list[str]], seen: Mapping[str, int]
+    references: _Texts, a: _Texts, b: _Texts, words: Callable[[str], list[str]], seen: Mapping[str, int]
 ) -> tuple[RarityGroup, ...]:
     counts = np.zeros((len(_MOST_SEEN) + 1, 3), dtype=np.int64)
     for reference, *outputs in zip(references, a, b, strict=True):
@@ -178,7 +178,9 @@ def _words_by(tokenizer: Callable[[str], str]) -> Callable[[str], list[str]]:
     return lambda text: [word for word in tokenizer(text).split() if any(map(str.isalnum, word))]
 
 
-def _changes(sources: Texts, references: Texts, a: Texts, b: Texts, chrf: NDArray[np.float64]) -> tuple[Change, ...]:
+def _changes(
+    sources: _Texts, references: _Texts, a: _Texts, b: _Texts, chrf: NDArray[np.float64]
+) -> tuple[Change, ...]:
     order = np.argsort(-np.abs(chrf[1] - chrf[0]), kind="stable")[:MOST_CHANGED].tolist()
     return tuple(
         Change(row + 1, sources[row], references[row], a[row], b[row], float(chrf[0, row]), float(chrf[1, row]))

@@ -58,7 +58,8 @@ def first_texts(path: Path, layout: Layout) -> tuple[bool, dict[str, Any]]:
     """
     for number, record in _records(path, layout.encoding, "replace"):
         nested = isinstance(record, dict) and isinstance(record.get(_CONTAINER), dict)
-        if not nested and not isinstance(record, list) and not _has_two_texts(record):
+        values = record.values() if isinstance(record, dict) else ()
+        if not nested and not isinstance(record, list) and sum(isinstance(value, str) for value in values) < 2:
             _texts(record, True, path, number)  # which says what is expected
         return nested, dict(_texts(record, nested, path, number))
     raise DataError(f"{path} holds no sentence pair. Check that it is the right file.")
@@ -106,10 +107,6 @@ def _key_of(language: str, keys: Sequence[str]) -> str:
     if language in keys:
         return language
     return next((key for key in keys if matches_language(key, language) or language_code(key) == language), "")
-
-
-def _has_two_texts(record: object) -> bool:
-    return isinstance(record, dict) and sum(isinstance(value, str) for value in record.values()) >= 2
 
 
 def _texts(record: object, nested: bool, path: Path, number: int) -> dict[str, Any]:

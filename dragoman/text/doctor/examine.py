@@ -213,18 +213,16 @@ class _Pass:
         return self._sample.pairs
 
     def repeats(self) -> Iterator[CorpusFinding]:
-        for kind, tally, message, advice in (
-            (REPEATED, self._repeated, "pairs repeat an earlier one", "Training leaves them out."),
-            (
-                AMBIGUOUS,
-                self._ambiguous,
-                "pairs have the source of an earlier one, but another target",
-                "Several translations are welcome; a different one each time (names, numbers) is not.",
-            ),
-        ):
-            if tally.count:
-                share = tally.count / self.tallies.pairs
-                yield CorpusFinding(kind, message, advice, tally.count, share, tuple(tally.lines))
+        message, advice = "pairs repeat an earlier one", "Training leaves them out."
+        yield from self._repeats(REPEATED, self._repeated, message, advice)
+        message = "pairs have the source of an earlier one, but another target"
+        advice = "Several translations are welcome; a different one each time (names, numbers) is not."
+        yield from self._repeats(AMBIGUOUS, self._ambiguous, message, advice)
+
+    def _repeats(self, kind: str, tally: Tally, message: str, advice: str) -> Iterator[CorpusFinding]:
+        if tally.count:
+            share = tally.count / self.tallies.pairs
+            yield CorpusFinding(kind, message, advice, tally.count, share, tuple(tally.lines))
 
     def leaks(self) -> Iterator[CorpusFinding]:
         for name, overlap in self._overlaps.items():
@@ -247,13 +245,10 @@ class _Pass:
             ):
                 rows = found.nonzero()[0].tolist()
                 if rows:
-                    shown = tuple(
-                        f"{name} {row + 1}, training {found[row]}: {shorten(sources[row])}" for row in rows[:3]
-                    )
-                    lines = tuple(row + 1 for row in rows[:MOST_EXAMPLES])
-                    yield CorpusFinding(
-                        kind, message, advice, len(rows), len(rows) / len(sources), lines, preview=shown
-                    )
+                    first, share = rows[:MOST_EXAMPLES], len(rows) / len(sources)
+                    lines = tuple(row + 1 for row in first)
+                    shown = tuple(f"{name} {row + 1}, training {found[row]}: {shorten(sources[row])}" for row in first)
+                    yield CorpusFinding(kind, message, advice, len(rows), share, lines, preview=shown)
 
 
 def _check_files(corpus: Corpus) -> tuple[list[int], list[CorpusFinding]]:
@@ -271,12 +266,10 @@ def _check_files(corpus: Corpus) -> tuple[list[int], list[CorpusFinding]]:
             bad = Tally(count, [1])
         if bad.count:
             guess = guess_encoding(path, languages[side : side + 1] if len(corpus.paths) > 1 else languages)
-            message, advice = _encoding_message(path, guess)
             preview = tuple(f"{reading.encoding}: {reading.line}" for reading in guess.readings)
+            message, advice = _encoding_message(path, guess)
             share, lines = bad.count / count, tuple(bad.lines)
-            findings.append(
-                CorpusFinding(ENCODING, message, advice, bad.count, share, lines, serious=True, preview=preview)
-            )
+            findings.append(CorpusFinding(ENCODING, message, advice, bad.count, share, lines, True, preview))
     return counts, findings
 
 

@@ -126,11 +126,6 @@ def log_odds(text: str, languages: Sequence[str]) -> list[float]:
     return [scores[code] - max(score for other, score in scores.items() if other != code) for code in codes]
 
 
-def languages_of_lines(lines: Sequence[str], usual: str) -> list[str]:
-    """The language of each line, "" for short ones: another than the `usual` one only where that is clear."""
-    return [_language_of(line, usual) for line in lines]
-
-
 def known_languages() -> frozenset[str]:
     """The detector's codes. The first call loads it: that takes half a second, and 90 MB."""
     return _load_detector()[1]
@@ -148,6 +143,7 @@ def detector_code(language: str) -> str:
 
 
 def _language_of(line: str, usual: str) -> str:
+    """The language of a line, "" for a short one: another than the `usual` one only where that is clear."""
     if sum(map(str.isalpha, line[:_MOST_CHARACTERS])) < _FEWEST_LETTERS:
         return ""
     scores = language_scores(line)
@@ -218,7 +214,7 @@ def language_findings(
     findings = _mixtures(sample, declared) or _contradictions(found, declared, len(sample))
     scripts = [[script_of(line) for line in lines] for lines in sides]
     for side, name in enumerate(("source", "target")):
-        told = languages_of_lines(sides[side], main[side]) if main[side] and not findings else []
+        told = [_language_of(line, main[side]) for line in sides[side]] if main[side] and not findings else []
         for kind, values, least in ((LANGUAGE, told, _MOST_MISTAKEN), (SCRIPT, scripts[side], 0.0)):
             usual = main[side] if kind == LANGUAGE else _majority(values)
             odd = [number for number, value in zip(numbers, values, strict=False) if value not in ("", usual)]

@@ -22,10 +22,8 @@ def comparison_findings(
             f"Are {names[0]} and {names[1]} of one text, and in one order? Sorting or shuffling one alone parts them."
         )
         count = min(num_src, num_tgt)
-        preview = tuple(
-            f"{number} | {number}  {' | '.join(map(shorten, texts))}"
-            for number, texts in enumerate(islice(zip(*(side() for side in sides), strict=False), _PREVIEW_PAIRS), 1)
-        )
+        pairs = enumerate(islice(zip(*(side() for side in sides), strict=False), _PREVIEW_PAIRS), 1)
+        preview = tuple(f"{number} | {number}  {' | '.join(map(shorten, texts))}" for number, texts in pairs)
         yield CorpusFinding(UNRELATED, message, advice, count, count / num_src, (1,), serious=True, preview=preview)
     yield from _slide_findings(sides, names, found.slides, num_src, num_tgt)
 
@@ -50,9 +48,7 @@ def _slide_findings(
             )
             advice = f"Look there: {longer} has {lines} too many, or {shorter} has {lines} too few."
             count, preview = end - slide.line, _preview(sides, slide)
-        yield CorpusFinding(
-            SLIDE, message, advice, count, count / num_src, (slide.line,), serious=True, preview=preview
-        )
+        yield CorpusFinding(SLIDE, message, advice, count, count / num_src, (slide.line,), True, preview)
 
 
 def _preview(sides: tuple[Lines, Lines], slide: Slide) -> tuple[str, ...]:
