@@ -1,4 +1,7 @@
-"""Settings of earlier versions. Renamed ones are still read by their old names, removed ones at their neutral value."""
+"""Settings of earlier versions. Renamed ones are still read by their old names, removed ones at their neutral value.
+
+A finished model is read with any value of a removed setting.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

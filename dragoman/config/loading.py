@@ -168,12 +168,14 @@ def _is_named(given: Mapping[str, _Given], *keys: str) -> bool:
     return any(key in given and given[key].value != "" for key in keys)
 
 
-def config_from_dict(table: Mapping[str, Any], origin: str) -> Config:
+def config_from_dict(table: Mapping[str, Any], origin: str, keep_training: bool = False) -> Config:
     """The configuration of a finished model. Raises ConfigError, with `origin` as the name of the file.
 
-    Checks each value by itself and the shape of the model. Other rules between settings are for new runs only.
+    Checks each value by itself and the shape of the model. Other rules between settings are for new runs only. Removed
+    settings are ignored, since a finished model no longer needs them; with `keep_training`, which is for a run that
+    may continue, they must have their neutral values.
     """
-    given = _given_by_table(table, origin)
+    given = _given_by_table(table, origin, checks_removed=keep_training)
     config = _merge(given, Config())
     check_shape(config, lambda key: given[key].place if key in given else f"`{key}`")
     return config
@@ -203,10 +205,10 @@ def _merge(given: Mapping[str, _Given], base: Config) -> Config:
     return Config(**tables)
 
 
-def _given_by_table(content: Mapping[str, Any], origin: str) -> dict[str, _Given]:
+def _given_by_table(content: Mapping[str, Any], origin: str, checks_removed: bool = True) -> dict[str, _Given]:
     given: dict[str, _Given] = {}
     old_keys = []
-    for written, value in _entries(content, origin):
+    for written, value in _entries(content, origin, checks_removed):
         key, place = current_key(written), f"`{written}` in {origin}"
         if key in given:
             old = next(each for each in RENAMED if RENAMED[each] == key)
@@ -221,7 +223,7 @@ def _given_by_table(content: Mapping[str, Any], origin: str) -> dict[str, _Given
     return given
 
 
-def _entries(content: Mapping[str, Any], origin: str) -> Iterator[tuple[str, object]]:
+def _entries(content: Mapping[str, Any], origin: str, checks_removed: bool) -> Iterator[tuple[str, object]]:
     """The keys of a file, such as ``train.max_steps``, and their values; not those of removed settings."""
     for table, values in content.items():
         if table not in TABLES and not isinstance(values, Mapping):
@@ -236,10 +238,10 @@ def _entries(content: Mapping[str, Any], origin: str) -> Iterator[tuple[str, obj
             )
         for name, value in values.items():
             key = f"{table}.{name}"
-            if key in REMOVED:
-                history.check_removed(key, value, f"`{key}` in {origin}")
-            else:
+            if key not in REMOVED:
                 yield key, value
+            elif checks_removed:
+                history.check_removed(key, value, f"`{key}` in {origin}")
 
 
 def _nearest_setting(key: str) -> str:

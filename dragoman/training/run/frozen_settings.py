@@ -187,7 +187,7 @@ def _with_absolute_paths(config: Config) -> Config:
 def _written_config(folder: Path) -> Config | None:
     path = folder / _CONFIG
     try:
-        return config_from_dict(read_toml(path), str(path))
+        return config_from_dict(read_toml(path), str(path), keep_training=True)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, ConfigError) as error:

@@ -134,6 +134,17 @@ def test_removed_setting_is_read_silently_at_its_neutral_value(
     content: dict[str, Any] = {table: {name: REMOVED[key].neutral}}
     path = write(tmp_path / "x.toml", tomli_w.dumps(content))
     assert load_config([path]) == config_from_dict(content, "m/config.toml") == Config()
+    assert config_from_dict(content, "run/config.toml", keep_training=True) == Config()
     assert capsys.readouterr() == ("", "")
-    with pytest.raises(ConfigError, match=rf"^`{key}` in x is 5, but R-Drop was removed\. Remove the line\.$"):
-        config_from_dict({table: {name: 5.0}}, "x")
+
+
+@pytest.mark.parametrize("key", REMOVED)
+def test_another_value_of_a_removed_setting_ends_a_run_but_not_a_model(tmp_path: Path, key: str) -> None:
+    path = write(tmp_path / "run" / "config.toml", old_text_with(key, 5.0))
+    assert read_settings(path.parent) == load_config([write(tmp_path / "old.toml", OLD_TEXT)])
+    (path.parent / "checkpoints" / "step_0000001").mkdir(parents=True)
+    said = rf"`{key}` in {path} is 5, but R-Drop was removed\. Remove the line\."
+    with pytest.raises(ConfigError, match=rf"^{said}$"):
+        load_config([path])
+    with pytest.raises(CheckpointError, match=said):
+        frozen_config(path.parent)
