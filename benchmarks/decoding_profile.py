@@ -69,9 +69,7 @@ class Parts:
         self.seconds[name] += time.perf_counter() - began
         return result
 
-    def product_function(
-        self, name: str, linear: Any, layer: int, inputs: Any, rows: RowBuffers, num_rows: int
-    ) -> None:
+    def multiply(self, name: str, linear: Any, layer: int, inputs: Any, rows: RowBuffers, num_rows: int) -> None:
         self.numbers[name] += num_rows * linear.panels[layer].size
         self.timed(name, layers.multiply_rows, inputs, rows.scales, linear, layer, num_rows, rows.outputs)
 
@@ -94,14 +92,14 @@ class Parts:
         for layer in range(weights.self_in.panels.shape[0]):
             here = num_rows, layer, shape
             self.timed("norms, sums", layers.enter_sublayer, rows, num_rows, weights.self_norm, layer, shape)
-            self.product("products", weights.self_in, layer, rows.inputs, rows, num_rows)
+            self.multiply("products", weights.self_in, layer, rows.inputs, rows, num_rows)
             self.timed("self-attention", layers.self_attention_sublayer, rows, *here, search)
-            self.product("products", weights.self_out, layer, rows.inputs, rows, num_rows)
+            self.multiply("products", weights.self_out, layer, rows.inputs, rows, num_rows)
             self.timed("norms, sums", layers.leave_sublayer, rows, num_rows, weights.self_norm, layer, shape)
             self.timed("norms, sums", layers.enter_sublayer, rows, num_rows, weights.cross_norm, layer, shape)
-            self.product("products", weights.cross_query, layer, rows.inputs, rows, num_rows)
+            self.multiply("products", weights.cross_query, layer, rows.inputs, rows, num_rows)
             self.timed("cross-attention", layers.cross_attention_sublayer, rows, *here, search)
-            self.product("products", weights.cross_out, layer, rows.inputs, rows, num_rows)
+            self.multiply("products", weights.cross_out, layer, rows.inputs, rows, num_rows)
             self.timed("norms, sums", layers.leave_sublayer, rows, num_rows, weights.cross_norm, layer, shape)
             self.timed("norms, sums", layers.enter_sublayer, rows, num_rows, weights.feed_forward_norm, layer, shape)
             feed_forward = rows, num_rows, weights.inner, weights.outer, layer, shape
