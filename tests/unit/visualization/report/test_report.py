@@ -231,7 +231,7 @@ def test_a_damaged_test_is_said_before_anything_is_translated(run: Path, capsys:
 def test_what_is_no_run_is_said_before_the_model_is_loaded(
     run: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.bundle.load_bundle", None)
+    monkeypatch.setattr("dragoman.model.trained.load_bundle", None)
     (run / "config.toml").unlink()
     assert run_command(["report", str(run), "--device", "cpu"]) == 2
     assert "is not a run: it has no config.toml" in capsys.readouterr().err
