@@ -21,11 +21,9 @@ from jaxtyping import install_import_hook
 # share a core wait for each other busily; who wants several threads asks for them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 MODEL = Path(__file__).parent.parent / "dragoman" / "model"
-# All but the functions in model/compiled, which numba must read as they stand.
-install_import_hook(
-    [*(f"dragoman.model.{path.stem}" for path in MODEL.glob("*.py")), "dragoman.training.step.loss"],
-    "beartype.beartype",
-)
+CHECKED = ["dragoman.devices.device", "dragoman.devices.threads", "dragoman.training.step.loss"]
+# Not the functions of dragoman.kernels, which numba must read as they stand.
+install_import_hook([*(f"dragoman.model.{path.stem}" for path in MODEL.glob("*.py")), *CHECKED], "beartype.beartype")
 
 
 def _compute_on_one_thread() -> None:
