@@ -112,7 +112,7 @@ def _describe_candidate(text: str, candidate: Candidate) -> dict[str, Any]:
 
 
 def _collect_flags(answer: Answer, is_markup: bool) -> list[str]:
-    """Those of any sentence (`evaluate.flags`), and ``split``: a sentence was too long for the model."""
+    """Those of any sentence (`evaluation/flags.py`), and ``split``: a sentence was too long for the model."""
     found = {flag for part in answer.parts for flag in part.flags}
     split = not is_markup and any(part.segments > 1 for part in answer.parts)
     return [*(flag for flag in FLAGS if flag in found), *(["split"] if split else [])]

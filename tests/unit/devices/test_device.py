@@ -16,7 +16,7 @@ SMALL = ModelSettings(
 )
 
 
-def test_a_model_build_without_values_has_the_shapes_of_one_with() -> None:
+def test_a_model_built_without_values_has_the_shapes_of_one_with() -> None:
     with build_without_values():
         model = Transformer(SMALL, 7, 7)
         layer = torch.nn.Linear(2, 3)

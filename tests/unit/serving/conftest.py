@@ -1,4 +1,4 @@
-"""A server whose models say which language they were options for, and one with a real, small model."""
+"""A server whose models say which language they were asked for, and one with a real, small model."""
 
 import re
 import time
