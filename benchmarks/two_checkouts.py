@@ -64,11 +64,11 @@ def dragoman(checkout: Path, *arguments: str | Path, stdin: str = "") -> str:
     return done.stdout
 
 
-def train(checkout: Path, out: Path, preset: str, max_steps: int) -> None:
+def train(checkout: Path, out: Path, preset: str, max_steps: int, *flags: str) -> None:
     dragoman(
         checkout, "train", "--src", MULTI30K / "train.en.gz", "--tgt", MULTI30K / "train.de.gz",
         "--data.dev-src", MULTI30K / "val.en.gz", "--data.dev-tgt", MULTI30K / "val.de.gz", "--out", out, *TRAINING,
-        "--model.preset", preset, "--train.max-steps", str(max_steps), "--train.log-every-steps", "10",
+        "--model.preset", preset, "--train.max-steps", str(max_steps), "--train.log-every-steps", "10", *flags,
     )  # fmt: skip
 
 
@@ -212,10 +212,15 @@ def seconds_to_train(checkout: Path, given: argparse.Namespace) -> float:
     """Seconds between the tenth and the fiftieth step of a new run, as its own log has them."""
     run = given.folder / "timed"
     shutil.rmtree(run, ignore_errors=True)
-    train(checkout, run, given.preset, 50)
+    prepared = given.folder / f"data_{checkout.name}"
+    if prepared.exists():
+        shutil.copytree(prepared, run / "data")
+    train(checkout, run, given.preset, 50, "--validate.max-sentences", "1")
+    if not prepared.exists():
+        shutil.copytree(run / "data", prepared)
     events = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     seconds = {event["step"]: event["seconds"] for event in events if event["event"] == "train"}
-    return seconds[50] - seconds[10]
+    return float(seconds[50] - seconds[10])
 
 
 if __name__ == "__main__":
