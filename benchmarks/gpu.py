@@ -28,7 +28,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from common import say, write_json
+from recording import say, write_json
 from gpu_peers import MARIAN_MISSING, MarianPeer, TorchPeer
 from torch import Tensor
 

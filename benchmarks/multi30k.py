@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from common import read_lines, write_lines
+from recording import read_lines, write_lines
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from common import peak_bytes, say, write_json
+from recording import peak_bytes, say, write_json
 from synthetic_corpus import SyntheticCorpus, write_corpus
 
 VOCAB_SIZE = 10_000

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common import read_lines, say, write_json, write_lines
+from recording import read_lines, say, write_json, write_lines
 from multi30k import tokenised
 from side_by_side.machine import facts
 

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from common import read_lines
+from recording import read_lines
 from safetensors.numpy import load_file
 
 MULTI30K = Path(os.environ.get("DRAGOMAN_DATA", ".")) / "multi30k"
@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument("--preset", default="tiny", help="size of the model that is trained (default: tiny)")
     parser.add_argument("--steps", type=int, default=50, help="training steps compared (default: 50)")
     parser.add_argument("--sentences", type=int, default=1000, help="sentences translated (default: 1000)")
+    parser.add_argument("--only", default="", help="with --speed: only the measures whose names contain this")
     parser.add_argument("--rounds", type=int, default=15, help="timings of each side (default: 15)")
     given = parser.parse_args()
     if not MULTI30K.is_dir():
@@ -138,13 +139,15 @@ def compare_speed(given: argparse.Namespace, checkouts: dict[str, Path], model: 
     with contextlib.ExitStack() as stack:
         workers = {side: stack.enter_context(worker(checkout, model)) for side, checkout in checkouts.items()}
         measures: dict[str, Callable[[str], float]] = {
-            "1,000 sentences, beam 5": lambda side: workers[side]("many 5"),
-            "1,000 sentences, greedy": lambda side: workers[side]("many 1"),
-            "one sentence alone": lambda side: workers[side]("one 5"),
+            "3,000 sentences, beam 5": lambda side: workers[side]("many 5"),
+            "3,000 sentences, greedy": lambda side: workers[side]("many 1"),
+            "30 sentences, one at a time": lambda side: workers[side]("one 5"),
             "start of `dragoman translate`": lambda side: seconds_to_start(checkouts[side], model),
             "40 training steps": lambda side: seconds_to_train(checkouts[side], given),
         }
         for name, measure in measures.items():
+            if given.only not in name:
+                continue
             times: dict[str, list[float]] = {side: [] for side in checkouts}
             for side in checkouts:
                 measure(side)  # compiles, and warms caches
@@ -166,7 +169,8 @@ for line in sys.stdin:
     kind, beam = line.split()
     begin = time.perf_counter()
     if kind == "many":
-        translator.translate(texts, beam_size=int(beam))
+        for _ in range(3):
+            translator.translate(texts, beam_size=int(beam))
     else:
         for text in texts[:30]:
             translator.translate([text], beam_size=int(beam))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from common import read_lines, write_json, write_lines
+from recording import read_lines, write_json, write_lines
 
 from side_by_side.shapes import BATCH_TOKENS
 

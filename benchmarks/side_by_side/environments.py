@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from common import say
+from recording import say
 
 OLD_SETUPTOOLS = "setuptools<81"  # they import pkg_resources
 

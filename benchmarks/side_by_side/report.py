@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from common import write_json
+from recording import write_json
 
 from side_by_side.journal import Journal
 from side_by_side.results import Row, Spread, Table

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from common import peak_bytes
+from recording import peak_bytes
 
 from side_by_side.shapes import SIZES, Size
 

@@ -8,7 +8,7 @@ import argparse
 import sys
 from dataclasses import dataclass
 
-from common import read_lines
+from recording import read_lines
 
 from side_by_side.processes import run
 from side_by_side.timing import translation_arguments

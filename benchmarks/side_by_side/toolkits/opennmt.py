@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from common import write_lines
+from recording import write_lines
 
 from side_by_side.shapes import ADAM_BETAS, BATCH_TOKENS, DROPOUT, LABEL_SMOOTHING
 from side_by_side.toolkits.toolkit import Search, Toolkit

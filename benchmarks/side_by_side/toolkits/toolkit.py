@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from common import read_lines, write_lines
+from recording import read_lines, write_lines
 
 from side_by_side.corpus import SRC_LANG, TGT_LANG, Corpus
 from side_by_side.shapes import Size
