@@ -28,8 +28,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from recording import say, write_json
 from gpu_peers import MARIAN_MISSING, MarianPeer, TorchPeer
+from recording import say, write_json
 from torch import Tensor
 
 from dragoman.bundle import Card

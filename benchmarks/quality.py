@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recording import read_lines, say, write_json, write_lines
 from multi30k import tokenised
+from recording import read_lines, say, write_json, write_lines
 from side_by_side.machine import facts
 
 HERE = Path(__file__).parent
