@@ -126,7 +126,7 @@ class Translator:
         `protect`, `terms` and `by_sentence` are those of `dragoman.inference.options.Preserve`. The first two raise
         ConfigError without an aligner.
         """
-        inputs = [InputText(MarkedText(text, ()), "", number) for number, text in enumerate(_check_texts(texts))]
+        inputs = _without_markers(_check_texts(texts))
         settings, preserve = override_settings(self.settings, overrides), Preserve(protect, terms, by_sentence)
         return [one.text for one in self._translate(inputs, settings, WINDOW_TEXTS, preserve, NO_DETAILS)]
 
@@ -161,10 +161,7 @@ class Translator:
         if prefixes is not None and len(prefixes) != len(texts):
             raise ConfigError(f"`prefixes` must be as many as the texts ({len(texts)}), but are {len(prefixes)}.")
         settings = override_settings(self.settings, overrides)
-        inputs = (
-            InputText(MarkedText(text, ()), prefix, number)
-            for number, text, prefix in zip(count(first_number), texts, prefixes or repeat(""), strict=False)
-        )
+        inputs = _without_markers(texts, prefixes or repeat(""), first_number)
         return list(self._translate(inputs, settings, WINDOW_TEXTS, preserve, details))
 
     def translate_stream(
@@ -180,8 +177,7 @@ class Translator:
         if window_texts < 1:
             raise ConfigError(f"`window_texts` must be at least 1, but is {window_texts}.")
         settings = override_settings(self.settings, overrides)
-        inputs = (InputText(MarkedText(text, ()), "", number) for number, text in enumerate(texts))
-        return self._translate(inputs, settings, window_texts, PRESERVE_NOTHING, DEFAULT_DETAILS)
+        return self._translate(_without_markers(texts), settings, window_texts, PRESERVE_NOTHING, DEFAULT_DETAILS)
 
     def _translate(
         self,
@@ -236,6 +232,14 @@ def _check_texts(texts: object) -> list[str]:
     if not all(isinstance(text, str) for text in found):
         raise ConfigError(_ONE_TEXT)
     return found
+
+
+def _without_markers(
+    texts: Iterable[str], prefixes: Iterable[str] = repeat(""), first_number: int = 0
+) -> Iterator[InputText]:
+    """Plain texts as the search takes them, one at a time."""
+    for number, text, prefix in zip(count(first_number), texts, prefixes, strict=False):
+        yield InputText(MarkedText(text, ()), prefix, number)
 
 
 def override_settings(settings: InferenceSettings, overrides: dict[str, SettingValue]) -> InferenceSettings:

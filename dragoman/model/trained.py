@@ -6,7 +6,6 @@ from pathlib import Path
 from dragoman.bundle import Bundle, Card, load_bundle, save_bundle
 from dragoman.config import Config
 from dragoman.devices.device import resolve_device
-from dragoman.errors import ModelError
 from dragoman.model.parameters import arrays_of
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import TokenizerPair
@@ -28,10 +27,7 @@ class TrainedModel:
         """Read a model folder, in eval mode on `device`. Raises ModelError as `load_bundle` does."""
         bundle = load_bundle(folder)
         sizes = bundle.tokenizers.src.vocab_size, bundle.tokenizers.tgt.vocab_size
-        try:
-            model = Transformer.from_arrays(bundle.config.model, *sizes, bundle.arrays)
-        except ValueError as error:
-            raise ModelError(f"{folder}: config.toml is not a model: {error}.") from None
+        model = Transformer.from_arrays(bundle.config.model, *sizes, bundle.arrays)
         model = model.to(resolve_device(device)).eval()
         return cls(model, bundle.tokenizers, bundle.config, bundle.card, bundle.fingerprint)
 
