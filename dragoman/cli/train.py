@@ -56,7 +56,7 @@ def run(arguments: Sequence[str]) -> int:
 def add_data_flags(parser: ArgumentParser) -> None:
     """Configuration files, short flags for data and languages, and every setting as a flag."""
     parser.add_argument("configs", metavar="CONFIG", nargs="*", type=path_name, help="TOML files; later ones win")
-    parser.add_flag("--from", "MODEL", "fine-tune this model folder or run instead of beginning anew", file_name)
+    parser.add_flag("--from", "MODEL", "fine-tune this model folder or run instead of starting a new model", file_name)
     text = "learn what this model or run says of the text, too; several times for an ensemble of several"
     parser.add_argument("--teacher", metavar="MODEL", type=listed_name, action="append", help=text)
     parser.add_flag("--data", "FILE", "one file with both sides: .tsv, .csv, .jsonl or .tmx (or .gz)", file_name)

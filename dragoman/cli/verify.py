@@ -86,7 +86,9 @@ def _parser() -> ArgumentParser:
     parser.add_argument("model", metavar="MODEL", type=path_name, help="a model folder or a run")
     parser.add_flag("--src", "F", "texts to translate, one a line (default: the model's own)", path_name)
     add_encoding_flag(parser)
-    parser.add_flag("--sentences", "N", f"at most so many (default {SENTENCES})", whole_number(1), default=SENTENCES)
+    parser.add_flag(
+        "--sentences", "N", f"sentences to translate, at most (default {SENTENCES})", whole_number(1), default=SENTENCES
+    )
     text = f"of a run: training steps to resume in the midst of, 0 for none (default {STEPS})"
     parser.add_flag("--steps", "N", text, whole_number(0), default=STEPS)
     parser.add_switch("--json", "one JSON object instead of a table")

@@ -15,7 +15,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 NO_REFERENCE_COUNTING: Any = {"_nrt": False}
 """No array is made or kept here, so none is counted: counting took half of the time."""
 STRICT_ARITHMETIC: Any = NO_REFERENCE_COUNTING | {"fastmath": False}
-"""For overloads: the arithmetic of `jit_compile`, whoever calls."""
+"""For overloads: the arithmetic of `jit_compile`, also inside functions of `jit_without_nan`."""
 
 
 def jit_without_nan(function: Function) -> Function:

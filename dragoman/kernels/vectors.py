@@ -1,4 +1,4 @@
-"""Instructions that take VECTOR_WIDTH numbers at once: lines of so many, tiles of products, and sums of vectors.
+"""Instructions that compute VECTOR_WIDTH numbers at once: vectors, tiles of products, and sums.
 
 Lines and vectors are of float32, or of uint16 that hold bfloat16 where that is said.
 """

@@ -46,7 +46,7 @@ def url_of_socket(found: socket.socket) -> str:
 
 
 def run_server(app: ASGIApp, service: Service, found: socket.socket, when_ready: Callable[[], None]) -> None:
-    """Serves until a signal says to stop; what has begun by then is finished, as far as the time for it lasts.
+    """Serve until a signal stops the process. Requests that have started are finished if the time limit allows.
 
     The process is to end then: a SIGTERM that comes after does nothing. Raises KeyboardInterrupt after SIGINT.
     """
@@ -114,7 +114,7 @@ class Server(uvicorn.Server):
                 signal.signal(number, signal.SIG_IGN if number == signal.SIGTERM else handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begins to leave; the second time leaves. At once while it starts: nothing has begun that could be lost."""
+        """Stop accepting work; on the second signal, or while the server still starts, leave at once."""
         if self._service.state == "starting":
             signal.signal(sig, signal.SIG_DFL)  # what is being compiled listens to nothing else
             signal.raise_signal(sig)

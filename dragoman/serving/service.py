@@ -120,9 +120,9 @@ class Service:
         for model in self.models.all:
             key, texts = BatchKey(model), [MarkedText(text, ()) for text in _WARM_UP]
             await loop.run_in_executor(self._executor, _translate_batch, key, texts)
-            begun = loop.time()
+            start = loop.time()
             await loop.run_in_executor(self._executor, _translate_batch, key, texts)
-            self.batcher.throughput.learn(sum(map(cost_of, _WARM_UP)), loop.time() - begun)
+            self.batcher.throughput.learn(sum(map(cost_of, _WARM_UP)), loop.time() - start)
         self.state = "ok"
 
     async def close(self) -> None:

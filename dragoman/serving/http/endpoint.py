@@ -145,7 +145,7 @@ class Middleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun, status = time.monotonic(), 0
+        start, status = time.monotonic(), 0
 
         async def send_more(message: Message) -> None:
             nonlocal status
@@ -166,7 +166,7 @@ class Middleware:
         finally:
             self._metrics.in_flight.dec()
             if status:
-                self._metrics.count_answer(self._route(scope["path"]), status, begun)
+                self._metrics.count_answer(self._route(scope["path"]), status, start)
 
     def _capacity_refusal(self, scope: Scope) -> Refused | None:
         announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
