@@ -8,13 +8,11 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import pad_ids
 from dragoman.exchange.tokens import tokens_of
 from dragoman.inference.search.beam import beam_search
-from dragoman.inference.search.step_model import SingleModel
+from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.model.trained import TrainedModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
@@ -79,5 +77,4 @@ def _translate_greedily(trained: TrainedModel, rows: list[list[int]]) -> list[Hy
     src_ids, src_lengths = pad_ids([[*row, EOS_ID] for row in rows], PAD_ID)
     model = trained.model.to("cpu").eval()
     settings = InferenceSettings(beam_size=1, max_extra_tokens=_EXTRA_TOKENS)
-    with torch.inference_mode():
-        return [found[0] for found in beam_search(SingleModel(model), src_ids, src_lengths, settings)]
+    return [found[0] for found in beam_search(FastModel(model), src_ids, src_lengths, settings)]

@@ -18,7 +18,7 @@ from torch.nn import functional
 from dragoman.config import WITHOUT_SAMPLING, InferenceSettings
 from dragoman.data.batch import pad_ids
 from dragoman.inference.search.beam import beam_search
-from dragoman.inference.search.step_model import OfTransformer, SingleModel, StepModel
+from dragoman.inference.search.step_model import OfTransformer, StepModel
 from dragoman.inference.searches import Search, TransformerSearch
 from dragoman.inference.segments import Source
 from dragoman.inference.tensors.fast_model import FastModel
@@ -133,7 +133,6 @@ def _ways(model: Transformer, way: Callable[[Search], Way]) -> Iterator[tuple[st
     yield "a few at a time", lambda texts: [one for few in _few(texts) for one in together(few)]
     yield "tensors, packed", way(_Grouped(FastModel(model), _as_they_come))
     yield "tensors, padded", way(_Grouped(FastModel(model), _as_they_come, _MORE_PADDING))
-    yield "plain model, its cache", way(_Grouped(SingleModel(model), _as_they_come, _MORE_PADDING))
 
 
 def _compare_all(

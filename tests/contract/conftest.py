@@ -121,7 +121,7 @@ Found = Sequence[Sequence[Hypothesis]]
 
 @pytest.fixture(scope="session")
 def assert_teacher_forced() -> Callable[[Transformer, Sequence[Sequence[int]], Found], None]:
-    """What a search found has the plain model's own log-probabilities, token by token, within 1e-4.
+    """What a search found has the full pass's log-probabilities, token by token, within 1e-4.
 
     Takes the sources' ids, eos included, and for each the hypotheses.
     """

@@ -1,7 +1,7 @@
-"""The compiled search is the plain one: the same translations and scores for every model, whatever the company.
+"""The compiled search agrees with a search by full passes: the same translations and scores, in any batch.
 
-A beam may depart where two hypotheses tie but for rounding, which random models bring about; what it finds then has
-the plain model's own log-probabilities.
+A beam may differ where two hypotheses tie except for rounding, as they do in random models. What it finds then has the
+log-probabilities of the full pass.
 """
 
 import os
@@ -27,9 +27,9 @@ from dragoman.errors import ModelError
 from dragoman.inference import searches
 from dragoman.inference.compiled.weights import supports
 from dragoman.inference.search.beam import beam_search
-from dragoman.inference.search.step_model import SingleModel
 from dragoman.inference.searches import CompiledSearch, TransformerSearch
 from dragoman.inference.segments import Source
+from dragoman.inference.verification import FullPasses
 from dragoman.kernels.compiling import can_compile
 from dragoman.kernels.tiles import HAS_BYTE_PRODUCTS, HAS_SHORT_PRODUCTS
 from dragoman.model.transformer import Transformer
@@ -63,15 +63,15 @@ def searched(
     return [source.hypotheses for source in found]
 
 
-def plain(
+def by_full_passes(
     model: Transformer, rows: list[list[int]], chosen: InferenceSettings, prefixes: list[list[int]] | None = None
 ) -> list[list[Hypothesis]]:
-    return beam_search(SingleModel(model), *pad_ids([[*row, EOS_ID] for row in rows], 0), chosen, prefixes)
+    return beam_search(FullPasses(model), *pad_ids([[*row, EOS_ID] for row in rows], 0), chosen, prefixes)
 
 
 @pytest.mark.parametrize("vocab_size", [pytest.param(16, marks=pytest.mark.slow), 3001])
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_finds_what_the_plain_search_finds(kind: str, vocab_size: int, assert_teacher_forced: Any) -> None:
+def test_it_finds_what_full_passes_find(kind: str, vocab_size: int, assert_teacher_forced: Any) -> None:
     compared = different = 0
     for seed in range(6):
         model, rows = transformer(kind, vocab_size, seed), sources(vocab_size, seed)
@@ -80,7 +80,7 @@ def test_it_finds_what_the_plain_search_finds(kind: str, vocab_size: int, assert
                 beam_size=beam_size, n_best=n_best, min_tokens=min_tokens, max_extra_tokens=6, batch_tokens=300
             )
             found = searched(CompiledSearch(model, "float32"), rows, chosen, prefixes)
-            expected = plain(model, rows, chosen, prefixes)
+            expected = by_full_passes(model, rows, chosen, prefixes)
             assert all(found)
             assert_teacher_forced(model, [[*row, EOS_ID] for row in rows], found)
             if beam_size == 1:
@@ -93,7 +93,7 @@ def test_it_finds_what_the_plain_search_finds(kind: str, vocab_size: int, assert
 
 
 @pytest.mark.parametrize("penalty", ["paper", "power"])
-def test_the_rules_of_ending_are_the_plain_ones(penalty: Any) -> None:
+def test_searches_end_as_with_full_passes(penalty: Any) -> None:
     """Milder models, whose hypotheses end at many lengths."""
     for seed in range(12):
         model, rows = transformer("pre-norm", 40, seed, deviation=0.15), sources(40, seed, 6)
@@ -101,7 +101,7 @@ def test_the_rules_of_ending_are_the_plain_ones(penalty: Any) -> None:
             chosen = InferenceSettings(
                 beam_size=3, n_best=n_best, length_penalty_alpha=alpha, length_penalty=penalty, max_extra_tokens=12
             )
-            assert_same(searched(CompiledSearch(model, "float32"), rows, chosen), plain(model, rows, chosen))
+            assert_same(searched(CompiledSearch(model, "float32"), rows, chosen), by_full_passes(model, rows, chosen))
 
 
 @pytest.mark.parametrize("tie", ["decoder", "none"])
@@ -110,7 +110,7 @@ def test_vocabularies_of_two_sizes(tie: Any) -> None:
     shape = {"d_model": 32, "d_ff": 64, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2}
     model = Transformer(ModelSettings(preset="custom", tie=tie, **shape), 70, 130).eval()
     rows, chosen = sources(70, 1), InferenceSettings(beam_size=4, n_best=3, max_extra_tokens=30)
-    assert_same(searched(CompiledSearch(model, "float32"), rows, chosen), plain(model, rows, chosen))
+    assert_same(searched(CompiledSearch(model, "float32"), rows, chosen), by_full_passes(model, rows, chosen))
 
 
 @torch.inference_mode()
@@ -119,7 +119,7 @@ def test_long_sources_and_outputs_in_batches_that_fill_up_again() -> None:
     rows = sources(200, 5, longest=90, count=40)
     rows[3] = [5] * 99
     chosen = InferenceSettings(beam_size=1, max_extra_tokens=60, batch_tokens=350)
-    assert_same(searched(CompiledSearch(model, "float32"), rows, chosen), plain(model, rows, chosen))
+    assert_same(searched(CompiledSearch(model, "float32"), rows, chosen), by_full_passes(model, rows, chosen))
     short = CompiledSearch(model, "float32", max_length=7)
     assert {len(one[0].token_log_probs) for one in searched(short, rows, chosen)} <= set(range(1, 8))
 
@@ -165,7 +165,7 @@ def test_integers_are_near_float32(precision: str, most: float) -> None:
         model, rows = transformer("pre-norm", 3001, seed, deviation=0.15), sources(3001, seed)
         chosen = InferenceSettings(beam_size=4, max_extra_tokens=4)
         for one, other in zip(
-            searched(CompiledSearch(model, precision), rows, chosen), plain(model, rows, chosen), strict=True
+            searched(CompiledSearch(model, precision), rows, chosen), by_full_passes(model, rows, chosen), strict=True
         ):
             if one[0].ids == other[0].ids:
                 both += 1
@@ -182,7 +182,7 @@ def test_weights_changed_in_place_are_seen() -> None:
             parameter.mul_(-0.7)
     after = searched(search, rows, chosen)
     assert after != before
-    assert_same(after, plain(model, rows, chosen))
+    assert_same(after, by_full_passes(model, rows, chosen))
 
 
 def test_what_it_has_not_is_searched_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,11 +195,11 @@ def test_what_it_has_not_is_searched_otherwise(monkeypatch: pytest.MonkeyPatch) 
     assert not supports(model.settings, "bfloat16", chosen)
     assert not supports(model.settings, "float32", InferenceSettings(beam_size=65))
     assert not supports(narrow.settings, "float32", chosen)
-    assert_same(searched(TransformerSearch([narrow]), rows, chosen), plain(narrow, rows, chosen))
-    assert_same(searched(TransformerSearch([model, model]), rows, chosen), plain(model, rows, chosen))
+    assert_same(searched(TransformerSearch([narrow]), rows, chosen), by_full_passes(narrow, rows, chosen))
+    assert_same(searched(TransformerSearch([model, model]), rows, chosen), by_full_passes(model, rows, chosen))
     monkeypatch.setattr(searches, "can_compile", lambda: False)
     monkeypatch.setattr(searches, "CompiledSearch", None)
-    assert_same(searched(TransformerSearch([model]), rows, chosen), plain(model, rows, chosen))
+    assert_same(searched(TransformerSearch([model]), rows, chosen), by_full_passes(model, rows, chosen))
 
 
 def test_a_limit_that_nobody_reaches_costs_nothing() -> None:
@@ -207,7 +207,7 @@ def test_a_limit_that_nobody_reaches_costs_nothing() -> None:
     with torch.no_grad():
         model.projection.bias[EOS_ID] = 8.0  # outputs end
     chosen = InferenceSettings(beam_size=3, max_extra_tokens=10**7)
-    expected = plain(model, rows, InferenceSettings(beam_size=3, max_extra_tokens=50))
+    expected = by_full_passes(model, rows, InferenceSettings(beam_size=3, max_extra_tokens=50))
     assert all(one[0].finished for one in expected)
     assert_same(searched(CompiledSearch(model, "float32"), rows, chosen), expected)
 
@@ -220,12 +220,12 @@ def test_ids_that_are_in_no_vocabulary_are_refused() -> None:
         searched(search, [[5], [6]], chosen, [[], [-1]])
 
 
-def test_weights_that_are_no_numbers_find_what_the_plain_search_finds() -> None:
+def test_weights_that_are_no_numbers_find_what_full_passes_find() -> None:
     model, rows, chosen = transformer("pre-norm", 30), sources(30, 2), InferenceSettings(beam_size=2)
     with torch.no_grad():
         model.projection.weight[7, 3] = float("nan")
     assert searched(CompiledSearch(model, "float32"), rows, chosen) == [[]] * len(rows)
-    assert plain(model, rows, chosen) == [[]] * len(rows)
+    assert by_full_passes(model, rows, chosen) == [[]] * len(rows)
 
 
 def test_who_gives_up_waits_for_no_sentence() -> None:
@@ -287,7 +287,7 @@ assert (PRODUCT_COLUMNS, HAS_BYTE_PRODUCTS, HAS_SHORT_PRODUCTS) == (16, False, T
 from tests.contract.test_compiled_search import *
 model, rows = transformer("pre-norm", 100), sources(100, 1)
 chosen = InferenceSettings(beam_size=1, max_extra_tokens=6)
-assert_same(searched(CompiledSearch(model, "float32"), rows, chosen), plain(model, rows, chosen))
+assert_same(searched(CompiledSearch(model, "float32"), rows, chosen), by_full_passes(model, rows, chosen))
 test_integers_are_near_float32("int16", 0.005)
 for precision in ("float32", "int16"):
     print([one[0].token_log_probs for one in searched(CompiledSearch(model, precision), rows, chosen)])

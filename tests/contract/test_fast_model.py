@@ -1,4 +1,4 @@
-"""The fast path is the plain one: the same log-probabilities at every step, the same translations, for every model.
+"""The tensor decoder agrees with full passes: in log-probabilities at every step, in translations, for every model.
 
 Long outputs are compared step by step on forced tokens, because a beam may prune either of two that tie.
 """
@@ -15,8 +15,9 @@ from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.data.batch import pad_ids
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.sampling import sample
-from dragoman.inference.search.step_model import Ensemble, SingleModel
+from dragoman.inference.search.step_model import Ensemble
 from dragoman.inference.tensors.fast_model import FastModel
+from dragoman.inference.verification import FullPasses
 from dragoman.model.transformer import Transformer
 from tests.contract.random_models import EOS_ID, KINDS, assert_same, random_transformer
 
@@ -42,23 +43,60 @@ def ids_of(hypotheses: Any) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("vocab_size", [16, 3000])
 @pytest.mark.parametrize("kind", KINDS)
 @torch.inference_mode()
-def test_every_step_is_the_plain_one_far_beyond_64_keys_and_through_reorderings(kind: str, vocab_size: int) -> None:
+def test_every_step_is_the_full_pass_far_beyond_64_keys_and_through_reorderings(kind: str, vocab_size: int) -> None:
     model = transformer(kind, vocab_size)
     rows, lengths = pad_ids(sources(vocab_size, 1), 0)
-    plain, fast = SingleModel(model), FastModel(model)
-    states = plain.start(rows, lengths), fast.start(rows, lengths)
+    fast = FastModel(model)
+    steps: list[torch.Tensor] = []
+    state = fast.start(rows, lengths)
     rng, num_sentences, width = random.Random(4), rows.size(0), 1
+    origins = torch.arange(num_sentences)
+    written = ancestors = torch.empty(num_sentences, 0, dtype=torch.int64)
+
+    def check() -> None:
+        """Each hypothesis with its ancestors' log-probabilities, against one teacher-forced pass."""
+        expected = model(rows[origins], lengths[origins], written).log_softmax(-1)
+        found = torch.stack([step[ancestors[:, position]] for position, step in enumerate(steps)], dim=1)
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
+
     for position in range(90):
         ids = torch.tensor([rng.randint(4, vocab_size - 1) for _ in range(num_sentences * width)])
-        torch.testing.assert_close(fast.step(ids, states[1]), plain.step(ids, states[0]), atol=1e-4, rtol=0)
-        keep = (
-            list(range(num_sentences)) if position % 9 else rng.sample(range(num_sentences), max(1, num_sentences - 1))
-        )
+        steps.append(fast.step(ids, state))
+        written = torch.cat((written, ids[:, None]), dim=1)
+        ancestors = torch.cat((ancestors, torch.arange(ids.numel())[:, None]), dim=1)
+        keep = list(range(num_sentences))
+        if position % 9 == 0:  # sentences leave and change places
+            check()
+            keep = rng.sample(keep, max(1, num_sentences - 1))
         wider = rng.randint(1, 4)
         chosen = torch.tensor([k * width + rng.randrange(width) for k in keep for _ in range(wider)])
-        for verb, state in ((plain, states[0]), (fast, states[1])):
-            verb.reorder(state, chosen, torch.tensor(keep))  # type: ignore[attr-defined]
+        fast.reorder(state, chosen, torch.tensor(keep))
+        written, ancestors, origins = written[chosen], ancestors[chosen], origins[chosen]
         num_sentences, width = len(keep), wider
+    check()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+@torch.inference_mode()
+def test_reordered_hypotheses_keep_their_own_past_and_source(data: st.DataObject) -> None:
+    model = transformer("pre-norm", 30)
+    rows, lengths = torch.randint(4, 30, (4, 6)), torch.tensor([6, 3, 1, 4])
+    written, origins = torch.empty(4, 0, dtype=torch.int64), torch.arange(4)
+    fast, num_sentences = FastModel(model), 4
+    state = fast.start(rows, lengths)
+    for _ in range(6):
+        ids = torch.randint(4, 30, (written.size(0),))
+        written = torch.cat((written, ids[:, None]), 1)
+        expected = model(rows[origins], lengths[origins], written)[:, -1].log_softmax(-1)
+        torch.testing.assert_close(fast.step(ids, state), expected, atol=1e-4, rtol=0)
+        # Any sentences, in any order, each with as many of its own hypotheses as the others, repeated or not.
+        width = written.size(0) // num_sentences
+        kept = data.draw(st.lists(st.integers(0, num_sentences - 1), min_size=1, max_size=4))
+        beam = data.draw(st.integers(1, 3))
+        chosen = [k * width + data.draw(st.integers(0, width - 1)) for k in kept for _ in range(beam)]
+        fast.reorder(state, torch.tensor(chosen), torch.tensor(kept))
+        written, origins, num_sentences = written[chosen], origins[chosen], len(kept)
 
 
 @pytest.mark.parametrize("vocab_size", [16, pytest.param(3000, marks=pytest.mark.slow)])
@@ -69,7 +107,8 @@ def test_every_step_is_the_plain_one_far_beyond_64_keys_and_through_reorderings(
 def test_searches_find_the_same(seeds: range, kind: str, vocab_size: int, assert_teacher_forced: Any) -> None:
     """Greedy always; a beam but for near ties, which random models make by writing the same few words in any order.
 
-    Plain float32 departs from float64 there as well. Whatever is found has the plain model's own log-probabilities.
+    Full passes in float32 differ from those in float64 there as well. Whatever is found has the log-probabilities of
+    the full pass.
     """
     prefixes = [[5, 6], [], [7], [], [], [8, 5, 4], [], [], []]
     searched = different = 0
@@ -78,7 +117,7 @@ def test_searches_find_the_same(seeds: range, kind: str, vocab_size: int, assert
         for beam_size, n_best, min_tokens, begun in ((1, 1, 1, None), (4, 3, 3, None), (4, 4, 0, prefixes)):
             chosen = InferenceSettings(beam_size=beam_size, n_best=n_best, min_tokens=min_tokens, max_extra_tokens=6)
             found = beam_search(FastModel(model), *pad_ids(rows, 0), chosen, begun)
-            expected = beam_search(SingleModel(model), *pad_ids(rows, 0), chosen, begun)
+            expected = beam_search(FullPasses(model), *pad_ids(rows, 0), chosen, begun)
             assert_teacher_forced(model, rows, found)
             if beam_size == 1:
                 assert_same(found, expected)
@@ -98,14 +137,14 @@ def test_a_sentence_does_not_depend_on_its_company(seed: int, order: list[int], 
         assert_same(beam_search(fast, *pad_ids([rows[i] for i in part], 0), chosen), [alone[i] for i in part])
 
 
-def test_samples_and_ensembles_are_the_plain_ones() -> None:
+def test_samples_and_ensembles_are_those_of_full_passes() -> None:
     model, batch = transformer("pre-norm", 30), pad_ids(sources(30, 2), 0)
     names = [str(number) for number in range(9)]
     chosen = InferenceSettings(sample=True, beam_size=2, n_best=2, max_extra_tokens=6)
-    assert_same(sample(FastModel(model), *batch, chosen, names), sample(SingleModel(model), *batch, chosen, names))
+    assert_same(sample(FastModel(model), *batch, chosen, names), sample(FullPasses(model), *batch, chosen, names))
     searched = InferenceSettings(beam_size=3, n_best=2, max_extra_tokens=6)
     members = [FastModel(model), FastModel(transformer("pre-norm", 30, 5))]
-    plain = [SingleModel(model), SingleModel(transformer("pre-norm", 30, 5))]
+    plain = [FullPasses(model), FullPasses(transformer("pre-norm", 30, 5))]
     assert_same(beam_search(Ensemble(members), *batch, searched), beam_search(Ensemble(plain), *batch, searched))
 
 
@@ -117,7 +156,7 @@ def test_weights_changed_in_place_are_seen() -> None:
         for parameter in model.parameters():
             parameter.mul_(-0.7)
     assert beam_search(fast, *batch, chosen) != before
-    assert_same(beam_search(fast, *batch, chosen), beam_search(SingleModel(model), *batch, chosen))
+    assert_same(beam_search(fast, *batch, chosen), beam_search(FullPasses(model), *batch, chosen))
 
 
 @pytest.mark.parametrize("tie", ["decoder", "none"])
@@ -126,7 +165,7 @@ def test_vocabularies_of_two_sizes(tie: Any) -> None:
     shape = {"d_model": 32, "d_ff": 64, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2}
     model = Transformer(ModelSettings(preset="custom", tie=tie, **shape), 70, 60).eval()  # type: ignore[arg-type]
     batch, chosen = pad_ids(sources(70, 1), 0), InferenceSettings(beam_size=4, n_best=3, max_extra_tokens=30)
-    assert_same(beam_search(FastModel(model), *batch, chosen), beam_search(SingleModel(model), *batch, chosen))
+    assert_same(beam_search(FastModel(model), *batch, chosen), beam_search(FullPasses(model), *batch, chosen))
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("bfloat16", 0.15), ("int8", 0.5)])
@@ -134,7 +173,7 @@ def test_vocabularies_of_two_sizes(tie: Any) -> None:
 def test_fewer_bits_change_log_probs_only_by_their_rounding(precision: str, tolerance: float) -> None:
     model = transformer("pre-norm", 70)
     rows, lengths = pad_ids(sources(70, 1) * 2, 0)
-    models: tuple[Any, ...] = (FastModel(model, precision), SingleModel(model))
+    models: tuple[Any, ...] = (FastModel(model, precision), FullPasses(model))
     states = [each.start(rows, lengths) for each in models]
     for step in range(8):
         ids = torch.full((rows.size(0),), 4 + step)

@@ -27,7 +27,7 @@ from dragoman.exchange.marian_export import export_marian
 from dragoman.exchange.marian_import import import_marian
 from dragoman.exchange.tokens import tokens_of
 from dragoman.inference.search.beam import beam_search
-from dragoman.inference.search.step_model import SingleModel
+from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.model.trained import TrainedModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
@@ -242,7 +242,7 @@ def _translated(trained: TrainedModel, texts: list[str], beam_size: int, alpha: 
     found: dict[int, Hypothesis] = {}
     for places in _by_length(rows).values():
         src_ids, src_lengths = pad_ids([rows[place] for place in places], PAD_ID)
-        hypotheses = beam_search(SingleModel(trained.model), src_ids, src_lengths, search)
+        hypotheses = beam_search(FastModel(trained.model), src_ids, src_lengths, search)
         found |= {place: ranked[0] for place, ranked in zip(places, hypotheses, strict=True)}
     return [found[place] for place in range(len(texts))]
 

@@ -12,7 +12,8 @@ from dragoman.errors import ModelError
 from dragoman.inference.scoring import score_tokens
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.sampling import sample
-from dragoman.inference.search.step_model import Ensemble, SingleModel
+from dragoman.inference.search.step_model import Ensemble
+from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
 from tests.contract.random_models import BOS_ID, EOS_ID, assert_same, random_transformer
@@ -42,9 +43,9 @@ def test_the_teacher_forced_score_is_the_searchs_log_prob(model: Transformer, sa
     names = [str(index) for index in range(len(SOURCES))]
     rows = pad_ids(SOURCES, 0)
     found = (
-        sample(SingleModel(model), *rows, SETTINGS, names, prefixes)
+        sample(FastModel(model), *rows, SETTINGS, names, prefixes)
         if sampled
-        else search(SingleModel(model), SOURCES, prefixes=prefixes)
+        else search(FastModel(model), SOURCES, prefixes=prefixes)
     )
     sources = [source for source, hypotheses in zip(SOURCES, found, strict=True) for _ in hypotheses]
     hypotheses = list(chain(*found))
@@ -66,9 +67,9 @@ def test_a_batch_gives_what_each_sentence_gives_alone(model: Transformer, beam_s
         length_penalty_alpha=1.0,
         max_extra_tokens=6,
     )
-    together = search(SingleModel(model), SOURCES, chosen)
-    assert_same(together, [search(SingleModel(model), [source], chosen)[0] for source in SOURCES])
-    backwards = search(SingleModel(model), SOURCES[::-1], chosen)
+    together = search(FastModel(model), SOURCES, chosen)
+    assert_same(together, [search(FastModel(model), [source], chosen)[0] for source in SOURCES])
+    backwards = search(FastModel(model), SOURCES[::-1], chosen)
     assert_same(together, backwards[::-1])
     assert len({tuple(h.ids for h in one) for one in together}) > 1, (
         "the model must depend on its source for this test to mean anything"
@@ -77,19 +78,19 @@ def test_a_batch_gives_what_each_sentence_gives_alone(model: Transformer, beam_s
 
 def test_learned_positions_limit_the_output() -> None:
     model = random_transformer(16, 5, positions="learned", max_positions=9)
-    found = search(SingleModel(model), [[4] * 8 + [EOS_ID]], InferenceSettings(min_tokens=0, beam_size=30, n_best=30))
+    found = search(FastModel(model), [[4] * 8 + [EOS_ID]], InferenceSettings(min_tokens=0, beam_size=30, n_best=30))
     assert max(len(h.token_log_probs) for h in found[0]) == 9
 
 
 def test_an_ensemble_of_a_model_with_itself_is_the_model(model: Transformer) -> None:
-    single = SingleModel(model)
+    single = FastModel(model)
     assert_same(search(Ensemble([single] * 3), SOURCES), search(single, SOURCES))
 
 
 def test_an_ensemble_is_the_mean_of_probabilities() -> None:
     models = [random_transformer(16, seed) for seed in (1, 2)]
-    found = search(Ensemble([SingleModel(one) for one in models]), SOURCES)
-    assert found != search(SingleModel(models[0]), SOURCES)
+    found = search(Ensemble([FastModel(one) for one in models]), SOURCES)
+    assert found != search(FastModel(models[0]), SOURCES)
     for source, hypotheses in zip(SOURCES, found, strict=True):
         batch = batch_of([source] * len(hypotheses), hypotheses)
         mean = torch.stack([score_tokens(one, batch).exp() for one in models]).mean(0).log().sum(1)
@@ -99,6 +100,18 @@ def test_an_ensemble_is_the_mean_of_probabilities() -> None:
 def test_models_with_different_vocabularies_are_no_ensemble() -> None:
     other = Transformer(ModelSettings(preset="custom", d_model=16, num_heads=2), 20, 20)
     with pytest.raises(ModelError, match=r"share one target vocabulary, but theirs have \[16, 20\] entries"):
-        Ensemble([SingleModel(random_transformer(16, 1)), SingleModel(other)])
+        Ensemble([FastModel(random_transformer(16, 1)), FastModel(other)])
     with pytest.raises(ModelError, match="at least one model"):
         Ensemble([])
+
+
+@torch.no_grad()
+def test_padding_changes_no_logits(model: Transformer) -> None:
+    source, target = torch.randint(4, 16, (1, 5)), torch.randint(4, 16, (1, 6))
+    alone = model(source, torch.tensor([5]), target)
+    sources, targets = torch.randint(4, 16, (3, 11)), torch.zeros(3, 9, dtype=torch.int64)
+    sources[0, :5], targets[0, :6] = source, target
+    padded = model(sources, torch.tensor([5, 11, 11]), targets)
+    torch.testing.assert_close(padded[:1, :6], alone, atol=1e-5, rtol=0)
+    sources[0, 5:], targets[0, 6:] = 9, 7
+    assert torch.equal(model(sources, torch.tensor([5, 11, 11]), targets)[:1, :6], padded[:1, :6])

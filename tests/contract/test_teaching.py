@@ -10,7 +10,8 @@ from dragoman.config import ModelSettings, TrainSettings
 from dragoman.data.soft_targets import TOP_TOKENS
 from dragoman.data.store import PairStore, write_store
 from dragoman.data.stream import BatchStream, StepPlan, load_batch
-from dragoman.inference.search.step_model import Ensemble, SingleModel
+from dragoman.inference.search.step_model import Ensemble
+from dragoman.inference.verification import FullPasses
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from dragoman.training.step.gradients import Gradients
@@ -42,7 +43,7 @@ def store(folder: Path, count: int = 40) -> PairStore:
 def test_they_say_what_their_ensemble_gives_step_by_step(tmp_path: Path) -> None:
     teachers, pairs = [model(1), model(2)], store(tmp_path / "train")
     soft = ask_teachers(teachers, ["one", "two"], pairs, tmp_path / "teachers")
-    ensemble = Ensemble([SingleModel(teacher.eval()) for teacher in teachers])
+    ensemble = Ensemble([FullPasses(teacher.eval()) for teacher in teachers])
     for index in range(len(pairs)):
         batch = load_batch(pairs, np.array([index]))
         state = ensemble.start(batch.src_ids, batch.src_lengths)

@@ -10,11 +10,9 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
-from torch.nn import functional
 
 from dragoman.errors import ModelError
 from dragoman.inference.search.continuations import Continuations
-from dragoman.model.cache import DecoderCache
 from dragoman.model.transformer import Transformer
 
 State = TypeVar("State")
@@ -95,22 +93,6 @@ class OfTransformer:
     def device(self) -> torch.device:
         """Where the weights are."""
         return self._model.device
-
-
-class SingleModel(OfTransformer):
-    """One Transformer as a StepModel."""
-
-    def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"]) -> DecoderCache:
-        """Encodes the sources."""
-        return self._model.start(self._model.encode(src_ids, src_lengths), src_lengths)
-
-    def step(self, ids: Int64[Tensor, "N"], state: DecoderCache) -> Float[Tensor, "N V"]:
-        """The decoder's next log_probs."""
-        return functional.log_softmax(self._model.step(ids, state), dim=-1)
-
-    def reorder(self, state: DecoderCache, rows: Int64[Tensor, "N2"], sentences: Int64[Tensor, "B2"]) -> None:
-        """Moves the cached keys and values."""
-        state.reorder(rows, sentences)
 
 
 class Ensemble:

@@ -1,4 +1,4 @@
-"""One Transformer as a StepModel, arranged for speed: the same numbers as `SingleModel` with far fewer operations.
+"""One Transformer as a StepModel with a cache, in far fewer operations than the model's own passes.
 
 The weights are converted once: query, key and value in one product, the cross-attention keys and values of all layers
 in another, the scale of the attention inside the query's weights. Steps are plain tensor operations, without modules.

@@ -1,6 +1,6 @@
 """Looks inside a model while it translates one text: everything that the inspection page shows.
 
-Off the fast path: the plain model and the plain search, whose results the fast ones share (in float32).
+The search is the tensor decoder's, in float32; everything else is read from full passes of the model.
 """
 
 import math
@@ -19,7 +19,7 @@ from dragoman.inference.preservation.capitals import is_all_caps, sentence_case
 from dragoman.inference.scoring import score_tokens
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.constraints import NEVER_WRITTEN, hide
-from dragoman.inference.search.step_model import SingleModel
+from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import AttentionWeights, Transformer
 from dragoman.records import Hypothesis
@@ -71,7 +71,8 @@ def inspect_text(
     _check_prefix(prefix_ids, model)
     settings = replace(settings or trained.config.inference, **WITHOUT_SAMPLING)
     settings = replace(settings, n_best=settings.beam_size)
-    hypotheses, beam = trace_search(_RereadableModel(model), src.ids, settings, tokenizers.tgt, prefix_ids)
+    searched = _RereadableModel(model)
+    hypotheses, beam = trace_search(searched, src.ids, settings, tokenizers.tgt, prefix_ids)
     best = hypotheses[0]
     tgt = _side(tokenizers.tgt.detokenize(best.ids), best.ids, tokenizers.tgt)
     forced = _forced_pass(model, src.ids, best.ids)
@@ -86,7 +87,7 @@ def inspect_text(
         reading=DEFAULT_READING,
         layer=alignment_layer(model.settings.num_decoder_layers),
         links=encode_weights(forced.links),
-        steps=_add_continuations(steps, forced, model, settings, tokenizers.tgt),
+        steps=_add_continuations(steps, forced, searched, settings, tokenizers.tgt),
         n_best=_n_best(hypotheses, tokenizers.tgt),
         beam=beam,
         weights=collect_weights(forced.attention, src.tokens, tgt.tokens),
@@ -103,8 +104,8 @@ def _n_best(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> tuple[Ran
     )
 
 
-class _RereadableModel(SingleModel):
-    """Writes one token less than the model has positions for: they are all read again, with bos before them."""
+class _RereadableModel(FastModel):
+    """Writes one token less than the model has positions for: a full pass reads the output again, after bos."""
 
     @property
     def max_length(self) -> int | None:
@@ -194,7 +195,7 @@ def _alternatives(log_probs: Float[Tensor, "V"], token_id: int, *, may_end: bool
 
 
 def _add_continuations(
-    steps: tuple[Step, ...], forced: _ForcedPass, model: Transformer, settings: InferenceSettings, tokenizer: Tokenizer
+    steps: tuple[Step, ...], forced: _ForcedPass, model: FastModel, settings: InferenceSettings, tokenizer: Tokenizer
 ) -> tuple[Step, ...]:
     """The steps. The least certain ones say how the translation would continue after each alternative."""
     src_ids, tgt_ids = forced.src_ids, forced.tgt_ids
@@ -209,7 +210,7 @@ def _add_continuations(
     src, src_lengths = pad_ids([[*src_ids, EOS_ID]] * len(prefixes), PAD_ID)
     src, src_lengths = src.to(model.device), src_lengths.to(model.device)
     beginnings = [prefix for _, prefix in prefixes]
-    found = beam_search(SingleModel(model), src, src_lengths, replace(settings, n_best=1), beginnings)
+    found = beam_search(model, src, src_lengths, replace(settings, n_best=1), beginnings)
     continued: dict[int, list[Hypothesis]] = {}
     for (place, _), hypotheses in zip(prefixes, found, strict=True):
         continued.setdefault(place, []).append(hypotheses[0])

@@ -7,7 +7,7 @@ import pytest
 from dragoman.cli.main import run_command
 from dragoman.errors import CheckpointError
 from dragoman.inference import verification
-from dragoman.inference.search.step_model import SingleModel
+from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.training.verification import ResumeReport
 
 
@@ -16,9 +16,9 @@ def test_a_model_without_texts_of_its_own_gets_invented_ones(
 ) -> None:
     assert run_command(["verify", str(model_folder), "--sentences", "6"]) == 0
     answer = capsys.readouterr()
-    rows = answer.out.split("\n")[1:15]
-    assert [row.split()[-5] for row in rows] == ["1"] * 7 + ["2"] * 7
-    assert "ok: 0 of 84 translations differ from the judge's.\n" in answer.out
+    rows = answer.out.split("\n")[1:13]
+    assert [row.split()[-5] for row in rows] == ["1"] * 6 + ["2"] * 6
+    assert "ok: 0 of 72 translations differ from the judge's.\n" in answer.out
     assert "6 texts (made from its vocabulary)" in answer.err
 
 
@@ -26,20 +26,22 @@ def test_a_bug_is_shown_with_both_outputs(
     model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "in.txt").write_text("one two three\n\nfour five. one\nfive\nnever read\n", encoding="utf-8")
-    right = SingleModel.step
+    right = FastModel.step
     monkeypatch.setattr(verification, "_TIE_TRIALS", 2)
-    monkeypatch.setattr(SingleModel, "step", lambda self, ids, state: -right(self, ids, state))
+    monkeypatch.setattr(FastModel, "best", None)
+    monkeypatch.setattr(FastModel, "step", lambda self, ids, state: -right(self, ids, state))
     command = ["verify", str(model_folder), "--src", str(tmp_path / "in.txt"), "--sentences", "4"]
     assert run_command([*command, "--json"]) == 2
     answer = json.loads(capsys.readouterr().out)
-    assert (answer["holds"], answer["texts"], len(answer["checks"])) == (False, 4, 14)
-    (check,) = [one for one in answer["checks"] if one["differences"] and one["beam_size"] == 1]
-    assert check["way"] == "plain model, its cache"
+    assert (answer["holds"], answer["texts"], len(answer["checks"])) == (False, 4, 12)
+    failed = {one["way"]: one for one in answer["checks"] if one["differences"] and one["beam_size"] == 1}
+    assert {"tensors, packed", "tensors, padded"} <= set(failed)
+    check = failed["tensors, padded"]
     assert {one["src"] for one in check["differences"]} <= {"one two three", "four five. one", "five"}
     assert run_command(command) == 2
     page = capsys.readouterr().out
     one = check["differences"][0]
-    assert f"plain model, its cache, beam 1, text {one['number']}: {one['src']}\n  expected  {one['expected']}" in page
+    assert f"tensors, padded, beam 1, text {one['number']}: {one['src']}\n  expected  {one['expected']}" in page
     assert "\nDIFFERENT: " in page
 
 
@@ -100,7 +102,7 @@ def test_a_model_that_samples_is_verified_by_its_search(
     sampling_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command(["verify", str(sampling_folder), "--sentences", "3"]) == 0
-    assert "ok: 0 of 42 translations differ" in capsys.readouterr().out
+    assert "ok: 0 of 36 translations differ" in capsys.readouterr().out
 
 
 def test_what_cannot_be_resumed_is_said_before_the_work_with_a_code_of_its_own(

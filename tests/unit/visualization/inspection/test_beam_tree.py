@@ -5,7 +5,7 @@ import torch
 
 from dragoman.config import InferenceSettings
 from dragoman.inference.search.beam import beam_search
-from dragoman.inference.search.step_model import SingleModel
+from dragoman.inference.verification import FullPasses
 from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.tokenizer import EOS_ID
 from dragoman.visualization.inspection.beam_tree import trace_search
@@ -20,7 +20,7 @@ def test_tracing_changes_nothing_and_the_tree_spells_the_best(
     trained: TrainedModel, src: list[int], beam_size: int, min_tokens: int
 ) -> None:
     settings = InferenceSettings(beam_size=beam_size, n_best=beam_size, max_extra_tokens=4, min_tokens=min_tokens)
-    model, tokenizer = SingleModel(trained.model), trained.tokenizers.tgt
+    model, tokenizer = FullPasses(trained.model), trained.tokenizers.tgt
     hypotheses, nodes = trace_search(model, src, settings, tokenizer)
     ids = torch.tensor([[*src, EOS_ID]])
     assert hypotheses == beam_search(model, ids, torch.tensor([ids.size(1)]), settings)[0]
@@ -33,7 +33,7 @@ def test_tracing_changes_nothing_and_the_tree_spells_the_best(
 
 def test_every_node_hangs_on_one_that_went_on_and_pruned_ones_are_the_less_likely(trained: TrainedModel) -> None:
     settings = InferenceSettings(beam_size=3, n_best=3, max_extra_tokens=6)
-    _, nodes = trace_search(SingleModel(trained.model), SOURCES[2], settings, trained.tokenizers.tgt)
+    _, nodes = trace_search(FullPasses(trained.model), SOURCES[2], settings, trained.tokenizers.tgt)
     for node in nodes:
         if node.parent >= 0:
             parent = nodes[node.parent]
@@ -54,7 +54,7 @@ def test_every_node_hangs_on_one_that_went_on_and_pruned_ones_are_the_less_likel
 
 def test_what_is_in_the_beam_when_the_search_stops_did_not_fall_out_of_it(trained: TrainedModel) -> None:
     settings = InferenceSettings(beam_size=3, n_best=3, max_extra_tokens=0, min_tokens=8)
-    hypotheses, nodes = trace_search(SingleModel(trained.model), SOURCES[2], settings, trained.tokenizers.tgt)
+    hypotheses, nodes = trace_search(FullPasses(trained.model), SOURCES[2], settings, trained.tokenizers.tgt)
     assert not hypotheses[0].finished
     last = max(node.position for node in nodes)
     assert [node.state for node in nodes if node.position == last][:3] == ["open"] * 3
@@ -64,7 +64,7 @@ def test_what_is_in_the_beam_when_the_search_stops_did_not_fall_out_of_it(traine
 
 def test_a_beam_of_one_keeps_one(trained: TrainedModel) -> None:
     settings = replace(trained.config.inference, beam_size=1, n_best=1)
-    _, nodes = trace_search(SingleModel(trained.model), [5, 6], settings, trained.tokenizers.tgt)
+    _, nodes = trace_search(FullPasses(trained.model), [5, 6], settings, trained.tokenizers.tgt)
     assert all(node.best for node in nodes if node.state == "kept")
 
 
@@ -74,7 +74,7 @@ def test_forced_tokens_are_in_the_tree_beside_those_that_would_have_been_taken(
     trained: TrainedModel, prefix: list[int], beam_size: int
 ) -> None:
     settings = InferenceSettings(beam_size=beam_size, n_best=beam_size, max_extra_tokens=4)
-    model, tokenizer = SingleModel(trained.model), trained.tokenizers.tgt
+    model, tokenizer = FullPasses(trained.model), trained.tokenizers.tgt
     hypotheses, nodes = trace_search(model, SOURCES[0], settings, tokenizer, prefix)
     ids = torch.tensor([[*SOURCES[0], EOS_ID]])
     assert hypotheses == beam_search(model, ids, torch.tensor([ids.size(1)]), settings, [prefix])[0]

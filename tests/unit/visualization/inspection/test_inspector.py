@@ -11,7 +11,7 @@ from dragoman.data.batch import pad_ids
 from dragoman.errors import DataError
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.constraints import NEVER_WRITTEN
-from dragoman.inference.search.step_model import SingleModel
+from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
@@ -69,7 +69,7 @@ def test_alternatives_go_on_as_a_search_from_there_does(trained: TrainedModel, i
     for place in looked_at:
         for one in inspection.steps[place].alternatives:
             prefix = [*before[:place], names.index(one.token)]
-            then = beam_search(SingleModel(trained.model), src, lengths, trained.config.inference, [prefix])[0][0]
+            then = beam_search(FastModel(trained.model), src, lengths, trained.config.inference, [prefix])[0][0]
             assert one.continuation == tokenizer.detokenize(then.ids)
             assert one.score == pytest.approx(then.score, abs=1e-3)
 
@@ -174,9 +174,9 @@ def test_an_empty_translation_can_be_looked_at(trained: TrainedModel) -> None:
 def _searched(trained: TrainedModel, prefix: list[int], settings: InferenceSettings) -> list[Hypothesis]:
     """What the search finds that begins with these."""
     src, lengths = pad_ids([[*trained.tokenizers.src.encode(TEXT), EOS_ID]], 0)
-    return beam_search(
-        SingleModel(trained.model), src, lengths, replace(settings, n_best=settings.beam_size), [prefix]
-    )[0]
+    return beam_search(FastModel(trained.model), src, lengths, replace(settings, n_best=settings.beam_size), [prefix])[
+        0
+    ]
 
 
 @pytest.mark.parametrize("place", [0, 1, 4])
