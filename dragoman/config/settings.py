@@ -5,7 +5,8 @@ folder has the resolved configuration.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import wraps
+from typing import Any, Literal, TypeVar
 
 
 def setting(
@@ -122,7 +123,33 @@ class TokenizerSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
+_PRESET_COLUMNS = ("d_model", "d_ff", "num_heads", "num_encoder_layers", "num_decoder_layers", "dropout")
+_PRESET_ROWS = {
+    "tiny": (128, 256, 4, 4, 4, 0.3),
+    "small": (256, 1024, 4, 4, 4, 0.2),
+    # "Attention Is All You Need", table 3, rows base and big.
+    "base": (512, 2048, 8, 6, 6, 0.1),
+    "big": (1024, 4096, 16, 6, 6, 0.3),
+    "custom": (256, 1024, 4, 4, 4, 0.2),
+}
+Settings = TypeVar("Settings")
+
+
+def _fill_from_preset(settings: type[Settings]) -> type[Settings]:
+    """Let the named preset give the values that are not given."""
+    set_all = settings.__init__
+
+    @wraps(set_all)
+    def fill_and_set(self: Settings, **given: Any) -> None:
+        row = _PRESET_ROWS.get(given.get("preset", "small"), ())
+        set_all(self, **{**dict(zip(_PRESET_COLUMNS, row, strict=False)), **given})
+
+    settings.__init__ = fill_and_set  # type: ignore[assignment, method-assign]
+    return settings
+
+
+@_fill_from_preset
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
     """[model]: the shape of the Transformer. A preset fills what is not given."""
 
@@ -156,20 +183,7 @@ class ModelSettings:
     projection_bias: bool = setting(True, "a bias in the projection to the vocabulary")
 
 
-PRESETS: dict[str, ModelSettings] = {
-    "tiny": ModelSettings(
-        preset="tiny", d_model=128, d_ff=256, num_heads=4, num_encoder_layers=4, num_decoder_layers=4, dropout=0.3
-    ),
-    "small": ModelSettings(preset="small"),
-    # "Attention Is All You Need", table 3, rows base and big.
-    "base": ModelSettings(
-        preset="base", d_model=512, d_ff=2048, num_heads=8, num_encoder_layers=6, num_decoder_layers=6, dropout=0.1
-    ),
-    "big": ModelSettings(
-        preset="big", d_model=1024, d_ff=4096, num_heads=16, num_encoder_layers=6, num_decoder_layers=6, dropout=0.3
-    ),
-    "custom": ModelSettings(preset="custom"),
-}
+PRESETS: dict[str, ModelSettings] = {name: ModelSettings(preset=name) for name in _PRESET_ROWS}  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
