@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from dragoman.config.settings import CORPORA, Config
+from dragoman.config.settings import CORPORA, Config, ModelSettings
 from dragoman.errors import ConfigError
 
 Label = Callable[[str], str]
@@ -12,19 +12,28 @@ _AUGMENTATIONS = ("augment_case", "augment_punctuation", "augment_noise")
 
 def check_config(config: Config, label: Label = "`{}`".format) -> None:
     """Raise ConfigError for the first contradiction. `label` makes a key into the name that the message has for it."""
-    for rules in (_shape, _model, _tokenizer, _data, _limits, _sharding, _teachers, _schedule, _run, _inference):
+    check_shape(config.model, label)
+    for rules in (_model, _tokenizer, _data, _limits, _sharding, _teachers, _schedule, _run, _inference):
         for problem in rules(config, label):
             raise ConfigError(problem)
 
 
-def check_shape(config: Config, label: Label = "`{}`".format) -> None:
+def check_shape(model: ModelSettings, label: Label = "`{}`".format) -> None:
     """Raise ConfigError for a shape that no model can have. This holds for finished models too."""
-    for problem in _shape(config, label):
+    for problem in _shape(model, label):
         raise ConfigError(problem)
 
 
-def _shape(config: Config, label: Label) -> Iterator[str]:
-    model = config.model
+def check_vocabularies(model: ModelSettings, src_vocab_size: int, tgt_vocab_size: int) -> None:
+    """Raise ConfigError if one tensor would have to embed two vocabularies of different sizes."""
+    if model.tie == "all" and src_vocab_size != tgt_vocab_size:
+        raise ConfigError(
+            f'`model.tie` must not be "all" for vocabularies of {src_vocab_size} and {tgt_vocab_size} entries, which '
+            f'cannot share one embedding. Set `model.tie` to "decoder" or "none".'
+        )
+
+
+def _shape(model: ModelSettings, label: Label) -> Iterator[str]:
     if model.d_model % model.num_heads:
         yield (
             f"{label('model.d_model')} must be a multiple of {label('model.num_heads')} ({model.num_heads}), "

@@ -177,7 +177,7 @@ def config_from_dict(table: Mapping[str, Any], origin: str, keep_training: bool 
     """
     given = _given_by_table(table, origin, checks_removed=keep_training)
     config = _merge(given, Config())
-    check_shape(config, lambda key: given[key].place if key in given else f"`{key}`")
+    check_shape(config.model, lambda key: given[key].place if key in given else f"`{key}`")
     return config
 
 

@@ -116,7 +116,7 @@ class TransformerSearch:
         from dragoman.inference.compiled.weights import supports
 
         model = self._models[0]
-        return model.working_type == torch.float32 and supports(model.settings, precision, settings)
+        return model.projection.weight.dtype == torch.float32 and supports(model.settings, precision, settings)
 
     def _build_search(self, precision: str, compiled: bool) -> Search:
         if compiled:

@@ -96,7 +96,7 @@ class FullPasses(OfTransformer):
         width = ids.numel() // state.src_lengths.numel()
         memory, lengths = (one.repeat_interleave(width, dim=0) for one in (state.memory, state.src_lengths))
         hidden = self._model.decode(state.written, memory, lengths)[:, -1]
-        log_probs = functional.log_softmax(self._model.project(hidden).float(), dim=-1)
+        log_probs = functional.log_softmax(self._model.projection(hidden).float(), dim=-1)
         if self._noise:
             draws = torch.rand(log_probs.shape, generator=self._generator, device=log_probs.device)
             log_probs += self._noise * (2 * draws - 1)

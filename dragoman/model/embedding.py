@@ -7,16 +7,13 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dragoman.model import fused
-from dragoman.model.dropout import Dropout
-
 
 def sinusoidal_positions(
     length: int, d_model: int, start: int = 0, device: torch.device | None = None
 ) -> Float[Tensor, "{length} {d_model}"]:
-    """sin(pos / 10000^(2i/d)) in the even dimensions, cos of the same in the odd ones, for any position (section 3.5).
+    """sin(pos / 10000^(2i/d)) in the even dimensions, cos of the same in the odd ones (section 3.5).
 
-    Computed for positions `start` to `start + length - 1`; there is no table that runs out. `d_model` must be even.
+    Computed for positions `start` to `start + length - 1`, so there is no longest sequence. `d_model` must be even.
     """
     angles = _angles(length, d_model, start, device)
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
@@ -39,15 +36,10 @@ def _angles(length: int, d_model: int, start: int, device: torch.device | None) 
 class Embedding(nn.Module):
     """Ids to vectors: the embedding times sqrt(d_model) plus the position, then dropout.
 
-    The weights are drawn from a normal distribution with standard deviation d_model^-0.5, not Xavier uniform: times
-    sqrt(d_model) they then have unit variance, of the size of the sinusoids beside them, and as a projection (tied
-    weights) they give logits of about unit variance for normalised states, so training starts from a flat distribution.
-
-    Where `sums` is set, (V, D) float32, the gradient of the weights may be added to it instead of to `weight.grad`:
-    that of a batch is as large as the vocabulary, and nearly all zeros.
+    The weights are normal with standard deviation d_model^-0.5, not Xavier uniform: times sqrt(d_model) they have unit
+    variance, like the sinusoids beside them. As a projection (tied weights) they give logits of about unit variance
+    for normalized states, so training starts from a flat distribution.
     """
-
-    sums: Tensor | None = None
 
     def __init__(
         self, vocab_size: int, d_model: int, dropout: float, positions: str = "sinusoidal", max_positions: int = 0
@@ -59,29 +51,24 @@ class Embedding(nn.Module):
         if positions == "learned":
             self.positions = nn.Parameter(torch.empty(max_positions, d_model))
             nn.init.normal_(self.positions, std=0.1)
-        self._computed = marian_positions if positions == "marian" else sinusoidal_positions
-        self.dropout = Dropout(dropout)
+        self._compute_positions = marian_positions if positions == "marian" else sinusoidal_positions
+        self.dropout = nn.Dropout(dropout)
 
-    def forward(
-        self, ids: Int64[Tensor, "B T"], start: int = 0, dtype: torch.dtype | None = None
-    ) -> Float[Tensor, "B T D"]:
-        """Embeds ids that stand at positions `start`, `start + 1`, ..., in `dtype` or the type of the weights.
+    def extra_repr(self) -> str:
+        """Sizes, for `print(model)`."""
+        positions = self._compute_positions.__name__ if self.positions is None else f"{len(self.positions)} learned"
+        return f"{self.weight.size(0)}, {self.weight.size(1)}, positions={positions}"
 
-        Raises ValueError where learned positions end before the sequence does.
-        """
-        factor, positions = math.sqrt(self.weight.size(1)), self.table(start, ids.size(1))
-        dtype = self.weight.dtype if dtype is None else dtype
-        if not positions.requires_grad and self.weight.dtype == torch.float32 and fused.active(self.weight):
-            drawn = self.dropout.bits(*ids.shape, self.weight.size(1))
-            return fused.embed(self.weight, ids, positions, drawn, dtype, self.sums)
-        tokens = functional.embedding(ids, self.weight) * factor
-        return self.dropout(tokens + positions).to(dtype)  # type: ignore[no-any-return]
+    def forward(self, ids: Int64[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        """Embed ids at positions 0, 1, ... Raises ValueError if learned positions end before the ids do."""
+        tokens = functional.embedding(ids, self.weight) * math.sqrt(self.weight.size(1))
+        return self.dropout(tokens + self.table(0, ids.size(1)))  # type: ignore[no-any-return]
 
     def table(self, start: int, length: int) -> Float[Tensor, "T D"]:
-        """What is added at positions `start` to `start + length - 1`. Raises ValueError as `forward` does."""
+        """The vectors of positions `start` to `start + length - 1`. Raises ValueError as `forward` does."""
         if self.positions is None:
             d_model = self.weight.size(1)
-            return self._computed(length, d_model, start, self.weight.device).to(self.weight.dtype)
+            return self._compute_positions(length, d_model, start, self.weight.device).to(self.weight.dtype)
         if start + length > self.positions.size(0):
             raise ValueError(f"position {start + length} is beyond the {self.positions.size(0)} learned positions")
         return self.positions[start : start + length]

@@ -6,10 +6,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dragoman.model import fused
-from dragoman.model.dropout import Dropout
-from dragoman.model.linear import PaddedLinear
-
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
     "gelu": functional.gelu,
@@ -22,17 +18,18 @@ class FeedForward(nn.Module):
 
     def __init__(self, d_model: int, d_ff: int, dropout: float, activation: str) -> None:
         super().__init__()
-        self.inner = PaddedLinear(d_model, d_ff)
-        self.outer = PaddedLinear(d_ff, d_model)
+        self.inner = nn.Linear(d_model, d_ff)
+        self.outer = nn.Linear(d_ff, d_model)
         self.activation = ACTIVATIONS[activation]
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         for linear in (self.inner, self.outer):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
+    def extra_repr(self) -> str:
+        """The activation, for `print(model)`."""
+        return f"activation={self.activation.__name__}"
+
     def forward(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        """Each position is transformed alone; `dropout` acts between the two products."""
-        inner = self.inner(hidden)
-        if self.activation is functional.relu and fused.active(inner):
-            return self.outer(fused.relu_dropout(inner, self.dropout.bits(*inner.shape)))  # type: ignore[no-any-return]
-        return self.outer(self.dropout(self.activation(inner)))  # type: ignore[no-any-return]
+        """Transform each position alone, with dropout between the two products."""
+        return self.outer(self.dropout(self.activation(self.inner(hidden))))  # type: ignore[no-any-return]

@@ -1,65 +1,40 @@
-"""Encoder and decoder layers: sublayers, residuals and layer norm (Vaswani et al. 2017, section 3.1).
+"""Encoder and decoder layers: sublayers, residual connections and layer norm (Vaswani et al. 2017, section 3.1).
 
-The paper normalises after the residual; before it (`norm_first`) is the default here, because it trains without
-careful warm-up (Xiong et al. 2020).
+The paper normalizes after the residual connection. Normalizing before the sublayer (`norm_first`) is the default here,
+because it trains without a careful warm-up (Xiong et al. 2020).
 """
 
-from jaxtyping import Bool, Float
+from collections.abc import Callable
+
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from dragoman.config import ModelSettings
-from dragoman.model import fused
-from dragoman.model.attention import MultiHeadAttention, attention_weights
-from dragoman.model.cache import LayerCache
-from dragoman.model.dropout import Dropout
+from dragoman.model.attention import Mask, MultiHeadAttention
 from dragoman.model.feed_forward import FeedForward
-
-Mask = Bool[Tensor, "..."]
 
 
 class Residual(nn.Module):
-    """The shell of a sublayer: `enter`, then the sublayer, then `leave`.
+    """The connection around a sublayer.
 
-    norm_first: x + dropout(sublayer(norm(x))). Else, as in the paper: norm(x + dropout(sublayer(x))).
+    norm_first: x + dropout(sublayer(norm(x))). Otherwise, as in the paper: norm(x + dropout(sublayer(x))).
     """
 
     def __init__(self, d_model: int, dropout: float, norm_first: bool) -> None:
         super().__init__()
         self.norm_first = norm_first
         self.norm = nn.LayerNorm(d_model)
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
 
-    def enter(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        """What the sublayer reads."""
-        return apply_norm(self.norm, hidden) if self.norm_first else hidden
+    def extra_repr(self) -> str:
+        """Where the norm is, for `print(model)`."""
+        return f"norm_first={self.norm_first}"
 
-    def leave(self, hidden: Float[Tensor, "B T D"], output: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        """The sublayer's output added to what went in."""
-        if fused.active(hidden):
-            total = fused.add_dropout(hidden, output, self.dropout.bits(*output.shape))
-        else:
-            total = hidden + self.dropout(output)
-        return total if self.norm_first else apply_norm(self.norm, total)
-
-
-def apply_norm(norm: nn.Module, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-    """The layer norm of the last dimension, or what else stands in its place."""
-    if isinstance(norm, nn.LayerNorm) and fused.active(hidden):
-        return fused.layer_norm(hidden, norm.weight, norm.bias, norm.eps)
-    out: Tensor = norm(hidden)
-    return out
-
-
-def _attention(settings: ModelSettings) -> MultiHeadAttention:
-    return MultiHeadAttention(settings.d_model, settings.num_heads, settings.attention_dropout, settings.attention_bias)
-
-
-def _residual(settings: ModelSettings) -> Residual:
-    return Residual(settings.d_model, settings.dropout, settings.norm_first)
-
-
-def _feed_forward(settings: ModelSettings) -> FeedForward:
-    return FeedForward(settings.d_model, settings.d_ff, settings.activation_dropout, settings.activation)
+    def forward(self, hidden: Float[Tensor, "B T D"], sublayer: Callable[[Tensor], Tensor]) -> Float[Tensor, "B T D"]:
+        """The sublayer's output added to its input."""
+        if self.norm_first:
+            return hidden + self.dropout(sublayer(self.norm(hidden)))  # type: ignore[no-any-return]
+        return self.norm(hidden + self.dropout(sublayer(hidden)))  # type: ignore[no-any-return]
 
 
 class EncoderLayer(nn.Module):
@@ -72,17 +47,12 @@ class EncoderLayer(nn.Module):
         self.feed_forward = _feed_forward(settings)
         self.feed_forward_residual = _residual(settings)
 
-    def forward(self, hidden: Float[Tensor, "B S D"], mask: Mask) -> Float[Tensor, "B S D"]:
-        """`mask` broadcasts to (B, H, S, S)."""
-        shell = self.self_attn_residual
-        hidden = shell.leave(hidden, self.self_attn(shell.enter(hidden), mask))
-        shell = self.feed_forward_residual
-        return shell.leave(hidden, self.feed_forward(shell.enter(hidden)))
-
-    def attention(self, hidden: Float[Tensor, "B S D"], mask: Mask) -> Float[Tensor, "B H S S"]:
-        """The weights that `forward` uses on this input, without dropout."""
-        query, key, _ = self.self_attn.project(self.self_attn_residual.enter(hidden))
-        return attention_weights(query, key, mask)
+    def forward(
+        self, hidden: Float[Tensor, "B S D"], mask: Mask, weights: list[Tensor] | None = None
+    ) -> Float[Tensor, "B S D"]:
+        """`mask` broadcasts to (B, H, S, S). The attention weights are appended to `weights`."""
+        hidden = self.self_attn_residual(hidden, lambda x: self.self_attn(x, x, x, mask, weights))
+        return self.feed_forward_residual(hidden, self.feed_forward)  # type: ignore[no-any-return]
 
 
 class DecoderLayer(nn.Module):
@@ -98,44 +68,29 @@ class DecoderLayer(nn.Module):
         self.feed_forward_residual = _residual(settings)
 
     def forward(
-        self, hidden: Float[Tensor, "B T D"], memory: Float[Tensor, "B S D"], self_mask: Mask, memory_mask: Mask
+        self,
+        hidden: Float[Tensor, "B T D"],
+        memory: Float[Tensor, "B S D"],
+        self_mask: Mask,
+        memory_mask: Mask,
+        self_weights: list[Tensor] | None = None,
+        cross_weights: list[Tensor] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Masks broadcast to (B, H, T, T) and (B, H, T, S)."""
-        shell = self.self_attn_residual
-        hidden = shell.leave(hidden, self.self_attn(shell.enter(hidden), self_mask))
-        shell = self.cross_attn_residual
-        hidden = shell.leave(hidden, self.cross_attn.across(shell.enter(hidden), memory, memory_mask))
-        return self._apply_feed_forward(hidden)
+        """The masks broadcast to (B, H, T, T) and (B, H, T, S). The attention weights are appended to the lists."""
+        hidden = self.self_attn_residual(hidden, lambda x: self.self_attn(x, x, x, self_mask, self_weights))
+        hidden = self.cross_attn_residual(
+            hidden, lambda x: self.cross_attn(x, memory, memory, memory_mask, cross_weights)
+        )
+        return self.feed_forward_residual(hidden, self.feed_forward)  # type: ignore[no-any-return]
 
-    def step(
-        self, hidden: Float[Tensor, "N 1 D"], cache: LayerCache, length: int, memory_mask: Mask
-    ) -> Float[Tensor, "N 1 D"]:
-        """One more position after `length` earlier ones, whose keys and values are in `cache`."""
-        shell = self.self_attn_residual
-        query, key, value = self.self_attn.project(shell.enter(hidden))
-        keys, values = cache.append(key, value, length)
-        output = self.self_attn.merge(self.self_attn.attend(query, keys, values, None))
-        hidden = shell.leave(hidden, output)
-        # The hypotheses of a sentence stand where positions stand in a full pass: they share its keys and values.
-        rows, _, width = hidden.shape
-        sentences = cache.cross_keys.size(0)
-        grouped = hidden.view(sentences, rows // sentences, width)
-        shell, cross = self.cross_attn_residual, self.cross_attn
-        query = cross.project_query(shell.enter(grouped))
-        seen = cross.merge(cross.attend(query, cache.cross_keys, cache.cross_values, memory_mask))
-        return self._apply_feed_forward(shell.leave(grouped, seen)).reshape(rows, 1, width)
 
-    def attention(
-        self, hidden: Float[Tensor, "B T D"], memory: Float[Tensor, "B S D"], self_mask: Mask, memory_mask: Mask
-    ) -> tuple[Tensor, Tensor]:
-        """The weights of self-attention (B, H, T, T) and cross-attention (B, H, T, S) on this input."""
-        shell = self.self_attn_residual
-        query, key, _ = self.self_attn.project(shell.enter(hidden))
-        hidden = shell.leave(hidden, self.self_attn(shell.enter(hidden), self_mask))
-        cross_query = self.cross_attn.project_query(self.cross_attn_residual.enter(hidden))
-        cross_key, _ = self.cross_attn.project_memory(memory)
-        return attention_weights(query, key, self_mask), attention_weights(cross_query, cross_key, memory_mask)
+def _attention(settings: ModelSettings) -> MultiHeadAttention:
+    return MultiHeadAttention(settings.d_model, settings.num_heads, settings.attention_dropout, settings.attention_bias)
 
-    def _apply_feed_forward(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        shell = self.feed_forward_residual
-        return shell.leave(hidden, self.feed_forward(shell.enter(hidden)))
+
+def _residual(settings: ModelSettings) -> Residual:
+    return Residual(settings.d_model, settings.dropout, settings.norm_first)
+
+
+def _feed_forward(settings: ModelSettings) -> FeedForward:
+    return FeedForward(settings.d_model, settings.d_ff, settings.activation_dropout, settings.activation)

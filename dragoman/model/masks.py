@@ -1,6 +1,6 @@
-"""Masks made from lengths: bool, True = may be looked at (the convention of `scaled_dot_product_attention`).
+"""Boolean masks made from lengths: True where a query may attend to a key, as in `scaled_dot_product_attention`.
 
-Vaswani et al. 2017, section 3.2.3: the encoder looks everywhere but at padding, the decoder only backwards.
+Vaswani et al. 2017, section 3.2.3: the encoder attends to everything but padding, the decoder only to what came before.
 """
 
 import torch

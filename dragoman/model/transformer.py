@@ -5,14 +5,14 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
-from torch.nn import functional
 
 from dragoman.bundle.weights import Arrays
 from dragoman.config import ModelSettings
+from dragoman.config.checking import check_shape, check_vocabularies
 from dragoman.devices.device import build_without_values
-from dragoman.model.cache import DecoderCache, LayerCache
+from dragoman.model.attention import Mask
 from dragoman.model.embedding import Embedding
-from dragoman.model.layers import DecoderLayer, EncoderLayer, Mask, apply_norm
+from dragoman.model.layers import DecoderLayer, EncoderLayer
 from dragoman.model.masks import causal_mask, padding_mask
 from dragoman.model.parameters import replace_parameters
 
@@ -27,22 +27,24 @@ class AttentionWeights:
 
 
 class Encoder(nn.Module):
-    """A stack of encoder layers, with a final norm when norm_first (pre-norm leaves the sum unnormalised)."""
+    """A stack of encoder layers, with a final norm if `norm_first` (pre-norm leaves the sum unnormalized)."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
         self.layers = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.num_encoder_layers))
         self.norm = nn.LayerNorm(settings.d_model) if settings.norm_first else nn.Identity()
 
-    def forward(self, hidden: Float[Tensor, "B S D"], mask: Mask) -> Float[Tensor, "B S D"]:
+    def forward(
+        self, hidden: Float[Tensor, "B S D"], mask: Mask, weights: list[Tensor] | None = None
+    ) -> Float[Tensor, "B S D"]:
         """The encoder's output, called memory from here on."""
         for layer in self.layers:
-            hidden = layer(hidden, mask)
-        return apply_norm(self.norm, hidden)
+            hidden = layer(hidden, mask, weights)
+        return self.norm(hidden)  # type: ignore[no-any-return]
 
 
 class Decoder(nn.Module):
-    """A stack of decoder layers, with a final norm when norm_first."""
+    """A stack of decoder layers, with a final norm if `norm_first`."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -50,32 +52,33 @@ class Decoder(nn.Module):
         self.norm = nn.LayerNorm(settings.d_model) if settings.norm_first else nn.Identity()
 
     def forward(
-        self, hidden: Float[Tensor, "B T D"], memory: Float[Tensor, "B S D"], self_mask: Mask, memory_mask: Mask
+        self,
+        hidden: Float[Tensor, "B T D"],
+        memory: Float[Tensor, "B S D"],
+        self_mask: Mask,
+        memory_mask: Mask,
+        self_weights: list[Tensor] | None = None,
+        cross_weights: list[Tensor] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """All positions at once, each seeing only those before it."""
+        """The final states of all positions at once."""
         for layer in self.layers:
-            hidden = layer(hidden, memory, self_mask, memory_mask)
-        return apply_norm(self.norm, hidden)
-
-    def step(self, hidden: Float[Tensor, "N 1 D"], cache: DecoderCache) -> Float[Tensor, "N 1 D"]:
-        """One more position; `cache` is extended in place."""
-        for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
-            hidden = layer.step(hidden, layer_cache, cache.length, cache.memory_mask)  # type: ignore[operator]
-        cache.length += 1
-        return apply_norm(self.norm, hidden)
+            hidden = layer(hidden, memory, self_mask, memory_mask, self_weights, cross_weights)
+        return self.norm(hidden)  # type: ignore[no-any-return]
 
 
 class Transformer(nn.Module):
     """Source ids to target logits.
 
     `settings.tie` shares weights (section 3.4): "all" makes source embedding, target embedding and projection one
-    tensor (the vocabularies must be one), "decoder" the latter two, "none" nothing.
+    tensor (the vocabularies must be one), "decoder" the latter two, "none" nothing. Raises ConfigError for settings
+    that no model can have: heads that do not divide `d_model`, an odd `d_model` with sinusoidal positions, one
+    embedding for two vocabularies.
     """
 
     def __init__(self, settings: ModelSettings, src_vocab_size: int, tgt_vocab_size: int) -> None:
+        check_shape(settings)
+        check_vocabularies(settings, src_vocab_size, tgt_vocab_size)
         super().__init__()
-        if settings.tie == "all" and src_vocab_size != tgt_vocab_size:
-            raise ValueError(f"one tensor cannot embed vocabularies of {src_vocab_size} and {tgt_vocab_size} entries")
         self.settings = settings
         self.src_embedding = _embedding(settings, src_vocab_size)
         self.tgt_embedding = _embedding(settings, tgt_vocab_size)
@@ -109,11 +112,6 @@ class Transformer(nn.Module):
         return self.tgt_embedding.weight.device
 
     @property
-    def working_type(self) -> torch.dtype:
-        """What the layers compute in; embeddings may be more precise."""
-        return self.encoder.layers[0].self_attn.in_weight.dtype  # type: ignore[union-attr, return-value]
-
-    @property
     def src_vocab_size(self) -> int:
         """Rows of the source embedding."""
         return self.src_embedding.weight.size(0)
@@ -129,60 +127,47 @@ class Transformer(nn.Module):
         return self.settings.max_positions if self.settings.positions == "learned" else None
 
     def forward(
-        self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"], decoder_input: Int64[Tensor, "B T"]
+        self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"], tgt_ids: Int64[Tensor, "B T"]
     ) -> Float[Tensor, "B T V"]:
-        """Logits at every target position, given bos and the target so far (teacher forcing)."""
+        """Logits of the next token after each of `tgt_ids`, which start with bos (teacher forcing)."""
         memory = self.encode(src_ids, src_lengths)
-        return self.project(self.decode(decoder_input, memory, src_lengths))
+        return self.projection(self.decode(tgt_ids, memory, src_lengths))  # type: ignore[no-any-return]
 
-    def encode(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"]) -> Float[Tensor, "B S D"]:
-        """The memory; rows at padding positions are meaningless and masked later."""
-        hidden = self.src_embedding(src_ids, dtype=self.working_type)
-        return self.encoder(hidden, padding_mask(src_lengths, src_ids.size(1)))  # type: ignore[no-any-return]
+    def encode(
+        self,
+        src_ids: Int64[Tensor, "B S"],
+        src_lengths: Int64[Tensor, "B"],
+        weights: list[Tensor] | None = None,
+    ) -> Float[Tensor, "B S D"]:
+        """The memory. Its rows at padding positions are meaningless; the decoder's mask excludes them."""
+        mask = padding_mask(src_lengths, src_ids.size(1))
+        return self.encoder(self.src_embedding(src_ids), mask, weights)  # type: ignore[no-any-return]
 
     def decode(
-        self, decoder_input: Int64[Tensor, "B T"], memory: Float[Tensor, "B S D"], src_lengths: Int64[Tensor, "B"]
+        self,
+        tgt_ids: Int64[Tensor, "B T"],
+        memory: Float[Tensor, "B S D"],
+        src_lengths: Int64[Tensor, "B"],
+        self_weights: list[Tensor] | None = None,
+        cross_weights: list[Tensor] | None = None,
     ) -> Float[Tensor, "B T D"]:
         """The decoder's final states, before the projection.
 
         Padding stands only at the end of a target, so the causal mask alone keeps real positions from seeing it.
         """
-        self_mask = causal_mask(decoder_input.size(1), decoder_input.device)
-        memory_mask = padding_mask(src_lengths, memory.size(1))
-        hidden = self.tgt_embedding(decoder_input, dtype=self.working_type)
-        return self.decoder(hidden, memory, self_mask, memory_mask)  # type: ignore[no-any-return]
-
-    def project(self, hidden: Float[Tensor, "*rows D"]) -> Float[Tensor, "*rows V"]:
-        """States to logits."""
-        return functional.linear(hidden, self.projection.weight, self.projection.bias)
-
-    def start(self, memory: Float[Tensor, "B S D"], src_lengths: Int64[Tensor, "B"]) -> DecoderCache:
-        """A cache with nothing decoded yet, one hypothesis a sentence."""
-        layers = [LayerCache(*layer.cross_attn.project_memory(memory)) for layer in self.decoder.layers]  # type: ignore[operator, union-attr]
-        return DecoderCache(layers, padding_mask(src_lengths, memory.size(1)))
-
-    def step(self, ids: Int64[Tensor, "N"], cache: DecoderCache) -> Float[Tensor, "N V"]:
-        """Logits (float32) of the next token, after `ids` were appended to the N hypotheses of `cache`."""
-        hidden = self.tgt_embedding(ids[:, None], start=cache.length)
-        return self.project(self.decoder.step(hidden, cache)[:, 0]).float()
+        masks = causal_mask(tgt_ids.size(1), tgt_ids.device), padding_mask(src_lengths, memory.size(1))
+        hidden = self.tgt_embedding(tgt_ids)
+        return self.decoder(hidden, memory, *masks, self_weights, cross_weights)  # type: ignore[no-any-return]
 
     def attention(
-        self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"], decoder_input: Int64[Tensor, "B T"]
+        self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"], tgt_ids: Int64[Tensor, "B T"]
     ) -> AttentionWeights:
-        """All attention weights of a full pass over one batch, without dropout; call it in eval mode."""
-        src_mask = padding_mask(src_lengths, src_ids.size(1))
-        self_mask = causal_mask(decoder_input.size(1), decoder_input.device)
-        hidden, encoder_self = self.src_embedding(src_ids), []
-        for layer in self.encoder.layers:
-            encoder_self.append(layer.attention(hidden, src_mask))  # type: ignore[operator]
-            hidden = layer(hidden, src_mask)
-        memory = self.encoder.norm(hidden)
-        hidden, decoder_self, cross = self.tgt_embedding(decoder_input), [], []
-        for layer in self.decoder.layers:
-            self_weights, cross_weights = layer.attention(hidden, memory, self_mask, src_mask)  # type: ignore[operator]
-            decoder_self.append(self_weights)
-            cross.append(cross_weights)
-            hidden = layer(hidden, memory, self_mask, src_mask)
+        """All attention weights of a forward pass over one batch."""
+        encoder_self: list[Tensor] = []
+        decoder_self: list[Tensor] = []
+        cross: list[Tensor] = []
+        memory = self.encode(src_ids, src_lengths, encoder_self)
+        self.decode(tgt_ids, memory, src_lengths, decoder_self, cross)
         return AttentionWeights(tuple(encoder_self), tuple(decoder_self), tuple(cross))
 
 

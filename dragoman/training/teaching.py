@@ -82,7 +82,7 @@ def most_probable(
     for slices in zip(*(torch.split(each, _ROWS_AT_ONCE) for each in states), strict=True):
         probs = slices[0].new_zeros(len(slices[0]), teachers[0].tgt_vocab_size)  # times the number of teachers
         for teacher, rows in zip(teachers, slices, strict=True):
-            probs += torch.softmax(teacher.project(rows), 1)
+            probs += torch.softmax(teacher.projection(rows), 1)
         probs[:, PAD_ID] = 0.0
         said.append(probs.topk(kept, dim=1))
     best, ids = (torch.cat(parts) for parts in zip(*said, strict=True))

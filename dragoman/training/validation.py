@@ -46,10 +46,10 @@ def dev_loss(model: Transformer, dev: Pairs, max_tokens: int) -> DevLoss:
         if not len(indices):
             continue
         batch = load_batch(dev, indices).to(model.device)
-        _, nll = losses(model, batch, 0.0)
+        _, nll = losses(model, batch)
         sums, tokens = sums + nll.item(), tokens + batch.num_tgt_tokens
         if len(indices) > 1 and pairs < _PAIRS_SHUFFLED:
-            _, other = losses(model, _with_other_sources(batch), 0.0)
+            _, other = losses(model, _with_other_sources(batch))
             own, shuffled = own + nll.item(), shuffled + other.item()
             probed, pairs = probed + batch.num_tgt_tokens, pairs + len(indices)
     if pairs < _LEAST_SHUFFLED:

@@ -1,6 +1,7 @@
-"""Attention that is shown is attention that was used: every layer's output follows from the weights it returns."""
+"""Attention that is shown is attention that was used: torch's own module gives the same weights and outputs."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -41,45 +42,41 @@ def _library(attention: MultiHeadAttention) -> nn.MultiheadAttention:
     return oracle.eval()
 
 
+def _record(model: Transformer, kind: str) -> list[tuple[MultiHeadAttention, Any, Tensor]]:
+    """Every attention of a kind with its inputs and its output, as hooks see them in the next pass."""
+    calls: list[tuple[MultiHeadAttention, Any, Tensor]] = []
+    for name, module in model.named_modules():
+        if (
+            isinstance(module, MultiHeadAttention)
+            and name.startswith(kind.split()[0])
+            and name.endswith(kind.split()[1])
+        ):
+            module.register_forward_hook(lambda module, given, output: calls.append((module, given, output)))
+    return calls
+
+
 @torch.no_grad()
-def test_weights_of_all_layers_are_the_librarys_and_make_the_layers_outputs(model: Transformer) -> None:
+def test_weights_of_all_layers_are_the_librarys_and_make_the_outputs(model: Transformer) -> None:
     src, tgt = _inputs()
+    logits = model(src, LENGTHS, tgt)
+    kinds = ("encoder self_attn", "decoder self_attn", "decoder cross_attn")
+    calls = [_record(model, kind) for kind in kinds]
     shown = model.attention(src, LENGTHS, tgt)
-    src_mask, self_mask = padding_mask(LENGTHS, 9), causal_mask(7, torch.device("cpu"))
-    hidden_src, future = ~src_mask[:, 0, 0], ~self_mask
-    hidden = model.src_embedding(src)
-    for layer, weights in zip(model.encoder.layers, shown.encoder_self, strict=True):
-        read = layer.self_attn_residual.enter(hidden)
-        output, expected = _library(layer.self_attn)(
-            read, read, read, key_padding_mask=hidden_src, average_attn_weights=False
-        )
-        torch.testing.assert_close(weights, expected, atol=1e-5, rtol=0)
-        value = layer.self_attn.project(read)[2]
-        torch.testing.assert_close(layer.self_attn.merge(weights @ value), output, atol=1e-5, rtol=0)
-        shell, between = layer.feed_forward_residual, layer.self_attn_residual.leave(hidden, output)
-        hidden = layer(hidden, src_mask)
-        torch.testing.assert_close(
-            shell.leave(between, layer.feed_forward(shell.enter(between))), hidden, atol=1e-5, rtol=0
-        )
-    memory = model.encoder.norm(hidden)
-    hidden = model.tgt_embedding(tgt)
-    for layer, own, cross in zip(model.decoder.layers, shown.decoder_self, shown.cross, strict=True):
-        read = layer.self_attn_residual.enter(hidden)
-        _, expected = _library(layer.self_attn)(read, read, read, attn_mask=future, average_attn_weights=False)
-        torch.testing.assert_close(own, expected, atol=1e-5, rtol=0)
-        between = layer.self_attn_residual.leave(hidden, layer.self_attn.merge(own @ layer.self_attn.project(read)[2]))
-        read = layer.cross_attn_residual.enter(between)
-        _, expected = _library(layer.cross_attn)(
-            read, memory, memory, key_padding_mask=hidden_src, average_attn_weights=False
-        )
-        torch.testing.assert_close(cross, expected, atol=1e-5, rtol=0)
-        value = layer.cross_attn.project_memory(memory)[1]
-        between = layer.cross_attn_residual.leave(between, layer.cross_attn.merge(cross @ value))
-        shell = layer.feed_forward_residual
-        hidden = layer(hidden, memory, self_mask, src_mask)
-        torch.testing.assert_close(
-            shell.leave(between, layer.feed_forward(shell.enter(between))), hidden, atol=1e-5, rtol=0
-        )
+    padding, future = ~padding_mask(LENGTHS, 9)[:, 0, 0], ~causal_mask(7, torch.device("cpu"))
+    for made, found, masks in zip(
+        calls,
+        (shown.encoder_self, shown.decoder_self, shown.cross),
+        ({"key_padding_mask": padding}, {"attn_mask": future}, {"key_padding_mask": padding}),
+        strict=True,
+    ):
+        for (attention, given, output), weights in zip(made, found, strict=True):
+            expected, expected_weights = _library(attention)(*given[:3], **masks, average_attn_weights=False)
+            torch.testing.assert_close(weights, expected_weights, atol=1e-5, rtol=0)
+            torch.testing.assert_close(output, expected, atol=1e-5, rtol=0)
+    last: list[Tensor] = []
+    model.decoder.register_forward_hook(lambda module, given, output: last.append(output))
+    model.attention(src, LENGTHS, tgt)
+    torch.testing.assert_close(model.projection(last[0]), logits, atol=1e-4, rtol=0)
 
 
 @torch.no_grad()

@@ -17,8 +17,8 @@ import pytest
 from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import CheckpointError
-from dragoman.model.dropout import Randomness
 from dragoman.training.run.state import TrainState
+from dragoman.training.step.dropout import Randomness
 from dragoman.training.verification import verify_resume
 
 SETTINGS = (

@@ -5,15 +5,15 @@ where the processor multiplies in it), refreshed after every update; embeddings 
 that the gradients of frequent words do not vanish in the rounding of their sum, and what they give is rounded.
 
 On a CPU a step is computed by several threads side by side, each with an equal share of its positions, its own
-gradients and its own random draws, and each with one processor to itself. Threads that share every single product
-instead must wait for each other some thousand times a step: they leave idle what is not a product, and stand still
-when another program takes one of the processors.
+gradients and its own random numbers, and each with one processor to itself. Threads that share every single product
+instead wait for each other some thousand times a step: they idle outside the products, and stand still when another
+program takes one of the processors.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -22,14 +22,19 @@ from dragoman.config import TrainSettings
 from dragoman.data.batch import Batch
 from dragoman.devices.device import build_without_values, resolve_precision, sum_type
 from dragoman.devices.threads import compute_on_one_thread, own_threads_restored
-from dragoman.model.dropout import Randomness, share_randomness
 from dragoman.model.parameters import replace_parameters
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import PAD_ID
-from dragoman.training.step.loss import SoftLabels, StepProjection, Targets, projected_cross_entropy
-
-Losses = Callable[[Transformer, Batch, StepProjection | None], tuple[Tensor, Tensor]]
-"""The sums over a batch's labels of what is minimised and of the negative log-probability. See `losses`."""
+from dragoman.training.step.accelerated import AcceleratedEmbedding, accelerate
+from dragoman.training.step.dropout import Randomness
+from dragoman.training.step.loss import (
+    PLAIN_LOSS,
+    LossOptions,
+    PreparedProjection,
+    SoftLabels,
+    Targets,
+    projected_cross_entropy,
+)
 
 _MAX_THREADS = 4
 # A share with fewer positions is not worth another thread, nor is a cut that moves fewer from one share to the next.
@@ -37,26 +42,19 @@ _LEAST_POSITIONS = 128
 
 
 def losses(
-    model: Transformer,
-    batch: Batch,
-    epsilon: float,
-    step: StepProjection | None = None,
-    precision: torch.dtype | None = None,
-    teacher_weight: float = 0.0,
+    model: Transformer, batch: Batch, options: LossOptions = PLAIN_LOSS, projection: PreparedProjection | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The sums over a batch's labels, padding left out, of the smoothed loss and of the negative log-probability.
+    """The sums over a batch's labels, without padding, of the smoothed loss and of the negative log-probability.
 
-    With a `step` of the model's projection, that one's gradient goes there and not into its parameters. The projection
-    is computed in `precision`, in the type that the decoder gives where it is None. What teachers say has a share of
-    `teacher_weight` in the labels, in batches that have it.
+    The gradient of the model's projection goes to `projection` if it is given, and not into the model's parameters.
     """
     memory = model.encode(batch.src_ids, batch.src_lengths)
     hidden = model.decode(batch.decoder_input, memory, batch.src_lengths)
     counted = batch.labels != PAD_ID
-    projection = model.projection
-    targets = Targets(batch.labels[counted], epsilon, PAD_ID, _soft_labels(batch, counted, teacher_weight))
-    states = hidden[counted].to(precision)
-    return projected_cross_entropy(states, projection.weight, projection.bias, targets, step)
+    soft = _soft_labels(batch, counted, options.teacher_weight)
+    targets = Targets(batch.labels[counted], options.label_smoothing, PAD_ID, soft)
+    states = hidden[counted].to(options.precision)
+    return projected_cross_entropy(states, model.projection.weight, model.projection.bias, targets, projection)
 
 
 def _soft_labels(batch: Batch, counted: Tensor, weight: float) -> SoftLabels | None:
@@ -126,13 +124,14 @@ class _Replica:
     model: Transformer
     randomness: Randomness
     precision: torch.dtype
-    sums: dict[str, Tensor]
+    options: LossOptions
+    sums: dict[str, Tensor] = field(default_factory=dict)
 
-    def add(self, share: Sequence[Batch], seed: Sequence[int], compute: Losses, num_tokens: int, splits: int) -> Tensor:
-        """Adds the gradients of loss / num_tokens over a share; returns the sums of loss and nll, (2,)."""
+    def add(self, share: Sequence[Batch], seed: Sequence[int], num_tokens: int, splits: int) -> Tensor:
+        """Add the gradients of loss / num_tokens over a share. Returns the sums of loss and nll, (2,)."""
         self.randomness.seed(*seed)
         total = torch.zeros(2, dtype=sum_type(self.model.device), device=self.model.device)
-        with self._tables(num_tokens) as step:
+        with self._tables(num_tokens) as projection:
             for batch in share:
                 rows = len(batch.src_lengths)
                 size = -(-rows // splits)
@@ -140,49 +139,50 @@ class _Replica:
                     stop = min(start + size, rows)
                     part = batch if size == rows else _rows(batch, start, stop)
                     with self.randomness.rows(start, stop, rows):
-                        loss, nll = compute(self.model, part, step)
+                        loss, nll = losses(self.model, part, self.options, projection)
                     (loss / num_tokens).backward()  # type: ignore[no-untyped-call]
                     total += torch.stack((loss.detach(), nll))
                     self._gather(self._low_precision_parameters())
         return total
 
     def take(self) -> dict[str, Tensor]:
-        """The gradients by name, float32; afterwards there are none."""
+        """The gradients by name, float32. Afterwards the replica has none."""
         self._gather(self.model.named_parameters())
         taken, self.sums = self.sums, {}
         return taken
 
     def drop(self) -> None:
-        """Leaves no gradients, and takes no memory for it: there may be none."""
+        """Delete all gradients without allocating memory, which may have run out."""
         self.sums = {}
         for parameter in self.model.parameters():
             parameter.grad = None
 
     @contextlib.contextmanager
-    def _tables(self, num_tokens: int) -> Iterator[StepProjection]:
-        """While it lasts, the gradients of projection and embeddings add up in place, batch after batch."""
-        model = self.model
-        step = StepProjection(model.projection.weight, model.projection.bias, self.precision, 1 / num_tokens)
-        sums = {id(model.projection.weight): step.weight_grad, id(model.projection.bias): step.bias_grad}
-        for embedding in (model.src_embedding, model.tgt_embedding):
+    def _tables(self, num_tokens: int) -> Iterator[PreparedProjection]:
+        """Inside the block, the gradients of projection and embeddings add up in place, batch after batch."""
+        model, weight, bias = self.model, self.model.projection.weight, self.model.projection.bias
+        projection = PreparedProjection(weight, bias, self.precision, 1 / num_tokens)
+        sums = {id(weight): projection.weight_grad, id(bias): projection.bias_grad}
+        embeddings = [each for each in model.modules() if isinstance(each, AcceleratedEmbedding)]
+        for embedding in embeddings:
             key = id(embedding.weight)
             embedding.sums = sums[key] = sums[key] if key in sums else torch.zeros_like(embedding.weight)
         try:
-            yield step
+            yield projection
         finally:
-            for embedding in (model.src_embedding, model.tgt_embedding):
+            for embedding in embeddings:
                 embedding.sums = None
-        step.finish()
+        projection.finish()
         for name, parameter in model.named_parameters():
             if (summed := sums.get(id(parameter))) is not None:
                 self._sum(name, summed)
 
     def _low_precision_parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
-        """The parameters with rounded gradients, of which a sum of many would lose the small ones."""
+        """The parameters with rounded gradients, whose small ones a sum of many would lose."""
         return (named for named in self.model.named_parameters() if named[1].dtype != torch.float32)
 
     def _gather(self, parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> None:
-        """Adds their gradients to the sums, and leaves none."""
+        """Move the gradients of the parameters into the sums."""
         for name, parameter in parameters:
             if parameter.grad is not None:
                 self._sum(name, parameter.grad)
@@ -199,11 +199,13 @@ class Gradients:
     """Computes gradients of `model` step by step. Close it, or use it in a `with` block."""
 
     def __init__(self, model: Transformer, settings: TrainSettings) -> None:
-        self.model, self._losses = model, _losses_of(settings)
+        self.model, self._options = model, LossOptions(settings.label_smoothing, settings.teacher_weight)
         self.threads = num_threads(settings, model.device)
         self.precision = resolve_precision(settings.precision, model.device)
         self._copies = _working_copies(model, self.precision)
-        self._replicas = [_replica(model, self._copies, self.precision, settings.compile) for _ in range(self.threads)]
+        self._replicas = [
+            _Replica(*self._build_replica(settings.compile), self.precision, self._options) for _ in range(self.threads)
+        ]
         self._pool = ThreadPoolExecutor(self.threads, "gradients", initializer=compute_on_one_thread)
 
     def __enter__(self) -> "Gradients":
@@ -223,7 +225,7 @@ class Gradients:
         dealt = shares([batch.to(self.model.device) for batch in batches], self.threads)
         try:
             if len(dealt) == 1:
-                total = self._replicas[0].add(dealt[0], [*seed, 0], self._losses, num_tokens, splits)
+                total = self._replicas[0].add(dealt[0], [*seed, 0], num_tokens, splits)
             else:
                 total = self._side_by_side(dealt, seed, num_tokens, splits)
         except BaseException:
@@ -240,7 +242,7 @@ class Gradients:
         with own_threads_restored():
             torch.set_num_threads(1)
             futures = [
-                self._pool.submit(replica.add, share, [*seed, number], self._losses, num_tokens, splits)
+                self._pool.submit(replica.add, share, [*seed, number], num_tokens, splits)
                 for number, (replica, share) in enumerate(zip(self._replicas, dealt, strict=False))
             ]
             wait(futures)  # also where one has failed: the others still write
@@ -259,10 +261,21 @@ class Gradients:
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-            kept = self._losses(replica.model, batch.to(self.model.device), None)
+            kept = losses(replica.model, batch.to(self.model.device), self._options)
         total = sum(size for place, size in seen.items() if place not in weights)
         del kept
         return total
+
+    def _build_replica(self, compile: bool) -> tuple[Transformer, Randomness]:
+        model, randomness = self.model, Randomness()
+        with build_without_values():
+            replica = Transformer(model.settings, model.src_vocab_size, model.tgt_vocab_size)
+        replace_parameters(replica, {name: copy.detach() for name, copy in self._copies.items()})
+        accelerate(replica, randomness, self.precision)
+        if compile:
+            for stack in (replica.encoder, replica.decoder):
+                stack.compile(dynamic=True)
+        return replica.train(), randomness
 
     @torch.no_grad()
     def _refresh(self) -> None:
@@ -282,11 +295,6 @@ class Gradients:
             parameter.grad = parts[0] if parts else None
 
 
-def _losses_of(settings: TrainSettings) -> Losses:
-    epsilon, taught = settings.label_smoothing, settings.teacher_weight
-    return lambda model, batch, step: losses(model, batch, epsilon, step, teacher_weight=taught)
-
-
 def _working_copies(model: Transformer, precision: torch.dtype) -> dict[str, Tensor]:
     """Each parameter's values to compute with: itself where it stays float32, else a copy to be refreshed."""
     kept = {id(model.src_embedding.weight), id(model.tgt_embedding.weight), id(model.projection.weight)}
@@ -294,15 +302,3 @@ def _working_copies(model: Transformer, precision: torch.dtype) -> dict[str, Ten
         name: parameter if id(parameter) in kept or precision == parameter.dtype else parameter.detach().to(precision)
         for name, parameter in model.named_parameters()
     }
-
-
-def _replica(model: Transformer, copies: dict[str, Tensor], precision: torch.dtype, compiled: bool) -> _Replica:
-    with build_without_values():
-        replica = Transformer(model.settings, model.src_vocab_size, model.tgt_vocab_size)
-    replace_parameters(replica, {name: copy.detach() for name, copy in copies.items()})
-    if compiled:
-        for stack in (replica.encoder, replica.decoder):
-            stack.compile(dynamic=True)
-    randomness = Randomness()
-    share_randomness(replica, randomness)
-    return _Replica(replica.train(), randomness, precision, {})

@@ -1,8 +1,8 @@
 """Cross-entropy with label smoothing (Vaswani et al. 2017, section 5.4; Szegedy et al. 2016, section 7).
 
 The target distribution of a label y is (1 - epsilon) at y plus epsilon spread evenly over the vocabulary without
-padding. Positions whose label is padding do not count. Where teachers are learnt from (Hinton et al. 2015; Kim & Rush
-2016, section 3.1), a share of what is at y goes to the tokens that they would have written there.
+padding. Positions whose label is padding do not count. With teachers (Hinton et al. 2015; Kim & Rush 2016, section
+3.1), a share of the mass at y goes to the tokens that the teachers would have written there.
 """
 
 import math
@@ -14,8 +14,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 from torch.nn import functional
 
-from dragoman.model import fused
-from dragoman.model.linear import missing_rows
+from dragoman.training.step import fused
 
 # Rows of logits computed at once. On a CPU more would leave the caches, and fewer would add up the gradient of the
 # weight, as large as they are, more often; elsewhere few large products are best.
@@ -39,6 +38,23 @@ def smoothed_cross_entropy(
     nll = -log_probs.gather(1, labels[:, None]).sum()
     spread = -(log_probs.sum() - log_probs[:, pad_id].sum()) / (logits.size(1) - 1)
     return (1 - epsilon) * nll + epsilon * spread, nll.detach()
+
+
+@dataclass(frozen=True, slots=True)
+class LossOptions:
+    """What the loss of a batch depends on besides the model.
+
+    `teacher_weight` (0 to 1) is the share of what teachers say in the labels, in batches that have it. The projection
+    is computed in `precision`, or in the type of the decoder's states.
+    """
+
+    label_smoothing: float = 0.0
+    teacher_weight: float = 0.0
+    precision: torch.dtype | None = None
+
+
+PLAIN_LOSS = LossOptions()
+"""The negative log-probability alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,28 +88,29 @@ def projected_cross_entropy(
     weight: Float[Tensor, "V D"],
     bias: Float[Tensor, "V"] | None,
     targets: Targets,
-    step: "StepProjection | None" = None,
+    projection: "PreparedProjection | None" = None,
 ) -> tuple[Tensor, Tensor]:
     """`smoothed_cross_entropy` of the projection of `hidden`, without holding all logits at once.
 
     Works slice by slice and computes the gradient of each slice in the forward pass. Products and softmax run in the
     type of `hidden`. Sums over rows are float32, and so are the two results. Only the first result has a gradient.
 
-    A `step`, made from the same weight and bias, receives their gradients at once: the gradients of the loss times
-    `step.scale`, whatever happens to the loss afterwards.
+    A `projection`, prepared from the same weight and bias, receives their gradients at once: the gradients of the loss
+    times `projection.scale`, whatever happens to the loss afterwards.
     """
-    leaves = (weight, bias) if step is None else (None, None)
-    projection = step or StepProjection(weight, bias, hidden.dtype, with_gradient=torch.is_grad_enabled())
+    leaves = (weight, bias) if projection is None else (None, None)
+    if projection is None:
+        projection = PreparedProjection(weight, bias, hidden.dtype, with_gradient=torch.is_grad_enabled())
     loss, nll = _ProjectedCrossEntropy.apply(hidden, *leaves, targets, projection)  # type: ignore[no-untyped-call]
     return loss, nll
 
 
-class StepProjection:
-    """The projection as the batches of one optimiser step use it, and the sum of what its gradient is over them.
+class PreparedProjection:
+    """The projection in the form that the batches of one update use, and the sums of its gradients over them.
 
     Holds the weight and the bias of logits in base 2 in `dtype`, on a CPU also the weight transposed, by which wide
-    matrices multiply several times as fast; and of both gradients, times `scale`, the sums in float32. They are as
-    large as the vocabulary, so that doing for each batch what can be done once would take longer than a small batch.
+    matrices multiply several times as fast, and the float32 sums of both gradients times `scale`. All are as large as
+    the vocabulary: preparing them for each batch would take longer than a small batch.
     """
 
     def __init__(
@@ -120,18 +137,18 @@ class StepProjection:
         self._uniform_bias = 0.0
 
     def logits(self, hidden: Float[Tensor, "m D"]) -> Float[Tensor, "m V"]:
-        """In base 2: times the logarithm of 2 they are the model's."""
+        """The logits in base 2: the model's divided by ln 2."""
         return hidden @ self._turned if self.bias is None else torch.addmm(self.bias, hidden, self._turned)
 
     def is_safe(self, hidden: Float[Tensor, "m D"]) -> bool:
-        """Whether 2 ** logit and sums of such are normal numbers. False where asking would wait for the device."""
+        """True if 2 ** logit and its sums are surely normal numbers. False on a GPU, where asking would wait for it."""
         if not hidden.numel():
             return True
         on_cpu = hidden.device.type == "cpu"
         return on_cpu and _longest_row(hidden) * self._longest + self._largest_bias < _SAFE_EXPONENT
 
     def add(self, logit_grad: Float[Tensor, "m V"], hidden: Float[Tensor, "m D"], rows: Float[Tensor, "m 1"]) -> None:
-        """Adds what logits with the gradient `logit_grad` times `rows`, a number for each row, give."""
+        """Add the gradients from logits whose gradient is `logit_grad` times `rows`, one number a row."""
         if self.weight_grad is None:
             return
         factors = rows * self.scale
@@ -144,12 +161,12 @@ class StepProjection:
             self.bias_grad += (factors.to(hidden.dtype).t() @ logit_grad)[0]
 
     def add_uniform(self, share: float, hidden_sum: Float[Tensor, "D"], count: int) -> None:
-        """Adds what logits with the gradient -`share` give, in `count` rows with this sum: `finish` will do it."""
+        """Add the gradients from logits with the gradient -`share` in `count` rows with this sum, in `finish`."""
         self._uniform += share * self.scale * hidden_sum
         self._uniform_bias += share * self.scale * count
 
     def finish(self) -> tuple[Tensor | None, Tensor | None]:
-        """The gradients of weight and bias over all batches added. Call it once."""
+        """The gradients of weight and bias over all added batches. Call it once."""
         if self.weight_grad is not None:
             self.weight_grad -= self._uniform
         if self.bias_grad is not None:
@@ -180,11 +197,11 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         weight: Tensor | None,
         bias: Tensor | None,
         targets: Targets,
-        projection: StepProjection,
+        projection: PreparedProjection,
     ) -> tuple[Tensor, Tensor]:
         rows_per_slice = _ROWS_PER_SLICE.get(hidden.device.type, _ROWS_PER_SLICE_ELSEWHERE)
         sums = _Sums(hidden, projection, targets)
-        padded = functional.pad(hidden, (0, 0, 0, missing_rows(hidden.size(0), hidden)))
+        padded = functional.pad(hidden, (0, 0, 0, fused.missing_rows(hidden.size(0), hidden)))
         for start in range(0, hidden.size(0), rows_per_slice):
             rows = slice(start, start + rows_per_slice)
             soft = None if targets.soft is None else targets.soft.rows(rows)
@@ -211,7 +228,7 @@ class _Sums:
     probabilities computed: exponentials take their place in the products, and the rows of states are divided by Z.
     """
 
-    def __init__(self, hidden: Tensor, projection: StepProjection, targets: Targets) -> None:
+    def __init__(self, hidden: Tensor, projection: PreparedProjection, targets: Targets) -> None:
         self._projection, self._targets = projection, targets
         self._share = targets.epsilon / (projection.weight.size(0) - 1)
         self._safe = projection.is_safe(hidden)

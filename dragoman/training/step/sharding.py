@@ -5,7 +5,6 @@ added up and spread again. What a checkpoint holds is whole, so any number of pr
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,11 +14,13 @@ from dragoman.config import TrainSettings
 from dragoman.data.batch import Batch
 from dragoman.data.stream import collate
 from dragoman.devices.device import resolve_precision, sum_type
-from dragoman.model.dropout import Randomness, share_randomness
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import UNK_ID
 from dragoman.training.distributed import Processes
+from dragoman.training.step.accelerated import accelerate
+from dragoman.training.step.dropout import Randomness
 from dragoman.training.step.gradients import losses
+from dragoman.training.step.loss import LossOptions
 
 
 def whole(tensor: Tensor) -> Tensor:
@@ -53,13 +54,13 @@ class ShardedModel:
         if processes.is_first:
             self._whole = Transformer(model.settings, model.src_vocab_size, model.tgt_vocab_size).to(model.device)
         self._randomness = Randomness()
-        share_randomness(model, self._randomness)
+        accelerate(model, self._randomness)
         mesh = init_device_mesh(model.device.type, (processes.count,))
         precision = resolve_precision(settings.precision, model.device)
         policy = MixedPrecisionPolicy(precision, reduce_dtype=torch.float32, output_dtype=torch.float32)
         for layer in (*model.encoder.layers, *model.decoder.layers):
             fully_shard(layer, mesh=mesh, mp_policy=policy)
-        self._losses = _Losses(model, settings.label_smoothing, settings.teacher_weight, precision)
+        self._losses = _Losses(model, LossOptions(settings.label_smoothing, settings.teacher_weight, precision))
         fully_shard(self._losses, mesh=mesh)
         self._losses.train()
 
@@ -97,13 +98,13 @@ class ShardedModel:
 class _Losses(nn.Module):
     """The losses as a module, whose `forward` is where FSDP gathers what no layer owns."""
 
-    def __init__(self, model: Transformer, epsilon: float, teacher_weight: float, precision: torch.dtype) -> None:
+    def __init__(self, model: Transformer, options: LossOptions) -> None:
         super().__init__()
-        self.model, self._epsilon, self._teacher_weight, self._precision = model, epsilon, teacher_weight, precision
+        self.model, self._options = model, options
 
-    def forward(self, batch: Batch) -> Any:
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """As `losses`."""
-        return losses(self.model, batch, self._epsilon, precision=self._precision, teacher_weight=self._teacher_weight)
+        return losses(self.model, batch, self._options)
 
 
 def _filler() -> Batch:

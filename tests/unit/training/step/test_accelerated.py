@@ -1,4 +1,4 @@
-"""What is computed in one pass on a CPU in training, against the same modules by torch's operations."""
+"""Accelerated modules: what is computed in one pass on a CPU, against the same modules by torch's operations."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,18 +8,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn import functional
 
 pytest.importorskip("numba", reason="numba compiles what is tested here")
 
 from dragoman.config import ModelSettings
-from dragoman.model import fused
 from dragoman.model.attention import MultiHeadAttention
-from dragoman.model.dropout import Dropout, Randomness, share_randomness
 from dragoman.model.embedding import Embedding
 from dragoman.model.feed_forward import FeedForward
 from dragoman.model.layers import Residual
 from dragoman.model.masks import causal_mask, padding_mask
 from dragoman.model.transformer import Transformer
+from dragoman.training.step import fused
+from dragoman.training.step.accelerated import accelerate
+from dragoman.training.step.dropout import Dropout, Randomness
 
 RATES = [0.0, 0.3]
 Results = list[Tensor]
@@ -29,7 +31,7 @@ def results(module: torch.nn.Module, compute: Callable[..., Tensor], *inputs: Te
     """The output, and the gradients of a fixed function of it with respect to inputs and parameters."""
     randomness = Randomness()
     randomness.seed(seed)
-    share_randomness(module, randomness)
+    accelerate(module, randomness)
     module.zero_grad()
     given_ = [each.clone().requires_grad_(each.is_floating_point()) for each in inputs]
     output = compute(*given_)
@@ -87,7 +89,7 @@ def test_residual_and_norm(monkeypatch: pytest.MonkeyPatch, rate: float, norm_fi
     module = filled(Residual(shape[-1], rate, norm_first))
 
     def compute(hidden: Tensor, output: Tensor) -> Tensor:
-        return module.leave(hidden, output) + module.enter(output)
+        return module(hidden, lambda read: read + output)  # type: ignore[no-any-return]
 
     assert_same_in_one_pass(monkeypatch, module, compute, numbers(*shape), numbers(*shape, seed=4))
 
@@ -108,7 +110,9 @@ def test_self_attention_to_what_came_before(
 ) -> None:
     module = filled(MultiHeadAttention(32, heads, rate, bias))
     mask = causal_mask(length, torch.device("cpu"))
-    assert_same_in_one_pass(monkeypatch, module, lambda hidden: module(hidden, mask), numbers(3, length, 32))
+    assert_same_in_one_pass(
+        monkeypatch, module, lambda hidden: module(hidden, hidden, hidden, mask), numbers(3, length, 32)
+    )
 
 
 @pytest.mark.parametrize("rate", RATES)
@@ -117,12 +121,14 @@ def test_attention_to_rows_of_any_length(monkeypatch: pytest.MonkeyPatch, rate: 
     module = filled(MultiHeadAttention(32, 2, rate, bias=True))
     mask = padding_mask(torch.tensor([keys, 1, (keys + 1) // 2]), keys)
     hidden, memory = numbers(3, queries, 32), numbers(3, keys, 32, seed=5)
-    assert_same_in_one_pass(monkeypatch, module, lambda *given: module.across(*given, mask), hidden, memory)
+    assert_same_in_one_pass(
+        monkeypatch, module, lambda hidden, memory: module(hidden, memory, memory, mask), hidden, memory
+    )
 
 
 def test_attention_without_a_mask_sees_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
     module = filled(MultiHeadAttention(32, 2, 0.0, bias=True))
-    assert_same_in_one_pass(monkeypatch, module, lambda hidden: module(hidden, None), numbers(2, 6, 32))
+    assert_same_in_one_pass(monkeypatch, module, lambda hidden: module(hidden, hidden, hidden), numbers(2, 6, 32))
 
 
 @pytest.mark.parametrize("rate", RATES)
@@ -130,16 +136,24 @@ def test_attention_without_a_mask_sees_every_key(monkeypatch: pytest.MonkeyPatch
 def test_embedding(monkeypatch: pytest.MonkeyPatch, rate: float, positions: str) -> None:
     module = filled(Embedding(11, 6, rate, positions, 20))
     ids = torch.tensor([[1, 5, 5, 10], [0, 1, 2, 3]])
-    for dtype in (torch.float32, torch.bfloat16):
-        exact = plain(monkeypatch, module, lambda ids, dtype=dtype: module(ids, 2, dtype), ids)
-        for one, other in zip(results(module, lambda ids, dtype=dtype: module(ids, 2, dtype), ids), exact, strict=True):
-            torch.testing.assert_close(one, other, rtol=2e-5 if dtype == torch.float32 else 8e-3, atol=2e-5)
+    exact = plain(monkeypatch, module, module, ids)
+    for one, other in zip(results(module, module, ids), exact, strict=True):
+        torch.testing.assert_close(one, other, rtol=2e-5, atol=2e-5)
+    accelerate(module, Randomness(), torch.bfloat16)
+    torch.manual_seed(0)
+    rounded = module(ids)
+    torch.manual_seed(0)
+    assert rounded.dtype == torch.bfloat16
+    accelerate(module, Randomness())
+    torch.testing.assert_close(rounded.float(), module(ids), rtol=8e-3, atol=2e-5)
 
 
 @pytest.mark.parametrize("wrong", [-1, 11])
 def test_an_id_without_an_embedding_is_an_error(wrong: int) -> None:
+    embedding = Embedding(11, 6, 0.1).train()
+    accelerate(embedding, Randomness())
     with pytest.raises(IndexError, match=f"{wrong}.* do not fit 11 embeddings"):
-        Embedding(11, 6, 0.1).train()(torch.tensor([[1, wrong]]))
+        embedding(torch.tensor([[1, wrong]]))
 
 
 @settings(max_examples=12, deadline=None)
@@ -175,32 +189,105 @@ def test_what_is_not_finite_is_not_hidden(dtype: torch.dtype, wrong: float) -> N
     residual, layer = (module.to(dtype) for module in (Residual(32, 0.1, True), FeedForward(32, 8, 0.0, "relu")))
     attention = MultiHeadAttention(32, 2, 0.0, bias=True).to(dtype)
     torch.nn.init.ones_(layer.inner.weight)
-    for output in (residual.leave(hidden, bad), residual.enter(bad), layer(bad), attention(bad, None)):
+    for module in (residual, layer, attention):
+        accelerate(module, Randomness())
+    outputs = (
+        residual(hidden, lambda read: bad),
+        residual(bad, lambda read: read),
+        layer(bad),
+        attention(bad, bad, bad),
+    )
+    for output in outputs:
         assert not output.isfinite().all()
 
 
-def test_masks_let_the_first_keys_through() -> None:
-    """What is computed in one pass counts them."""
-    for mask in (padding_mask(torch.tensor([5, 2]), 5), causal_mask(3, torch.device("cpu"))):
-        assert torch.equal(mask, mask.sort(dim=-1, descending=True).values)
+@pytest.mark.parametrize("kind", ["any key", "no key", "later keys"])
+def test_any_boolean_mask_is_computed_as_the_definition_does(kind: str) -> None:
+    """One pass only knows masks that allow the first keys."""
+    mask = torch.rand(2, 1, 5, 7, generator=torch.Generator().manual_seed(1)) < 0.6
+    if kind == "no key":
+        mask[1, 0, 2] = False
+    elif kind == "later keys":
+        mask = torch.ones(5, 7, dtype=torch.bool).triu(1)
+    module = filled(MultiHeadAttention(32, 2, 0.0, bias=True))
+    hidden, memory = numbers(2, 5, 32).requires_grad_(), numbers(2, 7, 32, seed=5).requires_grad_()
+    expected = module(hidden, memory, memory, mask)
+    accelerate(module, Randomness())
+    found = module(hidden, memory, memory, mask)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    weights = torch.randn(expected.shape)
+    grads = [torch.autograd.grad((each * weights).sum(), (hidden, memory)) for each in (found, expected)]
+    torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-4)
+    assert all(bool(each.isfinite().all()) for each in grads[0])
 
 
-def test_dropout_draws_as_its_module_does() -> None:
+def test_the_models_masks_are_computed_in_one_pass() -> None:
+    hidden = torch.ones(1, 9, 32)
+    for mask in (None, padding_mask(torch.tensor([9, 1]), 9), causal_mask(9, torch.device("cpu"))):
+        assert fused.attention_active(hidden, mask, 16)
+
+
+def test_dropout_samples_the_same_bits_for_both_ways() -> None:
     module = Dropout(0.4).train()
-    torch.manual_seed(0)
+    module.randomness = Randomness()
+    module.randomness.seed(0)
     kept = module(torch.ones(7, 9)) != 0
-    torch.manual_seed(0)
-    drawn = module.bits(7, 9)
-    assert torch.equal(drawn.bits >= drawn.first_kept, kept)
+    module.randomness.seed(0)
+    bits = module.bits(7, 9)
+    assert torch.equal(bits.bits >= bits.first_kept, kept)
     assert not module.eval().bits(7, 9).drops
 
 
-def test_who_asks_for_no_gradient_or_other_numbers_gets_torchs_operations() -> None:
-    hidden = torch.ones(2, 3)
+def test_without_gradients_or_for_other_numbers_torchs_operations_compute() -> None:
+    hidden = torch.ones(1, 2, 32)
     assert fused.active(hidden)
     assert not fused.active(hidden.double())
     assert not fused.active(hidden.to("meta"))
     with torch.no_grad():
         assert not fused.active(hidden)
-    assert not fused.attention_active(torch.ones(1, 1, 32), 129, 2)
-    assert not fused.attention_active(torch.ones(1, 1, 32), 5, 4)
+    assert not fused.attention_active(torch.ones(1, 129, 32), None, 16)
+    assert not fused.attention_active(hidden, None, 8)
+
+
+def test_only_classes_change() -> None:
+    """Parameters, their names and hooks stay, and so does what `print` shows of the sizes."""
+    model = Transformer(ModelSettings(preset="custom", d_model=16, num_heads=2, d_ff=20), 30, 30)
+    names, shown = [name for name, _ in model.named_parameters()], repr(model)
+    called = []
+    model.encoder.layers[0].self_attn.register_forward_hook(lambda *_: called.append(True))  # type: ignore[union-attr]
+    accelerate(model, Randomness())
+    assert [name for name, _ in model.named_parameters()] == names
+    assert repr(model).count("bias=True") == shown.count("bias=True")
+    ids = torch.tensor([[5, 6]])
+    model(ids, torch.tensor([2]), ids)
+    assert called
+
+
+# Padded products
+
+
+@pytest.mark.parametrize("shape", [(1, 6), (63, 6), (64, 6), (65, 6), (5, 13, 6), (8, 8, 6)])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_products_equal_torchs_linear_and_its_gradients(shape: tuple[int, ...], bias: bool, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(6, 10, bias=bias).to(dtype)
+    inputs, weights = torch.randn(shape, dtype=dtype), torch.randn(*shape[:-1], 10, dtype=dtype)
+    found = []
+    for product in (fused.linear, functional.linear):
+        layer.zero_grad()
+        rows = inputs.clone().requires_grad_()
+        output = product(rows, layer.weight, layer.bias)
+        (output * weights).sum().backward()
+        grads = [parameter.grad.clone() for parameter in layer.parameters() if parameter.grad is not None]
+        found.append([output.detach(), rows.grad, *grads])
+    for ours, torchs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, torchs)
+
+
+def test_products_in_bfloat16_come_in_few_shapes() -> None:
+    counts = range(1, 2049)
+    rough, exact = torch.empty(0, dtype=torch.bfloat16), torch.empty(0)
+    assert len({count + fused.missing_rows(count, rough) for count in counts}) == 32
+    assert all(0 <= fused.missing_rows(count, rough) < 64 for count in counts)
+    assert not any(fused.missing_rows(count, exact) for count in counts)

@@ -3,14 +3,21 @@
 import pytest
 import torch
 
-from dragoman.model.dropout import Dropout, Randomness, kept_share, share_randomness
+from dragoman.training.step.accelerated import accelerate
+from dragoman.training.step.dropout import Dropout, Randomness, kept_share
+
+
+def dropout(rate: float) -> Dropout:
+    module = Dropout(rate).train()
+    module.randomness = Randomness()
+    return module
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.001])
 def test_share_dropped_and_expectation(rate: float) -> None:
     torch.manual_seed(0)
     ones = torch.ones(1000, 1003)
-    dropped = Dropout(rate).train()(ones)
+    dropped = dropout(rate)(ones)
     share = (dropped == 0).double().mean().item()
     deviation = 4 * (rate * (1 - rate) / ones.numel()) ** 0.5
     assert abs(share - rate) < deviation
@@ -19,28 +26,28 @@ def test_share_dropped_and_expectation(rate: float) -> None:
     assert dropped.unique().numel() == 2
 
 
-def test_every_position_of_a_drawn_word_is_as_likely() -> None:
+def test_every_position_of_a_random_word_is_as_likely() -> None:
     torch.manual_seed(0)
-    share = (Dropout(0.5).train()(torch.ones(200_000, 8)) == 0).double().mean(0)
+    share = (dropout(0.5)(torch.ones(200_000, 8)) == 0).double().mean(0)
     assert (share - 0.5).abs().max().item() < 4 * 0.5 / 200_000**0.5
 
 
 def test_gradient_flows_through_what_was_kept() -> None:
     hidden = torch.randn(50, 60, requires_grad=True)
-    dropped = Dropout(0.25).train()(hidden)
+    dropped = dropout(0.25)(hidden)
     dropped.sum().backward()
     torch.testing.assert_close(hidden.grad, (dropped != 0).float() / 0.75)
 
 
 def test_does_nothing_outside_training_or_at_rate_zero() -> None:
     hidden = torch.randn(5)
-    assert Dropout(0.5).eval()(hidden) is hidden
-    assert Dropout(0.0).train()(hidden) is hidden
+    assert dropout(0.5).eval()(hidden) is hidden
+    assert dropout(0.0)(hidden) is hidden
 
 
 def test_same_generator_state_same_mask_and_bfloat16_stays() -> None:
     hidden = torch.randn(7, 9, dtype=torch.bfloat16)
-    layer = Dropout(0.3).train()
+    layer = dropout(0.3)
     torch.manual_seed(5)
     first = layer(hidden)
     torch.manual_seed(5)
@@ -54,9 +61,9 @@ def test_rates_below_the_smallest_step_still_drop() -> None:
 
 def test_seeded_randomness_is_its_own_and_shared_by_all_modules_of_a_model() -> None:
     hidden = torch.ones(64, 65)
-    model = torch.nn.Sequential(Dropout(0.3), Dropout(0.5)).train()
+    model = torch.nn.Sequential(torch.nn.Dropout(0.3), torch.nn.Dropout(0.5)).train()
     randomness = Randomness()
-    share_randomness(model, randomness)
+    accelerate(model, randomness)
     outputs: list[torch.Tensor] = []
     for seed in (1, 1, 2):
         torch.manual_seed(len(outputs))  # torch's generator has no part in it
@@ -65,25 +72,25 @@ def test_seeded_randomness_is_its_own_and_shared_by_all_modules_of_a_model() -> 
     assert torch.equal(outputs[0], outputs[1])
     assert not torch.equal(outputs[0], outputs[2])
     first, second = (model[0](hidden) != 0, model[1](hidden) != 0)
-    agreement = (first == second).double().mean().item()  # 0.7 * 0.5 + 0.3 * 0.5 where the draws are independent
+    agreement = (first == second).double().mean().item()  # 0.7 * 0.5 + 0.3 * 0.5 where they are independent
     assert abs(agreement - 0.5) < 4 * 0.5 / hidden.numel() ** 0.5
 
 
 def test_seeded_bits_are_uniform_at_every_place_of_a_word() -> None:
     randomness = Randomness()
     randomness.seed(3)
-    drawn = randomness.sample_bits(400_001)
-    assert drawn.dtype == torch.int16
-    assert drawn.numel() == 400_001
-    share = (drawn[:400_000].view(-1, 4) >= 0).double().mean(0)
+    bits = randomness.sample_bits(400_001)
+    assert bits.dtype == torch.int16
+    assert bits.numel() == 400_001
+    share = (bits[:400_000].view(-1, 4) >= 0).double().mean(0)
     assert (share - 0.5).abs().max().item() < 4 * 0.5 / 100_000**0.5
 
 
-def test_draws_of_numpys_generator_however_they_are_computed() -> None:
+def test_compiled_random_words_are_numpys() -> None:
     pytest.importorskip("numba", reason="numba compiles what is tested here")
     import numpy as np
 
-    from dragoman.model.fused import random_words
+    from dragoman.training.step.fused import random_words
 
     numpys, ours = (np.random.SFC64(np.random.SeedSequence([3, 1])) for _ in range(2))
     for count in (1, 1000, 7):

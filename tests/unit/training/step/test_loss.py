@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from dragoman.model import fused
+from dragoman.training.step import fused
 from dragoman.training.step import loss as loss_module
 from dragoman.training.step.loss import SoftLabels, Targets, projected_cross_entropy, smoothed_cross_entropy
 

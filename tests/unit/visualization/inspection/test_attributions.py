@@ -24,7 +24,7 @@ def log_probs(trained: TrainedModel, embedded: torch.Tensor) -> torch.Tensor:
     model, length = trained.model, torch.tensor([embedded.size(1)])
     memory = model.encoder(embedded, padding_mask(length, embedded.size(1)))
     states = model.decode(torch.tensor([[BOS_ID, *TGT]]), memory, length)
-    rows = model.project(states)[0, : len(TGT)].log_softmax(-1)
+    rows = model.projection(states)[0, : len(TGT)].log_softmax(-1)
     return rows[torch.arange(len(TGT)), torch.tensor(TGT)]
 
 

@@ -1,9 +1,8 @@
-"""What a layer computes between its products, on a CPU in training: one pass over memory forward, one backward.
+"""What a layer computes between its products, on a CPU: one pass over memory forward, one backward.
 
-torch has an operation for every step of it, and each reads and writes all numbers once more, which takes longer than
-the products of a small model. The functions of `dragoman.kernels.training` do several steps at once, in float32
-whatever the numbers are stored in. They compute what the modules do without them, with the same dropout; only the
-places where they round differ.
+torch has an operation for every step, and each reads and writes all numbers again, which takes longer than the products
+of a small model. The functions of `dragoman.kernels.training` do several steps at once, in float32 whatever type the
+numbers are stored in. The results differ from torch's only by rounding, given the same dropout.
 """
 
 import math
@@ -23,6 +22,7 @@ from dragoman.kernels.compiling import can_compile, will_compile
 
 # Attention to more keys is faster as products of a library.
 _MAX_KEYS = 128
+_ROWS_STEP = 64
 _DTYPES = (torch.float32, torch.bfloat16)
 
 
@@ -52,26 +52,32 @@ NO_DROPOUT = DropoutBits(torch.empty(0, dtype=torch.int16))
 
 
 def can_compute(hidden: Tensor) -> bool:
-    """Whether it is on a CPU that functions can be compiled for, in a type they know."""
+    """True if `hidden` is on a CPU that functions can be compiled for, in a type they know."""
     on_cpu = hidden.device.type == "cpu" and hidden.dtype in _DTYPES
     return on_cpu and not torch.compiler.is_compiling() and can_compile()
 
 
 def active(hidden: Tensor) -> bool:
-    """Whether besides gradients are asked for."""
+    """True if the functions below compute `hidden`: gradients are enabled and `can_compute`."""
     return torch.is_grad_enabled() and can_compute(hidden)
 
 
-def attention_active(hidden: Tensor, num_keys: int, num_heads: int) -> bool:
-    """The same for attention to so many keys, from queries as wide as `hidden`."""
-    return num_keys <= _MAX_KEYS and hidden.size(-1) // num_heads % VECTOR_WIDTH == 0 and active(hidden)
+def attention_active(hidden: Float[Tensor, "B S D"], mask: Bool[Tensor, "..."] | None, head_width: int) -> bool:
+    """True if `attention` computes the keys of `hidden`: `active`, few keys, whole vectors, a mask that it knows."""
+    suits = hidden.size(1) <= _MAX_KEYS and head_width % VECTOR_WIDTH == 0
+    return suits and active(hidden) and _allows_first_keys(mask)
 
 
-def add_dropout(hidden: Float[Tensor, "*shape"], output: Float[Tensor, "*shape"], drawn: DropoutBits) -> Tensor:
+def _allows_first_keys(mask: Bool[Tensor, "..."] | None) -> bool:
+    """True if each query may attend to the first keys, at least one, and to no others (`dragoman.model.masks`)."""
+    return mask is None or (bool(mask[..., 0].all()) and bool((mask[..., 1:] <= mask[..., :-1]).all()))
+
+
+def add_dropout(hidden: Float[Tensor, "*shape"], output: Float[Tensor, "*shape"], dropout: DropoutBits) -> Tensor:
     """hidden + dropout(output)."""
-    if not drawn.drops:
+    if not dropout.drops:
         return hidden + output
-    total: Tensor = _AddDropout.apply(hidden, output, drawn)  # type: ignore[no-untyped-call]
+    total: Tensor = _AddDropout.apply(hidden, output, dropout)  # type: ignore[no-untyped-call]
     return total
 
 
@@ -81,9 +87,9 @@ def layer_norm(rows: Float[Tensor, "*rows D"], gain: Tensor, bias: Tensor, epsil
     return normed
 
 
-def relu_dropout(values: Float[Tensor, "*shape"], drawn: DropoutBits) -> Tensor:
+def relu_dropout(values: Float[Tensor, "*shape"], dropout: DropoutBits) -> Tensor:
     """dropout(max(values, 0))."""
-    out: Tensor = _ReluDropout.apply(values, drawn)  # type: ignore[no-untyped-call]
+    out: Tensor = _ReluDropout.apply(values, dropout)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -91,7 +97,7 @@ def embed(
     weight: Float[Tensor, "V D"],
     ids: Int64[Tensor, "B T"],
     positions: Float[Tensor, "T D"],
-    drawn: DropoutBits,
+    dropout: DropoutBits,
     dtype: torch.dtype,
     sums: Float[Tensor, "V D"] | None = None,
 ) -> Float[Tensor, "B T D"]:
@@ -101,36 +107,44 @@ def embed(
 
     Raises IndexError for an id that has no row.
     """
-    out: Tensor = _Embed.apply(weight, ids, positions, drawn, dtype, sums)  # type: ignore[no-untyped-call]
+    out: Tensor = _Embed.apply(weight, ids, positions, dropout, dtype, sums)  # type: ignore[no-untyped-call]
     return out
 
 
-def self_attention(
-    packed: Float[Tensor, "B T QKV"], mask: Bool[Tensor, "..."] | None, num_heads: int, drawn: DropoutBits
-) -> Float[Tensor, "B T D"]:
-    """Attention where query, key and value stand side by side. The mask lets the first keys through (masks.py)."""
-    out: Tensor = _Attend.apply(packed, None, mask, num_heads, drawn)  # type: ignore[no-untyped-call]
-    return out
-
-
-def cross_attention(
-    query: Float[Tensor, "B T D"],
-    packed: Float[Tensor, "B S KV"],
+def attention(
+    queries: Float[Tensor, "B T projected"],
+    packed: Float[Tensor, "B S KV"] | None,
     mask: Bool[Tensor, "..."] | None,
     num_heads: int,
-    drawn: DropoutBits,
+    dropout: DropoutBits,
 ) -> Float[Tensor, "B T D"]:
-    """Attention to keys and values that stand side by side. The mask lets the first keys through (masks.py)."""
-    out: Tensor = _Attend.apply(query, packed, mask, num_heads, drawn)  # type: ignore[no-untyped-call]
+    """Attention to keys and values that stand side by side in `packed`, or both beside the queries if it is None."""
+    out: Tensor = _Attend.apply(queries, packed, mask, num_heads, dropout)  # type: ignore[no-untyped-call]
     return out
 
 
 def linear(
-    hidden: Float[Tensor, "*rows in"], weight: Float[Tensor, "out in"], bias: Float[Tensor, "out"] | None, rows: int
+    hidden: Float[Tensor, "*rows in"], weight: Float[Tensor, "out in"], bias: Float[Tensor, "out"] | None
 ) -> Float[Tensor, "*rows out"]:
-    """x W^T + b, computed with so many rows, there and back; those beyond the rows there are, are zeros."""
-    out: Tensor = _Linear.apply(hidden, weight, bias, rows)  # type: ignore[no-untyped-call]
-    return out
+    """x W^T + b, as torch.nn.functional.linear computes it, with `missing_rows` zeros below. On every device."""
+    count = hidden.numel() // hidden.size(-1)
+    missing = missing_rows(count, hidden)
+    if count and active(hidden):
+        return _Linear.apply(hidden, weight, bias, count + missing)  # type: ignore[no-any-return, no-untyped-call]
+    if not missing:
+        return functional.linear(hidden, weight, bias)
+    padded = functional.pad(hidden.reshape(count, -1), (0, 0, 0, missing))
+    return functional.linear(padded, weight, bias)[:count].view(*hidden.shape[:-1], -1)
+
+
+def missing_rows(count: int, like: Tensor) -> int:
+    """The number of rows to add to `count` rows of the type and on the device of `like` before they are multiplied.
+
+    For every new shape of a bfloat16 product, oneDNN compiles a kernel, which takes as long as one or two such products
+    of a small model. Batches of text come in hundreds of shapes. Rows are therefore padded to a multiple of 64: some
+    dozen shapes, and a quarter less time for a small model. float32 products (MKL) and other devices need none of this.
+    """
+    return -count % _ROWS_STEP if like.dtype == torch.bfloat16 and like.device.type == "cpu" else 0
 
 
 def exp2_(rows: Float[Tensor, "M V"]) -> Float[Tensor, "M"]:
@@ -141,11 +155,11 @@ def exp2_(rows: Float[Tensor, "M V"]) -> Float[Tensor, "M"]:
 
 
 def random_words(generator: np.random.SFC64, count: int) -> Int64[Tensor, "{count}"]:
-    """What its `random_raw` gives, while other threads run."""
-    drawn, state = torch.empty(count, dtype=torch.int64), generator.state
-    _kernels().fill_random(state["state"]["state"], count, _address(drawn))
+    """The same words as `generator.random_raw(count)`, without holding Python's lock."""
+    words, state = torch.empty(count, dtype=torch.int64), generator.state
+    _kernels().fill_random(state["state"]["state"], count, _address(words))
     generator.state = state
-    return drawn
+    return words
 
 
 def accumulate(sums: Float[Tensor, "*shape"], values: Float[Tensor, "*shape"]) -> None:
@@ -198,21 +212,21 @@ def _cut_rows(rows: Tensor, shape: torch.Size) -> Tensor:
 
 class _AddDropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, output: Tensor, drawn: DropoutBits) -> Tensor:
+    def forward(ctx: Any, hidden: Tensor, output: Tensor, dropout: DropoutBits) -> Tensor:
         hidden, output = hidden.contiguous(), output.to(hidden.dtype).contiguous()
-        ctx.save_for_backward(drawn.bits)
-        ctx.rest = drawn.first_kept, drawn.scale
+        ctx.save_for_backward(dropout.bits)
+        ctx.rest = dropout.first_kept, dropout.scale
         total = torch.empty_like(hidden)
-        arrays = _address(hidden), _address(output), *drawn.place, _address(total)
+        arrays = _address(hidden), _address(output), *dropout.place, _address(total)
         _kernels().add_kept(_element_type(hidden), hidden.numel(), *arrays)
         return total
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        drawn, grad = DropoutBits(*ctx.saved_tensors, *ctx.rest), grads[0].contiguous()
+        dropout, grad = DropoutBits(*ctx.saved_tensors, *ctx.rest), grads[0].contiguous()
         output_grad = torch.empty_like(grad)
-        _kernels().scale_kept(_element_type(grad), grad.numel(), _address(grad), *drawn.place, _address(output_grad))
+        _kernels().scale_kept(_element_type(grad), grad.numel(), _address(grad), *dropout.place, _address(output_grad))
         return grad, output_grad, None
 
 
@@ -247,12 +261,14 @@ def _halves(numbers: Tensor) -> tuple[int, int]:
 
 class _ReluDropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, values: Tensor, drawn: DropoutBits) -> Tensor:
+    def forward(ctx: Any, values: Tensor, dropout: DropoutBits) -> Tensor:
         values = values.contiguous()
         out = torch.empty_like(values)
-        _kernels().rectify_values(_element_type(values), values.numel(), _address(values), *drawn.place, _address(out))
+        _kernels().rectify_values(
+            _element_type(values), values.numel(), _address(values), *dropout.place, _address(out)
+        )
         ctx.save_for_backward(out)
-        ctx.scale = drawn.scale
+        ctx.scale = dropout.scale
         return out
 
     @staticmethod
@@ -273,18 +289,18 @@ class _Embed(torch.autograd.Function):
         weight: Tensor,
         ids: Tensor,
         positions: Tensor,
-        drawn: DropoutBits,
+        dropout: DropoutBits,
         dtype: torch.dtype,
         sums: Tensor | None,
     ) -> Tensor:
         weight, ids, positions = weight.contiguous(), ids.contiguous(), positions.contiguous()
         out = weight.new_empty((*ids.shape, weight.size(1)), dtype=dtype)
         factor = math.sqrt(weight.size(1))
-        arrays = _address(weight), factor, _address(positions), *drawn.place, _address(out)
+        arrays = _address(weight), factor, _address(positions), *dropout.place, _address(out)
         if not _kernels().embed_ids(_element_type(out), *ids.shape, _address(ids), *weight.shape, *arrays):
             raise IndexError(f"ids from {int(ids.min())} to {int(ids.max())} do not fit {len(weight)} embeddings")
-        ctx.save_for_backward(ids, drawn.bits)
-        ctx.rest, ctx.sums = (drawn.first_kept, drawn.scale, factor, weight.shape), sums
+        ctx.save_for_backward(ids, dropout.bits)
+        ctx.rest, ctx.sums = (dropout.first_kept, dropout.scale, factor, weight.shape), sums
         return out
 
     @staticmethod
@@ -299,11 +315,9 @@ class _Embed(torch.autograd.Function):
 
 
 class _Attend(torch.autograd.Function):
-    """Without `packed`, keys and values stand beside the queries."""
-
     @staticmethod
     def forward(
-        ctx: Any, queries: Tensor, packed: Tensor | None, mask: Tensor | None, num_heads: int, drawn: DropoutBits
+        ctx: Any, queries: Tensor, packed: Tensor | None, mask: Tensor | None, num_heads: int, dropout: DropoutBits
     ) -> Tensor:
         queries = queries.contiguous()
         packed, mask = (None if each is None else each.contiguous() for each in (packed, mask))
@@ -314,11 +328,11 @@ class _Attend(torch.autograd.Function):
         weights = torch.empty(rows, num_heads, length, *room.shape_of_scores[1:])
         out = queries.new_empty(rows, length, width)
         shape = rows, num_heads, length, sources.size(1), room.chunks
-        given = _address(queries), _address(sources), packed is None, *_mask_strides(mask), *drawn.place
+        given = _address(queries), _address(sources), packed is None, *_mask_strides(mask), *dropout.place
         working = room.query(), room.key(), room.turned(), room.scores(), room.query()
         _kernels().attention_forward(_element_type(queries), shape, *given, *working, _address(weights), _address(out))
-        ctx.save_for_backward(queries, packed, weights, drawn.bits)
-        ctx.rest = shape, room, drawn.first_kept, drawn.scale
+        ctx.save_for_backward(queries, packed, weights, dropout.bits)
+        ctx.rest = shape, room, dropout.first_kept, dropout.scale
         return out
 
     @staticmethod
@@ -329,8 +343,8 @@ class _Attend(torch.autograd.Function):
         sources, grad = queries if packed is None else packed, grads[0].contiguous()
         query_grads = torch.empty_like(queries)
         source_grads = query_grads if packed is None else torch.empty_like(packed)
-        dropout = DropoutBits(bits, first_kept, scale).place
-        given = _address(grad), _address(queries), _address(sources), packed is None, *dropout, _address(weights)
+        place = DropoutBits(bits, first_kept, scale).place
+        given = _address(grad), _address(queries), _address(sources), packed is None, *place, _address(weights)
         working = room.query(), room.key(), room.turned(), room.scores(), room.scores(), room.query(), room.key()
         _kernels().attention_backward(
             _element_type(queries), shape, *given, *working, _address(query_grads), _address(source_grads)

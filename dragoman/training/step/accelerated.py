@@ -1,0 +1,153 @@
+"""The modules of `dragoman.model` as training computes them: the same functions and parameters, in less time.
+
+`accelerate` swaps them into a replica. They differ from the definition in this:
+
+- On a CPU with numba, what stands between two matrix products is one pass over memory forward and one backward
+  (`fused`). 1.7 to 2.3 times as many steps a second (docs/internals.md).
+- On a CPU, dropout takes its random numbers from `Randomness`, which follows from seed and step for every thread.
+- The projections of attention that read the same input are one product, on every device.
+"""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+from torch.nn import functional
+
+from dragoman.model.attention import Mask, MultiHeadAttention, attention_weights
+from dragoman.model.embedding import Embedding
+from dragoman.model.feed_forward import FeedForward
+from dragoman.model.layers import Residual
+from dragoman.training.step import fused
+from dragoman.training.step.dropout import Dropout, Randomness
+
+
+def accelerate(module: nn.Module, randomness: Randomness, dtype: torch.dtype | None = None) -> None:
+    """Swap the module and all modules in it for accelerated ones, in place.
+
+    Only their classes change, as in torch's own `fully_shard`: parameters, names and hooks stay. `randomness` is the
+    source of every dropout on a CPU. Embeddings give vectors of `dtype`, or of the type of their weights.
+    """
+    for each in module.modules():
+        each.__class__ = _ACCELERATED.get(type(each), type(each))
+        if isinstance(each, Dropout):
+            each.randomness = randomness
+        elif isinstance(each, AcceleratedEmbedding):
+            each.dtype = dtype or each.weight.dtype
+
+
+class _Linear(nn.Linear):
+    def forward(self, input: Float[Tensor, "*rows in"]) -> Float[Tensor, "*rows out"]:
+        return fused.linear(input, self.weight, self.bias)
+
+
+class _LayerNorm(nn.LayerNorm):
+    def forward(self, input: Float[Tensor, "*rows D"]) -> Float[Tensor, "*rows D"]:
+        if fused.active(input):
+            return fused.layer_norm(input, self.weight, self.bias, self.eps)
+        return super().forward(input)
+
+
+class AcceleratedEmbedding(Embedding):
+    """`Embedding`, whose vectors come in `dtype`.
+
+    If `sums` (V, D; float32) is set, the gradient of the weights may be added to it instead of to `weight.grad`: the
+    gradient of one batch is as large as the vocabulary, and nearly all zeros.
+    """
+
+    dtype: torch.dtype
+    sums: Tensor | None = None
+
+    def forward(self, ids: Int64[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        """As `Embedding`. Raises IndexError for an id without an embedding."""
+        positions = self.table(0, ids.size(1))
+        if positions.requires_grad or self.weight.dtype != torch.float32 or not fused.active(self.weight):
+            return super().forward(ids).to(self.dtype)
+        dropout = _dropout_bits(self.dropout, *ids.shape, self.weight.size(1))
+        return fused.embed(self.weight, ids, positions, dropout, self.dtype, self.sums)
+
+
+class _Attention(MultiHeadAttention):
+    def forward(
+        self,
+        query: Float[Tensor, "B T D"],
+        key: Float[Tensor, "B S D"],
+        value: Float[Tensor, "B S D"],
+        mask: Mask | None = None,
+        weights: list[Tensor] | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        if weights is not None or key is not value:
+            return super().forward(query, key, value, mask, weights)
+        width, bias = query.size(-1), self.in_bias
+        if query is key:
+            queries, packed = fused.linear(query, self.in_weight, bias), None
+        else:
+            query_bias, packed_bias = (None, None) if bias is None else (bias[:width], bias[width:])
+            queries = fused.linear(query, self.in_weight[:width], query_bias)
+            packed = fused.linear(key, self.in_weight[width:], packed_bias)
+        if fused.attention_active(key, mask, width // self.num_heads):
+            dropout = _dropout_bits(self.dropout, query.size(0), self.num_heads, query.size(1), key.size(1))
+            return self.out(fused.attention(queries, packed, mask, self.num_heads, dropout))  # type: ignore[no-any-return]
+        heads = [head for part in (queries, packed) if part is not None for head in self._split_packed(part, width)]
+        return self.out(self._attend(mask, *heads))  # type: ignore[no-any-return]
+
+    def _split_packed(self, packed: Float[Tensor, "B T PD"], width: int) -> tuple[Tensor, ...]:
+        """P projections side by side as P contiguous tensors (B, H, T, K): one copy for all of them.
+
+        On a CPU they are float32: small batched products are no slower than in bfloat16, for which oneDNN would
+        compile a kernel for every shape.
+        """
+        rows, length, size = packed.shape
+        heads = packed.view(rows, length, size // width, self.num_heads, width // self.num_heads)
+        dtype = torch.float32 if packed.device.type == "cpu" else packed.dtype
+        return heads.permute(2, 0, 3, 1, 4).to(dtype, memory_format=torch.contiguous_format).contiguous().unbind(0)
+
+    def _attend(
+        self,
+        mask: Mask | None,
+        query: Float[Tensor, "B H T K"],
+        key: Float[Tensor, "B H S K"],
+        value: Float[Tensor, "B H S K"],
+    ) -> Float[Tensor, "B T D"]:
+        rate = self.dropout.p if self.training else 0.0
+        if rate > 0 and query.device.type == "cpu":  # torch's operation would use torch's random numbers
+            heads = self.dropout(attention_weights(query, key, mask)) @ value
+        else:
+            heads = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate)
+        return heads.transpose(1, 2).flatten(2).to(self.out.weight.dtype)  # type: ignore[no-any-return]
+
+
+class _FeedForward(FeedForward):
+    def forward(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        inner = self.inner(hidden)
+        if self.activation is functional.relu and fused.active(inner):
+            inner = fused.relu_dropout(inner, _dropout_bits(self.dropout, *inner.shape))
+        else:
+            inner = self.dropout(self.activation(inner))
+        return self.outer(inner)  # type: ignore[no-any-return]
+
+
+class _Residual(Residual):
+    def forward(self, hidden: Float[Tensor, "B T D"], sublayer: Callable[[Tensor], Tensor]) -> Float[Tensor, "B T D"]:
+        if not fused.active(hidden):
+            return super().forward(hidden, sublayer)
+        output = sublayer(self.norm(hidden) if self.norm_first else hidden)
+        total = fused.add_dropout(hidden, output, _dropout_bits(self.dropout, *output.shape))
+        return total if self.norm_first else self.norm(total)
+
+
+def _dropout_bits(dropout: nn.Dropout, *shape: int) -> fused.DropoutBits:
+    assert isinstance(dropout, Dropout)
+    return dropout.bits(*shape)
+
+
+_ACCELERATED: dict[type[nn.Module], type[nn.Module]] = {
+    nn.Dropout: Dropout,
+    nn.LayerNorm: _LayerNorm,
+    nn.Linear: _Linear,
+    Embedding: AcceleratedEmbedding,
+    MultiHeadAttention: _Attention,
+    FeedForward: _FeedForward,
+    Residual: _Residual,
+}

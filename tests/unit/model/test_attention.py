@@ -1,0 +1,100 @@
+"""Attention against pencil and paper and torch's own, with every mask there can be."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dragoman.model.attention import MultiHeadAttention, attention_weights
+from dragoman.model.masks import causal_mask
+
+
+def random_attention(bias: bool = True, dropout: float = 0.0) -> MultiHeadAttention:
+    torch.manual_seed(0)
+    attention = MultiHeadAttention(24, 3, dropout, bias)
+    for parameter in attention.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    return attention.eval()
+
+
+def torchs(attention: MultiHeadAttention) -> nn.MultiheadAttention:
+    """torch's own module with the same weights."""
+    bias = attention.in_bias is not None
+    oracle = nn.MultiheadAttention(24, 3, bias=bias, batch_first=True)
+    names = {"in_weight": "in_proj_weight", "in_bias": "in_proj_bias"}
+    state = {
+        names.get(name, name.replace("out.", "out_proj.")): value for name, value in attention.state_dict().items()
+    }
+    oracle.load_state_dict(state)
+    return oracle.eval()
+
+
+def inputs() -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    shapes = ((2, 5, 24), (2, 7, 24), (2, 7, 24))
+    query, key, value = (torch.randn(shape, generator=generator) for shape in shapes)
+    return query, key, value
+
+
+def test_weights_by_hand() -> None:
+    # softmax(Q K^T / sqrt(2)) for two queries and two keys, worked out with pencil and paper.
+    query = torch.tensor([[[[1.0, 0.0], [0.0, 2.0]]]])
+    key = torch.tensor([[[[1.0, 0.0], [0.0, 1.0]]]])
+    first = torch.exp(torch.tensor(2**-0.5))
+    second = torch.exp(torch.tensor(2 * 2**-0.5))
+    expected = torch.stack(
+        [torch.stack([first, torch.tensor(1.0)]) / (first + 1), torch.stack([torch.tensor(1.0), second]) / (second + 1)]
+    )
+    torch.testing.assert_close(attention_weights(query, key, None)[0, 0], expected)
+    masked = attention_weights(query, key, torch.tensor([[True, False], [True, True]]))[0, 0]
+    torch.testing.assert_close(masked[0], torch.tensor([1.0, 0.0]))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("masked", [True, False])
+def test_equals_torchs_for_three_different_inputs(bias: bool, masked: bool) -> None:
+    attention, mask = random_attention(bias), None
+    if masked:
+        mask = torch.rand(5, 7, generator=torch.Generator().manual_seed(2)) < 0.5
+        mask[:, 3] = True
+    weights: list[Tensor] = []
+    forbidden = None if mask is None else ~mask  # torch's mask is True where a query may not attend
+    expected, expected_weights = torchs(attention)(*inputs(), attn_mask=forbidden, average_attn_weights=False)
+    torch.testing.assert_close(attention(*inputs(), mask), expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(attention(*inputs(), mask, weights), expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(weights[0], expected_weights, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("with_weights", [True, False])
+def test_a_query_without_any_key_gets_zeros_before_the_output_projection(with_weights: bool) -> None:
+    attention = random_attention()
+    mask = torch.ones(2, 1, 5, 7, dtype=torch.bool)
+    mask[1, 0, 2] = False
+    query, key, value = (each.requires_grad_() for each in inputs())
+    weights: list[Tensor] | None = [] if with_weights else None
+    output = attention(query, key, value, mask, weights)
+    torch.testing.assert_close(output[1, 2], attention.out.bias)
+    assert weights is None or not weights[0][1, :, 2].any()
+    grads = torch.autograd.grad(output.square().sum(), (query, key, value, *attention.parameters()))
+    assert all(bool(each.isfinite().all()) for each in grads)
+    others = attention(query, key, value)
+    others[1, 2] = output[1, 2]
+    torch.testing.assert_close(output, others, atol=1e-5, rtol=0)
+
+
+def test_a_mask_that_is_not_boolean_is_an_error() -> None:
+    for mask in (torch.zeros(5, 7), causal_mask(7, torch.device("cpu")).long()):
+        with pytest.raises(TypeError, match=rf"`mask` must be Boolean.*dtype is {mask.dtype}"):
+            random_attention()(*inputs(), mask)
+
+
+def test_dropout_acts_on_the_weights_with_and_without_returning_them() -> None:
+    attention = random_attention(dropout=0.5)
+    with torch.no_grad():
+        attention.in_weight *= 0.2  # so that outputs vary little
+    expected = attention(*inputs())
+    attention.train()
+    for with_weights in (True, False):
+        outputs = torch.stack([attention(*inputs(), None, [] if with_weights else None) for _ in range(1000)])
+        deviation = outputs.std(0)
+        assert deviation.min() > 0.01
+        assert ((outputs.mean(0) - expected).abs() < 5 * deviation / 1000**0.5).all()
