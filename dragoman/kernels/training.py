@@ -1,11 +1,11 @@
 """What training computes between the products of a layer, forward and backward, each in one pass over its rows.
 
-Arrays come as addresses of contiguous memory: to make an array of a tensor, Python's lock is given away several times,
+Arrays come as addresses of contiguous memory: to make an array of a tensor, Python's lock is released several times,
 for which other threads that compute are waiting. `kind` is a number of the type in which activations are stored:
-float32, or uint16 that holds bfloat16. What is not said to be of that kind is float32, and so are sums.
+float32, or uint16 that holds bfloat16. Everything else, and every sum, is float32.
 
-`draws` are 16 random bits an element, of which dropout keeps those not below `first_kept`, times `scale`; their
-address is 0 where nothing is dropped.
+`dropout_bits` are 16 random bits an element. Dropout keeps an element, times `scale`, if its bits are at least
+`first_kept`. The address is 0 without dropout.
 """
 
 import math
@@ -37,38 +37,38 @@ _LOG2_E = np.float32(math.log2(math.e))
 
 @jit_compile
 def fill_random(state: Any, count: int, out: int) -> None:
-    """Writes `count` numbers of 64 random bits: SFC64 (Doty-Humphrey), whose state (4) goes on."""
-    made = array_at(out, np.uint64(0), (count,))
+    """Write `count` numbers of 64 random bits by SFC64 (Doty-Humphrey) and advance its state (4)."""
+    words = array_at(out, np.uint64(0), (count,))
     one, other, third, counter = state[0], state[1], state[2], state[3]
     for i in range(count):
-        drawn = one + other + counter
+        word = one + other + counter
         counter += np.uint64(1)
         one = other ^ (other >> np.uint64(11))
         other = third + (third << np.uint64(3))
-        third = ((third << np.uint64(24)) | (third >> np.uint64(40))) + drawn
-        made[i] = drawn
+        third = ((third << np.uint64(24)) | (third >> np.uint64(40))) + word
+        words[i] = word
     state[0], state[1], state[2], state[3] = one, other, third, counter
 
 
 @jit_compile
 def add_kept(
-    kind: Any, size: int, hidden: int, output: int, draws: int, first_kept: int, scale: float, total: int
+    kind: Any, size: int, hidden: int, output: int, dropout_bits: int, first_kept: int, scale: float, total: int
 ) -> None:
     """total = hidden + dropout(output); all of the kind."""
     ours, added, out = array_at(hidden, kind, (size,)), array_at(output, kind, (size,)), array_at(total, kind, (size,))
-    drawn, least, factor = array_at(draws, _SHORT, (size,)), np.int16(first_kept), np.float32(scale)
+    all_bits, least, factor = array_at(dropout_bits, _SHORT, (size,)), np.int16(first_kept), np.float32(scale)
     for i in range(size):
-        kept = select(drawn[i] >= least, load_number(added[i]) * factor, _ZERO)
+        kept = select(all_bits[i] >= least, load_number(added[i]) * factor, _ZERO)
         store_number(out, i, load_number(ours[i]) + kept)
 
 
 @jit_compile
-def scale_kept(kind: Any, size: int, values: int, draws: int, first_kept: int, scale: float, out: int) -> None:
+def scale_kept(kind: Any, size: int, values: int, dropout_bits: int, first_kept: int, scale: float, out: int) -> None:
     """out = dropout(values); both of the kind."""
-    given, made = array_at(values, kind, (size,)), array_at(out, kind, (size,))
-    drawn, least, factor = array_at(draws, _SHORT, (size,)), np.int16(first_kept), np.float32(scale)
+    inputs, results = array_at(values, kind, (size,)), array_at(out, kind, (size,))
+    all_bits, least, factor = array_at(dropout_bits, _SHORT, (size,)), np.int16(first_kept), np.float32(scale)
     for i in range(size):
-        store_number(made, i, select(drawn[i] >= least, load_number(given[i]) * factor, _ZERO))
+        store_number(results, i, select(all_bits[i] >= least, load_number(inputs[i]) * factor, _ZERO))
 
 
 @jit_compile
@@ -88,12 +88,12 @@ def normalize_rows(
 
     Rows, gain, bias and what comes out are of the kind.
     """
-    given, made = array_at(rows, kind, (count, width)), array_at(normed, kind, (count, width))
+    inputs, results = array_at(rows, kind, (count, width)), array_at(normed, kind, (count, width))
     gains, biases = array_at(gain, kind, (width,)), array_at(bias, kind, (width,))
     kept_means, kept_inverses = array_at(means, _ZERO, (count,)), array_at(inverses, _ZERO, (count,))
     share = _ONE / np.float32(width)
     for n in range(count):
-        row, out = given[n], made[n]
+        row, out = inputs[n], results[n]
         mean = sum_of(row) * share
         inverse = _ONE / np.sqrt(sum_of_squares(row, mean) * share + np.float32(epsilon))
         kept_means[n], kept_inverses[n] = mean, inverse
@@ -119,13 +119,13 @@ def normalize_rows_backward(
     bias_grad: int,
 ) -> None:
     """The gradient of `normalize_rows` with respect to rows, gain and bias; `sums` (2, width) start as zeros."""
-    given, upstream = array_at(rows, kind, (count, width)), array_at(grads, kind, (count, width))
-    made, gains = array_at(row_grads, kind, (count, width)), array_at(gain, kind, (width,))
+    inputs, upstream = array_at(rows, kind, (count, width)), array_at(grads, kind, (count, width))
+    results, gains = array_at(row_grads, kind, (count, width)), array_at(gain, kind, (width,))
     kept_means, kept_inverses = array_at(means, _ZERO, (count,)), array_at(inverses, _ZERO, (count,))
     share = _ONE / np.float32(width)
     gain_sums, bias_sums = sums[0], sums[1]
     for n in range(count):
-        row, grad, out = given[n], upstream[n], made[n]
+        row, grad, out = inputs[n], upstream[n], results[n]
         mean, inverse = kept_means[n], kept_inverses[n]
         plain, along = sums_of_gradients(grad, gains, row, mean, inverse)
         plain, along = plain * share, along * share
@@ -140,27 +140,27 @@ def normalize_rows_backward(
 
 @jit_compile
 def _round(kind: Any, values: Any, out: int) -> None:
-    made = array_at(out, kind, (values.size,))
+    results = array_at(out, kind, (values.size,))
     for i in range(values.size):
-        store_number(made, i, values[i])
+        store_number(results, i, values[i])
 
 
 @jit_compile
 def pad_rows(kind: Any, count: int, width: int, values: int, rows: int, out: int) -> None:
     """out (rows, width) = the values (count, width), then zeros."""
-    given, made = array_at(values, kind, (count * width,)), array_at(out, kind, (rows * width,))
-    for i in range(given.size):
-        made[i] = given[i]
-    for i in range(given.size, made.size):
-        store_number(made, i, _ZERO)
+    inputs, results = array_at(values, kind, (count * width,)), array_at(out, kind, (rows * width,))
+    for i in range(inputs.size):
+        results[i] = inputs[i]
+    for i in range(inputs.size, results.size):
+        store_number(results, i, _ZERO)
 
 
 @jit_compile
 def add_rows(kind: Any, count: int, width: int, rows: int, sums: Any, out: int) -> None:
     """out (width) = the sum of the rows (count, width); `sums` (width) are zeros to add up in."""
-    given = array_at(rows, kind, (count, width))
+    inputs = array_at(rows, kind, (count, width))
     for n in range(count):
-        row = given[n]
+        row = inputs[n]
         for i in range(width):
             sums[i] += load_number(row[i])
     _round(kind, sums, out)
@@ -169,35 +169,38 @@ def add_rows(kind: Any, count: int, width: int, rows: int, sums: Any, out: int) 
 @jit_compile
 def add_values(kind: Any, size: int, sums: int, values: int) -> None:
     """sums += values, which are of the kind."""
-    total, given = array_at(sums, _ZERO, (size,)), array_at(values, kind, (size,))
+    total, inputs = array_at(sums, _ZERO, (size,)), array_at(values, kind, (size,))
     for i in range(size):
-        total[i] += load_number(given[i])
+        total[i] += load_number(inputs[i])
 
 
 @jit_compile
-def rectify_values(kind: Any, size: int, values: int, draws: int, first_kept: int, scale: float, out: int) -> None:
+def rectify_values(
+    kind: Any, size: int, values: int, dropout_bits: int, first_kept: int, scale: float, out: int
+) -> None:
     """out = dropout(max(values, 0)); both of the kind."""
-    given, made = array_at(values, kind, (size,)), array_at(out, kind, (size,))
-    if draws:
-        drawn, least, factor = array_at(draws, _SHORT, (size,)), np.int16(first_kept), np.float32(scale)
+    inputs, results = array_at(values, kind, (size,)), array_at(out, kind, (size,))
+    if dropout_bits:
+        all_bits, least, factor = array_at(dropout_bits, _SHORT, (size,)), np.int16(first_kept), np.float32(scale)
         for i in range(size):
-            store_number(made, i, select(drawn[i] >= least, at_least(load_number(given[i]), _ZERO) * factor, _ZERO))
+            rectified = at_least(load_number(inputs[i]), _ZERO)
+            store_number(results, i, select(all_bits[i] >= least, rectified * factor, _ZERO))
     else:
         for i in range(size):
-            store_number(made, i, at_least(load_number(given[i]), _ZERO))
+            store_number(results, i, at_least(load_number(inputs[i]), _ZERO))
 
 
 @jit_compile
 def rectify_values_backward(kind: Any, size: int, grads: int, outputs: int, scale: float, out: int) -> None:
-    """The gradient of `rectify_values`, which let through what is above 0 in its outputs; all of the kind."""
-    upstream, passed, made = (
+    """The gradient of `rectify_values`: it passes where the outputs are above 0; all of the kind."""
+    upstream, passed, results = (
         array_at(grads, kind, (size,)),
         array_at(outputs, kind, (size,)),
         array_at(out, kind, (size,)),
     )
     factor = np.float32(scale)
     for i in range(size):
-        store_number(made, i, select(load_number(passed[i]) > _ZERO, load_number(upstream[i]) * factor, _ZERO))
+        store_number(results, i, select(load_number(passed[i]) > _ZERO, load_number(upstream[i]) * factor, _ZERO))
 
 
 @jit_compile
@@ -211,7 +214,7 @@ def embed_ids(
     table: int,
     factor: float,
     positions: int,
-    draws: int,
+    dropout_bits: int,
     first_kept: int,
     scale: float,
     out: int,
@@ -221,17 +224,17 @@ def embed_ids(
     False where an id has no row in the table.
     """
     tokens, rows = array_at(ids, _LONG, (count, length)), array_at(table, _ZERO, (vocab_size, width))
-    places, made = array_at(positions, _ZERO, (length, width)), array_at(out, kind, (count, length, width))
-    drawn = array_at(draws, _SHORT, (count, length, width))
+    places, results = array_at(positions, _ZERO, (length, width)), array_at(out, kind, (count, length, width))
+    all_bits = array_at(dropout_bits, _SHORT, (count, length, width))
     least, rate, root = np.int16(first_kept), np.float32(scale), np.float32(factor)
     for b in range(count):
         for t in range(length):
             token = tokens[b, t]
             if token < 0 or token >= vocab_size:
                 return False
-            row, place, target = rows[token], places[t], made[b, t]
-            if draws:
-                bits = drawn[b, t]
+            row, place, target = rows[token], places[t], results[b, t]
+            if dropout_bits:
+                bits = all_bits[b, t]
                 for i in range(width):
                     store_number(target, i, select(bits[i] >= least, (row[i] * root + place[i]) * rate, _ZERO))
             else:
@@ -249,19 +252,19 @@ def embed_ids_backward(
     width: int,
     grads: int,
     factor: float,
-    draws: int,
+    dropout_bits: int,
     first_kept: int,
     scale: float,
     table_grad: int,
 ) -> None:
     """Adds the gradient of `embed_ids` with respect to the table, of `count` ids."""
     tokens, sums = array_at(ids, _LONG, (count,)), array_at(table_grad, _ZERO, (vocab_size, width))
-    upstream, drawn = array_at(grads, kind, (count, width)), array_at(draws, _SHORT, (count, width))
+    upstream, all_bits = array_at(grads, kind, (count, width)), array_at(dropout_bits, _SHORT, (count, width))
     least, rate = np.int16(first_kept), np.float32(scale * factor)
     for n in range(count):
         target, grad = sums[tokens[n]], upstream[n]
-        if draws:
-            bits = drawn[n]
+        if dropout_bits:
+            bits = all_bits[n]
             for i in range(width):
                 target[i] += select(bits[i] >= least, load_number(grad[i]) * rate, _ZERO)
         else:
@@ -272,9 +275,9 @@ def embed_ids_backward(
 @jit_compile
 def exponentiate_rows(kind: Any, count: int, width: int, rows: int, totals: int) -> None:
     """rows = 2 ** rows, in place and of the kind, and the sum of each."""
-    given, sums = array_at(rows, kind, (count, width)), array_at(totals, _ZERO, (count,))
+    inputs, sums = array_at(rows, kind, (count, width)), array_at(totals, _ZERO, (count,))
     for n in range(count):
-        sums[n] = write_powers(given[n])
+        sums[n] = write_powers(inputs[n])
 
 
 @jit_compile
@@ -287,7 +290,7 @@ def _load(rows: Any, batch: int, first: int, factor: Any, out: Any) -> None:
 
 @jit_compile
 def _store(values: Any, factor: Any, rows: Any, batch: int, first: int) -> None:
-    """The other way round: rows[batch] = factor * values there."""
+    """rows[batch] = factor * values, in the columns from `first` on: the reverse of `_load`."""
     for t in range(rows.shape[1]):
         for c in range(values.shape[1]):
             copy_vector(values[t, c], factor, rows[batch, t, first + c])
@@ -306,7 +309,7 @@ def _transpose(rows: Any, count: int, out: Any) -> None:
 
 @jit_compile
 def _multiply(left: Any, turned: bool, right: Any, rows: int, depth: int, out: Any) -> None:
-    """out = left @ right, or left^T @ right where it is turned, of so many rows."""
+    """The first `rows` rows of left @ right, or of left^T @ right if `turned`."""
     width = left.shape[1] * VECTOR_WIDTH
     row_step, step = (1, width) if turned else (width, 1)
     flat = left.reshape(left.size)
@@ -317,7 +320,7 @@ def _multiply(left: Any, turned: bool, right: Any, rows: int, depth: int, out: A
 
 @jit_compile
 def _softmax(scores: Any, seen: Any, weights: Any) -> None:
-    """Scores in base 2 become weights, also kept in `weights`; 0 after the first `seen`; in chunks of VECTOR_WIDTH."""
+    """Turn scores in base 2 into weights, 0 after the first `seen`, and copy them to `weights`; in chunks."""
     top = _LEAST
     for c in range(scores.shape[0]):
         top = maximum(top, max_of_vector(scores[c], seen - np.int32(c * VECTOR_WIDTH)))
@@ -332,7 +335,7 @@ def _softmax(scores: Any, seen: Any, weights: Any) -> None:
 
 @jit_compile
 def _softmax_backward(scores: Any, weights: Any) -> None:
-    """The gradient with respect to the weights becomes that with respect to the scores, in chunks of VECTOR_WIDTH."""
+    """Turn the gradient of the weights into the gradient of the scores, in chunks."""
     mean = _ZERO
     for c in range(scores.shape[0]):
         mean += dot_of_vectors(scores[c], weights[c])
@@ -349,7 +352,7 @@ def attention_forward(
     beside: bool,
     mask: int,
     mask_steps: tuple[int, int],
-    draws: int,
+    dropout_bits: int,
     first_kept: int,
     scale: float,
     query: Any,
@@ -362,14 +365,15 @@ def attention_forward(
 ) -> None:
     """Attention of all heads: softmax(q k^T / sqrt(K)) v.
 
-    `shape` is (B, H, T, S, chunks of a head). Key and value stand in `sources` (B, S, 2D), or `beside` the
-    queries (B, T, 3D), which are the sources then; `out` is (B, T, D). `weights` (B, H, T, S in whole chunks) are kept.
-    The mask (bool; address 0: none) lets the first keys of a row through; its steps lead to the next b and t.
-    `draws` are (B, H, T, S). What is between is working room for one head.
+    `shape` is (B, H, T, S, chunks of a head). Key and value stand in `sources` (B, S, 2D), or `beside` the queries
+    (B, T, 3D), which then are the sources; `out` is (B, T, D). `weights` (B, H, T, S in whole chunks) is an output too.
+    The mask (bool; address 0: none) allows the first keys of a row, and `mask_steps` lead to the next b and t.
+    `dropout_bits` are (B, H, T, S). The arrays from `query` to `result` are buffers for one head.
     """
     count, heads, length, keys, width = shape
     flags = array_at(mask, _BYTE, (count * mask_steps[0] + length * mask_steps[1] + keys,))
-    drawn, least, rate = array_at(draws, _SHORT, (count, heads, length, keys)), np.int16(first_kept), np.float32(scale)
+    all_bits = array_at(dropout_bits, _SHORT, (count, heads, length, keys))
+    least, rate = np.int16(first_kept), np.float32(scale)
     kept_weights = array_at(weights, _ZERO, (count, heads, length, scores.shape[1], VECTOR_WIDTH))
     chunks = heads * width
     query_rows = array_at(queries, kind, (count, length, 3 * chunks if beside else chunks, VECTOR_WIDTH))
@@ -392,8 +396,8 @@ def attention_forward(
                     while seen < keys and flags[first + seen]:
                         seen += 1
                 _softmax(scores[t], np.int32(seen), kept_weights[b, h, t])
-                if draws:
-                    bits = drawn[b, h, t]
+                if dropout_bits:
+                    bits = all_bits[b, h, t]
                     for s in range(keys):
                         kept = kept_weights[b, h, t, s // VECTOR_WIDTH, s % VECTOR_WIDTH] * rate
                         scores[t, s // VECTOR_WIDTH, s % VECTOR_WIDTH] = select(bits[s] >= least, kept, _ZERO)
@@ -409,7 +413,7 @@ def attention_backward(
     queries: int,
     sources: int,
     beside: bool,
-    draws: int,
+    dropout_bits: int,
     first_kept: int,
     scale: float,
     weights: int,
@@ -425,13 +429,14 @@ def attention_backward(
 ) -> None:
     """The gradients of `attention_forward` with respect to queries and sources, laid out as those are."""
     count, heads, length, keys, width = shape
-    drawn, least, rate = array_at(draws, _SHORT, (count, heads, length, keys)), np.int16(first_kept), np.float32(scale)
+    all_bits = array_at(dropout_bits, _SHORT, (count, heads, length, keys))
+    least, rate = np.int16(first_kept), np.float32(scale)
     kept_weights = array_at(weights, _ZERO, (count, heads, length, scores.shape[1], VECTOR_WIDTH))
     chunks = heads * width
     query_shape = (count, length, 3 * chunks if beside else chunks, VECTOR_WIDTH)
     source_shape = (count, keys, 3 * chunks if beside else 2 * chunks, VECTOR_WIDTH)
-    query_rows, made_query_rows = array_at(queries, kind, query_shape), array_at(query_grads, kind, query_shape)
-    source_rows, made_source_rows = array_at(sources, kind, source_shape), array_at(source_grads, kind, source_shape)
+    query_rows, query_grad_rows = array_at(queries, kind, query_shape), array_at(query_grads, kind, query_shape)
+    source_rows, source_grad_rows = array_at(sources, kind, source_shape), array_at(source_grads, kind, source_shape)
     upstream = array_at(grads, kind, (count, length, chunks, VECTOR_WIDTH))
     key_at = chunks if beside else 0
     factor = _ONE / np.sqrt(np.float32(width * VECTOR_WIDTH))
@@ -442,9 +447,9 @@ def attention_backward(
             _load(source_rows, b, key_at + chunks + shift, _ONE, key)
             _transpose(key, keys, turned)
             _multiply(query, False, turned, length, width * VECTOR_WIDTH, scores)
-            if draws:
+            if dropout_bits:
                 for t in range(length):
-                    bits = drawn[b, h, t]
+                    bits = all_bits[b, h, t]
                     for s in range(keys):
                         c, i = s // VECTOR_WIDTH, s % VECTOR_WIDTH
                         is_kept = bits[s] >= least
@@ -453,12 +458,12 @@ def attention_backward(
                 _multiply(dropped, True, query, keys, length, source_result)
             else:
                 _multiply(kept_weights[b, h], True, query, keys, length, source_result)
-            _store(source_result, _ONE, made_source_rows, b, key_at + chunks + shift)
+            _store(source_result, _ONE, source_grad_rows, b, key_at + chunks + shift)
             for t in range(length):
                 _softmax_backward(scores[t], kept_weights[b, h, t])
             _load(source_rows, b, key_at + shift, _ONE, key)
             _multiply(scores, False, key, length, keys, result)
-            _store(result, factor, made_query_rows, b, shift)
+            _store(result, factor, query_grad_rows, b, shift)
             _load(query_rows, b, shift, _ONE, query)
             _multiply(scores, True, query, keys, length, source_result)
-            _store(source_result, factor, made_source_rows, b, key_at + shift)
+            _store(source_result, factor, source_grad_rows, b, key_at + shift)

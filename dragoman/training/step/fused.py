@@ -28,9 +28,9 @@ _DTYPES = (torch.float32, torch.bfloat16)
 
 @dataclass(frozen=True, slots=True)
 class DropoutBits:
-    """The random numbers of a dropout: an element is kept, times `scale`, if its 16 `bits` are at least `first_kept`.
+    """Random numbers for dropout: an element is kept, times `scale`, if its 16 `bits` are at least `first_kept`.
 
-    Without bits everything is kept.
+    Without bits every element is kept.
     """
 
     bits: Tensor
@@ -39,12 +39,12 @@ class DropoutBits:
 
     @property
     def drops(self) -> bool:
-        """Whether there is any dropout."""
+        """True if elements are dropped."""
         return self.bits.numel() > 0
 
     @property
-    def place(self) -> tuple[int, int, float]:
-        """As the compiled functions take it."""
+    def arguments(self) -> tuple[int, int, float]:
+        """The arguments of the compiled functions: address, `first_kept`, `scale`."""
         return _address(self.bits) if self.drops else 0, self.first_kept, self.scale
 
 
@@ -101,11 +101,9 @@ def embed(
     dtype: torch.dtype,
     sums: Float[Tensor, "V D"] | None = None,
 ) -> Float[Tensor, "B T D"]:
-    """dropout(sqrt(D) * weight[ids] + positions) in another type; the positions get no gradient.
+    """dropout(sqrt(D) * weight[ids] + positions) in `dtype`. The positions get no gradient.
 
-    The gradient of the weight is added to `sums` (float32) if they are given.
-
-    Raises IndexError for an id that has no row.
+    The gradient of the weight is added to `sums` (float32) if it is given. Raises IndexError for an id without a row.
     """
     out: Tensor = _Embed.apply(weight, ids, positions, dropout, dtype, sums)  # type: ignore[no-untyped-call]
     return out
@@ -148,7 +146,7 @@ def missing_rows(count: int, like: Tensor) -> int:
 
 
 def exp2_(rows: Float[Tensor, "M V"]) -> Float[Tensor, "M"]:
-    """2 ** rows in place, for numbers below 128; gives the sum of each row, float32."""
+    """Compute 2 ** rows in place, for numbers below 128. Returns the sum of each row, float32."""
     totals = torch.empty(rows.size(0))
     _kernels().exponentiate_rows(_element_type(rows), *rows.shape, _address(rows), _address(totals))
     return totals
@@ -203,7 +201,7 @@ def _pad(hidden: Tensor, rows: int) -> Tensor:
 
 
 def _cut_rows(rows: Tensor, shape: torch.Size) -> Tensor:
-    """The first rows, in a shape but for its last dimension."""
+    """The first rows, in the given shape except for its last dimension."""
     sizes, steps = [*shape[:-1], rows.size(1)], [1]
     for size in reversed(sizes[1:]):
         steps.insert(0, steps[0] * size)
@@ -217,7 +215,7 @@ class _AddDropout(torch.autograd.Function):
         ctx.save_for_backward(dropout.bits)
         ctx.rest = dropout.first_kept, dropout.scale
         total = torch.empty_like(hidden)
-        arrays = _address(hidden), _address(output), *dropout.place, _address(total)
+        arrays = _address(hidden), _address(output), *dropout.arguments, _address(total)
         _kernels().add_kept(_element_type(hidden), hidden.numel(), *arrays)
         return total
 
@@ -226,7 +224,9 @@ class _AddDropout(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         dropout, grad = DropoutBits(*ctx.saved_tensors, *ctx.rest), grads[0].contiguous()
         output_grad = torch.empty_like(grad)
-        _kernels().scale_kept(_element_type(grad), grad.numel(), _address(grad), *dropout.place, _address(output_grad))
+        _kernels().scale_kept(
+            _element_type(grad), grad.numel(), _address(grad), *dropout.arguments, _address(output_grad)
+        )
         return grad, output_grad, None
 
 
@@ -249,13 +249,13 @@ class _LayerNorm(torch.autograd.Function):
         row_grads, gain_grad, bias_grad = torch.empty_like(rows), torch.empty_like(gain), torch.empty_like(gain)
         arrays = _address(grad), _address(rows), _address(gain), *_halves(statistics), _address(row_grads)
         sums = np.zeros((2, width), np.float32)
-        made = _address(gain_grad), _address(bias_grad)
-        _kernels().normalize_rows_backward(_element_type(rows), rows.numel() // width, width, *arrays, sums, *made)
+        outputs = _address(gain_grad), _address(bias_grad)
+        _kernels().normalize_rows_backward(_element_type(rows), rows.numel() // width, width, *arrays, sums, *outputs)
         return row_grads, gain_grad, bias_grad, None
 
 
 def _halves(numbers: Tensor) -> tuple[int, int]:
-    """Where both halves of float32 numbers begin."""
+    """The addresses of both halves of float32 numbers."""
     return _address(numbers), _address(numbers) + 2 * numbers.numel()
 
 
@@ -265,7 +265,7 @@ class _ReluDropout(torch.autograd.Function):
         values = values.contiguous()
         out = torch.empty_like(values)
         _kernels().rectify_values(
-            _element_type(values), values.numel(), _address(values), *dropout.place, _address(out)
+            _element_type(values), values.numel(), _address(values), *dropout.arguments, _address(out)
         )
         ctx.save_for_backward(out)
         ctx.scale = dropout.scale
@@ -275,11 +275,11 @@ class _ReluDropout(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (out,) = ctx.saved_tensors
-        grad, made = grads[0].contiguous(), torch.empty_like(out)
+        grad, input_grad = grads[0].contiguous(), torch.empty_like(out)
         _kernels().rectify_values_backward(
-            _element_type(out), out.numel(), _address(grad), _address(out), ctx.scale, _address(made)
+            _element_type(out), out.numel(), _address(grad), _address(out), ctx.scale, _address(input_grad)
         )
-        return made, None
+        return input_grad, None
 
 
 class _Embed(torch.autograd.Function):
@@ -296,7 +296,7 @@ class _Embed(torch.autograd.Function):
         weight, ids, positions = weight.contiguous(), ids.contiguous(), positions.contiguous()
         out = weight.new_empty((*ids.shape, weight.size(1)), dtype=dtype)
         factor = math.sqrt(weight.size(1))
-        arrays = _address(weight), factor, _address(positions), *dropout.place, _address(out)
+        arrays = _address(weight), factor, _address(positions), *dropout.arguments, _address(out)
         if not _kernels().embed_ids(_element_type(out), *ids.shape, _address(ids), *weight.shape, *arrays):
             raise IndexError(f"ids from {int(ids.min())} to {int(ids.max())} do not fit {len(weight)} embeddings")
         ctx.save_for_backward(ids, dropout.bits)
@@ -309,7 +309,7 @@ class _Embed(torch.autograd.Function):
         ids, bits = ctx.saved_tensors
         first_kept, scale, factor, shape = ctx.rest
         grad, table_grad = grads[0].contiguous(), torch.zeros(shape) if ctx.sums is None else ctx.sums
-        arrays = _address(grad), factor, *DropoutBits(bits, first_kept, scale).place, _address(table_grad)
+        arrays = _address(grad), factor, *DropoutBits(bits, first_kept, scale).arguments, _address(table_grad)
         _kernels().embed_ids_backward(_element_type(grad), ids.numel(), _address(ids), *shape, *arrays)
         return (table_grad if ctx.sums is None else None), *[None] * 5
 
@@ -324,36 +324,44 @@ class _Attend(torch.autograd.Function):
         sources = queries if packed is None else packed
         rows, length, width = queries.shape
         width = width // 3 if packed is None else width
-        room = _AttentionBuffers(length, sources.size(1), width // num_heads // VECTOR_WIDTH)
-        weights = torch.empty(rows, num_heads, length, *room.shape_of_scores[1:])
+        buffers = _AttentionBuffers(length, sources.size(1), width // num_heads // VECTOR_WIDTH)
+        weights = torch.empty(rows, num_heads, length, *buffers.shape_of_scores[1:])
         out = queries.new_empty(rows, length, width)
-        shape = rows, num_heads, length, sources.size(1), room.chunks
-        given = _address(queries), _address(sources), packed is None, *_mask_strides(mask), *dropout.place
-        working = room.query(), room.key(), room.turned(), room.scores(), room.query()
-        _kernels().attention_forward(_element_type(queries), shape, *given, *working, _address(weights), _address(out))
+        shape = rows, num_heads, length, sources.size(1), buffers.chunks
+        inputs = _address(queries), _address(sources), packed is None, *_mask_strides(mask), *dropout.arguments
+        working = buffers.query(), buffers.key(), buffers.turned(), buffers.scores(), buffers.query()
+        _kernels().attention_forward(_element_type(queries), shape, *inputs, *working, _address(weights), _address(out))
         ctx.save_for_backward(queries, packed, weights, dropout.bits)
-        ctx.rest = shape, room, dropout.first_kept, dropout.scale
+        ctx.rest = shape, buffers, dropout.first_kept, dropout.scale
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         queries, packed, weights, bits = ctx.saved_tensors
-        shape, room, first_kept, scale = ctx.rest
+        shape, buffers, first_kept, scale = ctx.rest
         sources, grad = queries if packed is None else packed, grads[0].contiguous()
         query_grads = torch.empty_like(queries)
         source_grads = query_grads if packed is None else torch.empty_like(packed)
-        place = DropoutBits(bits, first_kept, scale).place
-        given = _address(grad), _address(queries), _address(sources), packed is None, *place, _address(weights)
-        working = room.query(), room.key(), room.turned(), room.scores(), room.scores(), room.query(), room.key()
+        place = DropoutBits(bits, first_kept, scale).arguments
+        inputs = _address(grad), _address(queries), _address(sources), packed is None, *place, _address(weights)
+        working = (
+            buffers.query(),
+            buffers.key(),
+            buffers.turned(),
+            buffers.scores(),
+            buffers.scores(),
+            buffers.query(),
+            buffers.key(),
+        )
         _kernels().attention_backward(
-            _element_type(queries), shape, *given, *working, _address(query_grads), _address(source_grads)
+            _element_type(queries), shape, *inputs, *working, _address(query_grads), _address(source_grads)
         )
         return query_grads, None if packed is None else source_grads, None, None, None
 
 
 def _mask_strides(mask: Tensor | None) -> tuple[int, tuple[int, int]]:
-    """Where a mask begins, and the steps to the next row of the batch and to the next query, 0 where all are alike."""
+    """The address of a mask and the steps to the next sentence and to the next query, 0 if it is the same for all."""
     if mask is None:
         return 0, (0, 0)
     queries = 0 if mask.size(-2) == 1 else mask.stride(-2)
@@ -362,7 +370,7 @@ def _mask_strides(mask: Tensor | None) -> tuple[int, tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class _AttentionBuffers:
-    """Working room of one head's attention, in chunks of numbers, of so many rows that tiles fit."""
+    """Buffers for one head's attention, in chunks of VECTOR_WIDTH numbers. Rows are padded to whole tiles."""
 
     queries: int
     keys: int
@@ -401,10 +409,10 @@ _ELEMENT_TYPES = {torch.float32: np.float32(0), torch.bfloat16: np.uint16(0)}
 
 
 def _element_type(tensor: Tensor) -> Any:
-    """A number of the type as which the compiled functions read a tensor's memory."""
+    """A number of the type in which the compiled functions read a tensor."""
     return _ELEMENT_TYPES[tensor.dtype]
 
 
 def _address(tensor: Tensor) -> int:
-    """Where its memory begins."""
+    """The address of its memory."""
     return tensor.data_ptr()

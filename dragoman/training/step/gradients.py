@@ -1,8 +1,8 @@
-"""The gradient of one optimiser step's loss, in the precision that is fast, on as many threads as pay.
+"""The gradient of the loss of one optimizer step, in the fastest precision and on several threads.
 
-The weights that the optimiser moves are float32. Products run on copies of them in the working precision (bfloat16
-where the processor multiplies in it), refreshed after every update; embeddings and the projection stay float32, so
-that the gradients of frequent words do not vanish in the rounding of their sum, and what they give is rounded.
+The optimizer's weights are float32. Products use copies in the working precision (bfloat16 where the processor
+multiplies in it), refreshed after every update. Embeddings and the projection stay float32, or the gradients of
+frequent words would vanish in rounding; their outputs are rounded.
 
 On a CPU a step is computed by several threads side by side, each with an equal share of its positions, its own
 gradients and its own random numbers, and each with one processor to itself. Threads that share every single product
@@ -37,7 +37,7 @@ from dragoman.training.step.loss import (
 )
 
 _MAX_THREADS = 4
-# A share with fewer positions is not worth another thread, nor is a cut that moves fewer from one share to the next.
+# Fewer positions are not worth another thread, nor a cut.
 _LEAST_POSITIONS = 128
 
 
@@ -64,16 +64,16 @@ def _soft_labels(batch: Batch, counted: Tensor, weight: float) -> SoftLabels | N
 
 
 def num_threads(settings: TrainSettings, device: torch.device) -> int:
-    """The threads that compute shares of a step: `train.threads`, or one a processor up to 4; 1 on other devices."""
+    """The number of threads that compute a step: `train.threads`, or one a processor up to 4; 1 on other devices."""
     if device.type != "cpu":
         return 1
     return settings.threads or min(torch.get_num_threads(), _MAX_THREADS)
 
 
 def shares(batches: Sequence[Batch], count: int) -> list[list[Batch]]:
-    """The batches in `count` shares of about as many positions, in order; where a share ends, a batch is cut in two.
+    """Deal the batches, in order, into up to `count` shares of about the same number of positions.
 
-    Steps too small for `count` shares give fewer.
+    A batch at the end of a share is cut in two. Small steps have fewer shares.
     """
     total = sum(_positions(batch) for batch in batches)
     count = max(1, min(count, total // _LEAST_POSITIONS))
@@ -82,8 +82,8 @@ def shares(batches: Sequence[Batch], count: int) -> list[list[Batch]]:
     for batch in batches:
         rest: Batch | None = batch
         while rest is not None:
-            room = total * (share + 1) / count - taken
-            first, rest = _cut(rest, room) if share + 1 < count else (rest, None)
+            left = total * (share + 1) / count - taken
+            first, rest = _cut(rest, left) if share + 1 < count else (rest, None)
             dealt[share].append(first)
             taken += _positions(first)
             share = min(count - 1, max(share, int((taken + _LEAST_POSITIONS / 2) * count / total)))
@@ -105,11 +105,11 @@ def first_rows(batch: Batch, count: int) -> Batch:
     return first.map_tensors(lambda tensor: tensor.repeat_interleave(count, dim=0))
 
 
-def _cut(batch: Batch, room: float) -> tuple[Batch, Batch | None]:
-    """The rows that fit into `room` positions, at least one, and the other rows if a cut is worth it."""
+def _cut(batch: Batch, positions: float) -> tuple[Batch, Batch | None]:
+    """The rows that fit into `positions`, at least one, and the other rows if a cut is worth it."""
     rows = len(batch.src_lengths)
-    fitting = max(1, round(room * rows / _positions(batch)))
-    if _positions(batch) - room < _LEAST_POSITIONS or fitting >= rows:
+    fitting = max(1, round(positions * rows / _positions(batch)))
+    if _positions(batch) - positions < _LEAST_POSITIONS or fitting >= rows:
         return batch, None
     return batch.part(0, fitting), batch.part(fitting, rows)
 
@@ -296,7 +296,7 @@ class Gradients:
 
 
 def _working_copies(model: Transformer, precision: torch.dtype) -> dict[str, Tensor]:
-    """Each parameter's values to compute with: itself where it stays float32, else a copy to be refreshed."""
+    """The tensor to compute with for each parameter: itself if it stays float32, else a copy to be refreshed."""
     kept = {id(model.src_embedding.weight), id(model.tgt_embedding.weight), id(model.projection.weight)}
     return {
         name: parameter if id(parameter) in kept or precision == parameter.dtype else parameter.detach().to(precision)
