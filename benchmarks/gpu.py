@@ -16,7 +16,6 @@ transformers is left out where it is not installed. The table goes to stderr, th
 import argparse
 import contextlib
 import gc
-import io
 import json
 import platform
 import tempfile
@@ -179,7 +178,7 @@ def train_dragoman(
     model = Transformer(config.model, VOCAB_SIZE, VOCAB_SIZE).to(device)
     tokenizer = train_tokenizer(TokenizerSettings(vocab_size=300), ["made up"])  # a model folder must hold one
     trained = TrainedModel(model, TokenizerPair(tokenizer, tokenizer, joint=True), config, Card())
-    with tempfile.TemporaryDirectory() as name, contextlib.closing(RunLog(Path(name), io.StringIO())) as log:
+    with tempfile.TemporaryDirectory() as name, contextlib.closing(RunLog(Path(name))) as log:
         Trainer(RunFolder(Path(name)), trained, pairs, made_up_pairs(64), lambda model: {}, log).fit()
         lines = (Path(name) / "log.jsonl").read_text().split("\n")
     events = [json.loads(line) for line in lines if line]

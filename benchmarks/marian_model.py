@@ -155,7 +155,7 @@ def train(trained: TrainedModel, corpus: Corpus, folder: Path) -> None:
     train_pairs, dev_pairs = (_encoded(trained.tokenizers, *texts[part]) for part in ("train", "val"))
     score = GreedyScore(trained.tokenizers, trained.config, *texts["val"])
     folder.mkdir(parents=True, exist_ok=True)
-    log = RunLog(folder)
+    log = RunLog(folder, sys.stderr)
     trainer = Trainer(RunFolder(folder), trained, train_pairs, dev_pairs, score, log)
     try:
         log.say(f"Stopped: {trainer.fit()}.")

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dragoman.cli.arguments import ArgumentParser, path_name, whole_number
-from dragoman.cli.models import require_model
 from dragoman.errors import CheckpointError
 from dragoman.files import check_new_folder
 from dragoman.messages import say
+from dragoman.workflows.models import require_model
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -9,23 +9,27 @@ from pathlib import Path
 
 from dragoman.cli.arguments import ArgumentParser, file_name, layout_from, overrides_of
 from dragoman.cli.evaluate import add_scoring_flags, check_test_languages, read_pairs
-from dragoman.cli.models import check_search_flags, load_model
+from dragoman.cli.models import check_search_flags, model_request
+from dragoman.cli.progress import TerminalProgress
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.comparison import Comparison, MetricComparison, RarityGroup, compare
 from dragoman.evaluation.metrics import tokenizer_for
 from dragoman.evaluation.significance import RESAMPLES, SEED, TRIALS
+from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.text.corpus.layout import Layout
 from dragoman.text.corpus.opening import check_direction, read_side, texts_of_side
 from dragoman.text.doctor.languages import SKIP_FLAG, check_same_language
 from dragoman.text.lines import prefetch_first
+from dragoman.workflows.models import load_model
 
 
 def run(arguments: Sequence[str]) -> int:
     """Prints the comparison; returns the exit code."""
     options = _parser().parse(arguments)
     check_search_flags(options)
+    announce_compiling()
     layout = layout_from(options)
     sources, references, src_lang, lang = read_pairs(options.src, options.ref, layout)
     training_text = (
@@ -99,7 +103,7 @@ def _translate_test(
     path: str, sources: Sequence[str], references: Sequence[str], options: argparse.Namespace
 ) -> tuple[list[str], str]:
     """A model's translations, and the language that it says they are in, or ""."""
-    model = load_model([path], options)
+    model = load_model(model_request([path], options), TerminalProgress())
     check_direction(Path(options.src), Path(options.ref), model.src_lang, model.tgt_lang)
     if options.check_languages:
         check_test_languages(sources, references, (model.src_lang, model.tgt_lang), (options.src, options.ref))

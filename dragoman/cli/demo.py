@@ -6,7 +6,7 @@ from pathlib import Path
 from shlex import quote
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name
-from dragoman.cli.train import check_early, train
+from dragoman.cli.train import train
 from dragoman.config import read_given
 from dragoman.config.fields import SETTINGS
 from dragoman.demo.phrasebook import PhrasebookPair
@@ -14,6 +14,7 @@ from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.errors import ConfigError
 from dragoman.files import sibling_path, write_file
 from dragoman.training.run.frozen_settings import frozen_config
+from dragoman.workflows.training.settings import RunRequest, check_early
 
 _SEED = 1
 _TRAIN_PAIRS, _TEST_PAIRS, _SHOWN = 30_000, 500, 10
@@ -58,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
     corpus.mkdir(parents=True, exist_ok=True)
     for name, pairs in (("train", split.train), ("dev", split.dev), ("test", split.test)):
         write_file(corpus / f"{name}.en-de.tsv", "".join(f"{pair.src}\t{pair.tgt}\n" for pair in pairs))
-    code = train([], settings, given.out)
+    code = train(RunRequest(overrides=settings, out=given.out))
     if code == 0:
         _show(given.out, split.test)
     return code

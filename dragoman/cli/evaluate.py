@@ -11,11 +11,13 @@ from itertools import chain
 from pathlib import Path
 
 from dragoman.cli.arguments import ArgumentParser, add_layout_flags, file_name, layout_from, overrides_of
-from dragoman.cli.models import add_model_flags, check_search_flags, load_model
+from dragoman.cli.models import add_model_flags, check_search_flags, model_request
+from dragoman.cli.progress import TerminalProgress
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.checklists import PhenomenonCount, check_phenomena
 from dragoman.evaluation.metrics import Evaluation, evaluate, tokenizer_for
+from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.text.corpus.layout import PLAIN, Layout
 from dragoman.text.corpus.opening import check_direction, holds_pairs, open_aligned, read_side, texts_of_side
@@ -23,6 +25,7 @@ from dragoman.text.corpus.splitting import chunks
 from dragoman.text.doctor.languages import SKIP_FLAG, check_same_language, check_side
 from dragoman.text.doctor.overlap import Overlap
 from dragoman.text.lines import prefetch_first
+from dragoman.workflows.models import load_model
 
 _CHUNK_LINES = 1 << 13
 
@@ -32,6 +35,7 @@ def run(arguments: Sequence[str]) -> int:
     options = _parser().parse(arguments)
     _check(options)
     check_search_flags(options)
+    announce_compiling()
     layout = layout_from(options)
     findings: list[PhenomenonCount] = []
     if options.hyp:
@@ -43,7 +47,7 @@ def run(arguments: Sequence[str]) -> int:
             check_same_language(hypotheses, references, options.hyp, SKIP_FLAG)
     else:
         sources, references, src_lang, lang = read_pairs(options.src, options.ref, layout)
-        model = load_model([options.model], options)
+        model = load_model(model_request([options.model], options), TerminalProgress())
         check_direction(Path(options.src), Path(options.ref), model.src_lang, model.tgt_lang)
         src_lang, lang = model.src_lang or src_lang, model.tgt_lang or lang
         training = _training(options, layout, src_lang, lang)

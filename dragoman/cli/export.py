@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragoman.cli.arguments import ArgumentParser, path_name
-from dragoman.cli.models import require_model
 from dragoman.errors import ConfigError
 from dragoman.files import check_new_folder, sibling_path
 from dragoman.messages import say
+from dragoman.workflows.models import require_model
 
 if TYPE_CHECKING:
     from dragoman.exchange.ctranslate2_export import Quantization

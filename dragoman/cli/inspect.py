@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name, whole_number
-from dragoman.cli.models import add_model_flags, check_search_flags, require_model
+from dragoman.cli.models import add_model_flags, check_search_flags
 from dragoman.config import WITHOUT_SAMPLING, Config, read_config
 from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.files import check_target, write_file
 from dragoman.messages import say
+from dragoman.workflows.models import require_model
 
 if TYPE_CHECKING:
     from dragoman.visualization.inspection.inspection import AttentionKind, Inspection

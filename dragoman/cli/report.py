@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from dragoman.cli.arguments import ArgumentParser, path_name
-from dragoman.cli.models import require_model
 from dragoman.messages import say
+from dragoman.workflows.models import require_model
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -9,13 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name
-from dragoman.cli.models import add_model_flags, check_search_flags, require_model
+from dragoman.cli.models import add_model_flags, check_search_flags
 from dragoman.config import WITHOUT_SAMPLING, Config, Setting, read_config
 from dragoman.config.fields import SettingValue, quote_value
 from dragoman.errors import ConfigError
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.serving.settings import SERVE_SETTINGS, ServeSettings
+from dragoman.workflows.models import require_model
 
 if TYPE_CHECKING:
     from dragoman.serving.models import ServedModel

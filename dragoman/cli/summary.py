@@ -7,13 +7,13 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name, whole_number
-from dragoman.cli.models import require_model
 from dragoman.config import Config, ModelSettings, read_given
 from dragoman.config.loading import flag_of
 from dragoman.config.settings import MOST_ENTRIES
 from dragoman.errors import ConfigError
 from dragoman.messages import say
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
+from dragoman.workflows.models import require_model
 
 if TYPE_CHECKING:
     from dragoman.model.parameters import ParameterRow

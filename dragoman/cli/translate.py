@@ -17,7 +17,8 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, cast
 
 from dragoman.cli.arguments import ArgumentParser, add_encoding_flag, encoding_of, file_name, overrides_of, whole_number
-from dragoman.cli.models import ENGINES, LoadedModel, add_model_flags, check_search_flags, load_model, standard_input
+from dragoman.cli.models import add_model_flags, check_search_flags, model_request, standard_input
+from dragoman.cli.progress import TerminalProgress
 from dragoman.cli.translation.documents import DOCUMENTS, translate_document
 from dragoman.cli.translation.notes import Notes
 from dragoman.cli.translation.windows import arriving_lines
@@ -25,10 +26,12 @@ from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.evaluation.flags import FLAGS
 from dragoman.files import check_target, partial_path, stream_to_file, write_file
 from dragoman.inference.options import Details, Preserve
+from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.records import Translation
 from dragoman.text.documents.terms import Terms
 from dragoman.text.lines import open_bytes, open_stream, prefetch_first, read_lines, refuse_utf16
+from dragoman.workflows.models import ENGINES, LoadedModel, load_model
 
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
 _PIECE_LINES = 5000
@@ -54,7 +57,10 @@ def run(arguments: Sequence[str]) -> int:
     with ExitStack() as files:
         source = _open_source(options, files)
         terms = Terms.load(options.terms, encoding_of(options)) if options.terms else None
-        model = load_model(options.model, options, options.engine, " A text to translate is given by `--text`.")
+        hint = " A text to translate is given by `--text`."
+        request = replace(model_request(options.model, options), engine=options.engine, hint=hint)
+        announce_compiling()
+        model = load_model(request, TerminalProgress())
         if not options.input and options.text is None:
             source = replace(source, stream=files.enter_context(_standard_input(source, encoding_of(options))))
         notes = Notes()

@@ -12,12 +12,12 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from dragoman.cli.arguments import ArgumentParser, add_encoding_flag, encoding_of, path_name, whole_number
-from dragoman.cli.models import require_model
 from dragoman.errors import DataError, DragomanError
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.text.lines import read_lines
 from dragoman.training.run.frozen_settings import check_resumable
+from dragoman.workflows.models import require_model
 
 if TYPE_CHECKING:
     from dragoman.inference.verification import Check

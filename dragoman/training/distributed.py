@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from dragoman.errors import ConfigError, ResourceError
+from dragoman.training.run.signals import Interrupted
 
 _TIMEOUT = timedelta(minutes=60)
 """Longer than a validation; a process that ends, rather than hangs, is noticed at once."""
@@ -133,8 +134,12 @@ def join_processes(device: torch.device) -> Iterator[Processes]:
             torch.cuda.set_device(Processes(rank, count, local).device(device))
         distributed.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=_TIMEOUT)
         talk = distributed.new_group(backend="gloo", timeout=_TIMEOUT)
-    yield Processes(rank, count, local, talk)
-    # Not after an error: the others may be waiting for this process, which NCCL would then wait for, and say nothing.
+    try:
+        yield Processes(rank, count, local, talk)
+    except Interrupted:  # all processes leave together
+        distributed.destroy_process_group()
+        raise
+    # Not after another error: other processes may wait for this one, and NCCL would then wait for them, silently.
     distributed.destroy_process_group()
 
 

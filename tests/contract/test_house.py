@@ -44,7 +44,7 @@ def test_a_package_has_at_most_twelve_files() -> None:
 def test_a_file_of_the_command_line_is_a_verb_or_shared_by_verbs() -> None:
     from dragoman.cli.main import VERBS
 
-    shared = {"main", "arguments", "models"}
+    shared = {"main", "arguments", "models", "progress"}
     files = {path.stem.rstrip("_") for path in (PACKAGE / "cli").glob("[!_]*.py")}
     assert files - set(VERBS) - shared == set()
 

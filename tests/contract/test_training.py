@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -110,7 +111,9 @@ def _trainer(
         return {}
 
     trained = TrainedModel(model, corpus.tokenizers, config, Card())
-    return Trainer(RunFolder(folder), trained, corpus.train, corpus.dev, validate, Log(folder), corpus.encode)
+    return Trainer(
+        RunFolder(folder), trained, corpus.train, corpus.dev, validate, Log(folder, sys.stderr), corpus.encode
+    )
 
 
 def _log(folder: Path) -> list[dict[str, object]]:

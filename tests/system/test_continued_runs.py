@@ -14,7 +14,7 @@ import tomli_w
 
 from dragoman.bundle import resolve_model_folder
 from dragoman.cli.main import run_command
-from dragoman.cli.train import resolve_run
+from dragoman.cli.progress import TerminalProgress
 from dragoman.config import Config, dump_config
 from dragoman.config.history import RENAMED
 from dragoman.messages import say_once
@@ -22,7 +22,8 @@ from dragoman.model.trained import TrainedModel
 from dragoman.training.run.frozen_settings import frozen_config
 from dragoman.training.run.log import RunLog
 from dragoman.training.trainer import Trainer
-from dragoman.workflows import training
+from dragoman.workflows.training import training
+from dragoman.workflows.training.settings import RunRequest, resolve_run
 
 FLAGS = {
     "--tokenizer.vocab-size": "280",
@@ -96,10 +97,10 @@ def test_a_long_stage_counts_along_where_there_is_no_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = iter([0.0, 5.0, 19.0, 21.0, 21.0, 30.0])
-    monkeypatch.setattr("dragoman.workflows.training.time", SimpleNamespace(monotonic=lambda: next(clock)))
-    stages = training.Stages()
+    monkeypatch.setattr("dragoman.cli.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    progress = TerminalProgress()
     for pairs in (0, 10_000, 20_000, 30_000, 40_000):
-        stages.show("encoding", pairs)
+        progress.stage("encoding", pairs)
     said = capsys.readouterr().err.split("\n")
     assert said == ["dragoman: encoding", "dragoman: encoding: 30,000 pairs", ""]
 
@@ -200,7 +201,7 @@ def test_a_run_that_never_began_takes_the_advice_it_was_given(corpus: Path, caps
     ],
 )
 def test_what_the_recipe_allows_is_not_refused_because_of_other_defaults(corpus: Path, flags: dict[str, str]) -> None:
-    config = resolve_run([], flags | {"data.train": str(corpus)}).config
+    config = resolve_run(RunRequest(overrides=flags | {"data.train": str(corpus)})).config
     for key, value in flags.items():
         table, _, name = key.partition(".")
         assert str(getattr(getattr(config, table), name)).lower() == value
@@ -233,7 +234,7 @@ def test_a_mean_that_is_no_longer_wanted_is_not_the_model(corpus: Path) -> None:
     ("limit", "epochs"), [({}, 200), ({"train.max_steps": "900"}, 0), ({"train.max_minutes": "9"}, 0)]
 )
 def test_a_limit_that_is_given_takes_the_place_of_the_recipes(corpus: Path, limit: dict[str, str], epochs: int) -> None:
-    assert resolve_run([], limit | {"data.train": str(corpus)}).config.train.max_epochs == epochs
+    assert resolve_run(RunRequest(overrides=limit | {"data.train": str(corpus)})).config.train.max_epochs == epochs
 
 
 def test_what_no_recipe_allows_is_refused_before_the_corpus_is_read(
@@ -282,7 +283,7 @@ def test_what_a_stop_kept_from_being_averaged_and_scored_is_done_by_the_same_com
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        owner, name = (Trainer, "average") if where == "average" else (training, "_score")
+        owner, name = (Trainer, "average") if where == "average" else (training, "score_run")
         patch.setattr(owner, name, stop)
         assert train(corpus, more) == 130
     assert where == "score" or not (run / "averaged").exists()

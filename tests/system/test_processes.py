@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -19,7 +20,6 @@ from safetensors.torch import load_file
 
 from dragoman.cli.main import run_command
 from dragoman.demo.phrasebook_file import load_phrasebook
-from dragoman.workflows import training
 from tests.system.commands import events
 
 SHAPE = {"d-model": 16, "d-ff": 32, "num-heads": 2, "num-encoder-layers": 1, "num-decoder-layers": 1, "dropout": 0}
@@ -79,7 +79,7 @@ def start(corpus: Path, out: Path, processes: int, steps: int = STEPS, **setting
                 stream = os.open(said, os.O_WRONLY | os.O_APPEND)
                 os.dup2(stream, 1)
                 os.dup2(stream, 2)
-                training._report = lambda out, last: None
+                mock.patch("dragoman.workflows.training.scoring.write_report").start()
                 sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
                 code = run_command(arguments(corpus, out, steps, settings))
                 sys.stderr.flush()

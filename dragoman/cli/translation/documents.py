@@ -4,11 +4,11 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
-from dragoman.cli.models import LoadedModel
 from dragoman.cli.translation.notes import Notes
 from dragoman.errors import DataError
 from dragoman.inference.options import Preserve
 from dragoman.records import Translation
+from dragoman.workflows.models import LoadedModel
 
 if TYPE_CHECKING:
     from dragoman.text.documents.terms import Terms

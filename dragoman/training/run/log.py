@@ -3,7 +3,6 @@
 import errno
 import json
 import math
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ _LARGE_PERPLEXITY = 1e6
 
 
 class RunLog:
-    """Appends to RUN/log.jsonl and reports on `stream` (stderr).
+    """Appends to RUN/log.jsonl and, if there is a `stream`, reports on it.
 
     On a terminal the line of progress is written over itself; elsewhere every report is a plain line. Of several
     processes of one run only one `speaks`; the others' logs are silent and write nothing.
@@ -25,8 +24,8 @@ class RunLog:
     def __init__(self, folder: Path, stream: TextIO | None = None, speaks: bool = True) -> None:
         self._speaks = speaks
         self._path = folder / "log.jsonl"
-        self._stream = stream or sys.stderr
-        self._live = self._stream.isatty()
+        self._stream = stream
+        self._live = stream is not None and stream.isatty()
         self._pending = False
         self._board: Board | None = None
         if speaks and Board.is_installed():
@@ -108,6 +107,8 @@ class RunLog:
 
     def _print(self, text: str) -> None:
         """To people; a run goes on, or saves, where their terminal was closed."""
+        if self._stream is None:
+            return
         try:
             self._stream.write(text)
             self._stream.flush()

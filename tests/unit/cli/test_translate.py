@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from dragoman.cli.main import run_command
-from dragoman.cli.models import LoadedModel
 from dragoman.cli.translate import InputLines, json_line, text_line, translate_windows
 from dragoman.cli.translation.documents import translate_document
 from dragoman.cli.translation.notes import NAMED, Notes
@@ -23,6 +22,7 @@ from dragoman.inference.options import Details
 from dragoman.inference.translator import Translator
 from dragoman.records import Candidate, Translation
 from dragoman.text.documents.markers import MarkedText
+from dragoman.workflows.models import LoadedModel
 
 
 @pytest.fixture

@@ -4,9 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from dragoman.bundle import resolve_model_folder
 from dragoman.bundle.card import read_card
 from dragoman.bundle.folder import read_settings
@@ -19,13 +16,16 @@ from dragoman.evaluation.metrics import bleu, chrf, tokenizer_for
 from dragoman.files import verify_folder
 from dragoman.inference.translator import Translator
 from dragoman.languages import main_language
-from dragoman.messages import say
 from dragoman.model.trained import TrainedModel
 from dragoman.records import Score
 from dragoman.text.corpus.corpus import Corpora
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.run.checkpoint import RunFolder
 from dragoman.training.step.schedule import learning_rate
+from dragoman.workflows.progress import QUIET, Progress
+from dragoman.workflows.training.results import ScoreChange
+
+REPLAY_TEST = "replay test"
 
 
 def settings_for(path: str, size: CorpusSize) -> Config:
@@ -133,41 +133,33 @@ class TranslatedTest:
 
 
 def compare_with_base(
-    path: str, tuned: TrainedModel, corpora: Corpora, parts: Mapping[str, TranslatedTest], device: str
-) -> dict[str, list[Score]]:
-    """Print a table of scores before and after fine-tuning, on each part and on the replay test.
+    tuned: TrainedModel, corpora: Corpora, parts: Mapping[str, TranslatedTest], device: str, progress: Progress = QUIET
+) -> tuple[ScoreChange, ...]:
+    """The scores before and after fine-tuning, on each part and on the replay test.
 
-    Returns the new scores by data set. If the original model is gone, prints the reason on stderr and returns none.
+    If the original model is gone, notes the reason and returns none.
     """
-    after = Translator.from_trained([tuned])
+    path, after = tuned.config.train.start_from, Translator.from_trained([tuned])
     if corpora.replay_test:
         pairs = list(corpora.replay_test.pairs())
         sources = [pair.src for pair in pairs]
         replay_test = TranslatedTest(sources, [pair.tgt for pair in pairs], after.translate(sources))
-        parts = {**parts, "replay test": replay_test}
+        parts = {**parts, REPLAY_TEST: replay_test}
     try:
         folder = resolve_model_folder(Path(path))
         if _fingerprint(folder) not in "".join(tuned.card.lineage[-1:]):
             raise ModelError(f"{path} is another model now than the one that training began with.")
         before = Translator.from_trained([TrainedModel.load(folder, device)])
     except DragomanError as error:
-        say(f"no scores from before fine-tuning: {error}")
-        return {}
+        progress.note(f"no scores from before fine-tuning: {error}")
+        return ()
     before.settings = after.settings  # so that only the weights differ
-    table = Table("data", "metric", "before", "after", "difference", box=None)
-    found: dict[str, list[Score]] = {}
+    changes: list[ScoreChange] = []
     for name, part in parts.items():
         old = _scores(before.translate(part.sources), part.references, tuned)
         new = _scores(part.outputs, part.references, tuned)
-        found |= {f"{name}, before fine-tuning": old} | ({name: new} if name == "replay test" else {})
-        for one, other in zip(old, new, strict=True):
-            row = (f"{one.value:.2f}", f"{other.value:.2f}", f"{other.value - one.value:+.2f}")
-            table.add_row(f"{name} ({len(part.sources)} sentences)", one.name, *row)
-    output = Console(highlight=False, markup=False, soft_wrap=True)
-    output.print(table)
-    for score in next(iter(found.values()), []):
-        output.print(f"{score.name}: {score.signature}")
-    return found
+        changes += [ScoreChange(name, len(part.sources), *pair) for pair in zip(old, new, strict=True)]
+    return tuple(changes)
 
 
 def _scores(outputs: Sequence[str], references: Sequence[str], trained: TrainedModel) -> list[Score]:

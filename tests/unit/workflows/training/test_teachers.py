@@ -147,7 +147,7 @@ def test_somebody_elses_model_can_teach_a_smaller_one(pairs: Path, small_marian:
 def test_a_plan_asks_them_about_a_part(
     pairs: Path, teachers: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.cli.plan._MOST_TAUGHT_PAIRS", 31)
+    monkeypatch.setattr("dragoman.workflows.training.planning._MOST_TAUGHT_PAIRS", 31)
     named = [word for teacher in teachers for word in ("--teacher", str(teacher))]
     assert run_command(["plan", "--data", str(pairs), *named, *FLAGS, *SIZE]) == 0
     answer = capsys.readouterr()

@@ -1,12 +1,12 @@
 """Learning from teachers: models with one tokeniser whose predictions a run learns beside its text."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from dragoman.bundle import resolve_model_folder
 from dragoman.bundle.folder import read_settings
-from dragoman.config import Config, TokenizerSettings
+from dragoman.config import Config, TokenizerSettings, TrainSettings
 from dragoman.config.fields import quote_value
 from dragoman.data.prepare import PreparedData
 from dragoman.data.soft_targets import SoftTargets
@@ -15,7 +15,8 @@ from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.step.memory import give_back_memory, memory_errors
 from dragoman.training.teaching import ask_teachers
-from dragoman.workflows.fine_tuning import StartingPoint, check_languages, describe_model
+from dragoman.workflows.progress import QUIET, Progress
+from dragoman.workflows.training.fine_tuning import check_languages, describe_model
 
 _FOLDER = "teachers"
 
@@ -74,22 +75,22 @@ def tokenizers_of(teachers: str, student: TokenizerPair | None = None) -> Tokeni
 
 
 def soft_targets_of(
-    config: Config,
+    train: TrainSettings,
     data: PreparedData,
     folder: Path,
-    start: StartingPoint | None,
-    progress: Callable[[str, int], None],
+    recorded: tuple[str, ...] = (),
     is_first: bool = True,
+    progress: Progress = QUIET,
 ) -> SoftTargets | None:
     """The soft targets of the teachers, found in `folder` or computed. None if the run has no teachers.
 
-    A run that has started needs its teachers again only if their soft targets are lost. Raises DataError if they
-    have changed since, and ResourceError if memory runs out. Of several processes, only the first computes.
+    A run that has started needs its teachers, which it `recorded`, again only if their soft targets are lost. Raises
+    DataError if they have changed since, and ResourceError if memory runs out. Of several processes, only the first
+    computes.
     """
-    teachers = config.train.teachers
+    teachers = train.teachers
     if not teachers:
         return None
-    recorded = start.teachers if start else ()
     found = _found(folder / _FOLDER, data)
     if found and (found.teachers == recorded or not is_first):
         return found
@@ -107,12 +108,12 @@ def soft_targets_of(
     whom = "the teacher" if len(names) == 1 else f"{len(names)} teachers"
     stage = f"asking {whom} about {len(data.train):,} pairs"
     with memory_errors(stage, "Teach with smaller models, or with fewer of them."):
-        models = [TrainedModel.load(each, config.train.device).model for each in folders]
-        taught = ask_teachers(models, names, data.train, folder / _FOLDER, lambda pairs: progress(stage, pairs))
+        models = [TrainedModel.load(each, train.device).model for each in folders]
+        targets = ask_teachers(models, names, data.train, folder / _FOLDER, lambda pairs: progress.stage(stage, pairs))
         device = models[0].device
     del models
     give_back_memory(device)
-    return taught
+    return targets
 
 
 def _found(folder: Path, data: PreparedData) -> SoftTargets | None:

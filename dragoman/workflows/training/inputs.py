@@ -1,0 +1,84 @@
+"""What a model is trained from: prepared pairs, a starting point, and the predictions of teachers."""
+
+from dataclasses import dataclass, replace
+
+from dragoman.config import Config
+from dragoman.config.recipes import WARMUP_SHARE
+from dragoman.data.prepare import PreparedData, Requirements, prepare
+from dragoman.data.soft_targets import SoftTargets
+from dragoman.data.store import PairStore
+from dragoman.errors import DataError
+from dragoman.text.corpus.cleaning import TOO_LONG
+from dragoman.training.distributed import SINGLE_PROCESS, Processes
+from dragoman.training.run.checkpoint import RunFolder
+from dragoman.workflows.progress import QUIET, Progress
+from dragoman.workflows.training.fine_tuning import StartingPoint, continuation_of, starting_point_of
+from dragoman.workflows.training.results import PairCounts
+from dragoman.workflows.training.settings import ResolvedRun
+from dragoman.workflows.training.teachers import soft_targets_of, tokenizers_of
+
+_MUCH_TOO_LONG = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingInputs:
+    """What a model is trained from: prepared pairs, and optionally a starting point and the teachers' soft targets."""
+
+    data: PreparedData
+    start: StartingPoint | None = None
+    soft_targets: SoftTargets | None = None
+
+
+def prepare_pairs(
+    run: ResolvedRun, processes: Processes = SINGLE_PROCESS, progress: Progress = QUIET
+) -> TrainingInputs:
+    """Prepare the data, or load what an earlier call prepared. The first process works before the others."""
+    config, is_new = run.config, not RunFolder(run.folder).steps()
+    start = continuation_of(run.folder) or starting_point_of(config.train.start_from)
+    tokenizers = start.tokenizers if start else None
+    if config.train.teachers and (is_new or not start):
+        tokenizers = tokenizers_of(config.train.teachers, tokenizers)
+    require = Requirements(full_vocabulary="tokenizer.vocab_size" in run.given, same_pairs=not is_new)
+    folder = run.folder / "data"
+    data = processes.call_first_before_others(
+        lambda: prepare(config, run.corpora, folder, tokenizers, progress.stage, require)
+    )
+    return TrainingInputs(data, start)
+
+
+def add_soft_targets(
+    run: ResolvedRun, inputs: TrainingInputs, processes: Processes = SINGLE_PROCESS, progress: Progress = QUIET
+) -> TrainingInputs:
+    """The inputs with what the teachers, if the run has some, predict. The first process works before the others."""
+    recorded, folder, is_first = inputs.start.teachers if inputs.start else (), run.folder / "data", processes.is_first
+    soft_targets = processes.call_first_before_others(
+        lambda: soft_targets_of(run.config.train, inputs.data, folder, recorded, is_first, progress)
+    )
+    return replace(inputs, soft_targets=soft_targets)
+
+
+def report_pairs(data: PreparedData, config: Config, fits_warmup: bool, progress: Progress) -> None:
+    """Report what cleaning left, the warm-up of a new run, and which test sets may overlap with the training text."""
+    test = None if data.test is None else len(data.test)
+    progress.result(PairCounts(data.cleaning, len(validation_data(data)), test))
+    share = data.cleaning.dropped[TOO_LONG] / max(data.cleaning.read, 1)
+    if share >= _MUCH_TOO_LONG:
+        progress.note(
+            f"{share:.0%} of the pairs are longer than `data.max_tokens` ({config.data.max_tokens}) and left out. "
+            "Split them into sentences, or start a new run with a larger `--data.max-tokens`."
+        )
+    steps, limit = config.train.warmup_steps, config.train.max_steps
+    if fits_warmup and limit and steps > WARMUP_SHARE / 2 * limit:
+        progress.note(f"the warm-up is {steps:,} of {limit:,} steps (`train.warmup_steps`)")
+    for part in data.late_tests:
+        progress.note(
+            f"`data.{part}` was named, or has changed, after training had begun, so that some of it may have "
+            "been trained on; `dragoman evaluate` with `--train` scores without that."
+        )
+
+
+def validation_data(data: PreparedData) -> PairStore:
+    """The validation pairs. Raises DataError if there are none."""
+    if data.dev is None or not len(data.dev):
+        raise DataError("There is no validation data. Set `data.dev_fraction` above 0, or `data.dev` to a file.")
+    return data.dev

@@ -1,0 +1,230 @@
+"""A plan: what a run would take, from some measured steps on this machine. Leaves nothing behind."""
+
+import math
+import resource
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragoman.config import Config
+from dragoman.config.recipes import Recipe, row_for, vocab_size_for
+from dragoman.text.corpus.corpus import Corpora
+from dragoman.text.corpus.opening import open_aligned
+from dragoman.training.run.limits import kept_bytes, validations_until
+from dragoman.training.run.log import RunLog
+from dragoman.training.run.signals import clean_up_when_terminated
+from dragoman.workflows.progress import QUIET, Progress
+from dragoman.workflows.training.settings import ResolvedRun, RunRequest, resolve_run
+
+if TYPE_CHECKING:
+    import torch
+
+    from dragoman.data.prepare import PreparedData
+    from dragoman.model.trained import TrainedModel
+
+_MOST_PAIRS, _MOST_TAUGHT_PAIRS = 200_000, 5_000
+_STEPS, _WARM_STEPS, _MOST_MINUTES = 20, 5, 2.0
+_SCORED_SENTENCES = 200
+_REPORT_SENTENCES = 120  # translated again for the report
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Seconds and bytes of single steps on this machine. Those of preparation are extrapolated to the whole corpus."""
+
+    prepare_seconds: float
+    step_seconds: float
+    steps_measured: int
+    validation_seconds: float
+    save_seconds: float
+    scoring_seconds: float
+    steps_per_epoch: float
+    parameters: int
+    peak_bytes: int
+    checkpoint_bytes: int
+    data_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """A whole run, from reading the corpus to the final scores. `ends_by` is the setting expected to end it."""
+
+    steps: int
+    epochs: float
+    validations: int
+    hours: float
+    hours_at_most: float
+    ends_by: str
+    disk_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A resolved run, the recipe for its corpus, what was measured, and what the whole run would take."""
+
+    run: ResolvedRun
+    recipe: Recipe
+    measured: Measurement
+    forecast: Forecast
+
+
+def plan_run(request: RunRequest, progress: Progress = QUIET) -> Plan:
+    """Resolve the settings as `train` does, measure some steps, and forecast the run. Raises what training raises.
+
+    The request has no folder. A signal to stop raises Interrupted.
+    """
+    clock = time.perf_counter()
+    run = resolve_run(request, progress)
+    reading_seconds = time.perf_counter() - clock
+    with clean_up_when_terminated(), tempfile.TemporaryDirectory(prefix="dragoman-plan-") as folder:
+        measured = measure(run, Path(folder), progress)
+    measured = replace(measured, prepare_seconds=measured.prepare_seconds + reading_seconds)
+    recipe = replace(row_for(run.size), vocab_size=vocab_size_for(run.size))
+    return Plan(run, recipe, measured, forecast_of(run.config, measured, recipe.usual_epochs))
+
+
+def forecast_of(config: Config, measured: Measurement, usual_epochs: int) -> Forecast:
+    """The run until its first limit, or until patience usually ends it: steps, time and disk."""
+    train, validate = config.train, config.validate
+    by_epoch = measured.steps_per_epoch * validate.every_epochs
+    intervals = [1 / each for each in (by_epoch, validate.every_steps) if each]
+    validation_share = sum(intervals)
+    save_share = validation_share + (1 / train.checkpoint_every_steps if train.checkpoint_every_steps else 0.0)
+    seconds_a_step = (
+        measured.step_seconds + validation_share * measured.validation_seconds + save_share * measured.save_seconds
+    )
+    limits = {
+        "train.max_steps": float(train.max_steps),
+        "train.max_epochs": train.max_epochs * measured.steps_per_epoch,
+        "train.max_minutes": 60 * train.max_minutes / seconds_a_step,
+    }
+    limits = {name: steps for name, steps in limits.items() if steps}
+    most = min(limits.values(), default=math.inf)
+    usual = usual_epochs * measured.steps_per_epoch if train.patience else math.inf
+    ends_by = min(limits, key=lambda name: limits[name]) if most <= usual else "train.patience"
+    steps = max(1, math.ceil(min(most, usual)))
+    means = (train.average_last > 1) + (train.average_best > 1) + (train.ema_decay > 0)
+    rest = measured.prepare_seconds + measured.scoring_seconds
+    rest += means * (measured.validation_seconds + measured.save_seconds)
+    validations = validations_until(config, steps, measured.steps_per_epoch)
+    return Forecast(
+        steps=steps,
+        epochs=steps / measured.steps_per_epoch,
+        validations=validations,
+        hours=(steps * seconds_a_step + rest) / 3600,
+        hours_at_most=(most * seconds_a_step + rest) / 3600,
+        ends_by=ends_by,
+        disk_bytes=kept_bytes(train, validations, measured.checkpoint_bytes, measured.parameters) + measured.data_bytes,
+    )
+
+
+def measure(run: ResolvedRun, folder: Path, progress: Progress = QUIET) -> Measurement:
+    """Train some steps in `folder` as `train` would, with one validation, one checkpoint and a scored sample."""
+    from dragoman.data.batching import epoch_batches
+    from dragoman.workflows.training.inputs import add_soft_targets, prepare_pairs
+    from dragoman.workflows.training.training import make_trainer
+
+    config = run.config
+    most = _MOST_TAUGHT_PAIRS if config.train.teachers else _MOST_PAIRS
+    share = min(1.0, most / run.size.pairs)
+    sample = replace(run, out=folder / "run")
+    if share < 1.0:  # a sample may not support the vocabulary of the whole
+        corpora = _sample_corpora(run.corpora, run.size.pairs, most, folder)
+        sample = replace(sample, corpora=corpora, given=run.given - {"tokenizer.vocab_size"})
+    progress.note("preparing the data" if share == 1.0 else f"preparing {share:.0%} of the data")
+    clock = time.perf_counter()
+    inputs = add_soft_targets(sample, prepare_pairs(sample), progress=progress)
+    prepare_seconds = time.perf_counter() - clock
+    log = _Clock(sample.folder)
+    trainer = make_trainer(replace(sample, config=_shorten(config)), inputs, log)
+    progress.note(f"measuring up to {_STEPS} steps, a validation and the scoring")
+    scoring_seconds = _scoring_seconds(config, trainer.trained, inputs.data)  # first, so that the search is compiled
+    trainer.fit()
+    save_seconds = time.perf_counter() - log.validated_at
+    seconds = log.seconds[min(_WARM_STEPS - 1, len(log.seconds) - 2) :] if len(log.seconds) > 1 else [0.0, *log.seconds]
+    return Measurement(
+        prepare_seconds=prepare_seconds / share,
+        step_seconds=(seconds[-1] - seconds[0]) / (len(seconds) - 1),
+        steps_measured=len(seconds) - 1,
+        validation_seconds=log.validation_seconds,
+        save_seconds=save_seconds,
+        scoring_seconds=scoring_seconds,
+        steps_per_epoch=len(epoch_batches(inputs.data.train, config.train.batch_tokens, config.train.seed, 0)) / share,
+        parameters=trainer.trained.card.parameters,
+        peak_bytes=_peak_bytes(trainer.model.device),
+        checkpoint_bytes=_bytes_in(sample.folder / "checkpoints"),
+        data_bytes=_bytes_in(sample.folder / "data") / share,
+    )
+
+
+def _peak_bytes(device: "torch.device") -> int:
+    """The most memory that was in use at once: of the GPU, or else of this process."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+class _Clock(RunLog):
+    """Records the run's seconds after every step, and the duration of the validation."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.seconds: list[float] = []
+        self.validation_seconds = self.validated_at = 0.0
+
+    def progress(self, event: dict[str, Any], seconds_left: float | None) -> None:
+        self.seconds.append(event["seconds"])
+
+    def validation(self, event: dict[str, Any], best: bool) -> None:
+        self.validation_seconds = event["seconds"] - self.seconds[-1]
+        self.validated_at = time.perf_counter()
+
+
+def _shorten(config: Config) -> Config:
+    """The configuration for a few steps and a validation.
+
+    An untrained model decodes up to the length limit, so the limit becomes the usual length of a translation.
+    """
+    steps = _WARM_STEPS + _STEPS
+    train = replace(config.train, max_steps=steps, max_epochs=0, max_minutes=_MOST_MINUTES, patience=0)
+    train = replace(train, schedule="constant", log_every_steps=1, checkpoint_every_steps=0)
+    validate = replace(config.validate, every_epochs=0, every_steps=2 * steps)
+    inference = replace(config.inference, max_extra_tokens=1)
+    return replace(config, train=train, validate=validate, inference=inference)
+
+
+def _scoring_seconds(config: Config, trained: "TrainedModel", data: "PreparedData") -> float:
+    """Seconds to translate and score validation and test data at the end, extrapolated from a sample."""
+    from dragoman.evaluation.metrics import evaluate
+    from dragoman.inference.translator import Translator
+    from dragoman.workflows.training.inputs import validation_data
+
+    dev = validation_data(data)
+    translator = Translator.from_trained([replace(trained, config=_shorten(config))])
+    sources, references = (texts[:: max(1, len(texts) // _SCORED_SENTENCES)] for texts in dev.texts())
+    translator.translate(sources[:2])
+    clock = time.perf_counter()
+    evaluate(translator.translate(sources), references)
+    seconds = time.perf_counter() - clock
+    total = len(dev) + (len(data.test) if data.test is not None else 0) + _REPORT_SENTENCES
+    return seconds * total / len(sources)
+
+
+def _sample_corpora(corpora: Corpora, num_pairs: int, most: int, folder: Path) -> Corpora:
+    """The corpora with `most` of their training pairs, evenly spread, in files in `folder`."""
+    train, paths = corpora.train, (folder / "sample.src", folder / "sample.tgt")
+    with paths[0].open("w", encoding="utf-8") as src, paths[1].open("w", encoding="utf-8") as tgt:
+        for index, pair in enumerate(train.pairs()):
+            if (index + 1) * most // num_pairs > index * most // num_pairs:
+                src.write(pair.src + "\n")
+                tgt.write(pair.tgt + "\n")
+    return replace(corpora, train=open_aligned(*paths, src_lang=train.src_lang, tgt_lang=train.tgt_lang))
+
+
+def _bytes_in(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -1,0 +1,109 @@
+"""The end of a run: the scores of its best model, what they mean, its card, and the report."""
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dragoman.bundle import replace_card, resolve_model_folder
+from dragoman.data.prepare import PreparedData
+from dragoman.errors import DragomanError
+from dragoman.evaluation.metrics import evaluate, tokenizer_for
+from dragoman.evaluation.verdict import Outcome, verdict, weakest_group
+from dragoman.inference.translator import Translator
+from dragoman.model.trained import TrainedModel
+from dragoman.visualization.report.report import ReportedTest, write_report
+from dragoman.visualization.report.run_facts import read_log
+from dragoman.visualization.report.word_weights import cross_attention_of
+from dragoman.workflows.progress import QUIET, Progress
+from dragoman.workflows.training.fine_tuning import REPLAY_TEST, TranslatedTest, compare_with_base
+from dragoman.workflows.training.results import FinalScores, FineTuningScores, PartScores
+from dragoman.workflows.training.settings import ResolvedRun
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingEnd:
+    """Why training stopped, whether the score still improved, and whether the warm-up was not over yet."""
+
+    reason: str
+    is_improving: bool
+    within_warmup: bool
+
+    @property
+    def limit(self) -> str:
+        """The key of the setting that ended training, or ""."""
+        return self.reason.split(" ")[0] if self.reason.startswith("train.") else ""
+
+
+def score_run(run: ResolvedRun, data: PreparedData, end: TrainingEnd, progress: Progress = QUIET) -> None:
+    """Translate validation and test data as `translate` will, report the scores, keep them, and write the report.
+
+    The model takes over [inference], which may have been given only after its weights were saved.
+    """
+    folder, device = resolve_model_folder(run.folder), run.config.train.device
+    trained = TrainedModel.load(folder, device)
+    trained = replace(trained, config=replace(trained.config, inference=run.config.inference))
+    translator, beam_size = Translator.from_trained([trained]), trained.config.inference.beam_size
+    card = replace(trained.card, test_pairs=len(data.test) if data.test is not None else 0)
+    parts: dict[str, TranslatedTest] = {}
+    found: list[PartScores] = []
+    line, last = "", None
+    for part, store in (("validation", data.dev), ("test", data.test)):
+        if store is None or not len(store):
+            continue
+        sources, references = store.texts()
+        outputs = translator.translate(sources)
+        parts[part] = test = TranslatedTest(sources, references, outputs)
+        result = evaluate(outputs, references, tokenizer_for(trained.config.data.tgt_lang))
+        card = card.with_scores(f"{part}, beam {beam_size}", list(result.scores))
+        for warning in result.warnings:
+            progress.note(f"{part}: {warning}")
+        found.append(PartScores(part, result.num_sentences, beam_size, result.scores))
+        line = verdict(_outcome(run, found[-1], test, data, end))
+        alignment = cross_attention_of(trained)
+        last = ReportedTest(part, sources, references, outputs, result.warnings, translator.translate, alignment)
+    progress.result(FinalScores(line, tuple(found)))
+    if trained.config.train.start_from:
+        changes = compare_with_base(trained, run.corpora, parts, device, progress)
+        if changes:
+            progress.result(FineTuningScores(changes))
+        for name in dict.fromkeys(change.data for change in changes):
+            scores = [change for change in changes if change.data == name]
+            before = f"{name}, before fine-tuning, beam {beam_size}"
+            card = card.with_scores(before, [change.before for change in scores])
+            if name == REPLAY_TEST:
+                card = card.with_scores(f"{name}, beam {beam_size}", [change.after for change in scores])
+    replace_card(folder, card, trained.config)
+    try:  # the model is complete and scored, so a failure here does not fail the run
+        progress.note(f"the report is {write_report(run.folder, last)}")
+    except DragomanError as error:
+        progress.note(f"the report was not written: {error}")
+
+
+def _outcome(
+    run: ResolvedRun, scored: PartScores, test: TranslatedTest, data: PreparedData, end: TrainingEnd
+) -> Outcome:
+    sources, references, outputs = test.sources, test.references, test.outputs
+    right = sum(output == reference for output, reference in zip(outputs, references, strict=True))
+    given = run.corpora.dev if scored.part == "validation" else run.corpora.test
+    return Outcome(
+        part=scored.part,
+        sentences=len(sources),
+        bleu=scored.scores[0].value,
+        by_character=tokenizer_for(run.config.data.tgt_lang) == "char",
+        exact=right / len(sources),
+        distinct=len(set(outputs)) / len(set(sources)),
+        held_out=given is None,
+        train_pairs=len(data.train),
+        limit=end.limit,
+        is_improving=end.is_improving,
+        within_warmup=end.within_warmup,
+        gap=_loss_gap(run.folder),
+        weakest=weakest_group(sources, references, outputs),
+    )
+
+
+def _loss_gap(run: Path) -> float | None:
+    """The last validation loss less the last training loss, in nats a token; None if the log lacks one of them."""
+    log = read_log(run / "log.jsonl")
+    dev, train = log.validation.get("loss"), log.train.get("perplexity")
+    return dev[-1][1] - math.log(train[-1][1]) if dev and train else None

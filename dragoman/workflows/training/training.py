@@ -1,0 +1,198 @@
+"""A training run once its settings are known: data, model, training, average, scores, card, report."""
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+
+import numpy as np
+import torch
+
+from dragoman.bundle import Card, resolve_model_folder
+from dragoman.bundle.card import read_card
+from dragoman.config import WITHOUT_SAMPLING, Config, InferenceSettings
+from dragoman.data.prepare import PreparedData, epoch_encoder
+from dragoman.data.store import PairStore
+from dragoman.devices.device import resolve_device
+from dragoman.errors import DataError
+from dragoman.evaluation.metrics import bleu, chrf, tokenizer_for
+from dragoman.evaluation.verdict import is_improving
+from dragoman.inference.translator import Translator
+from dragoman.model.trained import TrainedModel
+from dragoman.model.transformer import Transformer
+from dragoman.records import Score
+from dragoman.text.tokenization.tokenizer import TokenizerPair
+from dragoman.training.distributed import SINGLE_PROCESS, Processes, join_processes
+from dragoman.training.run.checkpoint import RunFolder, set_weights
+from dragoman.training.run.finished import finish_of, read_finished, write_finished
+from dragoman.training.run.frozen_settings import absolute_paths, check_frozen, freeze_config, shared_paths
+from dragoman.training.run.lock import lock_run
+from dragoman.training.run.log import RunLog
+from dragoman.training.run.signals import Interrupted
+from dragoman.training.trainer import Trainer
+from dragoman.training.validation import fitting
+from dragoman.version import __version__
+from dragoman.workflows.progress import QUIET, Progress
+from dragoman.workflows.training.inputs import (
+    TrainingInputs,
+    add_soft_targets,
+    prepare_pairs,
+    report_pairs,
+    validation_data,
+)
+from dragoman.workflows.training.results import TrainingResult
+from dragoman.workflows.training.scoring import TrainingEnd, score_run
+from dragoman.workflows.training.settings import ResolvedRun
+
+_PACKAGES = ("torch", "tokenizers", "sacrebleu", "safetensors", "numpy")
+
+
+def train_run(run: ResolvedRun, progress: Progress = QUIET) -> TrainingResult | None:
+    """Train in the run's folder, or continue there, score the best model, and write the report.
+
+    `progress.result` receives `PairCounts` and `FinalScores`, and after fine-tuning `FineTuningScores`. Of several
+    processes, all train and only the first does the rest; the others return None. Raises CheckpointError if another
+    command trains in the folder, and Interrupted if a signal stopped training, after saving.
+    """
+    out, config = run.folder, run.config
+    device = resolve_device(config.train.device, "train.device")
+    with join_processes(device) as processes, lock_run(out) if processes.is_first else nullcontext():
+        if not processes.is_first:
+            progress = QUIET
+        processes.call_on_first(lambda: check_frozen(out, config))
+        model_config = replace(config, data=shared_paths(out, config.data))
+        fits_warmup = not RunFolder(out).steps() and "train.warmup_steps" not in run.given
+        inputs = add_soft_targets(run, prepare_pairs(run, processes, progress), processes, progress)
+        processes.call_on_first(lambda: freeze_config(out, config))
+        if processes.is_first:
+            report_pairs(inputs.data, config, fits_warmup, progress)
+        log = RunLog(out, progress.log, speaks=processes.is_first)
+        try:
+            trainer = make_trainer(replace(run, config=model_config), inputs, log, processes)
+            if fits_warmup:
+                trainer.adapts_warmup = lambda train: freeze_config(out, replace(config, train=train))
+            try:
+                reason = trainer.fit()
+                return _finish(run, inputs, trainer, reason, progress) if processes.is_first else None
+            except Interrupted:
+                log.say(f"Saved after step {trainer.state.step}. The same command continues.")
+                raise
+        finally:
+            log.close()
+
+
+def _finish(
+    run: ResolvedRun, inputs: TrainingInputs, trainer: Trainer, reason: str, progress: Progress
+) -> TrainingResult:
+    """Average and score the model of a run that has stopped, unless an earlier call has done it with these settings."""
+    out, config, data, log = run.folder, run.config, inputs.data, trainer.log
+    log.say(f"Stopped: {reason}.")
+    finish = finish_of(replace(config, data=absolute_paths(config.data)), trainer.state.step, [data.dev, data.test])
+    if finish == read_finished(out):
+        log.say("Nothing is left to do; raise a limit to train on (it stays until it is given anew; 0 is none).")
+    else:
+        trainer.average()
+        scores = [record.score for record in trainer.state.validations]
+        within_warmup = trainer.state.step <= trainer.settings.warmup_steps
+        score_run(run, data, TrainingEnd(reason, is_improving(scores), within_warmup), progress)
+        write_finished(out, finish)
+    model = resolve_model_folder(out)
+    return TrainingResult(out, model, trainer.state.step, reason, _scores_of(read_card(model)))
+
+
+def _scores_of(card: Card) -> Mapping[str, tuple[Score, ...]]:
+    found: dict[str, tuple[Score, ...]] = {}
+    for data, name, value, signature in card.scores:
+        found[data] = (*found.get(data, ()), Score(name, value, signature))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _DecodedScores:
+    """The trainer's `validate`: BLEU, chrF and the share of distinct translations of the validation set."""
+
+    tokenizers: TokenizerPair
+    settings: InferenceSettings
+    max_tokens: int
+    sources: tuple[str, ...]
+    references: tuple[str, ...]
+    tokenize: str
+
+    def __call__(self, model: Transformer) -> dict[str, float]:
+        translator = Translator.from_model(model, self.tokenizers, self.settings, self.max_tokens)
+        hypotheses = translator.translate(self.sources)
+        return {
+            "bleu": bleu(hypotheses, self.references, self.tokenize).value,
+            "chrf": chrf(hypotheses, self.references).value,
+            "distinct": len(set(hypotheses)) / len(set(self.sources)),
+        }
+
+
+def make_trainer(
+    run: ResolvedRun, inputs: TrainingInputs, log: RunLog, processes: Processes = SINGLE_PROCESS
+) -> Trainer:
+    """A trainer in the run's folder, with the weights of the starting point or fresh ones."""
+    config, data, start = run.config, inputs.data, inputs.start
+    torch.manual_seed(config.train.seed)
+    tokenizers = data.tokenizers
+    device = processes.device(resolve_device(config.train.device, "train.device"))
+    model = Transformer(config.model, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size)
+    if start and start.trained:
+        set_weights(model, {name: each.detach() for name, each in start.trained.model.named_parameters()})
+    model = model.to(device)
+    card = _card(config, data, model)
+    if start:
+        card = replace(card, lineage=start.lineage, origin=start.origin)
+    if inputs.soft_targets:
+        card = replace(card, teachers=inputs.soft_targets.teachers)
+    log.say(
+        f"{card.parameters:,} parameters, vocabulary {card.tgt_vocab_size:,}; on {device} in {config.train.precision}"
+        + (f", {processes.count} processes" if processes.count > 1 else "")
+    )
+    dev = validation_data(data)
+    _check_lengths(model, dev, config.data.max_tokens, log)
+    sources, references = dev.texts(config.validate.max_sentences)
+    settings = replace(config.inference, beam_size=config.validate.beam_size, n_best=1, **WITHOUT_SAMPLING)
+    most, tokenize = config.data.max_tokens, tokenizer_for(config.data.tgt_lang)
+    validate = _DecodedScores(tokenizers, settings, most, sources, references, tokenize)
+    encode = epoch_encoder(data.train, tokenizers, config)
+    trained = TrainedModel(model, tokenizers, config, card)
+    return Trainer(
+        RunFolder(run.folder), trained, data.train, dev, validate, log, encode, processes, inputs.soft_targets
+    )
+
+
+def _check_lengths(model: Transformer, dev: PairStore, max_tokens: int, log: RunLog) -> None:
+    """Log how many pairs validation leaves out. Raises DataError if it leaves out all of them."""
+    too_long = int((~fitting(model, dev, np.arange(len(dev)), max_tokens)).sum())
+    name, limit = "data.max_tokens", max_tokens
+    if model.max_positions is not None and model.max_positions - 1 < limit:
+        name, limit = "model.max_positions", model.max_positions
+    if too_long == len(dev):
+        raise DataError(
+            f"every validation pair is longer than `{name}`, which is {limit}. Raise it, or give shorter sentences as "
+            "`data.dev`."
+        )
+    if too_long:
+        log.say(
+            f"{too_long:,} of {len(dev):,} validation pairs are longer than `{name}`, {limit}: their loss is not "
+            "counted."
+        )
+
+
+def _card(config: Config, data: PreparedData, model: Transformer) -> Card:
+    report = data.cleaning
+    return Card(
+        src_lang=config.data.src_lang,
+        tgt_lang=config.data.tgt_lang,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        src_vocab_size=model.src_vocab_size,
+        tgt_vocab_size=model.tgt_vocab_size,
+        train_pairs=len(data.train),
+        dev_pairs=len(validation_data(data)),
+        test_pairs=len(data.test) if data.test is not None else 0,
+        cleaning=tuple((name, count) for name, count, _ in report.rows()),
+        device=str(model.device),
+        precision=config.train.precision,
+        versions=(("dragoman", __version__), *((name, version(name)) for name in _PACKAGES)),
+    )
