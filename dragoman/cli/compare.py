@@ -5,49 +5,34 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
 
-from dragoman.cli.arguments import ArgumentParser, file_name, layout_from, overrides_of
-from dragoman.cli.evaluate import add_scoring_flags, check_test_languages, read_pairs
-from dragoman.cli.models import check_search_flags, model_request
+from dragoman.cli.arguments import ArgumentParser, file_name, layout_from
+from dragoman.cli.evaluate import add_scoring_flags
+from dragoman.cli.models import model_request
 from dragoman.cli.progress import TerminalProgress
-from dragoman.config.loading import flag_of
-from dragoman.errors import ConfigError, DataError
-from dragoman.evaluation.comparison import Comparison, MetricComparison, RarityGroup, compare
-from dragoman.evaluation.metrics import tokenizer_for
+from dragoman.evaluation.comparison import Comparison, MetricComparison, RarityGroup
 from dragoman.evaluation.significance import RESAMPLES, SEED, TRIALS
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
-from dragoman.text.corpus.layout import Layout
-from dragoman.text.corpus.opening import check_direction, read_side, texts_of_side
-from dragoman.text.doctor.languages import SKIP_FLAG, check_same_language
-from dragoman.text.lines import prefetch_first
-from dragoman.workflows.models import load_model
+from dragoman.workflows.comparison import ComparisonRequest, compare_systems
 
 
 def run(arguments: Sequence[str]) -> int:
     """Prints the comparison; returns the exit code."""
     options = _parser().parse(arguments)
-    check_search_flags(options)
+    request = ComparisonRequest(
+        a=options.a,
+        b=options.b,
+        src=options.src,
+        ref=options.ref,
+        models=model_request([], options),
+        train=options.train or "",
+        layout=layout_from(options),
+        tokenize=options.tokenize or "",
+        check_languages=options.check_languages,
+    )
     announce_compiling()
-    layout = layout_from(options)
-    sources, references, src_lang, lang = read_pairs(options.src, options.ref, layout)
-    training_text = (
-        prefetch_first(texts_of_side(Path(options.train), 1, src_lang, lang, layout)) if options.train else None
-    )
-    written = _read_translations(options, len(sources), layout)
-    (a, lang_a), (b, lang_b) = (
-        (given, "") if given is not None else _translate_test(path, sources, references, options)
-        for path, given in zip((options.a, options.b), written, strict=True)
-    )
-    lang = lang_a or lang_b or lang
-    if options.check_languages:
-        if not lang_a and not lang_b:
-            check_test_languages(sources, references, (src_lang, lang), (options.src, options.ref))
-        for name, outputs in zip((options.a, options.b), written, strict=True):
-            if outputs is not None:  # what a model writes is not the wrong file, however bad it is
-                check_same_language(outputs, references, name, SKIP_FLAG)
-    comparison = compare(sources, references, a, b, options.tokenize or tokenizer_for(lang), training_text)
+    comparison = compare_systems(request, TerminalProgress())
     for warning in comparison.warnings:
         say(f"warning: {warning}")
     if options.json:
@@ -69,45 +54,6 @@ def _parser() -> ArgumentParser:
     parser.add_switch("--json", "one JSON object instead of tables")
     add_scoring_flags(parser)
     return parser
-
-
-def _read_translations(options: argparse.Namespace, num_sources: int, layout: Layout) -> list[list[str] | None]:
-    """The translations in files, None for a model. What is neither is said before anything is translated."""
-    written: list[list[str] | None] = []
-    for path in (Path(options.a), Path(options.b)):
-        if not path.exists():
-            raise DataError(f"{path} does not exist. Name a model folder, a run, or a file with a translation a line.")
-        if path.is_dir():
-            from dragoman.bundle import resolve_model_folder  # two files are compared without torch
-
-            resolve_model_folder(path)
-            written.append(None)
-        else:
-            written.append(_translations(path, num_sources, options.src, layout))
-    if None not in written and (given := list(overrides_of(options))):
-        raise ConfigError(f"`{flag_of(given[0])}` is for a model that translates, but both are files. Leave it out.")
-    return written
-
-
-def _translations(path: Path, num_sources: int, src: str, layout: Layout) -> list[str]:
-    outputs, _ = read_side(path, 1, layout)
-    if len(outputs) != num_sources:
-        raise DataError(
-            f"{path} has {len(outputs)} lines, but {src} has {num_sources}. Give a translation a line, or name a "
-            "model's folder."
-        )
-    return outputs
-
-
-def _translate_test(
-    path: str, sources: Sequence[str], references: Sequence[str], options: argparse.Namespace
-) -> tuple[list[str], str]:
-    """A model's translations, and the language that it says they are in, or ""."""
-    model = load_model(model_request([path], options), TerminalProgress())
-    check_direction(Path(options.src), Path(options.ref), model.src_lang, model.tgt_lang)
-    if options.check_languages:
-        check_test_languages(sources, references, (model.src_lang, model.tgt_lang), (options.src, options.ref))
-    return model.translator.translate(sources, **model.overrides), model.tgt_lang
 
 
 def _page(found: Comparison, options: argparse.Namespace) -> Iterator[str]:

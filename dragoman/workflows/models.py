@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dragoman.config import Config, InferenceSettings, read_config
+from dragoman.config import Config, InferenceSettings, read_config, read_given
 from dragoman.errors import ConfigError, ModelError
 from dragoman.workflows.progress import QUIET, Progress
 
@@ -25,11 +25,15 @@ class ModelRequest:
     that does not exist.
     """
 
-    paths: tuple[str, ...]
+    paths: tuple[str, ...] = ()
     overrides: Mapping[str, str] = field(default_factory=dict)
     device: str = "auto"
     engine: str = ENGINES[0]
     hint: str = ""
+
+    def check(self) -> None:
+        """Raise ConfigError for overrides that no model could have, before time goes into loading one."""
+        read_given([], self.overrides)
 
 
 @dataclass(frozen=True, slots=True)
