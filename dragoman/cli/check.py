@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from dragoman.cli.arguments import ArgumentParser, add_layout_flags, layout_from
+from dragoman.cli.progress import TerminalProgress
 from dragoman.errors import ConfigError
-from dragoman.languages import check_language
-from dragoman.messages import say
-from dragoman.text.corpus.corpus import Corpus
-from dragoman.text.corpus.layout import Layout
-from dragoman.text.corpus.opening import open_aligned, open_corpus
-from dragoman.text.doctor.examine import examine
 from dragoman.text.doctor.findings import CorpusFinding, Examination
+from dragoman.workflows.corpus import CorpusFiles, check_files
+from dragoman.workflows.progress import QUIET
 
 _WRONG = 2
 
@@ -34,30 +31,20 @@ def run(arguments: Sequence[str]) -> int:
     options = parser.parse(arguments)
     if bool(options.files) == bool(options.data):
         raise ConfigError("Give either SRC and TGT, or one file with both sides as `--data`.")
-    layout = layout_from(options)
-    languages = check_language(options.src_lang, "`--src-lang`"), check_language(options.tgt_lang, "`--tgt-lang`")
-    corpus = _open("SRC TGT", options.files or [options.data], languages, layout)
-    languages = corpus.src_lang, corpus.tgt_lang
-    held_out = {
-        part: _open(f"`--{part}`", getattr(options, part), languages, layout)
-        for part in ("dev", "test")
-        if getattr(options, part)
-    }
-    examination = examine(corpus, held_out, say if sys.stderr.isatty() else lambda stage: None)
+    files = CorpusFiles(
+        options.files or [options.data],
+        options.dev or (),
+        options.test or (),
+        options.src_lang,
+        options.tgt_lang,
+        layout_from(options),
+    )
+    examination = check_files(files, TerminalProgress() if sys.stderr.isatty() else QUIET)
     if options.json:
         print(json.dumps(asdict(examination), ensure_ascii=False))
     else:
         sys.stdout.write(report(examination))
     return _WRONG if examination.serious else 0
-
-
-def _open(name: str, files: Sequence[str], languages: tuple[str, str], layout: Layout) -> Corpus:
-    src_lang, tgt_lang = languages
-    if len(files) > 2:
-        raise ConfigError(f"{name} is {len(files)} files. Give one file with both sides, or two aligned files.")
-    if len(files) == 2:
-        return open_aligned(*files, src_lang=src_lang, tgt_lang=tgt_lang, encoding=layout.encoding)
-    return open_corpus(files[0], src_lang=src_lang, tgt_lang=tgt_lang, layout=layout)
 
 
 def report(examination: Examination) -> str:

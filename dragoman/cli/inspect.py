@@ -4,18 +4,18 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name, whole_number
 from dragoman.cli.models import add_model_flags, check_search_flags
-from dragoman.config import WITHOUT_SAMPLING, Config, read_config
-from dragoman.errors import ConfigError, DataError, ModelError
+from dragoman.cli.progress import TerminalProgress
+from dragoman.config import WITHOUT_SAMPLING
+from dragoman.errors import ConfigError
 from dragoman.files import check_target, write_file
 from dragoman.messages import say
-from dragoman.workflows.models import require_model
+from dragoman.workflows.inspection import InspectionRequest, inspect_model
 
 if TYPE_CHECKING:
     from dragoman.visualization.inspection.inspection import AttentionKind, Inspection
@@ -27,21 +27,12 @@ _SECONDS_A_TOKEN = 0.04
 _IGNORED = tuple(f"inference.{name}" for name in ("seed", "n_best", "precision", "batch_tokens", *WITHOUT_SAMPLING))
 
 
-class _Text(NamedTuple):
-    """A text to translate and its reference, or ""."""
-
-    src: str
-    reference: str
-
-
 def run(arguments: Sequence[str]) -> int:
     """Translate a text, print it, and write the requested files. Returns the exit code."""
     options = _parser().parse(arguments)
     _check(options)
-    text = _test_sentence(Path(options.model), options.test) if options.test is not None else _Text(options.text, "")
-    if not text.src.strip():
-        raise DataError("the text is empty. Give a sentence to look at, in quotes.")
-    inspection = _inspect(options, text)
+    request = InspectionRequest(options.model, options.text or "", options.test, overrides_of(options), options.device)
+    inspection = inspect_model(request, TerminalProgress())
     if options.png is not None:
         from dragoman.visualization.figures.attention_figure import plot_heads
         from dragoman.visualization.figures.figure import save_figure
@@ -96,40 +87,6 @@ def _check(options: argparse.Namespace) -> None:
         check_target(options.out, "--out", _PAGE.name)
         if options.png is not None and options.out.resolve() == options.png.resolve():
             raise ConfigError(f"`--out` and `--png` are both {options.out}. Give the picture a name of its own.")
-
-
-def _test_sentence(run: Path, number: int) -> _Text:
-    """Raises ModelError where the run has no test sentences, ConfigError where it has fewer."""
-    from dragoman.data.store import PairStore
-
-    folder = run / "data" / "test"
-    if not folder.is_dir():
-        raise ModelError(
-            f"{run} has no test sentences: it is no run, or was trained without `data.test` and `data.test_fraction`. "
-            "Give a text instead."
-        )
-    store = PairStore(folder)
-    if not 1 <= number <= len(store):
-        raise ConfigError(f"`--test` must be from 1 to {len(store)}, the test sentences of {run}, but is {number}.")
-    return _Text(store.src_text(number - 1), store.tgt_text(number - 1))
-
-
-def _inspect(options: argparse.Namespace, text: _Text) -> "Inspection":
-    require_model(options.model)
-    from dragoman.bundle import resolve_model_folder
-    from dragoman.model.trained import TrainedModel
-    from dragoman.visualization.inspection.inspector import inspect_text
-
-    folder = resolve_model_folder(Path(options.model))
-    if folder != Path(options.model):
-        say(f"the model is {folder}")
-    trained: TrainedModel = TrainedModel.load(folder, options.device)
-    own = trained.config.inference
-    if own.sample or own.mbr_samples:
-        say(f"{folder} is looked at in beam search, though it draws its translations")
-    searched = Config(inference=replace(own, n_best=1, **WITHOUT_SAMPLING))
-    settings = read_config([], overrides_of(options), searched).config.inference
-    return inspect_text(trained, text.src, settings, name=str(folder), reference=text.reference)
 
 
 def _layer(number: int | None, inspection: "Inspection", kind: "AttentionKind") -> int | None:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from dragoman.cli.arguments import ArgumentParser, path_name
-from dragoman.messages import say
-from dragoman.workflows.models import require_model
+from dragoman.cli.progress import TerminalProgress
+from dragoman.workflows.runs import report_run
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -13,15 +13,5 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("run", metavar="RUN", type=path_name, help="a folder that `dragoman train` has made")
     parser.add_device()
     given = parser.parse(arguments)
-    require_model(given.run)
-    from dragoman.bundle import resolve_model_folder  # torch: only once the arguments are right
-    from dragoman.model.trained import TrainedModel
-    from dragoman.visualization.report.report import write_report
-    from dragoman.visualization.report.run_facts import read_run
-    from dragoman.workflows.report import translate_test
-
-    folder = resolve_model_folder(given.run)
-    read_run(given.run)  # what is no run is said before anything is loaded or translated
-    say(f"the model is {folder}")
-    print(write_report(given.run, translate_test(given.run, TrainedModel.load(folder, given.device))))
+    print(report_run(given.run, given.device, TerminalProgress()))
     return 0

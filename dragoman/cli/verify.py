@@ -3,65 +3,55 @@
 Exit code 0: everything holds; 2: something differs, or the command line is wrong; 3: resuming could not be verified.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dragoman.cli.arguments import ArgumentParser, add_encoding_flag, encoding_of, path_name, whole_number
-from dragoman.errors import DataError, DragomanError
+from dragoman.cli.progress import TerminalProgress
+from dragoman.errors import DragomanError
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
-from dragoman.text.lines import read_lines
-from dragoman.training.run.frozen_settings import check_resumable
-from dragoman.workflows.models import require_model
+from dragoman.workflows.verification import (
+    ResumingNotVerified,
+    TranslationChecks,
+    VerificationRequest,
+    verify_resuming,
+    verify_translating,
+)
 
 if TYPE_CHECKING:
-    from dragoman.inference.verification import Check
-    from dragoman.model.trained import TrainedModel
     from dragoman.training.verification import ResumeReport
 
-SENTENCES = 200
-STEPS = 20
-CHECKPOINTS = "checkpoints"
 _SHOWN = 5
-_LONGEST_INVENTED = 30
 _DIFFERENT, _NOT_VERIFIED = 2, 3
 
 
 def run(arguments: Sequence[str]) -> int:
     """Prints what was checked; exit code 2 where anything differs, 3 where resuming could not be verified."""
     options = _parser().parse(arguments)
-    require_model(options.model)
-    from dragoman.bundle import resolve_model_folder  # torch: only once the arguments are right
-    from dragoman.inference.verification import verify_translations
-    from dragoman.model.trained import TrainedModel
-
-    folder = resolve_model_folder(options.model)
-    trained = TrainedModel.load(folder, options.device)
-    texts, origin = _texts(options, trained)
-    if _is_run(options):
-        try:
-            check_resumable(options.model)
-        except DragomanError as error:
-            return _complain(error)
-    beam_sizes = sorted({1, max(2, trained.config.inference.beam_size)})
+    encoding = encoding_of(options) if options.src else ""
+    request = VerificationRequest(
+        options.model, options.src, encoding, options.sentences, options.steps, options.device
+    )
     announce_compiling()
-    say(f"the model is {folder}; translating {len(texts):,} texts ({origin}) in many ways")
-    checks = list(_report_checks(verify_translations(trained, texts, beam_sizes), options.json))
-    if not options.json:
-        sys.stdout.writelines(f"{line}\n" for line in _verdict(checks, len(texts)))
     try:
-        resume, problem = _resume(options), None
-    except DragomanError as error:
-        resume, problem = None, error
-    holds = not any(check.differences for check in checks) and (resume is None or resume.exact)
+        found = verify_translating(request, TerminalProgress() if options.json else _Rows())
+    except ResumingNotVerified as error:
+        return _complain(error)
+    if not options.json:
+        sys.stdout.writelines(f"{line}\n" for line in _verdict(found))
+    resume, problem = None, None
+    try:
+        resume = verify_resuming(request, TerminalProgress())
+    except ResumingNotVerified as error:
+        problem = error
+    holds = not any(check.differences for check in found.checks) and (resume is None or resume.exact)
     if options.json:
-        facts = {"model": str(folder), "texts": len(texts), "from": origin}
-        facts |= {"holds": holds and (None if problem else True), "checks": [asdict(check) for check in checks]}
+        facts = {"model": str(found.model), "texts": found.num_texts, "from": found.origin}
+        facts |= {"holds": holds and (None if problem else True), "checks": [asdict(check) for check in found.checks]}
         facts |= {"resume": asdict(resume) if resume else None} | ({"not_verified": str(problem)} if problem else {})
         print(json.dumps(facts, ensure_ascii=False))
     elif resume:
@@ -76,9 +66,19 @@ def _complain(error: DragomanError) -> int:
     return _NOT_VERIFIED
 
 
-def _is_run(options: argparse.Namespace) -> bool:
-    """Whether this is a run, which can be resumed, and not a model folder, which nothing continues."""
-    return bool(options.steps) and (options.model / CHECKPOINTS).is_dir()
+class _Rows(TerminalProgress):
+    """Prints each check as a row as soon as it is done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_head = False
+
+    def result(self, part: Any) -> None:
+        if not self._has_head:
+            print(f"{'translated':<24}{'beam':>5}{'same':>9}{'ties':>7}{'different':>11}{'log_prob':>11}")
+            self._has_head = True
+        counts = f"{part.beam_size:>5}{part.same:>9,}{part.ties:>7,}{len(part.differences):>11,}"
+        print(f"{part.way:<24}{counts}{part.largest_log_prob_difference:>11.1e}", flush=True)
 
 
 def _parser() -> ArgumentParser:
@@ -86,44 +86,12 @@ def _parser() -> ArgumentParser:
     parser.add_argument("model", metavar="MODEL", type=path_name, help="a model folder or a run")
     parser.add_flag("--src", "F", "texts to translate, one a line (default: the model's own)", path_name)
     add_encoding_flag(parser)
-    parser.add_flag(
-        "--sentences", "N", f"sentences to translate, at most (default {SENTENCES})", whole_number(1), default=SENTENCES
-    )
-    text = f"of a run: training steps to resume in the midst of, 0 for none (default {STEPS})"
-    parser.add_flag("--steps", "N", text, whole_number(0), default=STEPS)
+    parser.add_flag("--sentences", "N", "sentences to translate, at most (default 200)", whole_number(1), default=200)
+    text = "of a run: training steps to resume in the midst of, 0 for none (default 20)"
+    parser.add_flag("--steps", "N", text, whole_number(0), default=20)
     parser.add_switch("--json", "one JSON object instead of a table")
     parser.add_device()
     return parser
-
-
-def _texts(options: argparse.Namespace, trained: "TrainedModel") -> tuple[list[str], str]:
-    """The texts, and where they are from: the file, the run's validation data, or the model's vocabulary."""
-    from dragoman.visualization.report.run_facts import open_stored_part
-
-    most = options.sentences
-    if options.src:
-        texts = [
-            text for text, _ in zip(read_lines(options.src, encoding=encoding_of(options)), range(most), strict=False)
-        ]
-        if not texts:
-            raise DataError(f"{options.src} is empty. Give at least one line to translate.")
-        return texts, str(options.src)
-    if store := open_stored_part(options.model, "dev"):
-        return list(store.texts(most)[0]), "the run's validation data"
-    rng, tokenizer = Random(most), trained.tokenizers.src
-    lengths = (rng.randint(1, min(_LONGEST_INVENTED, trained.config.data.max_tokens)) for _ in range(most))
-    rows = [[rng.randrange(4, tokenizer.vocab_size) for _ in range(length)] for length in lengths]
-    return [tokenizer.detokenize(row) for row in rows], "made from its vocabulary"
-
-
-def _resume(options: argparse.Namespace) -> "ResumeReport | None":
-    """Whether the run goes on exactly after a kill; None where there is no run to resume."""
-    if not _is_run(options):
-        return None
-    from dragoman.training.verification import verify_resume
-
-    say(f"training copies of {options.model} for {options.steps} steps, once straight on and once with a kill")
-    return verify_resume(options.model, options.steps)
 
 
 def _resume_verdict(resume: "ResumeReport") -> Iterator[str]:
@@ -133,22 +101,11 @@ def _resume_verdict(resume: "ResumeReport") -> Iterator[str]:
     yield f"{resume.tensors:,} tensors, the state and {resume.log_lines:,} lines of the log, compared bit for bit."
 
 
-def _report_checks(checks: "Iterator[Check]", as_json: bool) -> "Iterator[Check]":
-    """The checks, each printed as a row as soon as it is done."""
-    if not as_json:
-        print(f"{'translated':<24}{'beam':>5}{'same':>9}{'ties':>7}{'different':>11}{'log_prob':>11}")
-    for check in checks:
-        if not as_json:
-            counts = f"{check.beam_size:>5}{check.same:>9,}{check.ties:>7,}{len(check.differences):>11,}"
-            print(f"{check.way:<24}{counts}{check.largest_log_prob_difference:>11.1e}", flush=True)
-        yield check
-
-
-def _verdict(checks: "Sequence[Check]", num_texts: int) -> Iterator[str]:
+def _verdict(found: TranslationChecks) -> Iterator[str]:
     from dragoman.inference.verification import LOG_PROB_TOLERANCE, TIE
 
-    different = sum(len(check.differences) for check in checks)
-    for check in checks:
+    different = sum(len(check.differences) for check in found.checks)
+    for check in found.checks:
         for one in check.differences[:_SHOWN]:
             yield ""
             yield f"{check.way}, beam {check.beam_size}, text {one.number}: {one.src}"
@@ -157,5 +114,5 @@ def _verdict(checks: "Sequence[Check]", num_texts: int) -> Iterator[str]:
     yield ""
     yield "The judge computes every step anew, without padding and cache, in float32. The same is the same text with a"
     yield f"log_prob at most {LOG_PROB_TOLERANCE:g} away; a tie is what the judge may give, moved by {TIE:g} a token."
-    total = num_texts * len(checks)
+    total = found.num_texts * len(found.checks)
     yield f"{'DIFFERENT' if different else 'ok'}: {different:,} of {total:,} translations differ from the judge's."

@@ -1,0 +1,84 @@
+"""What is done with a run after training: averaging its checkpoints, and writing its report again."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dragoman.errors import CheckpointError
+from dragoman.evaluation.metrics import all_metrics, counts_of, tokenizer_for, warnings_about
+from dragoman.files import check_new_folder
+from dragoman.workflows.models import require_model
+from dragoman.workflows.progress import QUIET, Progress
+
+if TYPE_CHECKING:
+    from dragoman.model.trained import TrainedModel
+    from dragoman.visualization.report.report import ReportedTest
+
+
+@dataclass(frozen=True, slots=True)
+class AveragedModel:
+    """A model folder, and the steps of the checkpoints whose weights it is the mean of."""
+
+    folder: Path
+    steps: tuple[int, ...]
+
+
+def average_run(run: Path, last: int = 5, out: Path | None = None) -> AveragedModel:
+    """Average the weights of the `last` checkpoints of a run into `out`, or else into RUN/mean, which is replaced.
+
+    Raises CheckpointError if there are none, ModelError if one is damaged, ConfigError if `out` is in use.
+    """
+    require_model(run)
+    from dragoman.model.trained import TrainedModel  # torch: only once the arguments are right
+    from dragoman.training.averaging import averaged_weights
+    from dragoman.training.run.checkpoint import RunFolder, set_weights
+
+    folder = RunFolder(run)
+    steps = folder.steps()[-last:]
+    if not steps:
+        raise CheckpointError(f"{run} has no checkpoints. Name the folder of a run of `dragoman train`.")
+    if out is not None:
+        check_new_folder(out)
+    mean = AveragedModel(out or folder.path / "mean", tuple(steps))
+    folders = [folder.step_folder(step) for step in steps]
+    trained = TrainedModel.load(folders[-1], "cpu")
+    set_weights(trained.model, averaged_weights(folders, trained.model))
+    replace(trained, card=replace(trained.card, averaged_steps=mean.steps, scores=())).save(mean.folder)
+    return mean
+
+
+def report_run(run: Path, device: str = "auto", progress: Progress = QUIET) -> Path:
+    """Translate the run's test, or its validation data, again and write its report. Returns the report's path.
+
+    Raises ModelError, and DataError if the folder is no run.
+    """
+    require_model(run)
+    from dragoman.bundle import resolve_model_folder  # torch: only once the arguments are right
+    from dragoman.model.trained import TrainedModel
+    from dragoman.visualization.report.report import write_report
+    from dragoman.visualization.report.run_facts import read_run
+
+    folder = resolve_model_folder(run)
+    read_run(run)  # what is no run is an error before anything is loaded or translated
+    progress.note(f"the model is {folder}")
+    return write_report(run, _translate_test(run, TrainedModel.load(folder, device), progress))
+
+
+def _translate_test(run_folder: Path, trained: "TrainedModel", progress: Progress) -> "ReportedTest | None":
+    """Translate the test data of a run again, or its validation data. Returns None if both are gone."""
+    from dragoman.inference.translator import Translator
+    from dragoman.visualization.report.report import ReportedTest
+    from dragoman.visualization.report.run_facts import open_stored_part
+    from dragoman.visualization.report.word_weights import cross_attention_of
+
+    for part, name in (("test", "test"), ("dev", "validation")):
+        if store := open_stored_part(run_folder, part):
+            sources, references = store.texts()
+            translator = Translator.from_trained([trained])
+            outputs = translator.translate(sources)
+            bleu = all_metrics(tokenizer_for(trained.config.data.tgt_lang))[0]
+            warnings = warnings_about(counts_of(bleu, outputs, references), outputs, references)
+            alignment = cross_attention_of(trained)
+            return ReportedTest(name, sources, references, outputs, warnings, translator.translate, alignment)
+    progress.note("the run's test and validation data are gone: the report has no sentences")
+    return None
