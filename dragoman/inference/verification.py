@@ -18,7 +18,7 @@ from torch.nn import functional
 from dragoman.config import WITHOUT_SAMPLING, InferenceSettings
 from dragoman.data.batch import pad_ids
 from dragoman.inference.search.beam import beam_search
-from dragoman.inference.search.step_model import OfTransformer, StepModel
+from dragoman.inference.search.step_model import OfTransformer, Predictions, StepModel
 from dragoman.inference.searches import Search, TransformerSearch
 from dragoman.inference.segments import Source
 from dragoman.inference.tensors.fast_model import FastModel
@@ -90,7 +90,7 @@ class FullPasses(OfTransformer):
         nothing = src_lengths.new_empty(src_lengths.numel(), 0)
         return self.State(self._model.encode(src_ids, src_lengths), src_lengths, nothing)
 
-    def step(self, ids: Int64[Tensor, "N"], state: State) -> Float[Tensor, "N V"]:
+    def step(self, ids: Int64[Tensor, "N"], state: State) -> Predictions:
         """The decoder's last log_probs."""
         state.written = torch.cat((state.written, ids[:, None]), dim=1)
         width = ids.numel() // state.src_lengths.numel()
@@ -100,7 +100,7 @@ class FullPasses(OfTransformer):
         if self._noise:
             draws = torch.rand(log_probs.shape, generator=self._generator, device=log_probs.device)
             log_probs += self._noise * (2 * draws - 1)
-        return log_probs
+        return Predictions.of(log_probs)
 
     def reorder(self, state: State, rows: Int64[Tensor, "N2"], sentences: Int64[Tensor, "B2"]) -> None:
         """Moves what was written."""

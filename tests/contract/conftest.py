@@ -14,6 +14,7 @@ from dragoman.config import InferenceSettings
 from dragoman.data.batch import Batch, pad_ids
 from dragoman.exchange.marian_import import import_marian
 from dragoman.inference.scoring import score_tokens
+from dragoman.inference.search.step_model import Predictions
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.records import Hypothesis
@@ -60,15 +61,14 @@ class TableModel:
         sources = [tuple(ids[:length]) for ids, length in rows]
         return TableState(sources, [() for _ in sources])
 
-    def step(self, ids: Tensor, state: TableState) -> Tensor:
+    def step(self, ids: Tensor, state: TableState) -> Predictions:
         assert ids.numel() == len(state.written)
         state.written = [(*written, new) for written, new in zip(state.written, ids.tolist(), strict=True)]
         assert all(written[0] == BOS_ID for written in state.written)
         self.rows_seen.append(ids.numel())
         per_sentence = len(state.written) // len(state.sources)
-        return torch.tensor(
-            [self.log_probs(state.sources[n // per_sentence], w[1:]) for n, w in enumerate(state.written)]
-        )
+        rows = [self.log_probs(state.sources[n // per_sentence], w[1:]) for n, w in enumerate(state.written)]
+        return Predictions.of(torch.tensor(rows))
 
     def reorder(self, state: TableState, rows: Tensor, sentences: Tensor) -> None:
         state.written = [state.written[row] for row in rows.tolist()]

@@ -61,7 +61,7 @@ def test_every_step_is_the_full_pass_far_beyond_64_keys_and_through_reorderings(
 
     for position in range(90):
         ids = torch.tensor([rng.randint(4, vocab_size - 1) for _ in range(num_sentences * width)])
-        steps.append(fast.step(ids, state))
+        steps.append(fast.step(ids, state).log_probs())
         written = torch.cat((written, ids[:, None]), dim=1)
         ancestors = torch.cat((ancestors, torch.arange(ids.numel())[:, None]), dim=1)
         keep = list(range(num_sentences))
@@ -89,7 +89,7 @@ def test_reordered_hypotheses_keep_their_own_past_and_source(data: st.DataObject
         ids = torch.randint(4, 30, (written.size(0),))
         written = torch.cat((written, ids[:, None]), 1)
         expected = model(rows[origins], lengths[origins], written)[:, -1].log_softmax(-1)
-        torch.testing.assert_close(fast.step(ids, state), expected, atol=1e-4, rtol=0)
+        torch.testing.assert_close(fast.step(ids, state).log_probs(), expected, atol=1e-4, rtol=0)
         # Any sentences, in any order, each with as many of its own hypotheses as the others, repeated or not.
         width = written.size(0) // num_sentences
         kept = data.draw(st.lists(st.integers(0, num_sentences - 1), min_size=1, max_size=4))
@@ -177,6 +177,6 @@ def test_fewer_bits_change_log_probs_only_by_their_rounding(precision: str, tole
     states = [each.start(rows, lengths) for each in models]
     for step in range(8):
         ids = torch.full((rows.size(0),), 4 + step)
-        ours, expected = (each.step(ids, state) for each, state in zip(models, states, strict=True))
+        ours, expected = (each.step(ids, state).log_probs() for each, state in zip(models, states, strict=True))
         likely = expected > -8
         assert (ours - expected)[likely].abs().mean().item() < tolerance

@@ -49,7 +49,7 @@ def test_they_say_what_their_ensemble_gives_step_by_step(tmp_path: Path) -> None
         state = ensemble.start(batch.src_ids, batch.src_lengths)
         written = torch.tensor([BOS_ID, *pairs.tgt_ids(index).tolist()])
         with torch.no_grad():
-            probs = torch.stack([ensemble.step(each[None], state)[0].exp() for each in written])
+            probs = torch.stack([ensemble.step(each[None], state).log_probs()[0].exp() for each in written])
         probs[:, PAD_ID] = 0
         best = probs.topk(TOP_TOKENS)
         row = soft.row(index)

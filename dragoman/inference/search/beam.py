@@ -23,10 +23,10 @@ from torch import Tensor
 from dragoman.config import InferenceSettings
 from dragoman.inference.output_length import length_penalties
 from dragoman.inference.search.constraints import Constraints
-from dragoman.inference.search.continuations import Continuations
+from dragoman.inference.search.continuations import Continuations, best_continuations
 from dragoman.inference.search.finished import Finished
 from dragoman.inference.search.paths import Paths
-from dragoman.inference.search.step_model import StepModel, best_of
+from dragoman.inference.search.step_model import StepModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
 
@@ -95,7 +95,9 @@ def beam_search(
     state = model.start(src_ids, src_lengths)
     ids = torch.full_like(src_lengths, BOS_ID)
     for position in range(penalties.numel()):
-        candidates = _continue_all(beam, model, ids, state, position, 2 * settings.beam_size)
+        predictions = model.step(ids, state)
+        # Half of the candidates may end, and the others still fill the beam.
+        candidates = best_continuations(predictions, beam.log_probs, beam.constraints, position, 2 * settings.beam_size)
         live, ending = _live_and_ending(beam, candidates, position, settings.beam_size)
         nothing_ends = (live.any(1) & ~ending.any(1)).all()
         if beam.finished.is_empty and bool(nothing_ends):  # most steps
@@ -138,32 +140,6 @@ def _penalties(constraints: Constraints, settings: InferenceSettings) -> Float[T
     """The length penalty of 1, 2, ... tokens: one table, so that scores and their bounds agree to the last bit."""
     limits = constraints.limits
     return torch.from_numpy(length_penalties(settings, np.arange(1, int(limits.max()) + 1))).to(limits.device)
-
-
-def _continue_all(
-    beam: _Beam, model: StepModel[Any], ids: Int64[Tensor, "N"], state: Any, position: int, count: int
-) -> Continuations:
-    """The `count` best continuations of each sentence: half of them may end, and the others still fill the beam."""
-    best = best_of(model)
-    if best is None or beam.constraints.forces(position):
-        return _best_of_all(beam, model.step(ids, state), position, count)
-    return best(ids, state, beam.log_probs, count, beam.constraints.unwritable(position))
-
-
-def _best_of_all(beam: _Beam, log_probs: Float[Tensor, "N V"], position: int, count: int) -> Continuations:
-    """The best continuations, from all log_probs, which are overwritten."""
-    num_sentences, width = beam.log_probs.shape
-    token_log_probs, ids = beam.constraints.best_tokens(log_probs, position, min(count, log_probs.size(1)))
-    token_log_probs, ids = token_log_probs.view(num_sentences, width, -1), ids.view(num_sentences, -1)
-    totals = (beam.log_probs[:, :, None] + token_log_probs).flatten(1)
-    ranked, order = totals.sort(dim=1, descending=True, stable=True)
-    order = order[:, :count]
-    return Continuations(
-        ranked[:, :count],
-        order // token_log_probs.size(2),
-        ids.gather(1, order),
-        token_log_probs.flatten(1).gather(1, order),
-    )
 
 
 def _live_and_ending(

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
-from torch.nn import functional
 
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import pad_ids
@@ -48,26 +48,21 @@ class Constraints:
         device = src_lengths.device
         return Constraints(torch.tensor(limits, device=device), padded.to(device), settings.min_tokens)
 
-    def select(self, sentences: Int64[Tensor, "B2"]) -> "Constraints":
+    def select(self, sentences: Int64[Tensor, "B2"] | slice) -> "Constraints":
         """The same for some of the sentences."""
         return Constraints(self.limits[sentences], self.prefixes[sentences], self.min_tokens)
 
-    def best_tokens(
-        self, log_probs: Float[Tensor, "N V"], position: int, count: int
-    ) -> tuple[Float[Tensor, "N C"], Int64[Tensor, "N C"]]:
-        """The `count` most probable tokens that may stand at `position`, best first: their log_probs and ids.
-
-        Where the prefix says which, the others are empty, with -inf. `log_probs` is overwritten.
-        """
+    def apply(self, log_probs: Float[Tensor, "N V"], position: int, sentences: slice) -> None:
+        """Gives -inf to all tokens that may not stand at `position`, in place; `log_probs` are of these sentences."""
         if position >= self.prefixes.size(1):
             hide(log_probs, self.unwritable(position))
-            return log_probs.topk(count, dim=1)
-        forced = self._forced(position, log_probs.size(0))
-        forced_log_probs = log_probs.gather(1, forced.clamp(min=0))
+            return
+        forced = self.select(sentences)._forced(position, log_probs.size(0))
+        ids, is_free = forced.clamp(min=0), forced == _FREE
+        forced_log_probs = log_probs.gather(1, ids)
         hide(log_probs, self.unwritable(position))
-        best, ids = log_probs.topk(count, dim=1)
-        only = functional.pad(forced_log_probs, (0, count - 1), value=float("-inf"))
-        return torch.where(forced == _FREE, best, only), torch.where(forced == _FREE, ids, forced)
+        log_probs.masked_fill_(~is_free, float("-inf"))
+        log_probs.scatter_(1, ids, torch.where(is_free, log_probs.gather(1, ids), forced_log_probs))
 
     def with_prefix(self, ids: Int64[Tensor, "N"], position: int) -> Int64[Tensor, "N"]:
         """The ids that stand at `position` when `ids` are chosen wherever the prefix does not say which."""
@@ -75,10 +70,6 @@ class Constraints:
             return ids
         forced = self._forced(position, ids.numel())[:, 0]
         return torch.where(forced == _FREE, ids, forced)
-
-    def forces(self, position: int) -> bool:
-        """Whether some prefix says what stands at `position`."""
-        return position < self.prefixes.size(1)
 
     def unwritable(self, position: int) -> tuple[int, ...]:
         """The ids that may not stand at `position`, prefixes aside."""
@@ -91,5 +82,10 @@ class Constraints:
 
 def hide(log_probs: Float[Tensor, "N V"], token_ids: tuple[int, ...]) -> None:
     """Gives some ids no chance, in place; the others keep their probabilities."""
-    for token_id in token_ids:
-        log_probs[:, token_id] = float("-inf")
+    log_probs.index_fill_(1, _tensor_of(token_ids, log_probs.device), float("-inf"))
+
+
+@cache
+def _tensor_of(token_ids: tuple[int, ...], device: torch.device) -> Int64[Tensor, "h"]:
+    with torch.inference_mode(False):
+        return torch.tensor(token_ids, device=device)

@@ -1,24 +1,26 @@
-"""The best continuations of each sentence's hypotheses, without the log-probabilities of all the others.
+"""The best continuations of each sentence's hypotheses.
 
-Of a vocabulary of ten thousand a search needs a handful of tokens a sentence. So each row's logits are reduced to the
-largest of each block of them and to one normaliser; the best blocks of a sentence are found first, then the best tokens
-in those. Logits come in base 2 (times log2 e): torch's exp2 is three times as fast as its exp on a CPU.
+Of a vocabulary of ten thousand, a search needs a few tokens a sentence. The logits are computed for a few sentences at
+a time, while they fit into the processor's cache, and never become log-probabilities of all tokens.
 """
 
-import math
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from dragoman.inference.search.constraints import Constraints
+from dragoman.inference.search.step_model import Predictions
+
 _NONE = float("-inf")
-_LN2 = math.log(2.0)
 _NUM_BLOCKS = 200
-# With so many logits a sentence or fewer, looking at all of them is as fast as looking for the best blocks.
+# With at most this many logits a sentence, looking at all of them is as fast as looking for the best blocks.
 _FEW = 2048
-# Between these, 2 ** logit and the sum of up to 2**20 of them are normal float32 numbers.
-_SAFE_EXPONENT = 100.0
+# Logits computed at once. On a CPU more would fall out of the cache; on a GPU, where a launch costs more than memory,
+# this many take a quarter of a gigabyte.
+_LOGITS_AT_ONCE = {"cpu": 640_000}
+_LOGITS_AT_ONCE_ELSEWHERE = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,73 +37,88 @@ class Continuations:
     token_log_probs: Float[Tensor, "B C"]
 
     def chosen(self, order: Int64[Tensor, "B C2"]) -> "Continuations":
-        """Those at the named ranks of each sentence."""
+        """The continuations at the named ranks of each sentence."""
         return Continuations(*(getattr(self, name).gather(1, order) for name in self.__slots__))
 
     def select(self, sentences: Int64[Tensor, "B2"]) -> "Continuations":
-        """Those of some of the sentences."""
+        """The continuations of some of the sentences."""
         return Continuations(*(getattr(self, name)[sentences] for name in self.__slots__))
 
     @staticmethod
     def merge(parts: "list[Continuations]") -> "Continuations":
-        """Those of several groups of sentences, in order."""
+        """The continuations of several groups of sentences, in order."""
         if len(parts) == 1:
             return parts[0]
         return Continuations(*(torch.cat([getattr(part, name) for part in parts]) for name in Continuations.__slots__))
 
 
 def best_continuations(
-    logits: Float[Tensor, "N P"],
-    log_probs: Float[Tensor, "B W"],
-    count: int,
-    hidden: Int64[Tensor, "h"],
+    predictions: Predictions, log_probs: Float[Tensor, "B W"], constraints: Constraints, position: int, count: int
 ) -> Continuations:
-    """The `count` best of each sentence; its W rows follow each other. `logits` is overwritten.
+    """The `count` best continuations of each sentence that the constraints allow, or all if there are fewer.
 
-    They are in base 2, and -inf where there is no token. `hidden` names tokens that are counted in the normaliser but
-    never chosen.
+    `log_probs` are those of the W hypotheses of each sentence so far. The predictions are overwritten.
     """
     num_sentences, width = log_probs.shape
-    normalisers = log2_sums(logits).view(num_sentences, width)
-    logits.index_fill_(1, hidden, _NONE)
-    grouped = logits.view(num_sentences, width, -1)
-    # Ranked by the very sums that a search over all log_probs makes, so that rounding decides near ties alike.
-    if grouped.size(1) * grouped.size(2) <= _FEW or logits.size(1) % _NUM_BLOCKS or count > _NUM_BLOCKS:
-        totals = log_probs[:, :, None] + (grouped - normalisers[:, :, None]) * _LN2
-        chosen = totals.flatten(1).topk(count, dim=1).indices
-    else:
-        chosen = _best_by_blocks(grouped, log_probs, normalisers, count)
-    parents, ids = chosen // logits.size(1), chosen % logits.size(1)
-    token_log_probs = (grouped.flatten(1).gather(1, chosen) - normalisers.gather(1, parents)) * _LN2
-    return Continuations(log_probs.gather(1, parents) + token_log_probs, parents, ids, token_log_probs)
+    at_once = _LOGITS_AT_ONCE.get(log_probs.device.type, _LOGITS_AT_ONCE_ELSEWHERE)
+    group = max(1, at_once // (predictions.vocab_size * width))
+
+    def best(some: slice) -> Continuations:
+        """A function, so that the memory of its logits is free again when the next ones are computed."""
+        logits, normalisers, unit = predictions.logits(slice(some.start * width, some.stop * width))
+        constraints.apply(logits, position, some)
+        rows = _Rows(logits.view(-1, width, predictions.vocab_size), normalisers.view(-1, width), log_probs[some], unit)
+        return rows.best(min(count, width * predictions.vocab_size))
+
+    return Continuations.merge([best(slice(first, first + group)) for first in range(0, num_sentences, group)])
 
 
-def padded_size(vocab_size: int) -> int:
-    """The number of columns that blocks need."""
-    return vocab_size if vocab_size <= _FEW else -(-vocab_size // _NUM_BLOCKS) * _NUM_BLOCKS
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The logits of all continuations of some sentences, and the log_probs of the hypotheses that they continue."""
 
+    logits: Float[Tensor, "B W V"]
+    normalisers: Float[Tensor, "B W"]
+    log_probs: Float[Tensor, "B W"]
+    unit: float
 
-def log2_sums(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N"]:
-    """log2 of the sum of 2 ** logit, of every row."""
-    if logits.device.type == "cpu":  # elsewhere asking would wait for the device
-        sums = torch.exp2(logits).sum(1).log2_()
-        if float(sums.abs().max()) < _SAFE_EXPONENT:
-            return sums
-    largest = logits.amax(1, keepdim=True)
-    return torch.exp2(logits - largest).sum(1).log2_().add_(largest[:, 0])
+    def best(self, count: int) -> Continuations:
+        """The `count` best continuations of each sentence."""
+        _, width, vocab_size = self.logits.shape
+        if width * vocab_size <= _FEW or count > _NUM_BLOCKS:
+            chosen = self._totals(self.logits).topk(count, dim=1).indices
+        else:
+            chosen = self._best_by_blocks(count)
+        parents, ids = chosen // vocab_size, chosen % vocab_size
+        logits = self.logits.flatten(1).gather(1, chosen)
+        token_log_probs = (logits - self.normalisers.gather(1, parents)) * self.unit
+        return Continuations(self.log_probs.gather(1, parents) + token_log_probs, parents, ids, token_log_probs)
 
+    def _best_by_blocks(self, count: int) -> Int64[Tensor, "B C"]:
+        """The places in (W V) of the best tokens: first the best blocks of a sentence, then the best tokens in these.
 
-def _best_by_blocks(
-    grouped: Float[Tensor, "B W P"], log_probs: Float[Tensor, "B W"], normalisers: Float[Tensor, "B W"], count: int
-) -> Int64[Tensor, "B C"]:
-    """The places of the best in (W P). Block b is the columns b, b + 200, b + 400, ...: maxima are elementwise."""
-    num_sentences, width, size = grouped.shape
-    maxima = grouped.view(num_sentences * width, -1, _NUM_BLOCKS).amax(1).view(num_sentences, width, _NUM_BLOCKS)
-    totals = log_probs[:, :, None] + (maxima - normalisers[:, :, None]) * _LN2
-    best = totals.flatten(1).topk(count, dim=1).indices
-    parents = best // _NUM_BLOCKS
-    first = parents * size + best % _NUM_BLOCKS
-    places = first[:, :, None] + torch.arange(0, size, _NUM_BLOCKS, device=grouped.device)
-    logits = grouped.flatten(1).gather(1, places.flatten(1)).view(places.shape)
-    totals = log_probs.gather(1, parents)[:, :, None] + (logits - normalisers.gather(1, parents)[:, :, None]) * _LN2
-    return places.flatten(1).gather(1, totals.flatten(1).topk(count, dim=1).indices)
+        Block b is the columns b, b + 200, b + 400, ..., so that maxima are elementwise. Blocks are ranked by the same
+        sums as tokens, so that rounding resolves near ties alike.
+        """
+        num_sentences, width, size = self.logits.shape
+        rows, rest = self.logits.flatten(0, 1), size % _NUM_BLOCKS
+        maxima = rows[:, : size - rest].view(rows.size(0), -1, _NUM_BLOCKS).amax(1)
+        if rest:
+            maxima[:, :rest] = maxima[:, :rest].maximum(rows[:, size - rest :])
+        best = self._totals(maxima.view(num_sentences, width, _NUM_BLOCKS)).topk(count, dim=1).indices
+        parents = best // _NUM_BLOCKS
+        columns = (best % _NUM_BLOCKS)[:, :, None] + torch.arange(0, size, _NUM_BLOCKS, device=rows.device)
+        places = (parents[:, :, None] * size + (columns.clamp(max=size - 1) if rest else columns)).flatten(1)
+        logits = self.logits.flatten(1).gather(1, places).view(columns.shape)
+        if rest:
+            logits.masked_fill_(columns >= size, _NONE)
+        return places.gather(1, self._totals(logits, parents).topk(count, dim=1).indices)
+
+    def _totals(
+        self, logits: Float[Tensor, "B R n"], parents: Int64[Tensor, "B R"] | None = None
+    ) -> Float[Tensor, "B Rn"]:
+        """The log_probs of hypotheses that continue `parents` (all) by the tokens with these logits."""
+        normalisers, log_probs = self.normalisers, self.log_probs
+        if parents is not None:
+            normalisers, log_probs = normalisers.gather(1, parents), log_probs.gather(1, parents)
+        return (log_probs[:, :, None] + (logits - normalisers[:, :, None]) * self.unit).flatten(1)

@@ -78,7 +78,7 @@ def sample(
     model.reorder(state, samples.sentences.repeat_interleave(settings.n_best), samples.sentences)
     ids = torch.full_like(samples.lengths, BOS_ID).flatten()
     while samples.sentences.numel():
-        samples = _extend(samples, model.step(ids, state), settings)
+        samples = _extend(samples, model.step(ids, state).log_probs(), settings)
         done = samples.done.all(dim=1)
         _collect(results, samples.select(done.nonzero()[:, 0]), settings)
         keep = (~done).nonzero()[:, 0]

@@ -18,12 +18,11 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dragoman.inference.search.continuations import Continuations, best_continuations, padded_size
-from dragoman.inference.search.step_model import OfTransformer
+from dragoman.inference.search.step_model import OfTransformer, Predictions
 from dragoman.inference.tensors.attention import attend, merge_heads
 from dragoman.inference.tensors.converted import Converted
 from dragoman.inference.tensors.cross_attention import Cross, CrossAttention
-from dragoman.inference.tensors.products import ProductFunction, product_function, scale_input
+from dragoman.inference.tensors.products import product_function, scale_input
 from dragoman.model.feed_forward import FeedForward
 from dragoman.model.layers import DecoderLayer, EncoderLayer, Residual
 from dragoman.model.masks import padding_mask
@@ -38,14 +37,10 @@ _MIN_KEYS = 16
 _MIN_SENTENCES_FOR_BFLOAT16 = 8
 # Above this many source positions the encoder's attention uses the fused kernel, whose memory is linear in them.
 _MAX_PLAIN_KEYS = 64
-# A token with a bias below this has no probability in float32, whatever the state.
-_IMPOSSIBLE = -5000.0
-# Rows computed at once where that makes no difference to the result, for the same reason as the next.
+# Rows computed at once where the result is the same: more would fall out of a processor's cache. On a GPU a launch
+# costs more than memory.
 _ROWS_AT_ONCE = {"cpu": 256}
-# Logits computed at once: more would fall out of a processor's cache between one look at them and the next. Elsewhere
-# launches cost more than memory, of which so many take a quarter of a gigabyte.
-_LOGITS_AT_ONCE = {"cpu": 640_000}
-_ROWS_AT_ONCE_ELSEWHERE, _LOGITS_AT_ONCE_ELSEWHERE = 1 << 16, 1 << 26
+_ROWS_AT_ONCE_ELSEWHERE = 1 << 16
 
 
 @dataclass(slots=True)
@@ -98,37 +93,9 @@ class FastModel(OfTransformer):
         everyone = torch.arange(num_sentences, device=src_ids.device)
         return FastState(weights.cross_attention.prepare(keys_and_values, mask), everyone, slots, seen)
 
-    def step(self, ids: Int64[Tensor, "N"], state: FastState) -> Float[Tensor, "N V"]:
-        """The decoder's next log_probs."""
-        logits = self._weights.project(self._weights.advance(ids, state))[:, : self.vocab_size]
-        return torch.log_softmax(logits / _LOG2_E, dim=-1)
-
-    def best(
-        self,
-        ids: Int64[Tensor, "N"],
-        state: FastState,
-        log_probs: Float[Tensor, "B W"],
-        count: int,
-        unwritable: Sequence[int],
-    ) -> Continuations:
-        """Appends one token to each hypothesis; the best continuations of each sentence, without `unwritable` ids."""
-        weights = self._weights
-        states = weights.advance(ids, state)
-        hidden = weights.hidden(tuple(unwritable))
-        num_sentences, width = log_probs.shape
-        count = min(count, width * self.vocab_size)
-        at_once = _LOGITS_AT_ONCE.get(states.device.type, _LOGITS_AT_ONCE_ELSEWHERE)
-        group = max(1, at_once // (weights.padded_size * width))
-        parts = [
-            best_continuations(
-                weights.project(states[first * width : (first + group) * width]),
-                log_probs[first : first + group],
-                count,
-                hidden,
-            )
-            for first in range(0, num_sentences, group)
-        ]
-        return Continuations.merge(parts)
+    def step(self, ids: Int64[Tensor, "N"], state: FastState) -> Predictions:
+        """Appends one token to each hypothesis."""
+        return Predictions(self._weights.advance(ids, state), self.vocab_size, self._weights.project)
 
     def reorder(self, state: FastState, rows: Int64[Tensor, "N2"], sentences: Int64[Tensor, "B2"]) -> None:
         """Moves what each hypothesis sees; keys and values stay, unless sentences leave or change places."""
@@ -327,17 +294,18 @@ class _Weights:
     """All that a step needs of the model."""
 
     def __init__(self, model: Transformer, precision: str) -> None:
-        self.padded_size = padded_size(model.tgt_vocab_size)
         self._model = model
         self._encoder = [_EncoderLayer(layer, precision) for layer in model.encoder.layers]  # type: ignore[arg-type]
         self._encoder_norm = _Norm(model.encoder.norm)
         layers: list[DecoderLayer] = list(model.decoder.layers)  # type: ignore[arg-type]
         self._decoder = [_DecoderLayer(layer, number, precision) for number, layer in enumerate(layers)]
         self._decoder_norm = _Norm(model.decoder.norm)
-        self._projection, self._absent = _base_2_projection(model, self.padded_size, precision)
+        bias: Tensor | None = model.projection.bias
+        self.project = product_function(
+            model.projection.weight * _LOG2_E, None if bias is None else bias * _LOG2_E, precision
+        )
         self.cache_dtype = torch.float32 if precision == "float32" else torch.bfloat16
         self.cross_attention = CrossAttention([layer.cross_attn for layer in layers], precision)
-        self._hidden: dict[tuple[int, ...], Tensor] = {}
         self._embedding = model.tgt_embedding.weight * math.sqrt(model.settings.d_model)
         shared = model.src_embedding.weight is model.tgt_embedding.weight
         self._src_embedding = (
@@ -359,12 +327,6 @@ class _Weights:
             rows = layer(rows, mask)
         return self._encoder_norm(rows).view_as(embedded)
 
-    def hidden(self, unwritable: tuple[int, ...]) -> Int64[Tensor, "h"]:
-        """Those ids as a tensor."""
-        if unwritable not in self._hidden:
-            self._hidden[unwritable] = torch.tensor(unwritable, device=self._model.device)
-        return self._hidden[unwritable]
-
     def advance(self, ids: Int64[Tensor, "N"], state: FastState) -> Float[Tensor, "N D"]:
         """The decoder's final states, after `ids` were appended to the hypotheses."""
         num_sentences = state.num_sentences
@@ -379,11 +341,6 @@ class _Weights:
         state.length += 1
         return self._decoder_norm(rows)
 
-    def project(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N P"]:
-        """Logits in base 2, float32, -inf in the columns of padding after the vocabulary."""
-        logits = self._projection(states).float()
-        return logits.index_fill_(1, self._absent, _NONE) if self._absent.numel() else logits
-
     def _position(self, position: int) -> Float[Tensor, "D"]:
         if position >= self._positions.size(0):
             end = max(64, 2 * position)
@@ -392,20 +349,6 @@ class _Weights:
                 0, end if limit is None else max(min(end, limit), position + 1)
             )
         return self._positions[position]
-
-
-def _base_2_projection(
-    model: Transformer, size: int, precision: str
-) -> tuple[ProductFunction, Int64[Tensor, "absent"]]:
-    """The output projection with logits in base 2, and the columns up to `size` that have no probability at all."""
-    missing = size - model.tgt_vocab_size
-    weight = functional.pad(model.projection.weight, (0, 0, 0, missing)) * _LOG2_E
-    given: Tensor | None = model.projection.bias
-    bias = functional.pad(weight.new_zeros(model.tgt_vocab_size) if given is None else given, (0, missing), value=_NONE)
-    # An imported model has a bias only to say which tokens cannot be: then there is none to be added at every step.
-    absent = bias < _IMPOSSIBLE
-    bias = bias.masked_fill(absent, 0.0) * _LOG2_E
-    return product_function(weight, bias if bool(bias.any()) else None, precision), absent.nonzero()[:, 0]
 
 
 def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:

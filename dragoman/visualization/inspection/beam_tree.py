@@ -14,7 +14,7 @@ from torch import Tensor
 from dragoman.config import InferenceSettings
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.constraints import NEVER_WRITTEN, hide
-from dragoman.inference.search.step_model import StepModel
+from dragoman.inference.search.step_model import Predictions, StepModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import EOS_ID, Tokenizer
 from dragoman.visualization.inspection.inspection import BeamNode
@@ -50,7 +50,7 @@ class _Considered:
 
 
 class _Trace:
-    """A StepModel of one sentence that takes notes. It has no verb `best`, so the search hands it every step."""
+    """A StepModel of one sentence that takes notes."""
 
     def __init__(self, model: StepModel[Any], settings: InferenceSettings, prefix_ids: Sequence[int]) -> None:
         self._model, self._settings, self._prefix_ids = model, settings, prefix_ids
@@ -65,13 +65,13 @@ class _Trace:
     def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"]) -> Any:
         return self._model.start(src_ids, src_lengths)
 
-    def step(self, ids: Int64[Tensor, "N"], state: Any) -> Float[Tensor, "N V"]:
+    def step(self, ids: Int64[Tensor, "N"], state: Any) -> Predictions:
         if self._last is not None:
             self._note(list(zip(self._parents, ids.tolist(), strict=True)))
         self._position += 1
-        log_probs = self._model.step(ids, state)
-        self._last = log_probs.detach().clone().float().cpu()
-        return log_probs
+        predictions = self._model.step(ids, state)
+        self._last = predictions.log_probs().clone().cpu()
+        return predictions
 
     def reorder(self, state: Any, rows: Int64[Tensor, "N2"], sentences: Int64[Tensor, "B2"]) -> None:
         self._parents = rows.tolist()

@@ -7,6 +7,7 @@ import pytest
 from dragoman.cli.main import run_command
 from dragoman.errors import CheckpointError
 from dragoman.inference import verification
+from dragoman.inference.search.step_model import Predictions
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.training.verification import ResumeReport
 
@@ -28,8 +29,7 @@ def test_a_bug_is_shown_with_both_outputs(
     (tmp_path / "in.txt").write_text("one two three\n\nfour five. one\nfive\nnever read\n", encoding="utf-8")
     right = FastModel.step
     monkeypatch.setattr(verification, "_TIE_TRIALS", 2)
-    monkeypatch.setattr(FastModel, "best", None)
-    monkeypatch.setattr(FastModel, "step", lambda self, ids, state: -right(self, ids, state))
+    monkeypatch.setattr(FastModel, "step", lambda *given: Predictions.of(-right(*given).log_probs()))
     command = ["verify", str(model_folder), "--src", str(tmp_path / "in.txt"), "--sentences", "4"]
     assert run_command([*command, "--json"]) == 2
     answer = json.loads(capsys.readouterr().out)

@@ -13,6 +13,7 @@ from torch import Tensor
 from dragoman.bundle import Card
 from dragoman.config import Config, DataSettings, InferenceSettings, ModelSettings, TokenizerSettings
 from dragoman.errors import ConfigError, ModelError
+from dragoman.inference.search.step_model import Predictions
 from dragoman.inference.searches import StepSearch
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
@@ -37,7 +38,7 @@ class CopyModel:
         self.batches.append((src_ids.size(0), src_ids.size(1)))
         return {"src_ids": src_ids.where(src_ids != PAD_ID, EOS_ID), "position": 0}
 
-    def step(self, ids: Tensor, state: dict[str, Tensor | int]) -> Tensor:
+    def step(self, ids: Tensor, state: dict[str, Tensor | int]) -> Predictions:
         src_ids, position = state["src_ids"], state["position"]
         assert isinstance(src_ids, Tensor)
         assert isinstance(position, int)
@@ -45,7 +46,7 @@ class CopyModel:
         rows = ids.numel() // src_ids.size(0)
         wanted = src_ids[:, min(position, src_ids.size(1) - 1)].repeat_interleave(rows)
         logits = torch.zeros(ids.numel(), self.vocab_size)
-        return logits.scatter(1, wanted[:, None], 9.0).log_softmax(1)
+        return Predictions.of(logits.scatter(1, wanted[:, None], 9.0).log_softmax(1))
 
     def reorder(self, state: dict[str, Tensor | int], rows: Tensor, sentences: Tensor) -> None:
         src_ids = state["src_ids"]

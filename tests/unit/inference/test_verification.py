@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from dragoman.inference import verification
+from dragoman.inference.search.step_model import Predictions
 from dragoman.inference.searches import TransformerSearch
 from dragoman.inference.tensors import fast_model
 from dragoman.inference.tensors.fast_model import FastModel
@@ -97,8 +98,7 @@ def test_a_search_that_depends_on_its_batch_fails(small_bundle: TrainedModel, mo
 
 def test_a_difference_shows_both_outputs(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     right = FastModel.step
-    monkeypatch.setattr(FastModel, "best", None)
-    monkeypatch.setattr(FastModel, "step", lambda self, ids, state: -right(self, ids, state))
+    monkeypatch.setattr(FastModel, "step", lambda *given: Predictions.of(-right(*given).log_probs()))
     check = checked(small_bundle, 1)["tensors, padded", 1]
     assert check.same + len(check.differences) + check.ties == len(TEXTS)
     one = check.differences[0]
@@ -110,20 +110,19 @@ def test_what_rounding_decides_is_a_tie(small_bundle: TrainedModel, monkeypatch:
     """The tensor decoder slightly prefers ending after two tokens; the judge does not, but moved by 1e-5 it may."""
 
     def nearly_equal(preferred: int) -> Any:
-        def step(self: Any, ids: Tensor, state: Any) -> Tensor:
+        def step(self: Any, ids: Tensor, state: Any) -> Predictions:
             log_probs = torch.full((ids.numel(), self.vocab_size), -9.0)
             log_probs[:, [EOS_ID, WORD]] = -0.7
             log_probs[:, preferred] += 1e-6
             if getattr(self, "_noise", 0):
                 log_probs += verification.TIE * (2 * torch.rand(log_probs.shape, generator=self._generator) - 1)
-            return log_probs
+            return Predictions.of(log_probs)
 
         return step
 
     monkeypatch.setattr(verification, "_MANY", len(TEXTS))
     monkeypatch.setattr(verification, "_TIE_TRIALS", 8)
     monkeypatch.setattr(FullPasses, "step", nearly_equal(WORD))
-    monkeypatch.setattr(FastModel, "best", None)
     monkeypatch.setattr(FastModel, "step", nearly_equal(EOS_ID))
     check = checked(small_bundle, 1)["tensors, padded", 1]
     assert check.ties == len(TEXTS) - 1
