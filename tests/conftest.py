@@ -157,7 +157,7 @@ def serving() -> Callable[..., Any]:
     """Runs a service, with keys where there are any, in a real server in a thread of its own; gives its address."""
     from dragoman.serving.app import make_app
     from dragoman.serving.http.keys import Keys
-    from dragoman.serving.server import Server, bind_socket, url_of_socket
+    from dragoman.serving.http.server import Server, bind_socket, url_of_socket
 
     @contextmanager
     def running(service: Any, keys: Path | None = None) -> Iterator[str]:

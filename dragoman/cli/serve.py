@@ -37,8 +37,8 @@ def run(arguments: Sequence[str]) -> int:
             require_model(text.partition("=")[2] or text)
     from dragoman.serving.app import make_app
     from dragoman.serving.http.keys import Keys
+    from dragoman.serving.http.server import bind_socket, run_server, url_of_socket
     from dragoman.serving.models import Models, add_terms
-    from dragoman.serving.server import bind_socket, run_server, url_of_socket
     from dragoman.serving.service import Service
 
     settings = ServeSettings(**{name: getattr(options, name) for name in SERVE_SETTINGS})

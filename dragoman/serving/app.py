@@ -15,7 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from dragoman.serving.apis import deepl, libretranslate, native_api
-from dragoman.serving.apis.files import FILE_KINDS, FileTranslations
+from dragoman.serving.files import FileTranslations
 from dragoman.serving.http.bodies import Fields
 from dragoman.serving.http.endpoint import Endpoint, Handler, Middleware, SortedJsonResponse, error_response, is_deepl
 from dragoman.serving.http.keys import Keys
@@ -132,12 +132,13 @@ def _download(files: FileTranslations, request: Request) -> Response:
     # Ranges are not supported. FileResponse would refuse a wrong one with a body that is not JSON.
     request.scope["headers"] = [header for header in request.scope["headers"] if header[0] != b"range"]
     headers = {"Accept-Ranges": "none"}
-    return FileResponse(path, media_type=FILE_KINDS[job.kind][1], filename=job.name, headers=headers)
+    return FileResponse(path, media_type=job.media_type, filename=job.name, headers=headers)
 
 
 def _file_status(files: FileTranslations, request: Request) -> dict[str, Any]:
     name = request.path_params["name"]
-    return files.cancel(name) if request.method == "DELETE" else files.progress(name)
+    answer = native_api.delete_v1_file if request.method == "DELETE" else native_api.get_v1_file
+    return answer(files, name)
 
 
 def _page_routes(service: Service, with_page: bool) -> list[Route]:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from dragoman.records import Translation
 from dragoman.serving.http.refusals import Refused, internal_error, server_busy
@@ -32,7 +32,7 @@ _SENTENCES_BESIDE = 16
 # The longest a batch should take: the next batch, and every sentence in this one, waits for all of it.
 _BATCH_SECONDS = 1.0
 
-TranslateBatch = Callable[[Hashable, list[MarkedText]], Sequence[Translation]]
+TranslateBatch = Callable[[Any, list[MarkedText]], Sequence[Translation]]
 """Translates a batch whose sentences share one key (a model and its options). Called in a lane's thread."""
 
 _log = logging.getLogger("dragoman.serving")

@@ -9,25 +9,17 @@ from dragoman.config import InferenceSettings
 from dragoman.errors import ConfigError
 from dragoman.inference.options import Details, Preserve
 from dragoman.inference.translator import Translator, override_settings
+from dragoman.languages import LANGUAGE_NAMES, normalize_code
 from dragoman.model.trained import TrainedModel
 from dragoman.records import Translation
-from dragoman.serving.languages import canonical_code, find_code
+from dragoman.serving.requests import BatchOptions
 from dragoman.text.documents.markers import MarkedText
 from dragoman.text.documents.markup import escape_text
 from dragoman.text.documents.terms import Terms
 
-
-class BatchOptions(NamedTuple):
-    """How a batch is translated.
-
-    `is_markup`: translations are escaped. `by_sentence`: a text may have several sentences.
-    """
-
-    n_best: int = 1
-    with_alignment: bool = False
-    with_flags: bool = False
-    is_markup: bool = False
-    by_sentence: bool = False
+_BY_LOWER_CASE = {code.lower(): code for code in LANGUAGE_NAMES}
+_SAME = {"zh-hans": "zh", "zh": "zh-hans", "zt": "zh-hant", "zh-hant": "zt", "pb": "pt-br", "pt-br": "pb"}
+"""LibreTranslate takes both of these for the same."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -69,6 +61,17 @@ class ServedModel:
         return overrides
 
 
+class BatchKey(NamedTuple):
+    """Texts with the same key can be in one batch."""
+
+    model: ServedModel
+    options: BatchOptions = BatchOptions()
+
+    def translate(self, texts: Sequence[MarkedText]) -> list[Translation]:
+        """Translate a batch."""
+        return self.model.translate(texts, self.options)
+
+
 class Models:
     """The served models by their pairs. With `pivot`, two models lead where none does alone.
 
@@ -89,7 +92,9 @@ class Models:
 
     def find(self, code: str) -> str | None:
         """The served code that a client means, or None."""
-        return find_code(code, self.codes)
+        served = {one.lower(): one for one in self.codes}
+        wanted = canonical_code(code).lower()
+        return served.get(wanted) or served.get(_SAME.get(wanted, ""))
 
     def path(self, source: str, target: str) -> list[ServedModel] | None:
         """The models to go through one after the other; none where both are the same, None where there is no way."""
@@ -114,6 +119,12 @@ class Models:
     def pairs(self) -> list[str]:
         """All that can be translated, as in en-de."""
         return [f"{source}-{target}" for source in self.sources for target in self.targets(source) if source != target]
+
+
+def canonical_code(code: str) -> str:
+    """A code as it is written in answers: ``EN``, ``eng`` and ``en`` are en, ``pt_br`` is pt-BR."""
+    plain = normalize_code(code)
+    return _BY_LOWER_CASE.get(plain, plain)
 
 
 class ModelSpec(NamedTuple):

@@ -1,4 +1,4 @@
-"""What every interface of the server asks for: texts translated, from a language that may have to be found out."""
+"""Served models and the queue before them: a request in, its answers out."""
 
 import asyncio
 import logging
@@ -6,28 +6,27 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from dragoman.devices.threads import compute_on_one_thread
 from dragoman.inference.workers import num_search_threads
 from dragoman.languages import name_with_code
-from dragoman.records import Candidate, Translation
-from dragoman.serving.apis.documents import Document, plain_text
+from dragoman.records import Translation
 from dragoman.serving.batcher import Batcher
 from dragoman.serving.detection import Detection, Detector
+from dragoman.serving.documents import Document
 from dragoman.serving.http.bodies import BodyMemory
 from dragoman.serving.http.refusals import RefusalThrottle, Refused
 from dragoman.serving.metrics import Metrics
-from dragoman.serving.models import BatchOptions, Models, ServedModel
+from dragoman.serving.models import BatchKey, Models, ServedModel
+from dragoman.serving.requests import AUTO, Answer, TranslationRequest
 from dragoman.serving.settings import ServeSettings
 from dragoman.serving.throughput import cost_of
 from dragoman.text.documents.markers import MarkedText
 
 _log = logging.getLogger("dragoman.serving")
-AUTO = "auto"
 _Result = TypeVar("_Result")
 # This many uploads of the largest size are read at once, or more of them if they are smaller.
 _FILES_AT_ONCE = 16
@@ -37,48 +36,13 @@ _QUIET_SECONDS, _PROBE_SECONDS = 5.0, 2.0
 _WARM_UP = ("Where is the station?", "It is late.", "The train to the city leaves at ten o'clock every morning.") * 8
 
 
-class BatchKey(NamedTuple):
-    """Sentences with the same key can be in one batch."""
-
-    model: ServedModel
-    options: BatchOptions = BatchOptions()
-
-    def for_document(self, document: Document) -> "BatchKey":
-        """The same key for a document's texts."""
-        options = self.options._replace(is_markup=document.is_markup, by_sentence=document.by_sentence)
-        return self._replace(options=options)
-
-
-@dataclass(frozen=True, slots=True)
-class RequestOptions:
-    """How texts are to be translated.
-
-    `document` makes the parts of a text. `deadline` is in seconds; None waits as long as it takes.
-    """
-
-    target: str
-    source: str = AUTO
-    alternatives: int = 0
-    with_alignment: bool = False
-    with_flags: bool = False
-    document: Callable[[str], Document] = plain_text
-    deadline: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A translated text. `parts` are the translations of its sentences; none where nothing was to be translated.
-
-    `ranks` say of `text` and each of the `alternatives` which candidate of its sentences it is made of: of equal texts
-    there is only the first.
-    """
+class _ParsedText(NamedTuple):
+    """A text, its parts, and its language with the detection that found it."""
 
     text: str
-    alternatives: list[str]
+    document: Document
     source: str
-    detection: Detection | None
-    parts: list[Translation]
-    ranks: list[int]
+    detection: Detection | None = None
 
 
 class Service:
@@ -93,7 +57,7 @@ class Service:
         self.detection_failed = False
         lanes = settings.lanes or num_search_threads(models.all[0].trained.model.device)
         self._executor = ThreadPoolExecutor(lanes, "translate", compute_on_one_thread)
-        self.batcher = Batcher(_translate_batch, settings, self._executor, lanes, self.metrics)
+        self.batcher = Batcher(BatchKey.translate, settings, self._executor, lanes, self.metrics)
         self._apart = ThreadPoolExecutor(1, "inspect", compute_on_one_thread)
         self.refusals = RefusalThrottle()
         self.characters = self.inspections = 0
@@ -119,9 +83,9 @@ class Service:
             self.detection_failed = True
         for model in self.models.all:
             key, texts = BatchKey(model), [MarkedText(text, ()) for text in _WARM_UP]
-            await loop.run_in_executor(self._executor, _translate_batch, key, texts)
+            await loop.run_in_executor(self._executor, key.translate, texts)
             start = loop.time()
-            await loop.run_in_executor(self._executor, _translate_batch, key, texts)
+            await loop.run_in_executor(self._executor, key.translate, texts)
             self.batcher.throughput.learn(sum(map(cost_of, _WARM_UP)), loop.time() - start)
         self.state = "ok"
 
@@ -150,58 +114,50 @@ class Service:
                 return "stalled"
         return self.status
 
-    async def translate(self, texts: Sequence[str], options: RequestOptions) -> list[Answer]:
-        """The texts in order. Raises Refused: 400 for a pair that is not served, and as the batcher does."""
+    async def translate(self, request: TranslationRequest) -> list[Answer]:
+        """The texts in order. Raises Refused: 400 for a pair that is not served, and as the batcher does.
+
+        Beside texts that can be translated, a text in a language that is not served comes back as it is.
+        """
         if self.state == "starting":
             raise Refused(503, "The server is starting.", 5)
-        loop = asyncio.get_running_loop()
-        until = None if options.deadline is None else loop.time() + options.deadline
-        prepared = await self._run_in_thread_if_long(texts, lambda: [self._prepare(text, options) for text in texts])
+        texts, until = request.texts, asyncio.get_running_loop().time() + self.settings.deadline_seconds
+        parsed = await _map_texts(partial(self._parse, request), texts)
         self.characters += sum(map(len, texts))
         groups: dict[str, list[int]] = defaultdict(list)
-        for place, one in enumerate(prepared):
+        for place, one in enumerate(parsed):
             groups[one.source].append(place)
-        paths = {source: self.models.path(source, options.target) for source in groups}
-        if options.source != AUTO or not any(path is not None for path in paths.values()):
-            paths = {source: self.path(source, options.target) for source in groups}
+        paths = {source: self.models.path(source, request.target) for source in groups}
+        if all(path is None for path in paths.values()):
+            paths = {source: self.path(source, request.target) for source in groups}
         answers: dict[int, Answer] = {}
         for source, places in groups.items():
-            # Beside texts that can be translated, one in a language that cannot comes back as it is.
-            path = paths[source] or []
-            found = await self._translate_along(path, [prepared[place] for place in places], options, until)
-            answers |= zip(places, found, strict=True)
+            own = [parsed[place] for place in places]
+            answers |= zip(places, await self._translate_along(paths[source] or [], own, request, until), strict=True)
         return [answers[place] for place in range(len(texts))]
 
     async def _translate_along(
-        self, path: Sequence[ServedModel], prepared: "list[_PreparedText]", options: RequestOptions, until: float | None
+        self, path: Sequence[ServedModel], parsed: list[_ParsedText], request: TranslationRequest, until: float
     ) -> list[Answer]:
-        """Texts of one language through one model after the other: what one writes, the next one reads anew."""
-        for model in path[:-1]:
-            plain_answers = await self._translate_with(
-                BatchKey(model), prepared, replace(options, alternatives=0), until
-            )
-            texts = [one.text for one in plain_answers]
-            documents = await self._run_in_thread_if_long(texts, partial(list[Document], map(options.document, texts)))
-            prepared = [
-                one._replace(text=text, document=document)
-                for one, text, document in zip(prepared, texts, documents, strict=True)
+        """Texts of one language through one model after the other. Each reads what the one before has written."""
+        answers = [_answer(one, [], 0) for one in parsed]
+        for step, model in enumerate(path, start=1):
+            if step > 1:
+                texts = [one.text for one in answers]
+                documents = await _map_texts(request.text_format.read, texts)
+                parsed = [
+                    one._replace(text=text, document=document)
+                    for one, text, document in zip(parsed, texts, documents, strict=True)
+                ]
+            wanted = request if step == len(path) else request.for_pivot()
+            key = BatchKey(model, wanted.batch_options)
+            left = max(0.0, until - asyncio.get_running_loop().time())
+            parts = [part for one in parsed for part in one.document.texts]
+            found = iter(await self.batcher.translate(key, parts, left))
+            answers = [
+                _answer(one, list(islice(found, len(one.document.texts))), wanted.num_alternatives) for one in parsed
             ]
-        if not path:
-            return [_answer(one, [], options) for one in prepared]
-        in_batch = BatchOptions(1 + options.alternatives, options.with_alignment, options.with_flags)
-        return await self._translate_with(BatchKey(path[-1], in_batch), prepared, options, until)
-
-    async def _translate_with(
-        self, key: BatchKey, prepared: "list[_PreparedText]", options: RequestOptions, until: float | None
-    ) -> list[Answer]:
-        rows = [one.document.texts for one in prepared]
-        left = None if until is None else max(0.0, until - asyncio.get_running_loop().time())
-        key = key.for_document(prepared[0].document)
-        parts = iter(await self.batcher.translate(key, [text for row in rows for text in row], left))
-        return [_answer(one, list(islice(parts, len(row))), options) for one, row in zip(prepared, rows, strict=True)]
-
-    async def _run_in_thread_if_long(self, texts: Sequence[str], work: Callable[[], _Result]) -> _Result:
-        return await asyncio.to_thread(work) if sum(map(len, texts)) > _MANY_CHARS else work()
+        return answers
 
     def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detection]:
         """The served languages, or some of them, the likeliest first; before them the text's own, if clearly another.
@@ -219,12 +175,12 @@ class Service:
         text is clearly in that."""
         return self.detect(text, [code for code in self.models.codes if self.models.path(code, target) is not None])[0]
 
-    def _prepare(self, text: str, options: RequestOptions) -> "_PreparedText":
-        document = options.document(text)
-        if options.source != AUTO:
-            return _PreparedText(text, document, options.source, None)
-        detection = self.detect_for(" ".join(one.text for one in document.texts), options.target)
-        return _PreparedText(text, document, detection.language, detection)
+    def _parse(self, request: TranslationRequest, text: str) -> _ParsedText:
+        document = request.text_format.read(text)
+        if request.source != AUTO:
+            return _ParsedText(text, document, request.source)
+        detection = self.detect_for(" ".join(one.text for one in document.texts), request.target)
+        return _ParsedText(text, document, detection.language, detection)
 
     def path(self, source: str, target: str) -> list[ServedModel]:
         """The models to go through. Raises Refused (400) where none lead there."""
@@ -237,44 +193,25 @@ class Service:
         return path
 
 
-class _PreparedText(NamedTuple):
-    text: str
-    document: Document
-    source: str
-    detection: Detection | None
+async def _map_texts(work: Callable[[str], _Result], texts: Sequence[str]) -> list[_Result]:
+    """The results for all texts, from a thread if they are long."""
+    if sum(map(len, texts)) > _MANY_CHARS:
+        return await asyncio.to_thread(list[_Result], map(work, texts))
+    return list(map(work, texts))
 
 
-def _answer(prepared: _PreparedText, parts: list[Translation], options: RequestOptions) -> Answer:
-    """The k-th candidate of a text has the k-th of each sentence, or a sentence's last where it has fewer."""
+def _answer(parsed: _ParsedText, parts: list[Translation], num_alternatives: int) -> Answer:
+    """Candidate k of a text has candidate k of each part, or the part's last if it has fewer."""
     if not parts:
-        return Answer(prepared.text, [], prepared.source, prepared.detection, [], [0])
+        return Answer(parsed.text, [], parsed.source, parsed.detection, [], [0])
     first_ranks: dict[str, int] = {}
     for rank in range(max(len(part.candidates) for part in parts) or 1):
-        text = prepared.document.with_translations([_candidate_text(part, rank) for part in parts])
+        text = parsed.document.with_translations([_candidate_text(part, rank) for part in parts])
         first_ranks.setdefault(text, rank)
-    best, *others = list(first_ranks)[: 1 + options.alternatives]
+    best, *others = list(first_ranks)[: 1 + num_alternatives]
     ranks = [first_ranks[text] for text in (best, *others)]
-    return Answer(best, others, prepared.source, prepared.detection, parts, ranks)
+    return Answer(best, others, parsed.source, parsed.detection, parts, ranks)
 
 
 def _candidate_text(part: Translation, rank: int) -> str:
     return part.candidates[: rank + 1][-1].text if part.candidates else ""
-
-
-def _translate_batch(key: Any, texts: list[MarkedText]) -> Sequence[Translation]:
-    return key.model.translate(texts, key.options)  # type: ignore[no-any-return]
-
-
-def join_candidates(answer: Answer, rank: int = 0) -> Candidate | None:
-    """The tokens and scores of a text: those of its sentences, put together; None where nothing was translated."""
-    found = [part.candidates[: rank + 1][-1] for part in answer.parts if part.candidates]
-    if not found:
-        return None
-    return replace(
-        found[0],
-        text=answer.text,
-        tokens=tuple(token for one in found for token in one.tokens),
-        token_log_probs=tuple(log_prob for one in found for log_prob in one.token_log_probs),
-        log_prob=sum(one.log_prob for one in found),
-        score=sum(one.score for one in found),
-    )

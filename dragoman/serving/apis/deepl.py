@@ -4,18 +4,17 @@ What asks for another style (formality, context, model_type ...) is accepted and
 """
 
 import re
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from dragoman.languages import language_name
-from dragoman.serving.apis.documents import Document, Split, markup, plain_text, xml_lines
-from dragoman.serving.apis.requests import check_texts
+from dragoman.serving.apis.parsing import check_texts
+from dragoman.serving.documents import Split, TextFormat, TextKind
 from dragoman.serving.http.bodies import Fields
 from dragoman.serving.http.refusals import Refused
-from dragoman.serving.service import AUTO, RequestOptions, Service
-from dragoman.text.documents.markup import MarkupRules
+from dragoman.serving.requests import AUTO, TranslationRequest
+from dragoman.serving.service import Service
 
+_KINDS: dict[str, TextKind] = {"": "text", "xml": "xml", "html": "html"}
 _SPLITS: dict[str, Split] = {"0": "none", "1": "sentences", "nonewlines": "sentences"}
 _SPACE = re.compile(r"\s+")
 _NO_LIMIT = 10**12
@@ -30,25 +29,7 @@ WHAT_THERE_IS = "Of DeepL's API this server has /v2/translate, /v2/languages and
 
 async def post_v2_translate(service: Service, fields: Fields) -> dict[str, Any]:
     """POST /v2/translate."""
-    texts = originals = check_texts(service, fields.texts("text"))
-    if not texts:
-        raise Refused(400, "Parameter 'text' not specified.")
-    for name, thing in _UNSUPPORTED.items():
-        if fields.values.get(name):
-            raise Refused(400, f"Value for '{name}' not supported: this server has no {thing}. Leave it out.")
-    target = _language(service, fields.text("target_lang"), "target_lang")
-    source = _language(service, fields.text("source_lang"), "source_lang") if fields.text("source_lang") else AUTO
-    handling = fields.text("tag_handling")
-    if handling not in ("", "xml", "html"):
-        raise Refused(400, "Value for 'tag_handling' not supported.")
-    chosen = fields.text("split_sentences") or ("nonewlines" if handling == "html" else "1")
-    if chosen not in _SPLITS:
-        raise Refused(400, "Value for 'split_sentences' not supported.")
-    if chosen == "nonewlines" and not handling:
-        texts = [_SPACE.sub(_without_line_break, text) for text in texts]
-    document = _document_of(fields, handling, chosen)
-    options = RequestOptions(target, source, document=document, deadline=service.settings.deadline_seconds)
-    answers = await service.translate(texts, options)
+    answers = await service.translate(_parse(service, fields))
     return {
         "translations": [
             {
@@ -57,28 +38,40 @@ async def post_v2_translate(service: Service, fields: Fields) -> dict[str, Any]:
                 "billed_characters": len(text),
                 "model_type_used": "latency_optimized",
             }
-            for text, answer in zip(originals, answers, strict=True)
+            for text, answer in zip(fields.texts("text"), answers, strict=True)
         ]
     }
+
+
+def _parse(service: Service, fields: Fields) -> TranslationRequest:
+    texts = check_texts(service, fields.texts("text"))
+    if not texts:
+        raise Refused(400, "Parameter 'text' not specified.")
+    for name, thing in _UNSUPPORTED.items():
+        if fields.values.get(name):
+            raise Refused(400, f"Value for '{name}' not supported: this server has no {thing}. Leave it out.")
+    target = _language(service, fields.text("target_lang"), "target_lang")
+    source = _language(service, fields.text("source_lang"), "source_lang") if fields.text("source_lang") else AUTO
+    handling = fields.text("tag_handling")
+    if handling not in _KINDS:
+        raise Refused(400, "Value for 'tag_handling' not supported.")
+    chosen = fields.text("split_sentences") or ("nonewlines" if handling == "html" else "1")
+    if chosen not in _SPLITS:
+        raise Refused(400, "Value for 'split_sentences' not supported.")
+    if chosen == "nonewlines" and not handling:
+        texts = [_SPACE.sub(_without_line_break, text) for text in texts]
+    kind = "xml-lines" if handling == "xml" and chosen == "1" else _KINDS[handling]
+    text_format = TextFormat(kind, _SPLITS[chosen], _tags(fields, "ignore_tags"), _tags(fields, "splitting_tags"))
+    return TranslationRequest(texts, source, target, text_format)
 
 
 def _without_line_break(space: re.Match[str]) -> str:
     return " " if "\n" in space[0] or "\r" in space[0] else space[0]
 
 
-def _document_of(fields: Fields, handling: str, chosen: str) -> Callable[[str], Document]:
-    split = _SPLITS[chosen]
-    ignored, splitting = _tags(fields, "ignore_tags"), _tags(fields, "splitting_tags")
-    if not handling:
-        return partial(plain_text, split=split)
-    if handling == "xml" and chosen == "1":
-        return partial(xml_lines, ignored=ignored, splitting=splitting)
-    return partial(markup, split=split, rules=MarkupRules(handling == "xml", ignored, splitting))
-
-
-def _tags(fields: Fields, name: str) -> set[str]:
+def _tags(fields: Fields, name: str) -> frozenset[str]:
     """Names with commas between, or as a list."""
-    return {tag for value in fields.texts(name) for tag in value.replace(" ", "").lower().split(",") if tag}
+    return frozenset(tag for value in fields.texts(name) for tag in value.replace(" ", "").lower().split(",") if tag)
 
 
 def get_v2_languages(service: Service, fields: Fields) -> list[dict[str, Any]]:

@@ -4,42 +4,43 @@ Where that server is wrong ours differs: text that came escaped goes back escape
 its own, wrong types are 400, every error is JSON, and refusals say when to try again.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from dragoman.languages import language_name
-from dragoman.serving.apis.documents import Document, markup, plain_text
-from dragoman.serving.apis.files import FILE_KINDS, FileTranslations
-from dragoman.serving.apis.requests import check_texts, request_options
+from dragoman.serving.apis.parsing import FILE_ENDINGS, check_texts, parse_file, parse_languages
 from dragoman.serving.detection import Detection
-from dragoman.serving.http.bodies import MALFORMED, Fields, Upload
+from dragoman.serving.documents import PLAIN_TEXT, TextFormat
+from dragoman.serving.files import FileTranslations
+from dragoman.serving.http.bodies import MALFORMED, Fields
 from dragoman.serving.http.refusals import Refused
-from dragoman.serving.service import AUTO, Answer, Service
+from dragoman.serving.requests import AUTO, Answer, TranslationRequest
+from dragoman.serving.service import Service
 
-_FORMATS: dict[str, Callable[[str], Document]] = {"text": plain_text, "html": markup}
+_FORMATS = {"text": PLAIN_TEXT, "html": TextFormat("html")}
 
 
 async def post_translate(service: Service, fields: Fields) -> dict[str, Any]:
     """POST /translate."""
+    answers = await service.translate(_parse(service, fields))
+    with_alternatives = fields.number("alternatives", service.settings.max_alternatives) > 0
+    return _render(answers, isinstance(fields.values["q"], list), with_alternatives)
+
+
+def _parse(service: Service, fields: Fields) -> TranslationRequest:
     texts = fields.texts("q")
-    is_list = isinstance(fields.values.get("q"), list)
-    if not texts or (texts == [""] and not is_list):
+    if not texts or fields.values["q"] == "":
         raise Refused(400, "Invalid request: missing q parameter")
-    source, target = fields.text("source").lower(), fields.text("target").lower()
-    alternatives = fields.number("alternatives", service.settings.max_alternatives)
-    options = request_options(service, source, target)
+    source, target = fields.text("source"), fields.text("target")
+    num_alternatives = fields.number("alternatives", service.settings.max_alternatives)
+    source, target = parse_languages(service, source, target)
     check_texts(service, texts)
     form = fields.text("format") or "text"
     if form not in _FORMATS:
         raise Refused(400, f"{form} format is not supported")
-    candidates = alternatives if form == "text" else 0
-    options = replace(options, alternatives=candidates, document=_FORMATS[form])
-    answers = await service.translate(texts, options)
-    return _response(answers, is_list, alternatives > 0)
+    return TranslationRequest(texts, source, target, _FORMATS[form], num_alternatives if form == "text" else 0)
 
 
-def _response(answers: list[Answer], is_list: bool, with_alternatives: bool) -> dict[str, Any]:
+def _render(answers: list[Answer], is_list: bool, with_alternatives: bool) -> dict[str, Any]:
     columns: dict[str, list[Any]] = {}
     if with_alternatives:
         columns["alternatives"] = [answer.alternatives for answer in answers]
@@ -83,7 +84,7 @@ def get_frontend_settings(service: Service, needs_keys: bool) -> dict[str, Any]:
             "target": {"code": first.target, "name": language_name(first.target)},
         },
         "suggestions": False,
-        "supportedFilesFormat": [f".{kind}" for kind in FILE_KINDS],
+        "supportedFilesFormat": [f".{ending}" for ending in FILE_ENDINGS],
     }
 
 
@@ -91,11 +92,7 @@ async def post_translate_file(
     service: Service, files: FileTranslations, fields: Fields, client: bytes, base_url: str
 ) -> dict[str, Any]:
     """POST /translate_file: answers when the file is translated."""
-    upload = fields.values.get("file")
-    if not isinstance(upload, Upload):
-        raise Refused(400, MALFORMED)
-    options = request_options(service, fields.text("source").lower(), fields.text("target").lower())
-    job = files.start(upload, options, client)
+    job = files.start(parse_file(service, fields, missing=MALFORMED), client)
     try:
         await files.wait_for(job)
     except BaseException:  # the client has left, or hears of it: nobody will ask for this file

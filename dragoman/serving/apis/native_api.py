@@ -17,12 +17,13 @@ from starlette.responses import Response
 from dragoman.errors import DataError
 from dragoman.evaluation.flags import FLAGS
 from dragoman.records import Candidate, Translation
-from dragoman.serving.apis.documents import Split, markup, plain_text
-from dragoman.serving.apis.files import FileTranslations
-from dragoman.serving.apis.requests import check_texts, request_options
-from dragoman.serving.http.bodies import Fields, Upload
+from dragoman.serving.apis.parsing import check_texts, parse_file, parse_languages
+from dragoman.serving.documents import Split, TextFormat, TextKind
+from dragoman.serving.files import FileTranslations
+from dragoman.serving.http.bodies import Fields
 from dragoman.serving.http.refusals import Refused, server_busy
-from dragoman.serving.service import AUTO, Answer, Service, join_candidates
+from dragoman.serving.requests import AUTO, Answer, TranslationRequest
+from dragoman.serving.service import Service
 from dragoman.text.tokenization.words import spaced_words
 from dragoman.version import __version__
 
@@ -34,6 +35,12 @@ _MAX_INSPECTIONS = 4
 
 async def post_v1_translate(service: Service, fields: Fields) -> dict[str, Any]:
     """POST /v1/translate."""
+    request = _parse(service, fields)
+    answers = await service.translate(request)
+    return {"translations": [_describe_answer(one, request.text_format.is_markup) for one in answers]}
+
+
+def _parse(service: Service, fields: Fields) -> TranslationRequest:
     texts = check_texts(service, fields.texts("text"))
     if not texts:
         raise Refused(400, "Invalid request: missing text parameter")
@@ -47,15 +54,10 @@ async def post_v1_translate(service: Service, fields: Fields) -> dict[str, Any]:
     if with_alignment and form != "text":
         raise Refused(400, "Invalid request: alignment is for format text")
     n_best = _n_best(service, fields)
-    options = replace(
-        request_options(service, fields.text("source", AUTO).lower(), fields.text("target").lower()),
-        alternatives=n_best - 1 if form == "text" else 0,
-        with_alignment=with_alignment,
-        with_flags=True,
-        document=partial(plain_text if form == "text" else markup, split=split),
-    )
-    answers = await service.translate(texts, options)
-    return {"translations": [_describe_answer(one, form == "html") for one in answers]}
+    source, target = parse_languages(service, fields.text("source", AUTO), fields.text("target"))
+    text_format = TextFormat(cast(TextKind, form), split)
+    num_alternatives = n_best - 1 if form == "text" else 0
+    return TranslationRequest(texts, source, target, text_format, num_alternatives, with_alignment, with_flags=True)
 
 
 def _n_best(service: Service, fields: Fields) -> int:
@@ -65,16 +67,14 @@ def _n_best(service: Service, fields: Fields) -> int:
 
 def _describe_answer(answer: Answer, is_markup: bool) -> dict[str, Any]:
     texts = [answer.text, *answer.alternatives]
-    candidates = [join_candidates(answer, rank) for rank in answer.ranks]
+    chosen = [[part.candidates[: rank + 1][-1] for part in answer.parts if part.candidates] for rank in answer.ranks]
     facts: dict[str, Any] = {"text": answer.text, "source": answer.source}
     if answer.detection is not None:
         facts["confidence"] = answer.detection.confidence
     facts |= {
         "flags": _collect_flags(answer, is_markup),
         "lost": list(dict.fromkeys(piece for part in answer.parts for piece in part.lost)),
-        "candidates": [
-            _describe_candidate(text, candidate) for text, candidate in zip(texts, candidates, strict=True) if candidate
-        ],
+        "candidates": [_describe_candidate(text, parts) for text, parts in zip(texts, chosen, strict=True) if parts],
     }
     if any(part.alignment is not None for part in answer.parts):
         facts["sentences"] = [_describe_sentence(part) for part in answer.parts]
@@ -101,13 +101,14 @@ def _describe_sentence(part: Translation) -> dict[str, Any]:
     }
 
 
-def _describe_candidate(text: str, candidate: Candidate) -> dict[str, Any]:
+def _describe_candidate(text: str, parts: list[Candidate]) -> dict[str, Any]:
+    """A text with the tokens and the total scores of its parts."""
     return {
         "text": text,
-        "score": round(candidate.score, 4),
-        "log_prob": round(candidate.log_prob, 4),
-        "tokens": list(candidate.tokens),
-        "token_log_probs": [round(value, 4) for value in candidate.token_log_probs],
+        "score": round(sum(one.score for one in parts), 4),
+        "log_prob": round(sum(one.log_prob for one in parts), 4),
+        "tokens": [token for one in parts for token in one.tokens],
+        "token_log_probs": [round(log_prob, 4) for one in parts for log_prob in one.token_log_probs],
     }
 
 
@@ -159,12 +160,12 @@ async def _inspection(service: Service, fields: Fields) -> "Inspection":
     from dragoman.visualization.inspection.inspector import inspect_text
 
     text = check_texts(service, [fields.text("text") or fields.text("q")])[0]
-    options = request_options(service, fields.text("source", AUTO).lower(), fields.text("target").lower())
+    source, target = parse_languages(service, fields.text("source", AUTO), fields.text("target"))
     n_best = _n_best(service, fields)
-    source = service.detect_for(text, options.target).language if options.source == AUTO else options.source
-    path = service.models.path(source, options.target)
+    source = service.detect_for(text, target).language if source == AUTO else source
+    path = service.models.path(source, target)
     if path is None or len(path) != 1:
-        raise Refused(400, f"There is no single model from {source} to {options.target} to look into")
+        raise Refused(400, f"There is no single model from {source} to {target} to look into")
     if service.inspections >= _MAX_INSPECTIONS:
         raise server_busy(5)
     service.inspections += 1
@@ -178,7 +179,7 @@ async def _inspection(service: Service, fields: Fields) -> "Inspection":
             reference=fields.text("reference"),
             prefix_ids=_ids(fields.text("prefix")),
         )
-        async with asyncio.timeout(options.deadline):
+        async with asyncio.timeout(service.settings.deadline_seconds):
             found = await service.run_inspection(work)
         return replace(found, src_lang=path[0].source, tgt_lang=path[0].target)
     except DataError as error:
@@ -197,8 +198,23 @@ def _ids(text: str) -> list[int]:
 
 def post_v1_files(service: Service, files: FileTranslations, fields: Fields, client: bytes) -> dict[str, Any]:
     """POST /v1/files: answers at once; ask for the progress by the file's id."""
-    upload = fields.values.get("file")
-    if not isinstance(upload, Upload):
-        raise Refused(400, "Invalid request: missing file parameter")
-    options = request_options(service, fields.text("source", AUTO).lower(), fields.text("target").lower())
-    return files.progress(files.start(upload, options, client).id)
+    file = parse_file(service, fields, "Invalid request: missing file parameter", default_source=AUTO)
+    return get_v1_file(files, files.start(file, client).id)
+
+
+def get_v1_file(files: FileTranslations, name: str) -> dict[str, Any]:
+    """GET /v1/files/{name}: for the file's owner, by its id or the name of the download."""
+    job = files.find(name)
+    facts: dict[str, Any] = {"id": job.id, "status": job.status, "sentences": job.total, "translated": job.done}
+    if job.waits:
+        facts["ahead"] = files.num_ahead(job)
+    if job.status == "done":
+        facts["url"] = f"/download_file/{job.download_name}"
+    return facts | ({"error": job.refused.message} if job.refused else {})
+
+
+def delete_v1_file(files: FileTranslations, name: str) -> dict[str, Any]:
+    """DELETE /v1/files/{name}: drop a file."""
+    job = files.find(name)
+    files.drop(job)
+    return {"id": job.id, "status": "cancelled"}

@@ -7,7 +7,8 @@ from dragoman.cli.main import run_command
 from dragoman.cli.serve import _load_models, _parser
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
-from dragoman.serving.models import BatchOptions, ServedModel
+from dragoman.serving.models import ServedModel
+from dragoman.serving.requests import BatchOptions
 from dragoman.text.documents.markers import MarkedText
 
 

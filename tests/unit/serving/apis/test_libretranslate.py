@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from dragoman.serving.apis.documents import plain_text
 from dragoman.serving.app import make_app
 from dragoman.serving.http.keys import Keys
 from dragoman.serving.service import Service
@@ -259,14 +258,6 @@ def test_files(client: TestClient, name: str, content: str, expected: str) -> No
     assert download.text == expected
     ending = name.rpartition(".")[2]
     assert download.headers["content-disposition"] == f'attachment; filename="x_de.{ending}"'
-
-
-def test_a_text_without_sentences_is_translated_in_pieces() -> None:
-    text = "  Wort für Wort" * 2_000 + "\r\nEnde\n"
-    document = plain_text(text)
-    assert max(len(one.text) for one in document.texts) <= 4_000
-    assert len(document.texts) < 20
-    assert document.with_translations([one.text for one in document.texts]) == text
 
 
 def test_files_that_are_refused(client: TestClient) -> None:

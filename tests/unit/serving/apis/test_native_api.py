@@ -19,7 +19,8 @@ from dragoman.model.trained import TrainedModel
 from dragoman.records import Candidate, Translation
 from dragoman.serving.app import make_app
 from dragoman.serving.http.keys import Keys
-from dragoman.serving.models import BatchOptions, Models, ServedModel, add_terms, parse_model_spec, served_model
+from dragoman.serving.models import Models, ServedModel, add_terms, parse_model_spec, served_model
+from dragoman.serving.requests import BatchOptions
 from dragoman.serving.service import Service
 from dragoman.serving.settings import ServeSettings
 from dragoman.text.documents.markers import MarkedText

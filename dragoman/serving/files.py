@@ -7,33 +7,23 @@ import asyncio
 import contextlib
 import errno
 import logging
-import re
 import tempfile
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from dragoman.errors import DataError
-from dragoman.serving.apis.documents import Document, markup, plain_text, subtitles
-from dragoman.serving.http.bodies import Upload
 from dragoman.serving.http.refusals import Refused, internal_error
-from dragoman.serving.service import AUTO, BatchKey, RequestOptions, Service
-from dragoman.text.surrogates import replace_surrogates
+from dragoman.serving.models import BatchKey
+from dragoman.serving.requests import AUTO, FileRequest, TranslationRequest
+from dragoman.serving.service import Service
 
 _Result = TypeVar("_Result")
-FILE_KINDS: dict[str, tuple[Callable[[str], Document], str]] = {
-    "txt": (plain_text, "text/plain"),
-    "html": (markup, "text/html"),
-    "srt": (subtitles, "application/x-subrip"),
-    "vtt": (subtitles, "text/vtt"),
-}
-"""Ending of the name -> how the file's text is found, and its type for the download."""
-
 _LONGEST_TEXT = 100_000
 """Characters between two tags that end a paragraph: what is translated in one go cannot be interrupted."""
 _MOST_PARTS = 400_000
@@ -51,15 +41,14 @@ _AGAIN_SECONDS = 30
 
 @dataclass(eq=False, slots=True)
 class FileJob:
-    """A file that waits, is in translation, or translated; `done` of `total` sentences are. `text` is what waits."""
+    """A file that waits, is in translation, or translated; `done` of `total` sentences are. A `request` waits."""
 
     id: str
     name: str
-    kind: str
-    options: RequestOptions
+    media_type: str
     client: bytes
-    text: str
-    ended: asyncio.Event
+    request: TranslationRequest | None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
     path: Path | None = None
     status: Literal["translating", "done", "error"] = "translating"
     done: int = 0
@@ -103,31 +92,16 @@ class FileTranslations:
         self._executor = ThreadPoolExecutor(1, "files")
         service.num_unfinished_files = self.num_unfinished
 
-    def start(self, upload: Upload, options: RequestOptions, client: bytes) -> FileJob:
-        """Begins to translate a file, or puts it among those that wait. Raises Refused for a kind or content that is
-        not read, for a pair that is not served, and where there are too many, of this client (429) or of all.
+    def start(self, file: FileRequest, client: bytes) -> FileJob:
+        """Begins to translate a file, or puts it among those that wait.
+
+        Raises Refused for a pair that is not served, and where there are too many, of this client (429) or of all.
         """
-        stem, dot, ending = upload.name.rpartition(".")
-        kind = ending.lower()
-        if not dot or kind not in FILE_KINDS:
-            raise Refused(400, "Invalid request: file format not supported")
-        try:
-            text = upload.content.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            raise Refused(400, "Invalid request: the file is not UTF-8") from None
-        if options.source != AUTO:
-            self._service.path(options.source, options.target)
-        self._check_limits(client, len(text))
-        name = re.sub(r"[^\w-]+", "_", stem)[:80] or "file"
-        job = FileJob(
-            str(uuid.uuid4()),
-            f"{name}_{options.target}.{kind}",
-            kind,
-            options,
-            client,
-            replace_surrogates(text),
-            asyncio.Event(),
-        )
+        request = file.translation
+        if request.source != AUTO:
+            self._service.path(request.source, request.target)
+        self._check_limits(client, len(request.texts[0]))
+        job = FileJob(str(uuid.uuid4()), file.name, file.media_type, client, request)
         self._jobs[job.id] = job
         self._start_next()
         return job
@@ -167,17 +141,9 @@ class FileTranslations:
         if job.refused:
             raise job.refused
 
-    def progress(self, name: str) -> dict[str, Any]:
-        """For its owner, by its id or the name for the download. `ahead` files are before it while it waits."""
-        job = self.find(name)
-        facts: dict[str, Any] = {
-            "id": job.id, "status": job.status, "sentences": job.total, "translated": job.done
-        }  # fmt: skip
-        if job.waits:
-            facts["ahead"] = [one for one in self._jobs.values() if one.is_unfinished].index(job)
-        if job.status == "done":
-            facts["url"] = f"/download_file/{job.download_name}"
-        return facts | ({"error": job.refused.message} if job.refused else {})
+    def num_ahead(self, job: FileJob) -> int:
+        """How many files are before it while it waits."""
+        return [one for one in self._jobs.values() if one.is_unfinished].index(job)
 
     def download(self, name: str, is_sent: bool = True) -> tuple[FileJob, Path]:
         """A file that is translated, and where it is. Raises Refused where it is not, or no longer there.
@@ -194,12 +160,6 @@ class FileTranslations:
             raise _not_found()
         job.was_fetched = job.was_fetched or is_sent
         return job, job.path
-
-    def cancel(self, name: str) -> dict[str, Any]:
-        """Drop a file at the request of a client that knows its name."""
-        job = self.find(name)
-        self.drop(job)
-        return {"id": job.id, "status": "cancelled"}
 
     def find(self, name: str) -> FileJob:
         """By its id or the name for the download. Raises Refused where there is none."""
@@ -241,9 +201,10 @@ class FileTranslations:
             self._folder.cleanup()
 
     async def _run(self, job: FileJob) -> None:
-        text, job.text = job.text, ""
+        request, job.request = job.request, None
+        assert request is not None
         try:
-            job.path = await self._run_in_thread(self._write, job, await self._translate(job, text))
+            job.path = await self._run_in_thread(self._write, job, await self._translate(job, request))
             job.status = "done"
         except Refused as refused:
             job.status, job.refused = "error", refused
@@ -266,9 +227,10 @@ class FileTranslations:
         """One after the other: side by side they would take as long, and more of everybody's time."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
 
-    async def _translate(self, job: FileJob, text: str) -> str:
-        read = FILE_KINDS[job.kind][0]
-        sign, name = ("\n", "lines") if job.kind == "txt" else ("<", "tags")
+    async def _translate(self, job: FileJob, request: TranslationRequest) -> str:
+        (text,) = request.texts
+        read = request.text_format.read
+        sign, name = ("\n", "lines") if request.text_format.kind == "text" else ("<", "tags")
         if (count := text.count(sign)) > _MOST_PARTS:
             raise DataError(f"the file has {count} {name}, but may have {_MOST_PARTS}. Send it in parts.")
         document = await self._run_in_thread(read, text)
@@ -276,14 +238,14 @@ class FileTranslations:
             raise DataError(
                 f"a paragraph has {longest} characters, but may have {_LONGEST_TEXT}. Break it up (<p>, or a cue)."
             )
-        source = job.options.source
+        source = request.source
         if source == AUTO:
             sample = " ".join(one.text for one in document.texts[:100])
-            source = self._service.detect_for(sample, job.options.target).language
-        for number, model in enumerate(self._service.path(source, job.options.target)):
+            source = self._service.detect_for(sample, request.target).language
+        for number, model in enumerate(self._service.path(source, request.target)):
             document = await self._run_in_thread(read, text) if number else document
             job.total += len(document.texts)
-            key, answers = BatchKey(model).for_document(document), list[str]()
+            key, answers = BatchKey(model, request.batch_options), list[str]()
             while turn := document.texts[len(answers) : len(answers) + _SENTENCES_A_TURN]:
                 answers += [one.text for one in await self._service.batcher.translate(key, turn)]
                 job.done += len(turn)
@@ -315,7 +277,7 @@ def _half(number: int) -> int:
 
 
 def _chars(jobs: Iterable[FileJob]) -> int:
-    return sum(len(job.text) for job in jobs if job.waits)
+    return sum(len(job.request.texts[0]) for job in jobs if job.waits and job.request)
 
 
 def _not_found() -> Refused:

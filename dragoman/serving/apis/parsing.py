@@ -1,0 +1,66 @@
+"""What the APIs share: the languages, texts and file of a request."""
+
+import re
+
+from dragoman.serving.documents import PLAIN_TEXT, TextFormat
+from dragoman.serving.http.bodies import Fields, Upload
+from dragoman.serving.http.refusals import Refused
+from dragoman.serving.requests import AUTO, FileRequest, TranslationRequest
+from dragoman.serving.service import Service
+
+_FILE_FORMATS = {
+    "txt": (PLAIN_TEXT, "text/plain"),
+    "html": (TextFormat("html"), "text/html"),
+    "srt": (TextFormat("subtitles"), "application/x-subrip"),
+    "vtt": (TextFormat("subtitles"), "text/vtt"),
+}
+"""Format and media type of a file, by the end of its name."""
+FILE_ENDINGS = tuple(_FILE_FORMATS)
+
+
+def parse_languages(service: Service, source: str, target: str) -> tuple[str, str]:
+    """The served source (or AUTO) and target language. Raises Refused if one is missing or not served."""
+    source, target = source.lower(), target.lower()
+    for name, code in (("source", source), ("target", target)):
+        if not code:
+            raise Refused(400, f"Invalid request: missing {name} parameter")
+    return AUTO if source == AUTO else _find_language(service, source), _find_language(service, target)
+
+
+def _find_language(service: Service, code: str) -> str:
+    found = service.models.find(code)
+    if found is None:
+        raise Refused(400, f"{code} is not supported")
+    return found
+
+
+def check_texts(service: Service, texts: list[str]) -> list[str]:
+    """The texts. Raises Refused for more texts, or longer ones, than the server takes."""
+    settings = service.settings
+    longest = max(map(len, texts), default=0)
+    for size, most in ((len(texts), settings.max_texts), (longest, settings.max_chars)):
+        if size > most:
+            raise Refused(400, f"Invalid request: request ({size}) exceeds text limit ({most})")
+    return texts
+
+
+def parse_file(service: Service, fields: Fields, missing: str, default_source: str = "") -> FileRequest:
+    """The file of a form and its languages. Raises Refused for a kind or content that we cannot read.
+
+    `missing` is the error for a form without a file.
+    """
+    upload = fields.values.get("file")
+    if not isinstance(upload, Upload):
+        raise Refused(400, missing)
+    source, target = parse_languages(service, fields.text("source", default_source), fields.text("target"))
+    stem, dot, ending = upload.name.rpartition(".")
+    kind = ending.lower()
+    if not dot or kind not in _FILE_FORMATS:
+        raise Refused(400, "Invalid request: file format not supported")
+    try:
+        text = upload.content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise Refused(400, "Invalid request: the file is not UTF-8") from None
+    text_format, media_type = _FILE_FORMATS[kind]
+    name = re.sub(r"[^\w-]+", "_", stem)[:80] or "file"
+    return FileRequest(f"{name}_{target}.{kind}", media_type, TranslationRequest([text], source, target, text_format))

@@ -1,0 +1,113 @@
+"""How a text is cut into the parts that are translated: lines and sentences of plain text, blocks of markup, cues.
+
+White space, line breaks and parts without letters, such as a lone number, stay as they are. `text/documents/markup.py`
+keeps markup.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dragoman.text.documents.markers import MarkedText
+from dragoman.text.documents.markup import MarkupRules, read_markup
+from dragoman.text.documents.subtitles import read_subtitles
+from dragoman.text.documents.tags import tags_of
+from dragoman.text.tokenization.sentence_splitting import Segment, join_segments, split_sentences, split_to_fit
+
+TextKind = Literal["text", "html", "xml", "xml-lines", "subtitles"]
+Split = Literal["sentences", "lines", "none"]
+_LONGEST = 4_000
+"""Characters of one part. A longer text without sentence ends would keep other requests waiting."""
+_LINE_BREAKS = re.compile(r"((?:\r\n|\n|\r)\s*)")
+_LINE_TAG = "dragoman-line"
+_LINE_MARKER = f"<{_LINE_TAG}/>"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The parts of a text to translate. `with_translations` builds the whole text from one translation per part."""
+
+    texts: list[MarkedText]
+    with_translations: Callable[[Sequence[str]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class TextFormat:
+    """What kind of text it is and where it is split. Every line of `xml-lines` is a text of its own.
+
+    The content of `ignored_tags` is not translated. In XML, only `splitting_tags` end a text.
+    """
+
+    kind: TextKind = "text"
+    split: Split = "sentences"
+    ignored_tags: frozenset[str] = frozenset()
+    splitting_tags: frozenset[str] = frozenset()
+
+    @property
+    def is_markup(self) -> bool:
+        """Whether translations are written escaped."""
+        return self.kind in ("html", "xml", "xml-lines")
+
+    @property
+    def by_sentence(self) -> bool:
+        """Whether a part may have several sentences."""
+        return self.is_markup and self.split == "sentences"
+
+    def read(self, text: str) -> Document:
+        """The parts of a text. Raises DataError for a text that is not of this kind."""
+        if self.kind == "text":
+            return _read_plain_text(text, self.split)
+        if self.kind == "subtitles":
+            subtitles = read_subtitles(text)
+            return Document(subtitles.texts, subtitles.with_translations)
+        # A line tag of the text itself ends a text, too, but then the line ends cannot be marked.
+        own_tags = frozenset({_LINE_TAG} if self.kind == "xml-lines" else ())
+        rules = MarkupRules(self.kind != "html", self.ignored_tags, self.splitting_tags | own_tags)
+        if own_tags and _LINE_TAG not in text:
+            marked = read_markup(_mark_line_ends(text), rules)
+            return Document(marked.texts, lambda found: marked.with_translations(found).replace(_LINE_MARKER, ""))
+        page = read_markup(text, rules)
+        return Document(page.texts, page.with_translations)
+
+
+PLAIN_TEXT = TextFormat()
+
+
+def _read_plain_text(text: str, split: Split) -> Document:
+    parts = _segments(text, split)
+    places = [place for place, part in enumerate(parts) if any(map(str.isalpha, part.text))]
+
+    def whole(translations: Sequence[str]) -> str:
+        texts = [part.text for part in parts]
+        for place, translation in zip(places, translations, strict=True):
+            texts[place] = translation
+        return join_segments(parts, texts)
+
+    return Document([MarkedText(parts[place].text, ()) for place in places], whole)
+
+
+def _mark_line_ends(text: str) -> str:
+    """The XML with a private tag before and after each line end."""
+    marked = rf"{_LINE_MARKER}\1{_LINE_MARKER}"
+    return "".join(_LINE_BREAKS.sub(marked, tag.raw) if tag.kind == "text" else tag.raw for tag in tags_of(text, True))
+
+
+def _segments(text: str, split: Split) -> list[Segment]:
+    if split == "none":
+        pieces = [text]
+    else:
+        lines = _LINE_BREAKS.split(text)
+        pieces = [line + space for line, space in zip(lines[::2], [*lines[1::2], ""], strict=True)]
+    if split == "sentences":
+        pieces = [sentence for line in pieces for sentence in split_sentences(line)]
+    pieces = [part.text + part.separator for piece in pieces for part in split_to_fit(piece, len, _LONGEST)]
+    segments = []
+    for piece in filter(None, pieces):
+        core = piece.strip()
+        start = piece.index(core) if core else len(piece)
+        if start:
+            segments.append(Segment("", piece[:start]))
+        if core:
+            segments.append(Segment(core, piece[start + len(core) :]))
+    return segments
