@@ -50,14 +50,13 @@ def main() -> None:
         },
     )
     precision = resolve_inference_precision(options["precision"], torch.device("cpu"))
-    search = translator._search
+    search = translator._search.search
     if given.forced:
         search = CompiledSearch(TrainedModel.load(folder, "cpu").model, precision, given.forced)
 
     def translate(sentences: Sequence[list[int]]) -> list[list[int]]:
         found = [Source(str(number), ids) for number, ids in enumerate(sentences)]
-        search(found, settings)
-        return [ids_of(source.hypotheses[0]) for source in found]
+        return [ids_of(hypotheses[0]) for hypotheses in search(found, settings)]
 
     result = measured(given, translate, rows, tokenizers.tgt.detokenize)
     print_result(result, precision, ["dragoman", "torch"], batch_tokens=settings.batch_tokens)

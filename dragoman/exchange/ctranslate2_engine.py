@@ -53,22 +53,27 @@ class _Engine:
                 folder, device="cpu", compute_type=compute_type, inter_threads=threads, intra_threads=1
             )
 
-    def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> None:
-        """Gives every source its hypotheses. Raises ConfigError where they are to be drawn."""
+    def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
+        """The hypotheses of every source. Raises ConfigError if they are to be sampled."""
         if settings.sample:
             raise ConfigError("`--engine` is ctranslate2, which is here for searching only. Leave out one of the two.")
+        limits = [output_limit(one.length, len(one.prefix), settings, self._max_length) for one in sources]
         batches = list(token_batches(sources, settings.beam_size, settings.batch_tokens, self._threads))
-        limits = [self._limits(batch, settings) for batch in batches]
-        pending = [self._submit(batch, max(own), settings) for batch, own in zip(batches, limits, strict=True)]
-        for batch, own, results in zip(batches, limits, pending, strict=True):
-            for source, limit, result in zip(batch, own, results, strict=True):
+        pending = [
+            self._submit([sources[place] for place in batch], max(limits[place] for place in batch), settings)
+            for batch in batches
+        ]
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        for batch, results in zip(batches, pending, strict=True):
+            for place, result in zip(batch, results, strict=True):
                 answer = result.result()
-                found = [
-                    self._hypothesis(tokens, score, limit, settings)
+                hypotheses = [
+                    self._hypothesis(tokens, score, limits[place], settings)
                     for tokens, score in zip(answer.hypotheses, answer.scores, strict=True)
                 ]
-                found.sort(key=lambda one: (not one.finished, -one.score))
-                source.hypotheses = found[: settings.n_best]
+                hypotheses.sort(key=lambda one: (not one.finished, -one.score))
+                found[place] = hypotheses[: settings.n_best]
+        return found
 
     def _submit(self, batch: Sequence[Source], longest: int, settings: InferenceSettings) -> list[Any]:
         """Begins the search of a batch; its results can be waited for one by one."""
@@ -87,10 +92,6 @@ class _Engine:
             **SUPPRESSED,
         )
         return results
-
-    def _limits(self, batch: Sequence[Source], settings: InferenceSettings) -> list[int]:
-        """The longest output of each source, eos included."""
-        return [output_limit(one.length, len(one.prefix), settings, self._max_length) for one in batch]
 
     def _hypothesis(self, tokens: Sequence[str], score: float, limit: int, settings: InferenceSettings) -> Hypothesis:
         """Its score is divided by n ** alpha, ours by the penalty of the settings; n counts the end of sentence."""

@@ -5,7 +5,7 @@ taken at either step: ``prediction``, or ``next`` (Shift-Att: Chen et al. 2020, 
 the word is known and the model looks at what it has just translated. `docs/inspect.md` has what was measured of both.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -16,9 +16,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from dragoman.data.batch import pad_ids
-from dragoman.inference.segments import Request, Source
+from dragoman.inference.segments import AnsweredText, SearchedText
 from dragoman.model.transformer import Transformer
-from dragoman.records import Translation
 from dragoman.text.tokenization.sentence_splitting import Segment, separators
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, TokenizerPair
 from dragoman.text.tokenization.words import spaced_words
@@ -87,34 +86,30 @@ class Aligner:
             for (src, tgt), links in zip(pairs, self.links(pairs), strict=True)
         ]
 
-    def add_alignments(self, requests: Sequence[Request | None], answers: Sequence[Translation]) -> list[Translation]:
+    def add_alignments(self, answers: Sequence[AnsweredText]) -> list[AnsweredText]:
         """The answers with the alignment of their best candidates, words counted over the whole text.
 
-        An empty one where the answer is not that of a request.
+        The alignment of an answer that is not plain is empty.
         """
-        sources = [source for request in requests if request for source in request.sources if _is_answered(source)]
-        links = iter(self.word_links([(source.ids, source.hypotheses[0].ids) for source in sources]))
-        by_source = {id(source): next(links) for source in sources}
+        plain = [answer.searched for answer in answers if answer.is_plain]
+        pairs = [pair for one in plain for pair in zip(_source_ids(one), one.best_ids(), strict=True)]
+        links = iter(self.word_links(pairs))
+        alignments = [self._join_segments(answer.searched, links) if answer.is_plain else () for answer in answers]
         return [
-            replace(
-                answer,
-                alignment=self._join_segments(request, [by_source.get(id(one), ()) for one in request.sources])
-                if request
-                else (),
-            )
-            for request, answer in zip(requests, answers, strict=True)
+            replace(answer, translation=replace(answer.translation, alignment=alignment))
+            for answer, alignment in zip(answers, alignments, strict=True)
         ]
 
-    def _join_segments(self, request: Request, links: Sequence[Links]) -> Links:
-        """One alignment of all segments."""
-        detokenize = self._tokenizers.tgt.detokenize
-        written = [detokenize(one.hypotheses[0].ids) if one.hypotheses else "" for one in request.sources]
+    def _join_segments(self, searched: SearchedText, links: Iterator[Links]) -> Links:
+        """One alignment of all segments, from the next of their `links`."""
+        segments = searched.request.segments
+        written = [self._tokenizers.tgt.detokenize(ids) for ids in searched.best_ids()]
         offsets = zip(
-            _words_before(request.segments, [segment.text for segment in request.segments]),
-            _words_before(request.segments, written),
+            _words_before(segments, [segment.text for segment in segments]),
+            _words_before(segments, written),
             strict=True,
         )
-        joined = {(i + src, j + tgt) for (src, tgt), own in zip(offsets, links, strict=True) for i, j in own}
+        joined = {(i + src, j + tgt) for src, tgt in offsets for i, j in next(links)}
         return tuple(sorted(joined, key=_by_target))
 
     def _weights(self, model: Transformer, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Tensor]:
@@ -129,8 +124,8 @@ class Aligner:
         ]
 
 
-def _is_answered(source: Source) -> bool:
-    return bool(source.ids and source.hypotheses and source.hypotheses[0].ids)
+def _source_ids(searched: SearchedText) -> list[list[int]]:
+    return [source.ids for source in searched.request.sources]
 
 
 def _batches(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[int]]:

@@ -1,6 +1,6 @@
 """How a Translator's sources get their hypotheses: compiled where that can be, else by tensor operations."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,7 +10,7 @@ from dragoman.data.batch import pad_ids
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.sampling import sample
 from dragoman.inference.search.step_model import Ensemble, StepModel
-from dragoman.inference.segments import Source, token_batches
+from dragoman.inference.segments import Search, Source, token_batches
 from dragoman.inference.tensors.converted import Converted
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.inference.tensors.products import resolve_inference_precision
@@ -25,9 +25,6 @@ from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID
 if TYPE_CHECKING:
     from dragoman.inference.compiled.weights import CompiledWeights
 
-Search = Callable[[Sequence[Source], InferenceSettings], None]
-"""Gives every source that has ids its hypotheses, best first."""
-
 
 class StepSearch:
     """Beam search and sampling with any StepModel, batch by batch."""
@@ -35,15 +32,20 @@ class StepSearch:
     def __init__(self, model: StepModel[Any]) -> None:
         self._model = model
 
-    def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> None:
-        """Batches of about as long sources, on as many threads as there are."""
+    def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
+        """Search batches of sources of similar lengths, one on each thread at a time."""
         rows_per_sentence = settings.n_best if settings.sample else settings.beam_size
         workers = num_search_threads(self._model.device)
         batches = list(token_batches(sources, rows_per_sentence, settings.batch_tokens, workers))
-        found = map_in_threads(lambda batch: self._search_batch(batch, settings), batches, workers)
-        for batch, answers in zip(batches, found, strict=True):
-            for source, hypotheses in zip(batch, answers, strict=True):
-                source.hypotheses = hypotheses
+
+        def search(batch: list[int]) -> list[list[Hypothesis]]:
+            return self._search_batch([sources[place] for place in batch], settings)
+
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        for batch, answers in zip(batches, map_in_threads(search, batches, workers), strict=True):
+            for place, hypotheses in zip(batch, answers, strict=True):
+                found[place] = hypotheses
+        return found
 
     def _search_batch(self, batch: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
         src_ids, src_lengths = (
@@ -79,19 +81,19 @@ class CompiledSearch:
         self._max_length = model.max_positions if max_length is None else max_length
         self._weights: Converted[CompiledWeights] = Converted(model, lambda: compiled_weights(model, precision))
 
-    def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> None:
-        """All sources from one queue, the longest first."""
+    def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
+        """Search all sources from one queue, the longest first."""
         from dragoman.inference.compiled.engine import Waiting, search_all
 
         weights = self._weights.now()
         if not weights.is_finite:  # there is nothing to find, and compiled code takes numbers for granted
-            StepSearch(FastModel(self._model, weights.precision))(sources, settings)
-            return
+            return StepSearch(FastModel(self._model, weights.precision))(sources, settings)
         waiting = Waiting(sources, settings, self._max_length, weights.vocab_sizes)
         workers = max(1, min(num_search_threads(self._model.device), len(waiting)))
         map_in_threads(
             lambda _: search_all(weights, waiting, settings, workers), range(workers), workers, give_up=waiting.give_up
         )
+        return waiting.found
 
 
 class TransformerSearch:
@@ -101,13 +103,13 @@ class TransformerSearch:
         self._models = models
         self._searches: dict[tuple[str, bool], Search] = {}
 
-    def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> None:
+    def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
         """Raises ConfigError for a precision that the device does not compute in."""
         precision = resolve_inference_precision(settings.precision, self._models[0].device)
         kind = precision, self._can_compile(precision, settings)
         if kind not in self._searches:
             self._searches[kind] = self._build_search(*kind)
-        self._searches[kind](sources, settings)
+        return self._searches[kind](sources, settings)
 
     def _can_compile(self, precision: str, settings: InferenceSettings) -> bool:
         is_other = settings.sample or len(self._models) > 1 or self._models[0].device.type != "cpu"

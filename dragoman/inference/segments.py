@@ -4,9 +4,10 @@ A text that is longer than the model was trained for is cut into segments that f
 suffices. The white space between them is put back between their translations; that around the text is dropped.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from dragoman.config import InferenceSettings
 from dragoman.records import Candidate, Hypothesis, Translation
 from dragoman.text.documents.markers import MarkedText
 from dragoman.text.tokenization.sentence_splitting import Segment, join_segments, split_sentences, split_to_fit
@@ -25,23 +26,26 @@ class InputText:
     number: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Source:
-    """One segment as the search sees it; the search fills in `hypotheses`.
+    """One segment as the search sees it.
 
-    `ids` are without eos. `name` tells it from all others of the input. `prefix` are target ids its translation must
-    begin with. Sources without ids are not searched.
+    `ids` are without eos. `name` tells it from all others of the input. Its translation must begin with the target ids
+    `prefix`. Sources without ids are not searched.
     """
 
     name: str
     ids: list[int]
     prefix: list[int] = field(default_factory=list)
-    hypotheses: list[Hypothesis] = field(default_factory=list)
 
     @property
     def length(self) -> int:
         """Source tokens, eos included."""
         return len(self.ids) + 1
+
+
+Search = Callable[[Sequence[Source], InferenceSettings], list[list[Hypothesis]]]
+"""Finds the hypotheses of every source, best first; none for a source without ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,28 +56,51 @@ class Request:
     segments: list[Segment]
     sources: list[Source]
 
-    def answer(self, tokenizer: Tokenizer) -> Translation:
-        """The translation, once the sources have their hypotheses; the k-th candidate joins the k-th of each."""
-        num_candidates = max((len(source.hypotheses) for source in self.sources), default=0)
+
+@dataclass(frozen=True, slots=True)
+class SearchedText:
+    """A request with the hypotheses of each of its sources, best first."""
+
+    request: Request
+    hypotheses: list[list[Hypothesis]]
+
+    def translation(self, tokenizer: Tokenizer) -> Translation:
+        """The translation of the text. Its k-th candidate joins the k-th hypothesis of each source."""
         return Translation(
-            src=self.text,
-            candidates=tuple(self._candidate(rank, tokenizer) for rank in range(num_candidates)),
-            segments=sum(bool(source.ids) for source in self.sources),
-            cut=any(not source.hypotheses[0].finished for source in self.sources if source.hypotheses),
+            src=self.request.text,
+            candidates=tuple(self._candidate(rank, tokenizer) for rank in range(max(map(len, self.hypotheses)))),
+            segments=sum(bool(source.ids) for source in self.request.sources),
+            cut=any(not found[0].finished for found in self.hypotheses if found),
         )
+
+    def best_ids(self) -> list[tuple[int, ...]]:
+        """The ids of each source's best hypothesis; none for a source without hypotheses."""
+        return [found[0].ids if found else () for found in self.hypotheses]
 
     def _candidate(self, rank: int, tokenizer: Tokenizer) -> Candidate:
         """A source with fewer hypotheses than that takes part with its last."""
-        chosen = [source.hypotheses[: rank + 1][-1:] for source in self.sources]
+        chosen = [found[: rank + 1][-1:] for found in self.hypotheses]
         texts = [tokenizer.detokenize(found[0].ids) if found else "" for found in chosen]
         hypotheses = [hypothesis for found in chosen for hypothesis in found]
         return Candidate(
-            text=join_segments(self.segments, texts),
+            text=join_segments(self.request.segments, texts),
             tokens=tuple(token for h in hypotheses for token in tokenizer.tokens(h.ids)),
             token_log_probs=tuple(log_prob for h in hypotheses for log_prob in h.token_log_probs[: len(h.ids)]),
             log_prob=sum(h.log_prob for h in hypotheses),
             score=sum(h.score for h in hypotheses),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredText:
+    """The translation of a text and the search that it comes from.
+
+    `is_plain`: the translation is what the search found, neither put together nor with markers in it.
+    """
+
+    translation: Translation
+    searched: SearchedText
+    is_plain: bool = True
 
 
 def requests_of(
@@ -88,31 +115,33 @@ def requests_of(
     all_ids = tokenizers.src.encode_batch([text.marked.text.strip() for text in texts])
     for text, ids in zip(texts, all_ids, strict=True):
         segments, rows = _segments(text.marked.text, ids, max_src_tokens, tokenizers.src, by_sentence)
-        sources = [Source(f"{text.number}.{index}", row) for index, row in enumerate(rows)]
-        first = next((source for source in sources if source.ids), None)
-        if first is not None and text.prefix:
-            first.prefix = tokenizers.tgt.encode(text.prefix)
+        first = next((index for index, row in enumerate(rows) if row), None) if text.prefix else None
+        sources = [
+            Source(f"{text.number}.{index}", row, tokenizers.tgt.encode(text.prefix) if index == first else [])
+            for index, row in enumerate(rows)
+        ]
         requests.append(Request(text.marked.text, segments, sources))
     return requests
 
 
 def token_batches(
     sources: Sequence[Source], rows_per_sentence: int, batch_tokens: int, workers: int = 1
-) -> Iterator[list[Source]]:
-    """All sources that have ids, similar lengths together: padded source tokens times rows are at most `batch_tokens`.
+) -> Iterator[list[int]]:
+    """The places of the sources that have ids, in batches of similar lengths.
 
-    The longest come first, so that memory is short at once or never. A source that alone exceeds the budget is a batch
-    of its own. Where there is too little for a full batch for each of the `workers`, batches are smaller.
+    Padded source tokens times rows are at most `batch_tokens`. The longest come first, so that memory runs out at once
+    or never. A source that alone exceeds the budget is a batch of its own. If there is too little for a full batch for
+    each of the `workers`, batches are smaller.
     """
-    ordered = sorted((one for one in sources if one.ids), key=lambda one: -one.length)
-    share = rows_per_sentence * sum(one.length for one in ordered) // workers
+    ordered = sorted((place for place, one in enumerate(sources) if one.ids), key=lambda place: -sources[place].length)
+    share = rows_per_sentence * sum(sources[place].length for place in ordered) // workers
     budget = min(batch_tokens, max(share, _MIN_SHARE_TOKENS)) if workers > 1 else batch_tokens
-    batch: list[Source] = []
-    for source in ordered:
-        if batch and (len(batch) + 1) * batch[0].length * rows_per_sentence > budget:
+    batch: list[int] = []
+    for place in ordered:
+        if batch and (len(batch) + 1) * sources[batch[0]].length * rows_per_sentence > budget:
             yield batch
             batch = []
-        batch.append(source)
+        batch.append(place)
     if batch:
         yield batch
 

@@ -11,15 +11,14 @@ from dragoman.config import SETTINGS, Config, InferenceSettings, check_config
 from dragoman.config.fields import SettingValue, did_you_mean
 from dragoman.config.history import RENAMED
 from dragoman.errors import ConfigError, ModelError
-from dragoman.evaluation.flags import flags_of
 from dragoman.inference.alignment import Aligner
 from dragoman.inference.options import DEFAULT_DETAILS, NO_DETAILS, PRESERVE_NOTHING, Details, Preserve
 from dragoman.inference.preservation.capitals import retry_all_caps
-from dragoman.inference.preservation.preserver import Preserver
-from dragoman.inference.search.minimum_bayes_risk import choose_least_risk
-from dragoman.inference.searches import Search, TransformerSearch
-from dragoman.inference.segments import InputText, Request, Source, requests_of
+from dragoman.inference.preservation.preserver import translate_preserving
+from dragoman.inference.searches import TransformerSearch
+from dragoman.inference.segments import InputText, Search
 from dragoman.inference.tensors.products import resolve_inference_precision
+from dragoman.inference.text_search import TextSearch, TranslationOptions
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.records import Translation
@@ -55,10 +54,7 @@ class Translator:
 
         Without an `aligner` there are no alignments.
         """
-        self._search = search
-        self._aligner = aligner
-        self._tokenizers = tokenizers
-        self._max_src_tokens = max_src_tokens
+        self._search = TextSearch(search, tokenizers, max_src_tokens, aligner)
         self.settings = settings
 
     @classmethod
@@ -127,8 +123,8 @@ class Translator:
         ConfigError without an aligner.
         """
         inputs = _without_markers(_check_texts(texts))
-        settings, preserve = override_settings(self.settings, overrides), Preserve(protect, terms, by_sentence)
-        return [one.text for one in self._translate(inputs, settings, WINDOW_TEXTS, preserve, NO_DETAILS)]
+        options = self._options(Preserve(protect, terms, by_sentence), NO_DETAILS, overrides)
+        return [one.text for one in self._translate(inputs, options)]
 
     def translate_marked(
         self,
@@ -138,9 +134,8 @@ class Translator:
         **overrides: SettingValue,
     ) -> list[Translation]:
         """The same for texts with markers in them, which come back at the words they belong to."""
-        settings = override_settings(self.settings, overrides)
         texts = (InputText(source, "", number) for number, source in enumerate(sources))
-        return list(self._translate(texts, settings, WINDOW_TEXTS, preserve, details))
+        return list(self._translate(texts, self._options(preserve, details, overrides)))
 
     def translate_detailed(
         self,
@@ -160,9 +155,8 @@ class Translator:
         texts = _check_texts(texts)
         if prefixes is not None and len(prefixes) != len(texts):
             raise ConfigError(f"`prefixes` must be as many as the texts ({len(texts)}), but are {len(prefixes)}.")
-        settings = override_settings(self.settings, overrides)
-        inputs = _without_markers(texts, prefixes or repeat(""), first_number)
-        return list(self._translate(inputs, settings, WINDOW_TEXTS, preserve, details))
+        options = self._options(preserve, details, overrides)
+        return list(self._translate(_without_markers(texts, prefixes or repeat(""), first_number), options))
 
     def translate_stream(
         self, texts: Iterable[str], window_texts: int = WINDOW_TEXTS, **overrides: SettingValue
@@ -176,51 +170,25 @@ class Translator:
             raise ConfigError(_ONE_TEXT)
         if window_texts < 1:
             raise ConfigError(f"`window_texts` must be at least 1, but is {window_texts}.")
-        settings = override_settings(self.settings, overrides)
-        return self._translate(_without_markers(texts), settings, window_texts, PRESERVE_NOTHING, DEFAULT_DETAILS)
+        options = self._options(PRESERVE_NOTHING, DEFAULT_DETAILS, overrides)
+        return self._translate(_without_markers(texts), options, window_texts)
+
+    def _options(self, preserve: Preserve, details: Details, overrides: dict[str, SettingValue]) -> TranslationOptions:
+        return TranslationOptions(override_settings(self.settings, overrides), preserve, details)
 
     def _translate(
-        self,
-        texts: Iterable[InputText],
-        settings: InferenceSettings,
-        window_texts: int,
-        preserve: Preserve,
-        details: Details,
+        self, texts: Iterable[InputText], options: TranslationOptions, window_texts: int = WINDOW_TEXTS
     ) -> Iterator[Translation]:
-        preserver = Preserver(
-            lambda inputs: self._search_texts(inputs, settings, preserve.by_sentence),
-            lambda sources: self._find(sources, settings),
-            self._aligner,
-            self._tokenizers,
-            self._add_flags if details.flags else None,
-        )
-        rest = iter(texts)
+        """Search, preservation, capitals and alignment, window by window."""
+        search, settings, rest = self._search, options.settings, iter(texts)
+        retries_capitals = settings.retry_all_caps and not (settings.sample or settings.mbr_samples)  # no best sample
         while window := list(islice(rest, window_texts)):
-            requests, answers = preserver.answers(window, preserve)
-            if settings.retry_all_caps and not (settings.sample or settings.mbr_samples):  # samples have no best
-                retry_all_caps(preserver, window, preserve, requests, answers)
-            yield from (
-                self._aligner.add_alignments(requests, answers) if details.alignment and self._aligner else answers
-            )
-
-    def _search_texts(
-        self, texts: Sequence[InputText], settings: InferenceSettings, by_sentence: bool
-    ) -> list[Request]:
-        """The texts with their hypotheses."""
-        requests = requests_of(texts, self._max_src_tokens, self._tokenizers, by_sentence)
-        self._find([source for request in requests for source in request.sources], settings)
-        return requests
-
-    def _find(self, sources: Sequence[Source], settings: InferenceSettings) -> None:
-        """Gives the sources their hypotheses: the search's, or of samples those with the least risk."""
-        if settings.mbr_samples:
-            self._search(sources, replace(settings, sample=True, n_best=settings.mbr_samples))
-            choose_least_risk(sources, self._tokenizers.tgt, settings.n_best)
-        else:
-            self._search(sources, settings)
-
-    def _add_flags(self, translation: Translation) -> Translation:
-        return replace(translation, flags=flags_of(translation, self._tokenizers.src.has_new_characters))
+            answers = translate_preserving(search, window, options)
+            if retries_capitals:
+                answers = retry_all_caps(search, window, answers, options)
+            if options.details.alignment and search.aligner:
+                answers = search.aligner.add_alignments(answers)
+            yield from (answer.translation for answer in answers)
 
 
 _ONE_TEXT = "`texts` must be a list of texts. For one text, give a list with it: [text]."

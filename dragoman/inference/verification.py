@@ -19,13 +19,13 @@ from dragoman.config import WITHOUT_SAMPLING, InferenceSettings
 from dragoman.data.batch import pad_ids
 from dragoman.inference.search.beam import beam_search
 from dragoman.inference.search.step_model import OfTransformer, Predictions, StepModel
-from dragoman.inference.searches import Search, TransformerSearch
-from dragoman.inference.segments import Source
+from dragoman.inference.searches import TransformerSearch
+from dragoman.inference.segments import Search, Source
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
-from dragoman.records import Translation
+from dragoman.records import Hypothesis, Translation
 from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID
 
 TIE = 1e-5
@@ -184,13 +184,14 @@ class _Grouped:
     ) -> None:
         self._model, self._groups, self._padding = model, groups, padding
 
-    def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> None:
+    def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
+        found: dict[int, list[Hypothesis]] = {}
         for group in self._groups([source for source in sources if source.ids]):
             ids, lengths = pad_ids([[*source.ids, EOS_ID] for source in group], PAD_ID)
             padded = functional.pad(ids, (0, self._padding), value=PAD_ID).to(self._model.device)
             hypotheses = beam_search(self._model, padded, lengths.to(self._model.device), settings)
-            for source, found in zip(group, hypotheses, strict=True):
-                source.hypotheses = found
+            found |= zip(map(id, group), hypotheses, strict=True)
+        return [found.get(id(source), []) for source in sources]
 
 
 def _of_one_length(sources: Sequence[Source]) -> Iterator[Sequence[Source]]:

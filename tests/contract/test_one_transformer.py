@@ -120,10 +120,9 @@ def compiled(model: Transformer, batch: Batch, precision: str) -> Tensor:
             zip(batch.src_ids.tolist(), batch.src_lengths.tolist(), batch.labels.tolist(), strict=True)
         )
     ]
-    CompiledSearch(model, precision)(sources, InferenceSettings(beam_size=2, max_extra_tokens=30))
-    return torch.tensor(
-        [one for source in sources for one in source.hypotheses[0].token_log_probs[: len(source.prefix)]]
-    )
+    found = CompiledSearch(model, precision)(sources, InferenceSettings(beam_size=2, max_extra_tokens=30))
+    pairs = zip(found, sources, strict=True)
+    return torch.tensor([one for best, source in pairs for one in best[0].token_log_probs[: len(source.prefix)]])
 
 
 ENGINES = {"accelerated": accelerated, "tensors": tensors, "compiled": compiled}

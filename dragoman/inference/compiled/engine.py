@@ -39,10 +39,19 @@ class WaitingWork(NamedTuple):
     max_prefix: int
 
 
+class _Limited(NamedTuple):
+    """A source, its place among all, and the longest output it may have, in tokens."""
+
+    place: int
+    source: Source
+    limit: int
+
+
 class Waiting:
     """The sentences that are to be searched, the longest first, for several workers.
 
-    `max_length` is the longest output. Raises ValueError for ids that the vocabularies, of these sizes, don't have.
+    `max_length` is the longest output. `found` gets the hypotheses of each source. Raises ValueError for ids that the
+    vocabularies, of these sizes, do not have.
     """
 
     def __init__(
@@ -52,13 +61,16 @@ class Waiting:
         max_length: int | None,
         vocab_sizes: tuple[int, int],
     ) -> None:
-        ordered = sorted((source for source in sources if source.ids), key=lambda one: -one.length)
         for side, size in zip(("ids", "prefix"), vocab_sizes, strict=True):
-            if any(row and not 0 <= min(row) <= max(row) < size for row in (getattr(one, side) for one in ordered)):
+            if any(row and not 0 <= min(row) <= max(row) < size for row in (getattr(one, side) for one in sources)):
                 raise ValueError(f"a source's {side} must be below {size}")
-        self._queue = deque(
-            (source, output_limit(source.length, len(source.prefix), settings, max_length)) for source in ordered
+        limited = (
+            _Limited(place, source, output_limit(source.length, len(source.prefix), settings, max_length))
+            for place, source in enumerate(sources)
+            if source.ids
         )
+        self._queue = deque(sorted(limited, key=lambda one: -one.source.length))
+        self.found: list[list[Hypothesis]] = [[] for _ in sources]
         self._lock = threading.Lock()
         self.given_up = False
 
@@ -70,17 +82,17 @@ class Waiting:
         with self._lock:
             if not self._queue:
                 return None
-            longest = max(limit for _, limit in self._queue)
-            prefix = max(len(source.prefix) for source, _ in self._queue)
-            return WaitingWork(len(self._queue), self._queue[0][0].length, longest, prefix)
+            longest = max(one.limit for one in self._queue)
+            prefix = max(len(one.source.prefix) for one in self._queue)
+            return WaitingWork(len(self._queue), self._queue[0].source.length, longest, prefix)
 
     def longest(self) -> int:
         """The source tokens of the next one; 0 if there is none."""
         with self._lock:
-            return self._queue[0][0].length if self._queue else 0
+            return self._queue[0].source.length if self._queue else 0
 
-    def taken(self, count: int) -> list[tuple[Source, int]]:
-        """At most so many, with the limits of their outputs."""
+    def take(self, count: int) -> list[_Limited]:
+        """Remove up to `count` sources from the queue and return them."""
         with self._lock:
             return [self._queue.popleft() for _ in range(min(count, len(self._queue)))]
 
@@ -92,7 +104,7 @@ class Waiting:
 
 
 def search_all(weights: CompiledWeights, waiting: Waiting, settings: InferenceSettings, workers: int) -> None:
-    """One worker's share of the work: takes sentences that wait until there are none, and gives them hypotheses."""
+    """One worker's share of the work: search sentences from `waiting` until there are none."""
     try:
         while following := waiting.next():
             share = -(-following.sentences // workers)
@@ -112,7 +124,7 @@ class _Batch:
         self._src_length = -(-most.src_length // HEAD_WIDTH_MULTIPLE) * HEAD_WIDTH_MULTIPLE
         self._rules = BeamRules(settings.beam_size, settings.n_best, settings.min_tokens)
         self._slots, self._free = slots, list(range(slots))
-        self._sources: dict[int, Source] = {}
+        self._places: dict[int, int] = {}
         self._active, self._done = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
         self._encoder = weights.encoder(most.src_length)
         self._search = self._room(_FIRST_LENGTH)
@@ -131,9 +143,9 @@ class _Batch:
         """Searches until those that wait are half as long, or none, and the slots are empty."""
         while not waiting.given_up:
             suits = 2 * waiting.longest() > self._src_length or self._src_length == HEAD_WIDTH_MULTIPLE
-            if suits and (not self._sources or len(self._free) * _REFILL_SHARE >= self._slots):
-                self._add(waiting.taken(len(self._free)))
-            num_active = len(self._sources)
+            if suits and (not self._places or len(self._free) * _REFILL_SHARE >= self._slots):
+                self._add(waiting.take(len(self._free)))
+            num_active = len(self._places)
             if not num_active:
                 return
             active = self._active[:num_active]
@@ -152,36 +164,37 @@ class _Batch:
                 self._length,
             )
             for slot in self._done[: num_active - going].tolist():
-                self._sources.pop(slot).hypotheses = self._hypotheses(slot)
+                waiting.found[self._places.pop(slot)] = self._hypotheses(slot)
                 self._free.append(slot)
 
-    def _add(self, taken: Sequence[tuple[Source, int]]) -> None:
-        """Gives each a slot and reads it."""
+    def _add(self, taken: Sequence[_Limited]) -> None:
+        """Give each a slot and encode it."""
         group: list[tuple[int, Source]] = []
         num_rows = 0
-        of_limits = length_penalties(self._settings, [limit for _, limit in taken])
-        for (source, limit), penalty in zip(taken, of_limits, strict=True):
+        of_limits = length_penalties(self._settings, [one.limit for one in taken])
+        for one, penalty in zip(taken, of_limits, strict=True):
+            source = one.source
             if num_rows + source.length > self._rows.states.shape[0] - PRODUCT_ROWS:
                 self._read(group)
                 group, num_rows = [], 0
             slot = self._free.pop()
-            self._begin(slot, source, limit, penalty)
+            self._begin(slot, one, penalty)
             group.append((slot, source))
             num_rows += source.length
         if group:
             self._read(group)
 
-    def _begin(self, slot: int, source: Source, limit: int, penalty: np.float32) -> None:
-        search = self._search
-        search.limit[slot], search.position[slot], search.live[slot] = limit, 0, 1
+    def _begin(self, slot: int, taken: _Limited, penalty: np.float32) -> None:
+        search, source = self._search, taken.source
+        search.limit[slot], search.position[slot], search.live[slot] = taken.limit, 0, 1
         search.limit_penalties[slot] = penalty
         search.ids[slot, 0], search.log_probs[slot, 0] = BOS_ID, 0.0
         search.prefixes[slot] = FREE
         search.prefixes[slot, : len(source.prefix)] = source.prefix
         search.finished[slot] = 0
         search.finished_scores[slot] = -np.inf
-        self._active[len(self._sources)] = slot
-        self._sources[slot] = source
+        self._active[len(self._places)] = slot
+        self._places[slot] = taken.place
 
     def _read(self, group: Sequence[tuple[int, Source]]) -> None:
         starts = np.cumsum([0, *(source.length for _, source in group)], dtype=np.int64)

@@ -1,16 +1,16 @@
 """Text in capitals: headings and angry mail, which most models never saw and answer with nonsense.
 
-It is translated as it is and in sentence case as well, and the answer that the model is surer of is taken, in capitals.
-So a model that knows capitals keeps its own answer, and names such as NATO theirs. docs/recipes.md has what it gives.
+It is translated as it is and in sentence case as well. The answer that the model is surer of is taken, in capitals. So
+a model that knows capitals keeps its own answer, and names such as NATO theirs. docs/recipes.md has the gain.
 """
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dragoman.inference.options import Preserve
-from dragoman.inference.preservation.preserver import Preserver
-from dragoman.inference.segments import InputText, Request
+from dragoman.inference.preservation.preserver import translate_preserving
+from dragoman.inference.segments import AnsweredText, InputText
+from dragoman.inference.text_search import TextSearch, TranslationOptions
 from dragoman.records import Translation
 from dragoman.text.documents.markers import MarkedText
 from dragoman.text.tokenization.sentence_splitting import split_sentences
@@ -33,32 +33,29 @@ def sentence_case(text: str) -> str:
 
 
 def retry_all_caps(
-    preserver: Preserver,
-    texts: Sequence[InputText],
-    preserve: Preserve,
-    plain: list[Request | None],
-    answers: list[Translation],
-) -> None:
-    """Replace answers to texts in capitals, and their requests in `plain`, where sentence case is translated better.
+    search: TextSearch, texts: Sequence[InputText], answers: Sequence[AnsweredText], options: TranslationOptions
+) -> list[AnsweredText]:
+    """The answers. A text in capitals has that of its sentence case, if the model is surer of it.
 
     Texts with markers or a prefix keep their answers. The tokens of a candidate stay in lower case, as the model wrote
     them.
     """
-    places = [
-        place
+    capitals = {
+        place: text
         for place, text in enumerate(texts)
         if not text.marked.markers and not text.prefix and is_all_caps(text.marked.text)
+    }
+    recased = [replace(text, marked=MarkedText(sentence_case(text.marked.text), ())) for text in capitals.values()]
+    if not recased:
+        return list(answers)
+    unescaped = replace(options, preserve=replace(options.preserve, escape=str))
+    others = dict(zip(capitals, translate_preserving(search, recased, unescaped), strict=True))
+    return [
+        _in_capitals(other, texts[place].marked.text, options.preserve.escape)
+        if (other := others.get(place)) and _sureness(other.translation) > _sureness(answer.translation)
+        else answer
+        for place, answer in enumerate(answers)
     ]
-    if not places:
-        return
-    recased = [
-        replace(texts[place], marked=MarkedText(sentence_case(texts[place].marked.text), ())) for place in places
-    ]
-    others = preserver.answers(recased, replace(preserve, escape=str))
-    for place, request, answer in zip(places, *others, strict=True):
-        if _sureness(answer) > _sureness(answers[place]):
-            plain[place] = request
-            answers[place] = _in_capitals(replace(answer, src=texts[place].marked.text), preserve.escape)
 
 
 def _sureness(answer: Translation) -> tuple[int, float]:
@@ -66,9 +63,11 @@ def _sureness(answer: Translation) -> tuple[int, float]:
     return -len(answer.lost), score
 
 
-def _in_capitals(answer: Translation, escape: Callable[[str], str]) -> Translation:
-    candidates = tuple(replace(each, text=escape(each.text.upper())) for each in answer.candidates)
-    return replace(answer, candidates=candidates, lost=tuple(each.upper() for each in answer.lost))
+def _in_capitals(answer: AnsweredText, src: str, escape: Callable[[str], str]) -> AnsweredText:
+    translation = answer.translation
+    candidates = tuple(replace(each, text=escape(each.text.upper())) for each in translation.candidates)
+    lost = tuple(each.upper() for each in translation.lost)
+    return replace(answer, translation=replace(translation, src=src, candidates=candidates, lost=lost))
 
 
 def _capitalize_first(sentence: str) -> str:

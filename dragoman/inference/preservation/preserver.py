@@ -6,18 +6,18 @@ is translated again, and the span is inserted where the attention points, as all
 `docs/terms.md` compares this with other ways.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.errors import ConfigError
-from dragoman.evaluation.flags import FLAGS
-from dragoman.inference.options import Preserve
-from dragoman.inference.segments import InputText, Request, Source
-from dragoman.records import Candidate, Translation
+from dragoman.evaluation.flags import FLAGS, flags_of
+from dragoman.inference.segments import AnsweredText, InputText, SearchedText, Source
+from dragoman.inference.text_search import TextSearch, TranslationOptions
+from dragoman.records import Candidate, Hypothesis, Translation
 from dragoman.text.documents.markers import AlignedPart, Range, aligned_run, insert_markers
 from dragoman.text.documents.protected_spans import find_protected_spans, lost_spans, remove_protected_spans
 from dragoman.text.documents.terms import Term, Terms, missing_terms
@@ -25,152 +25,179 @@ from dragoman.text.tokenization.sentence_splitting import separators
 from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair
 from dragoman.text.tokenization.words import Word, words_of
 
-if TYPE_CHECKING:
-    from dragoman.inference.alignment import Aligner
-
 _Matrix = NDArray[Any]
 
 # White space between words is seldom longer than this.
 _FAR = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Preserver:
-    """Translates so that markers, protected spans and terms come through.
+def translate_preserving(
+    search: TextSearch, texts: Sequence[InputText], options: TranslationOptions
+) -> list[AnsweredText]:
+    """One answer a text, with markers, protected spans and terms in it.
 
-    `search` turns texts into requests that have their hypotheses; `search_again` gives sources new ones. `flag` adds
-    what looks wrong with a translation, None if that is not wanted.
+    A translation that was put together has its best candidate only. A text with a prefix is not translated again.
+    Raises ConfigError if markers or terms need an aligner and the search has none.
     """
+    answers = _translate_marked(search, texts, options)
+    return _restore_spans(search, texts, answers, options) if options.preserve.protect else answers
 
-    search: Callable[[Sequence[InputText]], list[Request]]
-    search_again: Callable[[Sequence[Source]], None]
-    aligner: "Aligner | None"
-    tokenizers: TokenizerPair
-    flag: Callable[[Translation], Translation] | None = None
 
-    def answers(self, texts: Sequence[InputText], preserve: Preserve) -> tuple[list[Request | None], list[Translation]]:
-        """One translation a text, and its request if the translation is the plain answer of that request.
+def _translate_marked(
+    search: TextSearch, texts: Sequence[InputText], options: TranslationOptions
+) -> list[AnsweredText]:
+    """Translate with the terms, then insert the markers and escape the text between them."""
+    terms, escape, tokenizer = options.preserve.terms, options.preserve.escape, search.tokenizers.tgt
+    found = search.search_texts(texts, options)
+    if terms:
+        found, lost = _force_terms(search, found, terms, options)
+    else:
+        lost = [()] * len(found)
+    with_markers = [searched for text, searched in zip(texts, found, strict=True) if text.marked.markers]
+    parts = iter(_align_words(search, with_markers))
+    answers = []
+    for text, searched, own in zip(texts, found, lost, strict=True):
+        translation = replace(searched.translation(tokenizer), lost=own)
+        if options.details.flags:  # before tags and escapes, which neither the source nor the model has
+            translation = _add_flags(translation, search.tokenizers)
+        if text.marked.markers:
+            translation = _set_text(translation, insert_markers(text.marked, translation.text, next(parts), escape))
+        elif escape is not str:
+            translation = _set_text(translation, escape(translation.text))
+        answers.append(AnsweredText(translation, searched, is_plain=not text.marked.markers))
+    return answers
 
-        A text that was put together has its best candidate only. One with a prefix is not translated again.
-        """
-        requests, answers = self._translate_marked(texts, preserve)
-        sources = [text.marked for text in texts]
-        plain: list[Request | None] = [
-            None if source.markers else one for source, one in zip(sources, requests, strict=True)
-        ]
-        if not preserve.protect:
-            return plain, answers
-        places = [
-            place
-            for place, source in enumerate(sources)
-            if (pieces := find_protected_spans(source.text)) and lost_spans(pieces, self._written(requests[place]))
-        ]
-        chosen = [place for place in places if not texts[place].prefix]
-        masked = [
-            replace(texts[place], marked=remove_protected_spans(sources[place], preserve.escape)) for place in chosen
-        ]
-        _, repaired = self._translate_marked(masked, preserve)
-        for place, answer in zip(chosen, repaired, strict=True):
-            answers[place], plain[place] = replace(answer, src=sources[place].text), None
-        for place in places:
-            missing = lost_spans(find_protected_spans(preserve.escape(sources[place].text)), answers[place].text)
-            answer = replace(answers[place], lost=(*answers[place].lost, *missing))
-            if self.flag:
-                is_text = not sources[place].markers and preserve.escape is str
-                answer = self.flag(answer) if is_text else _flag_lost(answer)
-            answers[place] = answer
-        return plain, answers
 
-    def _translate_marked(
-        self, texts: Sequence[InputText], preserve: Preserve
-    ) -> tuple[list[Request], list[Translation]]:
-        requests, sources = self.search(texts), [text.marked for text in texts]
-        lost = self._force_terms(requests, preserve.terms) if preserve.terms else [()] * len(requests)
-        answers = [
-            replace(request.answer(self.tokenizers.tgt), lost=own) for request, own in zip(requests, lost, strict=True)
-        ]
-        if self.flag:  # now, because neither tags nor escapes are the model's, and the source has none of them
-            answers = [self.flag(answer) for answer in answers]
-        marked = [place for place, source in enumerate(sources) if source.markers]
-        for place, parts in zip(marked, self._parts([requests[place] for place in marked]), strict=True):
-            answers[place] = _set_text(
-                answers[place], insert_markers(sources[place], answers[place].text, parts, preserve.escape)
+def _restore_spans(
+    search: TextSearch, texts: Sequence[InputText], answers: Sequence[AnsweredText], options: TranslationOptions
+) -> list[AnsweredText]:
+    """Translate texts whose translations lost protected spans again, without the spans, and insert them afterwards."""
+    escape, tokenizer = options.preserve.escape, search.tokenizers.tgt
+    losing = {
+        place
+        for place, (text, answer) in enumerate(zip(texts, answers, strict=True))
+        if (spans := find_protected_spans(text.marked.text))
+        and lost_spans(spans, answer.searched.translation(tokenizer).text)
+    }
+    again = [place for place in sorted(losing) if not texts[place].prefix]
+    masked = [replace(texts[place], marked=remove_protected_spans(texts[place].marked, escape)) for place in again]
+    restored = dict(zip(again, _translate_marked(search, masked, options), strict=True))
+    return [
+        _report_lost(text, restored.get(place, answer), place in restored, options, search.tokenizers)
+        if place in losing
+        else answer
+        for place, (text, answer) in enumerate(zip(texts, answers, strict=True))
+    ]
+
+
+def _report_lost(
+    text: InputText, answer: AnsweredText, is_restored: bool, options: TranslationOptions, tokenizers: TokenizerPair
+) -> AnsweredText:
+    """The answer, naming the protected spans that it still lacks."""
+    escape, translation = options.preserve.escape, replace(answer.translation, src=text.marked.text)
+    missing = lost_spans(find_protected_spans(escape(text.marked.text)), translation.text)
+    translation = replace(translation, lost=(*translation.lost, *missing))
+    if options.details.flags:
+        is_text = not text.marked.markers and escape is str
+        translation = _add_flags(translation, tokenizers) if is_text else _flag_lost(translation)
+    return replace(answer, translation=translation, is_plain=answer.is_plain and not is_restored)
+
+
+def _add_flags(translation: Translation, tokenizers: TokenizerPair) -> Translation:
+    return replace(translation, flags=flags_of(translation, tokenizers.src.has_new_characters))
+
+
+def _weights(search: TextSearch, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[_Matrix]:
+    """The attention from each target token of a pair to its source tokens."""
+    if not pairs:
+        return []
+    if search.aligner is None:
+        raise ConfigError("this translator has no attention to place pieces and terms by. Give it an aligner.")
+    return list(search.aligner.weights(pairs))
+
+
+def _align_words(search: TextSearch, found: Sequence[SearchedText]) -> list[list[AlignedPart]]:
+    """The alignment between the words of each text and of its translation, segment by segment."""
+    pairs = [
+        (source.ids, ids) for one in found for source, ids in zip(one.request.sources, one.best_ids(), strict=True)
+    ]
+    weights = iter(_weights(search, pairs))
+    return [_align_segments(search.tokenizers, one, weights) for one in found]
+
+
+def _align_segments(tokenizers: TokenizerPair, found: SearchedText, weights: Iterator[_Matrix]) -> list[AlignedPart]:
+    request = found.request
+    written = [tokenizers.tgt.detokenize(ids) for ids in found.best_ids()]
+    after = separators(request.segments, written)
+    src_start, tgt_start = len(request.text) - len(request.text.lstrip()), 0
+    parts = []
+    for number, (segment, text, space) in enumerate(zip(request.segments, written, after, strict=True)):
+        own = next(weights)
+        if own.size:
+            pair = request.sources[number].ids, found.best_ids()[number]
+            part = _align_segment(tokenizers, pair, (segment.text, text), own)
+            spans = _shift_ranges(part.src_spans, src_start), _shift_ranges(part.tgt_spans, tgt_start)
+            parts.append(AlignedPart(*spans, part.weights))
+        src_start += len(segment.text) + len(segment.separator)
+        tgt_start += len(text) + len(space)
+    return parts
+
+
+def _align_segment(
+    tokenizers: TokenizerPair,
+    ids: tuple[Sequence[int], Sequence[int]],
+    texts: tuple[str, str],
+    weights: _Matrix,
+) -> AlignedPart:
+    """The alignment between the words of two texts, from the attention between their ids."""
+    src_words, tgt_words = words_of(tokenizers.src.tokens(ids[0])), words_of(tokenizers.tgt.tokens(ids[1]))
+    by_word = np.add.reduceat(weights, [word.start for word in src_words], axis=1)
+    by_word = np.add.reduceat(by_word, [word.start for word in tgt_words], axis=0)
+    return AlignedPart(_spans(src_words, texts[0]), _spans(tgt_words, texts[1]), by_word)
+
+
+def _force_terms(
+    search: TextSearch, found: Sequence[SearchedText], terms: Terms, options: TranslationOptions
+) -> tuple[list[SearchedText], list[tuple[str, ...]]]:
+    """Search again with the missing terms. Returns the texts and, for each, the terms that are still missing."""
+    tokenizer = search.tokenizers.tgt
+    by_text = [
+        [
+            _SegmentTerms(source, hypotheses, segment.text, terms.find(segment.text))
+            for source, hypotheses, segment in zip(
+                one.request.sources, one.hypotheses, one.request.segments, strict=True
             )
-        if preserve.escape is not str:
-            for place in set(range(len(sources))).difference(marked):
-                answers[place] = _set_text(answers[place], preserve.escape(answers[place].text))
-        return requests, answers
-
-    def _written(self, request: Request) -> str:
-        return request.answer(self.tokenizers.tgt).text
-
-    def _weights(self, sources: Sequence[Source]) -> list[_Matrix]:
-        if not sources:
-            return []
-        if self.aligner is None:
-            raise ConfigError("this translator has no attention to place pieces and terms by. Give it an aligner.")
-        return self.aligner.weights([(one.ids, _best(one)) for one in sources])
-
-    def _parts(self, requests: Sequence[Request]) -> list[list[AlignedPart]]:
-        """How the words of each request and its answer are aligned, segment by segment."""
-        sources = [source for request in requests for source in request.sources]
-        weights = iter(self._weights(sources))
-        return [self._parts_of(request, [next(weights) for _ in request.sources]) for request in requests]
-
-    def _parts_of(self, request: Request, weights: Sequence[_Matrix]) -> list[AlignedPart]:
-        written = [self.tokenizers.tgt.detokenize(_best(source)) for source in request.sources]
-        after = separators(request.segments, written)
-        src_start, tgt_start = len(request.text) - len(request.text.lstrip()), 0
-        parts = []
-        for segment, source, text, space, own in zip(
-            request.segments, request.sources, written, after, weights, strict=True
-        ):
-            if own.size:
-                part = self._part(source, segment.text, text, own)
-                parts.append(
-                    AlignedPart(
-                        _shift_ranges(part.src_spans, src_start), _shift_ranges(part.tgt_spans, tgt_start), part.weights
-                    )
-                )
-            src_start += len(segment.text) + len(segment.separator)
-            tgt_start += len(text) + len(space)
-        return parts
-
-    def _part(self, source: Source, src_text: str, tgt_text: str, weights: _Matrix) -> AlignedPart:
-        src_words = words_of(self.tokenizers.src.tokens(source.ids))
-        tgt_words = words_of(self.tokenizers.tgt.tokens(_best(source)))
-        by_word = np.add.reduceat(weights, [word.start for word in src_words], axis=1)
-        by_word = np.add.reduceat(by_word, [word.start for word in tgt_words], axis=0)
-        return AlignedPart(_spans(src_words, src_text), _spans(tgt_words, tgt_text), by_word)
-
-    def _force_terms(self, requests: Sequence[Request], terms: Terms) -> list[tuple[str, ...]]:
-        """Forces the terms that were not written; for each request those that are still missing."""
-        tokenizer = self.tokenizers.tgt
-        wanted = [
-            _Wanted(source, segment.text, terms.find(segment.text))
-            for request in requests
-            for source, segment in zip(request.sources, request.segments, strict=True)
         ]
-        waiting = [one for one in wanted if one.terms and _best(one.source)]
-        while waiting := [one for one in waiting if one.next_terms(tokenizer)]:
-            weights = self._weights([one.source for one in waiting])
-            for one, own in zip(waiting, weights, strict=True):
-                one.force_next(self._part(one.source, one.text, one.written, own), tokenizer)
-            self.search_again([one.source for one in waiting])
-        segments = iter(wanted)
-        return [
-            tuple(term for _ in request.sources for term in next(segments).missing(tokenizer)) for request in requests
-        ]
+        for one in found
+    ]
+    waiting = [one for own in by_text for one in own if one.terms and one.best_ids]
+    while waiting := [one for one in waiting if one.next_terms(tokenizer)]:
+        pairs = [(one.source.ids, one.best_ids) for one in waiting]
+        for one, pair, weights in zip(waiting, pairs, _weights(search, pairs), strict=True):
+            part = _align_segment(search.tokenizers, pair, (one.text, one.written), weights)
+            one.force_next(part, tokenizer)
+        answers = search.search_sources([one.source for one in waiting], options.settings)
+        for one, hypotheses in zip(waiting, answers, strict=True):
+            one.hypotheses = hypotheses
+    searched = [
+        SearchedText(
+            replace(one.request, sources=[segment.source for segment in own]), [segment.hypotheses for segment in own]
+        )
+        for one, own in zip(found, by_text, strict=True)
+    ]
+    return searched, [tuple(term for segment in own for term in segment.missing(tokenizer)) for own in by_text]
 
 
 @dataclass(slots=True)
-class _Wanted:
-    """A segment, the terms in it, and how far its translation is settled (in characters).
+class _SegmentTerms:
+    """A segment while its terms are forced, one after the other.
 
-    Of a term that was forced `before` has the translation up to then, and where in it the term was to go.
+    Its translation is settled up to a number of characters. `before` has, for each forced term, the translation before
+    that and the place for the term in it.
     """
 
     source: Source
+    hypotheses: list[Hypothesis]
     text: str
     terms: list[Term]
     written: str = ""
@@ -178,21 +205,26 @@ class _Wanted:
     before: dict[Term, tuple[str, Range]] = field(default_factory=dict)
     given_up: set[Term] = field(default_factory=set)
 
+    @property
+    def best_ids(self) -> tuple[int, ...]:
+        """The ids of the best hypothesis; none without one."""
+        return self.hypotheses[0].ids if self.hypotheses else ()
+
     def missing(self, tokenizer: Tokenizer) -> list[str]:
-        """The targets of terms that are not written as often as they should."""
-        return missing_terms(self.terms, tokenizer.detokenize(_best(self.source)))
+        """The targets of terms that are not written as often as they should be."""
+        return missing_terms(self.terms, tokenizer.detokenize(self.best_ids))
 
     def next_terms(self, tokenizer: Tokenizer) -> list[Term]:
-        """The terms that may be missing, those that were not forced yet if there are any; none when all is done."""
-        self.written = tokenizer.detokenize(_best(self.source))
+        """The missing terms that may still be forced: those not forced yet, or else those forced once."""
+        self.written = tokenizer.detokenize(self.best_ids)
         missing = missing_terms(self.terms, self.written)
         left = [term for term in self.terms if term.target in missing and term not in self.given_up]
         return [term for term in left if term not in self.before] or left
 
     def force_next(self, part: AlignedPart, tokenizer: Tokenizer) -> None:
-        """Makes the first missing term part of the beginning, with the word after it, so that it is not said twice.
+        """Make the first missing term part of the prefix, with the word after it, so that it is not said twice.
 
-        Where that did not do, the translation from before is kept, with the term in it.
+        A term that is missing again replaces its place in the translation from before.
         """
         terms = self.next_terms(tokenizer)
         if terms[0] in self.before:
@@ -208,7 +240,7 @@ class _Wanted:
             self.settled = len(beginning)
             next_word = next((stop for start, stop in part.tgt_spans if start >= place[1]), len(self.written))
             beginning += rest[: next_word - place[1] + len(rest) - len(self.written[place[1] :])]
-        self.source.prefix = tokenizer.encode(beginning)
+        self.source = replace(self.source, prefix=tokenizer.encode(beginning))
 
     def _place(self, part: AlignedPart, term: Term) -> Range:
         """The characters of the translation that the term takes the place of."""
@@ -229,10 +261,6 @@ def _replace_place(text: str, place: Range, target: str) -> tuple[str, str]:
     gap_before = " " if before[-1:].isalnum() and target[:1].isalnum() else ""
     gap_after = " " if after[:1].isalnum() and target[-1:].isalnum() else ""
     return before + gap_before + target, gap_after + after
-
-
-def _best(source: Source) -> tuple[int, ...]:
-    return source.hypotheses[0].ids if source.hypotheses else ()
 
 
 def _set_text(answer: Translation, text: str) -> Translation:

@@ -1,7 +1,7 @@
-"""The translation that is most like all others drawn: minimum Bayes risk over samples (Eikema & Aziz 2020, 2022).
+"""The sample that is most like all other samples: minimum Bayes risk (Eikema & Aziz 2020, 2022).
 
-Among the samples that is chosen whose mean utility is highest when each of the samples, itself included, stands for
-the reference in turn. Utility is sentence chrF2 as sacreBLEU computes it (Popović 2015).
+The sample is chosen that has the highest mean utility when each of the samples, itself included, is the reference in
+turn. Utility is sentence chrF2 as sacreBLEU computes it (Popović 2015).
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from dragoman.inference.segments import Source
+from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import Tokenizer
 
 _ORDERS = 6
@@ -19,18 +19,17 @@ _Matrix = npt.NDArray[np.float64]
 _Numbers = npt.NDArray[np.int64]
 
 
-def choose_least_risk(sources: Sequence[Source], tokenizer: Tokenizer, n_best: int) -> None:
-    """Leaves each source the `n_best` of its samples, the one of highest expected chrF2 (its `score`) first.
+def choose_least_risk(samples: Sequence[Hypothesis], tokenizer: Tokenizer, n_best: int) -> list[Hypothesis]:
+    """The `n_best` samples of one source, the one with the highest expected chrF2 (its `score`) first.
 
-    Samples of the same text count as often as they were drawn, and one of them is kept.
+    Samples of the same text count as often as they occur, and one of them is kept.
     """
-    for source in sources:
-        texts = [tokenizer.detokenize(hypothesis.ids) for hypothesis in source.hypotheses]
-        first = {text: place for place, text in reversed(list(enumerate(texts)))}
-        counts = np.array([texts.count(text) for text in first], np.float64)
-        utilities = pairwise_chrf(list(first)) @ counts / max(1, len(texts))
-        ranked = sorted(zip(utilities.tolist(), first.values(), strict=True), key=lambda pair: (-pair[0], pair[1]))
-        source.hypotheses = [replace(source.hypotheses[place], score=utility) for utility, place in ranked[:n_best]]
+    texts = [tokenizer.detokenize(hypothesis.ids) for hypothesis in samples]
+    first = {text: place for place, text in reversed(list(enumerate(texts)))}
+    counts = np.array([texts.count(text) for text in first], np.float64)
+    utilities = pairwise_chrf(list(first)) @ counts / max(1, len(texts))
+    ranked = sorted(zip(utilities.tolist(), first.values(), strict=True), key=lambda pair: (-pair[0], pair[1]))
+    return [replace(samples[place], score=utility) for utility, place in ranked[:n_best]]
 
 
 def pairwise_chrf(texts: Sequence[str]) -> _Matrix:

@@ -16,10 +16,10 @@ def test_every_source_with_ids_is_in_one_batch_within_the_budget(
 ) -> None:
     sources = [Source(str(number), [7] * length) for number, length in enumerate(lengths)]
     batches = list(token_batches(sources, rows, budget, workers))
-    names = [source.name for batch in batches for source in batch]
-    assert sorted(names) == sorted(source.name for source in sources if source.ids)
+    places = [place for batch in batches for place in batch]
+    assert sorted(places) == [place for place, source in enumerate(sources) if source.ids]
     for batch in batches:
-        assert len(batch) == 1 or max(one.length for one in batch) * len(batch) * rows <= budget
+        assert len(batch) == 1 or max(sources[place].length for place in batch) * len(batch) * rows <= budget
 
 
 def test_every_segment_of_a_long_text_names_its_language() -> None:

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from dragoman.inference.options import Preserve
+from dragoman.config import InferenceSettings
+from dragoman.inference.options import NO_DETAILS, Preserve
+from dragoman.inference.preservation import capitals
 from dragoman.inference.preservation.capitals import is_all_caps, retry_all_caps, sentence_case
-from dragoman.inference.segments import InputText
+from dragoman.inference.segments import AnsweredText, InputText
+from dragoman.inference.text_search import TranslationOptions
 from dragoman.records import Candidate, Translation
 from dragoman.text.documents.markers import MarkedText
 
@@ -39,44 +42,50 @@ def test_sentence_case() -> None:
 
 
 class Answering:
-    """A keeper that writes what it was asked between angles."""
+    """Answers with its input in angle brackets, instead of `translate_preserving`."""
 
     def __init__(self, lost: tuple[str, ...] = (), score: float = -1.0) -> None:
-        self.asked: list[list[str]] = []
+        self.inputs: list[list[str]] = []
         self.lost, self.score = lost, score
 
-    def answers(self, inputs: Sequence[InputText], preserve: Preserve) -> tuple[Any, Any]:
+    def __call__(self, search: Any, inputs: Sequence[InputText], options: TranslationOptions) -> list[AnsweredText]:
         texts = [one.marked.text for one in inputs]
-        self.asked.append(texts)
-        assert preserve.escape is str
-        found = [replace(_answer(f"<{text}> & groß", text, self.score), lost=self.lost) for text in texts]
-        return [f"request {one.number}" for one in inputs], found
+        self.inputs.append(texts)
+        assert options.preserve.escape is str
+        found = [replace(_translation(f"<{text}> & groß", text, self.score), lost=self.lost) for text in texts]
+        return [AnsweredText(one, f"searched {text.number}") for one, text in zip(found, inputs, strict=True)]  # type: ignore[arg-type]
 
 
-def _answer(text: str, src: str, score: float) -> Translation:
+def _translation(text: str, src: str, score: float) -> Translation:
     return Translation(src, (Candidate(text, ("tokens",), (-1.0,), score, score),), 1, cut=False)
 
 
 def _answered(
-    sources: list[MarkedText], keeper: Answering, prefixes: Sequence[str] = ("", "", ""), escape: Any = str
+    sources: list[MarkedText], answering: Answering, prefixes: Sequence[str] = ("", "", ""), escape: Any = str
 ) -> tuple[list[Any], list[str]]:
-    requests: list[Any] = [f"first {number}" for number in range(len(sources))]
-    answers = [_answer("nonsense", source.text, -2.0) for source in sources]
+    first = [
+        AnsweredText(_translation("nonsense", source.text, -2.0), f"first {number}")  # type: ignore[arg-type]
+        for number, source in enumerate(sources)
+    ]
     inputs = [InputText(*one) for one in zip(sources, prefixes, range(len(sources)), strict=False)]
-    retry_all_caps(keeper, inputs, Preserve(False, escape=escape), requests, answers)  # type: ignore[arg-type]
-    assert [answer.src for answer in answers] == [source.text for source in sources]
-    return requests, [answer.text for answer in answers]
+    options = TranslationOptions(InferenceSettings(), Preserve(False, escape=escape), NO_DETAILS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(capitals, "translate_preserving", answering)
+        answers = retry_all_caps(None, inputs, first, options)  # type: ignore[arg-type]
+    assert [answer.translation.src for answer in answers] == [source.text for source in sources]
+    assert [answer.translation.text for answer in first] == ["nonsense"] * len(sources)
+    return [answer.searched for answer in answers], [answer.translation.text for answer in answers]
 
 
 CAPITALS = MarkedText("A MAN SLEEPS.", ())
 
 
-def test_the_surer_answer_is_given_in_capitals_with_its_own_request() -> None:
-    keeper = Answering()
+def test_the_surer_answer_is_given_in_capitals_with_its_own_search() -> None:
+    answering = Answering()
     sources = [CAPITALS, MarkedText("A man sleeps.", ()), MarkedText("TWO DOGS EAT.", ())]
-    requests, texts = _answered(sources, keeper)
-    assert keeper.asked == [["A man sleeps.", "Two dogs eat."]]
-    assert requests == ["request 0", "first 1", "request 2"]
+    requests, texts = _answered(sources, answering)
+    assert answering.inputs == [["A man sleeps.", "Two dogs eat."]]
+    assert requests == ["searched 0", "first 1", "searched 2"]
     assert texts == ["<A MAN SLEEPS.> & GROSS", "nonsense", "<TWO DOGS EAT.> & GROSS"]
 
 
@@ -89,8 +98,8 @@ def test_a_model_that_is_surer_of_capitals_keeps_its_answer() -> None:
 
 
 def test_prefixes_marks_and_what_would_be_lost_stay() -> None:
-    keeper = Answering()
-    assert _answered([CAPITALS], keeper, prefixes=["Ein"])[1] == ["nonsense"]
-    assert _answered([MarkedText(CAPITALS.text, ("a mark",))], keeper)[1] == ["nonsense"]  # type: ignore[arg-type]
-    assert keeper.asked == []
+    answering = Answering()
+    assert _answered([CAPITALS], answering, prefixes=["Ein"])[1] == ["nonsense"]
+    assert _answered([MarkedText(CAPITALS.text, ("a mark",))], answering)[1] == ["nonsense"]  # type: ignore[arg-type]
+    assert answering.inputs == []
     assert _answered([CAPITALS], Answering(lost=("x.org",)))[1] == ["nonsense"]

@@ -75,7 +75,7 @@ def test_sentence_by_sentence(translator: Translator) -> None:
 
 
 def test_without_attention_there_is_one_clear_error(translator: Translator, small_bundle: TrainedModel) -> None:
-    bare = Translator(translator._search, small_bundle.tokenizers, translator.settings, 24)
+    bare = Translator(translator._search.search, small_bundle.tokenizers, translator.settings, 24)
     with pytest.raises(ConfigError, match="no attention"):
         bare.translate(["one {a}"], protect=True)
     assert bare.translate(["one"], protect=True) == translator.translate(["one"])
@@ -99,12 +99,14 @@ def test_a_page_keeps_its_tree(translator: Translator) -> None:
 def echo(small_bundle: TrainedModel) -> Translator:
     """Writes the source again, but for web addresses and what is in braces."""
 
-    def search(sources: Sequence[Source], settings: InferenceSettings) -> None:
+    def echoed(source: Source) -> list[Hypothesis]:
         tokenizer = small_bundle.tokenizers.tgt
-        for source in sources:
-            text = re.sub(r"https?:\S+|\{\w+\}", "", tokenizer.detokenize(source.ids))
-            ids = tuple(tokenizer.encode(text))
-            source.hypotheses = [Hypothesis(ids, (0.0,) * (len(ids) + 1), 0.0, 0.0, True)] if source.ids else []
+        text = re.sub(r"https?:\S+|\{\w+\}", "", tokenizer.detokenize(source.ids))
+        ids = tuple(tokenizer.encode(text))
+        return [Hypothesis(ids, (0.0,) * (len(ids) + 1), 0.0, 0.0, True)] if source.ids else []
+
+    def search(sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
+        return [echoed(source) for source in sources]
 
     return Translator.from_trained([small_bundle], search=search)
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from dragoman.errors import ConfigError
 from dragoman.evaluation.metrics import sentence_chrf
 from dragoman.inference.search.minimum_bayes_risk import choose_least_risk, pairwise_chrf
-from dragoman.inference.segments import Source
 from dragoman.inference.translator import Translator
 from dragoman.records import Hypothesis
 
@@ -39,17 +38,16 @@ class _Texts:
         return TEXTS[ids[0]]
 
 
-def test_the_chosen_one_has_the_highest_mean_utility_and_draws_count_as_often_as_they_came() -> None:
-    drawn = [0, 1, 2, 1, 3, 6]
-    source = Source("0.0", [5], hypotheses=[Hypothesis((each,), (-1.0,), -1.0, -1.0, True) for each in drawn])
-    blank = Source("1.0", [])
-    choose_least_risk([source, blank], _Texts(), n_best=2)
-    texts = [TEXTS[each] for each in drawn]
+def test_the_chosen_sample_has_the_highest_mean_utility_and_equal_samples_count_each() -> None:
+    numbers = [0, 1, 2, 1, 3, 6]
+    samples = [Hypothesis((each,), (-1.0,), -1.0, -1.0, True) for each in numbers]
+    chosen = choose_least_risk(samples, _Texts(), n_best=2)  # type: ignore[arg-type]
+    texts = [TEXTS[each] for each in numbers]
     means = {text: float(np.mean(sentence_chrf([text] * len(texts), texts))) for text in texts}
     ranked = sorted(means, key=lambda text: -means[text])
-    assert [TEXTS[hypothesis.ids[0]] for hypothesis in source.hypotheses] == ranked[:2]
-    assert [hypothesis.score for hypothesis in source.hypotheses] == pytest.approx([means[text] for text in ranked[:2]])
-    assert blank.hypotheses == []
+    assert [TEXTS[hypothesis.ids[0]] for hypothesis in chosen] == ranked[:2]
+    assert [hypothesis.score for hypothesis in chosen] == pytest.approx([means[text] for text in ranked[:2]])
+    assert choose_least_risk([], _Texts(), n_best=2) == []  # type: ignore[arg-type]
 
 
 def test_a_translator_chooses_among_its_samples_whatever_is_beside_them(small_bundle: Any) -> None:
