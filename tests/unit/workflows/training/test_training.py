@@ -1,0 +1,108 @@
+"""A run that is called as a function: what it reports, how it stops, and what it refuses."""
+
+import io
+import signal
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import CheckpointError
+from dragoman.training.run.signals import Interrupted
+from dragoman.workflows.progress import Progress
+from dragoman.workflows.training.results import FinalScores, PairCounts, TrainingResult
+from dragoman.workflows.training.settings import RunRequest, resolve_run
+from dragoman.workflows.training.training import train_run
+
+SETTINGS = {
+    "tokenizer.vocab_size": "280",
+    "model.d_model": "16",
+    "model.d_ff": "16",
+    "model.num_heads": "2",
+    "model.num_encoder_layers": "1",
+    "model.num_decoder_layers": "1",
+    "train.batch_tokens": "200",
+    "train.max_steps": "4",
+    "train.device": "cpu",
+    "train.precision": "float32",
+    "train.log_every_steps": "1",
+    "inference.beam_size": "2",
+    "inference.max_extra_tokens": "3",
+}
+
+
+class Log(io.StringIO):
+    """A log of training that stops it at a step."""
+
+    def __init__(self, stop_at: int = 0) -> None:
+        super().__init__()
+        self.stop_at = stop_at
+
+    def write(self, text: str) -> int:
+        if self.stop_at and text.startswith(f"step {self.stop_at:>6}"):
+            signal.raise_signal(signal.SIGTERM)
+        return super().write(text)
+
+
+class Kept(Progress):
+    def __init__(self, stop_at: int = 0) -> None:
+        self.log: Log = Log(stop_at)
+        self.notes: list[str] = []
+        self.stages: list[str] = []
+        self.parts: list[object] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def stage(self, name: str, pairs: int) -> None:
+        self.stages.append(name)
+
+    def result(self, part: object) -> None:
+        self.parts.append(part)
+
+
+@pytest.fixture
+def small_run(tmp_path: Path) -> RunRequest:
+    numbers = ("one", "two", "three", "four", "five")
+    rows = [f"{numbers[i % 5]} {numbers[i // 5 % 5]} apples {i}" for i in range(80)]
+    corpus = tmp_path / "corpus.tsv"
+    corpus.write_text("".join(f"{row}\t{row}.\n" for row in rows), encoding="utf-8")
+    return RunRequest(overrides={**SETTINGS, "data.train": str(corpus)}, out=tmp_path / "run")
+
+
+def test_a_run_reports_to_its_caller_and_prints_nothing(
+    small_run: RunRequest, capfd: pytest.CaptureFixture[str]
+) -> None:
+    progress = Kept()
+    result = train_run(resolve_run(small_run, progress), progress)
+    assert isinstance(result, TrainingResult)
+    assert capfd.readouterr() == ("", "")
+    counts, scores = progress.parts
+    assert isinstance(counts, PairCounts)
+    assert isinstance(scores, FinalScores)
+    assert (counts.cleaning.read, counts.dev, counts.test) == (80, 2, None)
+    assert [(part.part, part.num_sentences, part.beam_size) for part in scores.parts] == [("validation", 2, 2)]
+    (found,) = result.scores.values()
+    assert [score.signature for score in found] == [score.signature for score in scores.parts[0].scores]
+    assert "encoding the training pairs" in progress.stages
+    assert progress.notes[-1] == f"the report is {result.run / 'report.html'}"
+    assert progress.log is not None
+    assert "Stopped: train.max_steps = 4 reached." in progress.log.getvalue().split("\n")
+
+
+def test_a_signal_raises_interrupted_after_saving_and_the_same_call_continues(small_run: RunRequest) -> None:
+    with pytest.raises(Interrupted) as stop:
+        train_run(resolve_run(small_run), Kept(stop_at=2))
+    assert stop.value.exit_code == 128 + signal.SIGTERM
+    assert sorted(path.name for path in (small_run.out / "checkpoints").iterdir()) == ["step_0000002"]
+    result = train_run(resolve_run(small_run))
+    assert result is not None
+    assert (result.steps, result.reason) == (4, "train.max_steps = 4 reached")
+
+
+def test_a_setting_that_may_not_change_is_refused_before_the_corpus_is_read(small_run: RunRequest) -> None:
+    assert train_run(resolve_run(small_run)) is not None
+    other = RunRequest(overrides={**small_run.overrides, "model.d_model": "32"}, out=small_run.out)
+    progress = Kept()
+    with pytest.raises(CheckpointError, match=r"is a run with `model\.d_model` = 16, but now it is 32"):
+        resolve_run(other, progress)
+    assert progress.notes == []
