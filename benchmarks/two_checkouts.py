@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "two_checkouts")
     parser.add_argument("--preset", default="tiny", help="size of the model that is trained (default: tiny)")
     parser.add_argument("--steps", type=int, default=50, help="training steps compared (default: 50)")
+    parser.add_argument("--model-steps", type=int, default=400, help="steps of the model before that (default: 400)")
     parser.add_argument("--sentences", type=int, default=1000, help="sentences translated (default: 1000)")
     parser.add_argument("--only", default="", help="with --speed: only the measures whose names contain this")
     parser.add_argument("--rounds", type=int, default=15, help="timings of each side (default: 15)")
@@ -77,7 +78,7 @@ def trained_model(given: argparse.Namespace, checkout: Path) -> Path:
     """A run of the earlier checkout that translates, trained once and used again by later calls."""
     run = given.folder / f"run_{given.preset}"
     if not (run / "finished.json").exists():
-        train(checkout, run, given.preset, 400)
+        train(checkout, run, given.preset, given.model_steps)
     return run
 
 
@@ -91,7 +92,7 @@ def compare_results(given: argparse.Namespace, checkouts: dict[str, Path], model
             shutil.rmtree(run, ignore_errors=True)
         train(checkout, new, given.preset, given.steps)
         shutil.copytree(model, resumed)
-        train(checkout, resumed, given.preset, 400 + given.steps)
+        train(checkout, resumed, given.preset, given.model_steps + given.steps)
         hashes = found[side] = run_hashes("new run", new) | run_hashes("resumed run", resumed)
         for precision in ("float32", "auto"):
             for beam in ("1", "5"):

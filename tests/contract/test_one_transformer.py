@@ -109,7 +109,8 @@ def accelerated(model: Transformer, batch: Batch, precision: str) -> Tensor:
 def tensors(model: Transformer, batch: Batch, precision: str) -> Tensor:
     decoder = FastModel(model, precision)
     state = decoder.start(batch.src_ids, batch.src_lengths)
-    return pick(torch.stack([decoder.step(ids, state) for ids in batch.decoder_input.unbind(1)], dim=1), batch)
+    steps = [decoder.step(ids, state).log_probs() for ids in batch.decoder_input.unbind(1)]
+    return pick(torch.stack(steps, dim=1), batch)
 
 
 def compiled(model: Transformer, batch: Batch, precision: str) -> Tensor:
