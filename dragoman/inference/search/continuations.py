@@ -83,16 +83,18 @@ class _Rows:
     unit: float
 
     def best(self, count: int) -> Continuations:
-        """The `count` best continuations of each sentence."""
+        """The `count` best continuations of each sentence, of equals by hypothesis and id."""
         _, width, vocab_size = self.logits.shape
         if width * vocab_size <= _FEW or count > _NUM_BLOCKS:
-            chosen = self._totals(self.logits).topk(count, dim=1).indices
+            chosen = self._totals(self.logits).topk(count, dim=1, sorted=False).indices
         else:
             chosen = self._best_by_blocks(count)
+        chosen = chosen.sort(dim=1).values
         parents, ids = chosen // vocab_size, chosen % vocab_size
         logits = self.logits.flatten(1).gather(1, chosen)
         token_log_probs = (logits - self.normalisers.gather(1, parents)) * self.unit
-        return Continuations(self.log_probs.gather(1, parents) + token_log_probs, parents, ids, token_log_probs)
+        totals, order = (self.log_probs.gather(1, parents) + token_log_probs).sort(dim=1, descending=True, stable=True)
+        return Continuations(totals, parents.gather(1, order), ids.gather(1, order), token_log_probs.gather(1, order))
 
     def _best_by_blocks(self, count: int) -> Int64[Tensor, "B C"]:
         """The places in (W V) of the best tokens: first the best blocks of a sentence, then the best tokens in these.
@@ -105,14 +107,14 @@ class _Rows:
         maxima = rows[:, : size - rest].view(rows.size(0), -1, _NUM_BLOCKS).amax(1)
         if rest:
             maxima[:, :rest] = maxima[:, :rest].maximum(rows[:, size - rest :])
-        best = self._totals(maxima.view(num_sentences, width, _NUM_BLOCKS)).topk(count, dim=1).indices
+        best = self._totals(maxima.view(num_sentences, width, _NUM_BLOCKS)).topk(count, dim=1, sorted=False).indices
         parents = best // _NUM_BLOCKS
         columns = (best % _NUM_BLOCKS)[:, :, None] + torch.arange(0, size, _NUM_BLOCKS, device=rows.device)
         places = (parents[:, :, None] * size + (columns.clamp(max=size - 1) if rest else columns)).flatten(1)
         logits = self.logits.flatten(1).gather(1, places).view(columns.shape)
         if rest:
             logits.masked_fill_(columns >= size, _NONE)
-        return places.gather(1, self._totals(logits, parents).topk(count, dim=1).indices)
+        return places.gather(1, self._totals(logits, parents).topk(count, dim=1, sorted=False).indices)
 
     def _totals(
         self, logits: Float[Tensor, "B R n"], parents: Int64[Tensor, "B R"] | None = None
