@@ -15,7 +15,7 @@ from dragoman.errors import ConfigError
 from dragoman.exchange.ctranslate2_check import SUPPRESSED
 from dragoman.exchange.ctranslate2_export import Quantization, build_specification, import_ctranslate2
 from dragoman.exchange.tokens import tokens_of
-from dragoman.inference.output_length import length_penalties, output_limit
+from dragoman.inference.output_rules import length_penalties, output_limit
 from dragoman.inference.segments import Source, token_batches
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel

@@ -1,4 +1,4 @@
-"""How long an output may be, and how its score depends on its length.
+"""The rules of an output that every search keeps: its tokens, its length, and how its score depends on its length.
 
 A hypothesis of n tokens (eos included) has score = log_prob / penalty(n). Without a penalty, search prefers short
 outputs, because every further token can only lower log_prob. Both penalties never fall with n, which the beam's stop
@@ -9,6 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.config import InferenceSettings
+from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+
+NEVER_WRITTEN = (PAD_ID, BOS_ID, UNK_ID)
+LARGEST_CONTROL_ID = max(PAD_ID, BOS_ID, EOS_ID, UNK_ID)
+
+
+def unwritable(position: int, min_tokens: int) -> tuple[int, ...]:
+    """The ids that no search writes at `position`, from 0. Prefixes may contain them."""
+    return (*NEVER_WRITTEN, EOS_ID) if position < min_tokens else NEVER_WRITTEN
 
 
 def output_limit(src_length: int, prefix_length: int, settings: InferenceSettings, max_length: int | None) -> int:

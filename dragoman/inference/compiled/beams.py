@@ -21,12 +21,13 @@ from dragoman.inference.compiled.layout import (
     SearchState,
     Shape,
 )
+from dragoman.inference.output_rules import LARGEST_CONTROL_ID, NEVER_WRITTEN
 from dragoman.kernels.arithmetic import exp2, maximum
 from dragoman.kernels.jit import jit_without_nan
 from dragoman.kernels.matrix_products import multiply
 from dragoman.kernels.tiles import PRODUCT_COLUMNS, PRODUCT_ROWS, VOCABULARY_BAND
 from dragoman.kernels.vectors import sum_of_powers
-from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from dragoman.text.tokenization.tokenizer import EOS_ID
 
 _ZERO = np.float32(0)
 _NONE = np.float32(-np.inf)
@@ -117,11 +118,12 @@ def _logits(row: int, band: int, linear: PackedLinear, rows: RowBuffers) -> None
 
 @jit_without_nan
 def _may_be_written(token: int, position: int, rules: BeamRules) -> bool:
-    if token > EOS_ID and token > UNK_ID and token > BOS_ID:
+    """Whether a token may stand at a position, as `unwritable` has it."""
+    if token > LARGEST_CONTROL_ID:
         return True
     if token == EOS_ID:
         return position >= rules.min_tokens
-    return token not in (PAD_ID, BOS_ID, UNK_ID)
+    return token not in NEVER_WRITTEN
 
 
 @jit_without_nan

@@ -17,7 +17,7 @@ from dragoman.inference.compiled.layers import encode
 from dragoman.inference.compiled.layout import FREE, BeamRules, SearchState
 from dragoman.inference.compiled.memory import allocate_rows, allocate_search, extend_search
 from dragoman.inference.compiled.weights import CompiledWeights
-from dragoman.inference.output_length import length_penalties, output_limit
+from dragoman.inference.output_rules import length_penalties, output_limit
 from dragoman.inference.segments import Source
 from dragoman.kernels.tiles import HEAD_WIDTH_MULTIPLE, PRODUCT_ROWS
 from dragoman.records import Hypothesis

@@ -8,7 +8,7 @@ from dragoman.config import InferenceSettings
 from dragoman.inference.compiled.layers import BLOCK
 from dragoman.inference.compiled.layout import FREE, RowBuffers, SearchState
 from dragoman.inference.compiled.weights import CompiledWeights
-from dragoman.inference.output_length import length_penalties
+from dragoman.inference.output_rules import length_penalties
 from dragoman.kernels.tiles import MULTIPLIED_TOGETHER, PRODUCT_COLUMNS, PRODUCT_ROWS, VOCABULARY_BAND
 
 INPUT_TYPES: dict[str, Any] = {"int8": np.uint8, "int16": np.int16, "float32": np.float32}

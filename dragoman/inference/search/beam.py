@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from dragoman.config import InferenceSettings
-from dragoman.inference.output_length import length_penalties
+from dragoman.inference.output_rules import length_penalties
 from dragoman.inference.search.constraints import Constraints
 from dragoman.inference.search.continuations import Continuations, best_continuations
 from dragoman.inference.search.finished import Finished

@@ -10,10 +10,8 @@ from torch import Tensor
 
 from dragoman.config import InferenceSettings
 from dragoman.data.batch import pad_ids
-from dragoman.inference.output_length import output_limit
-from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from dragoman.inference.output_rules import output_limit, unwritable
 
-NEVER_WRITTEN = (PAD_ID, BOS_ID, UNK_ID)
 _FREE = -1
 
 
@@ -55,12 +53,12 @@ class Constraints:
     def apply(self, log_probs: Float[Tensor, "N V"], position: int, sentences: slice) -> None:
         """Gives -inf to all tokens that may not stand at `position`, in place; `log_probs` are of these sentences."""
         if position >= self.prefixes.size(1):
-            hide(log_probs, self.unwritable(position))
+            hide(log_probs, unwritable(position, self.min_tokens))
             return
         forced = self.select(sentences)._forced(position, log_probs.size(0))
         ids, is_free = forced.clamp(min=0), forced == _FREE
         forced_log_probs = log_probs.gather(1, ids)
-        hide(log_probs, self.unwritable(position))
+        hide(log_probs, unwritable(position, self.min_tokens))
         log_probs.masked_fill_(~is_free, float("-inf"))
         log_probs.scatter_(1, ids, torch.where(is_free, log_probs.gather(1, ids), forced_log_probs))
 
@@ -70,10 +68,6 @@ class Constraints:
             return ids
         forced = self._forced(position, ids.numel())[:, 0]
         return torch.where(forced == _FREE, ids, forced)
-
-    def unwritable(self, position: int) -> tuple[int, ...]:
-        """The ids that may not stand at `position`, prefixes aside."""
-        return (*NEVER_WRITTEN, EOS_ID) if position < self.min_tokens else NEVER_WRITTEN
 
     def _forced(self, position: int, num_rows: int) -> Int64[Tensor, "N 1"]:
         """The prefixes' token at `position`, for each of a sentence's rows."""

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from dragoman.config import InferenceSettings
 from dragoman.devices.device import sum_type
-from dragoman.inference.output_length import length_penalties
-from dragoman.inference.search.constraints import NEVER_WRITTEN, Constraints, hide
+from dragoman.inference.output_rules import NEVER_WRITTEN, length_penalties, unwritable
+from dragoman.inference.search.constraints import Constraints, hide
 from dragoman.inference.search.paths import Paths
 from dragoman.inference.search.step_model import StepModel
 from dragoman.records import Hypothesis
@@ -109,8 +109,8 @@ def _first_samples(constraints: Constraints, settings: InferenceSettings, senten
 def _extend(samples: _Samples, log_probs: Float[Tensor, "N V"], settings: InferenceSettings) -> _Samples:
     """Every sample one token longer; those that are done get one that does not count."""
     position = samples.paths.ids.size(2)
-    unwritable = samples.constraints.unwritable(position)
-    drawn = sample_ids(log_probs, samples.uniforms[..., position].flatten(), settings, unwritable)
+    hidden = unwritable(position, settings.min_tokens)
+    drawn = sample_ids(log_probs, samples.uniforms[..., position].flatten(), settings, hidden)
     ids = samples.constraints.with_prefix(drawn, position)
     token_log_probs = log_probs.gather(1, ids[:, None])
     shape = samples.lengths.shape
@@ -128,11 +128,11 @@ def sample_ids(
     log_probs: Float[Tensor, "N V"],
     uniforms: Float[Tensor, "N"],
     settings: InferenceSettings,
-    unwritable: tuple[int, ...] = NEVER_WRITTEN,
+    hidden: tuple[int, ...] = NEVER_WRITTEN,
 ) -> Int64[Tensor, "N"]:
     """One token a row: the first at which the running sum of probabilities exceeds its uniform number in [0, 1)."""
     writable = log_probs.clone()
-    hide(writable, unwritable)
+    hide(writable, hidden)
     count = min(settings.top_k, writable.size(1)) or writable.size(1)
     scaled, ids = writable / settings.temperature, None
     if count < writable.size(1):

@@ -12,8 +12,9 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from dragoman.config import InferenceSettings
+from dragoman.inference.output_rules import NEVER_WRITTEN, unwritable
 from dragoman.inference.search.beam import beam_search
-from dragoman.inference.search.constraints import NEVER_WRITTEN, hide
+from dragoman.inference.search.constraints import hide
 from dragoman.inference.search.step_model import Predictions, StepModel
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import EOS_ID, Tokenizer
@@ -88,8 +89,7 @@ class _Trace:
         last = self._last.clone()  # a tensor that may be written to outside inference mode
         is_forced = self._position < len(self._prefix_ids)
         is_end = is_forced and self._prefix_ids[self._position] == EOS_ID
-        too_early = self._position < self._settings.min_tokens and not is_end
-        hide(last, (*NEVER_WRITTEN, *((EOS_ID,) if too_early else ())))
+        hide(last, NEVER_WRITTEN if is_end else unwritable(self._position, self._settings.min_tokens))
         totals = (self._log_probs[:, None] + last).flatten()
         best = totals.topk(min(2 * self._settings.beam_size, totals.numel())).indices.tolist()
         found = [(place // last.size(1), place % last.size(1)) for place in best]

@@ -15,10 +15,11 @@ from dragoman.config import WITHOUT_SAMPLING, InferenceSettings
 from dragoman.data.batch import Batch, pad_ids
 from dragoman.errors import DataError
 from dragoman.inference.alignment import DEFAULT_READING, alignment_layer, attention_links
+from dragoman.inference.output_rules import NEVER_WRITTEN, unwritable
 from dragoman.inference.preservation.capitals import is_all_caps, sentence_case
 from dragoman.inference.scoring import score_tokens
 from dragoman.inference.search.beam import beam_search
-from dragoman.inference.search.constraints import NEVER_WRITTEN, hide
+from dragoman.inference.search.constraints import hide
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import AttentionWeights, Transformer
@@ -177,7 +178,7 @@ def _steps(forced: _ForcedPass, best: Hypothesis, min_tokens: int, tokenizer: To
         total += float(log_probs[token_id])
         probabilities = log_probs.exp()
         entropy = -float((probabilities * log_probs.clamp(min=-1e4)).sum()) / math.log(2)
-        others = _alternatives(log_probs, token_id, may_end=place >= min_tokens)
+        others = _alternatives(log_probs, token_id, unwritable(place, min_tokens))
         name, *names = tokenizer.tokens([token_id, *others])
         chances = [round(float(probabilities[other]), 5) for other in (token_id, *others)]
         found = zip(names, chances[1:], others, strict=True)
@@ -186,10 +187,11 @@ def _steps(forced: _ForcedPass, best: Hypothesis, min_tokens: int, tokenizer: To
     return tuple(steps)
 
 
-def _alternatives(log_probs: Float[Tensor, "V"], token_id: int, *, may_end: bool) -> list[int]:
-    """The best tokens besides the one that was taken, without those that the search may not write there."""
+def _alternatives(log_probs: Float[Tensor, "V"], token_id: int, hidden: tuple[int, ...]) -> list[int]:
+    """The best tokens besides the one that was taken and those that are hidden."""
     others = log_probs.clone()[None]
-    hide(others, (*NEVER_WRITTEN, token_id, *(() if may_end else (EOS_ID,))))
+    others[:, token_id] = float("-inf")
+    hide(others, hidden)
     found = others[0].topk(min(NUM_ALTERNATIVES, others.size(1)))
     return [index for index, value in zip(found.indices.tolist(), found.values.tolist(), strict=True) if value > -1e30]
 
@@ -205,7 +207,7 @@ def _add_continuations(
     prefixes = [
         (place, [*tgt_ids[:place], other])
         for place in sorted(uncertain)
-        for other in _alternatives(forced.log_probs[place], ids[place], may_end=place >= settings.min_tokens)
+        for other in _alternatives(forced.log_probs[place], ids[place], unwritable(place, settings.min_tokens))
     ]
     src, src_lengths = pad_ids([[*src_ids, EOS_ID]] * len(prefixes), PAD_ID)
     src, src_lengths = src.to(model.device), src_lengths.to(model.device)

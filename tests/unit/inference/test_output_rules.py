@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from dragoman.config import InferenceSettings
-from dragoman.inference.output_length import length_penalties
+from dragoman.inference.output_rules import length_penalties
 
 
 @pytest.mark.parametrize(

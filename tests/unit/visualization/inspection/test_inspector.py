@@ -9,8 +9,8 @@ from torch.distributions import Categorical
 from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.data.batch import pad_ids
 from dragoman.errors import DataError
+from dragoman.inference.output_rules import NEVER_WRITTEN
 from dragoman.inference.search.beam import beam_search
-from dragoman.inference.search.constraints import NEVER_WRITTEN
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
