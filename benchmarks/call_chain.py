@@ -64,7 +64,8 @@ class Chain:
 
 def is_function(code: CodeType) -> bool:
     """Whether this is a function of the package: no module, class body or comprehension."""
-    return code.co_filename.startswith(PACKAGE) and code.co_flags & CO_OPTIMIZED > 0 and code.co_name[-5:] != "comp>"
+    named = code.co_flags & CO_OPTIMIZED > 0 and code.co_name[-5:] not in ("comp>", "expr>")
+    return named and code.co_filename.startswith(PACKAGE)
 
 
 def call(command: str, chain: Chain | None = None) -> None:
@@ -77,7 +78,6 @@ def call(command: str, chain: Chain | None = None) -> None:
 
 
 def serve(chain: Chain) -> None:
-    """Ask a server twice; the chain begins with the second request."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -45,9 +45,10 @@ from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID, TokenizerPair, train_tokenizer
 from dragoman.training.run.checkpoint import RunFolder
 from dragoman.training.run.log import RunLog
+from dragoman.training.session import TrainingSession
 from dragoman.training.step.memory import micro_batch_tokens as fast_micro_batch_tokens
 from dragoman.training.step.memory import padding_slack
-from dragoman.training.trainer import Trainer
+from dragoman.training.trainer import fit
 
 VOCAB_SIZE = 32_000
 NUM_PAIRS = 100_000
@@ -179,7 +180,7 @@ def train_dragoman(
     tokenizer = train_tokenizer(TokenizerSettings(vocab_size=300), ["made up"])  # a model folder must hold one
     trained = TrainedModel(model, TokenizerPair(tokenizer, tokenizer, joint=True), config, Card())
     with tempfile.TemporaryDirectory() as name, contextlib.closing(RunLog(Path(name))) as log:
-        Trainer(RunFolder(Path(name)), trained, pairs, made_up_pairs(64), lambda model: {}, log).fit()
+        fit(TrainingSession(RunFolder(Path(name)), trained, pairs, made_up_pairs(64), lambda model: {}, log))
         lines = (Path(name) / "log.jsonl").read_text().split("\n")
     events = [json.loads(line) for line in lines if line]
     return rate_of([event for event in events if event["event"] == "train"], seconds)

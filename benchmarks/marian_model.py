@@ -34,7 +34,8 @@ from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import BOS_ID, PAD_ID, TokenizerPair
 from dragoman.training.run.checkpoint import RunFolder
 from dragoman.training.run.log import RunLog
-from dragoman.training.trainer import Trainer
+from dragoman.training.session import TrainingSession
+from dragoman.training.trainer import choose_mean, fit
 
 MAX_TOKENS = 128
 # What learns most in an hour: many small steps, little dropout, and sublayers that begin small beside their residuals,
@@ -156,10 +157,10 @@ def train(trained: TrainedModel, corpus: Corpus, folder: Path) -> None:
     score = GreedyScore(trained.tokenizers, trained.config, *texts["val"])
     folder.mkdir(parents=True, exist_ok=True)
     log = RunLog(folder, sys.stderr)
-    trainer = Trainer(RunFolder(folder), trained, train_pairs, dev_pairs, score, log)
+    session = TrainingSession(RunFolder(folder), trained, train_pairs, dev_pairs, score, log)
     try:
-        log.say(f"Stopped: {trainer.fit()}.")
-        trainer.average()
+        log.say(f"Stopped: {fit(session)}.")
+        choose_mean(session)
     finally:
         log.close()
 

@@ -20,7 +20,8 @@ from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.run.checkpoint import RunFolder
 from dragoman.training.run.log import RunLog
-from dragoman.training.trainer import Trainer
+from dragoman.training.session import TrainingSession
+from dragoman.training.trainer import fit
 from side_by_side.corpus import Corpus
 from side_by_side.shapes import ADAM_BETAS, DROPOUT, LABEL_SMOOTHING, LEARNING_RATE, Size
 from side_by_side.timing import print_result, training_arguments, training_result
@@ -117,11 +118,11 @@ def train(model: Transformer, store: PairStore, settings: TrainSettings, run: Ru
     """Until the log has seen enough; nothing is validated or saved."""
     config = Config(model=model.settings, train=settings, validate=ValidateSettings(every_epochs=0, every_steps=10**9))
     tokenizers = cast("TokenizerPair", None)  # only a checkpoint would need them
-    trainer = Trainer(
+    session = TrainingSession(
         run, TrainedModel(model, tokenizers, config, Card()), store, store, validate=lambda _: {}, log=log
     )
     with contextlib.suppress(Enough):
-        trainer.fit()
+        fit(session)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -21,6 +20,7 @@ from dragoman.training.run.log import perplexity
 from dragoman.training.run.signals import Interrupted, StopRequest
 from dragoman.training.run.state import ValidationRecord
 from dragoman.training.run.watchdog import ValidationLosses, Verdict
+from dragoman.training.session import TrainingSession
 from dragoman.training.step.gradients import Gradients
 from dragoman.training.step.memory import (
     free_bytes,
@@ -35,10 +35,6 @@ from dragoman.training.step.schedule import learning_rate
 from dragoman.training.step.seeds import cpu_seeds, torch_seed
 from dragoman.training.step.sharding import ShardedModel, whole
 from dragoman.training.validation import guessing_loss
-
-if TYPE_CHECKING:
-    from dragoman.training.trainer import Trainer
-
 
 _MEASURED_STEPS = 4
 _GRADIENTS_SHARE = 0.75  # of a time limit: an allowance, since more warm-up than fits costs more than a little less
@@ -61,13 +57,13 @@ class _StretchStart:
 class Loop:
     """The state of one stretch. A stretch ends when training ends, a signal arrives or the run must go back."""
 
-    def __init__(self, trainer: "Trainer", optimizer: torch.optim.Optimizer) -> None:
-        self.trainer, self.optimizer = trainer, optimizer
-        self.model, self.settings, self.state = trainer.model, trainer.settings, trainer.state
-        self.processes = trainer.processes
+    def __init__(self, session: TrainingSession, optimizer: torch.optim.Optimizer) -> None:
+        self.session, self.optimizer = session, optimizer
+        self.model, self.settings, self.state = session.model, session.settings, session.state
+        self.processes = session.processes
         window = (self.state.window_loss, self.state.window_nll)
         self.sums = torch.tensor(window, dtype=sum_type(self.model.device), device=self.model.device)
-        self.guessing_loss = guessing_loss(trainer.train)
+        self.guessing_loss = guessing_loss(session.train)
         self.start: _StretchStart | None = None
         self.epochs_passed = self.first_seconds = 0.0
         self.has_told_pace = False
@@ -76,7 +72,7 @@ class Loop:
     def run(self, request: StopRequest) -> str:
         """Trains until there is a reason to stop, and returns it. Raises Interrupted and Diverged."""
         self.model.train()
-        gradients: Gradients | ShardedModel = self.trainer.sharded or Gradients(self.model, self.settings)
+        gradients: Gradients | ShardedModel = self.session.sharded or Gradients(self.model, self.settings)
         with gradients, contextlib.ExitStack() as stack:
             micro_batch_tokens = self.fit_into_memory(gradients)
             self.fit_warmup(gradients, micro_batch_tokens)
@@ -111,21 +107,21 @@ class Loop:
         plan = StepPlan(settings.batch_tokens, micro_batch_tokens, settings.seed, padding_slack=slack)
         delivery = Delivery(rank=processes.rank, world_size=processes.count, pin_memory=on_gpu)
         position = Position(self.state.epoch, self.state.step_in_epoch)
-        trainer = self.trainer
-        return BatchStream(trainer.train, plan, position, trainer.encode, soft=trainer.soft, delivery=delivery)
+        session = self.session
+        return BatchStream(session.train, plan, position, session.encode, soft=session.soft, delivery=delivery)
 
     def fit_into_memory(self, gradients: Gradients | ShardedModel) -> int:
         """Forecast the memory, try the batch that needs the most, and return the tokens per micro-batch."""
         if isinstance(gradients, ShardedModel):
-            smallest = smallest_micro_batch(self.trainer.train)
+            smallest = smallest_micro_batch(self.session.train)
             return self.settings.micro_batch_tokens or micro_batch_tokens(self.settings, smallest, self.model.device)
         # This process still holds memory that an earlier stretch freed, so one plan serves all its stretches.
-        plan = self.trainer.memory_plan
+        plan = self.session.memory_plan
         if plan is None:
-            plan = plan_memory(gradients, self.settings, self.trainer.train, self.state.micro_batch_splits)
-            self.trainer.memory_plan, free = plan, free_bytes(self.model.device)
+            plan = plan_memory(gradients, self.settings, self.session.train, self.state.micro_batch_splits)
+            self.session.memory_plan, free = plan, free_bytes(self.model.device)
             parts = f", in {plan.splits} parts" if plan.splits > 1 else ""
-            self.trainer.log.say(
+            self.session.log.say(
                 f"Memory: about {plan.need_bytes / 1e9:.1f} GB forecast"
                 + (f", {free / 1e9:.1f} GB free" if free is not None else "")
                 + f"; micro-batches of at most {plan.micro_batch_tokens:,} tokens{parts}."
@@ -136,12 +132,12 @@ class Loop:
         return plan.micro_batch_tokens
 
     def fit_warmup(self, gradients: Gradients | ShardedModel, micro_batch_tokens: int) -> None:
-        """Fit the warm-up of a new run to its time limit, if the trainer may, by timing the gradients of some steps.
+        """Fit the warm-up of a new run to its time limit, if the session may, by timing the gradients of some steps.
 
         Those gradients are discarded, so the run uses the same random numbers and learns the same as without. A part of
         the limit is set aside for updates, validations and saving, whose time is not known yet.
         """
-        adapts, settings = self.trainer.adapts_warmup, self.settings
+        adapts, settings = self.session.adapts_warmup, self.settings
         if adapts is None or self.state.step or not settings.max_minutes or not settings.warmup_steps:
             return
         seconds, steps_in_epoch = [], 0
@@ -151,7 +147,7 @@ class Loop:
                 seeds = cpu_seeds(settings.seed, number + 1, self.processes.rank)
                 torch.manual_seed(torch_seed(settings.seed, number + 1, self.processes.rank))
                 float(self.gradient_of(step.batches, seeds, step.num_tgt_tokens, gradients).sum())  # waits for a GPU
-                if self.trainer.sharded is None:
+                if self.session.sharded is None:
                     self.processes.sum_gradients(self.model)
                 self.optimizer.zero_grad()
                 seconds.append(time.perf_counter() - clock)
@@ -163,11 +159,11 @@ class Loop:
         fitting = fit_warmup(settings, steps)
         if fitting.warmup_steps == settings.warmup_steps:
             return
-        trained = self.trainer.trained
-        self.trainer.trained = replace(trained, config=replace(trained.config, train=fitting))
+        trained = self.session.trained
+        self.session.trained = replace(trained, config=replace(trained.config, train=fitting))
         self.settings = fitting
         self.processes.call_on_first(lambda: adapts(fitting))
-        self.trainer.log.say(
+        self.session.log.say(
             f"The limit of {settings.max_minutes:g} minutes allows about {steps:,.0f} steps: the warm-up is "
             f"{fitting.warmup_steps:,} steps instead of {settings.warmup_steps:,} (`train.warmup_steps`)."
         )
@@ -184,11 +180,11 @@ class Loop:
         self.has_told_pace = True
         step_seconds = (seconds - self.first_seconds) / (taken - 1) if taken > 1 else seconds
         pace = TrainingPace(self.state.step, self.state.seconds, step_seconds, step.steps_in_epoch)
-        validate = self.trainer.trained.config.validate
+        validate = self.session.trained.config.validate
         notes = limit_notes(self.settings, validate, pace, bool(self.state.validations))
         for note in (pace_note(self.settings, pace), *notes):
             if note:
-                self.trainer.log.say(note)
+                self.session.log.say(note)
 
     def reason_to_stop(self) -> str | None:
         """The limit that is reached, in words; None where the run goes on."""
@@ -210,7 +206,7 @@ class Loop:
         torch.manual_seed(torch_seed(self.settings.seed, state.step + 1, rank))
         sums = self.gradient_of(step.batches, seeds, step.num_tgt_tokens, gradients)
         sums = self.processes.sum(sums)
-        if self.trainer.sharded is None:
+        if self.session.sharded is None:
             self.processes.sum_gradients(self.model)
         state.step += 1
         state.epoch, state.step_in_epoch = step.following.epoch, step.following.step
@@ -245,8 +241,8 @@ class Loop:
             )
         self.state.micro_batch_splits = splits = 2 * before
         give_back_memory(self.model.device)
-        fitting = max(-(-rows // splits) * width, smallest_micro_batch(self.trainer.train))
-        self.trainer.log.finding(
+        fitting = max(-(-rows // splits) * width, smallest_micro_batch(self.session.train))
+        self.session.log.finding(
             self.state.step,
             "out of memory",
             f"Memory ran out while computing {-(-rows // before) * width:,} tokens at once. The run goes on with the "
@@ -259,7 +255,7 @@ class Loop:
         norm = float(whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)))
         verdict, finding = watchdog.judge_step(self.state.step, loss, norm)
         if finding is not None:
-            self.trainer.log.finding(self.state.step, finding.name, finding.text)
+            self.session.log.finding(self.state.step, finding.name, finding.text)
         if verdict is Verdict.APPLY:
             for group in self.optimizer.param_groups:
                 group["lr"] = self.learning_rate()
@@ -289,7 +285,7 @@ class Loop:
         self.tell_pace(step)
         if self.state.step % self.settings.log_every_steps == 0:
             self.report()
-        schedule, every = self.trainer.trained.config.validate, self.settings.checkpoint_every_steps
+        schedule, every = self.session.trained.config.validate, self.settings.checkpoint_every_steps
         by_epoch = schedule.every_epochs and step.ends_epoch and self.state.epoch % schedule.every_epochs == 0
         by_step = schedule.every_steps and self.state.step % schedule.every_steps == 0
         if by_epoch or by_step:
@@ -313,7 +309,7 @@ class Loop:
             "tokens_per_second": tokens / state.window_seconds,
             "seconds": state.seconds,
         }
-        self.trainer.log.progress(event, self.seconds_left())
+        self.session.log.progress(event, self.seconds_left())
         state.window_loss = state.window_nll = 0.0
         self.sums.zero_()
         state.window_tokens, state.window_seconds = 0, 0.0
@@ -334,13 +330,13 @@ class Loop:
 
     def validate(self) -> None:
         """Scores the model on dev, saves it, and moves the pointer to the best."""
-        model = self.trainer.gather_model()
-        scores = self.processes.call_on_first(lambda: self.trainer.measure(model))
+        model = self.session.gather_model()
+        scores = self.processes.call_on_first(lambda: self.session.measure(model))
         self.count_time()
-        record = ValidationRecord(self.state.step, self.trainer.score_of(scores))
+        record = ValidationRecord(self.state.step, self.session.score_of(scores))
         self.state.validations.append(record)
         event = {"step": self.state.step, "epoch": self.state.epoch, **scores, "seconds": self.state.seconds}
-        self.trainer.log.validation(event, best=self.state.best == record)
+        self.session.log.validation(event, best=self.state.best == record)
         self.judge_validation(scores)
         self.save()
 
@@ -351,25 +347,25 @@ class Loop:
         own, other = scores.get("own_source_loss"), scores.get("other_source_loss")
         measured = ValidationLosses(step, scores["loss"], other, train_loss, scores.get("distinct"), own)
         for finding in watchdog.judge_validation(measured, self.settings.warmup_steps, self.guessing_loss):
-            self.trainer.log.finding(step, finding.name, finding.text)
+            self.session.log.finding(step, finding.name, finding.text)
 
     def save(self) -> None:
         """Writes a checkpoint of this step and removes those that no longer count."""
-        trainer, state = self.trainer, self.state
+        session, state = self.session, self.state
         self.keep_sums()
-        model, moments = trainer.gather_model(), optimizer_tensors(self.model, self.optimizer)
+        model, moments = session.gather_model(), optimizer_tensors(self.model, self.optimizer)
         if not self.processes.is_first:
             return
-        trained = replace(trainer.trained, model=model, card=card_of(state, trainer.trained.card))
-        save_checkpoint(trainer.run, trained, moments, state)
+        trained = replace(session.trained, model=model, card=card_of(state, session.trained.card))
+        save_checkpoint(session.run, trained, moments, state)
         validated = [record.step for record in state.validations]
         wanted = {*validated[-max(self.settings.keep_checkpoints, self.settings.average_last) :], state.step}
         wanted.update(best_steps(state.validations, self.settings.average_best))
         if state.best is not None:
             wanted.add(state.best.step)
-        earlier = [step for step in trainer.run.steps() if step < state.step]
+        earlier = [step for step in session.run.steps() if step < state.step]
         wanted.update(earlier[-1:])  # at least two are kept: the newest may turn out damaged
-        trainer.run.remove_all_but(wanted)
+        session.run.remove_all_but(wanted)
 
     def keep_sums(self) -> None:
         """Brings the state's sums up to date."""

@@ -33,11 +33,12 @@ from dragoman.training.loop import Loop
 from dragoman.training.run.checkpoint import RunFolder, set_weights
 from dragoman.training.run.log import RunLog
 from dragoman.training.run.signals import Interrupted
+from dragoman.training.session import TrainingSession
 from dragoman.training.step import gradients
 from dragoman.training.step.gradients import Gradients
 from dragoman.training.step.memory import MemoryPlan, plan_memory
 from dragoman.training.step.optimizer import build_optimizer
-from dragoman.training.trainer import Trainer
+from dragoman.training.trainer import choose_mean, fit, restore_session
 
 
 @dataclass(frozen=True)
@@ -88,14 +89,14 @@ CONFIG = Config(
 )
 
 
-def _trainer(
+def _session(
     corpus: Corpus,
     folder: Path,
     config: Config = CONFIG,
     stop_after: int | None = None,
     signal_number: int = signal.SIGTERM,
-) -> Trainer:
-    """A trainer that sends itself a signal when it logs step `stop_after`."""
+) -> TrainingSession:
+    """A session that sends itself a signal when it logs step `stop_after`."""
     folder.mkdir(exist_ok=True)
     torch.manual_seed(config.train.seed)
     model = Transformer(config.model, corpus.tokenizers.src.vocab_size, corpus.tokenizers.tgt.vocab_size)
@@ -111,7 +112,7 @@ def _trainer(
         return {}
 
     trained = TrainedModel(model, corpus.tokenizers, config, Card())
-    return Trainer(
+    return TrainingSession(
         RunFolder(folder), trained, corpus.train, corpus.dev, validate, Log(folder, sys.stderr), corpus.encode
     )
 
@@ -124,11 +125,11 @@ def _log(folder: Path) -> list[dict[str, object]]:
 
 
 @pytest.fixture(scope="module")
-def straight(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+def straight(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> TrainingSession:
     """One that has trained all steps without a stop."""
-    trainer = _trainer(corpus, tmp_path_factory.mktemp("straight"))
-    assert trainer.fit() == "train.max_steps = 70 reached"
-    return trainer
+    session = _session(corpus, tmp_path_factory.mktemp("straight"))
+    assert fit(session) == "train.max_steps = 70 reached"
+    return session
 
 
 @pytest.mark.parametrize(
@@ -140,16 +141,16 @@ def straight(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Traine
     ],
 )
 def test_stopped_and_resumed_is_uninterrupted_bit_for_bit(
-    corpus: Corpus, straight: Trainer, tmp_path: Path, stops: tuple[int, ...], signal_number: int
+    corpus: Corpus, straight: TrainingSession, tmp_path: Path, stops: tuple[int, ...], signal_number: int
 ) -> None:
     for stop in stops:
-        stopped = _trainer(corpus, tmp_path / "resumed", stop_after=stop, signal_number=signal_number)
+        stopped = _session(corpus, tmp_path / "resumed", stop_after=stop, signal_number=signal_number)
         with pytest.raises(Interrupted) as error:
-            stopped.fit()
+            fit(stopped)
         assert error.value.exit_code == 128 + signal_number
         assert stopped.state.step == stop
-    resumed = _trainer(corpus, tmp_path / "resumed")
-    resumed.fit()
+    resumed = _session(corpus, tmp_path / "resumed")
+    fit(resumed)
     for name, parameter in straight.model.named_parameters():
         assert torch.equal(parameter, dict(resumed.model.named_parameters())[name]), name
     assert _log(tmp_path / "resumed") == _log(straight.run.path)
@@ -166,19 +167,19 @@ def test_a_warmup_that_fits_the_time_changes_nothing_but_the_rate(
     )
     limited = replace(CONFIG, train=replace(CONFIG.train, max_steps=12, max_minutes=60))
     taken: list[TrainSettings] = []
-    chosen = _trainer(corpus, tmp_path / "chosen", limited)
+    chosen = _session(corpus, tmp_path / "chosen", limited)
     chosen.adapts_warmup = taken.append
-    chosen.fit()
-    given = _trainer(corpus, tmp_path / "given", replace(limited, train=replace(limited.train, warmup_steps=5)))
-    given.fit()
+    fit(chosen)
+    given = _session(corpus, tmp_path / "given", replace(limited, train=replace(limited.train, warmup_steps=5)))
+    fit(given)
     assert all(torch.equal(*pair) for pair in zip(chosen.model.parameters(), given.model.parameters(), strict=True))
     assert _log(tmp_path / "chosen") == _log(tmp_path / "given")
     assert [settings.warmup_steps for settings in taken] == [chosen.trained.config.train.warmup_steps] == [5]
     said = capsys.readouterr().err
     assert said.count("allows about 30 steps: the warm-up is 5 steps instead of 20 (`train.warmup_steps`).") == 1
-    resumed = _trainer(corpus, tmp_path / "chosen", replace(limited, train=replace(taken[0], max_steps=14)))
+    resumed = _session(corpus, tmp_path / "chosen", replace(limited, train=replace(taken[0], max_steps=14)))
     resumed.adapts_warmup = taken.append
-    resumed.fit()
+    fit(resumed)
     assert len(taken) == 1, "a run that goes on keeps its warm-up"
 
 
@@ -186,20 +187,20 @@ def test_a_disk_that_is_too_small_is_refused_before_the_first_step(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dragoman.training.run.limits.free_space", lambda folder: 2_000_000)
-    trainer = _trainer(corpus, tmp_path)
+    session = _session(corpus, tmp_path)
     with pytest.raises(ResourceError, match=r"2,000,000 bytes free, but the checkpoints .* need \d,\d{3},\d{3}"):
-        trainer.fit()
+        fit(session)
     assert not (tmp_path / "checkpoints").exists()
     short = replace(CONFIG, train=replace(CONFIG.train, max_steps=1, keep_checkpoints=2, average_last=0))
     monkeypatch.setattr("dragoman.training.run.limits.free_space", lambda folder: 3_500_000)
-    _trainer(corpus, tmp_path, short).fit()
+    fit(_session(corpus, tmp_path, short))
 
 
 def test_several_processes_stop_when_the_first_has_saved(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever starts them kills all once one has ended, and would kill it while it writes."""
-    stopped = _trainer(corpus, tmp_path, stop_after=7)
+    stopped = _session(corpus, tmp_path, stop_after=7)
     met: list[int] = []
     gather = Processes.gather
 
@@ -210,7 +211,7 @@ def test_several_processes_stop_when_the_first_has_saved(
 
     monkeypatch.setattr(Processes, "gather", meet)
     with pytest.raises(Interrupted):
-        stopped.fit()
+        fit(stopped)
     assert met == [7]
 
 
@@ -219,14 +220,14 @@ def test_every_lever_keeps_resuming_exact_and_its_weights_are_candidates(corpus:
     train = replace(levers, threads=2, average_best=2, average_last=0, keep_checkpoints=2)
     config = replace(CONFIG, train=train, validate=replace(CONFIG.validate, every_steps=10))
     straight, stopped = (
-        _trainer(corpus, tmp_path / "straight", config),
-        _trainer(corpus, tmp_path / "resumed", config, 14),
+        _session(corpus, tmp_path / "straight", config),
+        _session(corpus, tmp_path / "resumed", config, 14),
     )
-    straight.fit()
+    fit(straight)
     with pytest.raises(Interrupted):
-        stopped.fit()
-    resumed = _trainer(corpus, tmp_path / "resumed", config)
-    resumed.fit()
+        fit(stopped)
+    resumed = _session(corpus, tmp_path / "resumed", config)
+    fit(resumed)
     assert all(torch.equal(*pair) for pair in zip(straight.model.parameters(), resumed.model.parameters(), strict=True))
     means = means_of(resumed.run.steps(), resumed.state, config.train)
     assert [mean.ema_decay for mean in means] == [0.0, 0.9]
@@ -244,7 +245,7 @@ def test_every_lever_keeps_resuming_exact_and_its_weights_are_candidates(corpus:
     for mean in means:
         set_weights(resumed.model, mean.weights(resumed.run, resumed.model))
         measured.append(resumed.score_of(resumed.measure(resumed.model)))
-    resumed.average()
+    choose_mean(resumed)
     chosen = TrainedModel.load(resolve_model_folder(tmp_path / "resumed"), "cpu")
     set_weights(resumed.model, dict(chosen.model.named_parameters()))
     assert resumed.score_of(resumed.measure(resumed.model)) == pytest.approx(max(measured), abs=1e-5)
@@ -253,16 +254,16 @@ def test_every_lever_keeps_resuming_exact_and_its_weights_are_candidates(corpus:
 
 def test_a_lost_checkpoint_costs_only_the_steps_since_the_one_before(corpus: Corpus, tmp_path: Path) -> None:
     config = replace(CONFIG, train=replace(CONFIG.train, max_steps=35, checkpoint_every_steps=10))
-    straight = _trainer(corpus, tmp_path / "straight", config)
-    straight.fit()
+    straight = _session(corpus, tmp_path / "straight", config)
+    fit(straight)
     shutil.copytree(tmp_path / "straight", tmp_path / "damaged")
     damaged = RunFolder(tmp_path / "damaged")
     newest, before = (damaged.step_folder(step) for step in reversed(damaged.steps()[-2:]))
     content = bytearray((newest / "optimizer.safetensors").read_bytes())
     content[len(content) // 2] ^= 1
     (newest / "optimizer.safetensors").write_bytes(content)
-    repaired = _trainer(corpus, tmp_path / "damaged", config)
-    repaired.fit()
+    repaired = _session(corpus, tmp_path / "damaged", config)
+    fit(repaired)
     assert before.name != newest.name
     for mine, theirs in zip(repaired.model.parameters(), straight.model.parameters(), strict=True):
         assert torch.equal(mine, theirs)
@@ -272,18 +273,18 @@ def test_a_lost_checkpoint_costs_only_the_steps_since_the_one_before(corpus: Cor
 def test_the_pointers_lead_to_what_is_whole(corpus: Corpus, tmp_path: Path) -> None:
     """Also where the best is damaged, be it the newest or not."""
     config = replace(CONFIG, train=replace(CONFIG.train, max_steps=30), validate=ValidateSettings(0, 10, "loss"))
-    trainer = _trainer(corpus, tmp_path, config)
-    trainer.fit()
-    assert trainer.run.steps() == [10, 20, 30]
+    session = _session(corpus, tmp_path, config)
+    fit(session)
+    assert session.run.steps() == [10, 20, 30]
     for damaged, last, best in ((30, 20, 20), (10, 20, 20), (20, None, None)):
-        (trainer.run.step_folder(damaged) / "model.safetensors").write_bytes(b"damaged")
-        resumed = _trainer(corpus, tmp_path, config)
+        (session.run.step_folder(damaged) / "model.safetensors").write_bytes(b"damaged")
+        resumed = _session(corpus, tmp_path, config)
         optimizer = build_optimizer(resumed.model, config.train)
         if last is None:
             with pytest.raises(CheckpointError, match="step_0000030"):
-                resumed._restore(optimizer)
+                restore_session(resumed, optimizer)
             break
-        resumed._restore(optimizer)
+        restore_session(resumed, optimizer)
         assert resumed.state.step == last
         assert (tmp_path / "last").read_text() == f"checkpoints/step_{last:07d}\n"
         assert (tmp_path / "best").read_text() == f"checkpoints/step_{best:07d}\n"
@@ -292,14 +293,14 @@ def test_the_pointers_lead_to_what_is_whole(corpus: Corpus, tmp_path: Path) -> N
 
 def test_a_lost_best_is_no_longer_the_best(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = replace(CONFIG, train=replace(CONFIG.train, max_steps=30), validate=ValidateSettings(0, 10, "loss"))
-    trainer = _trainer(corpus, tmp_path, config)
+    session = _session(corpus, tmp_path, config)
     scores = iter((-3.0, -1.0, -2.0))
-    monkeypatch.setattr(Trainer, "score_of", lambda self, _: next(scores))
-    trainer.fit()
+    monkeypatch.setattr(TrainingSession, "score_of", lambda self, _: next(scores))
+    fit(session)
     assert (tmp_path / "best").read_text() == "checkpoints/step_0000020\n"
-    (trainer.run.step_folder(20) / "model.safetensors").write_bytes(b"damaged")
-    resumed = _trainer(corpus, tmp_path, config)
-    resumed._restore(build_optimizer(resumed.model, config.train))
+    (session.run.step_folder(20) / "model.safetensors").write_bytes(b"damaged")
+    resumed = _session(corpus, tmp_path, config)
+    restore_session(resumed, build_optimizer(resumed.model, config.train))
     assert resumed.state.step == 30
     assert [record.step for record in resumed.state.validations] == [10, 30]
     assert (tmp_path / "best").read_text() == "checkpoints/step_0000030\n"
@@ -311,7 +312,7 @@ def test_accumulated_gradient_is_that_of_the_whole_batch(corpus: Corpus, tmp_pat
         model=replace(CONFIG.model, dropout=0.0),
         train=replace(CONFIG.train, clip_norm=0.0, micro_batch_tokens=4096),
     )
-    trainer = _trainer(corpus, tmp_path / "run", config)
+    session = _session(corpus, tmp_path / "run", config)
     indices = list(range(40))
     gradients = []
     for limit in (10**6, 100):
@@ -319,10 +320,10 @@ def test_accumulated_gradient_is_that_of_the_whole_batch(corpus: Corpus, tmp_pat
         pieces = micro_batches(src, tgt, limit, padding_slack=limit)
         batches = [load_batch(corpus.train, piece) for piece in pieces]
         total = sum(batch.num_tgt_tokens for batch in batches)
-        with Gradients(trainer.model, replace(config.train, threads=1)) as computed:
+        with Gradients(session.model, replace(config.train, threads=1)) as computed:
             computed.compute(batches, (1, 1), total)
         gradients.append(
-            [parameter.grad.clone() for parameter in trainer.model.parameters() if parameter.grad is not None]
+            [parameter.grad.clone() for parameter in session.model.parameters() if parameter.grad is not None]
         )
         assert len(batches) == 1 if limit == 10**6 else len(batches) > 5
     for whole, accumulated in zip(*gradients, strict=True):
@@ -336,55 +337,55 @@ def test_less_memory_takes_the_same_steps(corpus: Corpus, tmp_path: Path) -> Non
     tight = replace(config, train=replace(config.train, micro_batch_tokens=60))
     logs = []
     for name, each in (("roomy", config), ("tight", tight)):
-        trainer = _trainer(corpus, tmp_path / name, each)
-        trainer.encode = None
-        trainer.fit()
+        session = _session(corpus, tmp_path / name, each)
+        session.encode = None
+        fit(session)
         logs.append([event["loss"] for event in _log(tmp_path / name) if event["event"] == "train"])
     assert logs[0] == pytest.approx(logs[1], rel=1e-4)
 
 
 def test_the_best_and_enough_checkpoints_are_kept_and_pointed_to(corpus: Corpus, tmp_path: Path) -> None:
     config = replace(CONFIG, train=replace(CONFIG.train, keep_checkpoints=2, average_last=3))
-    trainer = _trainer(corpus, tmp_path / "run", config)
-    trainer.fit()
-    best = trainer.state.best
+    session = _session(corpus, tmp_path / "run", config)
+    fit(session)
+    best = session.state.best
     assert best is not None
-    validated = [record.step for record in trainer.state.validations]
-    assert set(validated[-3:]) <= set(trainer.run.steps())
-    assert best.step in trainer.run.steps()
-    assert len(trainer.run.steps()) <= 4
+    validated = [record.step for record in session.state.validations]
+    assert set(validated[-3:]) <= set(session.run.steps())
+    assert best.step in session.run.steps()
+    assert len(session.run.steps()) <= 4
     assert (tmp_path / "run" / "best").read_text() == f"checkpoints/step_{best.step:07d}\n"
     assert (tmp_path / "run" / "last").read_text() == f"checkpoints/step_{70:07d}\n"
 
 
 def test_the_average_is_the_mean_and_is_kept_only_where_it_helps(
-    corpus: Corpus, straight: Trainer, tmp_path: Path
+    corpus: Corpus, straight: TrainingSession, tmp_path: Path
 ) -> None:
     shutil.copytree(straight.run.path, tmp_path / "run")
-    trainer = _trainer(corpus, tmp_path / "run")
-    trainer.fit()
-    steps = [record.step for record in trainer.state.validations][-5:]
-    weights = [TrainedModel.load(trainer.run.step_folder(step), "cpu").model.state_dict() for step in steps]
-    assert trainer.average() in (tuple(steps), ())
-    for name, parameter in trainer.model.state_dict().items():
+    session = _session(corpus, tmp_path / "run")
+    fit(session)
+    steps = [record.step for record in session.state.validations][-5:]
+    weights = [TrainedModel.load(session.run.step_folder(step), "cpu").model.state_dict() for step in steps]
+    assert choose_mean(session) in (tuple(steps), ())
+    for name, parameter in session.model.state_dict().items():
         expected = torch.stack([each[name].double() for each in weights]).mean(0).float()
         torch.testing.assert_close(parameter, expected, atol=1e-7, rtol=1e-6)
-    best = trainer.state.best
+    best = session.state.best
     assert best is not None
-    helped = trainer.score_of(trainer.measure(trainer.model)) >= best.score
+    helped = session.score_of(session.measure(session.model)) >= best.score
     assert (tmp_path / "run" / "averaged").exists() == helped
 
 
 def test_a_step_without_a_finite_gradient_is_skipped_and_counted(corpus: Corpus, tmp_path: Path) -> None:
-    trainer = _trainer(corpus, tmp_path / "run")
-    loop = Loop(trainer, torch.optim.AdamW(trainer.model.parameters()))
-    before = [parameter.clone() for parameter in trainer.model.parameters()]
-    trainer.state.step = 1
-    for parameter in trainer.model.parameters():
+    session = _session(corpus, tmp_path / "run")
+    loop = Loop(session, torch.optim.AdamW(session.model.parameters()))
+    before = [parameter.clone() for parameter in session.model.parameters()]
+    session.state.step = 1
+    for parameter in session.model.parameters():
         parameter.grad = torch.full_like(parameter, float("nan"))
     assert not loop.update(1.0)
-    assert trainer.state.skipped_steps == 1
-    assert all(torch.equal(old, new) for old, new in zip(before, trainer.model.parameters(), strict=True))
+    assert session.state.skipped_steps == 1
+    assert all(torch.equal(old, new) for old, new in zip(before, session.model.parameters(), strict=True))
 
 
 def test_where_memory_runs_out_the_same_is_computed_in_parts(
@@ -392,8 +393,8 @@ def test_where_memory_runs_out_the_same_is_computed_in_parts(
 ) -> None:
     """Also what dropout draws is the same; a run resumed afterwards is the one that went on."""
     config = replace(CONFIG, train=replace(CONFIG.train, max_steps=14, log_every_steps=1))
-    whole = _trainer(corpus, tmp_path / "whole", config)
-    whole.fit()
+    whole = _session(corpus, tmp_path / "whole", config)
+    fit(whole)
     original, calls = gradients.losses, [0]
 
     def limited(model: Transformer, batch: Batch, *rest: Any, **more: Any) -> tuple[torch.Tensor, torch.Tensor]:
@@ -403,8 +404,8 @@ def test_where_memory_runs_out_the_same_is_computed_in_parts(
         return original(model, batch, *rest, **more)
 
     monkeypatch.setattr(gradients, "losses", limited)
-    halved = _trainer(corpus, tmp_path / "halved", config)
-    halved.fit()
+    halved = _session(corpus, tmp_path / "halved", config)
+    fit(halved)
     assert halved.state.micro_batch_splits > 1
     events = [[e for e in _log(tmp_path / name) if e["event"] != "watchdog"] for name in ("whole", "halved")]
     assert [e["loss"] for e in events[0]] == pytest.approx([e["loss"] for e in events[1]], rel=1e-5)
@@ -425,7 +426,7 @@ def test_a_step_with_a_loss_that_is_not_finite_never_reaches_a_checkpoint(corpus
         return plans[-1]
 
     config = replace(CONFIG, train=replace(CONFIG.train, max_steps=25, checkpoint_every_steps=5))
-    trainer = _trainer(corpus, tmp_path / "run", config)
+    session = _session(corpus, tmp_path / "run", config)
     original, left = gradients.Gradients.compute, {3, *range(12, 17)}
 
     def compute(self: Gradients, batches: object, draws: tuple[int, int], *rest: int) -> torch.Tensor:
@@ -433,17 +434,17 @@ def test_a_step_with_a_loss_that_is_not_finite_never_reaches_a_checkpoint(corpus
         if draws[1] not in left:
             return total
         left.discard(draws[1])
-        trainer.model.projection.weight.grad = torch.full_like(trainer.model.projection.weight, float("nan"))
+        session.model.projection.weight.grad = torch.full_like(session.model.projection.weight, float("nan"))
         return total * float("nan")
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(gradients.Gradients, "compute", compute)
         patched.setattr(loop, "plan_memory", plan)
-        trainer.fit()
+        fit(session)
     assert len(plans) == 1
-    assert (trainer.state.step, trainer.state.watchdog.rate_factor) == (25, 0.5)
-    assert trainer.state.watchdog.not_finite == 6
+    assert (session.state.step, session.state.watchdog.rate_factor) == (25, 0.5)
+    assert session.state.watchdog.not_finite == 6
     names = [event["name"] for event in _log(tmp_path / "run") if event["event"] == "watchdog"]
     assert names == ["not finite", "went back"]
-    for step in trainer.run.steps():
-        TrainedModel.load(trainer.run.step_folder(step), "cpu")
+    for step in session.run.steps():
+        TrainedModel.load(session.run.step_folder(step), "cpu")

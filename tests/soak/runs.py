@@ -23,8 +23,8 @@ from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizer
 from dragoman.training.run.checkpoint import RunFolder
 from dragoman.training.run.log import RunLog
 from dragoman.training.run.tensorboard import Board
+from dragoman.training.session import TrainingSession
 from dragoman.training.step.gradients import Gradients
-from dragoman.training.trainer import Trainer
 
 STEPS = 70
 CONFIG = Config(
@@ -82,14 +82,14 @@ class KeptLog(RunLog):
         self.lines.append(text)
 
 
-def make_trainer(folder: Path, texts: Texts, config: Config = CONFIG) -> Trainer:
-    """A trainer of a tiny model in a run's folder; it validates by loss."""
+def make_session(folder: Path, texts: Texts, config: Config = CONFIG) -> TrainingSession:
+    """A session of a tiny model in a run's folder; it validates by loss."""
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(config.train.seed)
     size = texts.tokenizers.src.vocab_size
     trained = TrainedModel(Transformer(config.model, size, size), texts.tokenizers, config, Card())
     pairs = InMemoryPairs(texts.src, texts.tgt)
-    return Trainer(RunFolder(folder), trained, pairs, texts.dev, lambda model: {}, KeptLog(folder))
+    return TrainingSession(RunFolder(folder), trained, pairs, texts.dev, lambda model: {}, KeptLog(folder))
 
 
 def events_of(run: Path, event: str) -> list[dict[str, Any]]:
@@ -113,7 +113,7 @@ def is_whole(folder: Path) -> bool:
 
 
 @contextmanager
-def scaled_gradients(trainer: Trainer, steps: set[int], factor: float, repeat: bool = False) -> Iterator[None]:
+def scaled_gradients(session: TrainingSession, steps: set[int], factor: float, repeat: bool = False) -> Iterator[None]:
     """Multiply the gradients of some steps, the first time or (`repeat`) every time they are taken.
 
     A factor of NaN makes the loss NaN, too.
@@ -125,7 +125,7 @@ def scaled_gradients(trainer: Trainer, steps: set[int], factor: float, repeat: b
         if draws[1] in left:
             if not repeat:
                 left.discard(draws[1])
-            for parameter in trainer.model.parameters():
+            for parameter in session.model.parameters():
                 if parameter.grad is not None:
                     parameter.grad *= factor
             total = total * factor if factor != factor else total

@@ -11,10 +11,11 @@ from dragoman.errors import DragomanError
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
 from dragoman.training.run.checkpoint import restore_checkpoint
+from dragoman.training.session import TrainingSession
 from dragoman.training.step.optimizer import build_optimizer
-from dragoman.training.trainer import Trainer
+from dragoman.training.trainer import fit
 from tests.soak.conftest import Report
-from tests.soak.runs import make_trainer, override_train, phrasebook_texts
+from tests.soak.runs import make_session, override_train, phrasebook_texts
 
 
 def flip_bit(content: bytes, rng: random.Random) -> bytes:
@@ -37,21 +38,23 @@ KINDS = {"bit flipped": (flip_bit, 1000), "truncated": (truncate, 200), "4,096 b
 
 
 @pytest.fixture(scope="module")
-def trainer(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
-    trainer = make_trainer(tmp_path_factory.mktemp("run"), phrasebook_texts(), override_train(max_steps=3))
-    trainer.fit()
-    return trainer
+def session(tmp_path_factory: pytest.TempPathFactory) -> TrainingSession:
+    session = make_session(tmp_path_factory.mktemp("run"), phrasebook_texts(), override_train(max_steps=3))
+    fit(session)
+    return session
 
 
 @pytest.fixture(params=["checkpoint", "model"])
-def target(request: pytest.FixtureRequest, trainer: Trainer, tmp_path: Path) -> tuple[str, Path, Callable[[], object]]:
+def target(
+    request: pytest.FixtureRequest, session: TrainingSession, tmp_path: Path
+) -> tuple[str, Path, Callable[[], object]]:
     """Its name, its folder, and a function that loads it."""
     if request.param == "model":
-        trainer.trained.save(tmp_path / "model")
+        session.trained.save(tmp_path / "model")
         return "model", tmp_path / "model", lambda: TrainedModel.load(tmp_path / "model", "cpu")
-    step = trainer.run.step_folder(3)
-    optimizer = build_optimizer(trainer.model, trainer.settings)
-    return "checkpoint", step, lambda: restore_checkpoint(step, trainer.model, optimizer)
+    step = session.run.step_folder(3)
+    optimizer = build_optimizer(session.model, session.settings)
+    return "checkpoint", step, lambda: restore_checkpoint(step, session.model, optimizer)
 
 
 @pytest.mark.parametrize("kind", KINDS)

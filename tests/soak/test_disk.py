@@ -17,10 +17,11 @@ from dragoman.bundle import weights
 from dragoman.errors import DragomanError
 from dragoman.training.run.checkpoint import save_checkpoint
 from dragoman.training.run.state import TrainState, ValidationRecord
+from dragoman.training.session import TrainingSession
 from dragoman.training.step.optimizer import build_optimizer, optimizer_tensors
-from dragoman.training.trainer import Trainer
+from dragoman.training.trainer import fit
 from tests.soak.conftest import Report
-from tests.soak.runs import is_whole, make_trainer, override_train, phrasebook_texts
+from tests.soak.runs import is_whole, make_session, override_train, phrasebook_texts
 
 PATH_METHODS = ("rename", "replace", "mkdir", "chmod", "open")
 Before = Callable[[str], object]
@@ -68,44 +69,46 @@ def fail_at(index: int, code: int) -> Before:
 
 
 @pytest.fixture(scope="module")
-def trainer(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+def session(tmp_path_factory: pytest.TempPathFactory) -> TrainingSession:
     """A run of two steps, the second of which is saved."""
-    trainer = make_trainer(tmp_path_factory.mktemp("run"), phrasebook_texts(100), override_train(max_steps=2))
-    trainer.fit()
-    return trainer
+    session = make_session(tmp_path_factory.mktemp("run"), phrasebook_texts(100), override_train(max_steps=2))
+    fit(session)
+    return session
 
 
-def save(trainer: Trainer, step: int) -> None:
+def save(session: TrainingSession, step: int) -> None:
     entry = dict.fromkeys(("epoch", "loss", "perplexity", "learning_rate", "tokens_per_second"), 0)
-    trainer.log.progress(entry | {"step": step}, None)
-    moments = optimizer_tensors(trainer.model, build_optimizer(trainer.model, trainer.settings))
+    session.log.progress(entry | {"step": step}, None)
+    moments = optimizer_tensors(session.model, build_optimizer(session.model, session.settings))
     state = TrainState(step=step, validations=[ValidationRecord(step, 0.0)])
-    save_checkpoint(trainer.run, trainer.trained, moments, state)
+    save_checkpoint(session.run, session.trained, moments, state)
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS], ids=errno.errorcode.get)
 @pytest.mark.parametrize("step", [3, 2], ids=["a new step", "a step written again"])
-def test_a_failing_write_costs_one_checkpoint_at_most(trainer: Trainer, step: int, code: int, report: Report) -> None:
+def test_a_failing_write_costs_one_checkpoint_at_most(
+    session: TrainingSession, step: int, code: int, report: Report
+) -> None:
     calls: list[str] = []
     with intercepted_writes(calls.append):
-        save(trainer, step)
-    shutil.rmtree(trainer.run.step_folder(3), ignore_errors=True)
+        save(session, step)
+    shutil.rmtree(session.run.step_folder(3), ignore_errors=True)
     broken = [
         f"{name} ({index}): {outcome}"
         for index, name in enumerate(calls)
-        if (outcome := outcome_of_failure(trainer, step, fail_at(index, code)))
+        if (outcome := outcome_of_failure(session, step, fail_at(index, code)))
     ]
     names = ", ".join(f"{calls.count(name)} {name}" for name in dict.fromkeys(calls))
     what = "a new step" if step == 3 else "a step written again"
     report(f"{errno.errorcode[code]}, {what}", len(calls), broken, names)
 
 
-def outcome_of_failure(trainer: Trainer, step: int, before: Before) -> str:
+def outcome_of_failure(session: TrainingSession, step: int, before: Before) -> str:
     """What is not as promised after a failed write; empty if all is."""
-    run, line = trainer.run, ""
+    run, line = session.run, ""
     try:
         with intercepted_writes(before):
-            save(trainer, step)
+            save(session, step)
     except DragomanError as error:
         line = str(error)
     except OSError as error:

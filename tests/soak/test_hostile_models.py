@@ -20,7 +20,7 @@ from dragoman.files import hash_json, write_folder
 from dragoman.model.trained import TrainedModel
 from tests.soak.conftest import Report
 from tests.soak.processes import Cost, exit_status, fork
-from tests.soak.runs import make_trainer, phrasebook_texts
+from tests.soak.runs import make_session, phrasebook_texts
 
 MOST_SECONDS, MOST_BYTES = 1.0, 200e6
 Change = Callable[[Path], object]
@@ -149,7 +149,7 @@ MANIFESTS = {
 
 @pytest.fixture
 def good(tmp_path: Path) -> Path:
-    make_trainer(tmp_path / "run", phrasebook_texts(100)).trained.save(tmp_path / "good")
+    make_session(tmp_path / "run", phrasebook_texts(100)).trained.save(tmp_path / "good")
     TrainedModel.load(tmp_path / "good", "cpu")
     return tmp_path / "good"
 

@@ -17,16 +17,17 @@ import pytest
 from safetensors.numpy import load_file
 
 from dragoman.training.run.checkpoint import RunFolder, save_checkpoint
+from dragoman.training.trainer import fit
 from dragoman.training.verification import _compare, _log_lines
 from tests.soak.conftest import Report
 from tests.soak.processes import exit_status, fork
-from tests.soak.runs import STEPS, is_whole, make_trainer, override_train, phrasebook_texts
+from tests.soak.runs import STEPS, is_whole, make_session, override_train, phrasebook_texts
 
 DEADLINE_SECONDS = 120
 
 
 def train(run: Path, until: int = STEPS) -> Callable[[], object]:
-    return lambda: make_trainer(run, phrasebook_texts(), override_train(max_steps=until)).fit()
+    return lambda: fit(make_session(run, phrasebook_texts(), override_train(max_steps=until)))
 
 
 def differences(run: Path, straight: Path) -> tuple[int, list[str]]:
@@ -83,11 +84,11 @@ def save_until_killed(run: Path, pipe: int) -> None:
     """Save a checkpoint after every step and write to `pipe` when one is started and finished."""
     config = override_train(max_steps=10**6, checkpoint_every_steps=1, log_every_steps=10**6)
     config = replace(config, validate=replace(config.validate, every_steps=10**6))
-    trainer = make_trainer(run, phrasebook_texts(200), config)
+    session = make_session(run, phrasebook_texts(200), config)
     remove = RunFolder.remove_all_but
 
     def tell(sign: int) -> None:
-        os.write(pipe, MESSAGE.pack(sign * trainer.state.step, time.monotonic()))
+        os.write(pipe, MESSAGE.pack(sign * session.state.step, time.monotonic()))
 
     def tell_and_save(*arguments: Any) -> None:
         tell(-1)
@@ -101,7 +102,7 @@ def save_until_killed(run: Path, pipe: int) -> None:
         mock.patch("dragoman.training.loop.save_checkpoint", tell_and_save),
         mock.patch.object(RunFolder, "remove_all_but", tell_and_remove),
     ):
-        trainer.fit()
+        fit(session)
 
 
 def kill_while_saving(run: Path, rng: random.Random) -> int:
@@ -130,7 +131,7 @@ def test_a_kill_while_saving_leaves_a_whole_checkpoint(
         newest = next((step for step in reversed(run.steps()) if is_whole(run.step_folder(step))), -1)
         if newest < saved or not is_of_one_step(run.step_folder(newest), newest):
             broken.append(f"kill {number}: step {newest} instead of {saved}")
-    make_trainer(tmp_path, phrasebook_texts(200), override_train(max_steps=newest + 1)).fit()
+    fit(make_session(tmp_path, phrasebook_texts(200), override_train(max_steps=newest + 1)))
     broken += map(str, tmp_path.rglob(".writing-*"))
     figures = f"{in_saving} in the middle of writing; nothing left over"
     report("SIGKILL while saving", planted, broken, figures)

@@ -9,8 +9,9 @@ import pytest
 
 from dragoman.errors import DragomanError
 from dragoman.model.trained import TrainedModel
+from dragoman.training.trainer import fit
 from tests.soak.conftest import Report
-from tests.soak.runs import STEPS, KeptLog, is_whole, make_trainer, phrasebook_texts, scaled_gradients
+from tests.soak.runs import STEPS, KeptLog, is_whole, make_session, phrasebook_texts, scaled_gradients
 
 
 @pytest.mark.parametrize(("fault", "factor"), [("NaN loss in a step", math.nan), ("gradient times 10^6", 1e6)])
@@ -18,33 +19,33 @@ def test_a_faulty_step_is_skipped(
     fault: str, factor: float, tmp_path: Path, scaled: Callable[[int], int], report: Report
 ) -> None:
     steps = set(random.Random(fault).sample(range(25, STEPS, 2), scaled(10)))
-    trainer = make_trainer(tmp_path, phrasebook_texts())
-    with scaled_gradients(trainer, steps, factor):
-        trainer.fit()
-    watchdog = trainer.state.watchdog
+    session = make_session(tmp_path, phrasebook_texts())
+    with scaled_gradients(session, steps, factor):
+        fit(session)
+    watchdog = session.state.watchdog
     skipped = watchdog.not_finite if math.isnan(factor) else watchdog.spikes
-    assert all(bool(parameter.isfinite().all()) for parameter in trainer.model.parameters())
-    for step in trainer.run.steps():
-        TrainedModel.load(trainer.run.step_folder(step), "cpu")  # raises for weights that are not finite
+    assert all(bool(parameter.isfinite().all()) for parameter in session.model.parameters())
+    for step in session.run.steps():
+        TrainedModel.load(session.run.step_folder(step), "cpu")  # raises for weights that are not finite
     report(fault, len(steps), range(len(steps) - skipped), "skipped and counted; all checkpoints finite")
 
 
 def test_five_faulty_steps_return_to_the_checkpoint(tmp_path: Path, report: Report) -> None:
-    trainer = make_trainer(tmp_path, phrasebook_texts())
-    with scaled_gradients(trainer, set(range(33, 38)), math.nan):
-        trainer.fit()
-    assert isinstance(trainer.log, KeptLog)
-    assert any("goes back to step 30" in line for line in trainer.log.lines)
-    assert (trainer.state.watchdog.rate_factor, trainer.state.step) == (0.5, STEPS)
+    session = make_session(tmp_path, phrasebook_texts())
+    with scaled_gradients(session, set(range(33, 38)), math.nan):
+        fit(session)
+    assert isinstance(session.log, KeptLog)
+    assert any("goes back to step 30" in line for line in session.log.lines)
+    assert (session.state.watchdog.rate_factor, session.state.step) == (0.5, STEPS)
     report("five NaN in a row", 1, figures=f"back to step 30, half the rate, {STEPS} steps taken")
 
 
 def test_a_loss_that_stays_faulty_ends_the_run(tmp_path: Path, report: Report) -> None:
-    trainer = make_trainer(tmp_path, phrasebook_texts())
+    session = make_session(tmp_path, phrasebook_texts())
     with (
-        scaled_gradients(trainer, set(range(33, STEPS)), math.nan, repeat=True),
+        scaled_gradients(session, set(range(33, STEPS)), math.nan, repeat=True),
         pytest.raises(DragomanError, match="again") as error,
     ):
-        trainer.fit()
-    damaged = [step for step in trainer.run.steps() if not is_whole(trainer.run.step_folder(step))]
+        fit(session)
+    damaged = [step for step in session.run.steps() if not is_whole(session.run.step_folder(step))]
     report("NaN from step 33 on", 1, damaged[:1], f"ends: {str(error.value)[:60]}...")

@@ -20,16 +20,17 @@ from dragoman.training.step import gradients as gradients_module
 from dragoman.training.step import memory as memory_module
 from dragoman.training.step.memory import plan_memory
 from dragoman.training.step.optimizer import build_optimizer
+from dragoman.training.trainer import fit
 from tests.soak.conftest import Report
 from tests.soak.processes import exit_status, fork, memory_bytes, run_in_new_process
-from tests.soak.runs import loss_gap, make_trainer, override_train, phrasebook_texts
+from tests.soak.runs import loss_gap, make_session, override_train, phrasebook_texts
 
 MOST_GAP = 1e-4
 FORECAST_ERROR = 0.2
 
 
 def test_a_step_that_does_not_fit_is_computed_in_parts(tmp_path: Path, report: Report) -> None:
-    make_trainer(tmp_path / "whole", phrasebook_texts(), override_train(max_steps=40)).fit()
+    fit(make_session(tmp_path / "whole", phrasebook_texts(), override_train(max_steps=40)))
     original, calls = gradients_module.losses, iter(range(10**6))
 
     def limited(model: Transformer, batch: Any, *rest: Any, **options: Any) -> Any:
@@ -37,10 +38,10 @@ def test_a_step_that_does_not_fit_is_computed_in_parts(tmp_path: Path, report: R
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes.")
         return original(model, batch, *rest, **options)
 
-    trainer = make_trainer(tmp_path / "parts", phrasebook_texts(), override_train(max_steps=40))
+    session = make_session(tmp_path / "parts", phrasebook_texts(), override_train(max_steps=40))
     with mock.patch.object(gradients_module, "losses", limited):
-        trainer.fit()
-    gap, parts = loss_gap(tmp_path / "whole", tmp_path / "parts"), trainer.state.micro_batch_splits
+        fit(session)
+    gap, parts = loss_gap(tmp_path / "whole", tmp_path / "parts"), session.state.micro_batch_splits
     broken = [gap] * (parts == 1 or gap >= MOST_GAP)
     report("allocations fail from some step on", 1, broken, f"{parts} parts, losses within {gap:.1e}, dropout on")
 
@@ -60,13 +61,13 @@ def train_limited(run: Path, limit_bytes: int) -> None:
     long = replace(texts, src=[(row * 12)[:120] for row in texts.src], tgt=[(row * 12)[:120] for row in texts.tgt])
     config = override_train(max_steps=3, batch_tokens=6_000, micro_batch_tokens=6_000, checkpoint_every_steps=0)
     config = replace(config, model=replace(config.model, d_model=128, d_ff=512, num_heads=4))
-    trainer = make_trainer(run, long, config)
+    session = make_session(run, long, config)
     if limit_bytes:
         pages = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (pages + limit_bytes, resource.RLIM_INFINITY))
         memory_module.free_bytes = lambda device: None  # only the failure itself tells
-    trainer.fit()
-    (run / "parts").write_text(str(trainer.state.micro_batch_splits))
+    fit(session)
+    (run / "parts").write_text(str(session.state.micro_batch_splits))
 
 
 FORECASTS = [

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from dragoman.demo.phrasebook_file import load_phrasebook
 from dragoman.evaluation.metrics import bleu
+from dragoman.training.trainer import fit
 from dragoman.training.verification import _compare
 from tests.soak.conftest import Report
-from tests.soak.runs import events_of, make_trainer, override_train, phrasebook_texts
+from tests.soak.runs import events_of, make_session, override_train, phrasebook_texts
 
 SETTINGS = """
     --model.preset=custom --model.d-model=64 --model.d-ff=128 --tokenizer.vocab-size=600
@@ -22,9 +23,9 @@ def test_the_same_seed_gives_the_same_run(tmp_path: Path, scaled: Callable[[int]
     steps, folders = scaled(200), []
     for name in ("one", "two"):
         config = override_train(max_steps=steps, checkpoint_every_steps=50)
-        trainer = make_trainer(tmp_path / name, phrasebook_texts(), config)
-        trainer.fit()
-        folders.append(trainer.run.step_folder(steps))
+        session = make_session(tmp_path / name, phrasebook_texts(), config)
+        fit(session)
+        folders.append(session.run.step_folder(steps))
     tensors, differences = _compare(*folders)
     report(f"the same seed twice, {steps} steps", 1, differences[:1], f"{tensors} tensors bit-equal")
 

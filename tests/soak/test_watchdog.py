@@ -16,9 +16,10 @@ from dragoman.config import PRESETS, Config, InferenceSettings
 from dragoman.inference.translator import Translator
 from dragoman.model.transformer import Transformer
 from dragoman.training.run.watchdog import WatchdogState
+from dragoman.training.trainer import fit
 from tests.soak.conftest import Report
 from tests.soak.processes import run_in_new_process
-from tests.soak.runs import CONFIG, Texts, events_of, make_trainer, override_train, phrasebook_texts, scaled_gradients
+from tests.soak.runs import CONFIG, Texts, events_of, make_session, override_train, phrasebook_texts, scaled_gradients
 
 STEPS = 480
 FAULTY_STEP = 40
@@ -53,12 +54,12 @@ CASES: dict[str, tuple[Config, Callable[[Texts], Texts], float]] = {
 def test_a_fault_is_named(name: str, tmp_path: Path, report: Report) -> None:
     config, change, factor = CASES[name]
     texts = change(phrasebook_texts(3000))
-    trainer = make_trainer(tmp_path, texts, config)
-    trainer.validate = validate_distinct(texts)
-    with scaled_gradients(trainer, set() if factor == 1.0 else {FAULTY_STEP}, factor):
-        trainer.fit()
+    session = make_session(tmp_path, texts, config)
+    session.validate = validate_distinct(texts)
+    with scaled_gradients(session, set() if factor == 1.0 else {FAULTY_STEP}, factor):
+        fit(session)
     found = list(dict.fromkeys(entry["name"] for entry in events_of(tmp_path, "watchdog")))
-    broken = [] if (name in found if name else not found) else [trainer.state.watchdog.measured]
+    broken = [] if (name in found if name else not found) else [session.state.watchdog.measured]
     report(f"watchdog: {name or 'a good run'}", 1, broken, f"{config.train.max_steps} steps; reported: {found}")
 
 

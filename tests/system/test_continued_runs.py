@@ -21,7 +21,7 @@ from dragoman.messages import say_once
 from dragoman.model.trained import TrainedModel
 from dragoman.training.run.frozen_settings import frozen_config
 from dragoman.training.run.log import RunLog
-from dragoman.training.trainer import Trainer
+from dragoman.training.session import TrainingSession
 from dragoman.workflows.training import training
 from dragoman.workflows.training.settings import RunRequest, resolve_run
 
@@ -283,8 +283,8 @@ def test_what_a_stop_kept_from_being_averaged_and_scored_is_done_by_the_same_com
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        owner, name = (Trainer, "average") if where == "average" else (training, "score_run")
-        patch.setattr(owner, name, stop)
+        name = "choose_mean" if where == "average" else "score_run"
+        patch.setattr(training, name, stop)
         assert train(corpus, more) == 130
     assert where == "score" or not (run / "averaged").exists()
     capsys.readouterr()
@@ -316,7 +316,7 @@ def test_a_finished_run_takes_over_another_search_and_is_scored_with_it(
 def test_a_stop_in_the_last_validation_is_obeyed_after_saving(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    measure = Trainer.measure
+    measure = TrainingSession.measure
 
     def stopped(*given: Any) -> dict[str, float]:
         signal.raise_signal(signal.SIGTERM)
@@ -324,7 +324,7 @@ def test_a_stop_in_the_last_validation_is_obeyed_after_saving(
 
     rarely = {"--validate.every-epochs": "0", "--validate.every-steps": "100"}
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "measure", stopped)
+        patch.setattr(TrainingSession, "measure", stopped)
         assert train(corpus, rarely) == 143
     assert "Saved after step 2. The same command continues." in capsys.readouterr().err
     assert train(corpus, rarely) == 0

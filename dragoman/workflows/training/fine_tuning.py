@@ -97,7 +97,7 @@ def continuation_of(out: Path) -> StartingPoint | None:
             card = read_card(folder)
             return StartingPoint(TokenizerPair.load(folder), card.lineage, card.origin, None, card.teachers)
         except DragomanError:
-            continue  # the trainer reports it
+            continue  # `restore_session` reports it
     return None
 
 

@@ -16,6 +16,7 @@ from dragoman.text.corpus.opening import open_aligned
 from dragoman.training.run.limits import kept_bytes, validations_until
 from dragoman.training.run.log import RunLog
 from dragoman.training.run.signals import clean_up_when_terminated
+from dragoman.training.trainer import fit
 from dragoman.workflows.progress import QUIET, Progress
 from dragoman.workflows.training.settings import ResolvedRun, RunRequest, resolve_run
 
@@ -125,7 +126,7 @@ def measure(run: ResolvedRun, folder: Path, progress: Progress = QUIET) -> Measu
     """Train some steps in `folder` as `train` would, with one validation, one checkpoint and a scored sample."""
     from dragoman.data.batching import epoch_batches
     from dragoman.workflows.training.inputs import add_soft_targets, prepare_pairs
-    from dragoman.workflows.training.training import make_trainer
+    from dragoman.workflows.training.training import make_session
 
     config = run.config
     most = _MOST_TAUGHT_PAIRS if config.train.teachers else _MOST_PAIRS
@@ -139,10 +140,10 @@ def measure(run: ResolvedRun, folder: Path, progress: Progress = QUIET) -> Measu
     inputs = add_soft_targets(sample, prepare_pairs(sample), progress=progress)
     prepare_seconds = time.perf_counter() - clock
     log = _Clock(sample.folder)
-    trainer = make_trainer(replace(sample, config=_shorten(config)), inputs, log)
+    session = make_session(replace(sample, config=_shorten(config)), inputs, log)
     progress.note(f"measuring up to {_STEPS} steps, a validation and the scoring")
-    scoring_seconds = _scoring_seconds(config, trainer.trained, inputs.data)  # first, so that the search is compiled
-    trainer.fit()
+    scoring_seconds = _scoring_seconds(config, session.trained, inputs.data)  # first, so that the search is compiled
+    fit(session)
     save_seconds = time.perf_counter() - log.validated_at
     seconds = log.seconds[min(_WARM_STEPS - 1, len(log.seconds) - 2) :] if len(log.seconds) > 1 else [0.0, *log.seconds]
     return Measurement(
@@ -153,8 +154,8 @@ def measure(run: ResolvedRun, folder: Path, progress: Progress = QUIET) -> Measu
         save_seconds=save_seconds,
         scoring_seconds=scoring_seconds,
         steps_per_epoch=len(epoch_batches(inputs.data.train, config.train.batch_tokens, config.train.seed, 0)) / share,
-        parameters=trainer.trained.card.parameters,
-        peak_bytes=_peak_bytes(trainer.model.device),
+        parameters=session.trained.card.parameters,
+        peak_bytes=_peak_bytes(session.model.device),
         checkpoint_bytes=_bytes_in(sample.folder / "checkpoints"),
         data_bytes=_bytes_in(sample.folder / "data") / share,
     )

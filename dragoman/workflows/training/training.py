@@ -29,7 +29,8 @@ from dragoman.training.run.frozen_settings import absolute_paths, check_frozen, 
 from dragoman.training.run.lock import lock_run
 from dragoman.training.run.log import RunLog
 from dragoman.training.run.signals import Interrupted
-from dragoman.training.trainer import Trainer
+from dragoman.training.session import TrainingSession
+from dragoman.training.trainer import choose_mean, fit
 from dragoman.training.validation import fitting
 from dragoman.version import __version__
 from dragoman.workflows.progress import QUIET, Progress
@@ -68,36 +69,36 @@ def train_run(run: ResolvedRun, progress: Progress = QUIET) -> TrainingResult | 
             report_pairs(inputs.data, config, fits_warmup, progress)
         log = RunLog(out, progress.log, speaks=processes.is_first)
         try:
-            trainer = make_trainer(replace(run, config=model_config), inputs, log, processes)
+            session = make_session(replace(run, config=model_config), inputs, log, processes)
             if fits_warmup:
-                trainer.adapts_warmup = lambda train: freeze_config(out, replace(config, train=train))
+                session.adapts_warmup = lambda train: freeze_config(out, replace(config, train=train))
             try:
-                reason = trainer.fit()
-                return _finish(run, inputs, trainer, reason, progress) if processes.is_first else None
+                reason = fit(session)
+                return _finish(run, inputs, session, reason, progress) if processes.is_first else None
             except Interrupted:
-                log.say(f"Saved after step {trainer.state.step}. The same command continues.")
+                log.say(f"Saved after step {session.state.step}. The same command continues.")
                 raise
         finally:
             log.close()
 
 
 def _finish(
-    run: ResolvedRun, inputs: TrainingInputs, trainer: Trainer, reason: str, progress: Progress
+    run: ResolvedRun, inputs: TrainingInputs, session: TrainingSession, reason: str, progress: Progress
 ) -> TrainingResult:
     """Average and score the model of a run that has stopped, unless an earlier call has done it with these settings."""
-    out, config, data, log = run.folder, run.config, inputs.data, trainer.log
+    out, config, data, log = run.folder, run.config, inputs.data, session.log
     log.say(f"Stopped: {reason}.")
-    finish = finish_of(replace(config, data=absolute_paths(config.data)), trainer.state.step, [data.dev, data.test])
+    finish = finish_of(replace(config, data=absolute_paths(config.data)), session.state.step, [data.dev, data.test])
     if finish == read_finished(out):
         log.say("Nothing is left to do; raise a limit to train on (it stays until it is given anew; 0 is none).")
     else:
-        trainer.average()
-        scores = [record.score for record in trainer.state.validations]
-        within_warmup = trainer.state.step <= trainer.settings.warmup_steps
+        choose_mean(session)
+        scores = [record.score for record in session.state.validations]
+        within_warmup = session.state.step <= session.settings.warmup_steps
         score_run(run, data, TrainingEnd(reason, is_improving(scores), within_warmup), progress)
         write_finished(out, finish)
     model = resolve_model_folder(out)
-    return TrainingResult(out, model, trainer.state.step, reason, _scores_of(read_card(model)))
+    return TrainingResult(out, model, session.state.step, reason, _scores_of(read_card(model)))
 
 
 def _scores_of(card: Card) -> Mapping[str, tuple[Score, ...]]:
@@ -109,7 +110,7 @@ def _scores_of(card: Card) -> Mapping[str, tuple[Score, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class _DecodedScores:
-    """The trainer's `validate`: BLEU, chrF and the share of distinct translations of the validation set."""
+    """The session's `validate`: BLEU, chrF and the share of distinct translations of the validation set."""
 
     tokenizers: TokenizerPair
     settings: InferenceSettings
@@ -128,10 +129,10 @@ class _DecodedScores:
         }
 
 
-def make_trainer(
+def make_session(
     run: ResolvedRun, inputs: TrainingInputs, log: RunLog, processes: Processes = SINGLE_PROCESS
-) -> Trainer:
-    """A trainer in the run's folder, with the weights of the starting point or fresh ones."""
+) -> TrainingSession:
+    """A session in the run's folder, with the weights of the starting point or fresh ones."""
     config, data, start = run.config, inputs.data, inputs.start
     torch.manual_seed(config.train.seed)
     tokenizers = data.tokenizers
@@ -157,7 +158,7 @@ def make_trainer(
     validate = _DecodedScores(tokenizers, settings, most, sources, references, tokenize)
     encode = epoch_encoder(data.train, tokenizers, config)
     trained = TrainedModel(model, tokenizers, config, card)
-    return Trainer(
+    return TrainingSession(
         RunFolder(run.folder), trained, data.train, dev, validate, log, encode, processes, inputs.soft_targets
     )
 
