@@ -138,7 +138,7 @@ def _translate_on_cluster(
         notes.line,
         notes.invalid,
     )
-    translate_on_cluster(job, Cluster(options.cluster, options.worker_cpus or 0))
+    translate_on_cluster(job, Cluster(options.cluster, options.worker_cpus or 0), TerminalProgress())
 
 
 def _check_format(options: argparse.Namespace) -> None:

@@ -18,10 +18,10 @@ from typing import Any
 from dragoman.errors import ConfigError, DragomanError, ResourceError
 from dragoman.files import sha256_of, verify_folder
 from dragoman.inference.parts import OutputParts
-from dragoman.messages import say
 from dragoman.records import Translation
 from dragoman.text.lines import read_lines
 from dragoman.version import __version__
+from dragoman.workflows.progress import QUIET, Progress
 
 _CHUNKS_WAITING = 2
 _RETRIES = 3
@@ -84,12 +84,12 @@ def _as_json(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float) else repr(value)
 
 
-def translate_on_cluster(job: ClusterJob, cluster: Cluster) -> None:
+def translate_on_cluster(job: ClusterJob, cluster: Cluster, progress: Progress = QUIET) -> None:
     """Write the output once every chunk is translated. Reuse the chunks of an earlier call with the same job."""
     _ray()  # fails before anything is written
     parts = OutputParts(job.output)
     if done := parts.begin(job.facts()):
-        say(f"{done} pieces are there already; going on with the others")
+        progress.note(f"{done} pieces are there already; going on with the others")
     number = 0
 
     def missing() -> Iterator[Chunk]:
