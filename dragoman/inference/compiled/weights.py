@@ -9,6 +9,7 @@ import numpy as np
 from dragoman.bundle.weights import Arrays
 from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.inference.compiled.layout import DecoderWeights, EncoderWeights, Floats, Norm, PackedLinear, Shape
+from dragoman.inference.weight_scales import attention_scales, quantize_rows
 from dragoman.kernels.tiles import (
     CACHE_LINE_BYTES,
     HAS_BYTE_PRODUCTS,
@@ -124,10 +125,9 @@ class CompiledWeights:
     def _attention_input(self, attention: str, first: int, last: int) -> LinearArrays:
         """Parts of query, key and value. The query has the scale of the scores, which are in base 2."""
         weight, bias = self._linear(f"{attention}.in_")
-        scale = np.ones(3 * self.width, np.float32)
-        scale[: self.width] = _LOG2_E * (self.width // self._settings.num_heads) ** -0.5
+        scales = attention_scales(self.width, self._settings.num_heads, _LOG2_E)
         part = slice(first * self.width, last * self.width)
-        return (weight * scale[:, None])[part], None if bias is None else (bias * scale)[part]
+        return (weight * scales[:, None])[part], None if bias is None else (bias * scales)[part]
 
     def _norms(self, names: Sequence[str]) -> Norm:
         arrays = self._arrays
@@ -184,8 +184,8 @@ def _pack(
         zeros, ones = np.zeros(size + missing, np.float32), np.ones(size + missing, np.float32)
         return panels.reshape(len(panels), -1), zeros, ones, biases
     together, largest = MULTIPLIED_TOGETHER[precision], largest_integer(precision, depth)
-    scale = np.maximum(np.abs(weight).max(1), np.finfo(np.float32).tiny) / np.float32(largest)
-    quantized = np.pad(np.rint(weight / scale[:, None]), ((0, missing), (0, -depth % together)))
+    integers, scale = quantize_rows(weight, largest)
+    quantized = np.pad(integers, ((0, missing), (0, -depth % together)))
     quantized = quantized.astype(np.int8 if precision == "int8" else np.int16)
     groups = quantized.reshape(-1, PRODUCT_COLUMNS, quantized.shape[1] // together, together).transpose(0, 2, 1, 3)
     # Bytes of inputs stand around 128, because VNNI multiplies unsigned by signed ones.

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from dragoman.devices.device import multiplies_bfloat16
 from dragoman.errors import ConfigError
+from dragoman.inference.weight_scales import attention_scales, quantize_rows
 from dragoman.kernels.compiling import can_compile
 from dragoman.model.attention import MultiHeadAttention
 
@@ -26,7 +27,7 @@ _MIN_WEIGHTS_TO_PACK = 2**17
 _MIN_WEIGHTS_FOR_INT8 = 2**17
 # A bfloat16 call costs 10 us more than a float32 one, which pays from about so many rows on small weights.
 _MIN_ROWS_FOR_BFLOAT16 = 24
-_LARGEST = 127.0
+_LARGEST = 127
 _ZERO_POINT = 128
 
 
@@ -49,11 +50,10 @@ def product_function(
 def scale_input(attention: MultiHeadAttention, first: int, last: int, precision: str) -> ProductFunction:
     """That of the parts `first` to `last` of query, key and value; the query's weights hold the scale of the scores."""
     d_model = attention.in_weight.size(1)
-    scale = torch.ones(3 * d_model, device=attention.in_weight.device)
-    scale[:d_model] = (d_model // attention.num_heads) ** -0.5
+    scales = torch.from_numpy(attention_scales(d_model, attention.num_heads)).to(attention.in_weight.device)
     part = slice(first * d_model, last * d_model)
-    bias = None if attention.in_bias is None else (attention.in_bias * scale)[part]
-    return product_function((attention.in_weight * scale[:, None])[part], bias, precision)
+    bias = None if attention.in_bias is None else (attention.in_bias * scales)[part]
+    return product_function((attention.in_weight * scales[:, None])[part], bias, precision)
 
 
 class _Plain:
@@ -96,9 +96,8 @@ class _Int8:
     """8-bit integers times 8-bit integers, summed in 32 bits; the scales come back in afterwards."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / _LARGEST
-        quantised = (weight / scale[:, None]).round().to(torch.int8)
-        self._weight = torch.ops.onednn.qlinear_prepack(quantised, [_TYPICAL_ROWS, weight.size(1)])
+        integers, scale = (torch.from_numpy(array) for array in quantize_rows(weight.detach().numpy(), _LARGEST))
+        self._weight = torch.ops.onednn.qlinear_prepack(integers.to(torch.int8), [_TYPICAL_ROWS, weight.size(1)])
         self._scale, self._zeros = scale, torch.zeros(weight.size(0), dtype=torch.int64)
         self._bias = bias
         # Truncation after adding this rounds to the nearest and puts zero where the kernel expects it.
