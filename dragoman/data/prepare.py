@@ -7,7 +7,6 @@ every part carries a key, a hash of what it is made from. Text is read in passes
 import gc
 import json
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -88,6 +87,14 @@ def prepare(
 ) -> PreparedData:
     """Make, or find in `folder`, the tokenizers and stores of a corpus. One process prepares, others wait.
 
+    The training text is read once for each of these, because each needs the whole result of the one before:
+
+    1. hashing the files, which tells whether anything has to be made;
+    2. holding out pairs, if no files for validation and test are given: those with the smallest fingerprints;
+    3. training the tokenizers, twice if each side has its own. If files were given instead of 2, and nothing has read
+       the whole corpus before (`Corpus.count`), the pairs are counted first, to sample them evenly;
+    4. encoding the pairs, without those that cleaning leaves out. Cleaning decides once, in 3 or else in 4.
+
     Without `tokenizers` they are trained on the training pairs. Raises DataError where the corpus is misread, nothing
     is left of it, or the pairs are not the required ones; ConfigError where the vocabulary is too small; ResourceError
     where the disk is full.
@@ -164,7 +171,6 @@ class _Preparation:
         self._config, self._corpora, self._folder, self._progress = config, corpora, folder, progress
         self._held_out: HeldOut | None = None
         self._cleaner: Cleaner | None = None
-        self._read: int | None = None
         self._excluded = {part: corpus for part in _TESTS if (corpus := getattr(corpora, part))}
         self._excluded_gone = False
         self.late_tests: tuple[str, ...] = ()
@@ -329,17 +335,11 @@ class _Preparation:
         The share is of all pairs read: where cleaning takes many, fewer are learnt from.
         """
         cleaner, most = self.cleaner(), self._config.tokenizer.max_pairs
-        total = self._num_pairs() if most else 0
+        total = self._corpora.train.count() if most else 0
         kept = cleaner.clean_texts(self._counted(self._corpora.train.pairs(), "training the tokenizer"))
         if total <= most:
             return kept
         return (pair for index, pair in enumerate(kept) if index * most // total != (index - 1) * most // total)
-
-    def _num_pairs(self) -> int:
-        """Training pairs read; counted in a pass of its own where none has gone through them yet."""
-        if self._read is None:
-            deque(self._counted(self._corpora.train.pairs(), "counting the training pairs"), maxlen=0)
-        return self._read or 0
 
     def _counted(self, pairs: Iterable[SentencePair], stage: str) -> Iterator[SentencePair]:
         passed = 0
@@ -347,7 +347,6 @@ class _Preparation:
             yield from chunk
             passed += len(chunk)
             self._progress(stage, passed)
-        self._read = passed
 
 
 def _nothing_left_error(report: CleaningReport, names: tuple[str, str]) -> DataError:

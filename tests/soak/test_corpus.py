@@ -80,7 +80,7 @@ def test_intact_halves_raise_no_alarm(corpus: tuple[str, Sides], report: Report)
 
 
 def slide_lines(src: list[str], tgt: list[str]) -> list[int]:
-    return [slide.line for slide in compare_sides(lambda: src, lambda: tgt, len(src), len(tgt)).slides]
+    return [slide.line for slide in compare_sides(lambda: (src, tgt), len(src), len(tgt)).slides]
 
 
 def test_leaked_sentences_are_found(corpus: tuple[str, Sides], data_folder: Path, report: Report) -> None:

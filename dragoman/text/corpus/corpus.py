@@ -7,7 +7,8 @@
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import tee
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +17,7 @@ from dragoman.records import SentencePair
 from dragoman.text.corpus.json_lines import JsonFields
 from dragoman.text.corpus.tables import Table
 from dragoman.text.corpus.tmx import ReadReport, read_tmx, tmx_languages
-from dragoman.text.doctor.slides import Lines, compare_sides
+from dragoman.text.doctor.slides import compare_sides
 from dragoman.text.lines import read_lines
 
 Format = Literal["aligned", "tsv", "csv", "jsonl", "tmx"]
@@ -26,7 +27,8 @@ Format = Literal["aligned", "tsv", "csv", "jsonl", "tmx"]
 class Corpus:
     """Where some parallel text is: one path, or the two of aligned files. Unknown languages are empty.
 
-    `encoding` is that of files that are not UTF-8; `fields` is where a table or a record of JSON has the texts.
+    `encoding` is that of files that are not UTF-8; `fields` is where a table or a record of JSON has the texts. The
+    number of pairs is remembered once they have been read to the end, because reading them again takes time.
     """
 
     paths: tuple[Path, ...]
@@ -35,27 +37,33 @@ class Corpus:
     tgt_lang: str
     encoding: str = ""
     fields: Table | JsonFields | None = None
+    _known_count: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def pairs(self, report: ReadReport | None = None) -> Iterator[SentencePair]:
         """The pairs in order, in constant memory; `report` counts along. Raises DataError, also where there is none."""
         report = report if report is not None else ReadReport()
         readers = {"aligned": self._aligned, "tmx": self._tmx}
-        empty = True
+        number = 0
         for pair in readers.get(self.format, self._by_fields)(report):
-            empty = False
+            number += 1
             yield pair
-        if empty:
+        if not number:
             raise DataError(f"{self} holds no sentence pair. Check that it is the right file.")
+        self._known_count[:] = [number]
 
     def count(self) -> int:
-        """How many pairs there are; reads everything once and so checks alignment and encoding too."""
-        return sum(1 for _ in self.pairs())
+        """The number of pairs. Reads all of them, and so checks alignment and encoding, if that was not done yet."""
+        return self._known_count[0] if self._known_count else sum(1 for _ in self.pairs())
 
-    def sides(self) -> tuple[Lines, Lines]:
-        """The texts of either side by itself; of aligned files also where one is longer."""
+    def sides(self) -> tuple[Iterator[str], Iterator[str]]:
+        """The texts of both sides, in one pass. Sides of aligned files may differ in length.
+
+        In other formats, texts that only one of the two iterators has passed are held in memory.
+        """
         if self.format == "aligned":
-            return lambda: self._lines(0), lambda: self._lines(1)
-        return lambda: (pair.src for pair in self.pairs()), lambda: (pair.tgt for pair in self.pairs())
+            return self._lines(0), self._lines(1)
+        src, tgt = tee(self.pairs())
+        return (pair.src for pair in src), (pair.tgt for pair in tgt)
 
     def side_names(self) -> tuple[str, str]:
         """What to call the sides: their files, or what they are."""
@@ -98,7 +106,7 @@ class Corpus:
         src, tgt = self.paths
         if not (src_lines and tgt_lines):
             return DataError(f"{tgt if src_lines else src} is empty. Check that it is the right file.")
-        slides = compare_sides(*self.sides(), src_lines, tgt_lines).slides
+        slides = compare_sides(self.sides, src_lines, tgt_lines).slides
         return DataError(
             f"{src} has {src_lines} lines, but {tgt} has {tgt_lines}; the sides seem to slide near line "
             f"{slides[0].line}. Compare the files there (`dragoman check` shows the pairs), add or remove the odd "

@@ -123,7 +123,7 @@ def read_side(path: Path, side: int, layout: Layout = PLAIN) -> tuple[list[str],
     """
     if holds_pairs(path):
         corpus = open_corpus(path, layout=layout)
-        return list(corpus.sides()[side]()), (corpus.src_lang, corpus.tgt_lang)[side]
+        return list(corpus.sides()[side]), (corpus.src_lang, corpus.tgt_lang)[side]
     return list(read_lines(path, encoding=layout.encoding)), _extension_language(path)
 
 
@@ -139,11 +139,11 @@ def texts_of_side(path: Path, side: int, src_lang: str, tgt_lang: str, layout: L
     wanted, other = (codes.get(main_language(lang)) for lang in (src_lang, tgt_lang)[:: -1 if side else 1])
     others = [code for code in named if code != wanted]
     if wanted is None or not others:
-        return iter(open_corpus(path, layout=layout).sides()[side]())
+        return open_corpus(path, layout=layout).sides()[side]
     if _FORMATS[_without_gz(path).suffix.lower()] in _TABLES:
-        return iter(open_corpus(path, layout=layout).sides()[named.index(wanted)]())
+        return open_corpus(path, layout=layout).sides()[named.index(wanted)]
     languages = {"src_lang": wanted, "tgt_lang": other if other in others else others[0]}
-    return iter(open_corpus(path, **languages, layout=layout).sides()[0]())
+    return open_corpus(path, **languages, layout=layout).sides()[0]
 
 
 def open_aligned(

@@ -60,7 +60,7 @@ def examine(
     pass_.read(corpus.pairs(report), counts[0] if len(counts) > 1 else 0)
     pairs = pass_.tallies.pairs
     progress("comparing the sides line by line")
-    compared = compare_sides(*corpus.sides(), pairs, pairs)
+    compared = compare_sides(corpus.sides, pairs, pairs)
     findings = [
         *_skipped_units(corpus, report),
         *_compare_findings(corpus, compared, pass_.tallies),
@@ -102,10 +102,9 @@ def check_corpus(
     for finding in _skipped_units(corpus, report):
         note(f"{corpus}: {finding.count:,} of {report.units:,} {finding.message}. {finding.advice}")
     pairs = tallies.pairs
-    sides = corpus.sides()
-    compared = compare_sides(*sides, pairs, pairs, thorough=False)
+    compared = compare_sides(corpus.sides, pairs, pairs, thorough=False)
     if any(slide.line > 1 for slide in compared.slides[:1]):  # right only to the distance between parts of the sample
-        thorough = compare_sides(*sides, pairs, pairs)
+        thorough = compare_sides(corpus.sides, pairs, pairs)
         compared = thorough if thorough.slides else compared
     for finding in _compare_findings(corpus, compared, tallies):
         if finding.serious and finding.kind not in _TRAINABLE:
@@ -149,7 +148,7 @@ def _compare_findings(corpus: Corpus, compared: SideComparison, tallies: Tallies
     tallied = list(tallies.findings())
     related = compared.related or any(finding.serious for finding in tallied)
     compared = replace(compared, related=related)
-    return [*comparison_findings(corpus.sides(), corpus.side_names(), compared, tallies.pairs, tallies.pairs), *tallied]
+    return [*comparison_findings(corpus.sides, corpus.side_names(), compared, tallies.pairs, tallies.pairs), *tallied]
 
 
 class _Sample:
@@ -293,9 +292,8 @@ def _misaligned(corpus: Corpus, counts: Sequence[int], progress: _Progress) -> l
     if not min(counts):
         raise DataError(f"{corpus.paths[counts.index(0)]} is empty. Check that it is the right file.")
     progress("looking where the sides slide")
-    sides = corpus.sides()
-    compared = compare_sides(*sides, counts[0], counts[-1])
-    return [_length_finding(corpus, counts), *comparison_findings(sides, corpus.side_names(), compared, *counts)]
+    compared = compare_sides(corpus.sides, counts[0], counts[-1])
+    return [_length_finding(corpus, counts), *comparison_findings(corpus.sides, corpus.side_names(), compared, *counts)]
 
 
 def _length_finding(corpus: Corpus, counts: Sequence[int]) -> CorpusFinding:

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from dragoman.text.doctor.findings import CorpusFinding, shorten
-from dragoman.text.doctor.slides import Lines, SideComparison, Slide
+from dragoman.text.doctor.slides import SideComparison, Sides, Slide
 
 SLIDE, UNRELATED = "slide", "unrelated sides"
 _PREVIEW_PAIRS = 2
 
 
 def comparison_findings(
-    sides: tuple[Lines, Lines], names: tuple[str, str], found: SideComparison, num_src: int, num_tgt: int
+    sides: Sides, names: tuple[str, str], found: SideComparison, num_src: int, num_tgt: int
 ) -> Iterator[CorpusFinding]:
     """A finding where the sides have nothing to do with each other, and one for each slide."""
     if not found.related:
@@ -22,14 +22,14 @@ def comparison_findings(
             f"Are {names[0]} and {names[1]} of one text, and in one order? Sorting or shuffling one alone parts them."
         )
         count = min(num_src, num_tgt)
-        pairs = enumerate(islice(zip(*(side() for side in sides), strict=False), _PREVIEW_PAIRS), 1)
+        pairs = enumerate(islice(zip(*sides(), strict=False), _PREVIEW_PAIRS), 1)
         preview = tuple(f"{number} | {number}  {' | '.join(map(shorten, texts))}" for number, texts in pairs)
         yield CorpusFinding(UNRELATED, message, advice, count, count / num_src, (1,), serious=True, preview=preview)
     yield from _slide_findings(sides, names, found.slides, num_src, num_tgt)
 
 
 def _slide_findings(
-    sides: tuple[Lines, Lines], names: tuple[str, str], slides: Sequence[Slide], num_src: int, num_tgt: int
+    sides: Sides, names: tuple[str, str], slides: Sequence[Slide], num_src: int, num_tgt: int
 ) -> Iterator[CorpusFinding]:
     """Each concerns the lines up to the next."""
     ends = [*(slide.line for slide in slides[1:]), num_src + 1]
@@ -51,11 +51,12 @@ def _slide_findings(
         yield CorpusFinding(SLIDE, message, advice, count, count / num_src, (slide.line,), True, preview)
 
 
-def _preview(sides: tuple[Lines, Lines], slide: Slide) -> tuple[str, ...]:
+def _preview(sides: Sides, slide: Slide) -> tuple[str, ...]:
     """Source lines around a slide, and the target lines that they would belong to without it."""
     start = max(slide.line - 1 - _PREVIEW_PAIRS, -slide.before, 0)
     stop = slide.line + _PREVIEW_PAIRS
-    src, tgt = (islice(side(), start + by, stop + by) for side, by in zip(sides, (0, slide.before), strict=True))
+    # Each side by itself: in one pass, one of them would be far ahead.
+    src, tgt = (islice(sides()[side], start + by, stop + by) for side, by in enumerate((0, slide.before)))
     rows = []
     for number, texts in enumerate(zip(src, tgt, strict=False), start=start + 1):
         mark = ">" if number == slide.line else " "

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from dragoman.text.doctor.evidence import Evidence, WordTable
 from dragoman.text.doctor.lexicon import CooccurrenceTable, Lexicon, Vectors, line_vectors, similarities
 
-Lines = Callable[[], Iterable[str]]
-"""Gives the lines of one side from the beginning, as often as it is called."""
+Sides = Callable[[], tuple[Iterable[str], Iterable[str]]]
+"""Gives the lines of both sides from the beginning, as often as it is called."""
 
 Codes = NDArray[np.uint8]
 _Scores = NDArray[np.int8]
@@ -66,7 +66,7 @@ class SideComparison:
     related: bool = True
 
 
-def compare_sides(src: Lines, tgt: Lines, num_src: int, num_tgt: int, *, thorough: bool = True) -> SideComparison:
+def compare_sides(sides: Sides, num_src: int, num_tgt: int, *, thorough: bool = True) -> SideComparison:
     """All places where the sides slide, in order; none where they stay parallel to the end.
 
     Files of different lengths slide at least at the end of the shorter. Unless `thorough`, only `_SAMPLE_LINES`,
@@ -81,17 +81,17 @@ def compare_sides(src: Lines, tgt: Lines, num_src: int, num_tgt: int, *, thoroug
     shifts = _shifts(ending)
     margin = max(map(abs, shifts))
     sample = _spread(num_src)
-    learner, coded = _Learner.learn(_windows(src, tgt, sample, margin), shifts, margin, num_tgt)
+    learner, coded = _Learner.learn(_windows(sides, sample, margin), shifts, margin, num_tgt)
     starts = range(0, num_src, _WINDOW_LINES)
     if thorough and len(sample) < len(starts):
-        lines, scores = learner.scores(learner.encode(_windows(src, tgt, starts, margin)))
+        lines, scores = learner.scores(learner.encode(_windows(sides, starts, margin)))
     else:
         lines, scores = learner.scores(coded)
     path = _path(scores, shifts, ending)
     nats = _nats_a_line(scores, path)
     related = True
     if nats < _CERTAIN_NATS_A_LINE:
-        others = map(_shuffle_targets, _windows(src, tgt, sample, margin))
+        others = map(_shuffle_targets, _windows(sides, sample, margin))
         learner, coded = _Learner.learn(others, shifts, margin, num_tgt)
         _, by_chance = learner.scores(coded)
         related = nats > _LEAST_TIMES_CHANCE * _nats_a_line(by_chance, _path(by_chance, shifts, ending))
@@ -122,18 +122,23 @@ def _spread(num_lines: int) -> Sequence[int]:
     return [starts[number * (len(starts) - 1) // (most - 1)] for number in range(most)]
 
 
-def _windows(src: Lines, tgt: Lines, starts: Iterable[int], margin: int) -> Iterator[_Window]:
-    left = iter(src())
-    right = chain(repeat("", margin), tgt(), repeat(""))
+def _windows(sides: Sides, starts: Iterable[int], margin: int) -> Iterator[_Window]:
+    src, tgt = sides()
+    left, right = iter(src), chain(repeat("", margin), tgt, repeat(""))
     read, kept = 0, list[str]()  # `kept` are the target lines from `read` (counted with the margin) on
     for start in starts:
         gap = start - read
-        next(islice(left, gap, gap), None)
-        next(islice(right, max(gap - len(kept), 0), max(gap - len(kept), 0)), None)
+        for passed in range(0, gap, _WINDOW_LINES):  # neither side runs far ahead of the other
+            _skip(left, min(gap - passed, _WINDOW_LINES))
+            _skip(right, min(gap - len(kept) - passed, _WINDOW_LINES))
         lines, kept = list(islice(left, _WINDOW_LINES)), kept[gap:]
         kept += islice(right, len(lines) + 2 * margin - len(kept))
         yield _Window(start, lines, kept)
         read, kept = start + len(lines), kept[len(lines) :]
+
+
+def _skip(lines: Iterator[str], count: int) -> None:
+    next(islice(lines, max(count, 0), max(count, 0)), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +14,8 @@ from dragoman.data.prepare import PreparedData, Requirements, epoch_encoder, pre
 from dragoman.data.store import PairStore
 from dragoman.data.stream import BatchStream, StepPlan
 from dragoman.errors import DataError
-from dragoman.text.corpus.corpus import Corpora
+from dragoman.records import SentencePair
+from dragoman.text.corpus.corpus import Corpora, Corpus
 from dragoman.text.corpus.opening import open_aligned
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizers
 
@@ -209,6 +211,46 @@ def test_progress_is_reported(folder: Path) -> None:
     prepare(CONFIG, corpora_in(folder), folder / "data", progress=lambda stage, pairs: stages.append((stage, pairs)))
     assert {passed for _, passed in stages} == {100}
     assert np.unique([stage for stage, _ in stages]).size == 3
+
+
+@pytest.fixture
+def readings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The first file of each corpus whose pairs are read, once for each reading."""
+    names: list[str] = []
+    original = Corpus.pairs
+
+    def pairs(self: Corpus) -> Iterator[SentencePair]:
+        names.append(self.paths[0].stem)
+        yield from original(self)
+
+    monkeypatch.setattr(Corpus, "pairs", pairs)
+    return names
+
+
+def test_the_text_is_read_once_for_the_held_out_pairs_the_tokenizer_and_the_ids(
+    folder: Path, readings: list[str]
+) -> None:
+    prepared = prepare(CONFIG, corpora_in(folder), folder / "data")
+    assert readings == ["train"] * 3
+    prepare(CONFIG, corpora_in(folder), folder / "other", prepared.tokenizers)
+    assert readings == ["train"] * 5
+
+
+def test_pairs_that_were_counted_are_not_counted_again(
+    folder: Path, pairs: list[tuple[str, str]], readings: list[str]
+) -> None:
+    write_corpus(folder, pairs[:9], "dev")
+    corpora = corpora_in(folder)
+    assert corpora.train.count() == 100
+    readings.clear()
+    prepared = prepare(CONFIG, corpora, folder / "data")
+    assert readings.count("train") == 2
+    write_corpus(folder, pairs, "old")
+    replay = open_aligned(folder / "old.en", folder / "old.de")
+    assert replay.count() == 100
+    readings.clear()
+    prepare(CONFIG, replace(corpora, replay=replay), folder / "data", prepared.tokenizers)
+    assert sorted(readings) == ["dev", "dev", "old", "train"]
 
 
 @pytest.mark.parametrize("held_out", [0.1, 0.0])

@@ -1,12 +1,14 @@
 import gzip
 import json
 import random
+from dataclasses import replace
 
 import pytest
 
 from dragoman.config import DataSettings
 from dragoman.errors import ConfigError, DataError
 from dragoman.records import SentencePair
+from dragoman.text.corpus.corpus import Corpus
 from dragoman.text.corpus.opening import open_aligned, open_corpora, open_corpus
 
 PAIRS = [SentencePair("a house", "ein Haus"), SentencePair("", "leer"), SentencePair("x\u2028y\u0085z", "ü")]
@@ -235,3 +237,25 @@ class TestSettings:
     def test_contradictions(self, settings, match):
         with pytest.raises(ConfigError, match=match):
             open_corpora(settings)
+
+
+def test_sides_of_a_table_are_read_in_one_pass_however_far_apart(tmp_path, monkeypatch):
+    (tmp_path / "a.tsv").write_text("".join(f"s{number}\tt{number}\n" for number in range(9)))
+    corpus, readings = open_corpus(tmp_path / "a.tsv"), []
+    original = Corpus.pairs
+    monkeypatch.setattr(Corpus, "pairs", lambda self: readings.append(1) or original(self))
+    src, tgt = corpus.sides()
+    assert [next(src), next(src), next(tgt)] == ["s0", "s1", "t0"]
+    assert [*tgt] == [f"t{number}" for number in range(1, 9)]
+    assert [*src] == [f"s{number}" for number in range(2, 9)]
+    assert readings == [1]
+
+
+def test_a_count_is_remembered_only_when_all_was_read(tmp_path):
+    corpus = write_aligned(tmp_path)
+    next(corpus.pairs())
+    write_aligned(tmp_path, "a\nb\n", "x\ny\n")
+    assert corpus.count() == 2
+    write_aligned(tmp_path)
+    assert corpus.count() == 2
+    assert replace(corpus, src_lang="de").count() == 3

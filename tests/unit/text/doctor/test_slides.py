@@ -12,11 +12,11 @@ NAMES = ["Anna", "Berlin", "Carlos", "Dresden", "Elena", "Fiji"]
 
 
 def found(src, tgt, **options):
-    return compare_sides(lambda: src, lambda: tgt, len(src), len(tgt), **options).slides
+    return compare_sides(lambda: (src, tgt), len(src), len(tgt), **options).slides
 
 
 def related(src, tgt):
-    return compare_sides(lambda: src, lambda: tgt, len(src), len(tgt)).related
+    return compare_sides(lambda: (src, tgt), len(src), len(tgt)).related
 
 
 def similar_lines(count):
@@ -142,7 +142,7 @@ def test_windows_with_gaps(monkeypatch, margin):
     monkeypatch.setattr(slides, "_WINDOW_LINES", 10)
     lines = [str(number) for number in range(100)]
     padded = [*[""] * margin, *lines, *[""] * margin]
-    for window in slides._windows(lambda: lines, lambda: lines, [0, 10, 40, 95], margin):
+    for window in slides._windows(lambda: (lines, lines), [0, 10, 40, 95], margin):
         assert window.src == lines[window.start : window.start + 10]
         assert window.tgt == padded[window.start : window.start + len(window.src) + 2 * margin]
 
