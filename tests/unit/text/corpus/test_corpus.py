@@ -241,14 +241,18 @@ class TestSettings:
 
 def test_sides_of_a_table_are_read_in_one_pass_however_far_apart(tmp_path, monkeypatch):
     (tmp_path / "a.tsv").write_text("".join(f"s{number}\tt{number}\n" for number in range(9)))
-    corpus, readings = open_corpus(tmp_path / "a.tsv"), []
-    original = Corpus.pairs
-    monkeypatch.setattr(Corpus, "pairs", lambda self: readings.append(1) or original(self))
+    corpus, readings, original = open_corpus(tmp_path / "a.tsv"), [], Corpus.pairs
+
+    def pairs(self):
+        readings.append(self)
+        return original(self)
+
+    monkeypatch.setattr(Corpus, "pairs", pairs)
     src, tgt = corpus.sides()
     assert [next(src), next(src), next(tgt)] == ["s0", "s1", "t0"]
     assert [*tgt] == [f"t{number}" for number in range(1, 9)]
     assert [*src] == [f"s{number}" for number in range(2, 9)]
-    assert readings == [1]
+    assert readings == [corpus]
 
 
 def test_a_count_is_remembered_only_when_all_was_read(tmp_path):
