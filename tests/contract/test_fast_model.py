@@ -105,13 +105,12 @@ def test_reordered_hypotheses_keep_their_own_past_and_source(data: st.DataObject
     "seeds", [range(4), pytest.param(range(4, 8), marks=pytest.mark.slow)], ids=["some seeds", "other seeds"]
 )
 def test_searches_find_the_same(seeds: range, kind: str, vocab_size: int, assert_teacher_forced: Any) -> None:
-    """Greedy always; a beam but for near ties, which random models make by writing the same few words in any order.
+    """A beam differs only in near ties, which random models make by writing the same few words in any order.
 
-    Full passes in float32 differ from those in float64 there as well. Whatever is found has the log-probabilities of
-    the full pass.
+    A near tie is what full passes find as well when their log-probabilities move by 2e-6. Whatever is found has the
+    log-probabilities of the full pass.
     """
     prefixes = [[5, 6], [], [7], [], [], [8, 5, 4], [], [], []]
-    searched = different = 0
     for seed in seeds:
         model, rows = transformer(kind, vocab_size, seed), sources(vocab_size, seed, 9)
         for beam_size, n_best, min_tokens, begun in ((1, 1, 1, None), (4, 3, 3, None), (4, 4, 0, prefixes)):
@@ -121,9 +120,12 @@ def test_searches_find_the_same(seeds: range, kind: str, vocab_size: int, assert
             assert_teacher_forced(model, rows, found)
             if beam_size == 1:
                 assert_same(found, expected)
-            searched += len(rows)
-            different += sum(ids_of(one) != ids_of(other) for one, other in zip(found, expected, strict=True))
-    assert different <= 0.03 * searched
+            for row, prefix, one, other in zip(rows, begun or [[]] * len(rows), found, expected, strict=True):
+                moved = (
+                    beam_search(FullPasses(model, noise=2e-6, seed=trial), *pad_ids([row], 0), chosen, [prefix])[0]
+                    for trial in range(40)
+                )
+                assert ids_of(one) == ids_of(other) or any(ids_of(one) == ids_of(each) for each in moved)
 
 
 @settings(max_examples=15, deadline=None)
