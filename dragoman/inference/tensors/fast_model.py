@@ -32,8 +32,8 @@ _NONE = float("-inf")
 _LOG2_E = math.log2(math.e)
 # torch's softmax on a CPU is several times slower on fewer keys than a vector register holds, so there are always more.
 _MIN_KEYS = 16
-# Keys and values of so many sentences are bfloat16 unless the model is float32: attention waits for their memory. With
-# fewer it waits for the calls, which cost more in bfloat16.
+# Keys and values of this many sentences are bfloat16 unless the model is float32: attention waits for their memory.
+# With fewer it waits for the calls, which cost more in bfloat16 (one sentence: 1.2 to 1.6 times the time, docs/log.md).
 _MIN_SENTENCES_FOR_BFLOAT16 = 8
 # Above this many source positions the encoder's attention uses the fused kernel, whose memory is linear in them.
 _MAX_PLAIN_KEYS = 64
@@ -159,20 +159,12 @@ def _gather(
 Sublayer = Callable[[Tensor], Tensor]
 
 
-class _Norm:
-    """Layer norm, or nothing."""
-
-    def __init__(self, module: nn.Module) -> None:
-        norm = module if isinstance(module, nn.LayerNorm) else None
-        self._shape = norm.normalized_shape if norm else ()
-        self._weight: Tensor | None = norm.weight if norm else None
-        self._bias: Tensor | None = norm.bias if norm else None
-        self._epsilon = norm.eps if norm else 0.0
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        if not self._shape:
-            return rows
-        return torch.layer_norm(rows, self._shape, self._weight, self._bias, self._epsilon, False)
+def _norm_of(module: nn.Module) -> Sublayer:
+    """The module's layer norm without the time of a module call, or nothing where the module is no norm."""
+    if not isinstance(module, nn.LayerNorm):
+        return lambda rows: rows
+    shape, weight, bias, epsilon = module.normalized_shape, module.weight, module.bias, module.eps
+    return lambda rows: torch.layer_norm(rows, shape, weight, bias, epsilon, False)
 
 
 class _Shell:
@@ -180,7 +172,7 @@ class _Shell:
 
     def __init__(self, residual: Residual) -> None:
         self._before = residual.norm_first
-        self._norm = _Norm(residual.norm)
+        self._norm = _norm_of(residual.norm)
 
     def __call__(self, rows: Tensor, sublayer: Sublayer) -> Tensor:
         if self._before:
@@ -296,10 +288,10 @@ class _Weights:
     def __init__(self, model: Transformer, precision: str) -> None:
         self._model = model
         self._encoder = [_EncoderLayer(layer, precision) for layer in model.encoder.layers]  # type: ignore[arg-type]
-        self._encoder_norm = _Norm(model.encoder.norm)
+        self._encoder_norm = _norm_of(model.encoder.norm)
         layers: list[DecoderLayer] = list(model.decoder.layers)  # type: ignore[arg-type]
         self._decoder = [_DecoderLayer(layer, number, precision) for number, layer in enumerate(layers)]
-        self._decoder_norm = _Norm(model.decoder.norm)
+        self._decoder_norm = _norm_of(model.decoder.norm)
         bias: Tensor | None = model.projection.bias
         self.project = product_function(
             model.projection.weight * _LOG2_E, None if bias is None else bias * _LOG2_E, precision

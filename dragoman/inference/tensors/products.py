@@ -25,7 +25,8 @@ ProductFunction = Callable[[Tensor], Tensor]
 _MIN_WEIGHTS_TO_PACK = 2**17
 # int8 halves the time of large products; on small ones quantising the rows costs more than that.
 _MIN_WEIGHTS_FOR_INT8 = 2**17
-# A bfloat16 call costs 10 us more than a float32 one, which pays from about so many rows on small weights.
+# A bfloat16 call costs 10 us more than a float32 one, which on small weights pays from about this many rows. Of the
+# tiny model, one sentence takes 1.2 to 1.4 times as long all in bfloat16, 100 up to 1.3 times in float32 (docs/log.md).
 _MIN_ROWS_FOR_BFLOAT16 = 24
 _LARGEST = 127
 _ZERO_POINT = 128
