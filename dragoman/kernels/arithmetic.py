@@ -10,6 +10,7 @@ from numba.np.arrayobj import populate_array
 
 from dragoman.kernels.jit import STRICT_ARITHMETIC, jit_compile
 from dragoman.kernels.llvm import EXP2_FACTORS, FLOAT, INT, LEAST_EXPONENT, instruction
+from dragoman.kernels.vectors import sum_of, sum_of_squares
 
 _SHORT = ir.IntType(16)
 _NUMBER = types.float32
@@ -179,3 +180,12 @@ def _put(array: Any, index: Any, value: Any) -> Any:
         array[index] = value
 
     return put_as_it_is
+
+
+@jit_compile
+def norm_statistics(row: Any, epsilon: Any) -> Any:
+    """The mean of a row and 1 / sqrt(variance + epsilon), for layer norm (Ba et al. 2016)."""
+    one = np.float32(1)
+    share = one / np.float32(row.size)
+    mean = sum_of(row) * share
+    return mean, one / np.sqrt(sum_of_squares(row, mean) * share + np.float32(epsilon))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dragoman.kernels import TILE_ROWS, VECTOR_WIDTH
-from dragoman.kernels.arithmetic import array_at, at_least, load_number, maximum, select, store_number
+from dragoman.kernels.arithmetic import array_at, at_least, load_number, maximum, norm_statistics, select, store_number
 from dragoman.kernels.jit import jit_compile
 from dragoman.kernels.vectors import (
     copy_vector,
@@ -23,8 +23,6 @@ from dragoman.kernels.vectors import (
     max_of_vector,
     multiply_tile,
     subtract_and_multiply,
-    sum_of,
-    sum_of_squares,
     sums_of_gradients,
     write_powers,
 )
@@ -91,11 +89,9 @@ def normalize_rows(
     inputs, results = array_at(rows, kind, (count, width)), array_at(normed, kind, (count, width))
     gains, biases = array_at(gain, kind, (width,)), array_at(bias, kind, (width,))
     kept_means, kept_inverses = array_at(means, _ZERO, (count,)), array_at(inverses, _ZERO, (count,))
-    share = _ONE / np.float32(width)
     for n in range(count):
         row, out = inputs[n], results[n]
-        mean = sum_of(row) * share
-        inverse = _ONE / np.sqrt(sum_of_squares(row, mean) * share + np.float32(epsilon))
+        mean, inverse = norm_statistics(row, epsilon)
         kept_means[n], kept_inverses[n] = mean, inverse
         for i in range(width):
             store_number(

@@ -21,11 +21,11 @@ from dragoman.inference.compiled.layout import (
     Shape,
 )
 from dragoman.kernels import VECTOR_WIDTH
-from dragoman.kernels.arithmetic import exp2, maximum
+from dragoman.kernels.arithmetic import exp2, maximum, norm_statistics
 from dragoman.kernels.jit import STRICT_ARITHMETIC, jit_without_nan
 from dragoman.kernels.matrix_products import dot, fetch_ahead, keep, multiply, weighted_sum
 from dragoman.kernels.tiles import CACHE_LINE_BYTES, HEAD_WIDTH_MULTIPLE, PRODUCT_COLUMNS, PRODUCT_ROWS
-from dragoman.kernels.vectors import copy_vector, exp2_of_vector, max_of_vector, sum_of, sum_of_squares
+from dragoman.kernels.vectors import copy_vector, exp2_of_vector, max_of_vector
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _LARGEST_BYTE, _ZERO_BYTE, _TINY = np.float32(127), np.float32(128.5), np.float32(1e-30)
@@ -98,9 +98,7 @@ def multiply_rows(
 @jit_without_nan
 def normalize_row(values: Floats, gain: Floats, bias: Floats, epsilon: float, out: Floats) -> None:
     """Layer norm of one row."""
-    size = np.float32(values.size)
-    mean = sum_of(values) / size
-    factor = _ONE / np.sqrt(sum_of_squares(values, mean) / size + np.float32(epsilon))
+    mean, factor = norm_statistics(values, epsilon)
     for i in range(values.size):
         out[i] = (values[i] - mean) * factor * gain[i] + bias[i]
 
