@@ -3,13 +3,15 @@
     python benchmarks/engines.py MODEL SOURCE TARGET [--rounds 7] [--sentences 200]
 
 Training: the gradient of one update on the first pairs, with the modules of the definition and with the accelerated
-ones. Translation: beam 5, by full passes of the definition, by the tensor decoder and by the compiled decoder. The ways
-take turns; prints medians of the seconds, and how many times as fast as the definition each is.
+ones, these also by torch's operations alone, as without numba. Translation: beam 5, by full passes of the definition,
+by the tensor decoder and by the compiled decoder. The ways take turns; prints medians of the seconds, and how many
+times as fast as the definition each is.
 """
 
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from unittest import mock
@@ -26,6 +28,7 @@ from dragoman.inference.segments import Source
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.inference.verification import FullPasses
 from dragoman.model.trained import TrainedModel
+from dragoman.training.step import fused
 from dragoman.training.step.gradients import Gradients
 
 Way = Callable[[], object]
@@ -57,9 +60,16 @@ def training_ways(trained: TrainedModel, src: list[list[int]], tgt: list[list[in
         gradients = Gradients(trained.model, TrainSettings(precision=precision, device="cpu", label_smoothing=0.1))
         return lambda: gradients.compute(batches, [1], num_tokens)
 
+    def without_numba(compute: Way) -> None:
+        with mock.patch.object(fused, "can_compile", return_value=False):
+            compute()
+
     with mock.patch("dragoman.training.step.gradients.accelerate"):
         ways = {"definition": way("float32")}
-    return {**ways, **{f"accelerated, {precision}": way(precision) for precision in ("float32", "bfloat16")}}
+    for precision in ("float32", "bfloat16"):
+        ways[f"accelerated, {precision}"] = compute = way(precision)
+        ways[f"without numba, {precision}"] = partial(without_numba, compute)
+    return ways
 
 
 def translation_ways(trained: TrainedModel, src: list[list[int]]) -> dict[str, Way]:
