@@ -126,15 +126,15 @@ def _align_words(search: TextSearch, found: Sequence[SearchedText]) -> list[list
 
 
 def _align_segments(tokenizers: TokenizerPair, found: SearchedText, weights: Iterator[_Matrix]) -> list[AlignedPart]:
-    request = found.request
-    written = [tokenizers.tgt.detokenize(ids) for ids in found.best_ids()]
+    request, best_ids = found.request, found.best_ids()
+    written = [tokenizers.tgt.detokenize(ids) for ids in best_ids]
     after = separators(request.segments, written)
     src_start, tgt_start = len(request.text) - len(request.text.lstrip()), 0
     parts = []
     for number, (segment, text, space) in enumerate(zip(request.segments, written, after, strict=True)):
         own = next(weights)
         if own.size:
-            pair = request.sources[number].ids, found.best_ids()[number]
+            pair = request.sources[number].ids, best_ids[number]
             part = _align_segment(tokenizers, pair, (segment.text, text), own)
             spans = _shift_ranges(part.src_spans, src_start), _shift_ranges(part.tgt_spans, tgt_start)
             parts.append(AlignedPart(*spans, part.weights))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 import torch
 from jaxtyping import Float, Int64
@@ -79,7 +79,7 @@ def hide(log_probs: Float[Tensor, "N V"], token_ids: tuple[int, ...]) -> None:
     log_probs.index_fill_(1, _tensor_of(token_ids, log_probs.device), float("-inf"))
 
 
-@cache
+@lru_cache(maxsize=8)
 def _tensor_of(token_ids: tuple[int, ...], device: torch.device) -> Int64[Tensor, "h"]:
     with torch.inference_mode(False):
         return torch.tensor(token_ids, device=device)
