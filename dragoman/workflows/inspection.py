@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.config import WITHOUT_SAMPLING, Config, read_config
 from dragoman.errors import ConfigError, DataError, ModelError
-from dragoman.workflows.models import require_model
+from dragoman.workflows.models import find_folder, require_model
 from dragoman.workflows.progress import QUIET, Progress
 
 if TYPE_CHECKING:
@@ -36,13 +36,10 @@ def inspect_model(request: InspectionRequest, progress: Progress = QUIET) -> "In
     if not text.strip():
         raise DataError("the text is empty. Give a sentence to look at, in quotes.")
     require_model(request.model)
-    from dragoman.bundle import resolve_model_folder
     from dragoman.model.trained import TrainedModel
     from dragoman.visualization.inspection.inspector import inspect_text
 
-    folder = resolve_model_folder(Path(request.model))
-    if folder != Path(request.model):
-        progress.note(f"the model is {folder}")
+    folder = find_folder(request.model, progress)
     trained = TrainedModel.load(folder, request.device)
     own = trained.config.inference
     if own.sample or own.mbr_samples:

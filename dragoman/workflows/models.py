@@ -53,6 +53,16 @@ def require_model(path: str | Path, hint: str = "") -> None:
         raise ModelError(f"{path} does not exist. Name a model folder, or a run of `dragoman train`.{hint}")
 
 
+def find_folder(path: str | Path, progress: Progress = QUIET) -> Path:
+    """The model folder at a path, which may be a run. Notes which folder of a run it is. Raises ModelError."""
+    from dragoman.bundle import resolve_model_folder
+
+    folder = resolve_model_folder(Path(path))
+    if folder != Path(path):
+        progress.note(f"the model is {folder}")
+    return folder
+
+
 def load_model(request: ModelRequest, progress: Progress = QUIET) -> LoadedModel:
     """Load the models and make their translator. Notes which folder of a run it takes.
 
@@ -60,16 +70,12 @@ def load_model(request: ModelRequest, progress: Progress = QUIET) -> LoadedModel
     """
     for path in request.paths:
         require_model(path, request.hint)
-    from dragoman.bundle import resolve_model_folder
     from dragoman.devices.device import keep_freed_memory
     from dragoman.inference.translator import Translator
     from dragoman.model.trained import TrainedModel
 
     keep_freed_memory()
-    folders = [resolve_model_folder(Path(path)) for path in request.paths]
-    for path, folder in zip(request.paths, folders, strict=True):
-        if folder != Path(path):
-            progress.note(f"the model is {folder}")
+    folders = [find_folder(path, progress) for path in request.paths]
     trained_models = [TrainedModel.load(folder, request.device) for folder in folders]
     loaded = read_config([], request.overrides, Config(inference=trained_models[0].config.inference))
     settings = loaded.config.inference

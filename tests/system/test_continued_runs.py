@@ -148,7 +148,7 @@ def test_a_test_that_comes_later_is_scored_and_changes_no_id(
     assert train(corpus, {"--data.test": str(test)}) == 0
     answer = capsys.readouterr()
     assert "test (40 sentences, beam 2): BLEU" in answer.out
-    assert "`data.test` was named, or has changed, after training had begun" in answer.err
+    assert "`data.test` was named, or has changed, after training started" in answer.err
     assert "Nothing is left to do" not in answer.err
     assert train(corpus, {"--data.test": str(test)}) == 0
     assert "Nothing is left to do" in capsys.readouterr().err

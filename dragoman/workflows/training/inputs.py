@@ -72,7 +72,7 @@ def report_pairs(data: PreparedData, config: Config, fits_warmup: bool, progress
         progress.note(f"the warm-up is {steps:,} of {limit:,} steps (`train.warmup_steps`)")
     for part in data.late_tests:
         progress.note(
-            f"`data.{part}` was named, or has changed, after training had begun, so that some of it may have "
+            f"`data.{part}` was named, or has changed, after training started, so that some of it may have "
             "been trained on; `dragoman evaluate` with `--train` scores without that."
         )
 

@@ -46,7 +46,7 @@ def score_run(run: ResolvedRun, data: PreparedData, end: TrainingEnd, progress: 
     card = replace(trained.card, test_pairs=len(data.test) if data.test is not None else 0)
     parts: dict[str, TranslatedTest] = {}
     found: list[PartScores] = []
-    line, last = "", None
+    line, last, gap = "", None, _loss_gap(run.folder)
     for part, store in (("validation", data.dev), ("test", data.test)):
         if store is None or not len(store):
             continue
@@ -58,7 +58,7 @@ def score_run(run: ResolvedRun, data: PreparedData, end: TrainingEnd, progress: 
         for warning in result.warnings:
             progress.note(f"{part}: {warning}")
         found.append(PartScores(part, result.num_sentences, beam_size, result.scores))
-        line = verdict(_outcome(run, found[-1], test, data, end))
+        line = verdict(_outcome(run, found[-1], test, data, end, gap))
         alignment = cross_attention_of(trained)
         last = ReportedTest(part, sources, references, outputs, result.warnings, translator.translate, alignment)
     progress.result(FinalScores(line, tuple(found)))
@@ -80,7 +80,12 @@ def score_run(run: ResolvedRun, data: PreparedData, end: TrainingEnd, progress: 
 
 
 def _outcome(
-    run: ResolvedRun, scored: PartScores, test: TranslatedTest, data: PreparedData, end: TrainingEnd
+    run: ResolvedRun,
+    scored: PartScores,
+    test: TranslatedTest,
+    data: PreparedData,
+    end: TrainingEnd,
+    gap: float | None,
 ) -> Outcome:
     sources, references, outputs = test.sources, test.references, test.outputs
     right = sum(output == reference for output, reference in zip(outputs, references, strict=True))
@@ -97,7 +102,7 @@ def _outcome(
         limit=end.limit,
         is_improving=end.is_improving,
         within_warmup=end.within_warmup,
-        gap=_loss_gap(run.folder),
+        gap=gap,
         weakest=weakest_group(sources, references, outputs),
     )
 

@@ -90,7 +90,9 @@ def _finish(
     log.say(f"Stopped: {reason}.")
     finish = finish_of(replace(config, data=absolute_paths(config.data)), session.state.step, [data.dev, data.test])
     if finish == read_finished(out):
-        log.say("Nothing is left to do; raise a limit to train on (it stays until it is given anew; 0 is none).")
+        log.say(
+            "Nothing is left to do. Raise a limit to train on; a limit stays until you change it, and 0 removes it."
+        )
     else:
         choose_mean(session)
         scores = [record.score for record in session.state.validations]
