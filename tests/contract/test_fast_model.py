@@ -113,14 +113,14 @@ def test_searches_find_the_same(seeds: range, kind: str, vocab_size: int, assert
     prefixes = [[5, 6], [], [7], [], [], [8, 5, 4], [], [], []]
     for seed in seeds:
         model, rows = transformer(kind, vocab_size, seed), sources(vocab_size, seed, 9)
-        for beam_size, n_best, min_tokens, begun in ((1, 1, 1, None), (4, 3, 3, None), (4, 4, 0, prefixes)):
+        for beam_size, n_best, min_tokens, forced in ((1, 1, 1, None), (4, 3, 3, None), (4, 4, 0, prefixes)):
             chosen = InferenceSettings(beam_size=beam_size, n_best=n_best, min_tokens=min_tokens, max_extra_tokens=6)
-            found = beam_search(FastModel(model), *pad_ids(rows, 0), chosen, begun)
-            expected = beam_search(FullPasses(model), *pad_ids(rows, 0), chosen, begun)
+            found = beam_search(FastModel(model), *pad_ids(rows, 0), chosen, forced)
+            expected = beam_search(FullPasses(model), *pad_ids(rows, 0), chosen, forced)
             assert_teacher_forced(model, rows, found)
             if beam_size == 1:
                 assert_same(found, expected)
-            for row, prefix, one, other in zip(rows, begun or [[]] * len(rows), found, expected, strict=True):
+            for row, prefix, one, other in zip(rows, forced or [[]] * len(rows), found, expected, strict=True):
                 moved = (
                     beam_search(FullPasses(model, noise=2e-6, seed=trial), *pad_ids([row], 0), chosen, [prefix])[0]
                     for trial in range(40)

@@ -28,6 +28,7 @@ from dragoman.training.step.accelerated import accelerate
 from dragoman.training.step.dropout import Randomness
 from dragoman.training.step.gradients import Gradients
 from dragoman.training.step.loss import smoothed_cross_entropy
+from tests.contract import random_models
 
 SHAPE = {
     "preset": "custom",
@@ -39,12 +40,8 @@ SHAPE = {
     "dropout": 0.0,
 }
 KINDS: Mapping[str, Mapping[str, Any]] = {
-    "pre-norm, one embedding": {},
-    "post-norm, nothing tied": {"norm_first": False, "tie": "none"},
+    **random_models.KINDS,
     "projection tied, no biases": {"tie": "decoder", "attention_bias": False, "projection_bias": False},
-    "learned positions, gelu": {"positions": "learned", "max_positions": 40, "activation": "gelu"},
-    "marian positions, post-norm, swish": {"positions": "marian", "norm_first": False, "activation": "swish"},
-    "more decoder layers, one head": {"num_encoder_layers": 1, "num_decoder_layers": 3, "num_heads": 1, "d_ff": 70},
     "more encoder layers, wide heads": {"num_encoder_layers": 3, "num_decoder_layers": 1, "d_model": 96},
     "narrow heads": {"num_heads": 4},
     "products large enough for int8": {"d_model": 256, "d_ff": 512, "num_decoder_layers": 1},
