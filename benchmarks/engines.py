@@ -28,7 +28,7 @@ from dragoman.inference.segments import Source
 from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.inference.verification import FullPasses
 from dragoman.model.trained import TrainedModel
-from dragoman.training.step import fused
+from dragoman.training.step import dropout, fused
 from dragoman.training.step.gradients import Gradients
 
 Way = Callable[[], object]
@@ -61,7 +61,10 @@ def training_ways(trained: TrainedModel, src: list[list[int]], tgt: list[list[in
         return lambda: gradients.compute(batches, [1], num_tokens)
 
     def without_numba(compute: Way) -> None:
-        with mock.patch.object(fused, "can_compile", return_value=False):
+        with (
+            mock.patch.object(fused, "can_compile", return_value=False),
+            mock.patch.object(dropout, "can_compile", return_value=False),
+        ):
             compute()
 
     with mock.patch("dragoman.training.step.gradients.accelerate"):
