@@ -41,7 +41,7 @@ check: lint test
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m slow
 
-# Toolkits that cannot live beside Dragoman get environments of their own below .bench; see docs/benchmarks.md.
+# Toolkits that cannot live beside Dragoman get environments of their own below .bench; see docs/explanation/benchmarks.md.
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/run.py $(BENCH)

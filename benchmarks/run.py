@@ -1,4 +1,5 @@
-"""Measures Dragoman and its peers side by side, and writes tables, a plot and all measurements. See docs/benchmarks.md.
+"""Measures Dragoman and its peers side by side, and writes tables, a plot and all measurements. See
+docs/explanation/benchmarks.md.
 
     python benchmarks/run.py                                         everything: hours
     python benchmarks/run.py --parts training --sizes tiny --peers torch opennmt

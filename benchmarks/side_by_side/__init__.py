@@ -1,4 +1,4 @@
-"""Dragoman and its peers, measured side by side: see docs/benchmarks.md. `benchmarks/run.py` is the way in.
+"""Dragoman and its peers, measured side by side: see docs/explanation/benchmarks.md. `benchmarks/run.py` is the way in.
 
 `shapes`, `corpus`    what every contender computes: sizes, data, batches
 `timing`              the timed loops of the adapters and the RESULT line each prints

@@ -49,7 +49,7 @@ RECIPES = (
     Recipe(40_000_000, "small", 16_000, 0.0, 0.1, 8192, 0.002, 4000, 15, 30, "enough text for twice the width"),
     Recipe(float("inf"), "base", 32_000, 0.0, 0.1, 25_000, 0.0007, 4000, 10, 20, "the paper's model and batch"),
 )
-"""The first recipe with enough `max_words` applies. docs/recipes.md has the same table; a test compares them."""
+"""The first recipe with enough `max_words` applies. A test compares docs/reference/default-recipe.md with it."""
 
 WARMUP_SHARE = 0.2
 """The largest share of a run's steps that its warm-up may take.

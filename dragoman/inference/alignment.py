@@ -2,7 +2,8 @@
 
 The decoder writes target token i while it reads token i - 1, and reads token i one step later. Its attention can be
 taken at either step: ``prediction``, or ``next`` (Shift-Att: Chen et al. 2020, https://arxiv.org/abs/2004.14837), where
-the word is known and the model looks at what it has just translated. `docs/inspect.md` has what was measured of both.
+the word is known and the model looks at what it has just translated.
+`docs/explanation/word-alignments.md` has what was measured of both.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +33,7 @@ _TOKENS_AT_ONCE = 2048
 
 
 def alignment_layer(num_layers: int) -> int:
-    """The decoder layer, from 0, that alignments are read at: the last, with the fewest errors (docs/inspect.md)."""
+    """The decoder layer, from 0, to read alignments from: the last one has the fewest errors (docs/explanation/word-alignments.md)."""
     return num_layers - 1
 
 

@@ -1,4 +1,4 @@
-"""Fault injection at full size: `pytest tests/soak`, or `make soak`. See docs/reliability.md.
+"""Fault injection at full size: `pytest tests/soak`, or `make soak`. See docs/explanation/reliability.md.
 
 The ordinary test command does not run these tests. Each one plants one kind of fault and reports a row of the table in
 benchmarks/results/reliability.md: the fault, how often it was planted, how often the outcome was as promised, and

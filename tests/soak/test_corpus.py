@@ -1,6 +1,6 @@
 """What the corpus doctor finds: planted slides and leaks, hostile text, TMX attacks, corpora that cannot be right.
 
-The corpora are read from DRAGOMAN_DATA (see docs/check.md).
+The corpora are read from DRAGOMAN_DATA (see docs/explanation/corpus-checks.md).
 """
 
 import random

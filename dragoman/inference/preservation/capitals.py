@@ -1,7 +1,8 @@
 """Text in capitals: headings and angry mail, which most models never saw and answer with nonsense.
 
 It is translated as it is and in sentence case as well. The answer that the model is surer of is taken, in capitals. So
-a model that knows capitals keeps its own answer, and names such as NATO theirs. docs/recipes.md has the gain.
+a model that knows capitals keeps its own answer, and names such as NATO theirs.
+docs/explanation/training-options.md has the gain.
 """
 
 import re

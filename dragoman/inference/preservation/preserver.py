@@ -3,7 +3,7 @@
 What the model writes correctly by itself stays. If a term is missing, the translation up to its place and the term
 become a prefix, and the rest is searched again. If a protected span is missing, it is taken out of the text, the text
 is translated again, and the span is inserted where the attention points, as all markers are (`markers.py`).
-`docs/terms.md` compares this with other ways.
+`docs/explanation/protected-text.md` compares this with other ways.
 """
 
 from collections.abc import Iterator, Sequence

@@ -3,7 +3,7 @@
 `accelerate` swaps them into a replica. They differ from the definition in this:
 
 - The layers may be bfloat16 beside float32 embeddings, which makes a gradient 1.5 (tiny) to 2.6 times (base) as fast as
-  that of the definition in float32 (docs/internals.md).
+  that of the definition in float32 (docs/explanation/internals.md).
 - On a CPU with numba, what stands between two matrix products is one pass over memory forward and one backward
   (`fused`).
 - On a CPU, dropout takes its random numbers from `Randomness`, which follows from seed and step for every thread.

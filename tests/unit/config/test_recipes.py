@@ -38,7 +38,7 @@ def test_many_characters_get_a_larger_vocabulary(alphabet: int, entries: int) ->
 
 
 def test_the_table_in_the_documentation_is_the_rule() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "recipes.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "how-to" / "choose-settings.md").read_text(encoding="utf-8")
     lines = text[text.index("<!-- rule -->") : text.index("<!-- end of rule -->")].split("\n")[3:-1]
     shown = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert shown == [
@@ -60,8 +60,8 @@ def test_the_table_in_the_documentation_is_the_rule() -> None:
 
 def test_the_documentation_names_every_configuration() -> None:
     root = Path(__file__).parents[3]
-    text = (root / "docs" / "recipes.md").read_text(encoding="utf-8")
-    assert [path.name for path in (root / "configs").glob("*.toml") if f"(../configs/{path.name})" not in text] == []
+    text = (root / "docs" / "how-to" / "choose-settings.md").read_text(encoding="utf-8")
+    assert [path.name for path in (root / "configs").glob("*.toml") if f"(../../configs/{path.name})" not in text] == []
 
 
 def asked(**train: Any) -> Config:
