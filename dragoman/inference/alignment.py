@@ -33,7 +33,7 @@ _TOKENS_AT_ONCE = 2048
 
 
 def alignment_layer(num_layers: int) -> int:
-    """The decoder layer, from 0, to read alignments from: the last one has the fewest errors (docs/explanation/word-alignments.md)."""
+    """The decoder layer (from 0) to read alignments from: the last one, which has the fewest errors."""
     return num_layers - 1
 
 
