@@ -1,4 +1,11 @@
-"""Scaled dot-product attention and multi-head attention (Vaswani et al. 2017, section 3.2)."""
+"""Scaled dot-product attention and multi-head attention (Vaswani et al. 2017, section 3.2).
+
+Shapes: B sentences, H heads, T queries, S keys, D = d_model, K = D / H (the paper's d_k and d_v).
+
+References
+----------
+Vaswani et al. (2017), "Attention Is All You Need", https://arxiv.org/abs/1706.03762
+"""
 
 import math
 
@@ -14,23 +21,39 @@ Mask = Tensor
 def attention_weights(
     query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"], mask: Bool[Tensor, "..."] | None
 ) -> Float[Tensor, "B H T S"]:
-    """softmax(Q K^T / sqrt(K)) over the keys that `mask` allows (equation 1).
+    """Attention weights softmax(Q K^T / sqrt(K)) over the keys that `mask` allows (equation 1).
 
-    The weights of other keys are exactly 0, so a query without any allowed key has no weights but 0.
+    Each row sums to 1. Masked keys get a weight of exactly 0. If a query may attend to no key, its whole row is 0.
     """
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
     if mask is None:
         return torch.softmax(scores, dim=-1)
-    # Not -inf: the softmax of a row without any allowed key, and its gradient, would be NaN.
+    # The lowest finite number instead of -inf: a row with every key masked would give NaN, also in the gradient.
     weights = torch.softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=-1)
     return weights.masked_fill(~mask, 0.0)
 
 
 class MultiHeadAttention(nn.Module):
-    """Several attentions side by side, each on its own projection of width K = d_model / num_heads (section 3.2.2).
+    """Multi-head attention: Concat(head_1, ..., head_H) W^O (section 3.2.2).
 
-    `in_weight` (3 D, D) holds the projections of query, key and value, one below the other. Each of the three is
-    initialized by itself (Xavier uniform); biases start at 0.
+    Head i is Attention(Q W_i^Q, K W_i^K, V W_i^V) with projections of width K = d_model / num_heads.
+
+    `in_weight` (3 D, D) stacks the projections of query, key and value of all heads. `out` is W^O. Each of the four
+    matrices has its own Xavier uniform initialization, and biases start at 0.
+
+    Deviations from the paper: the projections have biases unless `bias` is False, and dropout can be applied to the
+    attention weights.
+
+    Parameters
+    ----------
+    d_model
+        Width D of inputs and output.
+    num_heads
+        Number of heads H, a divisor of `d_model`.
+    dropout
+        Dropout rate of the attention weights.
+    bias
+        Whether the four projections have biases.
     """
 
     def __init__(self, d_model: int, num_heads: int, dropout: float, bias: bool) -> None:
@@ -47,7 +70,7 @@ class MultiHeadAttention(nn.Module):
             nn.init.zeros_(self.out.bias)
 
     def extra_repr(self) -> str:
-        """Sizes, for `print(model)`."""
+        """Sizes that `print(model)` shows."""
         return f"d_model={self.in_weight.size(1)}, num_heads={self.num_heads}, bias={self.in_bias is not None}"
 
     def forward(
@@ -58,13 +81,28 @@ class MultiHeadAttention(nn.Module):
         mask: Mask | None = None,
         weights: list[Tensor] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """The weighted sums of the values, through the output projection.
+        """Attend from each query to the keys and project the weighted sums of the values.
 
-        `mask` is True where a query may attend to a key, unlike the masks of `torch.nn.MultiheadAttention`; without it
-        every query attends to every key. A query with no key to attend to gets zeros before the output projection. If
-        `weights` is a list, the attention weights (B, H, T, S), before dropout, are appended to it.
+        Parameters
+        ----------
+        query
+            Input of the query projection (B, T, D).
+        key, value
+            Inputs of the key and value projections (B, S, D).
+        mask
+            Boolean, broadcastable to (B, H, T, S), True where a query may attend to a key. This is the opposite of
+            `torch.nn.MultiheadAttention`. Without a mask every query attends to every key.
+        weights
+            If a list is given, the attention weights (B, H, T, S) before dropout are appended to it.
 
-        Raises TypeError if the mask is not Boolean.
+        Returns
+        -------
+        The output (B, T, D). If a query may attend to no key, its input to the output projection is zero.
+
+        Raises
+        ------
+        TypeError
+            If `mask` is not Boolean.
         """
         if mask is not None and mask.dtype != torch.bool:
             raise TypeError(

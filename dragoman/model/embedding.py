@@ -1,4 +1,8 @@
-"""Token embeddings and positions (Vaswani et al. 2017, sections 3.4 and 3.5)."""
+"""Token embeddings and positional encodings (Vaswani et al. 2017, sections 3.4 and 3.5).
+
+Attention ignores the order of its inputs. The positional encoding, added to each embedding, tells the model where a
+token is in the sentence.
+"""
 
 import math
 
@@ -11,9 +15,10 @@ from torch.nn import functional
 def sinusoidal_positions(
     length: int, d_model: int, start: int = 0, device: torch.device | None = None
 ) -> Float[Tensor, "{length} {d_model}"]:
-    """sin(pos / 10000^(2i/d)) in the even dimensions, cos of the same in the odd ones (section 3.5).
+    """Positional encoding of positions `start` to `start + length - 1` (section 3.5).
 
-    Computed for positions `start` to `start + length - 1`, so there is no longest sequence. `d_model` must be even.
+    Dimension 2i is sin(pos / 10000^(2i / d_model)), and dimension 2i + 1 is the cosine of the same angle. The numbers
+    are computed on demand, so sequences can have any length. `d_model` must be even.
     """
     angles = _angles(length, d_model, start, device)
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
@@ -22,23 +27,42 @@ def sinusoidal_positions(
 def marian_positions(
     length: int, d_model: int, start: int = 0, device: torch.device | None = None
 ) -> Float[Tensor, "{length} {d_model}"]:
-    """The same numbers as Marian lays them out: all sines in the first half, all cosines in the second."""
+    """The numbers of `sinusoidal_positions` in Marian's order: all sines, then all cosines.
+
+    Models imported from Marian need this order. tensor2tensor, the paper's own code, uses it too.
+    """
     angles = _angles(length, d_model, start, device)
     return torch.cat((angles.sin(), angles.cos()), dim=-1)
 
 
 def _angles(length: int, d_model: int, start: int, device: torch.device | None) -> Float[Tensor, "T K"]:
+    """The angles pos / 10000^(2i / d_model), one for each pair of dimensions: K is d_model / 2."""
     positions = torch.arange(start, start + length, dtype=torch.float32, device=device)
     dimensions = torch.arange(0, d_model, 2, dtype=torch.float32, device=device)
     return positions[:, None] * torch.exp(dimensions * (-math.log(10000.0) / d_model))
 
 
 class Embedding(nn.Module):
-    """Ids to vectors: the embedding times sqrt(d_model) plus the position, then dropout.
+    """Token ids to vectors: sqrt(d_model) * weight[id] + position, then dropout (sections 3.4, 3.5 and 5.4).
 
-    The weights are normal with standard deviation d_model^-0.5, not Xavier uniform: times sqrt(d_model) they have unit
-    variance, like the sinusoids beside them. As a projection (tied weights) they give logits of about unit variance
-    for normalized states, so training starts from a flat distribution.
+    The weights start from a normal distribution with standard deviation d_model^-0.5. Multiplied by sqrt(d_model), they
+    have unit variance, about as large as the sinusoids. As the tied output projection (section 3.4), they give logits
+    of about unit variance for normalized states, so training starts from a nearly flat distribution. The paper does
+    not describe its initialization.
+
+    Parameters
+    ----------
+    vocab_size
+        Number of rows of the embedding.
+    d_model
+        Width of the vectors.
+    dropout
+        Dropout rate of the sum of embedding and position.
+    positions
+        "sinusoidal" as in the paper, "marian" for the same numbers in Marian's order, or "learned" for one parameter
+        vector per position (table 3, row E).
+    max_positions
+        Number of learned positions. The other two kinds have no limit.
     """
 
     def __init__(
@@ -55,17 +79,17 @@ class Embedding(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def extra_repr(self) -> str:
-        """Sizes, for `print(model)`."""
+        """Sizes that `print(model)` shows."""
         positions = self._compute_positions.__name__ if self.positions is None else f"{len(self.positions)} learned"
         return f"{self.weight.size(0)}, {self.weight.size(1)}, positions={positions}"
 
     def forward(self, ids: Int64[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-        """Embed ids at positions 0, 1, ... Raises ValueError if learned positions end before the ids do."""
+        """Embed ids (B, T) at positions 0 to T - 1. Raises ValueError if T exceeds the learned positions."""
         tokens = functional.embedding(ids, self.weight) * math.sqrt(self.weight.size(1))
         return self.dropout(tokens + self.table(0, ids.size(1)))  # type: ignore[no-any-return]
 
     def table(self, start: int, length: int) -> Float[Tensor, "T D"]:
-        """The vectors of positions `start` to `start + length - 1`. Raises ValueError as `forward` does."""
+        """Vectors (length, D) of the positions from `start` on. Raises ValueError beyond the learned positions."""
         if self.positions is None:
             d_model = self.weight.size(1)
             return self._compute_positions(length, d_model, start, self.weight.device).to(self.weight.dtype)

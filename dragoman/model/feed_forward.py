@@ -14,7 +14,25 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """activation(x W1 + b1) W2 + b2 at every position by itself (equation 2; the paper's activation is relu)."""
+    """Two linear layers with an activation between them, applied to each position alone.
+
+    FFN(x) = activation(x W_1 + b_1) W_2 + b_2 (equation 2). `inner` is W_1 and b_1, `outer` is W_2 and b_2. The
+    matrices start from Xavier uniform and the biases from 0.
+
+    Deviations from the paper: the activation can be "gelu" or "swish" instead of "relu", and dropout can be applied
+    to its output.
+
+    Parameters
+    ----------
+    d_model
+        Width D of input and output.
+    d_ff
+        Width F between the two layers, 4 D in the paper.
+    dropout
+        Dropout rate after the activation.
+    activation
+        A key of `ACTIVATIONS`: "relu", "gelu" or "swish".
+    """
 
     def __init__(self, d_model: int, d_ff: int, dropout: float, activation: str) -> None:
         super().__init__()
@@ -27,9 +45,9 @@ class FeedForward(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def extra_repr(self) -> str:
-        """The activation, for `print(model)`."""
+        """The activation that `print(model)` shows."""
         return f"activation={self.activation.__name__}"
 
     def forward(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        """Transform each position alone, with dropout between the two products."""
+        """Transform each position (B, T, D)."""
         return self.outer(self.dropout(self.activation(self.inner(hidden))))  # type: ignore[no-any-return]

@@ -1,7 +1,11 @@
 """Encoder and decoder layers: sublayers, residual connections and layer norm (Vaswani et al. 2017, section 3.1).
 
-The paper normalizes after the residual connection. Normalizing before the sublayer (`norm_first`) is the default here,
-because it trains without a careful warm-up (Xiong et al. 2020).
+Deviation from the paper: layer norm comes before each sublayer by default (`norm_first`), because such models train
+without careful warm-up. The paper normalizes after the residual connection.
+
+References
+----------
+Xiong et al. (2020), "On Layer Normalization in the Transformer Architecture", https://arxiv.org/abs/2002.04745
 """
 
 from collections.abc import Callable
@@ -15,9 +19,10 @@ from dragoman.model.feed_forward import FeedForward
 
 
 class Residual(nn.Module):
-    """The connection around a sublayer.
+    """Residual connection and layer norm around a sublayer (sections 3.1 and 5.4).
 
-    norm_first: x + dropout(sublayer(norm(x))). Otherwise, as in the paper: norm(x + dropout(sublayer(x))).
+    With `norm_first`, the output is x + dropout(sublayer(norm(x))). Without, it is norm(x + dropout(sublayer(x))), as
+    in the paper.
     """
 
     def __init__(self, d_model: int, dropout: float, norm_first: bool) -> None:
@@ -27,18 +32,18 @@ class Residual(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def extra_repr(self) -> str:
-        """Where the norm is, for `print(model)`."""
+        """The order of norm and sublayer that `print(model)` shows."""
         return f"norm_first={self.norm_first}"
 
     def forward(self, hidden: Float[Tensor, "B T D"], sublayer: Callable[[Tensor], Tensor]) -> Float[Tensor, "B T D"]:
-        """The sublayer's output added to its input."""
+        """Add the sublayer's output to its input (B, T, D)."""
         if self.norm_first:
             return hidden + self.dropout(sublayer(self.norm(hidden)))  # type: ignore[no-any-return]
         return self.norm(hidden + self.dropout(sublayer(hidden)))  # type: ignore[no-any-return]
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward."""
+    """One encoder layer: self-attention, then the feed-forward network (figure 1, left)."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -50,13 +55,16 @@ class EncoderLayer(nn.Module):
     def forward(
         self, hidden: Float[Tensor, "B S D"], mask: Mask, weights: list[Tensor] | None = None
     ) -> Float[Tensor, "B S D"]:
-        """`mask` broadcasts to (B, H, S, S). The attention weights are appended to `weights`."""
+        """Transform source positions (B, S, D).
+
+        `mask` broadcasts to (B, H, S, S). If `weights` is a list, the attention weights are appended to it.
+        """
         hidden = self.self_attn_residual(hidden, lambda x: self.self_attn(x, x, x, mask, weights))
         return self.feed_forward_residual(hidden, self.feed_forward)  # type: ignore[no-any-return]
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention, attention to the encoder's output, then feed-forward."""
+    """One decoder layer: masked self-attention, cross-attention to the memory, then feed-forward (figure 1, right)."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -76,7 +84,11 @@ class DecoderLayer(nn.Module):
         self_weights: list[Tensor] | None = None,
         cross_weights: list[Tensor] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """The masks broadcast to (B, H, T, T) and (B, H, T, S). The attention weights are appended to the lists."""
+        """Transform target positions (B, T, D) with the encoder's output, the memory (B, S, D).
+
+        `self_mask` broadcasts to (B, H, T, T), `memory_mask` to (B, H, T, S). If `self_weights` or `cross_weights` is a
+        list, the attention weights are appended to it.
+        """
         hidden = self.self_attn_residual(hidden, lambda x: self.self_attn(x, x, x, self_mask, self_weights))
         hidden = self.cross_attn_residual(
             hidden, lambda x: self.cross_attn(x, memory, memory, memory_mask, cross_weights)

@@ -1,6 +1,7 @@
-"""Boolean masks made from lengths: True where a query may attend to a key, as in `scaled_dot_product_attention`.
+"""Boolean attention masks. True means "may attend", as in `torch.nn.functional.scaled_dot_product_attention`.
 
-Vaswani et al. 2017, section 3.2.3: the encoder attends to everything but padding, the decoder only to what came before.
+The encoder attends to all positions except padding. The decoder attends to earlier positions and its own (Vaswani et
+al. 2017, section 3.2.3).
 """
 
 import torch
@@ -9,11 +10,11 @@ from torch import Tensor
 
 
 def padding_mask(lengths: Int64[Tensor, "B"], size: int) -> Bool[Tensor, "B 1 1 {size}"]:
-    """True at the first `lengths[b]` of `size` positions; broadcasts over heads and queries."""
+    """True at the first `lengths[b]` of `size` keys. The result broadcasts over heads and queries."""
     positions = torch.arange(size, device=lengths.device)
     return (positions < lengths[:, None])[:, None, None, :]
 
 
 def causal_mask(size: int, device: torch.device) -> Bool[Tensor, "{size} {size}"]:
-    """True where the key's position is not after the query's."""
+    """True where the key's position (column) is not after the query's position (row)."""
     return torch.ones(size, size, dtype=torch.bool, device=device).tril()

@@ -1,4 +1,4 @@
-"""Every parameter tensor of a model, and the number there must be by the formula of its shape."""
+"""Parameters of a model: a table of them, their number by formula, and their exchange with arrays."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 @dataclass(frozen=True, slots=True)
 class ParameterRow:
-    """One tensor; `shared_with` are the other names of a tied one."""
+    """One parameter tensor. `shared_with` are its further names if it is tied."""
 
     name: str
     shape: tuple[int, ...]
@@ -25,7 +25,7 @@ class ParameterRow:
 
 
 def parameter_table(model: nn.Module) -> list[ParameterRow]:
-    """All distinct parameter tensors in the order of the model."""
+    """One row for each distinct parameter tensor, in the order of the model."""
     names: dict[int, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(id(parameter), []).append(name)
@@ -36,9 +36,10 @@ def parameter_table(model: nn.Module) -> list[ParameterRow]:
 
 
 def expected_parameters(settings: ModelSettings, src_vocab_size: int, tgt_vocab_size: int) -> int:
-    """The number of parameters by arithmetic alone, from the equations of the paper; knows nothing of the model.
+    """Number of parameters, computed from the settings without building a model.
 
-    An attention has four D x D matrices, a feed-forward layer 2 D F + F + D, a layer norm 2 D.
+    Multi-head attention has four D x D matrices (and 4 D biases), a feed-forward network 2 D F + F + D parameters, and
+    a layer norm 2 D. An encoder layer has two norms and a decoder layer three.
     """
     width, inner = settings.d_model, settings.d_ff
     attention = 4 * width * width + (4 * width if settings.attention_bias else 0)
@@ -59,12 +60,12 @@ def expected_parameters(settings: ModelSettings, src_vocab_size: int, tgt_vocab_
 
 
 def arrays_of(model: nn.Module) -> dict[str, NDArray[np.float32]]:
-    """Every distinct parameter by its first name. On the CPU the arrays share the model's memory."""
+    """Arrays of all distinct parameters by their first name. On the CPU they share the model's memory."""
     return {name: parameter.detach().cpu().contiguous().numpy() for name, parameter in model.named_parameters()}
 
 
 def replace_parameters(model: Model, tensors: Mapping[str, torch.Tensor]) -> Model:
-    """Put a tensor in place of each distinct parameter, by name; ties stay. Returns the model."""
+    """Replace each distinct parameter by the tensor of that name and return the model. Tied parameters stay tied."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     parameters = {name: torch.nn.Parameter(tensor) for name, tensor in tensors.items()}
     for module in model.modules():

@@ -1,4 +1,7 @@
-"""A Transformer with its tokenizers, settings and card, from a model folder and back."""
+"""A trained Transformer with its tokenizers, settings and card: load and save a model folder.
+
+`dragoman.bundle` reads and writes the files as numpy arrays. This module turns the arrays into a torch module.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,18 +16,18 @@ from dragoman.text.tokenization.tokenizer import TokenizerPair
 
 @dataclass(frozen=True, slots=True)
 class TrainedModel:
-    """What a model folder holds, with the weights as a Transformer."""
+    """The content of a model folder, with the weights as a `Transformer`."""
 
     model: Transformer
     tokenizers: TokenizerPair
     config: Config
     card: Card
     fingerprint: str = ""
-    """Of the folder that it was read from: the beginning of the manifest's hash."""
+    """First digits of the hash of the manifest, if the model was read from a folder."""
 
     @classmethod
     def load(cls, folder: Path, device: str = "auto") -> "TrainedModel":
-        """Read a model folder, in eval mode on `device`. Raises ModelError as `load_bundle` does."""
+        """Load a model folder in eval mode on `device`. Raises ModelError if it is missing, damaged or no model."""
         bundle = load_bundle(folder)
         sizes = bundle.tokenizers.src.vocab_size, bundle.tokenizers.tgt.vocab_size
         model = Transformer.from_arrays(bundle.config.model, *sizes, bundle.arrays)
@@ -33,9 +36,9 @@ class TrainedModel:
 
     @property
     def bundle(self) -> Bundle:
-        """The same with the weights as arrays, which share the memory of a model on the CPU."""
+        """The same content with the weights as numpy arrays. They share the memory of a model on the CPU."""
         return Bundle(arrays_of(self.model), self.tokenizers, self.config, self.card, self.fingerprint)
 
     def save(self, folder: Path) -> None:
-        """Write a model folder at once; an existing one is replaced."""
+        """Write a model folder, whole or not at all. An existing folder is replaced."""
         save_bundle(self.bundle, folder)

@@ -1,4 +1,10 @@
-"""The encoder and decoder stacks and the whole model (Vaswani et al. 2017, section 3.1 and figure 1)."""
+"""The Transformer: encoder stack, decoder stack and output projection (Vaswani et al. 2017, section 3.1, figure 1).
+
+This package is the definition of the model, for reading. The engines that make it fast (`training/step/accelerated.py`,
+`inference/tensors`, `inference/compiled`) are tested against it in `tests/contract/test_one_transformer.py`.
+
+Shapes: B sentences, S source positions, T target positions, D = d_model, H heads, V target vocabulary.
+"""
 
 from dataclasses import dataclass
 
@@ -19,7 +25,7 @@ from dragoman.model.parameters import replace_parameters
 
 @dataclass(frozen=True, slots=True)
 class AttentionWeights:
-    """Every attention weight of a full pass, one tensor a layer: (B, H, queries, keys), rows sum to 1."""
+    """All attention weights of a forward pass, one tensor (B, H, queries, keys) for each layer. Rows sum to 1."""
 
     encoder_self: tuple[Tensor, ...]
     decoder_self: tuple[Tensor, ...]
@@ -27,7 +33,10 @@ class AttentionWeights:
 
 
 class Encoder(nn.Module):
-    """A stack of encoder layers, with a final norm if `norm_first` (pre-norm leaves the sum unnormalized)."""
+    """A stack of encoder layers.
+
+    With `norm_first`, a final layer norm follows, because the residual sum is otherwise never normalized.
+    """
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -37,14 +46,14 @@ class Encoder(nn.Module):
     def forward(
         self, hidden: Float[Tensor, "B S D"], mask: Mask, weights: list[Tensor] | None = None
     ) -> Float[Tensor, "B S D"]:
-        """The encoder's output, called memory from here on."""
+        """Transform embedded sources (B, S, D) into the memory (B, S, D). `mask` broadcasts to (B, H, S, S)."""
         for layer in self.layers:
             hidden = layer(hidden, mask, weights)
         return self.norm(hidden)  # type: ignore[no-any-return]
 
 
 class Decoder(nn.Module):
-    """A stack of decoder layers, with a final norm if `norm_first`."""
+    """A stack of decoder layers, with a final layer norm if `norm_first`."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -60,19 +69,41 @@ class Decoder(nn.Module):
         self_weights: list[Tensor] | None = None,
         cross_weights: list[Tensor] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """The final states of all positions at once."""
+        """Transform embedded targets (B, T, D) into final states (B, T, D), all positions at once."""
         for layer in self.layers:
             hidden = layer(hidden, memory, self_mask, memory_mask, self_weights, cross_weights)
         return self.norm(hidden)  # type: ignore[no-any-return]
 
 
 class Transformer(nn.Module):
-    """Source ids to target logits.
+    """The Transformer of "Attention Is All You Need": source ids in, logits of target tokens out.
 
-    `settings.tie` shares weights (section 3.4): "all" makes source embedding, target embedding and projection one
-    tensor (the vocabularies must be one), "decoder" the latter two, "none" nothing. Raises ConfigError for settings
-    that no model can have: heads that do not divide `d_model`, an odd `d_model` with sinusoidal positions, one
-    embedding for two vocabularies.
+    `settings.tie` selects the weights that are shared (section 3.4). "all" shares one tensor between source embedding,
+    target embedding and output projection, as in the paper, and needs a joint vocabulary. "decoder" shares the target
+    embedding and the projection. "none" shares nothing.
+
+    Deviations from the paper, each a setting of [model]: layer norm before the sublayers (`norm_first`, the default),
+    biases in attention and output projection (`attention_bias` and `projection_bias`, on by default), dropout inside
+    attention and feed-forward networks (off by default), other activations and other positions.
+
+    Parameters
+    ----------
+    settings
+        The sizes and variants of the model, the [model] table of a configuration.
+    src_vocab_size
+        Number of source token ids.
+    tgt_vocab_size
+        Number of target token ids V. Must equal `src_vocab_size` if `settings.tie` is "all".
+
+    Raises
+    ------
+    ConfigError
+        If `num_heads` does not divide `d_model`, if `d_model` is odd with sinusoidal positions, or if one tensor would
+        embed two vocabularies of different sizes.
+
+    References
+    ----------
+    Vaswani et al. (2017), "Attention Is All You Need", https://arxiv.org/abs/1706.03762
     """
 
     def __init__(self, settings: ModelSettings, src_vocab_size: int, tgt_vocab_size: int) -> None:
@@ -98,9 +129,14 @@ class Transformer(nn.Module):
     def from_arrays(
         cls, settings: ModelSettings, src_vocab_size: int, tgt_vocab_size: int, arrays: Arrays
     ) -> "Transformer":
-        """A model on the CPU whose parameters share the memory of numpy arrays.
+        """Build a model on the CPU whose parameters share the memory of numpy arrays.
 
-        `arrays` must have the names and shapes of `dragoman.bundle.parameters.parameter_shapes`.
+        Parameters
+        ----------
+        settings, src_vocab_size, tgt_vocab_size
+            As for the constructor.
+        arrays
+            One array for each name in `dragoman.bundle.parameters.parameter_shapes`, in that shape.
         """
         with build_without_values():
             model = cls(settings, src_vocab_size, tgt_vocab_size)
@@ -108,28 +144,42 @@ class Transformer(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return self.tgt_embedding.weight.device
 
     @property
     def src_vocab_size(self) -> int:
-        """Rows of the source embedding."""
+        """Number of source token ids, the rows of the source embedding."""
         return self.src_embedding.weight.size(0)
 
     @property
     def tgt_vocab_size(self) -> int:
-        """V, the width of the logits."""
+        """Number of target token ids V, the width of the logits."""
         return self.tgt_embedding.weight.size(0)
 
     @property
     def max_positions(self) -> int | None:
-        """The longest sequence the model can read or write; None with sinusoidal positions: any."""
+        """Length of the longest sequence that the model can read or write, in tokens. None: no limit."""
         return self.settings.max_positions if self.settings.positions == "learned" else None
 
     def forward(
         self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"], tgt_ids: Int64[Tensor, "B T"]
     ) -> Float[Tensor, "B T V"]:
-        """Logits of the next token after each of `tgt_ids`, which start with bos (teacher forcing)."""
+        """Compute the logits of the next token after each target position (teacher forcing).
+
+        Parameters
+        ----------
+        src_ids
+            Source token ids (B, S), each row ending with eos and then padding.
+        src_lengths
+            Number of tokens of each source without padding (B,).
+        tgt_ids
+            Decoder input (B, T): bos, then the target tokens.
+
+        Returns
+        -------
+        Logits (B, T, V). Position t predicts the token after `tgt_ids[:, t]`.
+        """
         memory = self.encode(src_ids, src_lengths)
         return self.projection(self.decode(tgt_ids, memory, src_lengths))  # type: ignore[no-any-return]
 
@@ -139,7 +189,11 @@ class Transformer(nn.Module):
         src_lengths: Int64[Tensor, "B"],
         weights: list[Tensor] | None = None,
     ) -> Float[Tensor, "B S D"]:
-        """The memory. Its rows at padding positions are meaningless; the decoder's mask excludes them."""
+        """Encode sources into the memory (B, S, D).
+
+        The decoder masks padding positions of the memory, so their values have no meaning. If `weights` is a list, the
+        attention weights (B, H, S, S) of each layer are appended to it.
+        """
         mask = padding_mask(src_lengths, src_ids.size(1))
         return self.encoder(self.src_embedding(src_ids), mask, weights)  # type: ignore[no-any-return]
 
@@ -151,9 +205,9 @@ class Transformer(nn.Module):
         self_weights: list[Tensor] | None = None,
         cross_weights: list[Tensor] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """The decoder's final states, before the projection.
+        """Compute the decoder's final states (B, T, D), the input of `projection`.
 
-        Padding stands only at the end of a target, so the causal mask alone keeps real positions from seeing it.
+        Targets are padded only at the end, so the causal mask alone keeps real positions from attending to padding.
         """
         masks = causal_mask(tgt_ids.size(1), tgt_ids.device), padding_mask(src_lengths, memory.size(1))
         hidden = self.tgt_embedding(tgt_ids)
@@ -162,7 +216,7 @@ class Transformer(nn.Module):
     def attention(
         self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"], tgt_ids: Int64[Tensor, "B T"]
     ) -> AttentionWeights:
-        """All attention weights of a forward pass over one batch."""
+        """Run a forward pass and return all attention weights, before dropout. The arguments are those of `forward`."""
         encoder_self: list[Tensor] = []
         decoder_self: list[Tensor] = []
         cross: list[Tensor] = []

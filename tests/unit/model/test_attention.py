@@ -1,4 +1,4 @@
-"""Attention against pencil and paper and torch's own, with every mask there can be."""
+"""Multi-head attention against weights computed by hand and `torch.nn.MultiheadAttention`."""
 
 import pytest
 import torch
@@ -16,8 +16,8 @@ def random_attention(bias: bool = True, dropout: float = 0.0) -> MultiHeadAttent
     return attention.eval()
 
 
-def torchs(attention: MultiHeadAttention) -> nn.MultiheadAttention:
-    """torch's own module with the same weights."""
+def torch_attention(attention: MultiHeadAttention) -> nn.MultiheadAttention:
+    """A `torch.nn.MultiheadAttention` with the same weights."""
     bias = attention.in_bias is not None
     oracle = nn.MultiheadAttention(24, 3, bias=bias, batch_first=True)
     names = {"in_weight": "in_proj_weight", "in_bias": "in_proj_bias"}
@@ -35,8 +35,8 @@ def inputs() -> tuple[Tensor, Tensor, Tensor]:
     return query, key, value
 
 
-def test_weights_by_hand() -> None:
-    # softmax(Q K^T / sqrt(2)) for two queries and two keys, worked out with pencil and paper.
+def test_weights_equal_hand_computed_ones() -> None:
+    # softmax(Q K^T / sqrt(2)) for two queries and two keys.
     query = torch.tensor([[[[1.0, 0.0], [0.0, 2.0]]]])
     key = torch.tensor([[[[1.0, 0.0], [0.0, 1.0]]]])
     first = torch.exp(torch.tensor(2**-0.5))
@@ -51,21 +51,21 @@ def test_weights_by_hand() -> None:
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("masked", [True, False])
-def test_equals_torchs_for_three_different_inputs(bias: bool, masked: bool) -> None:
+def test_output_equals_torch_for_different_query_key_and_value(bias: bool, masked: bool) -> None:
     attention, mask = random_attention(bias), None
     if masked:
         mask = torch.rand(5, 7, generator=torch.Generator().manual_seed(2)) < 0.5
         mask[:, 3] = True
     weights: list[Tensor] = []
     forbidden = None if mask is None else ~mask  # torch's mask is True where a query may not attend
-    expected, expected_weights = torchs(attention)(*inputs(), attn_mask=forbidden, average_attn_weights=False)
+    expected, expected_weights = torch_attention(attention)(*inputs(), attn_mask=forbidden, average_attn_weights=False)
     torch.testing.assert_close(attention(*inputs(), mask), expected, atol=1e-5, rtol=0)
     torch.testing.assert_close(attention(*inputs(), mask, weights), expected, atol=1e-5, rtol=0)
     torch.testing.assert_close(weights[0], expected_weights, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("with_weights", [True, False])
-def test_a_query_without_any_key_gets_zeros_before_the_output_projection(with_weights: bool) -> None:
+def test_query_without_keys_gets_zeros_before_the_output_projection(with_weights: bool) -> None:
     attention = random_attention()
     mask = torch.ones(2, 1, 5, 7, dtype=torch.bool)
     mask[1, 0, 2] = False
@@ -81,7 +81,7 @@ def test_a_query_without_any_key_gets_zeros_before_the_output_projection(with_we
     torch.testing.assert_close(output, others, atol=1e-5, rtol=0)
 
 
-def test_a_mask_that_is_not_boolean_is_an_error() -> None:
+def test_mask_that_is_not_boolean_raises() -> None:
     for mask in (torch.zeros(5, 7), causal_mask(7, torch.device("cpu")).long()):
         with pytest.raises(TypeError, match=rf"`mask` must be Boolean.*dtype is {mask.dtype}"):
             random_attention()(*inputs(), mask)
@@ -90,7 +90,7 @@ def test_a_mask_that_is_not_boolean_is_an_error() -> None:
 def test_dropout_acts_on_the_weights_with_and_without_returning_them() -> None:
     attention = random_attention(dropout=0.5)
     with torch.no_grad():
-        attention.in_weight *= 0.2  # so that outputs vary little
+        attention.in_weight *= 0.2  # keeps the variance of the outputs small
     expected = attention(*inputs())
     attention.train()
     for with_weights in (True, False):

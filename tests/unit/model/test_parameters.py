@@ -1,4 +1,4 @@
-"""Parameter counts: the model's own against arithmetic that does not know the model."""
+"""The number of parameters: counted in the model, computed by formula, and published."""
 
 from dataclasses import replace
 
@@ -15,12 +15,12 @@ TOY = ModelSettings(
 )
 
 
-def test_the_toy_has_9206() -> None:
+def test_toy_model_has_9206_parameters() -> None:
     assert sum(row.count for row in parameter_table(Transformer(TOY, 6, 6))) == 9206
     assert expected_parameters(TOY, 6, 6) == 9206
 
 
-def test_published_sizes() -> None:
+def test_presets_have_the_published_sizes() -> None:
     # Wu et al. 2021, Transformer-Tiny on Multi30k: 2.6M parameters, tied, 10k vocabulary, no bias at the projection.
     tiny = replace(PRESETS["tiny"], projection_bias=False, norm_first=True)
     assert expected_parameters(tiny, 10000, 10000) == 2_605_568
@@ -49,7 +49,7 @@ def test_published_sizes() -> None:
     st.integers(5, 20),
     st.integers(5, 20),
 )
-def test_the_formula_holds_for_every_shape(shape: ModelSettings, src_size: int, tgt_size: int) -> None:
+def test_formula_equals_count_for_random_settings(shape: ModelSettings, src_size: int, tgt_size: int) -> None:
     src_size = tgt_size if shape.tie == "all" else src_size
     rows = parameter_table(Transformer(shape, src_size, tgt_size))
     assert sum(row.count for row in rows) == expected_parameters(shape, src_size, tgt_size)

@@ -1,4 +1,7 @@
-"""What the parts of the model promise. tests/contract/test_one_transformer.py compares it with torch.nn.Transformer."""
+"""Positions, embeddings, ties, hooks and initialization of the Transformer.
+
+tests/contract/test_one_transformer.py compares its outputs with `torch.nn.Transformer`.
+"""
 
 from dataclasses import replace
 
@@ -32,7 +35,7 @@ def _inputs(seed: int = 0, vocab_size: int = 20) -> tuple[Tensor, Tensor]:
 
 
 def _randomised(model: Transformer, seed: int = 1) -> Transformer:
-    """Every parameter, biases and norms too, away from its initial value."""
+    """The model with noise added to every parameter, biases and norms included."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -40,7 +43,7 @@ def _randomised(model: Transformer, seed: int = 1) -> Transformer:
     return model
 
 
-def test_positions_are_the_papers_at_any_length_and_start() -> None:
+def test_positions_follow_the_paper_at_any_length_and_start() -> None:
     table = sinusoidal_positions(5000, 16)
     for position, dimension in [(0, 0), (1, 0), (3, 4), (4999, 14)]:
         angle = position / 10000 ** (dimension / 16)
@@ -53,7 +56,7 @@ def test_positions_are_the_papers_at_any_length_and_start() -> None:
     torch.testing.assert_close(sinusoidal_positions(3, 16, start=700), table[700:703])
 
 
-def test_embeddings_are_scaled_by_the_root_of_the_width() -> None:
+def test_embeddings_are_scaled_by_the_square_root_of_d_model() -> None:
     embedding = Embedding(10, 64, dropout=0.0).eval()
     ids = torch.tensor([[7, 3]])
     expected = embedding.weight[[7, 3]] * 8 + sinusoidal_positions(2, 64)
@@ -61,7 +64,7 @@ def test_embeddings_are_scaled_by_the_root_of_the_width() -> None:
     assert 0.7 < (Embedding(4000, 64, 0.0).weight * 8).std().item() < 1.3
 
 
-def test_learned_positions_end_where_they_end() -> None:
+def test_sequence_longer_than_the_learned_positions_raises() -> None:
     model = Transformer(replace(SMALL, positions="learned", max_positions=8), 20, 20).eval()
     src, tgt = _inputs()
     with pytest.raises(ValueError, match="position 9 is beyond the 8 learned"):
@@ -70,7 +73,7 @@ def test_learned_positions_end_where_they_end() -> None:
 
 
 @pytest.mark.parametrize(("tie", "distinct"), [("all", 1), ("decoder", 2), ("none", 3)])
-def test_ties_are_one_tensor(tie: str, distinct: int) -> None:
+def test_tied_weights_are_one_tensor(tie: str, distinct: int) -> None:
     model = Transformer(replace(SMALL, tie=tie), 20, 20)
     tensors = [model.src_embedding.weight, model.tgt_embedding.weight, model.projection.weight]
     assert len({id(tensor) for tensor in tensors}) == distinct
@@ -93,14 +96,12 @@ def _forward_inputs() -> tuple[Tensor, Tensor, Tensor]:
         ({"tie": "all"}, (20, 21), "`model.tie` must not be .all. for vocabularies of 20 and 21 entries"),
     ],
 )
-def test_a_shape_that_no_model_can_have_is_an_error(
-    changes: dict[str, object], sizes: tuple[int, int], message: str
-) -> None:
+def test_impossible_settings_raise(changes: dict[str, object], sizes: tuple[int, int], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Transformer(replace(SMALL, **changes), *sizes)  # type: ignore[arg-type]
 
 
-def test_learned_positions_may_be_of_any_width() -> None:
+def test_learned_positions_allow_an_odd_d_model() -> None:
     model = Transformer(replace(SMALL, d_model=33, num_heads=3, positions="learned"), 20, 20)
     assert model(*_forward_inputs()).shape == (4, 8, 20)
 
@@ -114,7 +115,7 @@ def test_forward_hooks_fire_on_every_module(with_gradients: bool, norm_first: bo
         module.register_forward_hook(lambda *_, name=name: called.update({name: called.get(name, 0) + 1}))
     with torch.set_grad_enabled(with_gradients):
         model(*_forward_inputs())
-    # Dropout on attention weights is inside one operation with the softmax; module lists only hold modules.
+    # scaled_dot_product_attention applies the dropout of attention weights itself. Module lists are never called.
     silent = ("self_attn.dropout", "cross_attn.dropout", "layers")
     assert called == {name: 1 for name, _ in model.named_modules() if not name.endswith(silent)}
 
@@ -131,7 +132,7 @@ def test_print_shows_the_sizes() -> None:
         assert part in shown, shown
 
 
-def test_layers_may_be_used_with_masks_of_ones_own() -> None:
+def test_encoder_accepts_custom_masks() -> None:
     model = _randomised(Transformer(SMALL, 20, 20)).eval()
     src, _ = _inputs()
     mask = torch.ones(4, 1, 9, 9, dtype=torch.bool)
@@ -142,7 +143,7 @@ def test_layers_may_be_used_with_masks_of_ones_own() -> None:
     torch.testing.assert_close(memory[[0, 1, 3]], unmasked[[0, 1, 3]], atol=1e-5, rtol=0)
 
 
-def test_matrices_start_xavier_uniform_block_by_block() -> None:
+def test_each_block_of_a_matrix_starts_xavier_uniform() -> None:
     torch.manual_seed(0)
     model = Transformer(replace(PRESETS["base"], num_encoder_layers=1, num_decoder_layers=1), 50, 50)
     layer = model.encoder.layers[0]
@@ -160,7 +161,7 @@ def test_untrained_tied_model_has_logits_of_about_unit_variance() -> None:
     assert 0.7 < model(src, SRC_LENGTHS, tgt).std().item() < 1.5
 
 
-def test_marian_positions_are_the_same_numbers_in_halves() -> None:
+def test_marian_positions_are_all_sines_then_all_cosines() -> None:
     table, interleaved = marian_positions(700, 16, start=5), sinusoidal_positions(700, 16, start=5)
     assert torch.equal(table[:, :8], interleaved[:, 0::2])
     assert torch.equal(table[:, 8:], interleaved[:, 1::2])
