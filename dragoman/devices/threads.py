@@ -1,4 +1,4 @@
-"""Python threads that compute side by side, each on one of torch's threads."""
+"""Torch's thread count for Python threads that compute in parallel, one core each."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,14 +7,18 @@ import torch
 
 
 def compute_on_one_thread() -> None:
-    """Called once in each of them: its own operations run on one thread."""
-    torch.get_num_threads()  # the first call of a thread sets its number to the default, after any earlier setting
+    """Make torch operations of the calling Python thread run on one thread. Call it once in each thread."""
+    # The first call in a thread sets its number to the default, which would overwrite an earlier set_num_threads.
+    torch.get_num_threads()
     torch.set_num_threads(1)
 
 
 @contextmanager
 def own_threads_restored() -> Iterator[None]:
-    """Setting the number in one thread also changes what the others' libraries share."""
+    """Restore the thread count of the calling thread afterwards.
+
+    Setting the number in one thread also changes what other threads read in the libraries that they share.
+    """
     before = torch.get_num_threads()
     try:
         yield

@@ -1,4 +1,4 @@
-"""What devices do for modules, where it shows."""
+"""Building modules without values, and resolving device names."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ SMALL = ModelSettings(
 )
 
 
-def test_a_model_built_without_values_has_the_shapes_of_one_with() -> None:
+def test_model_built_without_values_has_the_same_shapes() -> None:
     with build_without_values():
         model = Transformer(SMALL, 7, 7)
         layer = torch.nn.Linear(2, 3)
@@ -27,8 +27,8 @@ def test_a_model_built_without_values_has_the_shapes_of_one_with() -> None:
     assert not torch.nn.Linear(2, 3).weight.is_meta
 
 
-def test_it_does_not_import_the_compiler_of_torch() -> None:
-    """It takes longer than all else that loading a model does."""
+def test_building_without_values_does_not_import_the_compiler_of_torch() -> None:
+    """The import takes longer than everything else in loading a model."""
     program = (
         "import sys; from dragoman.config import ModelSettings\n"
         "from dragoman.devices.device import build_without_values\n"
@@ -41,16 +41,16 @@ def test_it_does_not_import_the_compiler_of_torch() -> None:
 
 
 @pytest.mark.parametrize("name", ["cuda:99", "meta", "gpu", "cpu:x", ""])
-def test_a_device_that_is_not_there_is_named_with_its_setting(name: str) -> None:
+def test_missing_device_raises_with_the_name_of_its_setting(name: str) -> None:
     with pytest.raises(ConfigError, match=f"`train.device` is {name!r}"):
         resolve_device(name, "train.device")
 
 
-def test_a_gpu_is_not_asked_for_plans_of_attention(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each new shape of a batch would wait for one."""
+def test_gpu_device_turns_cudnn_attention_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cuDNN attention compiles a plan for each new shape of a batch."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    asked = torch.backends.cuda.cudnn_sdp_enabled()
+    before = torch.backends.cuda.cudnn_sdp_enabled()
     try:
         torch.backends.cuda.enable_cudnn_sdp(True)
         assert resolve_device("cpu").type == "cpu"
@@ -58,4 +58,4 @@ def test_a_gpu_is_not_asked_for_plans_of_attention(monkeypatch: pytest.MonkeyPat
         assert [resolve_device("auto"), resolve_device("cuda:1")] == [torch.device("cuda"), torch.device("cuda:1")]
         assert not torch.backends.cuda.cudnn_sdp_enabled()
     finally:
-        torch.backends.cuda.enable_cudnn_sdp(asked)
+        torch.backends.cuda.enable_cudnn_sdp(before)
