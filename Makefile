@@ -1,5 +1,5 @@
 # make demo   a translator trained, scored and used in one go
-# make test   the tests, but for the longest
+# make test   the tests, except for the slow ones
 # make check  everything a change must pass: format, lint, import rules, types, tests
 # make bench  Dragoman and its peers side by side: hours; BENCH='--parts training --sizes tiny' for less
 # make test-slow  the tests that take most of a minute each
@@ -34,6 +34,7 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
+	$(BIN)/python tools/prose.py
 	$(BIN)/mypy
 
 check: lint test
