@@ -29,7 +29,7 @@ def run(arguments: Sequence[str]) -> int:
     if given.json:
         parts = {"rule": asdict(plan.recipe), "measured": asdict(plan.measured), "forecast": asdict(plan.forecast)}
         found = {name: {key: finite_or_none(value) for key, value in part.items()} for name, part in parts.items()}
-        print(json.dumps(asdict(plan.run.size) | found))
+        print(json.dumps(asdict(plan.size) | found))
     else:
         _print(plan)
     return 0

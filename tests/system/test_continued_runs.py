@@ -19,6 +19,7 @@ from dragoman.config import Config, dump_config
 from dragoman.config.history import RENAMED
 from dragoman.messages import say_once
 from dragoman.model.trained import TrainedModel
+from dragoman.text.corpus.corpus import Corpus
 from dragoman.training.run.frozen_settings import frozen_config
 from dragoman.training.run.log import RunLog
 from dragoman.training.session import TrainingSession
@@ -81,6 +82,13 @@ def test_a_run_goes_on_from_any_folder(
     assert f"{corpus}, which ../run/config.toml records as `data.train`, does not exist." in said
     assert "name the file that it is now: --data FILE." in said
     assert run_command(["train", "--out", "../run", "--train.max-steps", "4", "--data", "../moved.tsv"]) == 0
+
+
+def test_a_run_that_continues_reads_no_pair(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its stores hold the pairs: the files are only hashed, to see that they have not changed."""
+    assert train(corpus) == 0
+    monkeypatch.setattr(Corpus, "pairs", lambda *_: pytest.fail("the corpus was read"))
+    assert train(corpus, {"--train.max-steps": "3"}) == 0
 
 
 @pytest.mark.parametrize(("flags", "warmup"), [({}, 7), ({"--train.warmup-steps": "30"}, 30)])

@@ -38,7 +38,7 @@ report = evaluate_test(EvaluationRequest(src="test.en", ref="test.de", model=mod
 compared = compare_systems(ComparisonRequest("run", "test.de", "test.en", "test.de", replace(model, paths=())))
 translation = load_model(replace(model, overrides={})).translator.translate(["Where is the station?"])
 print(json.dumps({
-    "planned": [plan.run.size.pairs, plan.forecast.steps, plan.forecast.ends_by, plan.measured.parameters],
+    "planned": [plan.size.pairs, plan.forecast.steps, plan.forecast.ends_by, plan.measured.parameters],
     "steps": [each.steps for each in (first, second, again)],
     "reasons": [first.reason, second.reason],
     "model": str(second.model),

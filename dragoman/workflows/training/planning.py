@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragoman.config import Config
-from dragoman.config.recipes import Recipe, row_for, vocab_size_for
+from dragoman.config.recipes import CorpusSize, Recipe, row_for, vocab_size_for
 from dragoman.text.corpus.corpus import Corpora
 from dragoman.text.corpus.opening import open_aligned
 from dragoman.training.run.limits import kept_bytes, validations_until
@@ -64,9 +64,10 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A resolved run, the recipe for its corpus, what was measured, and what the whole run would take."""
+    """A resolved run, the size of its corpus, the recipe for that, the measurements, and the forecast of the run."""
 
     run: ResolvedRun
+    size: CorpusSize
     recipe: Recipe
     measured: Measurement
     forecast: Forecast
@@ -83,8 +84,9 @@ def plan_run(request: RunRequest, progress: Progress = QUIET) -> Plan:
     with clean_up_when_terminated(), tempfile.TemporaryDirectory(prefix="dragoman-plan-") as folder:
         measured = measure(run, Path(folder), progress)
     measured = replace(measured, prepare_seconds=measured.prepare_seconds + reading_seconds)
+    assert run.size is not None, "a run without a folder is new"
     recipe = replace(row_for(run.size), vocab_size=vocab_size_for(run.size))
-    return Plan(run, recipe, measured, forecast_of(run.config, measured, recipe.usual_epochs))
+    return Plan(run, run.size, recipe, measured, forecast_of(run.config, measured, recipe.usual_epochs))
 
 
 def forecast_of(config: Config, measured: Measurement, usual_epochs: int) -> Forecast:
@@ -128,12 +130,12 @@ def measure(run: ResolvedRun, folder: Path, progress: Progress = QUIET) -> Measu
     from dragoman.workflows.training.inputs import add_soft_targets, prepare_pairs
     from dragoman.workflows.training.training import make_session
 
-    config = run.config
+    config, num_pairs = run.config, run.corpora.train.count()
     most = _MOST_TAUGHT_PAIRS if config.train.teachers else _MOST_PAIRS
-    share = min(1.0, most / run.size.pairs)
+    share = min(1.0, most / num_pairs)
     sample = replace(run, out=folder / "run")
     if share < 1.0:  # a sample may not support the vocabulary of the whole
-        corpora = _sample_corpora(run.corpora, run.size.pairs, most, folder)
+        corpora = _sample_corpora(run.corpora, num_pairs, most, folder)
         sample = replace(sample, corpora=corpora, given=run.given - {"tokenizer.vocab_size"})
     progress.note("preparing the data" if share == 1.0 else f"preparing {share:.0%} of the data")
     clock = time.perf_counter()

@@ -41,11 +41,14 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRun:
-    """All settings of a run, its folder, its corpora, the size of the training text, and the keys the user gave."""
+    """All settings of a run, its folder and corpora, the keys the user set, and the size of the training text.
+
+    `size` is None if the run continues: its settings are known, so the text is not read to count it.
+    """
 
     config: Config
     corpora: Corpora
-    size: CorpusSize
+    size: CorpusSize | None
     given: frozenset[str]
     out: Path | None = None
 
@@ -77,14 +80,14 @@ def resolve_run(request: RunRequest, progress: Progress = QUIET) -> ResolvedRun:
             require_model(path.strip())
     tokenizer = _teacher_tokenizer(teachers) if teachers and not frozen else None
     corpora = open_corpora(_expand_variables(requested.data))
-    progress.note(f"reading {corpora.train}")
     learns_from_models = frozen is None and bool(start_from or teachers)
     checks_languages = requested.data.check_languages
     if frozen is None:
+        progress.note(f"reading {corpora.train}")
         size = check_corpus(corpora.train, progress.note, with_languages=checks_languages and not learns_from_models)
         base = adapt_recipe(_recipe(size, requested, tokenizer), requested, "model.preset" in given.keys)
     else:
-        size, base = CorpusSize(corpora.train.count()), frozen
+        size, base = None, frozen
     loaded = given.over(base)
     config = _with_languages(loaded.config, corpora.train.src_lang, corpora.train.tgt_lang)
     if learns_from_models:
@@ -97,7 +100,7 @@ def resolve_run(request: RunRequest, progress: Progress = QUIET) -> ResolvedRun:
             "`data.dev` and `data.test` are one text: the model is chosen by it, so that its test score is too good"
         )
     config = replace(config, train=_settle_device(config.train, frozen is None, progress))
-    progress.note(_describe_size(config, size))
+    progress.note(_describe(config, size))
     if request.out:
         check_frozen(request.out, config)  # before anything is written into a folder that may hold something else
     return ResolvedRun(config, corpora, size, loaded.given, request.out)
@@ -117,12 +120,12 @@ def _check_languages(corpora: Corpora, with_train: bool, progress: Progress) -> 
         check_corpus_languages(corpus, progress.note)
 
 
-def _describe_size(config: Config, size: CorpusSize) -> str:
+def _describe(config: Config, size: CorpusSize | None) -> str:
     """The size of the corpus, the languages and the size of the model, in one line."""
-    model, names = config.model, f"{config.data.src_lang or 'source'} to {config.data.tgt_lang or 'target'}"
-    words = f", {size.words:,} words" if size.words else ""
+    model, data = config.model, config.data
+    counts = f"{size.pairs:,} pairs, {size.words:,} words, " if size else ""
     return (
-        f"{size.pairs:,} pairs{words}, {names}; model {model.preset}: "
+        f"{counts}{data.src_lang or 'source'} to {data.tgt_lang or 'target'}; model {model.preset}: "
         f"{model.num_encoder_layers}+{model.num_decoder_layers} layers, d_model {model.d_model}"
     )
 
