@@ -133,27 +133,31 @@ class TranslatedTest:
 
 
 def compare_with_base(
-    tuned: TrainedModel, corpora: Corpora, parts: Mapping[str, TranslatedTest], device: str, progress: Progress = QUIET
+    tuned: TrainedModel,
+    translator: Translator,
+    corpora: Corpora,
+    parts: Mapping[str, TranslatedTest],
+    progress: Progress = QUIET,
 ) -> tuple[ScoreChange, ...]:
-    """The scores before and after fine-tuning, on each part and on the replay test.
+    """The scores before and after fine-tuning, on each part and on the replay test; `translator` is of the tuned model.
 
     If the original model is gone, notes the reason and returns none.
     """
-    path, after = tuned.config.train.start_from, Translator.from_trained([tuned])
+    path = tuned.config.train.start_from
     if corpora.replay_test:
         pairs = list(corpora.replay_test.pairs())
         sources = [pair.src for pair in pairs]
-        replay_test = TranslatedTest(sources, [pair.tgt for pair in pairs], after.translate(sources))
+        replay_test = TranslatedTest(sources, [pair.tgt for pair in pairs], translator.translate(sources))
         parts = {**parts, REPLAY_TEST: replay_test}
     try:
         folder = resolve_model_folder(Path(path))
         if _fingerprint(folder) not in "".join(tuned.card.lineage[-1:]):
             raise ModelError(f"{path} is another model now than the one that training began with.")
-        before = Translator.from_trained([TrainedModel.load(folder, device)])
+        before = Translator.from_trained([TrainedModel.load(folder, str(tuned.model.device))])
     except DragomanError as error:
         progress.note(f"no scores from before fine-tuning: {error}")
         return ()
-    before.settings = after.settings  # so that only the weights differ
+    before.settings = translator.settings  # so that only the weights differ
     changes: list[ScoreChange] = []
     for name, part in parts.items():
         old = _scores(before.translate(part.sources), part.references, tuned)

@@ -63,7 +63,7 @@ def score_run(run: ResolvedRun, data: PreparedData, end: TrainingEnd, progress: 
         last = ReportedTest(part, sources, references, outputs, result.warnings, translator.translate, alignment)
     progress.result(FinalScores(line, tuple(found)))
     if trained.config.train.start_from:
-        changes = compare_with_base(trained, run.corpora, parts, device, progress)
+        changes = compare_with_base(trained, translator, run.corpora, parts, progress)
         if changes:
             progress.result(FineTuningScores(changes))
         for name in dict.fromkeys(change.data for change in changes):
