@@ -147,13 +147,36 @@ def test_all_processes_learn_what_the_first_heard_from_teachers(corpus: Path, al
     assert farthest(one, untaught) > 0.01
 
 
+def wait_for_checkpoint(run: Path) -> None:
+    until = time.monotonic() + 100
+    while not any((run / "checkpoints").glob("step_*[05]")):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "checkpoints" / f"step_{STEPS:07d}" / "model.safetensors")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_stop_signal_to_one_process_saves_and_ends_all(corpus: Path, two: Path, rank: int):
+    stopped = corpus.parent / f"stopped {rank}"
+    children = start(corpus, stopped, 2)
+    wait_for_checkpoint(stopped)
+    os.kill(children[rank], signal.SIGTERM)
+    codes, said = ended(corpus, children)
+    assert codes == [128 + signal.SIGTERM] * 2, said
+    assert said.count("The same command continues.") == 1
+    trained(corpus, stopped, 2)
+    one, other = weights(two), weights(stopped)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert losses(two) == losses(stopped)
+
+
 def test_a_killed_process_ends_the_run_which_then_continues_exactly(corpus: Path, two: Path):
     killed = corpus.parent / "killed"
     children = start(corpus, killed, 2)
-    until = time.monotonic() + 100
-    while not any((killed / "checkpoints").glob("step_*[05]")):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_for_checkpoint(killed)
     os.kill(children[1], signal.SIGKILL)
     began = time.monotonic()
     codes, said = ended(corpus, children)
@@ -164,7 +187,7 @@ def test_a_killed_process_ends_the_run_which_then_continues_exactly(corpus: Path
     _, said = process.communicate(timeout=250)
     assert process.returncode == 0, said
     assert not list(killed.rglob(".writing-*"))
-    one, other = (load_file(run / "checkpoints" / f"step_{STEPS:07d}" / "model.safetensors") for run in (two, killed))
+    one, other = weights(two), weights(killed)
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert losses(two) == losses(killed)
 
