@@ -1,9 +1,25 @@
-"""Machine code for CPUs, shared by training and the compiled search.
+"""Machine code for CPUs, shared by training (`training/step/fused.py`) and the compiled search (`inference/compiled`).
 
-numba compiles these functions for the processor when they are first called.
+numba compiles these functions for the processor when they are first called, and keeps the code on disk.
+
+| file | content |
+|---|---|
+| `compiling.py` | whether this machine can compile |
+| `jit.py` | the decorators `jit_compile` and `jit_without_nan`, and the cache on disk |
+| `tiles.py` | register sizes of the processor, and the tile shapes that follow from them |
+| `llvm.py` | building blocks for instructions on vectors, written in LLVM's language |
+| `arithmetic.py` | operations on single numbers: bfloat16, exp2, fused multiply-add |
+| `vectors.py` | operations on vectors of 16 numbers: sums, products, powers, a tile of float32 products |
+| `matrix_products.py` | instructions of the search: the tile of its matrix products, attention, prefetching |
+| `training.py` | complete operations of a training step, forward and backward |
+
+Why machine code: between matrix products, torch reads and writes all numbers once for each operation, and each call
+costs microseconds. Measured gains over the definition in `model/` (docs/internals.md): the gradient of the tiny model
+in bfloat16 is 1.49 times as fast with these functions and 1.37 without, that of the base model 2.57 and 1.75 times.
+Beam search of the tiny model in int8 is 36.5 times as fast as full passes, against 7.3 times in tensor operations.
 """
 
 VECTOR_WIDTH = 16
-"""The numbers that `vectors.py` computes at once. The width of an attention head is a multiple of it."""
+"""Numbers that `vectors.py` computes at once. The width of an attention head must be a multiple."""
 TILE_ROWS = 8
-"""The rows of a product in training that are computed at once."""
+"""Rows of a training product that are computed at once."""

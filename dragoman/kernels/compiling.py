@@ -1,4 +1,4 @@
-"""Whether functions can be compiled for the processor at hand, and who is told that it takes a while."""
+"""Check whether numba can compile for this processor, and tell the user when compiling takes a while."""
 
 import importlib.util
 import warnings
@@ -12,7 +12,7 @@ _waiting_to_tell: list[Callable[[], None]] = []
 
 @lru_cache(maxsize=1)
 def can_compile() -> bool:
-    """Whether numba is there and works; says why not where it is there."""
+    """Whether numba is installed and works. Warns with the reason if it is installed but fails."""
     if importlib.util.find_spec("numba") is None:
         return False
     try:
@@ -27,12 +27,14 @@ def can_compile() -> bool:
 
 
 def announce_compiling() -> None:
-    """Tell the user, once, if this process has to compile something."""
-    _waiting_to_tell.append(lambda: say("compiling for this processor, which is kept; that takes some seconds"))
+    """Print one note to the user when this process first has to compile something."""
+    _waiting_to_tell.append(
+        lambda: say("compiling for this processor; this takes some seconds, and later runs reuse the code")
+    )
 
 
 def will_compile() -> None:
-    """To be called before compiled functions are: those who wait to be told are told from now on."""
+    """Activate the notes requested with `announce_compiling`. Call this before the first compiled function."""
     from dragoman.kernels import jit
 
     while _waiting_to_tell:

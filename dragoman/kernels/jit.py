@@ -1,4 +1,9 @@
-"""How Python functions become machine code here, and what the processor can do."""
+"""Decorators that compile Python functions with numba, the cache on disk, and the processor's instruction sets.
+
+Two requirements shape this module. Results must be reproducible to the last bit, so the compiler may not reorder
+floating-point operations. Code on disk must never be stale, so a change of any file in `kernels/` or
+`inference/compiled/` invalidates it all.
+"""
 
 import hashlib
 from collections.abc import Callable
@@ -13,29 +18,35 @@ from numba.core.codegen import get_host_cpu_features
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 NO_REFERENCE_COUNTING: Any = {"_nrt": False}
-"""No array is made or kept here, so none is counted: counting took half of the time."""
+"""Turns numba's reference counting off. Compiled functions never own arrays, and counting took half of their time."""
 STRICT_ARITHMETIC: Any = NO_REFERENCE_COUNTING | {"fastmath": False}
-"""For overloads: the arithmetic of `jit_compile`, also inside functions of `jit_without_nan`."""
+"""Options for `overload`: the arithmetic of `jit_compile`, even when called from `jit_without_nan` functions."""
 
 
 def jit_without_nan(function: Function) -> Function:
-    """`jit_compile` for numbers of which none is NaN, which the compiler may then take for granted."""
+    """Compile like `jit_compile`, and let the compiler assume that no number is NaN.
+
+    Results for NaN are undefined, so callers must keep NaN out.
+    """
     return _compile(function, {"nnan"})
 
 
 def jit_compile(function: Function) -> Function:
-    """Compiled at its first call, other Python threads run meanwhile; kept on disk wherever that can be written.
+    """Compile a function at its first call and keep the code on disk, if the disk is writable.
 
-    Each operation is rounded as it is written, and in that order; `vectors` has sums that take many numbers
-    at once. With freer rules a result would depend on where arrays lie, because the compiler makes two loops of
-    one that writes, for arrays that are near one another and for others, and on whether code is new or was kept.
+    The function releases Python's lock, so other threads run at the same time.
+
+    Floating-point operations keep their order and rounding. For sums, which need reordering to be fast, `vectors` has
+    explicit instructions. If the compiler could reorder operations, results would depend on memory addresses: it
+    compiles a loop twice, for arrays that are close to each other and for others. They would also depend on whether
+    the code is new or from disk.
     """
     return _compile(function, set())
 
 
 def _compile(function: Function, float_rules: set[str]) -> Function:
     made: Any = numba.njit(nogil=True, error_model="numpy", fastmath=float_rules, **NO_REFERENCE_COUNTING)(function)
-    with suppress(RuntimeError):  # neither the package's folder nor the user's own can be written
+    with suppress(RuntimeError):  # neither the folder of the package nor the user's cache folder is writable
         made._cache = _Kept(function)
     return cast(Function, made)
 
@@ -44,7 +55,10 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def _stamp() -> tuple[str, int]:
-    """Of all such files: what is compiled holds code of several, and numba itself looks at a function's own alone."""
+    """Hash and number of all files with compiled functions.
+
+    Compiled code contains inlined functions of other files, but numba alone would check only the function's own file.
+    """
     sources = sorted(
         path for folder in ("kernels", "inference/compiled") for path in _PACKAGE.joinpath(folder).glob("*.py")
     )
@@ -55,6 +69,8 @@ _STAMP = _stamp()
 
 
 class _Code(caching.CompileResultCacheImpl):  # type: ignore[misc]
+    """numba's cache implementation with `_STAMP` as the version of every source file."""
+
     _locator_classes = [  # noqa: RUF012
         type(base.__name__, (base,), {"get_source_stamp": lambda self: _STAMP})
         for base in (caching.UserProvidedCacheLocator, caching.InTreeCacheLocator, caching.UserWideCacheLocator)
@@ -62,15 +78,17 @@ class _Code(caching.CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class _Index(caching.IndexDataCacheFile):  # type: ignore[misc]
+    """numba's index of cached code. An unreadable index counts as empty."""
+
     def _load_index(self) -> Any:
         try:
             return super()._load_index()
-        except Exception:  # an earlier version wrote it, with types that no longer exist
+        except Exception:  # written by an earlier version, with types that no longer exist
             return {}
 
 
 class _Kept(caching.FunctionCache):  # type: ignore[misc]
-    """Machine code on disk, as numba keeps it, until any file here changes."""
+    """numba's cache of machine code on disk, valid until any file with compiled functions changes."""
 
     _impl_class = _Code
 
@@ -79,12 +97,12 @@ class _Kept(caching.FunctionCache):  # type: ignore[misc]
         self._cache_file = _Index(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        with suppress(OSError):  # such as a full disk: then it is compiled again the next time
+        with suppress(OSError):  # a full disk, for example: the next process compiles again
             super().save_overload(sig, data)
 
 
 def on_first_compilation(tell: Callable[[], None]) -> None:
-    """Calls `tell` once, when compiling first begins in this process."""
+    """Call `tell` once, when the first compilation in this process starts."""
 
     class Listener(event.Listener):  # type: ignore[misc]
         told = False
@@ -101,11 +119,11 @@ def on_first_compilation(tell: Callable[[], None]) -> None:
 
 
 def _features() -> set[str]:
-    """Those that numba compiles for."""
+    """Instruction sets of the processor, or those of NUMBA_CPU_FEATURES if it is set."""
     asked = numba.config.CPU_FEATURES
     names = get_host_cpu_features() if asked is None else asked
     return {name.removeprefix("+") for name in names.split(",") if name.startswith("+")}
 
 
 FEATURES = _features()
-"""Instructions of the processor, by LLVM's names, that code is made for."""
+"""LLVM's names of the instruction sets that numba compiles for, such as avx512vnni."""

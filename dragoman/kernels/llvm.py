@@ -1,4 +1,11 @@
-"""What instructions are built of: LLVM's vectors of VECTOR_WIDTH numbers, read, written, added up and raised."""
+"""Building blocks for instructions on vectors of VECTOR_WIDTH (16) numbers, written in LLVM's language.
+
+numba cannot express vector instructions in Python. Functions decorated with `instruction` therefore generate LLVM code
+themselves: they read vectors, compute with them and write them. A vector is one register with AVX-512, and LLVM
+splits it into two with AVX2. Numbers in memory are float32, or bfloat16 stored as uint16. Registers hold float32.
+
+`vectors.py`, `arithmetic.py` and `matrix_products.py` define instructions with these blocks.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,7 +21,7 @@ INT, LONG, FLOAT = ir.IntType(32), ir.IntType(64), ir.FloatType()
 VECTOR_TYPE = ir.VectorType(FLOAT, VECTOR_WIDTH)
 _INTS, _SHORTS = (ir.VectorType(ir.IntType(bits), VECTOR_WIDTH) for bits in (32, 16))
 
-# 2 ** x for |x| <= 1/2, through the Chebyshev points of degree 5: within 1e-7.
+# Coefficients of 2 ** x for |x| <= 1/2, lowest first: interpolation of degree 5 at Chebyshev points, error below 1e-7.
 EXP2_FACTORS = tuple(
     np.polynomial.Chebyshev.interpolate(np.exp2, 5, domain=[-0.5, 0.5])
     .convert(kind=np.polynomial.Polynomial)
@@ -24,25 +31,29 @@ LEAST_EXPONENT = np.float32(-126)
 
 
 def instruction(function: Callable[..., Any]) -> Callable[..., Any]:
-    """For use in compiled functions. The first parameter is numba's, arguments are types; gives signature and code."""
+    """Make a function that compiled functions can call, from its LLVM code (numba's `intrinsic`).
+
+    `function` gets numba's typing context and the types of the arguments. It returns the signature and a function that
+    generates the code.
+    """
     made: Callable[..., Any] = intrinsic(function)
     return made
 
 
 class VectorSlice(NamedTuple):
-    """VECTOR_WIDTH numbers of vectors from one index on. Where `there` is false, a number reads as 0 and stays."""
+    """VECTOR_WIDTH numbers from one index on. Lanes where `there` is false read as 0 and are not written."""
 
     builder: Any
     index: Any
     there: Any = None
 
     def read(self, place: Any) -> Any:
-        """Of the vector that begins at a place, as float32."""
+        """Numbers of the array at address `place`, as float32."""
         at = self.builder.gep(place, [self.index])
         return read(self.builder, at) if self.there is None else _read_some(self.builder, at, self.there)
 
     def write(self, numbers: Any, place: Any) -> None:
-        """Into the vector that begins there."""
+        """Store numbers in the array at address `place`."""
         at = self.builder.gep(place, [self.index])
         if self.there is None:
             write(self.builder, numbers, at)
@@ -53,7 +64,12 @@ class VectorSlice(NamedTuple):
 def sum_over_vectors(
     builder: Any, size: Any, step: Callable[[VectorSlice, list[Any]], list[Any]], count: int
 ) -> list[Any]:
-    """Adds up `count` sums: `step` makes of them those with a line of numbers more."""
+    """Generate a loop over `size` numbers that computes `count` sums.
+
+    `step` gets a slice of VECTOR_WIDTH numbers and the sums so far (one vector each), and returns the new sums. The
+    last slice is masked if `size` is not a multiple of VECTOR_WIDTH. Lanes are added up at the end, always in the same
+    order.
+    """
     whole = builder.and_(size, ir.Constant(LONG, -VECTOR_WIDTH))
     before = builder.block
     head, loop, after, rest, end = (
@@ -89,7 +105,7 @@ def sum_over_vectors(
 
 
 def exp2_of(builder: Any, x: Any) -> Any:
-    """2 ** x of VECTOR_WIDTH float32, by the same operations as `exp2`."""
+    """2 ** x of VECTOR_WIDTH float32, by the same operations as `arithmetic.exp2`."""
     least = ir.Constant(VECTOR_TYPE, [float(LEAST_EXPONENT)] * VECTOR_WIDTH)
     x = builder.select(builder.fcmp_ordered("<", x, least), least, x)
     nearest = cgutils.get_or_insert_function(
@@ -108,25 +124,25 @@ def exp2_of(builder: Any, x: Any) -> Any:
 
 
 def pointer_to(context: Any, builder: Any, signature: Any, arguments: Any, position: int) -> Any:
-    """The address of an array's first element."""
+    """The address of the first element of the array at this position of the arguments."""
     return context.make_array(signature.args[position])(context, builder, arguments[position]).data
 
 
 def vector(context: Any, builder: Any, signature: Any, arguments: Any, position: int) -> tuple[Any, Any]:
-    """The address of a vector's first element, and its size."""
+    """The address of the first element and the size of the vector at this position of the arguments."""
     array = context.make_array(signature.args[position])(context, builder, arguments[position])
     return array.data, cgutils.unpack_tuple(builder, array.shape)[0]
 
 
 def read(builder: Any, place: Any) -> Any:
-    """VECTOR_WIDTH numbers from there as float32."""
+    """VECTOR_WIDTH numbers from an address, as float32."""
     if place.type.pointee == FLOAT:
         return builder.load(builder.bitcast(place, VECTOR_TYPE.as_pointer()), align=4)
     return _widen(builder, builder.load(builder.bitcast(place, _SHORTS.as_pointer()), align=2))
 
 
 def _read_some(builder: Any, place: Any, there: Any) -> Any:
-    """The same of those lanes where `there` is true; the others are 0, and their memory is not looked at."""
+    """Like `read`, for lanes where `there` is true. Other lanes are 0, and their memory is not accessed."""
     of = VECTOR_TYPE if place.type.pointee == FLOAT else _SHORTS
     masked = ir.FunctionType(of, [of.as_pointer(), INT, there.type, of])
     name = f"llvm.masked.load.v{VECTOR_WIDTH}{'f32' if of is VECTOR_TYPE else 'i16'}.p0"
@@ -138,18 +154,18 @@ def _read_some(builder: Any, place: Any, there: Any) -> Any:
 
 
 def _widen(builder: Any, bits: Any) -> Any:
-    """The float32 that VECTOR_WIDTH bfloat16 are."""
+    """VECTOR_WIDTH bfloat16 as float32."""
     return builder.bitcast(builder.shl(builder.zext(bits, _INTS), ir.Constant(_INTS, [16] * VECTOR_WIDTH)), VECTOR_TYPE)
 
 
 def write(builder: Any, numbers: Any, place: Any) -> None:
-    """Stores VECTOR_WIDTH numbers there, rounded as `to_bfloat16` does where that is wanted."""
+    """Store VECTOR_WIDTH float32, rounded as in `arithmetic.to_bfloat16` if the array has bfloat16."""
     stored = _narrow(builder, numbers, place)
     builder.store(stored, builder.bitcast(place, stored.type.as_pointer()), align=_item_size(place))
 
 
 def _write_some(builder: Any, numbers: Any, place: Any, there: Any) -> None:
-    """The same of those lanes where `there` is true."""
+    """Like `write`, for lanes where `there` is true."""
     stored = _narrow(builder, numbers, place)
     pointer = stored.type.as_pointer()
     masked = ir.FunctionType(ir.VoidType(), [stored.type, pointer, INT, there.type])
@@ -159,7 +175,7 @@ def _write_some(builder: Any, numbers: Any, place: Any, there: Any) -> None:
 
 
 def _narrow(builder: Any, numbers: Any, place: Any) -> Any:
-    """As they are stored there."""
+    """float32 in the type of the array at `place`, rounded to the nearest and to even if halfway."""
     if place.type.pointee == FLOAT:
         return numbers
     bits, sixteen = builder.bitcast(numbers, _INTS), ir.Constant(_INTS, [16] * VECTOR_WIDTH)
@@ -178,19 +194,19 @@ def lane_mask(builder: Any, count: Any) -> Any:
 
 
 def splat(builder: Any, one: Any, of: Any = VECTOR_TYPE) -> Any:
-    """A number in all lanes of a vector."""
+    """A vector with the same number in all lanes."""
     undefined, lanes = ir.Constant(of, ir.Undefined), ir.Constant(ir.VectorType(INT, of.count), [0] * of.count)
     return builder.shuffle_vector(builder.insert_element(undefined, one, ir.Constant(INT, 0)), undefined, lanes)
 
 
 def fma(builder: Any, of: Any = VECTOR_TYPE) -> Any:
-    """LLVM's function that multiplies and adds vectors of float32."""
+    """LLVM's function a * b + c for vectors of float32, rounded once."""
     name = f"llvm.fma.v{of.count}f32"
     return cgutils.get_or_insert_function(builder.module, ir.FunctionType(of, [of] * 3), name)
 
 
 def across(builder: Any, operation: str, numbers: Any) -> Any:
-    """One number of all lanes: their sum or the largest, halves with halves."""
+    """The sum ("fadd") or maximum of the lanes of a vector, by adding or comparing halves four times."""
     for half in (8, 4, 2, 1):
         undefined, lanes = ir.Constant(numbers.type, ir.Undefined), ir.VectorType(INT, half)
         one, other = (

@@ -1,4 +1,13 @@
-"""What the compiled functions need of the processor and Python has no word for, as LLVM's instructions."""
+"""Instructions of the compiled search, written as LLVM code because numba cannot express them.
+
+- `multiply` computes one tile of a matrix product, in float32, int16 or int8. It is most of the search's time. The tile
+  stays in registers and reaches the rate of oneDNN's large products without the 35 us that a call of oneDNN costs
+  (200 billion int8 and 52 billion float32 multiply-adds per second and core, docs/log.md).
+- `dot` and `weighted_sum` are the two products of attention, 16 (HEAD_WIDTH_MULTIPLE) numbers at a time.
+- `keep` copies keys and values into the cache, and `fetch_ahead` prefetches them.
+
+`dot`, `weighted_sum` and `keep` take float32, or float16 stored as uint16.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -38,11 +47,22 @@ def multiply(
     out_row: Any,
     out_column: Any,
 ) -> Any:
-    """Write a tile of PRODUCT_ROWS x PRODUCT_COLUMNS into `out`: rows of the inputs times a panel of the weights.
+    """Write one tile of PRODUCT_ROWS x PRODUCT_COLUMNS: rows of the inputs times one panel of the weights.
 
-    float32 times float32, summed in the order of depth whatever else is computed, plus bias; or uint8 times int8 or
-    int16 times int16, summed exactly in int32, less the correction, times both scales, plus bias. weights.py lays the
-    panels out.
+    float32: out = inputs @ weights + bias, summed in the order of depth. int8 (uint8 inputs) and int16:
+    out = (inputs @ weights - correction) * input scale * weight scale + bias, summed exactly in int32.
+
+    Shapes and layout
+    -----------------
+    inputs
+        (R, depth) from `row` on, with one of `scales` (R,) for each row.
+    panels
+        (panels, depth * PRODUCT_COLUMNS). A panel has, for each step of depth, 32 bits of each of its columns: one
+        float32, two int16 or four int8. `inference/compiled/weights.py` packs it.
+    correction, scale, bias
+        One number for each column.
+    out
+        float32, written at `out_row` and `out_column`.
     """
     index = types.intp
     signature = types.void(inputs, scales, index, panels, correction, scale, bias, index, out, index, index)
@@ -50,7 +70,7 @@ def multiply(
 
 
 def _tile_code(bits: int) -> Callable[..., Any]:
-    """For weights of so many bits, of which 32 are multiplied at once."""
+    """Generator of the tile's code for weights of `bits` bits each. Every lane multiplies 32 bits at once."""
     of_integers = bits < 32
     number = _INT if of_integers else _FLOAT
     vector, floats = ir.VectorType(number, REGISTER_LANES), ir.VectorType(_FLOAT, REGISTER_LANES)
@@ -143,7 +163,7 @@ _ADD_PRODUCTS = {8: _add_byte_products, 16: _add_short_products, 32: _add_float_
 
 @instruction
 def dot(_typing: Any, one: Any, first: Any, other: Any, second: Any, size: Any) -> Any:
-    """The sum of one[first + k] * other[second + k] for k below `size`, a multiple of NUMBERS_AT_ONCE."""
+    """Sum of one[first + k] * other[second + k] for k < size, a multiple of HEAD_WIDTH_MULTIPLE."""
     signature = types.float32(one, types.intp, other, types.intp, types.intp)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -171,9 +191,9 @@ def weighted_sum(
     shift: Any,
     count: Any,
 ) -> Any:
-    """out[first + i] = sum over k below `count` of factors[second + k] * values[places[k] + shift + i].
+    """out[first + i] = sum over k < count of factors[second + k] * values[places[k] + shift + i].
 
-    For i below NUMBERS_AT_ONCE; the sum is taken in order.
+    For i < HEAD_WIDTH_MULTIPLE. The sum is in the order of k.
     """
     index = types.intp
     signature = types.void(out, index, factors, index, values, places, index, index)
@@ -197,9 +217,9 @@ def weighted_sum(
 
 @instruction
 def keep(_typing: Any, out: Any, first: Any, values: Any, second: Any, size: Any) -> Any:
-    """out[first + k] = values[second + k] for k below `size`, a multiple of NUMBERS_AT_ONCE.
+    """out[first + k] = values[second + k] for k < size, a multiple of HEAD_WIDTH_MULTIPLE.
 
-    Arrays of uint16 hold float16 numbers, here and above.
+    Numbers outside the range of float16 become the nearest number in it if `out` has float16.
     """
     signature = types.void(out, types.intp, values, types.intp, types.intp)
 
@@ -214,7 +234,7 @@ def keep(_typing: Any, out: Any, first: Any, values: Any, second: Any, size: Any
 
 @instruction
 def fetch_ahead(_typing: Any, array: Any, index: Any) -> Any:
-    """Begins to bring the element's line of memory near; nothing waits for it."""
+    """Prefetch the cache line of an element, without waiting for it."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
         place = builder.bitcast(_from(context, builder, signature.args[0], *arguments), _BYTE.as_pointer())
@@ -231,12 +251,12 @@ def _long(value: int) -> Any:
 
 
 def _from(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
-    """The address of an element."""
+    """The address of the element at `index`."""
     return builder.gep(context.make_array(array_type)(context, builder, array).data, [index])
 
 
 def _load(builder: Any, base: Any, step: Any) -> Any:
-    """The numbers from there as float32."""
+    """HEAD_WIDTH_MULTIPLE numbers from an address, as float32."""
     halves = base.type.pointee == _SHORT
     stored = ir.VectorType(ir.HalfType(), HEAD_WIDTH_MULTIPLE) if halves else _SOME
     place = builder.bitcast(builder.gep(base, [step]), stored.as_pointer())
@@ -245,7 +265,7 @@ def _load(builder: Any, base: Any, step: Any) -> Any:
 
 
 def _store(builder: Any, numbers: Any, base: Any, step: Any) -> None:
-    """Stores them there; what float16 can't hold becomes the largest it can."""
+    """Store HEAD_WIDTH_MULTIPLE float32, clamped to the range of float16 if the array has float16."""
     halves = base.type.pointee == _SHORT
     if halves:
         for name, limit in (("minnum", _LARGEST_HALF), ("maxnum", -_LARGEST_HALF)):
@@ -258,7 +278,7 @@ def _store(builder: Any, numbers: Any, base: Any, step: Any) -> None:
 
 
 def _loop(builder: Any) -> tuple[Any, Any, Any]:
-    """Begins a loop over NUMBERS_AT_ONCE numbers at a time: the block before it, its counter, the block after it."""
+    """Start a loop. Returns the block before it, its counter and the block after it."""
     before, loop, after = builder.block, builder.append_basic_block("loop"), builder.append_basic_block("after")
     builder.branch(loop)
     builder.position_at_end(loop)
@@ -268,6 +288,7 @@ def _loop(builder: Any) -> tuple[Any, Any, Any]:
 
 
 def _end_loop(builder: Any, step: Any, size: Any, after: Any, by: int = HEAD_WIDTH_MULTIPLE) -> None:
+    """End the loop of `_loop`, which repeats while its counter, increased by `by`, is below `size`."""
     following = builder.add(step, _long(by))
     step.add_incoming(following, builder.block)
     builder.cbranch(builder.icmp_signed("<", following, size), builder.block, after)

@@ -1,11 +1,22 @@
-"""What training computes between the products of a layer, forward and backward, each in one pass over its rows.
+"""Operations of a training step between the matrix products of a layer, forward and backward.
 
-Arrays come as addresses of contiguous memory: to make an array of a tensor, Python's lock is released several times,
-for which other threads that compute are waiting. `kind` is a number of the type in which activations are stored:
-float32, or uint16 that holds bfloat16. Everything else, and every sum, is float32.
+Each function makes one pass over its rows. torch would read and write all numbers once for each elementary operation,
+which takes longer than the products in a small model. `training/step/fused.py` wraps these functions as autograd
+functions, and `training/step/accelerated.py` builds modules of them.
 
-`dropout_bits` are 16 random bits an element. Dropout keeps an element, times `scale`, if its bits are at least
-`first_kept`. The address is 0 without dropout.
+Conventions
+-----------
+Arrays
+    Most arguments are addresses of contiguous memory. Making an array of a tensor in Python would release Python's lock
+    several times, and other computing threads wait for the lock.
+kind
+    Any number of the type that activations are stored in: float32, or uint16 for bfloat16. All other arrays and all
+    sums are float32.
+dropout_bits, first_kept, scale
+    16 random bits for each element, as int16. Dropout keeps an element if its bits are at least `first_kept`, and
+    multiplies it by `scale`. If the address of the bits is 0, functions that allow it apply no dropout.
+Chunks
+    Attention works on matrices whose columns are split into chunks of VECTOR_WIDTH (L): (rows, chunks, L).
 """
 
 import math
@@ -35,7 +46,7 @@ _LOG2_E = np.float32(math.log2(math.e))
 
 @jit_compile
 def fill_random(state: Any, count: int, out: int) -> None:
-    """Write `count` numbers of 64 random bits by SFC64 (Doty-Humphrey) and advance its state (4)."""
+    """Write `count` numbers of 64 random bits with SFC64 (Doty-Humphrey) and advance its state of four numbers."""
     words = array_at(out, np.uint64(0), (count,))
     one, other, third, counter = state[0], state[1], state[2], state[3]
     for i in range(count):
@@ -52,7 +63,7 @@ def fill_random(state: Any, count: int, out: int) -> None:
 def add_kept(
     kind: Any, size: int, hidden: int, output: int, dropout_bits: int, first_kept: int, scale: float, total: int
 ) -> None:
-    """total = hidden + dropout(output); all of the kind."""
+    """total = hidden + dropout(output), the residual connection. All three have `size` numbers of `kind`."""
     ours, added, out = array_at(hidden, kind, (size,)), array_at(output, kind, (size,)), array_at(total, kind, (size,))
     all_bits, least, factor = array_at(dropout_bits, _SHORT, (size,)), np.int16(first_kept), np.float32(scale)
     for i in range(size):
@@ -62,7 +73,7 @@ def add_kept(
 
 @jit_compile
 def scale_kept(kind: Any, size: int, values: int, dropout_bits: int, first_kept: int, scale: float, out: int) -> None:
-    """out = dropout(values); both of the kind."""
+    """out = dropout(values). Both have `size` numbers of `kind`."""
     inputs, results = array_at(values, kind, (size,)), array_at(out, kind, (size,))
     all_bits, least, factor = array_at(dropout_bits, _SHORT, (size,)), np.int16(first_kept), np.float32(scale)
     for i in range(size):
@@ -82,9 +93,10 @@ def normalize_rows(
     means: int,
     inverses: int,
 ) -> None:
-    """Layer norm: normed = (rows - mean) / sqrt(variance + epsilon) * gain + bias; keeps means and 1 / sqrt(...).
+    """Layer norm: normed = (rows - mean) / sqrt(variance + epsilon) * gain + bias.
 
-    Rows, gain, bias and what comes out are of the kind.
+    `rows` and `normed` (count, width), `gain` and `bias` (width,) have the type of `kind`. `means` and `inverses`
+    (count,) receive the mean and 1 / sqrt(variance + epsilon) of each row, for the backward pass.
     """
     inputs, results = array_at(rows, kind, (count, width)), array_at(normed, kind, (count, width))
     gains, biases = array_at(gain, kind, (width,)), array_at(bias, kind, (width,))
@@ -114,7 +126,10 @@ def normalize_rows_backward(
     gain_grad: int,
     bias_grad: int,
 ) -> None:
-    """The gradient of `normalize_rows` with respect to rows, gain and bias; `sums` (2, width) start as zeros."""
+    """The gradient of `normalize_rows` with respect to rows, gain and bias.
+
+    `grads` (count, width) are the gradients of the output. `sums` (2, width) is a float32 buffer of zeros.
+    """
     inputs, upstream = array_at(rows, kind, (count, width)), array_at(grads, kind, (count, width))
     results, gains = array_at(row_grads, kind, (count, width)), array_at(gain, kind, (width,))
     kept_means, kept_inverses = array_at(means, _ZERO, (count,)), array_at(inverses, _ZERO, (count,))
@@ -136,6 +151,7 @@ def normalize_rows_backward(
 
 @jit_compile
 def _round(kind: Any, values: Any, out: int) -> None:
+    """out = values, rounded to the type of `kind`."""
     results = array_at(out, kind, (values.size,))
     for i in range(values.size):
         store_number(results, i, values[i])
@@ -143,7 +159,7 @@ def _round(kind: Any, values: Any, out: int) -> None:
 
 @jit_compile
 def pad_rows(kind: Any, count: int, width: int, values: int, rows: int, out: int) -> None:
-    """out (rows, width) = the values (count, width), then zeros."""
+    """out (rows, width) = values (count, width), followed by rows of zeros."""
     inputs, results = array_at(values, kind, (count * width,)), array_at(out, kind, (rows * width,))
     for i in range(inputs.size):
         results[i] = inputs[i]
@@ -153,7 +169,7 @@ def pad_rows(kind: Any, count: int, width: int, values: int, rows: int, out: int
 
 @jit_compile
 def add_rows(kind: Any, count: int, width: int, rows: int, sums: Any, out: int) -> None:
-    """out (width) = the sum of the rows (count, width); `sums` (width) are zeros to add up in."""
+    """out (width,) = the sum of the rows (count, width). `sums` (width,) is a float32 buffer of zeros."""
     inputs = array_at(rows, kind, (count, width))
     for n in range(count):
         row = inputs[n]
@@ -164,7 +180,7 @@ def add_rows(kind: Any, count: int, width: int, rows: int, sums: Any, out: int) 
 
 @jit_compile
 def add_values(kind: Any, size: int, sums: int, values: int) -> None:
-    """sums += values, which are of the kind."""
+    """sums += values. The sums are float32, the values have the type of `kind`."""
     total, inputs = array_at(sums, _ZERO, (size,)), array_at(values, kind, (size,))
     for i in range(size):
         total[i] += load_number(inputs[i])
@@ -174,7 +190,7 @@ def add_values(kind: Any, size: int, sums: int, values: int) -> None:
 def rectify_values(
     kind: Any, size: int, values: int, dropout_bits: int, first_kept: int, scale: float, out: int
 ) -> None:
-    """out = dropout(max(values, 0)); both of the kind."""
+    """out = dropout(ReLU(values)). Both have `size` numbers of `kind`. `dropout_bits` may be 0."""
     inputs, results = array_at(values, kind, (size,)), array_at(out, kind, (size,))
     if dropout_bits:
         all_bits, least, factor = array_at(dropout_bits, _SHORT, (size,)), np.int16(first_kept), np.float32(scale)
@@ -188,7 +204,7 @@ def rectify_values(
 
 @jit_compile
 def rectify_values_backward(kind: Any, size: int, grads: int, outputs: int, scale: float, out: int) -> None:
-    """The gradient of `rectify_values`: it passes where the outputs are above 0; all of the kind."""
+    """The gradient of `rectify_values`: grads * scale where its outputs are above 0, else 0. All have `kind`."""
     upstream, passed, results = (
         array_at(grads, kind, (size,)),
         array_at(outputs, kind, (size,)),
@@ -215,9 +231,10 @@ def embed_ids(
     scale: float,
     out: int,
 ) -> bool:
-    """out = dropout(factor * table[ids] + positions), of the kind; ids (int64) are (count, length).
+    """out = dropout(factor * table[ids] + positions). `dropout_bits` may be 0.
 
-    False where an id has no row in the table.
+    `ids` (count, length) are int64, `table` (vocab_size, width) and `positions` (length, width) float32, and `out`
+    (count, length, width) has the type of `kind`. Returns False at the first id that has no row in the table.
     """
     tokens, rows = array_at(ids, _LONG, (count, length)), array_at(table, _ZERO, (vocab_size, width))
     places, results = array_at(positions, _ZERO, (length, width)), array_at(out, kind, (count, length, width))
@@ -253,7 +270,7 @@ def embed_ids_backward(
     scale: float,
     table_grad: int,
 ) -> None:
-    """Adds the gradient of `embed_ids` with respect to the table, of `count` ids."""
+    """Add the gradient of `embed_ids` for `count` ids to `table_grad` (vocab_size, width)."""
     tokens, sums = array_at(ids, _LONG, (count,)), array_at(table_grad, _ZERO, (vocab_size, width))
     upstream, all_bits = array_at(grads, kind, (count, width)), array_at(dropout_bits, _SHORT, (count, width))
     least, rate = np.int16(first_kept), np.float32(scale * factor)
@@ -270,7 +287,7 @@ def embed_ids_backward(
 
 @jit_compile
 def exponentiate_rows(kind: Any, count: int, width: int, rows: int, totals: int) -> None:
-    """rows = 2 ** rows, in place and of the kind, and the sum of each."""
+    """rows = 2 ** rows, in place, and totals (count,) = the float32 sum of each row (count, width)."""
     inputs, sums = array_at(rows, kind, (count, width)), array_at(totals, _ZERO, (count,))
     for n in range(count):
         sums[n] = write_powers(inputs[n])
@@ -278,7 +295,7 @@ def exponentiate_rows(kind: Any, count: int, width: int, rows: int, totals: int)
 
 @jit_compile
 def _load(rows: Any, batch: int, first: int, factor: Any, out: Any) -> None:
-    """out = factor * rows[batch], for the columns from `first` on that `out` holds, in chunks of VECTOR_WIDTH."""
+    """out (T, chunks, L) = factor * rows[batch], for the chunks from `first` on."""
     for t in range(rows.shape[1]):
         for c in range(out.shape[1]):
             copy_vector(rows[batch, t, first + c], factor, out[t, c])
@@ -286,7 +303,7 @@ def _load(rows: Any, batch: int, first: int, factor: Any, out: Any) -> None:
 
 @jit_compile
 def _store(values: Any, factor: Any, rows: Any, batch: int, first: int) -> None:
-    """rows[batch] = factor * values, in the columns from `first` on: the reverse of `_load`."""
+    """rows[batch] = factor * values (T, chunks, L), for the chunks from `first` on. The reverse of `_load`."""
     for t in range(rows.shape[1]):
         for c in range(values.shape[1]):
             copy_vector(values[t, c], factor, rows[batch, t, first + c])
@@ -294,7 +311,7 @@ def _store(values: Any, factor: Any, rows: Any, batch: int, first: int) -> None:
 
 @jit_compile
 def _transpose(rows: Any, count: int, out: Any) -> None:
-    """out = the first `count` of the rows, as columns; both in chunks of VECTOR_WIDTH."""
+    """out = the transpose of the first `count` rows. Both are matrices in chunks."""
     for s in range(count):
         chunk, lane = s // VECTOR_WIDTH, s % VECTOR_WIDTH
         for c in range(rows.shape[1]):
@@ -305,7 +322,7 @@ def _transpose(rows: Any, count: int, out: Any) -> None:
 
 @jit_compile
 def _multiply(left: Any, turned: bool, right: Any, rows: int, depth: int, out: Any) -> None:
-    """The first `rows` rows of left @ right, or of left^T @ right if `turned`."""
+    """out = the first `rows` rows of left @ right, or of left^T @ right if `turned`. All are matrices in chunks."""
     width = left.shape[1] * VECTOR_WIDTH
     row_step, step = (1, width) if turned else (width, 1)
     flat = left.reshape(left.size)
@@ -316,7 +333,7 @@ def _multiply(left: Any, turned: bool, right: Any, rows: int, depth: int, out: A
 
 @jit_compile
 def _softmax(scores: Any, seen: Any, weights: Any) -> None:
-    """Turn scores in base 2 into weights, 0 after the first `seen`, and copy them to `weights`; in chunks."""
+    """Replace one row of scores in base 2 by its softmax over the first `seen` keys, and copy it to `weights`."""
     top = _LEAST
     for c in range(scores.shape[0]):
         top = maximum(top, max_of_vector(scores[c], seen - np.int32(c * VECTOR_WIDTH)))
@@ -331,7 +348,7 @@ def _softmax(scores: Any, seen: Any, weights: Any) -> None:
 
 @jit_compile
 def _softmax_backward(scores: Any, weights: Any) -> None:
-    """Turn the gradient of the weights into the gradient of the scores, in chunks."""
+    """Replace the gradient of one row of weights by the gradient of its scores."""
     mean = _ZERO
     for c in range(scores.shape[0]):
         mean += dot_of_vectors(scores[c], weights[c])
@@ -359,12 +376,25 @@ def attention_forward(
     weights: int,
     out: int,
 ) -> None:
-    """Attention of all heads: softmax(q k^T / sqrt(K)) v.
+    """Attention of all heads: out = dropout(softmax(Q K^T / sqrt(K))) V (Vaswani et al. 2017, equation 1).
 
-    `shape` is (B, H, T, S, chunks of a head). Key and value stand in `sources` (B, S, 2D), or `beside` the queries
-    (B, T, 3D), which then are the sources; `out` is (B, T, D). `weights` (B, H, T, S in whole chunks) is an output too.
-    The mask (bool; address 0: none) allows the first keys of a row, and `mask_steps` lead to the next b and t.
-    `dropout_bits` are (B, H, T, S). The arrays from `query` to `result` are buffers for one head.
+    One head of one sentence at a time fits into the processor's cache. Scores are in base 2, because exp2 is cheaper
+    than exp.
+
+    shape
+        (B, H, T, S, chunks of a head).
+    queries, sources, beside
+        Self-attention (`beside`): both are the joint projection (B, T, 3D) of query, key and value. Otherwise `queries`
+        is (B, T, D) and `sources` the projection (B, S, 2D) of key and value.
+    mask, mask_steps
+        Address of Boolean flags, or 0 for no mask. A query may attend to its first keys up to the first False.
+        `mask_steps` are the steps from one sentence, and one query, to the next.
+    dropout_bits
+        (B, H, T, S), or address 0.
+    query, key, turned, scores, result
+        Buffers for one head.
+    weights, out
+        The results: attention weights before dropout (B, H, T, S in whole chunks), and (B, T, D).
     """
     count, heads, length, keys, width = shape
     flags = array_at(mask, _BYTE, (count * mask_steps[0] + length * mask_steps[1] + keys,))
@@ -423,7 +453,11 @@ def attention_backward(
     query_grads: int,
     source_grads: int,
 ) -> None:
-    """The gradients of `attention_forward` with respect to queries and sources, laid out as those are."""
+    """The gradients of `attention_forward` with respect to `queries` and `sources`, in the same layout.
+
+    `grads` (B, T, D) are the gradients of the output, and `weights` the weights that the forward pass wrote. The arrays
+    from `query` to `source_result` are buffers for one head.
+    """
     count, heads, length, keys, width = shape
     all_bits = array_at(dropout_bits, _SHORT, (count, heads, length, keys))
     least, rate = np.int16(first_kept), np.float32(scale)

@@ -1,6 +1,11 @@
-"""Instructions that compute VECTOR_WIDTH numbers at once: vectors, tiles of products, and sums.
+"""Instructions for compiled functions that compute VECTOR_WIDTH (16) numbers at once.
 
-Lines and vectors are of float32, or of uint16 that hold bfloat16 where that is said.
+Three groups: one tile of a matrix product (`multiply_tile`), operations on one line of exactly VECTOR_WIDTH numbers
+(`..._vector`, `..._vectors`), and reductions over vectors of any length (`sum_of...`, `write_powers`). Reductions add
+in a fixed order, so the result does not depend on memory addresses. The compiler may not vectorize a plain sum in
+Python, because it must not reorder additions (`jit_compile`).
+
+Numbers are float32 unless the docstring allows bfloat16, which is stored as uint16.
 """
 
 from typing import Any
@@ -35,10 +40,13 @@ _NUMBER = types.float32
 def multiply_tile(
     _typing: Any, left: Any, first: Any, row_step: Any, step: Any, right: Any, depth: Any, out: Any, start: Any
 ) -> Any:
-    """out[start + r, 0, j] = sum over k of left[first + r * row_step + k * step] * right[k, 0, j], k below `depth` > 0.
+    """Compute one tile of a matrix product, TILE_ROWS x VECTOR_WIDTH.
 
-    For TILE_ROWS rows r and VECTOR_WIDTH (L) columns j. `left` is a vector; `right` (K, C, L) and `out` (R, C, L) begin
-    with the column of the tile, and their rows lie as far apart as their strides say. All float32.
+    out[start + r, 0, j] = sum over k < depth of left[first + r * row_step + k * step] * right[k, 0, j]
+
+    for TILE_ROWS rows r and L = VECTOR_WIDTH columns j. `left` is a flat vector. With `row_step` 1 it is read as the
+    transpose of a matrix. `right` (K, C, L) and `out` (R, C, L) are slices that start at the chunk of columns to
+    compute. `depth` must be at least 1.
     """
     index = types.intp
     signature = types.void(left, index, index, index, right, index, out, index)
@@ -89,7 +97,7 @@ def multiply_tile(
 
 @instruction
 def copy_vector(_typing: Any, source: Any, factor: Any, target: Any) -> Any:
-    """target = factor * source, of VECTOR_WIDTH numbers; either may be uint16 that hold bfloat16."""
+    """target = factor * source for one line. Either array may have bfloat16."""
     signature = types.void(source, _NUMBER, target)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
@@ -101,7 +109,7 @@ def copy_vector(_typing: Any, source: Any, factor: Any, target: Any) -> Any:
 
 @instruction
 def max_of_vector(_typing: Any, line: Any, count: Any) -> Any:
-    """The largest of the first `count` of VECTOR_WIDTH float32; -3e38 where there is none."""
+    """Maximum of the first `count` numbers of a line, or -3e38 if `count` is 0."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         numbers = read(builder, pointer_to(context, builder, signature, arguments, 0))
@@ -113,7 +121,10 @@ def max_of_vector(_typing: Any, line: Any, count: Any) -> Any:
 
 @instruction
 def exp2_of_vector(_typing: Any, line: Any, count: Any, top: Any) -> Any:
-    """The first `count` float32 become 2 ** (number - top), the others 0. Returns their sum, as exact as `exp2`."""
+    """Replace the first `count` numbers of a line by 2 ** (number - top) and the others by 0. Returns the sum.
+
+    The powers are as exact as those of `arithmetic.exp2`.
+    """
     signature = _NUMBER(line, types.int32, _NUMBER)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -128,7 +139,7 @@ def exp2_of_vector(_typing: Any, line: Any, count: Any, top: Any) -> Any:
 
 @instruction
 def dot_of_vectors(_typing: Any, one: Any, other: Any) -> Any:
-    """The sum of the products of VECTOR_WIDTH float32."""
+    """Dot product of two lines."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         one, other = (read(builder, pointer_to(context, builder, signature, arguments, n)) for n in range(2))
@@ -139,7 +150,7 @@ def dot_of_vectors(_typing: Any, one: Any, other: Any) -> Any:
 
 @instruction
 def subtract_and_multiply(_typing: Any, line: Any, less: Any, factors: Any) -> Any:
-    """line = (line - less) * factors, of VECTOR_WIDTH float32."""
+    """line = (line - less) * factors, in place, for one line."""
     signature = types.void(line, _NUMBER, factors)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
@@ -152,7 +163,7 @@ def subtract_and_multiply(_typing: Any, line: Any, less: Any, factors: Any) -> A
 
 @instruction
 def sum_of(_typing: Any, values: Any) -> Any:
-    """The sum of a vector of either type. This and the sums below add VECTOR_WIDTH numbers at once, in one order."""
+    """Sum of a vector of float32 or bfloat16."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place, size = vector(context, builder, signature, arguments, 0)
@@ -167,7 +178,7 @@ def sum_of(_typing: Any, values: Any) -> Any:
 
 @instruction
 def sum_of_squares(_typing: Any, values: Any, mean: Any) -> Any:
-    """The sum of (value - mean) ** 2."""
+    """Sum of (value - mean) ** 2 over a vector of float32 or bfloat16."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place, size = vector(context, builder, signature, arguments, 0)
@@ -184,7 +195,10 @@ def sum_of_squares(_typing: Any, values: Any, mean: Any) -> Any:
 
 @instruction
 def sums_of_gradients(_typing: Any, grads: Any, gains: Any, values: Any, mean: Any, inverse: Any) -> Any:
-    """The sum of grad * gain, and that of grad * gain * (value - mean) * inverse."""
+    """Sums of grad * gain and of grad * gain * (value - mean) * inverse, for the gradient of layer norm.
+
+    The three vectors have the same size and may have float32 or bfloat16.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         places = [pointer_to(context, builder, signature, arguments, n) for n in range(3)]
@@ -203,7 +217,7 @@ def sums_of_gradients(_typing: Any, grads: Any, gains: Any, values: Any, mean: A
 
 @instruction
 def sum_of_powers(_typing: Any, values: Any, shift: Any) -> Any:
-    """The sum of 2 ** (value - shift), each exact as `exp2`."""
+    """Sum of 2 ** (value - shift) over a vector, each power as exact as `arithmetic.exp2`."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place, size = vector(context, builder, signature, arguments, 0)
@@ -219,7 +233,7 @@ def sum_of_powers(_typing: Any, values: Any, shift: Any) -> Any:
 
 @instruction
 def write_powers(_typing: Any, values: Any) -> Any:
-    """Makes each value 2 ** value, as `exp2` does; their sum is of what they were before they were stored."""
+    """Replace each value by 2 ** value and return the sum of the powers before they are rounded to bfloat16."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place, size = vector(context, builder, signature, arguments, 0)

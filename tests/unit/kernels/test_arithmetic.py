@@ -1,4 +1,4 @@
-"""The compiled functions' arithmetic, against numpy and torch."""
+"""Instructions on numbers and vectors, compared with numpy and torch."""
 
 from typing import Any
 
@@ -80,7 +80,7 @@ def bits(tensor: torch.Tensor) -> Any:
 
 
 def test_rounds_to_bfloat16_as_torch_does() -> None:
-    """Halfway cases, the ends of the range, zeros of both signs, infinities and NaN among them."""
+    """For random bits, halfway cases, the ends of the range, zeros of both signs, infinities and NaN."""
     patterns = torch.randint(-(2**31), 2**31 - 1, (100_000,), generator=torch.Generator().manual_seed(0))
     halfway = (patterns & ~0xFFFF) | 0x8000
     special = torch.tensor([0.0, -0.0, 3.4e38, -3.4e38, 1e-45, float("inf"), float("-inf"), float("nan")])
@@ -147,14 +147,14 @@ def test_tile_of_a_product(turned: bool, depth: int) -> None:
     assert not out[:, 0].any()
 
 
-def test_a_limit_keeps_nan() -> None:
+def test_at_least_keeps_nan() -> None:
     values = np.array([-1, 2, np.nan, -np.inf], np.float32)
     limited(values, np.float32(0))
     np.testing.assert_array_equal(values, np.array([0, 2, np.nan, 0], np.float32))
 
 
 def stored(values: Any, is_bfloat16: bool) -> tuple[Any, Any]:
-    """As a kernel has them, and the float64 that this stands for."""
+    """The values as a kernel stores them, and the same numbers in float64."""
     if not is_bfloat16:
         return values, values.astype(np.float64)
     tensor = torch.tensor(values).bfloat16()
@@ -163,10 +163,10 @@ def stored(values: Any, is_bfloat16: bool) -> tuple[Any, Any]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 100), st.integers(0, 999), st.booleans())
-def test_sums_are_numpys_and_look_at_nothing_beyond(size: int, seed: int, is_bfloat16: bool) -> None:
-    drawn = np.random.default_rng(seed).normal(size=(3, size + 20)).astype(np.float32)
-    drawn[:, size:] = np.nan
-    given_rows, meant = zip(*(stored(row, is_bfloat16) for row in drawn), strict=True)
+def test_sums_equal_numpy_and_ignore_memory_beyond_the_vector(size: int, seed: int, is_bfloat16: bool) -> None:
+    noise = np.random.default_rng(seed).normal(size=(3, size + 20)).astype(np.float32)
+    noise[:, size:] = np.nan
+    given_rows, meant = zip(*(stored(row, is_bfloat16) for row in noise), strict=True)
     plain, of_gradients = sums(*(row[:size] for row in given_rows))
     x, y, gain = (row[:size] for row in meant)
     normed = (x - 0.3) * 1.7
@@ -177,6 +177,6 @@ def test_sums_are_numpys_and_look_at_nothing_beyond(size: int, seed: int, is_bfl
     assert powers_in_place(values[:size]) == pytest.approx((2**x).sum(), rel=1e-5)
     assert values[size:].tobytes() == before[size:].tobytes()
     after = (
-        stored(drawn[0], False)[1] if not is_bfloat16 else torch.tensor(values).view(torch.bfloat16).double().numpy()
+        stored(noise[0], False)[1] if not is_bfloat16 else torch.tensor(values).view(torch.bfloat16).double().numpy()
     )
     np.testing.assert_allclose(after[:size], 2**x, rtol=2**-8 if is_bfloat16 else 1e-6)

@@ -1,4 +1,4 @@
-"""Machine code that is kept on disk between processes."""
+"""The cache of machine code on disk."""
 
 import pickle
 from pathlib import Path
@@ -11,10 +11,10 @@ from dragoman.kernels.jit import jit_compile  # noqa: E402
 
 
 class Renamed:
-    """Stands for a type of an earlier version."""
+    """A type of an earlier version."""
 
 
-def test_an_index_with_types_that_no_longer_exist_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_with_types_that_no_longer_exist_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
 
     def add_one(number: float) -> float:

@@ -1,4 +1,4 @@
-"""What the compiled functions compute with, against numpy."""
+"""Matrix products, attention and layers of the compiled search, compared with numpy and torch."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ from dragoman.kernels.tiles import (
 )
 from dragoman.model.transformer import Transformer
 
-NEEDS_BYTES = pytest.mark.skipif(not HAS_BYTE_PRODUCTS, reason="this processor multiplies no bytes")
+NEEDS_BYTES = pytest.mark.skipif(not HAS_BYTE_PRODUCTS, reason="this processor cannot multiply bytes")
 NEEDS_SHORTS = pytest.mark.skipif(not HAS_SHORT_PRODUCTS, reason="this processor has no pmaddwd")
 PRECISIONS = ["float32", pytest.param("int8", marks=NEEDS_BYTES), pytest.param("int16", marks=NEEDS_SHORTS)]
 
@@ -84,7 +84,7 @@ def numbers(*shape: int, seed: int = 0) -> Any:
 
 
 @pytest.mark.parametrize("size", [16, 32, 48, 512])
-def test_dot_begins_where_it_is_told(size: int) -> None:
+def test_dot_starts_at_the_given_indices(size: int) -> None:
     one, other = numbers(size + 7), numbers(size + 9, seed=1)
     assert dot_of(one, 7, other, 3, size) == pytest.approx(one[7:] @ other[3 : 3 + size], abs=1e-4)
     halves = other.astype(np.float16)
@@ -93,7 +93,7 @@ def test_dot_begins_where_it_is_told(size: int) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 13, 100])
-def test_weighted_sums_take_values_from_their_places(count: int) -> None:
+def test_weighted_sum_reads_values_at_the_given_places(count: int) -> None:
     out, factors, values = numbers(20), numbers(count + 2, seed=1), numbers(4000, seed=2)
     places = np.random.default_rng(3).integers(0, 3900, count)
     before = out.copy()
@@ -103,7 +103,7 @@ def test_weighted_sums_take_values_from_their_places(count: int) -> None:
     assert (out[[0, 17, 18, 19]] == before[[0, 17, 18, 19]]).all()
 
 
-def test_halves_are_kept_to_the_nearest_and_never_become_infinite() -> None:
+def test_keep_rounds_to_float16_and_clamps_large_numbers() -> None:
     values = numbers(34) * 100
     values[[2, 5, 9]] = 1e9, -1e9, 65504
     out = np.zeros(34, np.uint16)
@@ -120,7 +120,7 @@ def test_exp2_is_within_3e_7() -> None:
     np.testing.assert_allclose(found, np.exp2(values.clip(-126).astype(np.float64)), rtol=3e-7)
 
 
-def test_the_largest_and_the_nearest() -> None:
+def test_maximum_and_rounding_equal_numpy() -> None:
     values = numbers(101) * 10
     values[77] = -np.inf
     out = np.zeros_like(values)
@@ -129,7 +129,7 @@ def test_the_largest_and_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 5, 16, 17, 100])
-def test_softmax_and_layer_norm_are_torchs(size: int) -> None:
+def test_softmax_and_layer_norm_equal_torch(size: int) -> None:
     scores = np.concatenate([numbers(size) * 20, numbers(16)])
     expected = torch.softmax(torch.tensor(scores[:size]).double() * np.log(2), 0)
     softmax(scores, size)
@@ -143,11 +143,11 @@ def test_softmax_and_layer_norm_are_torchs(size: int) -> None:
 
 
 def apart(gap: int, *arrays: Any) -> list[Any]:
-    """Copies that lie in this order in memory, with so many bytes between two."""
-    room = np.zeros(64 + sum(array.nbytes + gap for array in arrays), np.uint8)
-    end, placed = -room.ctypes.data % 64, []
+    """Copies in one block of memory in this order, `gap` bytes apart."""
+    memory = np.zeros(64 + sum(array.nbytes + gap for array in arrays), np.uint8)
+    end, placed = -memory.ctypes.data % 64, []
     for array in arrays:
-        view = room[end : end + array.nbytes].view(array.dtype).reshape(array.shape)
+        view = memory[end : end + array.nbytes].view(array.dtype).reshape(array.shape)
         view[...] = array
         placed.append(view)
         end += array.nbytes + gap
@@ -156,8 +156,8 @@ def apart(gap: int, *arrays: Any) -> list[Any]:
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("norm_first", [True, False])
-def test_states_do_not_depend_on_where_a_norms_weights_lie(norm_first: bool, precision: str) -> None:
-    """What a layer norm writes lies up to 320 bytes behind its weights, where compiled code may take other ways."""
+def test_states_do_not_depend_on_the_addresses_of_norm_weights(norm_first: bool, precision: str) -> None:
+    """The output of a layer norm is up to 320 bytes behind its weights, where compiled code may branch."""
     torch.manual_seed(1)
     sizes = {"d_model": 32, "d_ff": 64, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2}
     model = Transformer(ModelSettings(preset="custom", norm_first=norm_first, **sizes), 40, 40).eval()
@@ -190,7 +190,7 @@ def test_states_do_not_depend_on_where_a_norms_weights_lie(norm_first: bool, pre
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_inputs_of_a_product_do_not_depend_on_where_arrays_lie(precision: str) -> None:
+def test_inputs_of_a_product_do_not_depend_on_addresses(precision: str) -> None:
     values, kind = numbers(96) * 3, INPUT_TYPES[precision]
     expected, scales = np.zeros((1, 96), kind), np.zeros(1, np.float32)
     put(values, expected, scales, 0)
@@ -201,7 +201,7 @@ def test_inputs_of_a_product_do_not_depend_on_where_arrays_lie(precision: str) -
 
 
 @pytest.mark.parametrize("activation", range(3))
-def test_an_activation_does_not_depend_on_where_arrays_lie(activation: int) -> None:
+def test_activation_does_not_depend_on_addresses(activation: int) -> None:
     values = numbers(70) * 3
     expected = np.zeros(70, np.float32)
     activate(values, activation, expected)
@@ -212,11 +212,11 @@ def test_an_activation_does_not_depend_on_where_arrays_lie(activation: int) -> N
 
 
 def multiplied(rows: Any, linear: PackedLinear, precision: str) -> tuple[Any, Any, Any]:
-    """The product of some rows, and their inputs and scales."""
+    """The product of rows with a packed weight, the quantized rows and their scales."""
     count, depth = rows.shape
-    room = -(-count // PRODUCT_ROWS) * PRODUCT_ROWS
-    inputs = np.zeros((room, depth + -depth % MULTIPLIED_TOGETHER[precision]), INPUT_TYPES[precision])
-    scales, out = np.ones(room, np.float32), np.zeros((room, linear.bias.shape[1]), np.float32)
+    padded_count = -(-count // PRODUCT_ROWS) * PRODUCT_ROWS
+    inputs = np.zeros((padded_count, depth + -depth % MULTIPLIED_TOGETHER[precision]), INPUT_TYPES[precision])
+    scales, out = np.ones(padded_count, np.float32), np.zeros((padded_count, linear.bias.shape[1]), np.float32)
     for row in range(count):
         put(rows[row], inputs, scales, row)
     multiply_rows(inputs, scales, linear, 0, count, out)
@@ -226,8 +226,8 @@ def multiplied(rows: Any, linear: PackedLinear, precision: str) -> tuple[Any, An
 @pytest.mark.parametrize("precision", PRECISIONS)
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 11), st.sampled_from([1, 3, 8, 30, 64, 130]), st.integers(1, 150), st.integers(0, 99))
-def test_products_are_numpys(precision: str, count: int, depth: int, size: int, seed: int) -> None:
-    """float32 within rounding; integers exactly the sum of their products, times the scales."""
+def test_products_equal_numpy(precision: str, count: int, depth: int, size: int, seed: int) -> None:
+    """float32 up to rounding. Integers: the exact sum of products, times the scales."""
     rows, weight, bias = numbers(count, depth, seed=seed), numbers(size, depth, seed=seed + 1), numbers(size, seed=seed)
     linear = pack_products([(weight, bias)], precision, padding=-np.inf)
     found, inputs, scales = multiplied(rows, linear, precision)
@@ -249,7 +249,7 @@ def test_products_are_numpys(precision: str, count: int, depth: int, size: int, 
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_weights_begin_on_a_line_of_the_cache(precision: str) -> None:
+def test_packed_weights_start_on_a_cache_line(precision: str) -> None:
     for size in (3, 40, 700):
         assert (
             pack_products([(np.ones((size, 30), np.float32), None)] * 2, precision).panels.ctypes.data
@@ -260,7 +260,7 @@ def test_weights_begin_on_a_line_of_the_cache(precision: str) -> None:
 
 @NEEDS_SHORTS
 @pytest.mark.parametrize("depth", [1, 2, 512, 2048, 4096])
-def test_the_largest_sums_of_shorts_do_not_wrap_around(depth: int) -> None:
+def test_largest_sums_of_int16_do_not_overflow(depth: int) -> None:
     rows, weight = np.full((1, depth), 0.7, np.float32), np.full((PRODUCT_COLUMNS, depth), -1.3, np.float32)
     found, inputs, _ = multiplied(rows, pack_products([(weight, None)], "int16"), "int16")
     assert inputs.max() == largest_integer("int16", depth)
@@ -268,7 +268,7 @@ def test_the_largest_sums_of_shorts_do_not_wrap_around(depth: int) -> None:
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_row_is_the_same_to_the_last_bit_in_any_company(precision: str) -> None:
+def test_row_does_not_depend_on_other_rows_to_the_last_bit(precision: str) -> None:
     rows, weight = numbers(23, 64), numbers(200, 64, seed=1)
     linear = pack_products([(weight, None)], precision)
     together = multiplied(rows, linear, precision)[0]

@@ -1,6 +1,6 @@
-"""Training's kernels give the same numbers wherever their arrays lie: a run that goes on is the run, to the last bit.
+"""Training kernels give the same bits for every memory address, which exact resuming requires.
 
-What is written lies up to 320 bytes behind what is read, where the compiler's code asks and takes other ways.
+The tests place outputs up to 320 bytes behind inputs. Compiled loops check this distance and may take another branch.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,9 +42,9 @@ def gradients(kind: Any, arrays: dict[str, Any], out: Any) -> list[Any]:
 
 
 def dropped(kind: Any, arrays: dict[str, Any], out: Any) -> list[Any]:
-    draws = np.arange(COUNT * WIDTH, dtype=np.int16)
+    dropout_bits = np.arange(COUNT * WIDTH, dtype=np.int16)
     at = [arrays[name].ctypes.data for name in ("rows", "grads")]
-    kernels.add_kept(kind, COUNT * WIDTH, *at, draws.ctypes.data, 7, 1.3, out.ctypes.data)
+    kernels.add_kept(kind, COUNT * WIDTH, *at, dropout_bits.ctypes.data, 7, 1.3, out.ctypes.data)
     return []
 
 
@@ -53,9 +53,7 @@ def dropped(kind: Any, arrays: dict[str, Any], out: Any) -> list[Any]:
     ("kernel", "names"),
     [(normalised, ("rows", "bias", "gain")), (gradients, ("rows", "grads", "gain")), (dropped, ("rows", "grads"))],
 )
-def test_numbers_do_not_depend_on_where_arrays_lie(
-    kernel: Callable[..., list[Any]], names: Sequence[str], kind: Any
-) -> None:
+def test_results_do_not_depend_on_addresses(kernel: Callable[..., list[Any]], names: Sequence[str], kind: Any) -> None:
     arrays = {name: given(kind, name) for name in names}
     expected = np.zeros((COUNT, WIDTH), kind.dtype)
     others = kernel(kind, arrays, expected)
@@ -70,11 +68,11 @@ def test_numbers_do_not_depend_on_where_arrays_lie(
 
 
 def placed_apart(gap: int, arrays: dict[str, Any], out: Any) -> tuple[dict[str, Any], Any]:
-    """Copies that lie in this order in memory, what is written last, with so many bytes between two."""
-    room = np.zeros(sum(array.nbytes + gap for array in arrays.values()) + out.nbytes + 64, np.uint8)
-    end, placed = -room.ctypes.data % 64, {}
+    """Copies in one block of memory in this order, the output last, `gap` bytes apart."""
+    memory = np.zeros(sum(array.nbytes + gap for array in arrays.values()) + out.nbytes + 64, np.uint8)
+    end, placed = -memory.ctypes.data % 64, {}
     for name, array in arrays.items():
-        placed[name] = room[end : end + array.nbytes].view(array.dtype).reshape(array.shape)
+        placed[name] = memory[end : end + array.nbytes].view(array.dtype).reshape(array.shape)
         placed[name][...] = array
         end += array.nbytes + gap
-    return placed, room[end : end + out.nbytes].view(out.dtype).reshape(out.shape)
+    return placed, memory[end : end + out.nbytes].view(out.dtype).reshape(out.shape)
