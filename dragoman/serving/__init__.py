@@ -1,1 +1,1 @@
-"""One or more translators as a service that existing clients can use at once."""
+"""Serves one or more translators over HTTP, through APIs that existing clients already use."""

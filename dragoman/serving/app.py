@@ -1,4 +1,4 @@
-"""The ASGI application: which function answers which path."""
+"""The ASGI application: routes from paths to the functions that answer them."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -25,12 +25,12 @@ from dragoman.serving.service import Service
 
 _log = logging.getLogger("dragoman.serving")
 _FORM_BYTES = 1 << 16
-"""Allowance for the form fields around a file."""
-_WHERE_TO_LOOK = "/docs lists what there is."
+"""Bytes allowed for the form fields around a file."""
+_WHERE_TO_LOOK = "/docs lists every path."
 
 
 def make_app(service: Service, keys: Keys, with_page: bool = True) -> ASGIApp:
-    """The application of a service. It starts and closes the service."""
+    """Build the ASGI application of a service. Its lifespan starts and closes the service."""
     files = FileTranslations(service)
 
     @asynccontextmanager
@@ -38,7 +38,7 @@ def make_app(service: Service, keys: Keys, with_page: bool = True) -> ASGIApp:
         try:
             await service.start()
         except Exception:
-            _log.exception("the models cannot translate")
+            _log.exception("the models failed to translate the warm-up sentences")
             raise
         yield
         files.close()
@@ -47,7 +47,7 @@ def make_app(service: Service, keys: Keys, with_page: bool = True) -> ASGIApp:
     work = _work_routes(service, files, keys)
     routes = [*work, *_info_routes(service, files, keys), *_page_routes(service, with_page)]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _refuse_address})
-    app.router.redirect_slashes = False  # to an address that is wrong behind a proxy
+    app.router.redirect_slashes = False  # the redirect would name a wrong address behind a proxy
     paths = [frozenset(route.path for route in some) for some in (routes, work)]
     paths[1] -= {"/detect"}
     return Middleware(app, service, *paths)
@@ -84,7 +84,7 @@ def _work_routes(service: Service, files: FileTranslations, keys: Keys) -> list[
 
 
 def _info_routes(service: Service, files: FileTranslations, keys: Keys) -> list[Route]:
-    """Routes that translate nothing. Only those of DeepL's API need a key, because its clients expect that."""
+    """Routes that translate nothing. Only the routes of DeepL's API need a key, because its clients expect that."""
     without_key: dict[str, Handler] = {
         "/languages": lambda _, fields: libretranslate.get_languages(service),
         "/frontend/settings": lambda _, fields: libretranslate.get_frontend_settings(service, keys.are_needed),
@@ -129,7 +129,7 @@ def _metrics(service: Service) -> Response:
 
 def _download(files: FileTranslations, request: Request) -> Response:
     job, path = files.download(request.path_params["name"], request.method != "HEAD")
-    # Ranges are not supported. FileResponse would refuse a wrong one with a body that is not JSON.
+    # Ranges are not supported. FileResponse would refuse a wrong range with a body that is not JSON.
     request.scope["headers"] = [header for header in request.scope["headers"] if header[0] != b"range"]
     headers = {"Accept-Ranges": "none"}
     return FileResponse(path, media_type=job.media_type, filename=job.name, headers=headers)
@@ -153,7 +153,7 @@ def _page_routes(service: Service, with_page: bool) -> list[Route]:
 
 
 def _base_url(request: Request) -> str:
-    """The server's address as the client wrote it."""
+    """The server's address in the form the client used."""
     return str(request.base_url).rstrip("/")
 
 
@@ -162,15 +162,15 @@ def _return_file(answer: Response, request: Request, fields: Fields) -> Response
 
 
 def _refuse_suggestions(request: Request, fields: Fields) -> Any:
-    raise Refused(403, "Suggestions are disabled on this server.")
+    raise Refused(403, "Suggestions are disabled on this server.")  # LibreTranslate's words
 
 
 async def _refuse_address(request: Request, error: Exception) -> Response:
     """Answer an unknown path, or a method that a path does not support."""
     assert isinstance(error, HTTPException)
     words = {
-        404: f"There is nothing at this address. {deepl.WHAT_THERE_IS if is_deepl(request.scope) else _WHERE_TO_LOOK}",
-        405: f"This address is not for {request.method}. /docs says what it is for.",
+        404: f"Path not found. {deepl.SUPPORTED_PATHS if is_deepl(request.scope) else _WHERE_TO_LOOK}",
+        405: f"This path does not support {request.method}. /docs lists its methods.",
     }
     response = error_response(request.scope, Refused(error.status_code, words.get(error.status_code, error.detail)))
     response.headers.update(error.headers or {})

@@ -1,4 +1,4 @@
-"""Translates requests of many clients in common batches, with turns that are fair to each client.
+"""Translates the requests of many clients in shared batches, and takes turns between the requests.
 
 A lane is a thread that translates one batch at a time. The default is one lane per processor. A request waits in one of
 two round-robin queues, for small and for large requests. A batch takes one sentence from each request of a queue in
@@ -29,7 +29,7 @@ _SMALL_MEMORY_SECONDS = 2.0
 _LEAST_SHARE = 4
 # A batch holds the interpreter between its steps, longer with more sentences: keep it short beside small requests.
 _SENTENCES_BESIDE = 16
-# The longest a batch should take: the next batch, and every sentence in this one, waits for all of it.
+# Longest time for a batch. The next batch, and every sentence of this one, waits until the whole batch is done.
 _BATCH_SECONDS = 1.0
 
 TranslateBatch = Callable[[Any, list[MarkedText]], Sequence[Translation]]
@@ -39,20 +39,20 @@ _log = logging.getLogger("dragoman.serving")
 
 
 class Observer(Protocol):
-    """Receives measurements, for metrics."""
+    """Receives measurements for the metrics."""
 
     def observe_batch(self, sentences: int, cost: int, seconds: float) -> None:
-        """A batch is done."""
+        """Record a finished batch."""
 
     def observe_wait(self, seconds: float) -> None:
-        """The first sentence of a request starts to be translated, after this wait."""
+        """Record how long a request waited before its first sentence went into a batch."""
 
 
 @dataclass(eq=False, slots=True)
 class _Job:
-    """The sentences of one request that share a key. `waiting` has the indices of sentences that are not started.
+    """The sentences of one request that share a key. `waiting` has the indices of the sentences not started yet.
 
-    An `is_small` job takes hardly any time. An `is_urgent` job has a deadline.
+    `is_small`: at most 4 short sentences. `is_urgent`: the request has a deadline.
     """
 
     key: Hashable
@@ -69,7 +69,7 @@ class _Job:
 
     @classmethod
     def create(cls, key: Hashable, texts: Sequence[MarkedText], is_urgent: bool) -> "_Job":
-        """A new job."""
+        """Create a job and estimate its cost."""
         costs = [cost_of(one.text) for one in texts]
         done = asyncio.get_running_loop().create_future()
         size = len(texts)
@@ -82,7 +82,7 @@ class _Job:
         self.cost_left = 0
 
     def receive(self, answer: Translation | Refused, number: int) -> None:
-        """Keep the translation of one sentence. A refusal fails the whole job."""
+        """Store the translation of sentence `number`. A refusal fails the whole job."""
         if self.done.done():
             return
         if isinstance(answer, Refused):
@@ -99,7 +99,7 @@ _Batch = list[tuple[_Job, int]]
 
 
 class Batcher:
-    """The queue before the translators. `lanes` are the threads of `executor`."""
+    """The queue in front of the translators. `lanes` is the number of threads of `executor`."""
 
     def __init__(
         self,
@@ -123,18 +123,18 @@ class Batcher:
 
     @property
     def num_requests(self) -> int:
-        """Requests that wait or are translated."""
+        """The number of requests queued or in progress."""
         return len(self._jobs)
 
     @property
     def is_stalled(self) -> bool:
-        """Whether every lane has been busy with its batch for much longer than it should take."""
+        """Whether every lane is far behind the estimated time of its batch."""
         return self.throughput.overdue() > self._settings.max_wait_seconds
 
     def check_capacity(self, cost: int = 1, deadline: float | None = None) -> None:
-        """Raises Refused where a request of this cost would come too late: 503, or 413 where it always would.
+        """Raise Refused if a request of this cost would be late: 503 under load, 413 if it would be late when idle.
 
-        `deadline` is what is left of the time for a request, of which another model may have had a part.
+        `deadline` is the time left for the request in seconds. A first model may have used some of the full time.
         """
         settings, own = self._settings, self.throughput.seconds(cost)
         wait = self._wait(cost)
@@ -143,15 +143,18 @@ class Batcher:
         if deadline is not None and own > settings.deadline_seconds:
             most = f"{settings.deadline_seconds:g}"
             raise Refused(
-                413, f"The text takes about {own:.0f} seconds, more than {most}. Send it in parts, or as a file."
+                413,
+                f"The text would take about {own:.0f} seconds, but may take at most {most}. "
+                "Send it in parts, or as a file.",
             )
         if wait > settings.max_wait_seconds or (deadline is not None and wait + own > deadline):
             raise server_busy(wait)
 
     def _wait(self, cost: int) -> float:
-        """Seconds until work of this cost has had its turn among the rest; small work comes one after the other.
+        """Estimated queueing time in seconds for work of this cost.
 
-        A small request that waits since long says more than any forecast.
+        A small request waits for the other small ones; a large one takes turns with all requests. For a small request,
+        the wait so far of the first one in the queue is a lower bound, whatever the estimate.
         """
         if cost > _SMALL_COST:
             return self.throughput.wait(sum(min(job.cost_left, cost) for job in self._jobs))
@@ -162,10 +165,11 @@ class Batcher:
     async def translate(
         self, key: Hashable, texts: Sequence[MarkedText], deadline: float | None = None
     ) -> list[Translation]:
-        """The translations, in order; `deadline` is in seconds from now, None for one who can wait.
+        """Translate the texts and return the translations in order.
 
-        Raises Refused: 503 where they would come too late or did not come in time, 500 where a text cannot be
-        translated. Cancelling drops what is not begun.
+        `deadline` is in seconds from now; None waits without limit. Raises Refused: 503 if the translations would be
+        or are late, 413 as `check_capacity` does, and 500 if a text makes the model fail. Cancelling this call drops
+        the sentences not started yet.
         """
         if not texts:
             return []
@@ -190,7 +194,7 @@ class Batcher:
             self._jobs.discard(job)
 
     async def close(self) -> None:
-        """Waits for the batches in translation."""
+        """Wait for the batches in progress."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _dispatch(self) -> None:
@@ -205,7 +209,7 @@ class Batcher:
             task.add_done_callback(self._tasks.discard)
 
     def _next_queue(self) -> deque[_Job] | None:
-        """The one whose turn it is; None where nothing waits that may begin."""
+        """The queue whose turn it is, or None if no waiting request may start now."""
         for queue in (self._small, self._large):
             while queue and self._is_finished(queue[0]):
                 queue.popleft()
@@ -218,18 +222,18 @@ class Batcher:
 
     @property
     def _has_small(self) -> bool:
-        """Whether small requests keep coming."""
+        """Whether a small request arrived within the last 2 seconds."""
         return time.monotonic() - self._last_small < _SMALL_MEMORY_SECONDS
 
     def _is_finished(self, job: _Job) -> bool:
-        """Whether nothing of it waits any more. One that has waited for too long is refused, whatever was forecast."""
+        """Whether a job has no waiting sentences. Refuses an urgent job that waited too long, whatever its estimate."""
         waited = time.monotonic() - job.received
         if job.is_urgent and len(job.waiting) == len(job.texts) and waited > self._settings.max_wait_seconds:
             job.receive(server_busy(waited), 0)
         return not job.waiting
 
     def _next_batch(self, queue: deque[_Job]) -> _Batch:
-        """One sentence of each request in turn, of the same key as the first; about a second's work at most."""
+        """Take one sentence of each request in turn, all with the key of the first, for at most a second of work."""
         settings, key = self._settings, queue[0].key
         most_cost = min(settings.batch_tokens, self.throughput.rate * _BATCH_SECONDS or settings.batch_tokens)
         jobs = [job for job in queue if job.key == key and job.waiting]
@@ -273,13 +277,13 @@ class Batcher:
         self._dispatch()
 
     async def _translate_or_halve(self, key: Hashable, texts: list[MarkedText]) -> list[Translation | Refused]:
-        """Where a batch fails, its halves are tried, so that only the text that is to blame fails."""
+        """Translate a batch. If it fails, translate its halves, so that only the text at fault is refused."""
         loop = asyncio.get_running_loop()
         try:
             return list(await loop.run_in_executor(self._executor, self._translate_batch, key, texts))
         except Exception:
             if len(texts) == 1:
-                _log.exception("a text of %d characters could not be translated", len(texts[0].text))
+                _log.exception("the model failed on a text of %d characters", len(texts[0].text))
                 return [internal_error()]
         half = len(texts) // 2
         return [*await self._translate_or_halve(key, texts[:half]), *await self._translate_or_halve(key, texts[half:])]

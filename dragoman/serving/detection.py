@@ -1,4 +1,4 @@
-"""In which language a text is, and how sure that is."""
+"""Language detection: the language of a text, with a confidence."""
 
 import math
 from collections.abc import Sequence
@@ -7,34 +7,34 @@ from typing import NamedTuple
 from dragoman.text.doctor.languages import are_similar, detector_code, known_languages, language_scores
 
 _SURE_CHARS = 20
-"""About this many letters tell one language from another; shorter texts count as less sure."""
+"""Letters needed for full confidence. Shorter texts get a lower confidence."""
 _SURE_NATS = 10.0
-"""How much likelier another language must be before a text is taken to be in none of those to choose from."""
+"""Log-likelihood margin above which a text counts as written in a language outside the candidates."""
 _NO_LANGUAGE = "zxx"
 
 
 class Detection(NamedTuple):
-    """A language and how sure that is, from 0 to 100."""
+    """A language with a confidence from 0 to 100."""
 
     language: str
     confidence: float
 
 
 class Detector:
-    """Tells languages from each other: those that are served, and all others that the library for it knows.
+    """Detects the served languages, and all other languages that the detection library supports.
 
-    The first one takes half a second to make, and 100 MB.
+    The first instance takes half a second and 100 MB of memory.
     """
 
     def __init__(self, languages: Sequence[str]) -> None:
         self._languages = list(languages)
-        known_languages()  # loads the library's model, or fails now
+        known_languages()  # loads the library's model now, or fails now
 
     def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detection]:
-        """The served languages, or those `among` them, the most likely first.
+        """Detections of the served languages, or of those in `among`, the likeliest first.
 
-        Where a text is clearly in another language that one comes first. Of a text without letters nothing is sure, as
-        of languages that the library does not know.
+        If the text is clearly in another language, that language comes first. Confidence is 0 for a text without
+        letters, and for languages that the library does not support.
         """
         codes = self._languages if among is None else among
         labels = {code: detector_code(code) for code in codes}

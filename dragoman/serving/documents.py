@@ -1,7 +1,7 @@
-"""How a text is cut into the parts that are translated: lines and sentences of plain text, blocks of markup, cues.
+"""Splits a text into the parts to translate: lines and sentences of plain text, blocks of markup, subtitle cues.
 
-White space, line breaks and parts without letters, such as a lone number, stay as they are. `text/documents/markup.py`
-keeps markup.
+White space, line breaks and parts without letters, such as a lone number, stay unchanged. Markup is preserved by
+`text/documents/markup.py`.
 """
 
 import re
@@ -34,9 +34,9 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """What kind of text it is and where it is split. Every line of `xml-lines` is a text of its own.
+    """The kind of a text and where to split it. In `xml-lines`, every line is a separate text.
 
-    The content of `ignored_tags` is not translated. In XML, only `splitting_tags` end a text.
+    The content of `ignored_tags` is not translated. In XML, only `splitting_tags` separate texts.
     """
 
     kind: TextKind = "text"
@@ -46,7 +46,7 @@ class TextFormat:
 
     @property
     def is_markup(self) -> bool:
-        """Whether translations are written escaped."""
+        """Whether translations are escaped."""
         return self.kind in ("html", "xml", "xml-lines")
 
     @property
@@ -61,7 +61,7 @@ class TextFormat:
         if self.kind == "subtitles":
             subtitles = read_subtitles(text)
             return Document(subtitles.texts, subtitles.with_translations)
-        # A line tag of the text itself ends a text, too, but then the line ends cannot be marked.
+        # A text that contains the line tag itself is split there, but its line ends cannot be marked.
         own_tags = frozenset({_LINE_TAG} if self.kind == "xml-lines" else ())
         rules = MarkupRules(self.kind != "html", self.ignored_tags, self.splitting_tags | own_tags)
         if own_tags and _LINE_TAG not in text:
@@ -88,7 +88,7 @@ def _read_plain_text(text: str, split: Split) -> Document:
 
 
 def _mark_line_ends(text: str) -> str:
-    """The XML with a private tag before and after each line end."""
+    """Put a private tag before and after each line end of the XML."""
     marked = rf"{_LINE_MARKER}\1{_LINE_MARKER}"
     return "".join(_LINE_BREAKS.sub(marked, tag.raw) if tag.kind == "text" else tag.raw for tag in tags_of(text, True))
 

@@ -1,6 +1,6 @@
-"""Files translated in the background, sentence by sentence among everybody's requests, and kept for their download.
+"""Translates files in the background, in batches shared with all other requests, and keeps them for download.
 
-Some are translated at once, the others wait their turn; of the places among either, no client has more than half.
+Up to 4 files are translated at a time and the others wait. A client gets at most half of the places of either kind.
 """
 
 import asyncio
@@ -25,23 +25,26 @@ from dragoman.serving.service import Service
 
 _Result = TypeVar("_Result")
 _LONGEST_TEXT = 100_000
-"""Characters between two tags that end a paragraph: what is translated in one go cannot be interrupted."""
+"""Most characters in a paragraph: a text in translation cannot be interrupted."""
 _MOST_PARTS = 400_000
-"""Tags or lines of a file: reading more takes seconds and gigabytes, while all requests take longer."""
+"""Most tags or lines in a file: parsing more takes seconds and gigabytes, and slows down all requests."""
 _log = logging.getLogger("dragoman.serving")
 _KEPT_SECONDS = 1800.0
 _MAX_AT_ONCE = 4
 _SENTENCES_A_TURN = 256
 _MOST_WAITING = 8
-"""Files that wait take up to this many times the size of the largest file, in memory."""
+"""Memory for waiting files, as a multiple of the largest file size."""
 _FETCH_SECONDS = 5.0
-"""A server that is being stopped leaves this time for the download of a file that was just translated."""
+"""Time that a stopping server leaves for downloading a file just translated."""
 _AGAIN_SECONDS = 30
 
 
 @dataclass(eq=False, slots=True)
 class FileJob:
-    """A file that waits, is in translation, or translated; `done` of `total` sentences are. A `request` waits."""
+    """A file that waits, is being translated, or is finished. `done` of `total` sentences are translated.
+
+    `request` is set while the file waits.
+    """
 
     id: str
     name: str
@@ -60,29 +63,29 @@ class FileJob:
 
     @property
     def download_name(self) -> str:
-        """As LibreTranslate names it, with what nobody can guess in front."""
+        """LibreTranslate's name for the file, after an id that cannot be guessed."""
         return f"{self.id}.{self.name}"
 
     @property
     def waits(self) -> bool:
-        """Whether its turn has not come."""
+        """Whether the file still waits for its turn."""
         return self.status == "translating" and self.task is None
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether it waits or is in translation."""
+        """Whether the file waits or is being translated."""
         return self.status == "translating"
 
     @property
     def is_pending(self) -> bool:
-        """Whether it is not done, or nobody has it yet."""
+        """Whether the file is unfinished, or translated but not downloaded yet."""
         return self.is_unfinished or (self.status == "done" and not self.was_fetched)
 
 
 class FileTranslations:
-    """The files of one server, in a folder of its own that goes when the server does, or at the latest the process.
+    """The files of one server, in a temporary folder that is removed when the server closes or the process ends.
 
-    The folder is made when the first file is translated: without room for it, all else is served.
+    The folder is created for the first translated file, so that a full disk affects nothing but files.
     """
 
     def __init__(self, service: Service) -> None:
@@ -93,9 +96,10 @@ class FileTranslations:
         service.num_unfinished_files = self.num_unfinished
 
     def start(self, file: FileRequest, client: bytes) -> FileJob:
-        """Begins to translate a file, or puts it among those that wait.
+        """Start to translate a file, or queue it.
 
-        Raises Refused for a pair that is not served, and where there are too many, of this client (429) or of all.
+        Raises Refused for a language pair that is not served (400), and for too many files of this client (429) or of
+        all clients (503).
         """
         request = file.translation
         if request.source != AUTO:
@@ -107,25 +111,27 @@ class FileTranslations:
         return job
 
     def _check_limits(self, client: bytes, size: int) -> None:
-        """Raises Refused where there is none. Files that somebody has, or that failed, make room for others."""
+        """Raise Refused if there is no place for another file. Drops the oldest downloaded or failed file if needed."""
         jobs = self._jobs.values()
         settings = self._service.settings
         most, most_chars = settings.max_files, _MOST_WAITING * settings.max_file_bytes
         own = [job for job in jobs if job.client == client and job.is_pending]
         if len(own) >= _half(most) or size + _chars(own) > max(size, _half(most_chars)):
             raise Refused(
-                429, f"{len(own)} of your files wait, or for their download. Fetch or cancel some.", _AGAIN_SECONDS
+                429,
+                f"{len(own)} of your files are unfinished or not downloaded. Download or cancel some.",
+                _AGAIN_SECONDS,
             )
         if len(jobs) >= most:
             others = [job for job in jobs if not job.is_pending]
             if not others:
-                raise Refused(503, "There are too many files here. Try again later.", _AGAIN_SECONDS)
+                raise Refused(503, "The server has too many files. Try again later.", _AGAIN_SECONDS)
             self.drop(min(others, key=lambda job: job.ended_at))
         if size + _chars(jobs) > max(size, most_chars):
-            raise Refused(503, "Too many files wait to be translated. Try again later.", _AGAIN_SECONDS)
+            raise Refused(503, "Too many files are waiting. Try again later.", _AGAIN_SECONDS)
 
     def _start_next(self) -> None:
-        """While there is a free place, of the clients that have fewest in translation the file that came first."""
+        """Fill the free places: first the clients with the fewest files in progress, then by time of arrival."""
         while True:
             running = [job for job in self._jobs.values() if job.task is not None and job.is_unfinished]
             places = Counter(job.client for job in running)
@@ -136,40 +142,40 @@ class FileTranslations:
             job.task = asyncio.create_task(self._run(job))
 
     async def wait_for(self, job: FileJob) -> None:
-        """Waits until it is. Raises Refused where it could not be translated."""
+        """Wait until the file is finished. Raises Refused if it could not be translated."""
         await job.ended.wait()
         if job.refused:
             raise job.refused
 
     def num_ahead(self, job: FileJob) -> int:
-        """How many files are before it while it waits."""
+        """The number of unfinished files that arrived before this one."""
         return [one for one in self._jobs.values() if one.is_unfinished].index(job)
 
     def download(self, name: str, is_sent: bool = True) -> tuple[FileJob, Path]:
-        """A file that is translated, and where it is. Raises Refused where it is not, or no longer there.
+        """A translated file and its path. Raises Refused if it is not translated yet or no longer kept.
 
-        Without `is_sent` its owner only asks about it.
+        `is_sent` is False for a HEAD request, which does not count as a download.
         """
         job = self.find(name)
         if job.refused:
             raise job.refused
         if job.path is None:
             raise Refused(503, f"The file is not ready: {job.done} of {job.total} sentences are translated.", 5)
-        if not job.path.is_file():  # what cleans temporary folders has been there
+        if not job.path.is_file():  # removed by a cleaner of temporary folders
             self.drop(job)
             raise _not_found()
         job.was_fetched = job.was_fetched or is_sent
         return job, job.path
 
     def find(self, name: str) -> FileJob:
-        """By its id or the name for the download. Raises Refused where there is none."""
+        """Find a file by its id or download name. Raises Refused (404) if there is none."""
         job = self._jobs.get(name) or self._jobs.get(name.partition(".")[0])
         if job is None or name not in (job.id, job.download_name):
             raise _not_found()
         return job
 
     def drop(self, job: FileJob) -> None:
-        """It is not kept any longer, and what is not translated yet is left."""
+        """Remove a file and cancel its translation if it is unfinished."""
         if job.task is not None:
             job.task.cancel()
         if job.is_unfinished:
@@ -182,17 +188,17 @@ class FileTranslations:
         self._start_next()
 
     def num_unfinished(self) -> int:
-        """How many files a server that is to be stopped should wait for."""
+        """The number of files that a stopping server should wait for."""
         since = time.monotonic() - _FETCH_SECONDS
         return sum(job.is_pending and (job.is_unfinished or job.ended_at > since) for job in self._jobs.values())
 
     def close(self) -> None:
-        """Drops all of them, and says in the log which are lost."""
+        """Drop all files, and log which of them are lost."""
         jobs = list(self._jobs.values())
         if lost := [f"{job.id} ({job.done} of {job.total} sentences)" for job in jobs if job.is_unfinished]:
-            _log.warning("files are lost that were not translated: %s", ", ".join(lost))
+            _log.warning("files lost before they were translated: %s", ", ".join(lost))
         if unfetched := [job.id for job in jobs if job.is_pending and not job.is_unfinished]:
-            _log.warning("files are lost that were translated, but not fetched: %s", ", ".join(unfetched))
+            _log.warning("files lost before they were downloaded: %s", ", ".join(unfetched))
         self._jobs.clear()
         for job in jobs:
             self.drop(job)
@@ -211,12 +217,12 @@ class FileTranslations:
         except DataError as error:
             job.status, job.refused = "error", Refused(400, f"Invalid request: {error}")
         except OSError as error:
-            _log.exception("a translated file could not be kept")
+            _log.exception("writing a translated file failed")
             status = 507 if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else 500
-            words = "The server could not keep the translated file. Its log says why."
+            words = "The server could not store the translated file. See the server's log."
             job.status, job.refused = "error", Refused(status, words)
         except Exception:
-            _log.exception("a file could not be translated")
+            _log.exception("translating a file failed")
             job.status, job.refused = "error", internal_error()
         job.ended_at = time.monotonic()
         job.ended.set()
@@ -224,7 +230,7 @@ class FileTranslations:
         asyncio.get_running_loop().call_later(_KEPT_SECONDS, self.drop, job)
 
     async def _run_in_thread(self, work: Callable[..., _Result], *arguments: Any) -> _Result:
-        """One after the other: side by side they would take as long, and more of everybody's time."""
+        """Run work in the one thread for files: parallel threads would not be faster and would slow all requests."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
 
     async def _translate(self, job: FileJob, request: TranslationRequest) -> str:
@@ -232,11 +238,12 @@ class FileTranslations:
         read = request.text_format.read
         sign, name = ("\n", "lines") if request.text_format.kind == "text" else ("<", "tags")
         if (count := text.count(sign)) > _MOST_PARTS:
-            raise DataError(f"the file has {count} {name}, but may have {_MOST_PARTS}. Send it in parts.")
+            raise DataError(f"the file may have at most {_MOST_PARTS} {name}, but has {count}. Send it in parts.")
         document = await self._run_in_thread(read, text)
         if (longest := max((len(one.text) for one in document.texts), default=0)) > _LONGEST_TEXT:
             raise DataError(
-                f"a paragraph has {longest} characters, but may have {_LONGEST_TEXT}. Break it up (<p>, or a cue)."
+                f"a paragraph may have at most {_LONGEST_TEXT} characters, but one has {longest}. "
+                "Split it with <p>, or into subtitle cues."
             )
         source = request.source
         if source == AUTO:
@@ -253,7 +260,7 @@ class FileTranslations:
         return text
 
     def _write(self, job: FileJob, text: str) -> Path:
-        """Where its translation is now."""
+        """Write the translation to a file and return its path."""
         path = self._open_folder() / job.id
         try:
             path.write_bytes(text.encode())
@@ -264,7 +271,7 @@ class FileTranslations:
         return path
 
     def _open_folder(self) -> Path:
-        """The folder, made where it is not there, or was removed by what cleans temporary folders."""
+        """The folder for translated files. Created if it does not exist or was removed as a temporary folder."""
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="dragoman-files-", ignore_cleanup_errors=True)
         place = Path(self._folder.name)
@@ -281,4 +288,4 @@ def _chars(jobs: Iterable[FileJob]) -> int:
 
 
 def _not_found() -> Refused:
-    return Refused(404, "There is no such file here. Files are kept for half an hour.")
+    return Refused(404, "File not found. Files are kept for half an hour after translation.")

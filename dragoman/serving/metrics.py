@@ -1,4 +1,4 @@
-"""What the service counts, for Prometheus: never a text, an address or a key."""
+"""Prometheus metrics of the service. They never contain a text, an address or a key."""
 
 import time
 
@@ -13,47 +13,51 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        self.requests = Counter("dragoman_requests", "Requests answered", ["route", "code"], registry=registry)
+        self.requests = Counter("dragoman_requests", "Answered requests", ["route", "code"], registry=registry)
         self.seconds = Histogram(
-            "dragoman_request_seconds", "From a request to its answer", ["route"], buckets=_SECONDS, registry=registry
+            "dragoman_request_seconds", "Seconds from request to answer", ["route"], buckets=_SECONDS, registry=registry
         )
-        self.in_flight = Gauge("dragoman_requests_in_flight", "Requests being answered", registry=registry)
-        self.refused = Counter("dragoman_refused", "Requests refused because of load", ["code"], registry=registry)
+        self.in_flight = Gauge("dragoman_requests_in_flight", "Requests in progress", registry=registry)
+        self.refused = Counter(
+            "dragoman_refused", "Requests refused because of load (429, 503)", ["code"], registry=registry
+        )
         self.queue = Histogram(
-            "dragoman_queue_seconds", "From a request to its first batch", buckets=_SECONDS, registry=registry
+            "dragoman_queue_seconds", "Seconds from request to first batch", buckets=_SECONDS, registry=registry
         )
         self.batch_sentences = Histogram(
-            "dragoman_batch_sentences", "Sentences of a batch", buckets=_SIZES, registry=registry
+            "dragoman_batch_sentences", "Sentences per batch", buckets=_SIZES, registry=registry
         )
-        self.batch_seconds = Histogram("dragoman_batch_seconds", "Of a batch", buckets=_SECONDS, registry=registry)
-        self.tokens = Counter("dragoman_source_tokens", "Source tokens translated (estimated)", registry=registry)
+        self.batch_seconds = Histogram(
+            "dragoman_batch_seconds", "Seconds per batch", buckets=_SECONDS, registry=registry
+        )
+        self.tokens = Counter("dragoman_source_tokens", "Translated source tokens (estimated)", registry=registry)
         self.disconnects = Counter(
-            "dragoman_clients_gone", "Requests whose client left before the answer", registry=registry
+            "dragoman_clients_gone", "Requests whose client disconnected before the answer", registry=registry
         )
-        self.waiting = Gauge("dragoman_requests_waiting", "Requests not fully translated", registry=registry)
+        self.waiting = Gauge("dragoman_requests_waiting", "Requests queued or being translated", registry=registry)
         self.models = Info("dragoman_model", "A served model", ["pair"], registry=registry)
 
     def add_model(self, pair: str, fingerprint: str) -> None:
-        """Announce a served model: its language pair and its fingerprint."""
+        """Add a served model by its language pair and fingerprint."""
         self.models.labels(pair).info({"fingerprint": fingerprint})
 
     def observe_batch(self, sentences: int, cost: int, seconds: float) -> None:
-        """A batch is done."""
+        """Record a finished batch."""
         self.batch_sentences.observe(sentences)
         self.batch_seconds.observe(seconds)
         self.tokens.inc(cost)
 
     def observe_wait(self, seconds: float) -> None:
-        """A request's first sentence is translated now."""
+        """Record how long a request waited before its first sentence went into a batch."""
         self.queue.observe(seconds)
 
     def count_answer(self, route: str, status: int, started: float) -> None:
-        """A request is answered. `started` is in the time of `time.monotonic`."""
+        """Record an answered request. `started` is a reading of `time.monotonic`."""
         self.requests.labels(route, str(status)).inc()
         self.seconds.labels(route).observe(time.monotonic() - started)
         if status in (429, 503):
             self.refused.labels(str(status)).inc()
 
     def expose(self) -> bytes:
-        """All metrics in the format that Prometheus reads."""
+        """All metrics in Prometheus' text format."""
         return generate_latest(self.registry)

@@ -1,4 +1,4 @@
-"""The models that are served, and which of them lead from one language to another."""
+"""The served models, and the paths through them from one language to another."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,14 +19,16 @@ from dragoman.text.documents.terms import Terms
 
 _BY_LOWER_CASE = {code.lower(): code for code in LANGUAGE_NAMES}
 _SAME = {"zh-hans": "zh", "zh": "zh-hans", "zt": "zh-hant", "zh-hant": "zt", "pb": "pt-br", "pt-br": "pb"}
-"""LibreTranslate takes both of these for the same."""
+"""Codes that LibreTranslate treats as the same language."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ServedModel:
-    """A model in memory. `overrides` are settings of the search, `folder` where it comes from, `terms` its user's.
+    """A model in memory.
 
-    `fingerprint` is that of all its files, the beginning of the manifest's hash: the folder may change or go.
+    `overrides` are settings of the search, `folder` is the folder it was loaded from, and `terms` are the user's terms.
+    `fingerprint` is the beginning of the manifest's hash and identifies all files of the model, even if the folder
+    changes later.
     """
 
     source: str
@@ -40,17 +42,17 @@ class ServedModel:
 
     @property
     def pair(self) -> str:
-        """As in en-de."""
+        """The language pair, such as en-de."""
         return f"{self.source}-{self.target}"
 
     def translate(self, texts: Sequence[MarkedText], options: BatchOptions) -> list[Translation]:
-        """Translate as the translator does, with protected spans and terms. The beam is at least `n_best` wide."""
+        """Translate a batch, with protected spans and terms. The beam is at least `n_best` wide."""
         preserve = Preserve(True, self.terms, options.by_sentence, escape_text if options.is_markup else str)
         details = Details(options.with_alignment, options.with_flags)
         return self.translator.translate_marked(texts, preserve, details, **self._overrides(options.n_best))
 
     def settings(self, n_best: int = 1) -> InferenceSettings:
-        """Of the search that gives so many candidates."""
+        """The search settings for `n_best` candidates."""
         return override_settings(self.translator.settings, self._overrides(n_best))
 
     def _overrides(self, n_best: int) -> dict[str, Any]:
@@ -73,9 +75,9 @@ class BatchKey(NamedTuple):
 
 
 class Models:
-    """The served models by their pairs. With `pivot`, two models lead where none does alone.
+    """The served models by language pair. With `pivot`, two models are chained for pairs that no single model has.
 
-    Raises ConfigError where two are for the same pair, or where no model has the pivot's language.
+    Raises ConfigError if two models have the same pair, or if no model has the language `pivot`.
     """
 
     def __init__(self, models: Sequence[ServedModel], pivot: str = "") -> None:
@@ -83,21 +85,21 @@ class Models:
         for model in models:
             other = self._by_pair.setdefault((model.source, model.target), model)
             if other is not model:
-                raise ConfigError(f"{other.folder} and {model.folder} are both for {model.pair}. Serve one of them.")
+                raise ConfigError(f"{other.folder} and {model.folder} both translate {model.pair}. Serve one of them.")
         self.all = list(models)
         self.codes = list(dict.fromkeys(code for pair in self._by_pair for code in pair))
         self._pivot = canonical_code(pivot) if pivot else ""
         if self._pivot and self._pivot not in self.codes:
-            raise ConfigError(f"`--pivot` is {pivot}, which no model translates from or to: {', '.join(self.codes)}.")
+            raise ConfigError(f"`--pivot` must be one of {', '.join(self.codes)}, but is {pivot}.")
 
     def find(self, code: str) -> str | None:
-        """The served code that a client means, or None."""
+        """The served code for a client's spelling of it, or None."""
         served = {one.lower(): one for one in self.codes}
         wanted = canonical_code(code).lower()
         return served.get(wanted) or served.get(_SAME.get(wanted, ""))
 
     def path(self, source: str, target: str) -> list[ServedModel] | None:
-        """The models to go through one after the other; none where both are the same, None where there is no way."""
+        """The models from source to target, in order. Empty if both are the same, None if there is no path."""
         if source == target:
             return []
         if direct := self._by_pair.get((source, target)):
@@ -107,28 +109,28 @@ class Models:
         return found if len(found) == 2 else None
 
     def targets(self, source: str) -> list[str]:
-        """What a language can be translated to, itself included, in alphabetical order."""
+        """The languages that `source` can be translated to, `source` included, in alphabetical order."""
         return sorted(target for target in self.codes if self.path(source, target) is not None)
 
     @property
     def sources(self) -> list[str]:
-        """The languages that can be translated from."""
+        """The languages with at least one other target language."""
         return [code for code in self.codes if len(self.targets(code)) > 1]
 
     @property
     def pairs(self) -> list[str]:
-        """All that can be translated, as in en-de."""
+        """All translatable pairs, such as en-de."""
         return [f"{source}-{target}" for source in self.sources for target in self.targets(source) if source != target]
 
 
 def canonical_code(code: str) -> str:
-    """A code as it is written in answers: ``EN``, ``eng`` and ``en`` are en, ``pt_br`` is pt-BR."""
+    """The spelling of a code in answers: ``EN``, ``eng`` and ``en`` give en, ``pt_br`` gives pt-BR."""
     plain = normalize_code(code)
     return _BY_LOWER_CASE.get(plain, plain)
 
 
 class ModelSpec(NamedTuple):
-    """A model's path, and its languages or ""."""
+    """The path of a model and its languages, which are "" if not given."""
 
     source: str
     target: str
@@ -136,36 +138,38 @@ class ModelSpec(NamedTuple):
 
 
 def parse_model_spec(name: str) -> ModelSpec:
-    """A model given as ``en-de=runs/demo``, or as ``runs/demo``, which says no languages.
+    """Parse a model argument: ``en-de=runs/demo``, or ``runs/demo`` without languages.
 
-    A path that is there is one, whatever is in it. Raises ConfigError where what is before ``=`` is no pair.
+    An existing path is taken as a path even if it contains ``=``. Raises ConfigError if the text before ``=`` is not a
+    language pair.
     """
     pair, equals, path = name.partition("=")
     if not equals or Path(name).exists():
         return ModelSpec("", "", Path(name))
     source, _, target = pair.partition("-")
     if not source or not target:
-        raise ConfigError(f"the languages of {name} must be as in en-de=FOLDER, but are {pair}.")
+        raise ConfigError(f"the languages in `{name}` must be a pair such as en-de, but are `{pair}`.")
     return ModelSpec(source, target, Path(path))
 
 
 def served_model(
     name: ModelSpec, trained: TrainedModel, translator: Translator, overrides: dict[str, float | str], folder: Path
 ) -> ServedModel:
-    """A loaded model for the languages it was named with, or its own. Raises ConfigError where neither says them."""
+    """A loaded model with the languages of its argument, or else its own. Raises ConfigError if neither has them."""
     data = trained.config.data
     source = name.source or trained.card.src_lang or data.src_lang
     target = name.target or trained.card.tgt_lang or data.tgt_lang
     if not source or not target:
-        raise ConfigError(f"{name.path} does not say its languages. Name them in front, as in en-de={name.path}.")
+        raise ConfigError(f"{name.path} has no languages. Write them in front of it: en-de={name.path}.")
     where = (folder, trained.fingerprint)
     return ServedModel(canonical_code(source), canonical_code(target), trained, translator, overrides, *where)
 
 
 def add_terms(models: Sequence[ServedModel], files: Sequence[str]) -> list[ServedModel]:
-    """The models with their terms, from files such as ``en-de=terms.tsv``; for one model the file alone will do.
+    """Add terms to the models, from arguments such as ``en-de=terms.tsv``, or ``terms.tsv`` if there is one model.
 
-    Raises ConfigError for a pair that is not served or comes twice, DataError for a file that is none of terms.
+    Raises ConfigError for a pair that is not served or is given twice, and DataError for a file that is not a term
+    file.
     """
     found: dict[str, Terms] = {}
     for one in files:
@@ -174,6 +178,6 @@ def add_terms(models: Sequence[ServedModel], files: Sequence[str]) -> list[Serve
         pair = pair or (models[0].pair if len(models) == 1 else "")
         if not path or pair not in (model.pair for model in models) or pair in found:
             served = ", ".join(model.pair for model in models)
-            raise ConfigError(f"`--terms` is {one}, but must be as in en-de=FILE, once for each of {served} at most.")
+            raise ConfigError(f"`--terms` must be PAIR=FILE, once per pair, with a pair of {served}, but is {one}.")
         found[pair] = Terms.load(path)
     return [replace(model, terms=found.get(model.pair)) for model in models]

@@ -1,4 +1,4 @@
-"""What a browser is shown: the page, its parts, and the documentation of the API. Nothing is loaded from elsewhere."""
+"""The translation page, its files and the API documentation. Pages load nothing from other servers."""
 
 import json
 import mimetypes
@@ -18,17 +18,17 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""A page runs its own script, takes its own style and asks its own server."""
+"""Content-security policy: pages use scripts, styles and requests of this server only."""
 _BACKQUOTED = re.compile("`([^`]+)`")
 _HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
 _HERE = files("dragoman.serving")
 DOCS_FILES = frozenset({"/docs.css", "/page.css", "/theme.js"})
-"""What the documentation takes along, where there is no page too."""
+"""Files that the documentation needs even if the translation page is off."""
 
 
 @lru_cache(maxsize=1)
 def page_files() -> dict[str, Response]:
-    """Path -> answer, for every file of ``page/``; index.html is ``/``."""
+    """The response for each path, one per file of ``page/``. index.html is ``/``."""
     answers = {}
     for file in _HERE.joinpath("page").iterdir():
         kind = mimetypes.guess_type(file.name)[0]
@@ -48,7 +48,7 @@ def openapi_document() -> dict[str, Any]:
 
 @lru_cache(maxsize=8)
 def docs_page(base_url: str, with_page: bool = True) -> Response:
-    """The same for people, with commands that ask the server at `base_url`."""
+    """The API documentation as HTML, with example commands for the server at `base_url`."""
     page = _docs_template().render(api=openapi_document(), base=base_url, with_page=with_page)
     return Response(page, media_type="text/html", headers=_HEADERS)
 
@@ -66,5 +66,5 @@ def _docs_template() -> Template:
 
 
 def _mark_code(text: str) -> Markup:
-    """The text, with what stands in backquotes as code."""
+    """Escape a text and put its backquoted parts into code elements."""
     return Markup(_BACKQUOTED.sub(r"<code>\1</code>", str(escape(text))))

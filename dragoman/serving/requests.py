@@ -1,4 +1,4 @@
-"""The records of a translation: what every API asks of the service, and what the service answers."""
+"""Records between the APIs and the service: a translation request and its answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,13 +9,13 @@ from dragoman.serving.detection import Detection
 from dragoman.serving.documents import PLAIN_TEXT, TextFormat
 
 AUTO = "auto"
-"""The source language of texts whose language is to be detected."""
+"""Source language of a request that asks the server to detect it."""
 
 
 class BatchOptions(NamedTuple):
-    """What all texts of a batch have in common.
+    """Options that all texts of a batch share.
 
-    `is_markup`: translations are written escaped. `by_sentence`: a text may have several sentences.
+    `is_markup`: translations are escaped. `by_sentence`: a text may have several sentences.
     """
 
     n_best: int = 1
@@ -27,7 +27,7 @@ class BatchOptions(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TranslationRequest:
-    """Texts to translate, and how, whichever API they came through."""
+    """Texts to translate with their options, from any API."""
 
     texts: Sequence[str]
     source: str
@@ -39,19 +39,19 @@ class TranslationRequest:
 
     @property
     def batch_options(self) -> BatchOptions:
-        """What decides which other texts can be in a batch with these."""
+        """The options that other texts must share to be in the same batch."""
         form = self.text_format
         n_best = 1 + self.num_alternatives
         return BatchOptions(n_best, self.with_alignment, self.with_flags, form.is_markup, form.by_sentence)
 
     def for_pivot(self) -> "TranslationRequest":
-        """The request to a model whose answer another model reads."""
+        """The request for the first of two models, whose output the second model translates."""
         return replace(self, num_alternatives=0, with_alignment=False, with_flags=False)
 
 
 @dataclass(frozen=True, slots=True)
 class FileRequest:
-    """A file to translate. `name` and `media_type` are those of the translated file."""
+    """A file to translate. `name` and `media_type` describe the translated file."""
 
     name: str
     media_type: str
@@ -60,9 +60,10 @@ class FileRequest:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A translated text. `parts` are the translations of its parts; empty if nothing needed translation.
+    """A translated text. `parts` holds the translations of its parts, and is empty if nothing needed translation.
 
-    `ranks` has, for `text` and each of the `alternatives`, the rank of the candidates of its parts.
+    `ranks` has one candidate rank for `text` and one for each of the `alternatives`: the rank of the parts' candidates
+    that the text is made of.
     """
 
     text: str

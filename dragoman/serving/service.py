@@ -1,4 +1,4 @@
-"""Served models and the queue before them: a request in, its answers out."""
+"""The service behind every API: takes a request, batches it with others, and returns its answers."""
 
 import asyncio
 import logging
@@ -28,16 +28,16 @@ from dragoman.text.documents.markers import MarkedText
 
 _log = logging.getLogger("dragoman.serving")
 _Result = TypeVar("_Result")
-# This many uploads of the largest size are read at once, or more of them if they are smaller.
+# Memory for uploads in progress, as a number of uploads of the largest size. Smaller uploads may be more.
 _FILES_AT_ONCE = 16
-# Splitting and detecting more characters than this would keep other requests waiting.
+# Splitting and detecting more characters than this in the event loop would delay other requests.
 _MANY_CHARS = 20_000
 _QUIET_SECONDS, _PROBE_SECONDS = 5.0, 2.0
 _WARM_UP = ("Where is the station?", "It is late.", "The train to the city leaves at ten o'clock every morning.") * 8
 
 
 class _ParsedText(NamedTuple):
-    """A text, its parts, and its language with the detection that found it."""
+    """A text, its parts, and its language. `detection` is set if the language was detected."""
 
     text: str
     document: Document
@@ -46,7 +46,7 @@ class _ParsedText(NamedTuple):
 
 
 class Service:
-    """Served models, the batcher before them, and how both are doing."""
+    """The served models, the batcher that feeds them, and the state of both."""
 
     def __init__(self, models: Models, settings: ServeSettings) -> None:
         self.models, self.settings, self.metrics = models, settings, Metrics()
@@ -63,23 +63,23 @@ class Service:
         self.characters = self.inspections = 0
         self.body_memory = BodyMemory(_FILES_AT_ONCE * max(settings.max_file_bytes, settings.max_body_bytes))
         self.takes_work = True
-        """False once the server only finishes the work in progress."""
+        """False when the server only finishes the work in progress."""
         self.num_unfinished_files: Callable[[], int] = lambda: 0
-        """How many files are to be finished, or fetched, before the server may end."""
+        """Returns the number of files that must be translated or downloaded before the server exits."""
 
     def check_capacity(self) -> None:
-        """Raises Refused (503) where no new work is taken, or there is too much already."""
+        """Raise Refused (503) if the server is stopping or its queue is full."""
         if not self.takes_work:
-            raise Refused(503, "The server is being stopped.", 5)
+            raise Refused(503, "The server is shutting down. Try again later.", 5)
         self.batcher.check_capacity()
 
     async def start(self) -> None:
-        """Translates some sentences with every model, so that the first client finds all compiled and measured."""
+        """Warm up every model: compile its code and measure its speed before the first client connects."""
         loop = asyncio.get_running_loop()
         try:
             self.detector = await asyncio.to_thread(Detector, self.models.codes)
         except OSError:  # the library unpacks its model into a temporary file
-            _log.exception("languages will not be detected")
+            _log.exception("language detection is off: the detector failed to load")
             self.detection_failed = True
         for model in self.models.all:
             key, texts = BatchKey(model), [MarkedText(text, ()) for text in _WARM_UP]
@@ -90,22 +90,22 @@ class Service:
         self.state = "ok"
 
     async def close(self) -> None:
-        """What is in translation is finished."""
+        """Finish the batches in progress and stop the threads."""
         await self.batcher.close()
         for executor in (self._executor, self._apart):
             executor.shutdown(wait=False, cancel_futures=True)
 
     async def run_inspection(self, work: Callable[[], _Result]) -> _Result:
-        """Done in a thread of its own, one after the other, beside the lanes."""
+        """Run an inspection in the inspection thread, which runs one at a time beside the lanes."""
         return await asyncio.get_running_loop().run_in_executor(self._apart, work)
 
     @property
     def status(self) -> str:
-        """``ok``, or why no new work should be sent: ``starting``, ``draining``, ``stalled``."""
+        """``ok``, or the reason not to send new work: ``starting``, ``draining`` or ``stalled``."""
         return "stalled" if self.state == "ok" and self.batcher.is_stalled else self.state
 
     async def probe_status(self) -> str:
-        """The same; where nothing has been translated for a while, a word is, to see whether it still can be."""
+        """The status. If nothing was translated for 5 seconds, a test word is translated first."""
         quiet = time.monotonic() - self.batcher.last_done > _QUIET_SECONDS
         if self.status == "ok" and quiet:
             try:
@@ -115,12 +115,13 @@ class Service:
         return self.status
 
     async def translate(self, request: TranslationRequest) -> list[Answer]:
-        """The texts in order. Raises Refused: 400 for a pair that is not served, and as the batcher does.
+        """Translate the texts of a request and return the answers in order.
 
-        Beside texts that can be translated, a text in a language that is not served comes back as it is.
+        A text in a language that is not served is returned unchanged if other texts of the request can be translated.
+        Raises Refused (400) for a language pair that is not served, and as `Batcher.translate` does.
         """
         if self.state == "starting":
-            raise Refused(503, "The server is starting.", 5)
+            raise Refused(503, "The server is starting. Try again later.", 5)
         texts, until = request.texts, asyncio.get_running_loop().time() + self.settings.deadline_seconds
         parsed = await _map_texts(partial(self._parse, request), texts)
         self.characters += sum(map(len, texts))
@@ -139,7 +140,7 @@ class Service:
     async def _translate_along(
         self, path: Sequence[ServedModel], parsed: list[_ParsedText], request: TranslationRequest, until: float
     ) -> list[Answer]:
-        """Texts of one language through one model after the other. Each reads what the one before has written."""
+        """Translate texts of one language through the models of a path, each with the previous model's output."""
         answers = [_answer(one, [], 0) for one in parsed]
         for step, model in enumerate(path, start=1):
             if step > 1:
@@ -160,19 +161,22 @@ class Service:
         return answers
 
     def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detection]:
-        """The served languages, or some of them, the likeliest first; before them the text's own, if clearly another.
+        """Detections of the served languages, or of those in `among`, the likeliest first.
 
-        Raises Refused where we cannot tell.
+        If the text is clearly in another language, that language comes before them. Raises Refused (400 or 503) if
+        the server has no detector.
         """
         if self.detection_failed:
-            raise Refused(503, "This server cannot detect languages now. Its log says why. Name the source language.")
+            raise Refused(503, "Language detection failed to start. Specify the source language. See the server's log.")
         if self.detector is None:
-            raise Refused(400, "This server cannot detect languages. Name the source language.")
+            raise Refused(400, "This server cannot detect languages. Specify the source language.")
         return self.detector.detect(text, among)
 
     def detect_for(self, text: str, target: str) -> Detection:
-        """The likeliest of the languages that can be translated to `target`, itself included, or another one where the
-        text is clearly in that."""
+        """The likeliest language among `target` and the languages with a path to it.
+
+        Another language if the text is clearly written in that one.
+        """
         return self.detect(text, [code for code in self.models.codes if self.models.path(code, target) is not None])[0]
 
     def _parse(self, request: TranslationRequest, text: str) -> _ParsedText:
@@ -183,7 +187,7 @@ class Service:
         return _ParsedText(text, document, detection.language, detection)
 
     def path(self, source: str, target: str) -> list[ServedModel]:
-        """The models to go through. Raises Refused (400) where none lead there."""
+        """The models from source to target, in order. Raises Refused (400) if there is no path."""
         path = self.models.path(source, target)
         if path is None:
             raise Refused(
@@ -194,14 +198,14 @@ class Service:
 
 
 async def _map_texts(work: Callable[[str], _Result], texts: Sequence[str]) -> list[_Result]:
-    """The results for all texts, from a thread if they are long."""
+    """Apply `work` to all texts, in another thread if they are long."""
     if sum(map(len, texts)) > _MANY_CHARS:
         return await asyncio.to_thread(list[_Result], map(work, texts))
     return list(map(work, texts))
 
 
 def _answer(parsed: _ParsedText, parts: list[Translation], num_alternatives: int) -> Answer:
-    """Candidate k of a text has candidate k of each part, or the part's last if it has fewer."""
+    """Candidate k of a text joins candidate k of each part, or the last candidate of a part with fewer."""
     if not parts:
         return Answer(parsed.text, [], parsed.source, parsed.detection, [], [0])
     first_ranks: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""How much the service takes on, and how long anybody may wait for it."""
+"""Limits of the service: sizes, time limits and queue lengths."""
 
 from dataclasses import dataclass
 
@@ -8,33 +8,37 @@ from dragoman.config.settings import setting
 
 @dataclass(frozen=True, slots=True)
 class ServeSettings:
-    """What a running service is bounded by; the flags of ``dragoman serve`` have these names and defaults."""
+    """Limits of a running service. The flags of ``dragoman serve`` have these names and defaults."""
 
-    lanes: int = setting(0, "batches translated side by side, a thread each; 0: as processors", minimum=0, maximum=256)
-    batch_tokens: int = setting(4096, "estimated source tokens translated at once", minimum=1)
-    batch_sentences: int = setting(64, "sentences translated at once", minimum=1)
-    batch_wait_ms: float = setting(
-        5.0, "under load, wait so long for more sentences before a batch; none when idle", minimum=0.0, maximum=1000.0
+    lanes: int = setting(
+        0, "batches translated in parallel, one thread each; 0: one per processor", minimum=0, maximum=256
     )
-    max_requests: int = setting(256, "requests that wait or are translated; more are refused (503)", minimum=1)
+    batch_tokens: int = setting(4096, "most source tokens in a batch, estimated", minimum=1)
+    batch_sentences: int = setting(64, "most sentences in a batch", minimum=1)
+    batch_wait_ms: float = setting(
+        5.0, "milliseconds to wait for more sentences between batches under load", minimum=0.0, maximum=1000.0
+    )
+    max_requests: int = setting(256, "most requests queued or in progress; more are refused (503)", minimum=1)
     max_wait_seconds: float = setting(
-        1.5, "a request that would wait longer for the work before it is refused (503)", above=0.0
+        1.5, "longest queueing time of a request in seconds; longer waits are refused (503)", above=0.0
     )
     deadline_seconds: float = setting(
-        9.0, "what is not translated by then is refused (503): many clients give up after 10", above=0.0
+        9.0, "longest time for a request in seconds, then 503; many clients give up after 10", above=0.0
     )
-    max_chars: int = setting(5000, "characters of a text", minimum=1)
-    max_texts: int = setting(1000, "texts of a request", minimum=1)
-    max_alternatives: int = setting(5, "alternative translations of a text", minimum=0, maximum=100)
-    max_body_bytes: int = setting(1 << 20, "bytes of a request", minimum=1)
-    max_file_bytes: int = setting(10 << 20, "bytes of a file to translate", minimum=1)
-    max_files: int = setting(100, "files kept for their download, for half an hour each", minimum=1)
-    body_seconds: float = setting(10.0, "a request that takes longer to arrive is cut off (408)", above=0.0)
-    requests_per_minute: int = setting(0, "of one API key, or without keys of one address; 0: any number", minimum=0)
+    max_chars: int = setting(5000, "most characters in a text", minimum=1)
+    max_texts: int = setting(1000, "most texts in a request", minimum=1)
+    max_alternatives: int = setting(5, "most alternative translations of a text", minimum=0, maximum=100)
+    max_body_bytes: int = setting(1 << 20, "most bytes in a request", minimum=1)
+    max_file_bytes: int = setting(10 << 20, "most bytes in a file to translate", minimum=1)
+    max_files: int = setting(100, "most files kept for download, for half an hour each", minimum=1)
+    body_seconds: float = setting(10.0, "longest time for a request to arrive in seconds, then 408", above=0.0)
+    requests_per_minute: int = setting(
+        0, "most requests per minute of one API key, or of one address without keys; 0: no limit", minimum=0
+    )
     drain_delay_seconds: float = setting(
-        1.0, "after SIGTERM, /readyz says no for so long before new connections are refused", minimum=0.0
+        1.0, "seconds between SIGTERM, when /readyz turns 503, and the end of new connections", minimum=0.0
     )
-    drain_seconds: float = setting(30.0, "at SIGTERM, time for requests that have begun", minimum=0.0)
+    drain_seconds: float = setting(30.0, "seconds for requests in progress to finish after SIGTERM", minimum=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,4 +47,4 @@ class _Tables:
 
 
 SERVE_SETTINGS = {setting.name: setting for setting in describe(_Tables).values()}
-"""Every setting of the service by its name, with its range and help text."""
+"""Every setting of the service by name, with its range and help text."""

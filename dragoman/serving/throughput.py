@@ -1,4 +1,4 @@
-"""The measured speed of translation, and how long new work would have to wait."""
+"""The measured speed of translation, and estimates of queueing times from it."""
 
 import time
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ _NEW_SHARE = 0.2
 
 
 def cost_of(text: str) -> int:
-    """Estimated tokens of a sentence: one per four bytes, plus a constant."""
+    """The estimated tokens of a sentence: one per four bytes of UTF-8, plus four."""
     return 4 + len(text.encode("utf-8", "surrogatepass")) // 4
 
 
 @dataclass(slots=True)
 class _RunningBatch:
-    """A batch in translation."""
+    """A batch in progress."""
 
     cost: int
     started: float
@@ -33,18 +33,18 @@ class Throughput:
         self.running: dict[int, _RunningBatch] = {}
 
     def begin(self, lane: int, cost: int) -> None:
-        """Note the start of a batch."""
+        """Record the start of a batch."""
         self.running[lane] = _RunningBatch(cost, time.monotonic())
 
     def end(self, lane: int) -> tuple[int, float]:
-        """Note the end of a batch. Returns its cost and its seconds."""
+        """Record the end of a batch. Returns its cost and its duration in seconds."""
         batch = self.running.pop(lane)
         seconds = max(time.monotonic() - batch.started, 1e-6)
         self.learn(batch.cost, seconds)
         return batch.cost, seconds
 
     def learn(self, cost: int, seconds: float) -> None:
-        """Update the estimate: a batch of this cost took this time."""
+        """Update the estimate with a batch of this cost and duration."""
         seen = cost / seconds
         if cost >= _FULL_SHARE * self._full_cost and self.rate:
             self.rate += _NEW_SHARE * (seen - self.rate)
@@ -52,7 +52,7 @@ class Throughput:
             self.rate = max(self.rate, seen)
 
     def seconds(self, cost: float) -> float:
-        """Estimated time for this cost, on all lanes."""
+        """Estimated seconds for this cost on all lanes together. 0 before the first measurement."""
         return cost / (self.rate * self._lanes) if self.rate else 0.0
 
     def wait(self, before: float) -> float:
@@ -60,7 +60,7 @@ class Throughput:
         return self.seconds(before) + min(self._left(), default=0.0)
 
     def overdue(self) -> float:
-        """The smallest delay of any lane against its estimate. 0 if a lane is free."""
+        """Seconds that the least late lane exceeds four times its estimate. 0 if a lane is free."""
         if len(self.running) < self._lanes or not self.rate:
             return 0.0
         now = time.monotonic()

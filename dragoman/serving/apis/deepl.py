@@ -1,6 +1,6 @@
-"""The part of DeepL's v2 API that clients use to translate texts, in words that its official client can read.
+"""The text-translation part of DeepL's v2 API, with the error messages that its official client parses.
 
-What asks for another style (formality, context, model_type ...) is accepted and changes nothing.
+Fields that request another style (formality, context, model_type ...) are accepted and have no effect.
 """
 
 import re
@@ -23,8 +23,8 @@ _UNSUPPORTED = {
     "glossary_ids": "glossaries",
     "translation_memory_id": "translation memories",
 }
-"""Fields that are refused. To ignore them would return another translation than the client requested."""
-WHAT_THERE_IS = "Of DeepL's API this server has /v2/translate, /v2/languages and /v2/usage."
+"""Fields that are refused: ignoring them would return another translation than the client requested."""
+SUPPORTED_PATHS = "This server supports /v2/translate, /v2/languages and /v2/usage of DeepL's API."
 
 
 async def post_v2_translate(service: Service, fields: Fields) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def _without_line_break(space: re.Match[str]) -> str:
 
 
 def _tags(fields: Fields, name: str) -> frozenset[str]:
-    """Names with commas between, or as a list."""
+    """Tag names, given as a comma-separated text or as a list."""
     return frozenset(tag for value in fields.texts(name) for tag in value.replace(" ", "").lower().split(",") if tag)
 
 
@@ -87,12 +87,12 @@ def get_v2_languages(service: Service, fields: Fields) -> list[dict[str, Any]]:
 
 
 def get_v2_usage(service: Service) -> dict[str, Any]:
-    """GET /v2/usage: characters since the server was started; there is no limit."""
+    """GET /v2/usage: characters translated since the server started. There is no limit."""
     return {"character_count": service.characters, "character_limit": _NO_LIMIT}
 
 
 def _language(service: Service, code: str, name: str) -> str:
-    """The served code; EN-GB is served by en where there is no other English. Raises Refused."""
+    """The served code. EN-GB falls back to en if no other English is served. Raises Refused (400)."""
     if not code:
         raise Refused(400, f"Parameter '{name}' not specified.")
     found = service.models.find(code) or service.models.find(code.partition("-")[0])

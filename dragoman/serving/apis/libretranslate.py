@@ -1,7 +1,7 @@
-"""LibreTranslate's HTTP API, as its clients know it: fields, statuses and words for errors.
+"""LibreTranslate's HTTP API, with the same fields, statuses and error messages.
 
-Where that server is wrong ours differs: text that came escaped goes back escaped, every text's language is found out on
-its own, wrong types are 400, every error is JSON, and refusals say when to try again.
+This server differs where LibreTranslate has bugs: escaped text stays escaped, the language of every text is detected
+separately, wrong types are 400 instead of 500, every error is JSON, and 429 and 503 have a Retry-After header.
 """
 
 from typing import Any
@@ -56,7 +56,7 @@ def _detection(detection: Detection) -> dict[str, Any]:
 
 
 async def post_detect(service: Service, fields: Fields) -> list[dict[str, Any]]:
-    """POST /detect: the served languages that the text may be in, the most likely first."""
+    """POST /detect: the likely languages of a text among the served ones, the likeliest first."""
     texts = check_texts(service, fields.texts("q"))
     if not any(texts):
         raise Refused(400, "Invalid request: missing q parameter")
@@ -91,11 +91,11 @@ def get_frontend_settings(service: Service, needs_keys: bool) -> dict[str, Any]:
 async def post_translate_file(
     service: Service, files: FileTranslations, fields: Fields, client: bytes, base_url: str
 ) -> dict[str, Any]:
-    """POST /translate_file: answers when the file is translated."""
+    """POST /translate_file: translates a file and answers when it is done."""
     job = files.start(parse_file(service, fields, missing=MALFORMED), client)
     try:
         await files.wait_for(job)
-    except BaseException:  # the client has left, or hears of it: nobody will ask for this file
+    except BaseException:  # the client disconnected or gets the error: nobody will download this file
         files.drop(job)
         raise
     return {"translatedFileUrl": f"{base_url}/download_file/{job.download_name}"}

@@ -1,5 +1,6 @@
-"""Our own API, /v1: translations with candidates, scores, tokens, word alignment and flags, files with progress, and
-what a model looked at. ``openapi.json`` describes it.
+"""Dragoman's own API, /v1: translations with candidates, scores, tokens, word alignment and flags; files; inspections.
+
+``openapi.json`` describes it.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ def _parse(service: Service, fields: Fields) -> TranslationRequest:
     if split not in get_args(Split):
         raise Refused(400, f"Invalid request: split must be one of {', '.join(get_args(Split))}, but is {split}")
     if with_alignment and form != "text":
-        raise Refused(400, "Invalid request: alignment is for format text")
+        raise Refused(400, "Invalid request: alignment needs format text, but format is html")
     n_best = _n_best(service, fields)
     source, target = parse_languages(service, fields.text("source", AUTO), fields.text("target"))
     text_format = TextFormat(cast(TextKind, form), split)
@@ -61,7 +62,7 @@ def _parse(service: Service, fields: Fields) -> TranslationRequest:
 
 
 def _n_best(service: Service, fields: Fields) -> int:
-    """The number of candidates. The beam is at least as wide."""
+    """The number of candidates, which is also the least width of the beam."""
     return fields.number("n_best", service.settings.max_alternatives + 1, least=1)
 
 
@@ -82,7 +83,7 @@ def _describe_answer(answer: Answer, is_markup: bool) -> dict[str, Any]:
 
 
 def _describe_sentence(part: Translation) -> dict[str, Any]:
-    """A sentence with its alignment between words, and how sure the model was of each word: a probability, or null."""
+    """A sentence with its word alignment, and the model's probability of each word or null."""
     words: list[float | None] = [None] * len(part.text.split())
     if part.candidates:
         best = part.candidates[0]
@@ -102,7 +103,7 @@ def _describe_sentence(part: Translation) -> dict[str, Any]:
 
 
 def _describe_candidate(text: str, parts: list[Candidate]) -> dict[str, Any]:
-    """A text with the tokens and the total scores of its parts."""
+    """A text with the tokens of its parts and the sums of their scores."""
     return {
         "text": text,
         "score": round(sum(one.score for one in parts), 4),
@@ -113,7 +114,7 @@ def _describe_candidate(text: str, parts: list[Candidate]) -> dict[str, Any]:
 
 
 def _collect_flags(answer: Answer, is_markup: bool) -> list[str]:
-    """Those of any sentence (`evaluation/flags.py`), and ``split``: a sentence was too long for the model."""
+    """The flags of all sentences (`evaluation/flags.py`), and ``split`` if a sentence was too long for the model."""
     found = {flag for part in answer.parts for flag in part.flags}
     split = not is_markup and any(part.segments > 1 for part in answer.parts)
     return [*(flag for flag in FLAGS if flag in found), *(["split"] if split else [])]
@@ -137,14 +138,14 @@ def get_v1_models(service: Service) -> dict[str, Any]:
 
 
 async def post_inspect(service: Service, fields: Fields) -> Mapping[str, Any]:
-    """POST /inspect: the data of the inspection page, of a text and one model."""
+    """POST /inspect: the data of the inspection page for one text and one model."""
     return json.loads((await _inspection(service, fields)).to_json())  # type: ignore[no-any-return]
 
 
 async def get_look(service: Service, fields: Fields) -> Response:
-    """GET /look: the inspection page, on which another token can be chosen at any place.
+    """GET /look: the inspection page, with links that choose another token at any position.
 
-    ``prefix``: the ids of the tokens that the translation begins with, with commas between.
+    ``prefix`` holds the ids of the tokens that the translation starts with, separated by commas.
     """
     from dragoman.visualization.inspection.inspection_page import inspection_page
 
@@ -165,7 +166,7 @@ async def _inspection(service: Service, fields: Fields) -> "Inspection":
     source = service.detect_for(text, target).language if source == AUTO else source
     path = service.models.path(source, target)
     if path is None or len(path) != 1:
-        raise Refused(400, f"There is no single model from {source} to {target} to look into")
+        raise Refused(400, f"Invalid request: no single model translates from {source} to {target}. See /v1/models.")
     if service.inspections >= _MAX_INSPECTIONS:
         raise server_busy(5)
     service.inspections += 1
@@ -192,18 +193,18 @@ async def _inspection(service: Service, fields: Fields) -> "Inspection":
 
 def _ids(text: str) -> list[int]:
     if not re.fullmatch(r"(\d{1,9}(,\d{1,9})*)?", text):
-        raise Refused(400, "Invalid request: prefix must be ids of tokens with commas between")
+        raise Refused(400, "Invalid request: prefix must be token ids separated by commas")
     return [int(one) for one in text.split(",") if one]
 
 
 def post_v1_files(service: Service, files: FileTranslations, fields: Fields, client: bytes) -> dict[str, Any]:
-    """POST /v1/files: answers at once; ask for the progress by the file's id."""
+    """POST /v1/files: starts to translate a file and answers at once, with the file's id."""
     file = parse_file(service, fields, "Invalid request: missing file parameter", default_source=AUTO)
     return get_v1_file(files, files.start(file, client).id)
 
 
 def get_v1_file(files: FileTranslations, name: str) -> dict[str, Any]:
-    """GET /v1/files/{name}: for the file's owner, by its id or the name of the download."""
+    """GET /v1/files/{name}: the progress of a file, by its id or download name."""
     job = files.find(name)
     facts: dict[str, Any] = {"id": job.id, "status": job.status, "sentences": job.total, "translated": job.done}
     if job.waits:
@@ -214,7 +215,7 @@ def get_v1_file(files: FileTranslations, name: str) -> dict[str, Any]:
 
 
 def delete_v1_file(files: FileTranslations, name: str) -> dict[str, Any]:
-    """DELETE /v1/files/{name}: drop a file."""
+    """DELETE /v1/files/{name}: cancels a file or drops its translation."""
     job = files.find(name)
     files.drop(job)
     return {"id": job.id, "status": "cancelled"}

@@ -1,4 +1,4 @@
-"""What the APIs share: the languages, texts and file of a request."""
+"""Parsing that the APIs share: the languages, texts and file of a request."""
 
 import re
 
@@ -14,12 +14,12 @@ _FILE_FORMATS = {
     "srt": (TextFormat("subtitles"), "application/x-subrip"),
     "vtt": (TextFormat("subtitles"), "text/vtt"),
 }
-"""Format and media type of a file, by the end of its name."""
+"""Format and media type of a file by its extension."""
 FILE_ENDINGS = tuple(_FILE_FORMATS)
 
 
 def parse_languages(service: Service, source: str, target: str) -> tuple[str, str]:
-    """The served source (or AUTO) and target language. Raises Refused if one is missing or not served."""
+    """The served source language (or AUTO) and target language. Raises Refused if one is missing or not served."""
     source, target = source.lower(), target.lower()
     for name, code in (("source", source), ("target", target)):
         if not code:
@@ -35,7 +35,7 @@ def _find_language(service: Service, code: str) -> str:
 
 
 def check_texts(service: Service, texts: list[str]) -> list[str]:
-    """The texts. Raises Refused for more texts, or longer ones, than the server takes."""
+    """Return the texts. Raises Refused if they are more, or longer, than the limits allow."""
     settings = service.settings
     longest = max(map(len, texts), default=0)
     for size, most in ((len(texts), settings.max_texts), (longest, settings.max_chars)):
@@ -45,9 +45,9 @@ def check_texts(service: Service, texts: list[str]) -> list[str]:
 
 
 def parse_file(service: Service, fields: Fields, missing: str, default_source: str = "") -> FileRequest:
-    """The file of a form and its languages. Raises Refused for a kind or content that we cannot read.
+    """The file of a form and its languages. Raises Refused for an unknown extension or unreadable content.
 
-    `missing` is the error for a form without a file.
+    `missing` is the error message for a form without a file.
     """
     upload = fields.values.get("file")
     if not isinstance(upload, Upload):
@@ -60,7 +60,7 @@ def parse_file(service: Service, fields: Fields, missing: str, default_source: s
     try:
         text = upload.content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise Refused(400, "Invalid request: the file is not UTF-8") from None
+        raise Refused(400, "Invalid request: the file is not UTF-8. Save it as UTF-8.") from None
     text_format, media_type = _FILE_FORMATS[kind]
     name = re.sub(r"[^\w-]+", "_", stem)[:80] or "file"
     return FileRequest(f"{name}_{target}.{kind}", media_type, TranslationRequest([text], source, target, text_format))

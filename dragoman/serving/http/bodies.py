@@ -1,4 +1,4 @@
-"""Reading a request: so many bytes in so much time, and the fields in it, however the client wrote them."""
+"""Reads the body of a request within limits of size and time, and parses its fields from JSON, a form or the query."""
 
 import asyncio
 import json
@@ -21,22 +21,20 @@ from dragoman.serving.http.refusals import Refused
 from dragoman.text.surrogates import replace_surrogates
 
 MALFORMED = "The browser (or proxy) sent a request that this server could not understand."
-logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # what is wrong with a form is its client's affair
+logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # a malformed form is answered, not logged
 _MAX_FIELDS = 2000
 _LINGER_SECONDS, _LINGER_BYTES = 0.5, 1 << 16
 
 
 class BodyMemory:
-    """The memory for all bodies that are being read: many clients that each send a little less than a whole file take
-    no more than `most_bytes` together.
-    """
+    """Limits the memory of all bodies being read at the same time to `most_bytes`."""
 
     def __init__(self, most_bytes: int) -> None:
         self._left = most_bytes
 
     @contextmanager
     def share(self) -> Iterator[Callable[[int], None]]:
-        """Gives what is to be told of each piece of a body; it raises Refused (503) where there is no room for it."""
+        """Yield a function to call with the size of each chunk of a body. It raises Refused (503) over the limit."""
         taken = 0
 
         def take(size: int) -> None:
@@ -55,8 +53,10 @@ class BodyMemory:
 async def read_body(
     scope: Scope, receive: Receive, most_bytes: int, seconds: float, take: Callable[[int], None]
 ) -> bytes:
-    """The whole body; `take` is told of each piece. Raises Refused where it is larger (413) or slower (408), and as
-    `take` does, ClientDisconnect where it breaks off.
+    """Read the whole body, and call `take` with the size of each chunk.
+
+    Raises Refused for a body that is too large (413) or too slow (408), and as `take` does. Raises ClientDisconnect if
+    the client leaves.
     """
     announced = Headers(scope=scope).get("content-length", "")
     if announced.isdecimal() and int(announced) > most_bytes:
@@ -77,15 +77,15 @@ async def read_body(
                 if size > most_bytes:
                     raise _too_large(most_bytes)
     except TimeoutError:
-        raise Refused(408, f"The request did not arrive within {seconds:g} seconds.", closes=True) from None
+        raise Refused(408, f"The request must arrive within {seconds:g} seconds. Send it again.", closes=True) from None
     if scope["type"] == "http" and announced.isdecimal() and size < int(announced):
-        # The parser stops where a request asks to upgrade (h2c), and gives no body.
+        # The parser stops at a request to upgrade the connection (h2c), and returns no body.
         raise Refused(501, "This server does not upgrade connections. Send the request without `Upgrade`.", closes=True)
     return b"".join(chunks)
 
 
 async def linger(receive: Receive) -> None:
-    """Reads on for a moment after a refusal, so that a client that is still sending gets to see it."""
+    """Keep reading for a moment after a refusal, so that a client that is still sending can receive it."""
     size = 0
     try:
         async with asyncio.timeout(_LINGER_SECONDS):
@@ -100,7 +100,7 @@ async def linger(receive: Receive) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A file in a form."""
+    """A file uploaded in a form."""
 
     name: str
     content: bytes
@@ -108,32 +108,32 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """What a request says, by name: of JSON any value, of a form or query a text, a list of texts or an Upload."""
+    """The fields of a request by name. JSON values have any type; others are a text, a list of texts or an Upload."""
 
     values: Mapping[str, Any]
     is_json: bool = False
 
     def text(self, name: str, default: str = "") -> str:
-        """A text, or a number as text; `default` where it is missing or null. Raises Refused for anything else."""
+        """A text, or a number as text. `default` if it is missing or null. Raises Refused for anything else."""
         value = self._first(name)
         if value is None:
             return default
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             return str(value)
-        raise Refused(400, f"Invalid request: {name} must be a text")
+        raise Refused(400, f"Invalid request: {name} must be a string")
 
     def texts(self, name: str) -> list[str]:
-        """A list of texts, or a text alone. Raises Refused for anything else; empty where it is missing or null."""
+        """A list of texts, or one text as a list. Empty if it is missing or null. Raises Refused for anything else."""
         value = self.values.get(name)
         if value is None:
             return []
         found = value if isinstance(value, list) else [value]
         if not all(isinstance(text, str) for text in found):
-            raise Refused(400, f"Invalid request: {name} must be a text or a list of texts")
+            raise Refused(400, f"Invalid request: {name} must be a string or a list of strings")
         return found
 
     def number(self, name: str, most: int, least: int = 0) -> int:
-        """A whole number; `least` where it is missing, null or below. Raises Refused above `most`."""
+        """An integer. `least` if it is missing, null or smaller. Raises Refused if it is larger than `most`."""
         value = self._first(name)
         if value is None or value == "":
             return least
@@ -146,7 +146,7 @@ class Fields:
         return max(value, least)
 
     def flag(self, name: str) -> bool:
-        """True or false, as JSON or in words; false where it is missing or null."""
+        """A boolean, as JSON or as text. False if it is missing or null. Raises Refused for anything else."""
         value = self._first(name)
         known = {"": False, "0": False, "false": False, "1": True, "true": True}
         if value is None or isinstance(value, bool):
@@ -156,15 +156,16 @@ class Fields:
         return known[str(value).lower()]
 
     def _first(self, name: str) -> Any:
-        """The value, or the first of several values of a form or query."""
+        """The value, or the first of several values in a form or query."""
         value = self.values.get(name)
         return value[0] if isinstance(value, list) and value and not self.is_json else value
 
 
 async def parse_fields(scope: Scope, body: bytes, most_file_bytes: int) -> Fields:
-    """The fields of a JSON object, a form of either kind, and where it is no JSON of the query too.
+    """Parse the fields of a JSON object, or of the query and a form of either kind.
 
-    A GET may have a form: DeepL's client asks for the languages so. Raises Refused for what cannot be read.
+    A GET may have a form, because DeepL's client requests the languages that way. Raises Refused (400) for a body that
+    cannot be parsed.
     """
     kind = Headers(scope=scope).get("content-type", "").partition(";")[0].strip().lower()
     if scope["method"] == "GET" and kind != "application/x-www-form-urlencoded":
@@ -190,7 +191,7 @@ def _json_object(body: bytes) -> dict[str, Any]:
 
 
 def _replace_surrogates(value: Any) -> Any:
-    """Halves of surrogate pairs, which JSON can write and UTF-8 cannot, become U+FFFD."""
+    """Replace lone surrogates, which JSON can contain and UTF-8 cannot, with U+FFFD."""
     if isinstance(value, list):
         return [replace_surrogates(one) if isinstance(one, str) else one for one in value]
     return replace_surrogates(value) if isinstance(value, str) else value
@@ -200,18 +201,18 @@ def _urlencoded_fields(encoded: bytes) -> list[tuple[str, Any]]:
     try:
         found = parse_qsl(encoded.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
     except ValueError:
-        raise Refused(400, f"Invalid request: more than {_MAX_FIELDS} fields") from None
+        raise Refused(400, f"Invalid request: the form may have at most {_MAX_FIELDS} fields") from None
     return [(name, _normalize_line_ends(value)) for name, value in found]
 
 
 class _Parser(MultiPartParser):
-    """Starlette's, which writes no file: the body is in memory as a whole, and the disk for others may be full."""
+    """Starlette's parser without temporary files: the body is in memory already, and the disk may be full."""
 
     spool_max_size = sys.maxsize
 
 
 def _form_headers(scope: Scope) -> Headers:
-    """The content type without its charset: the parser would decode by any codec of Python, and some take minutes."""
+    """The content type without its charset: the parser accepts any Python codec, and some take minutes."""
     _, options = parse_options_header(Headers(scope=scope).get("content-type", ""))
     boundary = options.get(b"boundary", b"").decode("latin-1")
     if '"' in boundary or "\\" in boundary:
@@ -233,7 +234,7 @@ async def _multipart_fields(scope: Scope, body: bytes, most_file_bytes: int) -> 
         raise Refused(400, f"Invalid request: {error.message}") from None
     except (OSError, MemoryError):
         raise
-    except Exception:  # the parser raises others for what is no form
+    except Exception:  # the parser raises other errors for a body that is not a form
         raise Refused(400, MALFORMED) from None
     pairs: list[tuple[str, Any]] = []
     for name, value in form.multi_items():
@@ -246,7 +247,7 @@ async def _multipart_fields(scope: Scope, body: bytes, most_file_bytes: int) -> 
 
 
 def _group_by_name(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """A name that comes once has its value, one that comes again a list of them."""
+    """Map each name to its value, or to a list of values if the name is repeated."""
     gathered: dict[str, Any] = {}
     for name, value in pairs:
         gathered[name] = [*_as_list(gathered[name]), value] if name in gathered else value
@@ -262,4 +263,4 @@ def _normalize_line_ends(text: str) -> str:
 
 
 def _too_large(most_bytes: int) -> Refused:
-    return Refused(413, f"The request has more than {most_bytes} bytes. Send it in parts.", closes=True)
+    return Refused(413, f"The request may have at most {most_bytes} bytes. Send it in parts.", closes=True)

@@ -1,4 +1,4 @@
-"""From a request to its answer: what is read first, who may ask, and what becomes of clients that leave."""
+"""Handles a request: reads it, checks its key, calls the handler, and drops the work of clients that disconnect."""
 
 import asyncio
 import inspect
@@ -30,34 +30,37 @@ COMMON_HEADERS = [
     (b"x-content-type-options", b"nosniff"),
 ]
 _LONGEST = 1000
-"""Characters of an error's words, of which some are the client's own."""
+"""Most characters in an error message, because some of them come from the client."""
 _FEW_DIGITS = 5
-"""A request of less than 100,000 bytes need not be read to be refused; what comes of it is thrown away."""
+"""Requests of less than 100,000 bytes are refused before they are read, and their bytes are discarded."""
 
 
 class SortedJsonResponse(JSONResponse):
-    """JSON as LibreTranslate writes it: sorted keys, a line feed at the end; U+FFFD for what UTF-8 cannot say."""
+    """JSON in LibreTranslate's form: sorted keys, a line feed at the end, and U+FFFD for lone surrogates."""
 
     def render(self, content: Any) -> bytes:
-        """The bytes of it."""
+        """Encode the content as bytes."""
         text = json.dumps(content, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
         return (text + "\n").encode("utf-8", "replace")
 
 
 def is_deepl(scope: Scope) -> bool:
-    """Whether DeepL's clients ask there."""
+    """Whether the path belongs to DeepL's API."""
     return str(scope["path"]).startswith(("/v2/", "/v3/"))
 
 
 def error_response(scope: Scope, refused: Refused) -> Response:
-    """Every error's body: ``{"error": ...}``, and for DeepL's clients ``{"message": ..., "detail": ...}``."""
+    """The answer for an error: ``{"error": ...}``, or ``{"message": ..., "detail": ...}`` for DeepL's clients."""
     words = refused.message if len(refused.message) <= _LONGEST else f"{refused.message[:_LONGEST]}..."
     content = {"message": words, "detail": ""} if is_deepl(scope) else {"error": words}
     return SortedJsonResponse(content, refused.status, refused.headers)
 
 
 class Endpoint:
-    """One route's answers. `keys` are asked for where they are given, `is_work` has room in the queue checked first."""
+    """The ASGI application of one route.
+
+    With `keys`, a request must have a key. With `is_work`, it is refused if the queue is full.
+    """
 
     def __init__(
         self, handler: Handler, service: Service, most_bytes: int, keys: Keys | None = None, is_work: bool = False
@@ -66,7 +69,7 @@ class Endpoint:
         self._keys, self._is_work = keys, is_work
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI. Nothing is answered to a client that has left, and its work is dropped."""
+        """Answer a request by ASGI. If the client disconnects, its work is dropped."""
         try:
             response = await self._response(scope, receive)
         except ClientDisconnect:
@@ -102,7 +105,7 @@ class Endpoint:
 
 
 async def _await_unless_gone(answer: Awaitable[Any], receive: Receive) -> Any:
-    """The answer; raises ClientDisconnect, and leaves the work, if the client goes before it is there."""
+    """Await the answer. If the client disconnects first, cancel the work and raise ClientDisconnect."""
     work = asyncio.ensure_future(answer)
     leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
     try:
@@ -121,7 +124,7 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 
 async def _send_and_linger(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
-    """Sends the answer, but ends the exchange only a moment later: what the client still sends would reset it."""
+    """Send the answer, but end the exchange a moment later: unread data from the client would reset the connection."""
 
     async def send_unfinished(message: Message) -> None:
         await send({**message, "more_body": True} if message["type"] == "http.response.body" else message)
@@ -132,16 +135,16 @@ async def _send_and_linger(response: Response, scope: Scope, receive: Receive, s
 
 
 class Middleware:
-    """Around all routes: what every answer has besides, the answer to a browser's question before, and the counts.
+    """Wraps all routes: adds the common headers, answers CORS preflight requests and counts answers.
 
-    A request for `work` that there is no room for is refused before anything of it is read, where little will come.
+    A short request for a path in `work` is refused before it is read if the queue is full.
     """
 
     def __init__(self, app: ASGIApp, service: Service, routes: frozenset[str], work: frozenset[str]) -> None:
         self._app, self._service, self._metrics, self._routes, self._work = app, service, service.metrics, routes, work
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
+        """Answer a request by ASGI."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -179,7 +182,7 @@ class Middleware:
         return None
 
     def _route(self, path: str) -> str:
-        """One of few names, whatever clients ask for."""
+        """The label of a path in the metrics: one of a fixed set, whatever paths clients request."""
         if path in self._routes:
             return path
         return next((one for one in ("/download_file", "/v1/files") if path.startswith(one + "/")), "other")

@@ -1,4 +1,4 @@
-"""Who may use the service, and how often: API keys from a file, and so many requests a minute."""
+"""API keys from a file, and the rate limit per client."""
 
 import contextlib
 import hashlib
@@ -19,22 +19,25 @@ from dragoman.text.lines import read_lines
 
 _MAX_CLIENTS = 10_000
 _GUESSES_PER_MINUTE = 30
-"""Of one address: keys that are wrong, and those that have not been right there before."""
+"""Attempts per address with a wrong key, or with a right key that the address has not used before."""
 _MAX_COOKIES = 8
 _COOKIE = "dragoman-key"
-"""How the names of cookies with a key begin; the port follows.
+"""Prefix of the names of cookies with a key, followed by the port.
 
-The page's links cannot have a header, and a key in an address stays in histories and logs. Browsers keep one set of
-cookies for all ports of a host, where another server may have its own.
+The page's links cannot send a header, and a key in a URL would stay in histories and logs. Browsers share cookies
+between all ports of a host, so another server on the same host may have its own.
 """
 _AUTHORIZATION = re.compile(r"(?:Bearer|DeepL-Auth-Key)\s+(\S+)\s*$", re.IGNORECASE)
 
 
 class Keys:
-    """The keys of a file, one a line (``#`` begins a remark), kept as hashes; without a file everybody may."""
+    """The API keys of a file, stored as hashes. Without a file, no key is needed.
+
+    The file has one key per line, and ``#`` starts a comment.
+    """
 
     def __init__(self, path: Path | None, requests_per_minute: int) -> None:
-        """Raises DataError where the file cannot be read or has no keys."""
+        """Read the keys. Raises DataError if the file cannot be read or has no keys."""
         self._known: set[bytes] | None = None
         self._requests = _Buckets(requests_per_minute)
         self._guesses = _Buckets(_GUESSES_PER_MINUTE)
@@ -43,7 +46,7 @@ class Keys:
             return
         self._known = {_hash(key) for line in read_lines(path) if (key := line.partition("#")[0].strip())}
         if not self._known:
-            raise DataError(f"{path} has no API keys. Write one a line, or leave out `--api-keys`.")
+            raise DataError(f"{path} has no API keys. Write one per line, or leave out `--api-keys`.")
 
     @property
     def are_needed(self) -> bool:
@@ -51,19 +54,21 @@ class Keys:
         return self._known is not None
 
     def check(self, scope: Scope, fields: Fields) -> None:
-        """Raises Refused without a key (400, as LibreTranslate), with a wrong one (403), or too often (429)."""
+        """Raise Refused without a key (400, as LibreTranslate), with a wrong key (403) or over the rate (429)."""
         if self._known is not None:
             self._check_key(scope, self._key_in(scope, fields))
         if (seconds := self._requests.take(self.client(scope, fields))) is not None:
             raise Refused(429, f"Slowdown: {self._requests.per_minute} per 1 minute", seconds)
 
     def client(self, scope: Scope, fields: Fields) -> bytes:
-        """Who asks: the key where keys are needed, or else the address."""
+        """The identity of a client: a hash of its key if keys are needed, or else of its address."""
         return _hash(self._key_in(scope, fields)) if self._known is not None else _address(scope)
 
     def _check_key(self, scope: Scope, key: str) -> None:
-        """From an address that sends many wrong keys only those are taken that were right there before: of another,
-        nobody is told whether it is right.
+        """Raise Refused for a missing or wrong key.
+
+        An address with too many wrong keys can only use keys that it used before. For any other key, the answer does
+        not reveal whether the key is right.
         """
         if not key and scope["path"].startswith("/v2/"):
             raise Refused(403, "Authorization failure, check auth_key")
@@ -83,10 +88,10 @@ class Keys:
             self._seen.popitem(last=False)
 
     def _key_in(self, scope: Scope, fields: Fields) -> str:
-        """Empty where there is none.
+        """The key of a request: from its header, its `api_key` field or, for GET only, its cookie. Empty if none.
 
-        The cookie is the page's, and only asks to be shown something: nothing else has it. Of several the known one is
-        taken; which port the browser went to is not known behind a proxy.
+        Only the page sets the cookie. Behind a proxy the browser's port is unknown, so of several cookies the one with
+        a known key counts.
         """
         sent = HTTPConnection(scope)
         if found := _AUTHORIZATION.match(sent.headers.get("authorization", "")):
@@ -94,7 +99,7 @@ class Keys:
         if (key := fields.text("api_key")) or scope["method"] != "GET":
             return key
         keys = [unquote(value) for name, value in sent.cookies.items() if name.startswith(_COOKIE)]
-        keys = keys[:_MAX_COOKIES]  # each of them is a guess
+        keys = keys[:_MAX_COOKIES]  # each cookie is a guess
         return next((key for key in keys if self._is_known(key)), "".join(keys[:1]))
 
     def _is_known(self, key: str) -> bool:
@@ -102,9 +107,9 @@ class Keys:
 
 
 class _Buckets:
-    """For each client a bucket of a minute's tries, filled again as time goes; the longest away are forgotten.
+    """A token bucket per client, with the tokens of one minute. The least recent clients are forgotten.
 
-    With 0 a minute there are any number.
+    0 per minute means no limit.
     """
 
     def __init__(self, per_minute: int) -> None:
@@ -112,7 +117,7 @@ class _Buckets:
         self._left: OrderedDict[bytes, tuple[float, float]] = OrderedDict()
 
     def take(self, who: bytes) -> float | None:
-        """Takes one; where there is none, takes nothing and says in how many seconds there will be."""
+        """Take a token and return None, or return the seconds until the next token if there is none."""
         if not self.per_minute:
             return None
         now, per_second = time.monotonic(), self.per_minute / 60
@@ -124,13 +129,13 @@ class _Buckets:
         return None if left >= 1 else (1 - left) / per_second
 
     def give_back(self, who: bytes) -> None:
-        """What was taken just now."""
+        """Return the token taken last."""
         left, seen = self._left[who]
         self._left[who] = (left + 1, seen)
 
 
 def _address(scope: Scope) -> bytes:
-    """Of IPv6 its first half: the rest is the client's own to choose."""
+    """A hash of the client's address. For IPv6 only its first 64 bits, because clients can choose the rest."""
     host = (scope.get("client") or ("",))[0]
     with contextlib.suppress(ValueError):
         address = ipaddress.ip_address(host)

@@ -1,4 +1,4 @@
-"""Connections with time limits: what happens if a request does not arrive, or is not HTTP."""
+"""HTTP connections with time limits, and answers to malformed requests."""
 
 import asyncio
 from http import HTTPStatus
@@ -12,25 +12,26 @@ from dragoman.serving.http.refusals import Refused
 
 _HEAD_BYTES = 1 << 16
 _LINGER_SECONDS = 0.5
-_LONG_HEAD = f"The head of the request has more than {_HEAD_BYTES} bytes."
-# Time for an endpoint to refuse a body that does not arrive. Then the connection is closed without an answer.
+_LONG_HEAD = f"The head of the request may have at most {_HEAD_BYTES} bytes. Send shorter headers."
+# Time for an endpoint to refuse a body that does not arrive. After that, the connection is closed without an answer.
 _REFUSAL_SECONDS = 2.0
 
 
 def protocol_with(body_seconds: float) -> type[asyncio.Protocol]:
-    """The protocol class with this time limit, for `uvicorn.Config`, which makes one instance per connection."""
+    """The protocol class with this time limit, for `uvicorn.Config`, which creates one instance per connection."""
     return type("_TimedHttpProtocol", (_TimedHttpProtocol,), {"body_seconds": body_seconds})
 
 
 class _TimedHttpProtocol(HttpToolsProtocol):
     """HTTP/1.1 that closes a connection if no whole request arrives in time, and refuses malformed requests in JSON.
 
-    Status 400 if it is not HTTP, 431 if the head is too long. Trailers after a chunked body count as part of the head.
+    The status is 400 for a request that is not HTTP, and 431 for a head that is too long. Trailers after a chunked body
+    count as part of the head.
 
-    The time for the first head starts with the connection, for a later head with its first byte. Between requests
-    uvicorn's own limit applies. A body that does not arrive is first refused by the endpoint that reads it. If the
-    client reads nothing of an answer for `body_seconds`, the connection is aborted: it would not close by itself
-    while bytes are unread.
+    The time for the first head starts with the connection, and for a later head with its first byte. Between requests
+    uvicorn's own limit applies. The endpoint that reads a body is the first to refuse it if it does not arrive. If the
+    client reads nothing of an answer for `body_seconds`, the connection is aborted: a connection with unread bytes
+    would never close.
     """
 
     body_seconds: float
@@ -90,10 +91,10 @@ class _TimedHttpProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._is_over:
             return
-        # Line ends between requests begin none, but end uvicorn's waiting.
+        # Line ends between requests start no request, but stop uvicorn's keep-alive timer.
         if self._deadline is None and self.cycle.response_complete:
             self._start_timer(self.body_seconds)
-        # A line of a head that does not end is none yet, so that nobody is told of it.
+        # The parser reports a header line only at its end, so count the bytes of an unfinished line here.
         self._bytes_without_end += len(data)
         before = self._bytes_without_end
         super().data_received(data)
@@ -107,32 +108,32 @@ class _TimedHttpProtocol(HttpToolsProtocol):
             self._refuse(400, MALFORMED)
 
     def _unsupported_upgrade_warning(self) -> None:
-        """The parser stops where a request asks to upgrade: its body would be taken for the next request."""
+        """Refuse an upgrade with a body: the parser stops there and would read the body as the next request."""
         if any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers):
             self._refuse(501, "This server does not upgrade connections. Send the request without `Upgrade`.")
 
     def _count(self, size: int) -> None:
         self._named_bytes += size
         if self._named_bytes > _HEAD_BYTES:
-            raise ValueError(_LONG_HEAD)  # which the parser takes for a mistake in what it reads
+            raise ValueError(_LONG_HEAD)  # the parser treats the error as a malformed request
 
     def _refuse(self, status: int, reason: str) -> None:
-        """The last answer on this connection. One before it is sent whole, or as far as it has been."""
+        """Send a refusal as the last answer on this connection. A complete earlier request is answered instead."""
         self._is_over = True
         self._cancel_timer()
         cycle: Any = self.cycle
         if cycle is not None and not cycle.response_complete:
-            if not cycle.more_body:  # what is wrong comes after this request
+            if not cycle.more_body:  # the malformed part comes after this request
                 cycle.keep_alive = False
                 return
             if cycle.response_started:
                 self._close()
                 return
-            cycle.disconnected = True  # the reader of its body answers no more
+            cycle.disconnected = True  # the endpoint that reads this body must not answer it
             cycle.message_event.set()
         self.transport.write(_encode_refusal(status, reason))
         if self.transport.can_write_eof():
-            self.transport.write_eof()  # closed with something unread, it would take the answer along
+            self.transport.write_eof()  # closing with unread data would discard the answer
         self.loop.call_later(_LINGER_SECONDS, self._close)
 
     def _start_timer(self, most_seconds: float) -> None:
@@ -145,7 +146,7 @@ class _TimedHttpProtocol(HttpToolsProtocol):
         self._deadline = None
 
     def _cut_off(self) -> None:
-        if self.flow.read_paused:  # it is we who do not read, because another answer comes first
+        if self.flow.read_paused:  # the server paused reading because an earlier answer is in progress
             self._start_timer(self.body_seconds)
         else:
             self._close()
@@ -171,7 +172,7 @@ class _TimedHttpProtocol(HttpToolsProtocol):
 
 
 def _encode_refusal(status: int, reason: str) -> bytes:
-    """A whole HTTP answer as bytes, for a connection that has no request to answer."""
+    """A complete HTTP answer as bytes, for a connection without a valid request."""
     answer = error_response({"path": ""}, Refused(status, reason, closes=True))
     headers = [*answer.raw_headers, *COMMON_HEADERS]
     head = b"".join(name + b": " + value + b"\r\n" for name, value in headers)

@@ -1,4 +1,4 @@
-"""What a client can act on: every request that is not answered gets one of these, as JSON with its status."""
+"""Errors that clients receive, as JSON with an HTTP status."""
 
 import math
 import time
@@ -7,9 +7,9 @@ _A_SECOND, _AT_ONCE, _LONGEST_PAUSE = 150, 50, 3.0
 
 
 class Refused(Exception):
-    """The request is not answered; the text says why, in words for whoever sent it.
+    """A refused request. The message is written for the client.
 
-    `retry_seconds`: when it is worth another try. `closes`: the rest of the request will not be read.
+    `retry_seconds`: when the client should try again. `closes`: the rest of the request is not read.
     """
 
     def __init__(self, status: int, message: str, retry_seconds: float | None = None, closes: bool = False) -> None:
@@ -19,32 +19,32 @@ class Refused(Exception):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Those that go with it."""
+        """The HTTP headers of the answer."""
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
         return headers | ({"Connection": "close"} if self.closes else {})
 
 
 class RefusalThrottle:
-    """Slows down clients that ask again as soon as they are refused: refusing thousands would leave no time to work.
+    """Slows down clients that retry at once after a refusal: thousands of refusals would leave no time for work.
 
-    So many a second are refused, and some at once; others hear it later, but soon enough to be heard at all.
+    At most 150 refusals are sent per second, in bursts of up to 50. Others are delayed by up to 3 seconds.
     """
 
     def __init__(self) -> None:
         self._next = 0.0
 
     def pause(self) -> float:
-        """Seconds to wait before this refusal is sent."""
+        """Seconds to wait before sending the next refusal."""
         now = time.monotonic()
         self._next = min(max(self._next + 1 / _A_SECOND, now - _AT_ONCE / _A_SECOND), now + _LONGEST_PAUSE)
         return max(0.0, self._next - now)
 
 
 def server_busy(seconds: float) -> Refused:
-    """There is more to do than can be done in time."""
+    """The error for a server under too much load."""
     return Refused(503, "The server is busy. Try again later.", seconds)
 
 
 def internal_error() -> Refused:
-    """A mistake of ours; the log has more."""
-    return Refused(500, "The server could not translate this text. Its log says why.")
+    """The error for a bug or a failing model. The traceback is in the log."""
+    return Refused(500, "The server failed to translate this text. See the server's log.")

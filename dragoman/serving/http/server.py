@@ -1,4 +1,4 @@
-"""The process around the application: its socket and its signals."""
+"""Runs the application in uvicorn: socket, signals and shutdown."""
 
 import asyncio
 import contextlib
@@ -20,12 +20,12 @@ from dragoman.serving.service import Service
 _KEEP_ALIVE_SECONDS = 20
 _FILES_SECONDS = 0.2
 _BACKLOG, _ACCEPTED_AT_ONCE = 2048, 64
-# A lane's thread may hold the interpreter for so long while the event loop waits for it, at every system call again.
+# Longest time that a lane's thread holds the interpreter while the event loop waits for it, after each system call.
 _SWITCH_SECONDS = 0.0005
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """A socket at the address, on which nobody listens yet. Raises ConfigError where it cannot be had."""
+    """Bind a socket to the address, without listening yet. Raises ConfigError if the address is not available."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         found = socket.socket(family, kind, protocol)  # with its protocol, or asyncio leaves Nagle's delay on
@@ -33,27 +33,25 @@ def bind_socket(host: str, port: int) -> socket.socket:
         found.bind(address)
     except (OSError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise ConfigError(
-            f"{host}:{port} cannot be served at: {reason}. Choose another `--host` or `--port`."
-        ) from None
+        raise ConfigError(f"cannot serve at {host}:{port}: {reason}. Choose another `--host` or `--port`.") from None
     return found
 
 
 def url_of_socket(found: socket.socket) -> str:
-    """As a link."""
+    """The URL of a bound socket."""
     host, port = found.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def run_server(app: ASGIApp, service: Service, found: socket.socket, when_ready: Callable[[], None]) -> None:
-    """Serve until a signal stops the process. Requests that have started are finished if the time limit allows.
+    """Serve until a signal stops the process. Requests in progress are finished if the time limit allows.
 
-    The process is to end then: a SIGTERM that comes after does nothing. Raises KeyboardInterrupt after SIGINT.
+    The process should end afterwards, because SIGTERM is ignored from then on. Raises KeyboardInterrupt after SIGINT.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
 
     def ready() -> None:
-        # Looking through all that was loaded for what is no longer used would stop everybody for a third of a second.
+        # A garbage collection over all loaded modules and models would block every request for a third of a second.
         gc.collect()
         gc.freeze()
         when_ready()
@@ -65,10 +63,11 @@ def run_server(app: ASGIApp, service: Service, found: socket.socket, when_ready:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, which tells the service of signals and ends without passing them on.
+    """uvicorn's server with graceful shutdown: it informs the service of signals and does not raise them again.
 
-    SIGTERM: not ready at once, and no new connections a moment later, when load balancers have seen that, or when files
-    are translated and fetched. SIGINT: no new connections at once. A second signal drops the work in progress.
+    SIGTERM: `/readyz` turns 503 at once. New connections end after `drain_delay_seconds`, when load balancers have seen
+    that, or later if files are still unfinished or not downloaded. SIGINT: new connections end at once. A second signal
+    drops the work in progress.
     """
 
     def __init__(self, app: ASGIApp, service: Service, when_ready: Callable[[], None] = lambda: None) -> None:
@@ -88,35 +87,35 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
         )
         super().__init__(config)
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it reports each signal
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it would log every signal
         self._service, self._when_ready = service, when_ready
         self.was_interrupted = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Starts, and says so."""
+        """Start listening, then call `when_ready`."""
         await super().startup(sockets)
-        for one in sockets or ():  # asyncio accepts as many in one go as may wait, which is too long
+        for one in sockets or ():  # asyncio's backlog is also its number of accepts in a row: too many block the loop
             one.listen(_BACKLOG)
         if self.started:
             self._when_ready()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """While serving, signals go to `handle_exit`."""
+        """Send SIGINT and SIGTERM to `handle_exit` while serving."""
         try:
             before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
-        except ValueError:  # not the main thread, where a test runs it
+        except ValueError:  # not in the main thread: a test runs the server
             before = {}
         try:
             yield
         finally:
-            for number, handler in before.items():  # who says SIGTERM again should not kill what has ended well
+            for number, handler in before.items():  # a repeated SIGTERM must not change a clean exit code
                 signal.signal(number, signal.SIG_IGN if number == signal.SIGTERM else handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop accepting work; on the second signal, or while the server still starts, leave at once."""
+        """Start the shutdown. A second signal, or a signal during the start, ends the server at once."""
         if self._service.state == "starting":
-            signal.signal(sig, signal.SIG_DFL)  # what is being compiled listens to nothing else
+            signal.signal(sig, signal.SIG_DFL)  # compiling in a thread cannot be interrupted otherwise
             signal.raise_signal(sig)
             return
         if self._service.state == "draining":
@@ -132,8 +131,9 @@ class Server(uvicorn.Server):
         loop.call_later(delay, self._leave, loop.time() + delay + self._service.settings.drain_seconds)
 
     def _leave(self, latest: float) -> None:
-        """Begins to end, but for files that are not translated or fetched: these go on until `latest`, and connections
-        are taken for them alone.
+        """Stop accepting connections, or try again later if files are unfinished or not downloaded.
+
+        Until then, and at most until `latest`, the server only answers requests about files.
         """
         loop = asyncio.get_running_loop()
         if self._service.num_unfinished_files() and loop.time() < latest:

@@ -16,17 +16,17 @@ from dragoman.text.documents.markers import MarkedText
     ("arguments", "message"),
     [
         (["nowhere"], "nowhere does not exist. Name a model folder, or a run of `dragoman train`."),
-        (["MODEL"], "MODEL does not say its languages. Name them in front, as in en-de=MODEL."),
-        (["en=MODEL"], "the languages of en=MODEL must be as in en-de=FOLDER, but are en."),
-        (["en-de=MODEL", "EN-de=MODEL"], "MODEL and MODEL are both for en-de. Serve one of them."),
-        (["en-de=MODEL", "--pivot", "fr"], "`--pivot` is fr, which no model translates from or to: en, de."),
+        (["MODEL"], "MODEL has no languages. Write them in front of it: en-de=MODEL."),
+        (["en=MODEL"], "the languages in `en=MODEL` must be a pair such as en-de, but are `en`."),
+        (["en-de=MODEL", "EN-de=MODEL"], "MODEL and MODEL both translate en-de. Serve one of them."),
+        (["en-de=MODEL", "--pivot", "fr"], "`--pivot` must be one of en, de, but is fr."),
         (["en-de=MODEL", "--api-keys", "nowhere"], "nowhere does not exist. "),
         (["MODEL", "--port", "70000"], "`--port` must be from 0 to 65535, but is 70000."),
         (["MODEL", "--max-wait", "1"], "`--max-wait` is not a flag of `dragoman serve`. Did you mean"),
         (["MODEL", "--max-texts", "0"], "`--max-texts` must be at least 1, but is 0."),
         (["MODEL", "--inference.n-best", "2"], "`--inference.n-best` is not a flag of `dragoman serve`."),
         (["MODEL", "--inference.mbr-samples", "4"], "`--inference.mbr-samples` is not a flag of `dragoman serve`."),
-        (["MODEL", "--host", "nowhere.invalid"], "nowhere.invalid:5000 cannot be served at: "),
+        (["MODEL", "--host", "nowhere.invalid"], "cannot serve at nowhere.invalid:5000: "),
         ([], "MODEL is missing."),
     ],
 )
@@ -46,7 +46,7 @@ def test_help_has_every_limit_with_its_default(capsys: pytest.CaptureFixture[str
     assert run_command(["serve", "--help"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "(default 5000; 0: any that is free)" in said
-    assert "--max-requests N requests that wait or are translated; more are refused (503) (default 256)" in said
+    assert "--max-requests N most requests queued or in progress; more are refused (503) (default 256)" in said
     assert "--deadline-seconds X" in said
 
 

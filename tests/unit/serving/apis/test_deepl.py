@@ -79,7 +79,7 @@ def test_what_it_says_about_itself(client: TestClient) -> None:
         ({"text": ["a"], "target_lang": "XX"}, "Value for 'target_lang' not supported."),
         ({"text": ["a"], "tag_handling": "md"}, "Value for 'tag_handling' not supported."),
         ({"text": ["a"], "split_sentences": "2"}, "Value for 'split_sentences' not supported."),
-        ({"text": [5]}, "Invalid request: text must be a text or a list of texts"),
+        ({"text": [5]}, "Invalid request: text must be a string or a list of strings"),
         ({"text": ["a"] * 4}, "Invalid request: request (4) exceeds text limit (3)"),
     ],
 )

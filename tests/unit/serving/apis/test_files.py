@@ -77,7 +77,7 @@ def test_a_client_leaves_half_of_all_places_to_others(opened: Callable[..., Test
     own = [begun(client, "a", ENDLESS) for _ in range(4)]
     refused = send(client, "a")
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "30")
-    assert refused.json()["error"] == "4 of your files wait, or for their download. Fetch or cancel some."
+    assert refused.json()["error"] == "4 of your files are unfinished or not downloaded. Download or cancel some."
     assert ended(client, begun(client, "b"))["status"] == "done", "it did not wait for all of the first client's"
     assert [client.get(f"/v1/files/{number}").json()["status"] for number in own] == ["translating"] * 4
     for number in own:
@@ -96,7 +96,7 @@ def test_what_was_fetched_or_failed_makes_room(opened: Callable[..., TestClient]
         assert ended(client, number)["status"] == "done"
     assert client.get(url).status_code == 404
     full = send(client, "b")
-    assert (full.status_code, full.json()["error"]) == (503, "There are too many files here. Try again later.")
+    assert (full.status_code, full.json()["error"]) == (503, "The server has too many files. Try again later.")
 
 
 def test_so_much_text_may_wait(opened: Callable[..., TestClient]) -> None:
@@ -106,7 +106,7 @@ def test_so_much_text_may_wait(opened: Callable[..., TestClient]) -> None:
     assert statuses == [200] * 6 + [429], "two are translated, and four wait"
     statuses = [send(client, "b", long).status_code for _ in range(7)]
     assert statuses == [200] * 6 + [429]
-    assert send(client, "c", long).json()["error"] == "Too many files wait to be translated. Try again later."
+    assert send(client, "c", long).json()["error"] == "Too many files are waiting. Try again later."
 
 
 def test_a_file_is_cancelled(opened: Callable[..., TestClient]) -> None:
@@ -127,7 +127,7 @@ def test_a_file_of_tags_alone_takes_no_time(opened: Callable[..., TestClient]) -
     client = opened(max_file_bytes=10 << 20)
     for name in ("x.html", "x.srt"):
         answer = client.post("/translate_file", data=EN | {"api_key": "a"}, files={"file": (name, "<b>" * 3_000_000)})
-        said = "Invalid request: the file has 3000000 tags, but may have 400000. Send it in parts."
+        said = "Invalid request: the file may have at most 400000 tags, but has 3000000. Send it in parts."
         assert (answer.status_code, answer.json()) == (400, {"error": said})
 
 
@@ -151,7 +151,7 @@ def test_a_full_disk_is_the_servers_fault_and_logged(
         patch.setattr(tempfile, "TemporaryDirectory", _full)
         answer = client.post("/translate_file", data=EN | {"api_key": "a"}, files={"file": ("x.txt", "Hello")})
         assert answer.status_code == 507
-        assert answer.json() == {"error": "The server could not keep the translated file. Its log says why."}
+        assert answer.json() == {"error": "The server could not store the translated file. See the server's log."}
         assert "No space left on device" in caplog.text
     large = "Hello.\n" * (2 << 17)
     with monkeypatch.context() as patch:
@@ -179,7 +179,7 @@ def test_without_room_for_the_detectors_model_the_server_starts(
         assert client.post("/translate", json={"q": "Hello"} | EN).status_code == 200
         answer = client.post("/translate", json={"q": "Hello", "source": "auto", "target": "de"})
         assert answer.status_code == 503
-        assert "Its log says why" in answer.json()["error"]
+        assert "See the server's log" in answer.json()["error"]
     assert "No space left on device" in caplog.text
 
 
@@ -189,8 +189,8 @@ def test_files_that_are_lost_are_named_in_the_log(
     with caplog.at_level(logging.WARNING), TestClient(make_app(make_service("en-de"), Keys(None, 0))) as client:
         done, running = begun(client, ""), begun(client, "", ENDLESS)
         ended(client, done)
-    assert f"files are lost that were not translated: {running} (0 of 300 sentences)" in caplog.text
-    assert f"files are lost that were translated, but not fetched: {done}" in caplog.text
+    assert f"files lost before they were translated: {running} (0 of 300 sentences)" in caplog.text
+    assert f"files lost before they were downloaded: {done}" in caplog.text
 
 
 def _upload(address: str, content: str) -> dict[str, Any]:
@@ -229,7 +229,7 @@ def test_a_signal_lets_files_be_finished_and_fetched(served_folder: Callable[[st
             urllib.request.urlopen(
                 urllib.request.Request(f"{address}/translate", b"q=one&source=en&target=de"), timeout=20
             )
-        assert json.loads(refused.value.read()) == {"error": "The server is being stopped."}
+        assert json.loads(refused.value.read()) == {"error": "The server is shutting down. Try again later."}
         until = time.monotonic() + 25
         while (said := json.loads(_fetched(f"{address}/v1/files/{number}")))["status"] != "done":
             assert time.monotonic() < until
@@ -272,6 +272,6 @@ def _serve_with_a_full_disk(folder: Path, mounted: Path, size: str) -> None:
         while (now := json.loads(_fetched(f"{said.split()[1]}/v1/files/{begun['id']}")))["status"] == "translating":
             assert time.monotonic() < until
             time.sleep(0.5)
-        assert now["error"] == "The server could not keep the translated file. Its log says why."
+        assert now["error"] == "The server could not store the translated file. See the server's log."
         server.send_signal(signal.SIGINT)
         assert "No space left on device" in server.stderr.read()

@@ -78,9 +78,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"q": "a", **EN, "alternatives": "abc"},
         "Invalid request: alternatives parameter is not a number",
     ),
-    "a number": ({"q": 5, **EN}, "Invalid request: q must be a text or a list of texts"),
-    "numbers": ({"q": [5], **EN}, "Invalid request: q must be a text or a list of texts"),
-    "an object": ({"q": {}, **EN}, "Invalid request: q must be a text or a list of texts"),
+    "a number": ({"q": 5, **EN}, "Invalid request: q must be a string or a list of strings"),
+    "numbers": ({"q": [5], **EN}, "Invalid request: q must be a string or a list of strings"),
+    "an object": ({"q": {}, **EN}, "Invalid request: q must be a string or a list of strings"),
 }
 
 
@@ -135,7 +135,11 @@ def test_every_kind_of_body(client: TestClient) -> None:
             "multipart/form-data; boundary=x",
             "The browser (or proxy) sent a request that this server could not understand.",
         ),
-        (b"&".join([b"q=a"] * 10_000), "application/x-www-form-urlencoded", "Invalid request: more than 2000 fields"),
+        (
+            b"&".join([b"q=a"] * 10_000),
+            "application/x-www-form-urlencoded",
+            "Invalid request: the form may have at most 2000 fields",
+        ),
     ],
 )
 def test_bodies_that_cannot_be_read(client: TestClient, content: bytes, kind: str, message: str) -> None:
@@ -263,7 +267,7 @@ def test_files(client: TestClient, name: str, content: str, expected: str) -> No
 def test_files_that_are_refused(client: TestClient) -> None:
     for name, content, fields, message in [
         ("x.exe", b"a", EN, "Invalid request: file format not supported"),
-        ("x.txt", b"\xff", EN, "Invalid request: the file is not UTF-8"),
+        ("x.txt", b"\xff", EN, "Invalid request: the file is not UTF-8. Save it as UTF-8."),
         (
             "x.srt",
             b"plain text",
@@ -275,7 +279,8 @@ def test_files_that_are_refused(client: TestClient) -> None:
             "x.html",
             b"<p>a b " * 9 + b"<p>" + b"word " * 20_001,
             EN,
-            "Invalid request: a paragraph has 100005 characters, but may have 100000. Break it up (<p>, or a cue).",
+            "Invalid request: a paragraph may have at most 100000 characters, but one has 100005. Split it with <p>, "
+            "or into subtitle cues.",
         ),
         (
             "x.txt",
@@ -301,5 +306,5 @@ def test_a_file_that_fails_says_whose_mistake_it_is_and_takes_no_place(make_serv
         status, answer = sent("auto", "Hello")
         assert (status, answer["error"][:36]) == (400, "This server cannot detect languages.")
         status, answer = sent("en", "BOOM")
-        assert (status, answer["error"]) == (500, "The server could not translate this text. Its log says why.")
+        assert (status, answer["error"]) == (500, "The server failed to translate this text. See the server's log.")
         assert sent("en", "Hello")[0] == 200

@@ -116,9 +116,9 @@ def test_a_file_of_terms_that_is_there_says_no_pair(make_service: Callable[..., 
 def test_terms_for_no_model(given: list[str], make_service: Callable[..., Service], tmp_path: Path) -> None:
     (tmp_path / "terms.tsv").write_text("two\tZwo\n")
     given = [one.replace("terms.tsv", str(tmp_path / "terms.tsv")) for one in given]
-    with pytest.raises(ConfigError, match="as in en-de=FILE"):
+    with pytest.raises(ConfigError, match="must be PAIR=FILE"):
         add_terms(make_service("en-de").models.all, given)
-    with pytest.raises(ConfigError, match="as in en-de=FILE"):
+    with pytest.raises(ConfigError, match="must be PAIR=FILE"):
         add_terms(make_service("en-de", "de-en").models.all, [str(tmp_path / "terms.tsv")])
 
 

@@ -77,7 +77,7 @@ def test_what_is_no_http_is_refused_in_json(address: str, sent: bytes) -> None:
     ids=["header", "header-without-end", "headers", "address", "chunk", "trailer", "trailers"],
 )
 def test_the_limit_of_heads_holds_however_they_come(address: str, sent: bytes, at_once: int) -> None:
-    said = {"error": "The head of the request has more than 65536 bytes."}
+    said = {"error": "The head of the request may have at most 65536 bytes. Send shorter headers."}
     assert answers_to(address, sent, at_once) == [(431, said)]
 
 

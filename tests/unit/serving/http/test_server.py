@@ -314,7 +314,7 @@ def test_a_signal_lets_what_has_begun_finish(served_folder: Callable[[str], Path
 def test_a_port_in_use(address: str) -> None:
     port = urlsplit(address).port
     assert port is not None
-    with pytest.raises(ConfigError, match=f":{port} cannot be served at: Address already in use"):
+    with pytest.raises(ConfigError, match=f":{port}: Address already in use"):
         bind_socket("127.0.0.1", port)
     with pytest.raises(ConfigError, match="nowhere"):
         bind_socket("nowhere.invalid", 5000)
