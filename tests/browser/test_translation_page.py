@@ -481,8 +481,8 @@ def test_what_may_be_wrong_is_said(open_page: Open) -> None:
     opened = open_page(answer=answering(TRAIN, flags=["cut", "split", "number", "new"], lost=["{0}"]))
     opened.type("The train waits.")
     assert opened.page.get_by_role("status").inner_text() == (
-        "Check the translation: it reached the limit of its length and was cut; a number is missing or is another; "
-        "it lacks \u2068{0}\u2069."
+        "Check the translation: it was cut at the length limit; a number is missing or different; "
+        "it is missing \u2068{0}\u2069."
     )
 
 
@@ -521,7 +521,7 @@ def test_nothing_is_offered_of_the_translation_of_another_text(open_page: Open, 
     if failure == "gone":
         held[0].abort()
     else:
-        held[0].fulfill(status=500, json={"error": "Its log says why."})
+        held[0].fulfill(status=500, json={"error": "See the server's log."})
     page.locator("#status.wrong").wait_for()
     assert (copy.is_enabled(), look.is_visible()) == (False, False)
     page.locator("#output .word").first.click()
@@ -542,7 +542,7 @@ def test_nothing_is_offered_of_the_translation_of_another_text(open_page: Open, 
 @pytest.mark.parametrize("text", ["one", "one two three\n" * 60])
 def test_what_is_wrong_is_seen_where_one_types(open_page: Open, text: str) -> None:
     page = open_page(viewport={"width": 390, "height": 500}, is_mobile=True, has_touch=True).page
-    page.route("**/v1/translate", lambda route: route.fulfill(status=500, json={"error": "Its log says why."}))
+    page.route("**/v1/translate", lambda route: route.fulfill(status=500, json={"error": "See the server's log."}))
     page.locator("#text").fill(text)
     page.locator("#status.wrong").wait_for()
     status, field = page.locator("#status").bounding_box(), page.locator("#text").bounding_box()
@@ -562,7 +562,7 @@ def test_a_number_alone_stays_as_it_is(open_page: Open) -> None:
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("?source=fr&q=Bonjour", "This server does not translate from French (fr). Choose languages that it has."),
+        ("?source=fr&q=Bonjour", "This server does not translate from French (fr). Choose other languages."),
         ("?source=en&target=it&q=one", "This server does not translate from English (en) to Italian (it)."),
         ("?source=auto&target=it&q=one", "This server does not translate to Italian (it)."),
         ("?source=<b>&q=one", "This server does not translate from \u2068<b>\u2069."),
@@ -585,13 +585,13 @@ def test_the_documentation_is_in_the_pages_style(open_page: Open) -> None:
     page = opened.page
     page.get_by_role("button", name="Dark theme").click()
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    page.get_by_role("link", name="The API").click()
+    page.get_by_role("link", name="API documentation").click()
     page.get_by_role("heading", name="POST /v1/translate").wait_for()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == ground, "dark, as was chosen"
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     tables = page.locator("table").all_inner_texts()
     assert len(tables) == page.locator("section:has(table)").count() > 4
-    page.get_by_role("link", name="The page", exact=True).click()
+    page.get_by_role("link", name="Translation page", exact=True).click()
     page.wait_for_function("() => document.querySelector('#target')?.value")
 
 
@@ -616,10 +616,10 @@ def test_errors_are_said_in_the_servers_words(open_page: Open) -> None:
     opened = open_page()
     page, status = opened.page, opened.page.locator("#status.wrong")
     for answer, words in (
-        (lambda route: route.fulfill(status=500, json={"error": "Its log says why."}), "Its log says why."),
+        (lambda route: route.fulfill(status=500, json={"error": "See the server's log."}), "See the server's log."),
         (lambda route: route.fulfill(status=502, body="<html>"), "The server answered 502."),
-        (lambda route: route.fulfill(status=200, body='{"transl'), "The server does not answer. Is it still running?"),
-        (lambda route: route.abort(), "The server does not answer. Is it still running?"),
+        (lambda route: route.fulfill(status=200, body='{"transl'), "The server does not answer. Check that it is"),
+        (lambda route: route.abort(), "The server does not answer. Check that it is running."),
     ):
         page.unroute_all()
         page.route("**/v1/translate", answer)
@@ -640,7 +640,7 @@ def test_a_key_is_asked_for_kept_and_used(
     (tmp_path / "keys").write_text(f"{secret}\n")
     with serving(service(small_bundle, folder), tmp_path / "keys") as at:
         opened = open_page(at=at)
-        page, key = opened.page, opened.page.get_by_label("Key for this server")
+        page, key = opened.page, opened.page.get_by_label("API key")
         for wrong, words in (("", "API key"), ("guess", "Invalid API key")):
             if wrong:
                 key.fill(wrong)
@@ -658,7 +658,7 @@ def test_a_key_is_asked_for_kept_and_used(
         assert key.is_visible()
         page.locator("#text").fill("one")
         key.fill(secret)
-        page.get_by_role("button", name="Use").click()
+        page.get_by_role("button", name="Use key").click()
         opened.settled()
         assert opened.output
         assert key.is_hidden()
@@ -743,7 +743,7 @@ def test_every_control_has_a_name_and_the_focus_is_seen(open_page: Open) -> None
         'textbox "Text to translate"', 'combobox "Translate from"', 'combobox "Translate to"',
         'button "Swap languages"', 'button "Clear"', 'button "Copy"', 'button "Dark theme"', 'link "Look inside"',
         'group "Translation"', 'button "File to translate"', 'button "Der Zug hält ."', 'heading "Files"', "status",
-        'heading "Dragoman" [level=1]', 'region "Translate text"', 'link "The API"',
+        'heading "Dragoman" [level=1]', 'region "Translate text"', 'link "API documentation"',
     ):  # fmt: skip
         assert f"- {line}" in tree, line
     assert not re.search(r"- (button|link|textbox|combobox|progressbar)( \[[^\"]*)?:?$", tree, re.MULTILINE), "no name"

@@ -1,4 +1,4 @@
-// Files: sent, watched while they are translated, and offered for download.
+// Uploads files, shows their progress and offers the translations for download.
 
 import { ask, remove, upload } from "./server.js";
 
@@ -10,7 +10,7 @@ export async function translateFile(file, source, target, list, onError) {
   label.textContent = file.name;
   bar.setAttribute("aria-label", `Progress of ${file.name}`);
   note.className = "quiet";
-  note.setAttribute("aria-live", "off"); // the list says aloud what is new in it: the end, not every step
+  note.setAttribute("aria-live", "off"); // the list announces the end of a translation, not every step
   cancel.type = "button";
   cancel.textContent = "Cancel";
   cancel.setAttribute("aria-label", `Cancel ${file.name}`);
@@ -57,7 +57,7 @@ async function translated(file, source, target, state, tell) {
   return job;
 }
 
-// What is left of a line once the file is done.
+// Replaces the controls of a file in the list by its final state.
 function finish(item, words, name) {
   const end = document.createElement("span");
   end.className = name;

@@ -1,4 +1,4 @@
-// The page: languages, the text, what is translated while one pauses, and the address that says all of it.
+// The translation page: languages, text, translation after a pause in typing, and the state in the page's URL.
 
 import { translateFile } from "./files.js";
 import { ask, key } from "./server.js";
@@ -50,7 +50,7 @@ function offerSwap() {
   byId("swap").disabled = !back.some((code) => code !== target.value && (!sourceNow() || code === sourceNow()));
 }
 
-// The address says it all, but for a text that is too long for one: the browser keeps that for when the page is loaded again.
+// Stores languages and text in the URL. A text too long for a URL goes into the browser's history state.
 function remember() {
   const query = new URLSearchParams({ source: source.value, target: target.value });
   const whole = new URLSearchParams(query);
@@ -59,10 +59,10 @@ function remember() {
   history.replaceState({ text: text.value }, "", `?${address}`);
 }
 
-// Whether the translation that is shown is that of the text that stands there.
+// Whether the translation on screen belongs to the current text.
 const isCurrent = () => !byId("output").classList.contains("stale");
 
-// What is offered for a translation is not offered for that of another text.
+// Disables the actions on a translation while it belongs to an older text.
 function age(isOld) {
   byId("output").classList.toggle("stale", isOld);
   byId("others").classList.toggle("stale", isOld);
@@ -122,7 +122,7 @@ function failed(message) {
   askForKey(message);
 }
 
-// Where the server said that it wants one, or another one.
+// Shows the form for an API key if the server's message is about keys.
 function askForKey(message) {
   if (/api key/i.test(message)) byId("key-form").hidden = false;
 }
@@ -155,7 +155,7 @@ function showAlternatives(answer) {
   );
 }
 
-// Another translation takes the place of the first, which is then offered among the others.
+// Shows an alternative as the translation, and the previous translation among the alternatives.
 function take(other) {
   const { answer } = state;
   const candidates = [{ text: other }, ...answer.candidates.filter((one) => one.text !== other)];
@@ -166,10 +166,10 @@ function take(other) {
   showAlternatives(state.answer);
   byId("alternatives").querySelector("button").focus();
   offerLook();
-  say(sentences.length ? "" : "Shades and links belong to the first translation.");
+  say(sentences.length ? "" : "Shades and word links are only available for the first translation.");
 }
 
-// The page about one sentence: of the word that has the focus, or else the first. One model must have made it.
+// Links to the inspection page of the sentence with the focus, or else the first. Only for pairs with a single model.
 function offerLook() {
   const sentence = words.sentenceOf(document.activeElement.closest?.("#output [data-word]")) || state.answer?.sentences?.[0];
   const offered = isCurrent() && sentence && state.pairs.has(`${state.answer.source}-${target.value}`);
@@ -182,7 +182,7 @@ function offerLook() {
   byId("look").title = sentence.source;
 }
 
-// The translation becomes the text, unless it is of another text than the one that stands there now.
+// Swaps the languages. The translation becomes the text, unless it belongs to an older text.
 function swap() {
   if (byId("swap").disabled) return;
   byId("unknown").hidden = true;
@@ -196,21 +196,21 @@ function swap() {
 async function copy() {
   try {
     await navigator.clipboard.writeText(state.answer.text);
-  } catch { // only pages from this machine or over HTTPS have a clipboard
+  } catch { // browsers give a clipboard to pages from localhost or over HTTPS only
     getSelection().selectAllChildren(byId("output"));
-    if (!document.execCommand("copy")) return say("The browser does not allow copying here. The translation is selected.", true);
+    if (!document.execCommand("copy")) return say("The browser blocked copying. The translation is selected: press Ctrl+C.", true);
   }
   say("Copied.");
 }
 
-// Languages in the address that this server has no model for: others are not taken for them unasked.
+// Reports languages in the URL that the server has no model for, instead of choosing others.
 function namesUnknown(from, to) {
   if (!to && !from) return false;
   const known = (from === "auto" ? sources() : state.languages.filter((one) => !from || one.code === from))
     .some((one) => one.targets.some((code) => code !== one.code && (!to || code === to)));
   if (known) return false;
   const pair = [from && from !== "auto" && `from ${spelt(from)}`, to && `to ${spelt(to)}`].filter(Boolean).join(" ");
-  byId("unknown").textContent = `This server does not translate ${pair}. Choose languages that it has.`;
+  byId("unknown").textContent = `This server does not translate ${pair}. Choose other languages.`;
   byId("unknown").hidden = false;
   return true;
 }
@@ -218,12 +218,12 @@ function namesUnknown(from, to) {
 function spelt(code) {
   try {
     return `${state.languages.find((one) => one.code === code)?.name || new Intl.DisplayNames("en", { type: "language" }).of(code)} (${code})`;
-  } catch { // it is no code
+  } catch { // not a language code
     return `\u2068${code}\u2069`;
   }
 }
 
-// The theme that was chosen, or else the system's.
+// Applies the chosen theme, or else the system's.
 function applyTheme() {
   const chosen = localStorage.getItem("dragoman-theme");
   const dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -232,7 +232,7 @@ function applyTheme() {
   byId("theme").value = dark ? "light" : "dark";
 }
 
-// Where Alt writes a character (AltGr, or a Mac's Option key) it is no shortcut: the key is another then.
+// If Alt types a character (AltGr, or Option on a Mac), event.key is that character and no shortcut matches.
 function onKey(event) {
   const alt = event.altKey && !event.ctrlKey && !event.metaKey && event.key.toLowerCase();
   if ((event.ctrlKey || event.metaKey) && event.key === "Enter") changed(0);
@@ -284,7 +284,7 @@ function listen() {
     text.focus();
   });
   byId("copy").addEventListener("click", copy);
-  for (const kind of ["pointerdown", "click"]) byId("look").addEventListener(kind, () => key.giveTo("look")); // it may be gone
+  for (const kind of ["pointerdown", "click"]) byId("look").addEventListener(kind, () => key.giveTo("look")); // the cookie may have expired
   byId("theme").addEventListener("click", () => {
     localStorage.setItem("dragoman-theme", byId("theme").value);
     applyTheme();

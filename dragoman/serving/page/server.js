@@ -1,4 +1,4 @@
-// Asking the server: JSON, one error with the server's own words, and more tries where it says to wait.
+// Requests to the server: JSON, errors with the server's message, and retries after the time that the server gives.
 
 const KEY = "dragoman-key";
 const COOKIE = `${KEY}-${location.port || location.protocol.slice(0, -1)}`; // other ports of a host share its cookies
@@ -9,7 +9,7 @@ const LONGEST_WAIT_SECONDS = 60;
 export const key = {
   get: () => sessionStorage.getItem(KEY) || "",
   set: (value) => sessionStorage.setItem(KEY, value),
-  // For a link, which has no body: not in its address, which histories and logs keep.
+  // A link has no body, and a key in its URL would stay in histories and logs: pass the key as a cookie.
   giveTo: (path) => {
     const seconds = key.get() ? COOKIE_SECONDS : 0;
     const place = `path=${new URL(path, location).pathname}; max-age=${seconds}; samesite=strict`;
@@ -37,17 +37,17 @@ async function answered(path, options) {
     return { response, body };
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Error("The server does not answer. Is it still running?");
+    throw new Error("The server does not answer. Check that it is running.");
   }
 }
 
-// Why there is none yet, in the server's words, as far as these are about more than its being busy.
+// The server's reason for a wait, without its advice to try again.
 function reason(error = "") {
   const words = error.replace(/ Try again later\.$/, "").replace(/\.$/, "");
   return `${words && words.length < 200 ? words : "The server is busy"};`;
 }
 
-// Asks until there is an answer; `onWait` is told for how many seconds it waits.
+// Retries until there is an answer. `onWait` gets a message before each wait.
 async function persist(path, options, onWait) {
   for (let attempt = 1; ; attempt++) {
     const { response, body } = await answered(path, options);

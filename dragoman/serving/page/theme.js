@@ -1,4 +1,4 @@
-// The theme that was chosen on the page, on every page of this server; without one the system's holds.
+// Applies the theme chosen on the translation page to every page of this server. The default is the system's theme.
 {
   const chosen = localStorage.getItem("dragoman-theme");
   if (chosen) document.documentElement.dataset.theme = chosen;

@@ -1,19 +1,19 @@
-// What the server says of a translation that may be wrong.
+// Warnings for the flags of a translation.
 const FLAGS = {
   loop: "it repeats itself",
-  copied: "much of the text stands in it untranslated",
-  cut: "it reached the limit of its length and was cut",
+  copied: "much of the text is not translated",
+  cut: "it was cut at the length limit",
   short: "it is much shorter than the text",
   long: "it is much longer than the text",
-  number: "a number is missing or is another",
-  url: "an address is missing or is another",
-  tag: "a tag or placeholder is missing or is another",
+  number: "a number is missing or different",
+  url: "a URL is missing or different",
+  tag: "a tag or placeholder is missing or different",
   characters: "the model does not know some characters of the text",
-  unsure: "the model was not sure of it",
+  unsure: "the model was not sure",
 };
 
 export function warnings(answer) {
   const found = (answer?.flags || []).map((flag) => FLAGS[flag]).filter(Boolean);
-  if (answer?.lost?.length) found.push(`it lacks ${answer.lost.map((piece) => `\u2068${piece}\u2069`).join(", ")}`);
+  if (answer?.lost?.length) found.push(`it is missing ${answer.lost.map((piece) => `\u2068${piece}\u2069`).join(", ")}`);
   return found.length ? `Check the translation: ${found.join("; ")}.` : "";
 }

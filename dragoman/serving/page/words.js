@@ -1,4 +1,4 @@
-// A translation word by word: how sure the model was of each, and which words of the source it comes from.
+// Shows a translation word by word, with the model's confidence in each word and its links to source words.
 // Text reaches the page through text nodes only.
 
 const byId = (id) => document.getElementById(id);
@@ -6,7 +6,7 @@ const nodes = { source: new Map(), target: new Map() };
 let shown = [];
 let pointed = null;
 
-// The pieces of a text: its words, and what stands between them. White space is what the server takes for it.
+// Splits a text into words and the white space between them, with the server's definition of white space.
 const SPACE = /([\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+)/u;
 const pieces = (text) => text.split(SPACE).filter(Boolean);
 const isSpace = (piece) => SPACE.test(piece);
@@ -29,7 +29,7 @@ function append(parent, text, sentence, side, decorate) {
   }
 }
 
-// Draws `text` into `parent` with the sentences found in it, one after the other; what lies between stays as it is.
+// Draws `text` into `parent`, with the words of its sentences as elements and everything between them as plain text.
 function drawText(parent, text, sentences, field, side, decorate) {
   parent.replaceChildren();
   nodes[side].clear();
@@ -61,7 +61,7 @@ export function draw(source, text, sentences) {
   point(null);
 }
 
-// The source was edited: what is under it no longer fits.
+// Removes the words under the source text after an edit, because they no longer match.
 export function forget() {
   point(null);
   byId("mirror").replaceChildren();
@@ -78,7 +78,7 @@ function linked(side, word) {
   return shown[sentence].alignment.filter((link) => link[from] === number).map((link) => name(sentence, link[to]));
 }
 
-// Marks a word of either side (null: none) and those it is linked with.
+// Marks a word of either side (null: none) and the words linked to it.
 export function point(node, side) {
   if (node === pointed) return;
   pointed = node;
@@ -107,7 +107,7 @@ export const wordAt = (event, side) => {
   return under.find((one) => one.dataset?.word && byId("mirror").contains(one)) || null;
 };
 
-// The translation is one stop of the Tab key, at the word that last had the focus; arrows go from word to word.
+// The translation is one tab stop, at the word that last had the focus. Arrow keys move between words.
 export function stopAt(node) {
   for (const one of byId("output").querySelectorAll("[tabindex='0']")) one.tabIndex = -1;
   if (node) node.tabIndex = 0;
