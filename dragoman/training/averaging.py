@@ -1,4 +1,7 @@
-"""Means of weights: of several checkpoints (Vaswani et al. 2017, section 6.1, averages the last 5), or running."""
+"""Means of weights: of several checkpoints, as in Vaswani et al. 2017 (section 6.1), or running, over all steps.
+
+`means_of` lists the candidates that the settings name, and `choose_mean` of `trainer.py` scores them.
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -19,9 +22,9 @@ from dragoman.training.step.optimizer import EMA
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """One way to average a run's weights: `steps` are the checkpoints whose weights it is the mean of.
+    """One way to average a run's weights: the mean of the checkpoints at `steps`.
 
-    With `ema_decay` it is the running mean that the only one of them holds.
+    With `ema_decay`, the running mean that the single checkpoint in `steps` holds.
     """
 
     name: str
@@ -35,7 +38,7 @@ class Mean:
 
 
 def means_of(kept: Collection[int], state: TrainState, settings: TrainSettings) -> list[Mean]:
-    """The means that the settings ask for and the checkpoints `kept` allow, each of other weights than the others."""
+    """The distinct means that the settings request and that can be computed from the checkpoints `kept`."""
     last = [record.step for record in state.validations if record.step in kept]
     last = last[-settings.average_last :] if settings.average_last else []
     best = [step for step in best_steps(state.validations, settings.average_best) if step in kept]
@@ -48,7 +51,7 @@ def means_of(kept: Collection[int], state: TrainState, settings: TrainSettings) 
 
 
 def best_steps(validations: Sequence[ValidationRecord], count: int) -> Collection[int]:
-    """The steps of the `count` validations with the highest scores, the earlier ones of equal scores."""
+    """The steps of the `count` validations with the highest scores. Of equal scores, the earlier ones win."""
     ordered = sorted(validations, key=lambda record: (-record.score, record.step))
     return [record.step for record in ordered[:count]]
 
@@ -56,7 +59,7 @@ def best_steps(validations: Sequence[ValidationRecord], count: int) -> Collectio
 def averaged_weights(folders: Sequence[Path], model: Transformer) -> dict[str, torch.Tensor]:
     """The mean of each tensor over the given checkpoints, summed in float64.
 
-    `model` says which names and shapes there must be. Raises ModelError that names a damaged file.
+    Names and shapes must be those of `model`. Raises ModelError that names a damaged file.
     """
     sums: dict[str, torch.Tensor] = {}
     for folder in folders:
@@ -67,7 +70,7 @@ def averaged_weights(folders: Sequence[Path], model: Transformer) -> dict[str, t
 
 
 def running_mean(folder: Path, model: Transformer) -> dict[str, torch.Tensor]:
-    """The running mean of the weights in a checkpoint. Raises ModelError where the checkpoint has none."""
+    """The running mean of the weights in a checkpoint. Raises ModelError if the checkpoint has none."""
     verify_folder(folder)
     try:
         tensors = load_file(folder / OPTIMIZER)

@@ -1,9 +1,9 @@
 """One run in several processes, on one machine or several, as `torchrun` starts them.
 
-Every process has the whole model and computes its share of each step's micro-batches; the gradients are added up, and
-all take the same update (Li et al. 2020, there with the sum overlapping the backward pass). A model that is too large
-is spread instead (`sharding.py`). The first process alone judges, writes and speaks; the others hear from it what
-decides the way on. The run's folder must be on a disk that all see.
+Every process has the whole model and computes its share of each step's micro-batches. The gradients are summed over
+the processes, and all apply the same update (Li et al. 2020, who overlap the sum with the backward pass). A model that
+is too large for one process is sharded instead (`sharding.py`). Only the first process validates, writes and logs. It
+sends its decisions to the others. The run's folder must be on a disk that all processes share.
 """
 
 import os
@@ -20,16 +20,16 @@ from dragoman.errors import ConfigError, ResourceError
 from dragoman.training.run.signals import Interrupted
 
 _TIMEOUT = timedelta(minutes=60)
-"""Longer than a validation; a process that ends, rather than hangs, is noticed at once."""
+"""Longer than a validation takes. A process that exits is noticed at once, whatever the limit."""
 
 _Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """The processes of a run, seen from one of them; `rank` counts from 0, `local_rank` those of its machine.
+    """The processes of a run, seen from one of them. `rank` counts from 0, and `local_rank` within the machine.
 
-    `talk` is the group in which values that are no gradients travel.
+    `talk` is the process group for values other than gradients.
     """
 
     rank: int = 0
@@ -39,11 +39,11 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this one judges, writes and speaks."""
+        """True in the process that validates, writes and logs."""
         return self.rank == 0
 
     def call_on_first(self, make: Callable[[], _Value]) -> _Value:
-        """What `make` gives the first process, which alone calls it."""
+        """The value of `make()`, which only the first process calls. All processes get it."""
         if self.count == 1:
             return make()
         box = [make() if self.is_first else None]
@@ -52,7 +52,7 @@ class Processes:
         return box[0]  # type: ignore[return-value]
 
     def gather(self, value: _Value) -> list[_Value]:
-        """What each process gives, by rank."""
+        """The values of all processes, by rank."""
         if self.count == 1:
             return [value]
         found: list[Any] = [None] * self.count
@@ -61,7 +61,7 @@ class Processes:
         return found
 
     def call_first_before_others(self, work: Callable[[], _Value]) -> _Value:
-        """What `work` gives, done by the first process before the others do it too."""
+        """The value of `work()` in each process. The first process finishes it before the others start."""
         if self.count == 1:
             return work()
         done = work() if self.is_first else None
@@ -69,21 +69,21 @@ class Processes:
         return done if self.is_first else work()  # type: ignore[return-value]
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum of what each process gives."""
+        """The sum of a tensor over all processes."""
         if self.count == 1:
             return tensor
         return self._sum_in_place(tensor.clone())
 
     def _sum_in_place(self, tensor: Tensor) -> Tensor:
-        """The same tensor, with the sum over all processes in it."""
+        """Replace the tensor's values by their sum over all processes. Returns the tensor."""
         with _lost_processes():
             distributed.all_reduce(tensor)
         return tensor
 
     def sum_gradients(self, model: nn.Module) -> None:
-        """Puts the sum over all processes into the gradients of `model`.
+        """Replace the gradients of `model` by their sum over all processes.
 
-        A process that had nothing to compute has no gradients; it gets the others'.
+        A process without a share of the step has no gradients. It gets those of the others.
         """
         if self.count == 1:
             return
@@ -95,7 +95,7 @@ class Processes:
             parameter.grad = piece.view_as(parameter)
 
     def device(self, device: torch.device) -> torch.device:
-        """The one that this process computes on: with GPUs its own of the machine's."""
+        """The device of this process. Each process of a machine has its own GPU; ConfigError if there are too few."""
         if device.type != "cuda" or self.count == 1:
             return device
         if self.local_rank >= torch.cuda.device_count():
@@ -111,9 +111,10 @@ SINGLE_PROCESS = Processes()
 
 @contextmanager
 def join_processes(device: torch.device) -> Iterator[Processes]:
-    """The processes that `torchrun` started, or this one alone.
+    """Join the processes that `torchrun` started, or return this process alone.
 
-    Raises ConfigError where the environment says only a part of it, ResourceError where they cannot reach each other.
+    Raises ConfigError if only some of torchrun's environment variables are set, and ResourceError if the processes
+    cannot reach each other.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ:
         yield SINGLE_PROCESS
@@ -139,7 +140,7 @@ def join_processes(device: torch.device) -> Iterator[Processes]:
     except Interrupted:  # all processes leave together
         distributed.destroy_process_group()
         raise
-    # Not after another error: other processes may wait for this one, and NCCL would then wait for them, silently.
+    # Not after another error: the other processes may wait for this one, and NCCL would wait for them without a word.
     distributed.destroy_process_group()
 
 

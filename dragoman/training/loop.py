@@ -37,12 +37,13 @@ from dragoman.training.step.sharding import ShardedModel, whole
 from dragoman.training.validation import guessing_loss
 
 _MEASURED_STEPS = 4
-_GRADIENTS_SHARE = 0.75  # of a time limit: an allowance, since more warm-up than fits costs more than a little less
+# The share of a time limit left for gradients. A warm-up that is too long costs more than one slightly too short.
+_GRADIENTS_SHARE = 0.75
 _TELLING_STEPS, _TELLING_SECONDS = 5, 10.0
 
 
 class Diverged(Exception):
-    """The losses or gradients of several steps in a row are not finite: the run must go back."""
+    """The losses or gradients of several steps in a row are not finite, so the run must go back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class _StretchStart:
 
 
 class Loop:
-    """The state of one stretch. A stretch ends when training ends, a signal arrives or the run must go back."""
+    """One stretch of training, which ends when a limit is reached, a signal arrives or the run must go back."""
 
     def __init__(self, session: TrainingSession, optimizer: torch.optim.Optimizer) -> None:
         self.session, self.optimizer = session, optimizer
@@ -70,21 +71,21 @@ class Loop:
         self.clock = time.perf_counter()
 
     def run(self, request: StopRequest) -> str:
-        """Trains until there is a reason to stop, and returns it. Raises Interrupted and Diverged."""
+        """Train until a limit is reached, and return the reason. Raises Interrupted and Diverged."""
         self.model.train()
         gradients: Gradients | ShardedModel = self.session.sharded or Gradients(self.model, self.settings)
         with gradients, contextlib.ExitStack() as stack:
             micro_batch_tokens = self.fit_into_memory(gradients)
             self.fit_warmup(gradients, micro_batch_tokens)
             stream = stack.enter_context(self.stream(micro_batch_tokens))
-            self.count_time()  # compiling and trying are no part of the first steps
+            self.count_time()  # the steps do not include compiling and the trial batch
             reason = self.processes.call_on_first(self.reason_to_stop)
             while reason is None:
                 step = next(stream)
                 self.start = self.start or _StretchStart(self.state.seconds, self.state.step, step.epochs_before)
                 self.optimize(step, gradients)
                 self.after_step(step)
-                # The clocks of the processes differ: the first one's reason is everybody's. A signal may come to any.
+                # Their clocks differ, so all processes stop for the first one's reason. A signal may reach any process.
                 told = self.processes.gather((self.reason_to_stop(), request.signal_number))
                 signals = [number for _, number in told if number is not None]
                 if signals:
@@ -101,7 +102,7 @@ class Loop:
         return reason
 
     def stream(self, micro_batch_tokens: int) -> BatchStream:
-        """The steps from where the run stands."""
+        """The steps that follow the current position of the run."""
         settings, processes, device = self.settings, self.processes, self.model.device
         slack, on_gpu = padding_slack(device), device.type == "cuda"
         plan = StepPlan(settings.batch_tokens, micro_batch_tokens, settings.seed, padding_slack=slack)
@@ -152,7 +153,7 @@ class Loop:
                 self.optimizer.zero_grad()
                 seconds.append(time.perf_counter() - clock)
                 steps_in_epoch = step.steps_in_epoch
-        # The slowest after the first: that one compiles, and later steps share the processors with what builds batches.
+        # The slowest step after the first: the first one compiles, and batches are built beside the later ones.
         pace = TrainingPace(0, self.state.seconds, max(seconds[1:]), steps_in_epoch)
         gradients_only = replace(settings, max_minutes=settings.max_minutes * _GRADIENTS_SHARE)
         steps = self.processes.call_on_first(lambda: pace.steps_until(gradients_only)[0])
@@ -174,7 +175,7 @@ class Loop:
             return
         taken, seconds = self.state.step - self.start.step, self.state.seconds - self.start.seconds
         if taken == 1:
-            self.first_seconds = seconds  # some things are compiled or read in the first step
+            self.first_seconds = seconds  # the first step also compiles code and reads files
         if taken < _TELLING_STEPS and seconds < _TELLING_SECONDS:
             return
         self.has_told_pace = True
@@ -187,7 +188,7 @@ class Loop:
                 self.session.log.say(note)
 
     def reason_to_stop(self) -> str | None:
-        """The limit that is reached, in words; None where the run goes on."""
+        """The limit that is reached, in words, or None."""
         settings, state = self.settings, self.state
         if settings.max_steps and state.step >= settings.max_steps:
             return f"train.max_steps = {settings.max_steps} reached"
@@ -200,7 +201,7 @@ class Loop:
         return None
 
     def optimize(self, step: StepBatches, gradients: Gradients | ShardedModel) -> None:
-        """One update with the gradient of the mean loss over all labels of the step (section 5.3)."""
+        """Update the weights with the gradient of the mean loss over all labels of the step (section 5.3)."""
         state, rank = self.state, self.processes.rank
         seeds = cpu_seeds(self.settings.seed, state.step + 1, rank)
         torch.manual_seed(torch_seed(self.settings.seed, state.step + 1, rank))
@@ -245,8 +246,8 @@ class Loop:
         self.session.log.finding(
             self.state.step,
             "out of memory",
-            f"Memory ran out while computing {-(-rows // before) * width:,} tokens at once. The run goes on with the "
-            f"same steps, each micro-batch in {splits} parts. `train.micro_batch_tokens` = {fitting} fits.",
+            f"Memory ran out while computing {-(-rows // before) * width:,} tokens at once. Training continues with "
+            f"the same steps, each micro-batch in {splits} parts. `train.micro_batch_tokens` = {fitting} fits.",
         )
 
     def update(self, loss: float) -> bool:
@@ -269,7 +270,7 @@ class Loop:
         if verdict is Verdict.STOP:
             raise ConfigError(
                 f"Steps up to {self.state.step} have no finite loss or gradient again, at half the learning rate. The "
-                "checkpoints before are whole. Begin a new run with a tenth of `train.learning_rate`, or with "
+                "earlier checkpoints are intact. Start a new run with a tenth of `train.learning_rate`, or with "
                 "`train.precision` = float32."
             )
         return verdict is Verdict.APPLY
@@ -280,7 +281,7 @@ class Loop:
         return rate * self.state.watchdog.rate_factor
 
     def after_step(self, step: StepBatches) -> None:
-        """Logs, validates and saves as often as the settings say."""
+        """Log, validate and save at the intervals of the settings."""
         self.state.window_seconds += self.count_time()
         self.tell_pace(step)
         if self.state.step % self.settings.log_every_steps == 0:
@@ -294,7 +295,7 @@ class Loop:
             self.save()
 
     def report(self) -> None:
-        """Logs the steps since the last line, if any of them was taken."""
+        """Log the mean loss and the speed since the last line, unless all steps were skipped."""
         state = self.state
         if not state.window_tokens:
             return
@@ -315,7 +316,7 @@ class Loop:
         state.window_tokens, state.window_seconds = 0, 0.0
 
     def seconds_left(self) -> float | None:
-        """Until the nearest limit, at the speed of this stretch; patience may end the run before."""
+        """The seconds until the nearest limit at the current speed, or None. Patience may end the run earlier."""
         state, settings, start = self.state, self.settings, self.start
         left = []
         if settings.max_minutes:
@@ -329,7 +330,7 @@ class Loop:
         return max(0.0, min(left)) if left else None
 
     def validate(self) -> None:
-        """Scores the model on dev, saves it, and moves the pointer to the best."""
+        """Score the model on dev, save it, and update the pointer to the best checkpoint."""
         model = self.session.gather_model()
         scores = self.processes.call_on_first(lambda: self.session.measure(model))
         self.count_time()
@@ -350,7 +351,7 @@ class Loop:
             self.session.log.finding(step, finding.name, finding.text)
 
     def save(self) -> None:
-        """Writes a checkpoint of this step and removes those that no longer count."""
+        """Write a checkpoint of this step and remove those that are no longer needed."""
         session, state = self.session, self.state
         self.keep_sums()
         model, moments = session.gather_model(), optimizer_tensors(self.model, self.optimizer)
@@ -364,15 +365,15 @@ class Loop:
         if state.best is not None:
             wanted.add(state.best.step)
         earlier = [step for step in session.run.steps() if step < state.step]
-        wanted.update(earlier[-1:])  # at least two are kept: the newest may turn out damaged
+        wanted.update(earlier[-1:])  # keep at least two: the newest may be damaged
         session.run.remove_all_but(wanted)
 
     def keep_sums(self) -> None:
-        """Brings the state's sums up to date."""
+        """Copy the sums since the last log line from the device into the state."""
         self.state.window_loss, self.state.window_nll = self.sums.tolist()
 
     def count_time(self) -> float:
-        """Adds the seconds since the last call to the run's, and returns them."""
+        """Add the seconds since the last call to the time of the run, and return them."""
         now = time.perf_counter()
         passed, self.clock = now - self.clock, now
         self.state.seconds += passed

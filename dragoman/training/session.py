@@ -1,4 +1,7 @@
-"""What the parts of a training run share: the model, the data, the state of the run, and how it is validated."""
+"""The record that the parts of a training run share: model, data, state of the run, and how to validate.
+
+`workflows.training` builds it, `trainer.fit` trains it, and `loop.Loop` takes its steps.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
-"""Teachers are asked once what they would write at the place of every label of a store (Kim & Rush 2016, section 3.1).
+"""Word-level knowledge distillation: the predictions of teachers for every label (Kim & Rush 2016, section 3.1).
 
-Several are an ensemble: the mean of their probabilities counts. So a model learns what several know, or a small one
-what a large one knows, and translating costs no more than it did.
+The teachers predict once, before training. Several teachers are an ensemble, whose probabilities are averaged. So one
+model learns from several, or a small one from a large one, and translating costs no more than before.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,10 +33,10 @@ def ask_teachers(
     folder: Path,
     progress: Callable[[int], None] = lambda pairs: None,
 ) -> SoftTargets:
-    """Writes the soft targets of a store to `folder`, `names` saying whose they are, and opens them.
+    """Compute the soft targets of a store, write them to `folder` with the `names` of the teachers, and open them.
 
-    All `teachers` have the store's vocabularies, and positions for its longest side. Raises ResourceError where the
-    disk is full.
+    All `teachers` have the store's vocabularies, and positions for its longest side. Raises ResourceError if the disk
+    is full.
     """
     vocab_size = teachers[0].tgt_vocab_size
     kept = min(TOP_TOKENS, vocab_size)
@@ -53,7 +53,7 @@ def ask_teachers(
 def _of_pairs(
     teachers: Sequence[Transformer], store: PairStore, indices: npt.NDArray[np.int64], kept: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """Tokens and probabilities, (labels, kept) both, of pairs that follow each other in the store."""
+    """Tokens and probabilities, both (labels, kept), of consecutive pairs of the store."""
     first, stop = store.label_rows(int(indices[0])).start, store.label_rows(int(indices[-1])).stop
     ids, probs = np.empty((stop - first, kept), np.int64), np.empty((stop - first, kept), np.float32)
     for piece in micro_batches(store.src_lengths[indices], store.tgt_lengths[indices], _TOKENS_AT_ONCE):
@@ -68,9 +68,9 @@ def _of_pairs(
 def most_probable(
     teachers: Sequence[Transformer], batch: Batch, kept: int
 ) -> tuple[Int64[Tensor, "M K"], Float[Tensor, "M K"]]:
-    """For each of the batch's labels, row by row and padding left out, the tokens with the largest mean probability.
+    """The tokens with the largest mean probability for each label of the batch, row by row, without padding.
 
-    With their shares of it, which sum to 1. Padding is never one of them.
+    The second result has their probabilities, scaled to a sum of 1. Padding is never among the tokens.
     """
     batch = batch.to(teachers[0].device)
     counted = batch.labels != PAD_ID

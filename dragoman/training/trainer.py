@@ -26,7 +26,7 @@ def fit(session: TrainingSession) -> str:
     """Train until a limit or patience ends it, from the newest checkpoint if there is one. Returns why, in words.
 
     Raises Interrupted after saving if SIGINT, SIGTERM or SIGHUP came, and ConfigError, ResourceError or
-    CheckpointError if the run cannot start or go on.
+    CheckpointError if the run cannot start or continue.
     """
     session.processes.call_on_first(session.run.tidy)
     if session.settings.sharding == "full" and session.processes.count > 1:
@@ -50,7 +50,7 @@ def fit(session: TrainingSession) -> str:
 
 
 def restore_session(session: TrainingSession, optimizer: torch.optim.Optimizer) -> None:
-    """Restore the newest intact checkpoint. Logs what is wrong with newer ones."""
+    """Restore the newest intact checkpoint, and log why newer ones were skipped."""
     session.state, notes = restore_latest(session.run, session.model, optimizer)
     for note in notes:
         session.log.say(note)
@@ -72,7 +72,7 @@ def _check_disk(session: TrainingSession, optimizer: torch.optim.Optimizer) -> N
 
 
 def _go_back(session: TrainingSession, optimizer: torch.optim.Optimizer) -> None:
-    """Go back to the last checkpoint, if there is one, and on with half the learning rate."""
+    """Go back to the last checkpoint, if there is one, and halve the learning rate."""
     memory, step = session.state.watchdog.with_half_rate(), session.state.step
     if session.run.steps():
         restore_session(session, optimizer)
@@ -82,16 +82,16 @@ def _go_back(session: TrainingSession, optimizer: torch.optim.Optimizer) -> None
     session.log.finding(
         session.state.step,
         "went back",
-        f"Steps up to {step} had no finite loss or gradient. The run goes back to step {session.state.step} and on "
-        "from there with half the learning rate, once. Lower `train.learning_rate` if that does not help.",
+        f"Steps up to {step} had no finite loss or gradient. Training goes back to step {session.state.step} and "
+        "continues with half the learning rate, once. Lower `train.learning_rate` if that does not help.",
     )
 
 
 def choose_mean(session: TrainingSession) -> tuple[int, ...]:
-    """Try the means of weights that the settings name. RUN/averaged becomes the one with the best score.
+    """Score the means of weights that the settings request, and save the best one as RUN/averaged.
 
-    It must score at least as well as the best checkpoint. Otherwise there is none, since an older mean would be taken
-    for the run's model. Returns the steps it is the mean of, or nothing.
+    It must score at least as well as the best checkpoint. Otherwise RUN/averaged is removed, because an older mean
+    would be taken for the run's model. Returns the steps of the averaged checkpoints, or an empty tuple.
     """
     best, chosen = session.state.best, None
     kept, notes = session.run.whole_steps(session.run.steps())

@@ -1,4 +1,7 @@
-"""The losses on the validation set: with each sentence's own source, and with another one's."""
+"""The losses on the validation set: with the right sources, and with the sources of other sentences.
+
+A model whose loss hardly rises with wrong sources ignores its input. The watchdog warns about that.
+"""
 
 import math
 from dataclasses import dataclass
@@ -23,10 +26,10 @@ _PAIRS_GUESSED = 2000
 
 @dataclass(frozen=True, slots=True)
 class DevLoss:
-    """Mean negative log-probabilities a token, in nats; `shuffled` is of targets whose source is another sentence's.
+    """Mean negative log-probabilities per token, in nats.
 
-    `own` is the loss with the right sources on the same few hundred pairs as `shuffled`. Both are None where there are
-    too few pairs for the difference to mean anything.
+    `loss` is that of all pairs. `shuffled` is that of a few hundred targets with the sources of other sentences, and
+    `own` that of the same targets with their own sources. Both are None if there are too few pairs to compare.
     """
 
     loss: float
@@ -36,9 +39,9 @@ class DevLoss:
 
 @torch.no_grad()
 def dev_loss(model: Transformer, dev: Pairs, max_tokens: int) -> DevLoss:
-    """All pairs of `dev` once, and some of them again with the sources of their neighbours in length.
+    """The losses of all pairs of `dev`, and of some of them with the sources of pairs of similar length.
 
-    Pairs that are not `fitting` are left out; at least one must be.
+    Pairs that are not `fitting` are left out. At least one must be fitting.
     """
     sums, own, shuffled, tokens, probed, pairs = 0.0, 0.0, 0.0, 0, 0, 0
     for indices in sequential_batches(dev, max(_TOKENS_AT_ONCE, smallest_micro_batch(dev))):
@@ -60,9 +63,9 @@ def dev_loss(model: Transformer, dev: Pairs, max_tokens: int) -> DevLoss:
 def fitting(
     model: Transformer, pairs: Pairs, indices: npt.NDArray[np.integer], max_tokens: int
 ) -> npt.NDArray[np.bool_]:
-    """Which of these pairs are as short as training's, `max_tokens` a side, and have positions in the model.
+    """A mask of the pairs with at most `max_tokens` per side, as in training, for which the model has positions.
 
-    One line of a book would otherwise take longer than all others together, each time.
+    Without this limit, one line that is a whole book would take longer than all other pairs together.
     """
     longest = np.maximum(pairs.src_lengths[indices], pairs.tgt_lengths[indices])
     limit = max_tokens if model.max_positions is None else min(max_tokens, model.max_positions - 1)
@@ -76,9 +79,9 @@ def _with_other_sources(batch: Batch) -> Batch:
 
 
 def guessing_loss(pairs: Pairs) -> float:
-    """The loss in nats of guessing each token by how frequent it is: the entropy of the targets' tokens.
+    """The loss in nats of a model that knows only token frequencies: the entropy of the target tokens.
 
-    Of many pairs some thousands, evenly spread, are looked at.
+    Computed from a sample of some thousand pairs, evenly spread.
     """
     looked_at = np.linspace(0, len(pairs) - 1, min(len(pairs), _PAIRS_GUESSED)).astype(int)
     rows = [np.append(pairs.tgt_ids(int(index)), EOS_ID) for index in looked_at]

@@ -1,4 +1,4 @@
-"""Proof that a run continues exactly: some steps straight, and the same steps with a kill in the middle, compared."""
+"""Check that a run resumes exactly: compare uninterrupted steps with the same steps and a kill among them."""
 
 import json
 import math
@@ -27,15 +27,15 @@ _CLOCKS = {"seconds", "window_seconds", "tokens_per_second"}
 _POLL_SECONDS = 0.005
 _MOST_SECONDS_BEFORE_KILL = 0.5
 _TRIES = 5
-_MORE_STEPS = 1000  # than are compared: so a child never ends by itself, and one that is left alone does in the end
+_MORE_STEPS = 1000  # beyond those compared: no child ends before its kill, and a forgotten one ends in the end
 _COMMAND = (sys.executable, "-m", "dragoman")
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeReport:
-    """Steps `first_step` + 1 to `last_step`, taken straight and with a SIGKILL after `killed_after`.
+    """Steps `first_step` + 1 to `last_step`, without interruption and with a SIGKILL after `killed_after`.
 
-    `differences` names every tensor, field of the state and line of the log that is not the same bit for bit.
+    `differences` names every tensor, field of the state and line of the log that is not equal bit for bit.
     """
 
     first_step: int
@@ -47,20 +47,20 @@ class ResumeReport:
 
     @property
     def exact(self) -> bool:
-        """Whether everything is the same."""
+        """True if everything is equal bit for bit."""
         return not self.differences
 
 
 def verify_resume(
     run: Path, steps: int = 20, seed: int = 1, timeout_seconds: float = 600.0, command: Sequence[str] = _COMMAND
 ) -> ResumeReport:
-    """Trains copies of a run on from its newest whole checkpoint: `steps` steps (at least 2), and the same with a kill.
+    """Train two copies of a run from its newest intact checkpoint: `steps` steps, and the same steps with a kill.
 
-    The run itself stays as it is; its corpus must still be where it was, and the disk needs room for some checkpoints.
-    `command` is dragoman's, to which ``train --out COPY ...`` is added; what it says goes into a file and, where it
-    fails, its last line into the error. `seed` decides the instant of the kill.
+    The run itself does not change. Its corpus must be where it was, and the disk needs space for some checkpoints.
+    `steps` is at least 2. ``train --out COPY ...`` is appended to `command`, the command of dragoman. Its output goes
+    to a file, and if it fails, the last line goes into the error. `seed` determines the instant of the kill.
 
-    Raises CheckpointError where there is no whole checkpoint, or the training fails or takes longer than
+    Raises CheckpointError if the run has no intact checkpoint, or if training fails or takes longer than
     `timeout_seconds` between two checkpoints.
     """
     limit = _limit_of_schedule(run)
@@ -91,7 +91,7 @@ class _Children:
     timeout_seconds: float
 
     def copy_run(self, name: str) -> Path:
-        """A copy with one checkpoint and what a run needs to continue; the prepared data is linked, not copied."""
+        """A copy with one checkpoint and everything else that a run needs to continue. Prepared data is linked."""
         target, source = RunFolder(self.place / name), RunFolder(self.run)
         shutil.copytree(source.step_folder(self.first), target.step_folder(self.first))
         for file in ("config.toml", "log.jsonl"):
@@ -102,7 +102,7 @@ class _Children:
         return target.path
 
     def kill_between(self, middle: int, last: int, rng: random.Random) -> tuple[Path, int]:
-        """A copy whose training was killed after step `middle` and before a checkpoint of step `last`; its newest."""
+        """A copy whose training was killed after step `middle`, before `last` was saved, and its newest step."""
         more_seconds = _MOST_SECONDS_BEFORE_KILL
         for _ in range(_TRIES):
             copy = self.copy_run("resumed")
@@ -111,12 +111,10 @@ class _Children:
                 return copy, newest
             shutil.rmtree(copy)
             more_seconds /= 8
-        raise CheckpointError(
-            f"{last - middle} steps of {self.run} pass too quickly to be interrupted. Give more steps."
-        )
+        raise CheckpointError(f"{last - middle} steps of {self.run} end too quickly to be interrupted. Set more steps.")
 
     def train_until(self, copy: Path, step: int, more_seconds: float = 0.0) -> None:
-        """Train on until the checkpoint of `step` exists and `more_seconds` have passed, then send SIGKILL."""
+        """Train until the checkpoint of `step` exists and `more_seconds` have passed. Then send SIGKILL."""
         limits = {"max-epochs": 0, "max-minutes": 0, "patience": 0}
         if self.endless:
             limits["max-steps"] = step + _MORE_STEPS
@@ -144,7 +142,7 @@ class _Children:
 
 
 def _limit_of_schedule(run: Path) -> int:
-    """The step at which the run's schedule ends, beyond which it cannot be trained; 0 where it has no end."""
+    """The last step of the run's learning-rate schedule, or 0 if the schedule has no end."""
     config = frozen_config(run)
     return config.train.max_steps if config and config.train.schedule in ("linear", "cosine") else 0
 
@@ -152,7 +150,7 @@ def _limit_of_schedule(run: Path) -> int:
 def _newest_intact(run: RunFolder, below: float = math.inf) -> int:
     problem = "it has no checkpoint. Train it for a while first."
     if run.steps() and below < math.inf:
-        problem = f"it has no checkpoint before step {below:.0f}, so many steps before its schedule ends."
+        problem = f"it has no checkpoint before step {below:.0f}, which the length of its schedule requires."
     for step in reversed([step for step in run.steps() if step < below]):
         try:
             verify_folder(run.step_folder(step))
@@ -163,7 +161,7 @@ def _newest_intact(run: RunFolder, below: float = math.inf) -> int:
 
 
 def _compare(one: Path, other: Path) -> tuple[int, list[str]]:
-    """How many tensors there are, and what differs between two checkpoints, clocks and the card (of clocks) apart."""
+    """The number of tensors, and the differences between two checkpoints. Clocks are not compared."""
     differences, count = [], 0
     for name in ("model.safetensors", "optimizer.safetensors"):
         ours, theirs = load_file(one / name), load_file(other / name)
@@ -183,7 +181,7 @@ def _same_bits(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
 
 
 def _log_lines(path: Path, first: int, last: int) -> list[dict[str, Any]]:
-    """The events of steps `first` + 1 to `last`, without clocks."""
+    """The log events of steps `first` + 1 to `last`, without clocks."""
     lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else []
     events = [json.loads(line) for line in lines if line.endswith("}")]
     return [

@@ -1,4 +1,4 @@
-"""The folders of a run: checkpoints that hold a whole model and what continues it, and the pointers best and last.
+"""The folder of a run: checkpoints, which hold a whole model and the state to continue, and pointers to two of them.
 
 RUN/config.toml  tokenizer.json  log.jsonl  best  last  averaged/  finished.json
 RUN/checkpoints/step_0012000/  a model folder, optimizer.safetensors, state.json
@@ -41,32 +41,32 @@ _STEP_FOLDER = re.compile(r"step_([0-9]{7,12})")
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """The folder of a run."""
+    """The folder of a run: where its checkpoints, pointers and averaged model are."""
 
     path: Path
 
     @property
     def checkpoints(self) -> Path:
-        """Where the step folders are."""
+        """The folder of the checkpoints."""
         return self.path / "checkpoints"
 
     def step_folder(self, step: int) -> Path:
-        """The checkpoint after optimiser step `step`."""
+        """The folder of the checkpoint after optimizer step `step`."""
         return self.checkpoints / f"step_{step:07d}"
 
     def steps(self) -> list[int]:
-        """The steps that have a checkpoint, in order."""
+        """The steps that have a checkpoint, in ascending order."""
         if not self.checkpoints.is_dir():
             return []
         found = (_STEP_FOLDER.fullmatch(path.name) for path in self.checkpoints.iterdir())
         return sorted(int(match[1]) for match in found if match)
 
     def _point(self, name: str, step: int) -> None:
-        """Makes the pointer `name` (best or last) lead to a step's checkpoint."""
+        """Let the pointer `name` (best or last) name the checkpoint of a step."""
         write_file(self.path / name, f"checkpoints/{self.step_folder(step).name}\n")
 
     def point_to(self, state: TrainState) -> None:
-        """Makes both pointers lead where `state` says: of what it does not know, there may be a damaged checkpoint."""
+        """Let both pointers name checkpoints of `state`. Newer checkpoints, which it does not list, may be damaged."""
         self._point("last", state.step)
         if state.best is not None:
             self._point("best", state.best.step)
@@ -75,21 +75,21 @@ class RunFolder:
 
     @property
     def averaged(self) -> Path:
-        """Where the mean of a finished run's checkpoints is."""
+        """The folder of the averaged model of a finished run."""
         return self.path / "averaged"
 
     def model_bytes(self) -> int:
-        """What checkpoints and the mean take on the disk."""
+        """The disk space of the checkpoints and the averaged model, in bytes."""
         folders = [self.averaged, *map(self.step_folder, self.steps())]
         return sum(path.stat().st_size for folder in folders if folder.is_dir() for path in folder.iterdir())
 
     def tidy(self) -> None:
-        """Removes what a killed process left half written."""
+        """Remove files that a killed process left incomplete."""
         for folder in (self.path, self.checkpoints):
             remove_leftovers(folder)
 
     def whole_steps(self, steps: Collection[int]) -> tuple[list[int], list[str]]:
-        """Those of the steps whose checkpoint is as it was written, and a line about each other one."""
+        """The steps whose checkpoint is intact, and one line about each damaged one."""
         whole, notes = [], []
         for step in steps:
             try:
@@ -100,16 +100,16 @@ class RunFolder:
         return whole, notes
 
     def remove_all_but(self, steps: Collection[int]) -> None:
-        """Deletes the checkpoints of all other steps."""
+        """Delete the checkpoints of all other steps."""
         for step in self.steps():
             if step not in steps:
                 remove_folder(self.step_folder(step))
 
 
 def save_checkpoint(run: RunFolder, trained: TrainedModel, moments: dict[str, torch.Tensor], state: TrainState) -> None:
-    """Writes the checkpoint of `state.step`, with the `optimizer_tensors` of its optimiser, and what points to it.
+    """Write the checkpoint of `state.step`, with the tensors of its optimizer, and update the pointers.
 
-    Raises ResourceError, before anything is written, where the disk has no room.
+    Raises ResourceError before anything is written if the disk has too little space.
     """
     with disk_errors(run.checkpoints):
         run.checkpoints.mkdir(parents=True, exist_ok=True)
@@ -126,13 +126,13 @@ def save_checkpoint(run: RunFolder, trained: TrainedModel, moments: dict[str, to
         write_tensors({name: tensor.cpu().numpy() for name, tensor in moments.items()}, folder / OPTIMIZER)
         (folder / _STATE).write_text(state.to_json(), encoding="utf-8")
     run.point_to(state)
-    remove_folder(run.averaged)  # the mean of what was trained before would be taken for the run's model
+    remove_folder(run.averaged)  # an older mean would be taken for the run's model
 
 
 def restore_checkpoint(folder: Path, model: Transformer, optimizer: torch.optim.Optimizer) -> TrainState:
-    """Puts a checkpoint's weights and optimiser into place and returns its state.
+    """Load the weights and the optimizer of a checkpoint into place, and return its state.
 
-    Raises ModelError that names the damaged file.
+    Raises ModelError with the name of the damaged file.
     """
     verify_folder(folder)
     weights = load_weights(folder, model)
@@ -149,11 +149,10 @@ def restore_checkpoint(folder: Path, model: Transformer, optimizer: torch.optim.
 def restore_latest(
     run: RunFolder, model: Transformer, optimizer: torch.optim.Optimizer
 ) -> tuple[TrainState, list[str]]:
-    """The newest checkpoint that is whole, and a line about every newer one that is not.
+    """Restore the newest intact checkpoint. Returns its state, and a line about every newer, damaged one.
 
-    A validation whose checkpoint is lost is no longer the best of the state's.
-
-    Raises CheckpointError where checkpoints exist and none is whole.
+    A validation whose checkpoint is lost no longer counts as the best one. Raises CheckpointError if checkpoints exist
+    but none is intact.
     """
     notes: list[str] = []
     for step in reversed(run.steps()):
@@ -181,20 +180,20 @@ def _without_lost_best(run: RunFolder, state: TrainState) -> list[str]:
 
 
 def load_weights(folder: Path, model: Transformer) -> dict[str, torch.Tensor]:
-    """The weights of a model folder, whose names and shapes must be those of `model`."""
+    """The weights of a model folder. Raises ModelError unless their names and shapes are those of `model`."""
     arrays = read_weights(folder / WEIGHTS, {name: tuple(p.shape) for name, p in model.named_parameters()})
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def set_weights(model: Transformer, weights: dict[str, torch.Tensor]) -> None:
-    """Copies named tensors into the model."""
+    """Copy named tensors into the model."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(spread(weights[name], parameter))
 
 
 def card_of(state: TrainState, card: Card) -> Card:
-    """The card with the counts of the run so far."""
+    """The card, with the counts of steps, sentences and tokens so far."""
     return replace(
         card, steps=state.step, epochs=state.epoch, tgt_tokens=state.tgt_tokens, minutes=round(state.seconds / 60, 2)
     )

@@ -1,4 +1,7 @@
-"""The record that a run is finished: its model is averaged and scored with these settings."""
+"""The record of a finished run: with which settings its model was averaged and scored.
+
+If the same command is repeated, an equal record means that nothing is left to do.
+"""
 
 import json
 from collections.abc import Sequence
@@ -16,7 +19,7 @@ _FILE = "finished.json"
 
 
 def finish_of(config: Config, step: int, scored: Sequence[PairStore | None]) -> dict[str, Any]:
-    """All that decides, after `step`, which model a run ends with, how it searches and what it is scored on."""
+    """Everything after `step` that determines the final model, its search and its test data, as JSON values."""
     tables = asdict(config)
     settings = {key: tables[key.partition(".")[0]][key.partition(".")[2]] for key in sorted(TESTS_AND_MEANS)}
     keys = [store.key if store is not None else None for store in scored]
@@ -24,7 +27,7 @@ def finish_of(config: Config, step: int, scored: Sequence[PairStore | None]) -> 
 
 
 def read_finished(folder: Path) -> dict[str, Any] | None:
-    """What `write_finished` wrote into a run's folder last; None where nothing is, or nothing that can be read."""
+    """The record that `write_finished` wrote last, or None if there is none or it cannot be read."""
     try:
         found: dict[str, Any] = json.loads((folder / _FILE).read_text(encoding="utf-8"))
         settings = {current_key(key): value for key, value in found["settings"].items()}
@@ -37,5 +40,5 @@ def read_finished(folder: Path) -> dict[str, Any] | None:
 
 
 def write_finished(folder: Path, finish: dict[str, Any]) -> None:
-    """Notes that all of `finish` is done: the last thing that a training does."""
+    """Record that all of `finish` is done. This is the last action of training."""
     write_file(folder / _FILE, json.dumps(finish, indent=1) + "\n")

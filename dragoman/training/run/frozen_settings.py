@@ -1,7 +1,7 @@
-"""The configuration a run started with: written once, and compared whenever the run is continued.
+"""The configuration that a run started with: written once, and compared whenever the run continues.
 
-RUN/config.toml has absolute paths of the corpora, so that the run goes on from any folder. Model folders, which are
-shared with others, keep the paths as they were given.
+RUN/config.toml has absolute paths of the corpora, so that a run can continue from any folder. Model folders may be
+shared with other people, so they keep the paths as the user typed them.
 """
 
 import os
@@ -33,9 +33,9 @@ TESTS_AND_MEANS = frozenset(
         "train.average_best",
     }
 )
-"""What decides only which model a finished run ends with, and what it is scored on."""
+"""Settings that determine only the final model of a finished run, and its test data."""
 
-# What may differ when a run goes on: limits, bookkeeping, where and how much at once, and how its model is used later.
+# Settings that may change when a run continues: limits, bookkeeping, device, memory, and how its model is used later.
 _FREE = TESTS_AND_MEANS | {
     "data.check_languages",
     "train.max_steps",
@@ -58,7 +58,7 @@ _SHORT_FLAGS = {"data.train": "--data FILE", "data.train_src": _BOTH_SIDES, "dat
 def frozen_config(folder: Path) -> Config | None:
     """The configuration in a run's folder, or None if no run has started there.
 
-    A run has started when it has a checkpoint or an averaged model. Before that it may have failed because of its
+    A run has started if it has a checkpoint or an averaged model. Before that, it may have failed because of its
     settings, so the same folder accepts other settings. Raises CheckpointError if the configuration is damaged or
     `folder` is a file.
     """
@@ -70,9 +70,9 @@ def frozen_config(folder: Path) -> Config | None:
 
 
 def check_frozen(folder: Path, config: Config) -> frozenset[str]:
-    """The keys of the settings that are not those the run began with; none for a new run, which they begin.
+    """The keys of the settings that differ from those of the run. A new run has no differences.
 
-    Raises CheckpointError, naming the first setting that may not differ, and for a folder that holds something else.
+    Raises CheckpointError for the first setting that may not change, and for a folder that is not a run.
     """
     before = frozen_config(folder)
     if before is None:
@@ -86,7 +86,7 @@ def check_frozen(folder: Path, config: Config) -> frozenset[str]:
         return frozenset()
     _check_unedited(folder, before)
     changed = _differences(_with_absolute_paths(before), _with_absolute_paths(config))
-    known = (folder / "data" / IDENTITY).exists()  # which has the digests of the files: names may change then
+    known = (folder / "data" / IDENTITY).exists()  # it has the digests of the files, so their names may change
     for key, old, new in changed:
         if key in CORPUS_KEYS and old and new and known:
             continue
@@ -99,19 +99,19 @@ def check_frozen(folder: Path, config: Config) -> frozenset[str]:
 
 
 def freeze_config(folder: Path, config: Config) -> None:
-    """Writes the configuration of a run that `check_frozen` has nothing against."""
+    """Write the configuration of a run after `check_frozen` has accepted it."""
     folder.mkdir(parents=True, exist_ok=True)
     write_file(folder / _CONFIG, dump_config(_with_absolute_paths(config)))
 
 
 def absolute_paths(data: DataSettings) -> DataSettings:
-    """The settings with absolute paths of the corpora, and environment variables in them replaced."""
+    """The settings with absolute paths of the corpora and environment variables replaced."""
     given = {name: getattr(data, name) for name in CORPUS_FILES}
     return replace(data, **{name: os.path.abspath(os.path.expandvars(path)) for name, path in given.items() if path})
 
 
 def shared_paths(folder: Path, data: DataSettings) -> DataSettings:
-    """The settings for a model folder: paths that the run recorded become those of its newest checkpoint, as given."""
+    """The settings for a model folder: recorded paths are replaced by those of the newest checkpoint, as typed."""
     recorded = frozen_config(folder)
     newest = next((config for _, config in _of_checkpoints(folder)), None)
     if recorded is None or newest is None:
@@ -121,7 +121,7 @@ def shared_paths(folder: Path, data: DataSettings) -> DataSettings:
 
 
 def check_recorded(folder: Path, data: DataSettings, given: Collection[str] = ()) -> None:
-    """Raises DataError for a corpus that the run in `folder` recorded and that is not there, unless it is `given`."""
+    """Raise DataError for a missing corpus that the run in `folder` recorded, unless its setting is in `given`."""
     for name in CORPUS_FILES:
         key, path = f"data.{name}", os.path.expandvars(getattr(data, name))
         if path and key not in given and not os.path.exists(path):
@@ -132,8 +132,9 @@ def check_recorded(folder: Path, data: DataSettings, given: Collection[str] = ()
 
 
 def check_resumable(folder: Path) -> None:
-    """Raises DataError or CheckpointError where the run in `folder` cannot go on as it is: a corpus that it recorded is
-    missing or another one, or its configuration was edited."""
+    """Raise an error if the run in `folder` cannot continue as it is.
+
+    DataError if a recorded corpus is missing or has changed, CheckpointError if its configuration was edited."""
     config = frozen_config(folder)
     if config is None:
         raise CheckpointError(f"{folder} has no {_CONFIG}. Restore it.")
@@ -151,7 +152,7 @@ def check_resumable(folder: Path) -> None:
 
 
 def _check_unedited(folder: Path, config: Config) -> None:
-    """Raises CheckpointError where `config`, the run's, differs from its newest checkpoint's in what may not change."""
+    """Raise CheckpointError if `config` differs from that of the newest checkpoint in a setting that may not change."""
     for checkpoint, trained in _of_checkpoints(folder):
         for key, old, new in _differences(trained, config):
             if key not in CORPUS_KEYS and not _is_free(key, trained):
@@ -163,7 +164,7 @@ def _check_unedited(folder: Path, config: Config) -> None:
 
 
 def _of_checkpoints(folder: Path) -> Iterator[tuple[Path, Config]]:
-    """The checkpoints of a run, newest first, with their configurations; those that are damaged are left out."""
+    """The intact checkpoints of a run, newest first, with their configurations."""
     found = (folder / "checkpoints").glob("step_*")
     for checkpoint in sorted(found, key=lambda path: (len(path.name), path.name), reverse=True):
         try:
@@ -175,7 +176,7 @@ def _of_checkpoints(folder: Path) -> Iterator[tuple[Path, Config]]:
 
 
 def _is_free(key: str, before: Config) -> bool:
-    # A rate that falls to 0 at the limit is another schedule with another limit.
+    # A schedule that falls to 0 at the limit changes with the limit.
     ends = key == "train.max_steps" and before.train.schedule in ("linear", "cosine")
     return (key in _FREE and not ends) or key.startswith("inference.")
 

@@ -1,4 +1,4 @@
-"""What limits of time, steps and disk mean for a run: numbers and words only, no torch."""
+"""What limits of time, steps and disk space mean for a run. No torch."""
 
 import math
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from dragoman.files import free_space
 from dragoman.training.run.log import duration
 
 _SILENCE_SECONDS = 20.0
-"""A run that says nothing for longer than this says first when it will."""
+"""If the next log line is further away than this, the run announces it."""
 _VALIDATIONS = 5
-"""What is advised gives at least this many: fewer choose no best checkpoint and end no run by patience."""
+"""Advice allows at least this many validations: with fewer, no best checkpoint is chosen and patience ends no run."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingPace:
-    """Where a run stands (steps taken, seconds spent) and how fast it is."""
+    """The position of a run (steps taken, seconds spent) and its speed."""
 
     step: int
     seconds: float
@@ -27,7 +27,7 @@ class TrainingPace:
     steps_in_epoch: int
 
     def steps_until(self, train: TrainSettings) -> tuple[float, str]:
-        """The step at which the nearest limit ends the run, and that limit's key; infinity where none is set."""
+        """The step at which the nearest limit ends the run, and the key of that limit. Infinity if no limit is set."""
         minutes = train.max_minutes and self.step + max(0.0, 60 * train.max_minutes - self.seconds) / self.step_seconds
         limits = {
             "train.max_steps": float(train.max_steps),
@@ -38,7 +38,7 @@ class TrainingPace:
         return min(found, default=(math.inf, ""))
 
     def limit_for(self, key: str, steps: float) -> str:
-        """The flag, with a value, that lets the run take this many steps."""
+        """The flag and value that let the run take `steps` steps."""
         units = {"train.max_steps": 1.0, "train.max_epochs": 1 / self.steps_in_epoch}
         per_step = units.get(key, self.step_seconds / 60)
         start = self.seconds / 60 - self.step * per_step if key == "train.max_minutes" else 0.0
@@ -46,7 +46,7 @@ class TrainingPace:
 
 
 def limit_notes(train: TrainSettings, validate: ValidateSettings, pace: TrainingPace, validated: bool) -> list[str]:
-    """A line each where the nearest limit ends a run within its warm-up, or before its first validation."""
+    """A warning if the nearest limit ends the run within its warm-up, and one if before its first validation."""
     end, key = pace.steps_until(train)
     if not key:
         return []
@@ -71,7 +71,7 @@ def limit_notes(train: TrainSettings, validate: ValidateSettings, pace: Training
 
 
 def pace_note(train: TrainSettings, pace: TrainingPace) -> str | None:
-    """When the next line of progress comes; None where it comes soon."""
+    """When the next progress line comes, or None if it comes soon."""
     steps = train.log_every_steps - pace.step % train.log_every_steps
     if steps * pace.step_seconds <= _SILENCE_SECONDS:
         return None
@@ -82,14 +82,14 @@ def pace_note(train: TrainSettings, pace: TrainingPace) -> str | None:
 
 
 def validations_until(config: Config, steps: float, steps_in_epoch: float) -> int:
-    """The number of validations in a run of this many steps, with the one at its end."""
+    """The number of validations in a run of this many steps, including the one at its end."""
     by_epoch = steps_in_epoch * config.validate.every_epochs
     intervals = [1 / each for each in (by_epoch, config.validate.every_steps) if each]
     return max(1, round(min(steps * sum(intervals), 1e9)))
 
 
 def kept_bytes(train: TrainSettings, validations: int, checkpoint_bytes: int, parameters: int) -> int:
-    """The disk that the models of a run take at once: checkpoints, and the mean of some of them."""
+    """The most disk space that a run needs at once, in bytes: checkpoints and the averaged model."""
     kept = max(train.keep_checkpoints, train.average_last) + train.average_best + 1
     return checkpoint_bytes * min(kept, validations + 1) + 4 * parameters
 
@@ -106,6 +106,6 @@ def check_disk(train: TrainSettings, folder: Path, needed: int, there: int) -> N
 
 
 def _round_up(value: float) -> int:
-    """Up to two significant digits."""
+    """Rounded up to two significant digits."""
     unit = 10.0 ** max(0, math.floor(math.log10(max(value, 1.0))) - 1)
     return max(1, round(math.ceil(value / unit - 1e-9) * unit))

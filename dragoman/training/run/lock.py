@@ -1,4 +1,4 @@
-"""One training at a time in a run's folder."""
+"""A lock on the folder of a run, so that two commands never train in it at once."""
 
 import contextlib
 import fcntl
@@ -13,9 +13,9 @@ LOCK = ".lock"
 
 @contextlib.contextmanager
 def lock_run(run: Path) -> Iterator[None]:
-    """Holds RUN/.lock, making the folder where it is missing; the system lets go of it however the process ends.
+    """Hold RUN/.lock, and create the folder if it is missing. The system releases the lock however the process ends.
 
-    Raises CheckpointError where another process holds it. On a disk without locks everybody gets in.
+    Raises CheckpointError if another process holds the lock. A disk that does not support locks is not locked.
     """
     run.mkdir(parents=True, exist_ok=True)
     path = run / LOCK
@@ -34,7 +34,7 @@ def lock_run(run: Path) -> Iterator[None]:
                 ) from None
             except OSError:
                 break
-            # The previous holder may have removed the file since it was opened: no other process could see this lock.
+            # The previous holder may have removed the file since it was opened. No other process would see this lock.
             with contextlib.suppress(FileNotFoundError):
                 if path.stat().st_ino == os.fstat(stream.fileno()).st_ino:
                     break

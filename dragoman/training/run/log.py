@@ -1,4 +1,4 @@
-"""What a run says while it trains: log.jsonl for programs, lines for people, TensorBoard where it is installed."""
+"""The log of a run: log.jsonl for programs, lines for people, and TensorBoard if it is installed."""
 
 import errno
 import json
@@ -15,10 +15,10 @@ _LARGE_PERPLEXITY = 1e6
 
 
 class RunLog:
-    """Appends to RUN/log.jsonl and, if there is a `stream`, reports on it.
+    """Appends events to RUN/log.jsonl and, if `stream` is set, reports them there.
 
-    On a terminal the line of progress is written over itself; elsewhere every report is a plain line. Of several
-    processes of one run only one `speaks`; the others' logs are silent and write nothing.
+    On a terminal the progress line is overwritten in place. Elsewhere every report is a line. In a run of several
+    processes only one `speaks`. The logs of the others write nothing.
     """
 
     def __init__(self, folder: Path, stream: TextIO | None = None, speaks: bool = True) -> None:
@@ -33,7 +33,7 @@ class RunLog:
                 self._board = Board(folder / "tensorboard")
 
     def drop_after(self, step: int) -> None:
-        """Removes what was logged after `step`: those steps are taken again."""
+        """Remove the events after `step`, because those steps are taken again."""
         if not self._path.exists():
             return
         lines = self._path.read_text(encoding="utf-8").split("\n")
@@ -41,19 +41,19 @@ class RunLog:
         write_file(self._path, "".join(line + "\n" for line in kept))
 
     def say(self, text: str) -> None:
-        """A line for people only."""
+        """Report a line to people only."""
         if not self._speaks:
             return
         self._end_live_line()
         self._print(text + "\n")
 
     def finding(self, step: int, name: str, text: str) -> None:
-        """What is wrong with the run, by its short name and in words."""
+        """Log a problem of the run, by its short name and in words."""
         self._append({"event": "watchdog", "step": step, "name": name, "text": text})
         self.say(f"watchdog: {text}")
 
     def progress(self, event: dict[str, Any], seconds_left: float | None) -> None:
-        """A line of training: `event` has step, epoch, loss, perplexity, learning_rate, tokens_per_second."""
+        """Log training progress. `event` has step, epoch, loss, perplexity, learning_rate and tokens_per_second."""
         self._append({"event": "train", **event})
         left = "" if seconds_left is None else f"  {duration(seconds_left)} left"
         text = (
@@ -68,14 +68,14 @@ class RunLog:
             self.say(text)
 
     def validation(self, event: dict[str, Any], best: bool) -> None:
-        """A line of validation: `event` has step, loss, perplexity and the metrics."""
+        """Log a validation. `event` has step, loss, perplexity and the metrics."""
         self._append({"event": "validation", **event})
         parts = [f"validation after step {event['step']}: perplexity {_perplexity_text(event['perplexity']).strip()}"]
         parts += [f"{name} {event[name]:.2f}" for name in ("bleu", "chrf") if name in event]
         self.say("  ".join([*parts, "best so far"] if best else parts))
 
     def close(self) -> None:
-        """Ends the live line."""
+        """End the progress line and close the files."""
         self._end_live_line()
         if self._board is not None:
             self._board.close()
@@ -93,12 +93,12 @@ class RunLog:
 
     @contextmanager
     def _drop_board_on_error(self) -> Iterator[None]:
-        """The log goes on: the curves are all there in log.jsonl."""
+        """Stop writing to TensorBoard after an error. The curves are in log.jsonl as well."""
         try:
             yield
         except OSError as error:
             self._board = None
-            self.say(f"TensorBoard's file could not be written, and gets nothing more: {error.strerror}.")
+            self.say(f"TensorBoard's file could not be written, so no more curves go there: {error.strerror}.")
 
     def _end_live_line(self) -> None:
         if self._pending:
@@ -106,7 +106,7 @@ class RunLog:
             self._pending = False
 
     def _print(self, text: str) -> None:
-        """To people; a run goes on, or saves, where their terminal was closed."""
+        """Print a line for people. Training continues even if their terminal was closed."""
         if self._stream is None:
             return
         try:
@@ -118,22 +118,22 @@ class RunLog:
 
 
 def perplexity(nll: float) -> float:
-    """exp of a mean negative log-probability in nats; infinity where that overflows."""
+    """exp of a mean negative log-probability in nats, or infinity if that overflows."""
     return math.exp(nll) if nll < 700 else math.inf
 
 
 def _perplexity_text(value: float) -> str:
-    """In eight characters or a few more, whatever its size."""
+    """The perplexity in about eight characters, whatever its size."""
     return f"{value:8.2f}" if value < _LARGE_PERPLEXITY else f"{value:8.2e}"
 
 
 def finite_or_none(value: Any) -> Any:
-    """The value, or None for a number that JSON cannot hold."""
+    """The value, or None for NaN and infinity, which JSON cannot hold."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _step_of(line: str) -> float:
-    """The step of a log line; a line cut off by a kill belongs to no step that counts."""
+    """The step of a log line. A line that a kill cut short counts as later than all steps."""
     try:
         return float(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):
@@ -141,7 +141,7 @@ def _step_of(line: str) -> float:
 
 
 def duration(seconds: float) -> str:
-    """In words: hours and minutes, or minutes and seconds."""
+    """A duration in words: hours and minutes, or minutes and seconds."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"

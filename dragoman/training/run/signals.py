@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP ask a run to save and leave; a second one leaves at once. What is temporary goes first."""
+"""SIGINT, SIGTERM and SIGHUP: save and exit. A second signal exits at once, after removing temporary files."""
 
 import contextlib
 import signal
@@ -10,11 +10,11 @@ from types import FrameType
 from dragoman.interrupts import interrupts
 
 _TERMINATING = (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))  # Windows has no SIGHUP
-_KILLING = (signal.SIGINT, signal.SIGTERM)  # caught even where they are ignored
+_KILLING = (signal.SIGINT, signal.SIGTERM)  # caught even if they are ignored
 
 
 class Interrupted(Exception):
-    """The run was asked to stop and has saved itself; `signal_number` says by what."""
+    """The run has saved and stopped because of the signal `signal_number`."""
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signal_number).name}")
@@ -28,9 +28,9 @@ class Interrupted(Exception):
 
 @contextlib.contextmanager
 def clean_up_when_terminated() -> Iterator[None]:
-    """While it lasts, SIGTERM and SIGHUP are an exit like another, which undoes what `with` and `finally` began.
+    """Inside the block, SIGTERM and SIGHUP raise SystemExit, so that `with` and `finally` clean up.
 
-    Does nothing outside the main thread, and for a signal that is ignored or that other code handles.
+    Does nothing outside the main thread, nor for a signal that is ignored or handled by other code.
     """
     free = []
     if threading.current_thread() is threading.main_thread():
@@ -50,18 +50,17 @@ def clean_up_when_terminated() -> Iterator[None]:
 
 @dataclass(slots=True)
 class StopRequest:
-    """The signal that came, if one came."""
+    """The first signal that arrived, or None."""
 
     signal_number: int | None = None
 
 
 @contextlib.contextmanager
 def hold_back_signals() -> Iterator[StopRequest]:
-    """While it lasts, the first signal of `catch_signals` is only noted; it acts at the end.
+    """Inside the block, the first signal of `catch_signals` is only noted. It takes effect at the end.
 
-    For what must not be torn by an exception between any two instructions: a process that was started but is not yet
-    in any variable is one that nobody can end, and a lock that was just taken is never given back. A second SIGINT
-    raises KeyboardInterrupt.
+    Use it for code that an exception must not interrupt. A process that was started but is in no variable yet could
+    not be ended, and a lock that was just taken would not be released. A second SIGINT raises KeyboardInterrupt.
     """
     with catch_signals(leaves=False) as request:
         yield request
@@ -71,10 +70,10 @@ def hold_back_signals() -> Iterator[StopRequest]:
 
 @contextlib.contextmanager
 def catch_signals(leaves: bool = True) -> Iterator[StopRequest]:
-    """While it lasts, note the first SIGINT, SIGTERM or SIGHUP. After it, all of them act as they did before.
+    """Inside the block, note the first SIGINT, SIGTERM or SIGHUP. Afterwards the earlier handlers are restored.
 
-    A SIGHUP that is ignored (nohup) stays ignored. Outside the main thread, where Python cannot catch signals, nothing
-    is noted. With `leaves`, a second SIGINT ends a command at once; an exception, which may come anywhere, would not.
+    An ignored SIGHUP (nohup) stays ignored. Outside the main thread, where Python cannot catch signals, nothing is
+    noted. With `leaves`, a second SIGINT ends the command at once, which an exception might not do.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():

@@ -21,11 +21,11 @@ class ValidationRecord:
 
 @dataclass(slots=True)
 class TrainState:
-    """Counts since the run began; `epoch` and `step_in_epoch` name the next step to take.
+    """Counts since the start of the run. `epoch` and `step_in_epoch` name the next step to take.
 
-    `window_*` are the sums since the last line of the log, so that a resumed run logs the same numbers. `seconds` is
-    time spent training and validating. Each micro-batch is computed in `micro_batch_splits` parts, more than one after
-    memory ran out.
+    `window_*` are sums since the last log line, so that a resumed run logs the same numbers. `seconds` is the time
+    spent training and validating. Each micro-batch is computed in `micro_batch_splits` parts, which is more than one
+    if memory ran out.
     """
 
     step: int = 0
@@ -50,7 +50,7 @@ class TrainState:
 
     @property
     def validations_since_best(self) -> int:
-        """How many validations passed without a better score."""
+        """The number of validations since the best score."""
         best = self.best
         return sum(record.step > best.step for record in self.validations) if best else 0
 

@@ -1,7 +1,7 @@
-"""The curves for TensorBoard: an events file, in the format of its own library.
+"""The curves for TensorBoard: an events file, written with TensorBoard's own library.
 
-It is written at once, so that a full disk is an error of the call that wrote. torch's SummaryWriter has a thread of its
-own write, which then ends with a traceback; its error comes with some later call, and again on closing.
+Every point is written at once, so a full disk is an error of the call that wrote it. torch's SummaryWriter writes in
+another thread, which ends with a traceback. Its error appears in some later call, and again on closing.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 class Board:
-    """An events file in `folder`. What goes wrong with it is an OSError of the call that wrote."""
+    """An events file in `folder`. If writing fails, the call that wrote raises OSError."""
 
     def __init__(self, folder: Path) -> None:
         """Raise OSError, also if the library is installed but cannot be loaded."""
@@ -21,7 +21,7 @@ class Board:
             from tensorboard.compat.proto.event_pb2 import Event
             from tensorboard.compat.proto.summary_pb2 import Summary
             from tensorboard.summary.writer.record_writer import RecordWriter
-        except Exception as error:  # whatever an installation whose parts do not fit together says
+        except Exception as error:  # an installation with incompatible parts may raise anything
             first = str(error).partition("\n")[0]
             raise OSError(0, f"TensorBoard is installed, but cannot be loaded ({first})") from error
 
@@ -38,10 +38,10 @@ class Board:
         return find_spec("tensorboard") is not None
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
-        """A point on each of the named curves."""
+        """Add a point to each of the named curves."""
         summary = self._summary(value=[self._summary.Value(tag=name, simple_value=values[name]) for name in values])
         self._writer.write(self._event(wall_time=time.time(), step=step, summary=summary).SerializeToString())
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         self._stream.close()

@@ -1,6 +1,7 @@
-"""Says in plain words what is wrong with a run and what to try; skips steps that would ruin it.
+"""The watchdog: warns in plain words about problems of a run and what to try, and skips steps that would ruin it.
 
-It sees numbers only: each step's loss and gradient norm, and each validation. All it remembers is in the run's state.
+It sees only numbers: the loss and gradient norm of each step, and the results of each validation. All its memory is
+part of the state of the run, so a resumed run gets the same warnings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ _SMOOTHING = 0.95
 
 
 class Verdict(Enum):
-    """What becomes of a step's gradient."""
+    """What to do with the gradient of a step."""
 
     APPLY = "apply"
     SKIP = "skip"
@@ -30,7 +31,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RunWarning:
-    """What is wrong, by a short name for programs, and in words with what to try."""
+    """A problem: a short name for programs, and a sentence that says what to try."""
 
     name: str
     text: str
@@ -38,11 +39,11 @@ class RunWarning:
 
 @dataclass(frozen=True, slots=True)
 class ValidationLosses:
-    """A validation: nats a token on dev and in training.
+    """The losses of a validation, in nats per token, on dev and in training.
 
-    `shuffled_loss`, with other sentences' sources, is None where dev has too few pairs for it; `own_loss` is that of
-    the same pairs with their own, None where those are all of dev. `distinct` is the share of different translations
-    among different sources; None where none were made.
+    `shuffled_loss` is that with the sources of other sentences, or None if dev has too few pairs. `own_loss` is that
+    of the same pairs with their own sources, or None if those are all of dev. `distinct` is the number of distinct
+    translations divided by that of distinct sources, or None if nothing was translated.
     """
 
     step: int
@@ -54,15 +55,15 @@ class ValidationLosses:
 
     @property
     def with_own_sources(self) -> float:
-        """What `shuffled_loss` is compared with."""
+        """The loss to compare `shuffled_loss` with."""
         return self.dev_loss if self.own_loss is None else self.own_loss
 
 
 @dataclass(slots=True)
 class WatchdogState:
-    """What the watchdog remembers: counts since the run began, the latest gradient norms, every validation.
+    """The memory of the watchdog: counts since the start of the run, recent gradient norms, and every validation.
 
-    `rate_factor` multiplies the learning rate: 1, and 0.5 after the run went back.
+    `rate_factor` multiplies the learning rate. It is 1, or 0.5 after the run went back to a checkpoint.
     """
 
     not_finite: int = 0
@@ -76,13 +77,13 @@ class WatchdogState:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "WatchdogState":
-        """Reads what `asdict` gives. Raises TypeError on anything else."""
+        """Read the output of `asdict`. Raises TypeError for anything else."""
         measured = [ValidationLosses(**each) for each in content.get("measured", [])]
         return cls(**{**content, "measured": measured})
 
     def judge_step(self, step: int, loss: float, norm: float) -> tuple[Verdict, RunWarning | None]:
-        """What becomes of a step whose loss (nats a token) and gradient norm these are."""
-        finite = abs(loss) < float("inf") and norm < float("inf")  # false for what is no number
+        """Decide what to do with a step, from its loss (nats per token) and gradient norm."""
+        finite = abs(loss) < float("inf") and norm < float("inf")  # false for NaN
         if not finite:
             self.not_finite += 1
             self.not_finite_in_a_row += 1
@@ -104,14 +105,14 @@ class WatchdogState:
         return Verdict.APPLY, None
 
     def with_half_rate(self) -> "WatchdogState":
-        """The memory with which a run begins again from its last good step, at half the rate."""
+        """The memory for a restart from the last good step, with half the learning rate."""
         return replace(self, rate_factor=0.5, not_finite_in_a_row=0, norms=[])
 
     def judge_validation(self, measured: ValidationLosses, warmup: int, guessing_loss: float) -> list[RunWarning]:
-        """What is wrong by now and was not said before.
+        """The problems that have not been reported yet.
 
-        `guessing_loss` is the loss of a model that knows only token frequencies: the entropy of training's targets.
-        Nothing is said before the warm-up is over and three validations agree.
+        `guessing_loss` is the loss of a model that knows only token frequencies: the entropy of the training targets.
+        Nothing is reported before the warm-up is over and three validations agree.
         """
         self.measured.append(measured)
         since = [each for each in self.measured if each.step >= warmup]
@@ -120,7 +121,7 @@ class WatchdogState:
         latest = since[-_VALIDATIONS:]
         rate_too_high = _rate_too_high(self.measured, latest, guessing_loss)
         found = [
-            rate_too_high or _ignores_source(latest),  # what knows nothing yet needs no other reason
+            rate_too_high or _ignores_source(latest),  # a model that has learned nothing needs no other warning
             _same_output(latest),
             _over_fitting(self.measured, latest),
         ]
@@ -132,7 +133,7 @@ class WatchdogState:
 def _not_finite(step: int, what: str, count: int) -> RunWarning:
     return RunWarning(
         "not finite",
-        f"Step {step} is skipped: its {what} is not finite ({count} so far). If it comes again, lower "
+        f"Step {step} is skipped: its {what} is not finite ({count} so far). If this happens again, lower "
         "`train.learning_rate`; in bfloat16, set `train.precision` to float32.",
     )
 
@@ -140,21 +141,21 @@ def _not_finite(step: int, what: str, count: int) -> RunWarning:
 def _spike(step: int, times: float, count: int) -> RunWarning:
     return RunWarning(
         "gradient spike",
-        f"Step {step} is skipped: its gradient is {times:,.0f} times as large as usual ({count} so far). A few such "
-        "batches do no harm; for many, look for strange pairs in the data, or lower `train.learning_rate`.",
+        f"Step {step} is skipped: its gradient is {times:,.0f} times as large as usual ({count} so far). A few "
+        "such batches do no harm. If there are many, look for bad pairs in the data, or lower `train.learning_rate`.",
     )
 
 
 def _ignores_source(latest: Sequence[ValidationLosses]) -> RunWarning | None:
-    """With the sources of other sentences the loss is no worse."""
+    """Warn if the loss is no worse with the sources of other sentences."""
     other = latest[-1].shuffled_loss
     if other is None or any(_needs_source(each) for each in latest):
         return None
     return RunWarning(
         "ignores the source",
-        f"The output does not depend on the source: with the sources of other sentences the validation loss is "
-        f"{other:.2f}, with their own {latest[-1].with_own_sources:.2f}. Check that line n of both sides "
-        "says the same; if it does, train longer, or lower `train.learning_rate`.",
+        f"The output does not depend on the source: the validation loss is {other:.2f} with the sources of other "
+        f"sentences and {latest[-1].with_own_sources:.2f} with the right ones. Check that line n of both files is the "
+        "same sentence. If it is, train longer, or lower `train.learning_rate`.",
     )
 
 
@@ -169,16 +170,16 @@ def _same_output(latest: Sequence[ValidationLosses]) -> RunWarning | None:
     return RunWarning(
         "same output",
         f"Nearly every sentence gets the same translation ({latest[-1].distinct:.0%} of the translations differ). "
-        "Check the target side for one sentence that repeats; if it has none, lower `train.learning_rate`.",
+        "Check the target side for a repeated sentence. If there is none, lower `train.learning_rate`.",
     )
 
 
 def _rate_too_high(
     measured: Sequence[ValidationLosses], latest: Sequence[ValidationLosses], guessing_loss: float
 ) -> RunWarning | None:
-    """After the warm-up it predicts no better than frequencies of tokens do, or the training loss rises again.
+    """Warn if the model predicts no better than token frequencies after the warm-up, or if the training loss rises.
 
-    The training loss counts label smoothing and dropout: where the loss on dev still falls, the run is only young.
+    The training loss includes label smoothing and dropout, so while the loss on dev falls, the run is only young.
     """
     best = min(each.train_loss for each in measured)
     falls = latest[-1].dev_loss < latest[0].dev_loss - _FALLING_NATS
@@ -194,16 +195,16 @@ def _rate_too_high(
             "rate is probably too low. Start again with ten times `train.learning_rate`.",
         )
     now = f"The training loss is {latest[-1].train_loss:.2f}"
-    why = f"once was {best:.2f}" if rising else f"guessing frequent words would give {guessing_loss:.2f}"
+    why = f"was {best:.2f} before" if rising else f"guessing frequent words would give {guessing_loss:.2f}"
     return RunWarning(
         "learning rate too high",
-        f"{now}, and {why}: the learning rate is probably too high. Start again with a tenth of "
+        f"{now}, but {why}: the learning rate is probably too high. Start again with a tenth of "
         "`train.learning_rate`, or more `train.warmup_steps`.",
     )
 
 
 def _over_fitting(measured: Sequence[ValidationLosses], latest: Sequence[ValidationLosses]) -> RunWarning | None:
-    """On dev it has become worse while the training loss fell on."""
+    """Warn if the loss on dev rises while the training loss falls."""
     best = min(measured, key=lambda each: each.dev_loss)
     worse = all(each.step > best.step and each.dev_loss > 1.05 * best.dev_loss + 0.05 for each in latest)
     if not worse or latest[-1].train_loss >= best.train_loss:
@@ -211,6 +212,6 @@ def _over_fitting(measured: Sequence[ValidationLosses], latest: Sequence[Validat
     return RunWarning(
         "over-fitting",
         f"Over-fitting since step {best.step}: the validation loss was {best.dev_loss:.2f} there and is "
-        f"{latest[-1].dev_loss:.2f} now, while the training loss falls. What was best is kept. More data helps most; "
-        "else a smaller `model.preset`, a higher `model.dropout`, or `tokenizer.bpe_dropout` = 0.1.",
+        f"{latest[-1].dev_loss:.2f} now, while the training loss falls. The best checkpoint is kept. More data helps "
+        "most. Otherwise try a smaller `model.preset`, a higher `model.dropout`, or `tokenizer.bpe_dropout` = 0.1.",
     )

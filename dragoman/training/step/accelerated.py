@@ -1,12 +1,12 @@
-"""The modules of `dragoman.model` as training computes them: the same functions and parameters, in less time.
+"""Accelerated modules: `dragoman.model` as training computes it, with the same functions and parameters in less time.
 
-`accelerate` swaps them into a replica. They differ from the definition in this:
+`accelerate` swaps them into a replica. They differ from the definition in four ways:
 
 - The layers may be bfloat16 beside float32 embeddings, which makes a gradient 1.5 (tiny) to 2.6 times (base) as fast as
   that of the definition in float32 (docs/explanation/internals.md).
-- On a CPU with numba, what stands between two matrix products is one pass over memory forward and one backward
+- On a CPU with numba, everything between two matrix products takes one pass over memory forward and one backward
   (`fused`).
-- On a CPU, dropout takes its random numbers from `Randomness`, which follows from seed and step for every thread.
+- On a CPU, the random numbers of dropout come from `Randomness`, which each thread seeds from seed and step.
 - The projections of attention that read the same input are one product, on every device.
 """
 
@@ -52,10 +52,10 @@ class _LayerNorm(nn.LayerNorm):
 
 
 class AcceleratedEmbedding(Embedding):
-    """`Embedding`, whose vectors come in `dtype`.
+    """`Embedding` with vectors in `dtype`.
 
-    If `sums` (V, D; float32) is set, the gradient of the weights may be added to it instead of to `weight.grad`: the
-    gradient of one batch is as large as the vocabulary, and nearly all zeros.
+    If `sums` (V, D; float32) is set, the gradient of the weights may be added to it instead of to `weight.grad`. The
+    gradient of one batch is as large as the vocabulary and nearly all zeros.
     """
 
     dtype: torch.dtype

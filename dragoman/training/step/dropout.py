@@ -1,9 +1,9 @@
-"""Dropout on a CPU (Vaswani et al. 2017, section 5.4; Srivastava et al. 2014), with random numbers of its own.
+"""Dropout on a CPU (Vaswani et al. 2017, section 5.4; Srivastava et al. 2014), with a generator per thread.
 
-torch's dropout samples one uniform number an element there and takes a fifth of a training step of a small model. Here
-a mask is made of 16 random bits an element with two integer operations: the bits of bfloat16's 1 where the element is
-kept, else zero. The rate is rounded to a multiple of 1/65536, and what is kept is scaled by the rate actually used, so
-the expectation stays exact.
+On a CPU, torch's dropout samples one uniform number per element and takes a fifth of a training step of a small model.
+Here two integer operations turn 16 random bits per element into a mask: the bits of bfloat16's 1 where the element is
+kept, else zero. The rate is rounded to a multiple of 1/65536. Kept elements are scaled by the rounded rate, so the
+expectation stays exact.
 """
 
 import contextlib
@@ -19,13 +19,13 @@ from dragoman.kernels.compiling import can_compile
 from dragoman.training.step.fused import NO_DROPOUT, DropoutBits, random_words
 
 _NUM_VALUES = 1 << 16
-_ONE = 0x3F80  # 1 in bfloat16, its bits as an integer
+_ONE = 0x3F80  # the bits of 1 in bfloat16, as an integer
 
 
 class Randomness:
-    """The source of random numbers for dropout on a CPU: torch's default generator, until it is seeded.
+    """The source of random numbers for dropout on a CPU: torch's default generator until `seed` is called.
 
-    Every thread that trains has one, so that the numbers of a thread do not depend on the others.
+    Every training thread has one, so that its numbers do not depend on the other threads.
     """
 
     def __init__(self) -> None:
@@ -33,14 +33,14 @@ class Randomness:
         self._rows: tuple[int, int, int] | None = None
 
     def seed(self, *numbers: int) -> None:
-        """From now on, all random numbers follow from `numbers` (not negative) alone."""
+        """Make all following random numbers depend on `numbers` (not negative) alone."""
         self._generator = np.random.SFC64(np.random.SeedSequence(numbers))
 
     @contextlib.contextmanager
     def rows(self, start: int, stop: int, total: int) -> Iterator[None]:
         """Inside the block, rows `start` to `stop` get the numbers that they would get in a batch of `total` rows.
 
-        Afterwards the generator is reset, unless these were the last rows.
+        Afterwards the generator returns to its state before the block, unless these were the last rows.
         """
         before = None if self._generator is None else self._generator.state
         self._rows = (start, stop, total)
@@ -52,7 +52,7 @@ class Randomness:
                 self._generator.state = before
 
     def sample_bits(self, *shape: int) -> Tensor:
-        """Uniform int16 of a shape, whose first dimension are the rows of a batch, or those of several copies of it."""
+        """Uniform int16 numbers. The first dimension of `shape` is the rows of a batch, or of several copies of it."""
         if self._rows is None:
             return self._sample_words(math.prod(shape)).view(shape)
         start, stop, total = self._rows
@@ -71,12 +71,12 @@ class Randomness:
 
 
 class Dropout(nn.Dropout):
-    """torch's dropout, whose random numbers come from `randomness` on a CPU."""
+    """torch's dropout, with random numbers from `randomness` on a CPU."""
 
     randomness: Randomness
 
     def forward(self, input: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """The same shape and type."""
+        """Drop elements at random and scale the others. Shape and type stay."""
         if not self.training or self.p == 0:
             return input
         if input.device.type != "cpu":
@@ -95,7 +95,7 @@ class Dropout(nn.Dropout):
         return _NUM_VALUES // 2 - round(kept_share(self.p) * _NUM_VALUES)
 
     def _mask(self, shape: torch.Size) -> Float[Tensor, "*shape"]:
-        """bfloat16: 1 where an element is kept, else 0."""
+        """A bfloat16 mask: 1 where an element is kept, else 0."""
         kept = self.randomness.sample_bits(*shape).ge_(self._first_kept).mul_(_ONE)
         return kept.view(torch.bfloat16)
 

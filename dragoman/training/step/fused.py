@@ -1,8 +1,9 @@
-"""What a layer computes between its products, on a CPU: one pass over memory forward, one backward.
+"""Fused operations for a CPU: everything that a layer computes between two matrix products, in one pass over memory.
 
-torch has an operation for every step, and each reads and writes all numbers again, which takes longer than the products
-of a small model. The functions of `dragoman.kernels.training` do several steps at once, in float32 whatever type the
-numbers are stored in. The results differ from torch's only by rounding, given the same dropout.
+torch has one operation for every step, and each reads and writes all numbers again. For a small model that takes longer
+than the products. The functions of `dragoman.kernels.training` do several steps at once, in float32 whatever the type
+of storage. With the same dropout, the results differ from torch's only by rounding. docs/explanation/internals.md has
+the gain.
 """
 
 import math
@@ -20,7 +21,7 @@ from torch.nn import functional
 from dragoman.kernels import TILE_ROWS, VECTOR_WIDTH
 from dragoman.kernels.compiling import can_compile, will_compile
 
-# Attention to more keys is faster as products of a library.
+# With more keys, attention is faster as library products.
 _MAX_KEYS = 128
 _ROWS_STEP = 64
 _DTYPES = (torch.float32, torch.bfloat16)
@@ -28,9 +29,9 @@ _DTYPES = (torch.float32, torch.bfloat16)
 
 @dataclass(frozen=True, slots=True)
 class DropoutBits:
-    """Random numbers for dropout: an element is kept, times `scale`, if its 16 `bits` are at least `first_kept`.
+    """Random numbers for dropout. An element is kept and multiplied by `scale` if its 16 `bits` are >= `first_kept`.
 
-    Without bits every element is kept.
+    Without bits, every element is kept.
     """
 
     bits: Tensor
@@ -44,7 +45,7 @@ class DropoutBits:
 
     @property
     def arguments(self) -> tuple[int, int, float]:
-        """The arguments of the compiled functions: address, `first_kept`, `scale`."""
+        """Arguments of the compiled functions: the address of the bits, `first_kept` and `scale`."""
         return _address(self.bits) if self.drops else 0, self.first_kept, self.scale
 
 
@@ -52,18 +53,18 @@ NO_DROPOUT = DropoutBits(torch.empty(0, dtype=torch.int16))
 
 
 def can_compute(hidden: Tensor) -> bool:
-    """True if `hidden` is on a CPU that functions can be compiled for, in a type they know."""
+    """True if `hidden` is on a CPU with compiled functions, in a type that they support."""
     on_cpu = hidden.device.type == "cpu" and hidden.dtype in _DTYPES
     return on_cpu and not torch.compiler.is_compiling() and can_compile()
 
 
 def active(hidden: Tensor) -> bool:
-    """True if the functions below compute `hidden`: gradients are enabled and `can_compute`."""
+    """True if gradients are enabled and the functions below can compute `hidden`."""
     return torch.is_grad_enabled() and can_compute(hidden)
 
 
 def attention_active(hidden: Float[Tensor, "B S D"], mask: Bool[Tensor, "..."] | None, head_width: int) -> bool:
-    """True if `attention` computes the keys of `hidden`: `active`, few keys, whole vectors, a mask that it knows."""
+    """True if `attention` can compute this: `active`, few keys, head widths of whole vectors, a supported mask."""
     suits = hidden.size(1) <= _MAX_KEYS and head_width % VECTOR_WIDTH == 0
     return suits and active(hidden) and _allows_first_keys(mask)
 
@@ -116,7 +117,7 @@ def attention(
     num_heads: int,
     dropout: DropoutBits,
 ) -> Float[Tensor, "B T D"]:
-    """Attention to keys and values that stand side by side in `packed`, or both beside the queries if it is None."""
+    """Attention to keys and values side by side in `packed`, or beside the queries if `packed` is None."""
     out: Tensor = _Attend.apply(queries, packed, mask, num_heads, dropout)  # type: ignore[no-untyped-call]
     return out
 
@@ -124,7 +125,7 @@ def attention(
 def linear(
     hidden: Float[Tensor, "*rows in"], weight: Float[Tensor, "out in"], bias: Float[Tensor, "out"] | None
 ) -> Float[Tensor, "*rows out"]:
-    """x W^T + b, as torch.nn.functional.linear computes it, with `missing_rows` zeros below. On every device."""
+    """x W^T + b as torch.nn.functional.linear computes it, with `missing_rows` rows of zeros added to x."""
     count = hidden.numel() // hidden.size(-1)
     missing = missing_rows(count, hidden)
     if count and active(hidden):
@@ -136,11 +137,11 @@ def linear(
 
 
 def missing_rows(count: int, like: Tensor) -> int:
-    """The number of rows to add to `count` rows of the type and on the device of `like` before they are multiplied.
+    """The number of rows to add to `count` rows before a product. Type and device are those of `like`.
 
-    For every new shape of a bfloat16 product, oneDNN compiles a kernel, which takes as long as one or two such products
-    of a small model. Batches of text come in hundreds of shapes. Rows are therefore padded to a multiple of 64: some
-    dozen shapes, and a quarter less time for a small model. float32 products (MKL) and other devices need none of this.
+    oneDNN compiles a kernel for every new shape of a bfloat16 product, which takes as long as one or two products of a
+    small model. Batches of text have hundreds of shapes. Padding rows to a multiple of 64 leaves about a dozen shapes
+    and saves a quarter of the time of a small model. float32 products (MKL) and other devices do not need it.
     """
     return -count % _ROWS_STEP if like.dtype == torch.bfloat16 and like.device.type == "cpu" else 0
 
@@ -190,7 +191,7 @@ class _Linear(torch.autograd.Function):
 
 
 def _pad(hidden: Tensor, rows: int) -> Tensor:
-    """(rows, width), the last ones zeros."""
+    """The values as (rows, width), with rows of zeros at the end."""
     width = hidden.size(-1)
     count = hidden.numel() // width
     if count == rows:
@@ -201,7 +202,7 @@ def _pad(hidden: Tensor, rows: int) -> Tensor:
 
 
 def _cut_rows(rows: Tensor, shape: torch.Size) -> Tensor:
-    """The first rows, in the given shape except for its last dimension."""
+    """The first rows, in `shape` except for its last dimension."""
     sizes, steps = [*shape[:-1], rows.size(1)], [1]
     for size in reversed(sizes[1:]):
         steps.insert(0, steps[0] * size)
@@ -255,7 +256,7 @@ class _LayerNorm(torch.autograd.Function):
 
 
 def _halves(numbers: Tensor) -> tuple[int, int]:
-    """The addresses of both halves of float32 numbers."""
+    """The addresses of the two halves of a float32 tensor."""
     return _address(numbers), _address(numbers) + 2 * numbers.numel()
 
 
@@ -361,7 +362,7 @@ class _Attend(torch.autograd.Function):
 
 
 def _mask_strides(mask: Tensor | None) -> tuple[int, tuple[int, int]]:
-    """The address of a mask and the steps to the next sentence and to the next query, 0 if it is the same for all."""
+    """The address of a mask, and its strides to the next sentence and the next query. A stride of 0 means: the same."""
     if mask is None:
         return 0, (0, 0)
     queries = 0 if mask.size(-2) == 1 else mask.stride(-2)
@@ -414,5 +415,5 @@ def _element_type(tensor: Tensor) -> Any:
 
 
 def _address(tensor: Tensor) -> int:
-    """The address of its memory."""
+    """The memory address of a tensor."""
     return tensor.data_ptr()

@@ -1,13 +1,12 @@
 """The gradient of the loss of one optimizer step, in the fastest precision and on several threads.
 
-The optimizer's weights are float32. Products use copies in the working precision (bfloat16 where the processor
-multiplies in it), refreshed after every update. Embeddings and the projection stay float32, or the gradients of
-frequent words would vanish in rounding; their outputs are rounded.
+The optimizer's weights are float32. Products use copies in the working precision, which are refreshed after every
+update. That is bfloat16 where the processor multiplies in it. Embeddings and the projection stay float32, because the
+gradients of frequent words would vanish in rounding. Only their outputs are rounded.
 
-On a CPU a step is computed by several threads side by side, each with an equal share of its positions, its own
-gradients and its own random numbers, and each with one processor to itself. Threads that share every single product
-instead wait for each other some thousand times a step: they idle outside the products, and stand still when another
-program takes one of the processors.
+On a CPU, several threads compute a step in parallel. Each has one processor, an equal share of the positions, and
+gradients and random numbers of its own. If the threads shared every product instead, they would wait for each other
+about a thousand times per step: idle between the products, and blocked if another program takes a processor.
 """
 
 import contextlib
@@ -37,16 +36,16 @@ from dragoman.training.step.loss import (
 )
 
 _MAX_THREADS = 4
-# Fewer positions are not worth another thread, nor a cut.
+# Fewer positions are not worth another thread or a cut.
 _LEAST_POSITIONS = 128
 
 
 def losses(
     model: Transformer, batch: Batch, options: LossOptions = PLAIN_LOSS, projection: PreparedProjection | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The sums over a batch's labels, without padding, of the smoothed loss and of the negative log-probability.
+    """The sums of the smoothed loss and of the negative log-probability over the labels of a batch, without padding.
 
-    The gradient of the model's projection goes to `projection` if it is given, and not into the model's parameters.
+    If `projection` is set, it receives the gradient of the model's projection instead of the model's parameters.
     """
     memory = model.encode(batch.src_ids, batch.src_lengths)
     hidden = model.decode(batch.decoder_input, memory, batch.src_lengths)
@@ -64,16 +63,16 @@ def _soft_labels(batch: Batch, counted: Tensor, weight: float) -> SoftLabels | N
 
 
 def num_threads(settings: TrainSettings, device: torch.device) -> int:
-    """The number of threads that compute a step: `train.threads`, or one a processor up to 4; 1 on other devices."""
+    """The number of threads per step: `train.threads`, or the number of processors up to 4. Always 1 on a GPU."""
     if device.type != "cpu":
         return 1
     return settings.threads or min(torch.get_num_threads(), _MAX_THREADS)
 
 
 def shares(batches: Sequence[Batch], count: int) -> list[list[Batch]]:
-    """Deal the batches, in order, into up to `count` shares of about the same number of positions.
+    """Divide the batches, in order, into up to `count` shares with about the same number of positions.
 
-    A batch at the end of a share is cut in two. Small steps have fewer shares.
+    A batch at the border of two shares is cut in two. Small steps have fewer shares.
     """
     total = sum(_positions(batch) for batch in batches)
     count = max(1, min(count, total // _LEAST_POSITIONS))
@@ -95,18 +94,18 @@ def _positions(batch: Batch) -> int:
 
 
 def _rows(batch: Batch, start: int, stop: int) -> Batch:
-    """Some rows of a batch, as wide as it is."""
+    """Some rows of a batch, without changing its width."""
     return batch.map_tensors(lambda tensor: tensor[start:stop])
 
 
 def first_rows(batch: Batch, count: int) -> Batch:
-    """A batch of `count` rows like the first of this one, as wide as it is."""
+    """A batch of `count` copies of the first row, without changing its width."""
     first = _rows(batch, 0, 1)
     return first.map_tensors(lambda tensor: tensor.repeat_interleave(count, dim=0))
 
 
 def _cut(batch: Batch, positions: float) -> tuple[Batch, Batch | None]:
-    """The rows that fit into `positions`, at least one, and the other rows if a cut is worth it."""
+    """The rows that fit into `positions` (at least one), and the other rows, or None if a cut is not worth it."""
     rows = len(batch.src_lengths)
     fitting = max(1, round(positions * rows / _positions(batch)))
     if _positions(batch) - positions < _LEAST_POSITIONS or fitting >= rows:
@@ -116,7 +115,7 @@ def _cut(batch: Batch, positions: float) -> tuple[Batch, Batch | None]:
 
 @dataclass(slots=True)
 class _Replica:
-    """One thread's model: its parameters share their storage with the others', its gradients are its own.
+    """The model of one thread. All replicas share the storage of the parameters, and each has gradients of its own.
 
     `sums` are the float32 gradients so far, of the parameters in working precision and of the large tables.
     """
@@ -146,7 +145,7 @@ class _Replica:
         return total
 
     def take(self) -> dict[str, Tensor]:
-        """The gradients by name, float32. Afterwards the replica has none."""
+        """Remove the gradients from the replica and return them by name, in float32."""
         self._gather(self.model.named_parameters())
         taken, self.sums = self.sums, {}
         return taken
@@ -159,7 +158,7 @@ class _Replica:
 
     @contextlib.contextmanager
     def _tables(self, num_tokens: int) -> Iterator[PreparedProjection]:
-        """Inside the block, the gradients of projection and embeddings add up in place, batch after batch."""
+        """Inside the block, the gradients of projection and embeddings are summed in place over the batches."""
         model, weight, bias = self.model, self.model.projection.weight, self.model.projection.bias
         projection = PreparedProjection(weight, bias, self.precision, 1 / num_tokens)
         sums = {id(weight): projection.weight_grad, id(bias): projection.bias_grad}
@@ -178,7 +177,7 @@ class _Replica:
                 self._sum(name, summed)
 
     def _low_precision_parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
-        """The parameters with rounded gradients, whose small ones a sum of many would lose."""
+        """The parameters with rounded gradients. A long sum in their type would lose small gradients."""
         return (named for named in self.model.named_parameters() if named[1].dtype != torch.float32)
 
     def _gather(self, parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> None:
@@ -196,7 +195,7 @@ class _Replica:
 
 
 class Gradients:
-    """Computes gradients of `model` step by step. Close it, or use it in a `with` block."""
+    """Computes the gradients of `model`, one optimizer step per call. A `with` block ends its threads."""
 
     def __init__(self, model: Transformer, settings: TrainSettings) -> None:
         self.model, self._options = model, LossOptions(settings.label_smoothing, settings.teacher_weight)
@@ -218,8 +217,8 @@ class Gradients:
         """Leave the gradient of the mean loss over `num_tokens` labels in the model's parameters.
 
         Returns the sums of loss and negative log-probability, (2,). The random numbers of dropout follow from `seed`.
-        With more `splits` the rows of each batch are computed in that many turns, with less memory in proportion. The
-        sums are equal except for rounding (on a GPU dropout uses other random numbers). An error leaves no gradient.
+        The rows of each batch are computed in `splits` parts, which takes less memory in proportion. The sums are equal
+        except for rounding (on a GPU dropout uses other random numbers). An error leaves no gradients.
         """
         self._refresh()
         dealt = shares([batch.to(self.model.device) for batch in batches], self.threads)
@@ -238,18 +237,18 @@ class Gradients:
     def _side_by_side(
         self, dealt: Sequence[Sequence[Batch]], seed: Sequence[int], num_tokens: int, splits: int
     ) -> Tensor:
-        # The count of BLAS threads is the process's: while workers compute it is one, theirs.
+        # The number of BLAS threads belongs to the process. While the workers compute, it is one, as they need it.
         with own_threads_restored():
             torch.set_num_threads(1)
             futures = [
                 self._pool.submit(replica.add, share, [*seed, number], num_tokens, splits)
                 for number, (replica, share) in enumerate(zip(self._replicas, dealt, strict=False))
             ]
-            wait(futures)  # also where one has failed: the others still write
+            wait(futures)  # even if one has failed: the others still write
             return torch.stack([future.result() for future in futures]).sum(0)
 
     def kept_bytes(self, batch: Batch) -> int:
-        """The memory that a forward pass of this batch keeps for its backward pass: measured, by doing one."""
+        """The bytes that a forward pass of this batch keeps for its backward pass, measured by running one."""
         self._refresh()
         replica, seen = self._replicas[0], {}
         replica.randomness.seed(0)
@@ -279,14 +278,14 @@ class Gradients:
 
     @torch.no_grad()
     def _refresh(self) -> None:
-        """Brings the copies up to date with the weights."""
+        """Update the copies from the weights."""
         parameters = dict(self.model.named_parameters())
         for name, copy in self._copies.items():
             if copy is not parameters[name]:
                 copy.copy_(parameters[name])
 
     def _collect(self, count: int) -> None:
-        """Moves the gradients of the first `count` replicas into the model, added in their order."""
+        """Move the gradients of the first `count` replicas into the model, summed in their order."""
         taken = [replica.take() for replica in self._replicas[:count]]
         for name, parameter in self.model.named_parameters():
             parts = [part[name] for part in taken if name in part]
@@ -296,7 +295,7 @@ class Gradients:
 
 
 def _working_copies(model: Transformer, precision: torch.dtype) -> dict[str, Tensor]:
-    """The tensor to compute with for each parameter: itself if it stays float32, else a copy to be refreshed."""
+    """The tensor to compute with for each parameter: the parameter if it stays float32, else a copy to refresh."""
     kept = {id(model.src_embedding.weight), id(model.tgt_embedding.weight), id(model.projection.weight)}
     return {
         name: parameter if id(parameter) in kept or precision == parameter.dtype else parameter.detach().to(precision)

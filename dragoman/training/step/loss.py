@@ -16,13 +16,13 @@ from torch.nn import functional
 
 from dragoman.training.step import fused
 
-# Rows of logits computed at once. On a CPU more would leave the caches, and fewer would add up the gradient of the
-# weight, as large as they are, more often; elsewhere few large products are best.
+# Rows of logits computed at once. On a CPU, more rows would leave the caches, and with fewer rows the gradient of the
+# weight, which is as large, would be added more often. Other devices prefer few large products.
 _ROWS_PER_SLICE = {"cpu": 512}
 _ROWS_PER_SLICE_ELSEWHERE = 8192
-# A sum of this many rounded numbers is rounded again.
+# The number of rounded values per sum. Each sum is rounded again.
 _COLUMNS_PER_SUM = 1024
-# Between the powers of 2 with this exponent and its negative, sums and quotients stay far from the ends of float32.
+# Between the powers of 2 with this exponent and its negative, sums and quotients stay well within float32.
 _SAFE_EXPONENT = 60.0
 _LOG2_E, _LN_2 = math.log2(math.e), math.log(2.0)
 
@@ -32,7 +32,7 @@ def smoothed_cross_entropy(
 ) -> tuple[Tensor, Tensor]:
     """The sums over M labels of the smoothed loss and of the plain negative log-probability, both in nats.
 
-    The reference: every label counts, none may be `pad_id`. Training uses `projected_cross_entropy`, which equals it.
+    The reference for tests: every label counts, and none may be `pad_id`. Training uses `projected_cross_entropy`.
     """
     log_probs = torch.log_softmax(logits.float(), dim=-1)
     nll = -log_probs.gather(1, labels[:, None]).sum()
@@ -42,10 +42,10 @@ def smoothed_cross_entropy(
 
 @dataclass(frozen=True, slots=True)
 class LossOptions:
-    """What the loss of a batch depends on besides the model.
+    """The settings of the loss.
 
-    `teacher_weight` (0 to 1) is the share of what teachers say in the labels, in batches that have it. The projection
-    is computed in `precision`, or in the type of the decoder's states.
+    `teacher_weight` (0 to 1) is the share of the teachers' distribution in the target, for batches that have soft
+    targets. The projection is computed in `precision`, or in the type of the decoder's states if it is None.
     """
 
     label_smoothing: float = 0.0
@@ -141,7 +141,7 @@ class PreparedProjection:
         return hidden @ self._turned if self.bias is None else torch.addmm(self.bias, hidden, self._turned)
 
     def is_safe(self, hidden: Float[Tensor, "m D"]) -> bool:
-        """True if 2 ** logit and its sums are surely normal numbers. False on a GPU, where asking would wait for it."""
+        """True if 2 ** logit and its sums are surely normal numbers. False on a GPU, which would have to wait."""
         if not hidden.numel():
             return True
         on_cpu = hidden.device.type == "cpu"
@@ -166,7 +166,7 @@ class PreparedProjection:
         self._uniform_bias += share * self.scale * count
 
     def finish(self) -> tuple[Tensor | None, Tensor | None]:
-        """The gradients of weight and bias over all added batches. Call it once."""
+        """The gradients of weight and bias, summed over all added batches. Call it once."""
         if self.weight_grad is not None:
             self.weight_grad -= self._uniform
         if self.bias_grad is not None:
@@ -175,14 +175,14 @@ class PreparedProjection:
 
 
 def _zeros_like(tensor: Tensor | None) -> Tensor | None:
-    """For sums: float32 at least."""
+    """Zeros for sums, in float32 or a wider type."""
     if tensor is None:
         return None
     return torch.zeros_like(tensor, dtype=torch.promote_types(tensor.dtype, torch.float32), requires_grad=False)
 
 
 def _longest_row(matrix: Tensor) -> float:
-    """The largest length of its rows; infinite where a number is not finite."""
+    """The largest norm of the rows. Infinite if an element is not finite."""
     longest = float(torch.linalg.vector_norm(matrix.float(), dim=1).max())
     return longest if math.isfinite(longest) else math.inf
 
@@ -224,8 +224,8 @@ class _Sums:
     With the probabilities p, the target y and the share u = epsilon / (V - 1) of every token but padding, the loss of
     a row is lse - (1 - epsilon) logits[y] - u (sum(logits) - logits[pad]), where lse is the log of the sum Z of the
     exponentials, and its gradient p - (1 - epsilon) [y] - u (1 - [pad]). The term u is the same for all rows and
-    tokens: what it adds is computed from sums of states and weights, without touching the logits again. Nor are
-    probabilities computed: exponentials take their place in the products, and the rows of states are divided by Z.
+    tokens, so its part is computed from sums of states and weights, without reading the logits again. Probabilities are
+    not computed either: the products use the exponentials, and the rows of states are divided by Z.
     """
 
     def __init__(self, hidden: Tensor, projection: PreparedProjection, targets: Targets) -> None:
@@ -236,7 +236,7 @@ class _Sums:
         self.hidden_grad = torch.empty_like(hidden)
 
     def add(self, rows: slice, hidden: Tensor, gold: Int64[Tensor, "m"], soft: SoftLabels | None) -> None:
-        """Adds a slice of m rows, all but the uniform part. Rows of `hidden` after those are zero and do not count."""
+        """Add a slice of m rows, except for the uniform part. Further rows of `hidden` are zero and do not count."""
         targets, share = self._targets, self._share
         logits = self._projection.logits(hidden)
         count = gold.numel()
@@ -258,7 +258,7 @@ class _Sums:
             self.loss += by_teachers * (log_totals.sum() - taught) * _LN_2
         if not self._projection.with_gradient:
             return
-        # From here on the rows of `exponentials` are Z times the gradient.
+        # From here on, the rows of `exponentials` become Z times the gradient.
         exponentials[every_row, gold] -= (at_label * totals).to(hidden.dtype)
         if soft is not None:
             shares = (-by_teachers * totals[:, None] * soft.probs).to(hidden.dtype)
@@ -270,7 +270,7 @@ class _Sums:
         self._projection.add(exponentials, hidden, inverse)
 
     def add_uniform_part(self, hidden: Tensor) -> None:
-        """What the share of the mass that is spread evenly adds over all rows: to the loss -u sum(logits)."""
+        """Add the uniform part of the smoothed targets for all rows, which is -u sum(logits) in the loss."""
         share, projection = self._share, self._projection
         hidden_sum = hidden.sum(0, dtype=torch.float32)
         bias_sum = 0.0 if projection.bias_sum is None else projection.bias_sum
@@ -281,7 +281,7 @@ class _Sums:
 
 
 def _powers(logits: Float[Tensor, "m V"], count: int) -> tuple[Float[Tensor, "m V"], Float[Tensor, "count"]]:
-    """2 ** logits, in their place, and the sums of the first `count` rows."""
+    """Compute 2 ** logits in place. Returns them, and the sums of the first `count` rows."""
     if fused.can_compute(logits):
         return logits, fused.exp2_(logits)[:count]
     powers = logits.exp2_()
@@ -289,7 +289,7 @@ def _powers(logits: Float[Tensor, "m V"], count: int) -> tuple[Float[Tensor, "m 
 
 
 def _row_sums(numbers: Float[Tensor, "m V"]) -> Float[Tensor, "m"]:
-    """In float32, block by block: a sum in another type would first copy all numbers."""
+    """Sums of rows in float32, block by block: torch would first copy all numbers of another type."""
     if numbers.dtype == torch.float32:
         return numbers.sum(1)
     sums = [block.sum(1) for block in torch.split(numbers, _COLUMNS_PER_SUM, dim=1)]

@@ -1,4 +1,4 @@
-"""The memory that training needs, and the number of splits with which a micro-batch fits."""
+"""A forecast of the memory that training needs, and the number of parts in which a micro-batch fits."""
 
 import contextlib
 import os
@@ -19,19 +19,20 @@ from dragoman.data.stream import load_batch
 from dragoman.errors import ResourceError
 from dragoman.training.step.gradients import Gradients, first_rows
 
-# What is fast: enough rows for efficient products, few enough to stay near the caches.
+# The fastest size: enough rows for efficient products, few enough to stay near the caches.
 _FAST_TOKENS = {"cpu": 4096, "mps": 8192, "cuda": 32768}
 _GIVE_BACK = {"cuda": torch.cuda.empty_cache, "mps": torch.mps.empty_cache}
 _STEPS_LOOKED_AT = 256
-# Fitted to the peaks of 15 runs on a CPU: what torch's libraries take by themselves and the kernels for bfloat16
-# products of 64 rows more; bytes for each byte of weights (moments, copies, gradients), of activations that are kept
-# (those in work come on top), and of a slice of logits. `tests/soak/test_memory.py` measures it.
+# Fitted to the peaks of 15 runs on a CPU; `tests/soak/test_memory.py` measures the forecast:
+# - the memory of torch's libraries, and of oneDNN's kernels for each further 64 rows of bfloat16 products;
+# - bytes per byte of weights (moments, copies, gradients);
+# - bytes per byte of kept activations (temporary ones come on top), and of a slice of logits.
 _LIBRARY_BYTES = {"cpu": 100_000_000}
 _KERNEL_BYTES, _KERNEL_ROWS = 12_000_000, 64
 _PER_WEIGHT = {torch.float32: 3.0, torch.bfloat16: 4.1}
 _PER_WEIGHT_OF_ANOTHER_THREAD = 2.0
 _PER_KEPT, _PER_LOGIT, _LOGIT_ROWS = 2.35, 0.6, 512
-_GIVEN_UP = ("active_file", "inactive_file", "slab_reclaimable")  # by a control group, when memory is wanted
+_GIVEN_UP = ("active_file", "inactive_file", "slab_reclaimable")  # what a control group frees on demand
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def forecast_bytes(gradients: Gradients, batch: Batch, splits: int = 1) -> int:
 
 
 def _large_batches(pairs: Pairs, settings: TrainSettings, limit: int, device: torch.device) -> list[Batch]:
-    """Of the first epoch's batches the one with most positions, and the one with the longest pair."""
+    """The batch with the most positions and the batch with the longest pair, of the first epoch."""
     epoch = epoch_batches(pairs, settings.batch_tokens, settings.seed, 0)
     longest = int(np.argmax(pairs.src_lengths + pairs.tgt_lengths))
     its_step = int(np.searchsorted(epoch.ends, np.flatnonzero(epoch.order == longest)[0], side="right"))
@@ -123,7 +124,7 @@ def padding_slack(device: torch.device) -> int:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """True if an error reports that memory ran out, in any library's words."""
+    """True if an error of any library reports that memory ran out."""
     words = ("can't allocate memory", "not enough memory", "bad_alloc", "Cannot allocate memory", "out of memory")
     says_so = isinstance(error, RuntimeError) and any(word in str(error) for word in words)
     return says_so or isinstance(error, MemoryError | torch.OutOfMemoryError)
@@ -157,7 +158,7 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def _available() -> int | None:
-    """MemAvailable of Linux."""
+    """The available memory according to Linux (MemAvailable)."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").split("\n")
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
@@ -187,7 +188,7 @@ def _left_in(group: Path) -> int | None:
 
 
 def _address_space() -> int | None:
-    """What `ulimit -v` leaves."""
+    """The memory that `ulimit -v` leaves, or None without such a limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft == resource.RLIM_INFINITY:
         return None

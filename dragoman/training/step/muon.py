@@ -1,8 +1,8 @@
-"""Muon (Jordan 2024, https://kellerjordan.github.io/posts/muon): momentum, every matrix of it made nearly orthogonal.
+"""Muon (Jordan 2024, https://kellerjordan.github.io/posts/muon): momentum whose matrices are made nearly orthogonal.
 
-``torch.optim.Muon`` takes the same steps, one matrix after the other and always in bfloat16, which takes a processor
-that does not multiply in it many times as long. Here matrices of one shape go together, in what the device multiplies
-in.
+``torch.optim.Muon`` takes the same steps, but one matrix at a time and always in bfloat16, which is many times slower
+on a processor that does not multiply in it. Here matrices of the same shape are computed together, in the precision
+that the device multiplies in.
 """
 
 import math
@@ -16,19 +16,19 @@ from torch import Tensor, nn
 from dragoman.devices.device import resolve_precision
 
 MOMENTUM = "momentum_buffer"
-"""The name of a matrix's momentum in the optimiser's state."""
+"""The key of a matrix's momentum in the state of the optimizer."""
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 _ITERATIONS = 5
 _SMALLEST_NORM = 1e-7
 _RMS_OF_ADAM = 0.2
-_NUMBERS_AT_ONCE = 1 << 24  # what goes together is copied some four times, which this bounds
+_NUMBERS_AT_ONCE = 1 << 24  # limits the memory of a batch of matrices, which is copied about four times
 
 
 class Muon(torch.optim.Optimizer):
-    """Nesterov momentum, orthogonalised; updates as large as Adam's are (Liu et al. 2025, equation 4).
+    """Orthogonalized Nesterov momentum, with updates scaled to the size of Adam's (Liu et al. 2025, equation 4).
 
-    For matrices alone, whose momentum is in the state under `MOMENTUM` before the first step. Weight decay is
+    Only for matrices. The state of each must have its momentum under `MOMENTUM` before the first step. Weight decay is
     decoupled.
     """
 
@@ -37,7 +37,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Moves every matrix that has a gradient."""
+        """Update every matrix that has a gradient."""
         for group in self.param_groups:
             for matrices in _batches_by_shape(each for each in group["params"] if each.grad is not None):
                 updates = orthogonalize(torch.stack([self._momentum(each, group["momentum"]) for each in matrices]))
@@ -46,7 +46,7 @@ class Muon(torch.optim.Optimizer):
                     matrix.mul_(1 - group["lr"] * group["weight_decay"]).add_(update, alpha=-rate)
 
     def _momentum(self, matrix: Tensor, momentum: float) -> Tensor:
-        """The running mean of the gradients with this step's, looked at one step further (Nesterov)."""
+        """Add the gradient to the running mean, and return the mean one step ahead (Nesterov)."""
         gradient, mean = matrix.grad, self.state[matrix][MOMENTUM]
         assert gradient is not None
         mean.lerp_(gradient, 1 - momentum)
@@ -54,10 +54,10 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:
-    """Each of the `matrices` (count, rows, columns) with singular values of 0.7 to 1.2 instead of its own.
+    """The `matrices` (count, rows, columns) with their singular values replaced by values from 0.7 to 1.2.
 
-    By five iterations of a polynomial of fifth order, in what the device multiplies in. Singular values below some
-    thousandth of the norm stay smaller than that.
+    Five iterations of a fifth-order polynomial, in the precision that the device multiplies in. Singular values below
+    about a thousandth of the norm stay smaller.
     """
     is_tall = matrices.shape[1] > matrices.shape[2]
     found = (matrices.mT if is_tall else matrices).to(resolve_precision("auto", matrices.device))
@@ -70,7 +70,7 @@ def orthogonalize(matrices: Tensor) -> Tensor:
 
 
 def _batches_by_shape(matrices: Iterable[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
-    """Lists of matrices of one shape and device, as many as may go together."""
+    """Lists of matrices with the same shape and device, within the limit for one batch."""
     groups: dict[Any, list[nn.Parameter]] = defaultdict(list)
     for each in matrices:
         groups[each.shape, each.device].append(each)

@@ -1,6 +1,6 @@
 """Adam (Vaswani et al. 2017, section 5.3) with decoupled weight decay on request, or Muon for matrices (Jordan 2024).
 
-The state is plain tensors, one set a parameter, and so is the running mean of the weights where one is kept.
+The state is plain tensors, one set per parameter. So is the running mean of the weights, if one is kept.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from dragoman.training.step.muon import MOMENTUM, Muon
 from dragoman.training.step.sharding import spread, whole
 
 EMA = "ema"
-"""The name of a parameter's running mean in the optimiser's state."""
+"""The key of a parameter's running mean in the state of the optimizer."""
 
 _EMA_STEPS = "ema_steps"
 _STATE = "dragoman_state"
@@ -21,10 +21,10 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def build_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
-    """Fused AdamW over all parameters (with `weight_decay` 0 it is Adam), or Muon and AdamW, as the settings say.
+    """Fused AdamW for all parameters (Adam if `weight_decay` is 0), or Muon for matrices and AdamW for the rest.
 
-    The rate is set before every step, the same for all groups. With `ema_decay` each step also moves the running mean.
-    All state is allocated here, so that running out of memory fails before the first step.
+    The caller sets the rate before every step, the same for all groups. With `ema_decay` each step also updates the
+    running mean. All state is allocated here, so that a lack of memory is an error before the first step.
     """
     matrices, others = _matrices(model) if settings.optimizer == "muon" else ([], list(model.parameters()))
     optimizer: torch.optim.Optimizer = torch.optim.AdamW(
@@ -49,9 +49,9 @@ def build_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Op
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The state of every parameter by name, whole: its moments, its step count, its running mean.
+    """The complete state of every parameter by name: its moments, step count and running mean.
 
-    What is spread over processes comes to the CPU's memory: whole, all of it may not fit into a GPU's.
+    Sharded state is gathered in the memory of the CPU, because all of it may not fit into that of a GPU.
     """
     tensors = {}
     for name, parameter in model.named_parameters():
@@ -62,7 +62,7 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
 
 
 def optimizer_bytes(optimizer: torch.optim.Optimizer) -> int:
-    """How large the `optimizer_tensors` are, but for the counts of steps."""
+    """The size of the `optimizer_tensors` in bytes, without the step counts."""
     return sum(
         4 * parameter.numel() * len(set(group[_STATE]) - {"step", _EMA_STEPS})
         for group in optimizer.param_groups
@@ -71,7 +71,7 @@ def optimizer_bytes(optimizer: torch.optim.Optimizer) -> int:
 
 
 def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Puts the tensors of `optimizer_tensors` back. Raises KeyError where one is missing."""
+    """Restore the state from the tensors of `optimizer_tensors`. Raises KeyError if one is missing."""
     keys = {parameter: group[_STATE] for group in optimizer.param_groups for parameter in group["params"]}
     for name, parameter in model.named_parameters():
         saved = {key: tensors[f"{name}:{key}"] for key in keys[parameter]}
@@ -81,19 +81,19 @@ def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensor
 
 
 def _initial_state(key: str, parameter: Tensor) -> Tensor:
-    """A parameter's state before the first step."""
+    """The state of a parameter before the first step."""
     if key == "step":
         return torch.zeros((), device=parameter.device)
     return torch.zeros_like(parameter, requires_grad=False)
 
 
 def _place_like(value: Tensor, parameter: Tensor) -> Tensor:
-    """A part of the state where its parameter is."""
+    """A part of the state on the device of its parameter, and sharded like it."""
     return spread(value, parameter) if value.shape == parameter.shape else value.to(parameter.device)
 
 
 class _CombinedOptimizer(torch.optim.Optimizer):
-    """Several optimisers of different parameters as one: their groups and states are its own."""
+    """Several optimizers of different parameters as one. It shares their groups and states."""
 
     def __init__(self, *parts: torch.optim.Optimizer) -> None:
         super().__init__([group for part in parts for group in part.param_groups], {})
@@ -102,13 +102,13 @@ class _CombinedOptimizer(torch.optim.Optimizer):
             part.state = self.state
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """One step of each."""
+        """Step all optimizers."""
         for part in self._parts:
             part.step()
 
 
 def _matrices(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """The matrices of encoder and decoder layers, and all other parameters: embeddings, projection, norms, biases."""
+    """The matrices of the layers, and all other parameters: embeddings, projection, norms, biases."""
     within = {id(parameter) for name in ("encoder", "decoder") for parameter in getattr(model, name).parameters()}
     matrices = [each for each in model.parameters() if id(each) in within and each.ndim == 2]
     chosen = {id(each) for each in matrices}
@@ -116,10 +116,12 @@ def _matrices(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]
 
 
 def _keep_running_mean(optimizer: torch.optim.Optimizer, decay: float) -> None:
-    """After each step mean <- d mean + (1 - d) weights; d rises to `decay`, so that the first weights are forgotten."""
+    """Let each step compute mean <- d mean + (1 - d) weights. d rises to `decay`, to forget the first weights."""
     for group in optimizer.param_groups:
         group[_STATE] = (*group[_STATE], EMA, _EMA_STEPS)
-        for parameter in group["params"]:  # the count is read at every step: it stays where reading does not wait
+        for parameter in group[
+            "params"
+        ]:  # the count is read at every step, so it stays on the CPU, where reading does not wait
             optimizer.state[parameter] |= {EMA: parameter.detach().clone(), _EMA_STEPS: torch.zeros(())}
 
     @torch.no_grad()

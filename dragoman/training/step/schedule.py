@@ -6,11 +6,13 @@ from dragoman.config import TrainSettings
 
 
 def learning_rate(step: int, settings: TrainSettings, d_model: int) -> float:
-    """The rate of optimiser step `step`, counted from 1.
+    """The learning rate of optimizer step `step`, counted from 1.
 
-    noam is the paper's equation 3 times `learning_rate`; inverse_sqrt rises linearly to `learning_rate` over the
-    warm-up and then falls with 1/sqrt(step), the same shape with a free peak; constant stays after the warm-up;
-    linear and cosine fall from there to 0 after `max_steps`, so that the last step still moves a little.
+    - noam is equation 3 of the paper times `learning_rate`.
+    - inverse_sqrt has the same shape with a free peak: it rises linearly to `learning_rate` over the warm-up, and then
+      falls with 1/sqrt(step).
+    - constant stays at `learning_rate` after the warm-up.
+    - linear and cosine fall after the warm-up and reach 0 at step `max_steps` + 1, so that the last step counts.
     """
     warmup = max(settings.warmup_steps, 1)
     if settings.schedule == "noam":

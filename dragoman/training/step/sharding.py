@@ -1,7 +1,7 @@
-"""A model spread over the processes of a run, weights, gradients and optimiser alike, for what does not fit into one.
+"""A model sharded over the processes of a run, with its gradients and optimizer, if it does not fit into one.
 
-torch's FSDP2 (`fully_shard`; Zhao et al. 2023): a layer's weights are gathered when it computes, and its gradients
-added up and spread again. What a checkpoint holds is whole, so any number of processes can go on from it.
+Uses torch's FSDP2 (`fully_shard`; Zhao et al. 2023): the weights of a layer are gathered when it computes, and its
+gradients are summed and sharded again. A checkpoint holds the whole model, so any number of processes can continue.
 """
 
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ from dragoman.training.step.loss import LossOptions
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """A tensor that may be spread, as one; all processes must ask for it."""
+    """The whole of a tensor that may be sharded. All processes must call this."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 def spread(tensor: Tensor, like: Tensor) -> Tensor:
-    """A whole tensor where `like` is, and spread as it is; all processes must have the same."""
+    """A whole tensor on the device of `like`, sharded like it. All processes must pass the same tensor."""
     tensor = tensor.to(like.device)
     if not hasattr(like, "device_mesh"):
         return tensor
@@ -39,10 +39,10 @@ def spread(tensor: Tensor, like: Tensor) -> Tensor:
 
 
 class ShardedModel:
-    """`model`, spread over the processes in place, and the gradients of its steps.
+    """`model`, sharded over the processes in place, and the gradients of its steps.
 
-    Takes the place of `Gradients`, but that the gradients are those of all processes; and that memory which runs out
-    ends the run, since the others could not know of parts.
+    Used instead of `Gradients`, with two differences. The gradients are sums over all processes. If memory runs out,
+    the run ends, because the other processes could not know that one computes in parts.
     """
 
     def __init__(self, model: Transformer, settings: TrainSettings, processes: Processes) -> None:
@@ -71,11 +71,11 @@ class ShardedModel:
         pass
 
     def compute(self, batches: Sequence[Batch], seed: Sequence[int], num_tokens: int, splits: int = 1) -> Tensor:
-        """As `Gradients.compute`; returns this process's sums."""
+        """As `Gradients.compute`. Returns the sums of this process."""
         self._randomness.seed(*seed, 0)
         device = self._model.device
         total = torch.zeros(2, dtype=sum_type(device), device=device)
-        # Every pass gathers from all, so all make as many; what one makes in vain has no weight.
+        # Every pass gathers from all processes, so all make equally many. Surplus passes have no weight.
         for number in range(max(self._processes.gather(len(batches)))):
             counts = number < len(batches)
             loss, nll = self._losses((batches[number] if counts else _filler()).to(device))
@@ -86,7 +86,7 @@ class ShardedModel:
 
     @torch.no_grad()
     def gather_model(self) -> Transformer:
-        """A plain model with the weights of now, for the first process; what the others get is of no use."""
+        """A plain model with the current weights, for the first process. The others get a meaningless one."""
         theirs = dict(self._whole.named_parameters()) if self._processes.is_first else {}
         for name, parameter in self._model.named_parameters():
             values = whole(parameter)
@@ -96,7 +96,7 @@ class ShardedModel:
 
 
 class _Losses(nn.Module):
-    """The losses as a module, whose `forward` is where FSDP gathers what no layer owns."""
+    """The losses as a module, so that FSDP gathers the parameters that belong to no layer in its `forward`."""
 
     def __init__(self, model: Transformer, options: LossOptions) -> None:
         super().__init__()
