@@ -1,8 +1,9 @@
-"""Translate a file that is too large for one machine: in chunks, on the machines of a Ray cluster.
+"""Translation of a large file on a Ray cluster (`dragoman translate --cluster`).
 
-The driver sends the model to each worker, so the machines share no disk. They need Dragoman and Ray. Finished chunks
-are kept: Ray replaces a worker that dies and repeats its chunk, and the same command continues a job that was stopped.
-A translation does not depend on the other texts in the batch, so the lines equal those of a single process.
+The file is split into chunks of lines. The driver sends the model to each worker, so the machines need Dragoman and
+Ray, but no shared disk. Finished chunks are kept on the driver's disk: Ray replaces a worker that dies and repeats its
+chunk, and the same command continues a job that was stopped. A translation does not depend on the other texts in its
+batch, so the output equals the output of a single process.
 """
 
 import contextlib
@@ -23,14 +24,14 @@ from dragoman.text.lines import read_lines
 from dragoman.version import __version__
 from dragoman.workflows.progress import QUIET, Progress
 
-_CHUNKS_WAITING = 2
+_CHUNKS_WAITING = 2  # per worker, so that a worker is never idle
 _RETRIES = 3
 _ANSWER_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive lines of the input; both numbers count from 0."""
+    """Consecutive lines of the input. Both numbers count from 0."""
 
     number: int
     first_line: int
@@ -39,10 +40,15 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A Ray cluster: its address (`auto`, HOST:PORT, or `local` for this machine alone).
+    """A Ray cluster and the size of its workers.
 
-    `worker_cpus` is the number of processors per worker, where 0 means all of the smallest machine. With GPUs, each
-    worker has one.
+    Parameters
+    ----------
+    address
+        `auto` for the cluster that Ray finds, HOST:PORT, or `local` for a cluster on this machine alone.
+    worker_cpus
+        Number of processors per worker. 0 takes all processors of the smallest machine. With GPUs the number is not
+        used: each worker then has one GPU and one processor.
     """
 
     address: str
@@ -51,9 +57,28 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class ClusterJob:
-    """A file to translate, the models and settings, and the callbacks that format and report each line.
+    """A file to translate on a cluster, and how to translate and write it.
 
-    `report` gets a line's number, counted from 1.
+    Parameters
+    ----------
+    source, output
+        The file to translate, with one text per line, and the file to write.
+    models
+        Model folders. Several models translate as an ensemble.
+    options
+        Keyword arguments of `Translator.translate_detailed`.
+    device
+        The device of each worker, such as "auto", "cpu" or "cuda".
+    chunk_lines
+        Number of lines per chunk.
+    encoding
+        The encoding of `source`, or "" to detect it.
+    write
+        Formats a translation as the line to write. The name of the function is part of the job's identity.
+    report
+        Receives the number of a line, counted from 1, and its translation.
+    report_invalid
+        Receives the number of each line that is not valid in the encoding.
     """
 
     source: Path
@@ -68,7 +93,7 @@ class ClusterJob:
     report_invalid: Callable[[int], None]
 
     def facts(self) -> dict[str, Any]:
-        """Everything that determines the output and its chunks, as JSON values."""
+        """Return everything that determines the output and its chunks, as JSON values."""
         manifests = [verify_folder(folder)["files"] for folder in self.models]
         return {
             "version": __version__,
@@ -85,11 +110,24 @@ def _as_json(value: Any) -> Any:
 
 
 def translate_on_cluster(job: ClusterJob, cluster: Cluster, progress: Progress = QUIET) -> None:
-    """Write the output once every chunk is translated. Reuse the chunks of an earlier call with the same job."""
+    """Translate the source on the cluster, and write the output once every chunk is translated.
+
+    Chunks that an earlier call with the same job finished are reused.
+
+    Raises
+    ------
+    ConfigError
+        If Ray is not installed, if no cluster answers, if it has too few processors, or if the folder of chunks
+        belongs to another job.
+    ModelError
+        If a model folder is missing or damaged.
+    ResourceError
+        If workers die repeatedly on a chunk.
+    """
     _ray()  # fails before anything is written
     parts = OutputParts(job.output)
     if done := parts.begin(job.facts()):
-        progress.note(f"{done} pieces are there already; going on with the others")
+        progress.note(f"{done} chunks are already translated; translating the others")
     number = 0
 
     def missing() -> Iterator[Chunk]:
@@ -108,10 +146,10 @@ def translate_on_cluster(job: ClusterJob, cluster: Cluster, progress: Progress =
 
 
 class Worker:
-    """One process on some machine, with the models loaded."""
+    """A process on one of the machines, with the models loaded."""
 
     def __init__(self, models: Sequence[Mapping[str, bytes]], device: str, threads: int) -> None:
-        """`models` are the files of each model folder by name."""
+        """Load the models. `models` are the files of each model folder by name."""
         import torch
 
         from dragoman.inference.translator import Translator
@@ -126,12 +164,12 @@ class Worker:
             self._translator = Translator.load_ensemble([Path(folder) / str(n) for n in range(len(models))], device)
 
     def translate(self, chunk: Chunk, options: Mapping[str, Any]) -> list[Translation]:
-        """Translate as a single process would: line numbers count from the first line of the file."""
+        """Translate a chunk as a single process would. Line numbers count from the first line of the file."""
         return self._translator.translate_detailed(chunk.texts, first_number=chunk.first_line, **options)
 
 
 def split_into_chunks(lines: Iterable[str], chunk_lines: int) -> Iterator[Chunk]:
-    """The lines in chunks, in order."""
+    """Yield the lines in chunks, in order."""
     rest, number = iter(lines), 0
     while texts := tuple(islice(rest, chunk_lines)):
         yield Chunk(number, number * chunk_lines, texts)
@@ -141,9 +179,9 @@ def split_into_chunks(lines: Iterable[str], chunk_lines: int) -> Iterator[Chunk]
 def translate_chunks(
     chunks: Iterable[Chunk], models: Sequence[Path], options: Mapping[str, Any], device: str, cluster: Cluster
 ) -> Iterator[tuple[Chunk, list[Translation]]]:
-    """Each chunk with its translations, in order of completion. Only a few chunks are in memory at a time.
+    """Yield each chunk with its translations, in order of completion. Only a few chunks are in memory at a time.
 
-    Raises ConfigError if no such cluster exists, and ResourceError if workers die repeatedly on a chunk.
+    Raises ConfigError if no cluster answers, and ResourceError if workers die repeatedly on a chunk.
     """
     ray = _ray()
     with _connection(ray, cluster.address):
@@ -165,8 +203,8 @@ def translate_chunks(
 
 
 def _ray() -> Any:
-    """The package ray. Raises ConfigError if it is not installed."""
-    # Ray logs every retried chunk and reports usage statistics by default.
+    """Import the package ray. Raises ConfigError if it is not installed."""
+    # By default, Ray logs every retried chunk and sends usage statistics.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -190,8 +228,8 @@ def _connection(ray: Any, address: str) -> Iterator[None]:
     except (OSError, ValueError, OverflowError, RuntimeError) as error:
         reason = str(error).strip().split("\n")[0]
         raise ConfigError(
-            f"`--cluster` is {address}, where no Ray cluster answers: {reason}. Start one (ray start --head), or give "
-            "local for this machine alone."
+            f"`--cluster` is {address}, but no Ray cluster answers there: {reason}. Start one (ray start --head), or "
+            "use `--cluster local` for this machine alone."
         ) from None
     try:
         yield
@@ -200,17 +238,18 @@ def _connection(ray: Any, address: str) -> Iterator[None]:
 
 
 def _workers(ray: Any, cluster: Cluster, files: Any, device: str) -> list[Any]:
-    """One worker per GPU, or as many as the processors of the machines allow."""
+    """Start one worker per GPU, or without GPUs as many workers as the processors of the machines allow."""
     machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     processors = [int(machine["CPU"]) for machine in machines if machine.get("CPU", 0) >= 1]
     if not processors:
-        raise ConfigError("The Ray cluster has no processors to work with. Start its machines with --num-cpus.")
+        raise ConfigError("The Ray cluster has no processors. Start its machines with --num-cpus.")
     gpus = sum(int(machine.get("GPU", 0)) for machine in machines) if device != "cpu" else 0
     cpus = 1 if gpus else cluster.worker_cpus or min(processors)
     number = gpus or sum(have // cpus for have in processors)
     if not number:
         raise ConfigError(
-            f"`--worker-cpus` is {cpus}, but the largest machine of the cluster has {max(processors)}. Give fewer."
+            f"`--worker-cpus` must be at most {max(processors)}, the processors of the largest machine of the cluster, "
+            f"but is {cpus}. Lower it."
         )
     limits = {"num_cpus": cpus, "num_gpus": 1 if gpus else 0}
     actor = ray.remote(Worker).options(**limits, max_restarts=-1, max_task_retries=_RETRIES)
@@ -218,6 +257,7 @@ def _workers(ray: Any, cluster: Cluster, files: Any, device: str) -> list[Any]:
 
 
 def _answer(ray: Any, done: Any, chunk: Chunk) -> list[Translation]:
+    """Return the translations of a chunk. Raises the worker's own DragomanError, or ResourceError if Ray failed."""
     try:
         return ray.get(done)  # type: ignore[no-any-return]
     except ray.exceptions.RayError as error:
@@ -227,6 +267,6 @@ def _answer(ray: Any, done: Any, chunk: Chunk) -> list[Translation]:
         last = chunk.first_line + len(chunk.texts)
         reason = str(error).strip().split("\n")[-1] or type(error).__name__
         raise ResourceError(
-            f"lines {chunk.first_line + 1} to {last} could not be translated on the cluster: {reason} What is done is "
-            "kept; the same command goes on."
+            f"lines {chunk.first_line + 1} to {last} could not be translated on the cluster: {reason} Finished chunks "
+            "are kept. Repeat the command to continue."
         ) from None

@@ -1,4 +1,8 @@
-"""Comparing two models, or two files of translations, on one test."""
+"""Comparison of two translation systems on the same test (`dragoman compare`).
+
+A system is a model or a file of translations. The metrics and significance tests are in
+`dragoman.evaluation.comparison`; this module reads the test, translates it and checks the languages.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,10 +23,24 @@ from dragoman.workflows.progress import QUIET, Progress
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRequest:
-    """Two systems, each a model folder, a run or a file with a translation a line, and the test for both.
+    """Two systems and the test to compare them on.
 
-    `models` says how to translate; its paths are not used. `train` is training text of the target side, which shows
-    what words are rare. `tokenize` is sacreBLEU's tokenizer for BLEU; without it the target language decides.
+    Parameters
+    ----------
+    a, b
+        The systems: each a model folder, a run, or a file with one translation per line.
+    src, ref
+        The files of the sources and the references. Of files with both sides, the source or target is read.
+    models
+        How to translate with the systems that are models. Its `paths` are not used.
+    train
+        A file of training text in the target language, or with both sides. It tells which words are rare.
+    layout
+        Columns and encoding of the files.
+    tokenize
+        SacreBLEU's tokenizer for BLEU. "" chooses the tokenizer by the target language.
+    check_languages
+        Whether a text that is clearly in another language than expected is an error.
     """
 
     a: str
@@ -38,16 +56,37 @@ class ComparisonRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Output:
-    """The translations of a system, and the target language of its model or ""."""
+    """The translations of a system, and the target language of its model, or "" if unknown."""
 
     texts: Sequence[str]
     lang: str = ""
 
 
 def compare_systems(request: ComparisonRequest, progress: Progress = QUIET) -> Comparison:
-    """Compare two systems on a test, with significance tests. Raises ConfigError, DataError, ModelError.
+    """Compare two systems on a test, with significance tests.
 
-    What cannot be read is an error before anything is translated.
+    Files that cannot be read raise an error before anything is translated.
+
+    Parameters
+    ----------
+    request
+        The systems and the test.
+    progress
+        Receives notes about model folders and suspicious languages.
+
+    Returns
+    -------
+    Comparison
+        The metrics of both systems with their differences, and where the systems differ.
+
+    Raises
+    ------
+    ConfigError
+        If a setting is invalid, or is meant for a model while both systems are files.
+    DataError
+        If a file is missing, has another number of lines than the test, or is clearly in the wrong language.
+    ModelError
+        If a model is missing or damaged.
     """
     request.models.check()
     test = read_test(request.src, request.ref, request.layout)
@@ -65,20 +104,22 @@ def compare_systems(request: ComparisonRequest, progress: Progress = QUIET) -> C
         if not a.lang and not b.lang:
             check_test_languages(test, request.src, request.ref, progress)
         for name, output in zip((request.a, request.b), written, strict=True):
-            if output is not None:  # what a model writes is not the wrong file, however bad it is
+            if output is not None:  # a model's output is never the wrong file, however bad it is
                 check_same_language(output.texts, test.references, name, SKIP_FLAG)
     tokenize = request.tokenize or tokenizer_for(lang)
     return compare(test.sources, test.references, a.texts, b.texts, tokenize, training_text)
 
 
 def _read_translations(request: ComparisonRequest, num_sources: int) -> list[_Output | None]:
-    """The translations in files, None for a model."""
+    """Read the translations of both systems: None for a model."""
     written: list[_Output | None] = []
     for path in (Path(request.a), Path(request.b)):
         if not path.exists():
-            raise DataError(f"{path} does not exist. Name a model folder, a run, or a file with a translation a line.")
+            raise DataError(
+                f"{path} does not exist. Name a model folder, a run, or a file with one translation per line."
+            )
         if path.is_dir():
-            from dragoman.bundle import resolve_model_folder  # two files are compared without torch
+            from dragoman.bundle import resolve_model_folder
 
             resolve_model_folder(path)
             written.append(None)
@@ -86,12 +127,12 @@ def _read_translations(request: ComparisonRequest, num_sources: int) -> list[_Ou
         outputs, _ = read_side(path, 1, request.layout)
         if len(outputs) != num_sources:
             raise DataError(
-                f"{path} has {len(outputs)} lines, but {request.src} has {num_sources}. Give a translation a line, or "
-                "name a model's folder."
+                f"{path} has {len(outputs)} lines, but {request.src} has {num_sources}. Give one translation per "
+                "line, or name a model folder."
             )
         written.append(_Output(outputs))
     if None not in written and (given := list(request.models.overrides)):
-        raise ConfigError(f"`{flag_of(given[0])}` is for a model that translates, but both are files. Leave it out.")
+        raise ConfigError(f"`{flag_of(given[0])}` needs a model, but both systems are files. Leave it out.")
     return written
 
 

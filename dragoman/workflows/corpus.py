@@ -1,4 +1,4 @@
-"""Checking a corpus before training on it."""
+"""Checks of a corpus before training on it (`dragoman check`). The checks are in `dragoman.text.doctor`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,19 @@ from dragoman.workflows.progress import QUIET, Progress
 
 @dataclass(frozen=True, slots=True)
 class CorpusFiles:
-    """The files of a corpus to check: one file with both sides, or two aligned files; and so for dev and test sets."""
+    """The files of a corpus to check.
+
+    Parameters
+    ----------
+    train
+        The training text: one file with both sides, or two aligned files (source, target).
+    dev, test
+        The validation and test sets, each like `train`, or empty.
+    src_lang, tgt_lang
+        Language codes such as "en". "" takes the languages from the files or their names.
+    layout
+        Columns and encoding of the files.
+    """
 
     train: Sequence[str]
     dev: Sequence[str] = ()
@@ -26,9 +38,26 @@ class CorpusFiles:
 
 
 def check_files(files: CorpusFiles, progress: Progress = QUIET) -> Examination:
-    """Everything that can be known of a corpus before training on it. Raises ConfigError, DataError.
+    """Examine a corpus before training on it: encodings, lengths, languages, duplicates and leaked test sentences.
 
-    The stages are noted.
+    Parameters
+    ----------
+    files
+        The corpus, and the sets to look for in it.
+    progress
+        Receives a note for each stage.
+
+    Returns
+    -------
+    Examination
+        The number of pairs, and the findings with their lines.
+
+    Raises
+    ------
+    ConfigError
+        If a language does not exist, if there are too many files, or if a file's format or languages are unknown.
+    DataError
+        If a file cannot be read.
     """
     languages = check_language(files.src_lang, "`--src-lang`"), check_language(files.tgt_lang, "`--tgt-lang`")
     corpus = _open("SRC TGT", files.train, languages, files.layout)
@@ -41,7 +70,9 @@ def check_files(files: CorpusFiles, progress: Progress = QUIET) -> Examination:
 def _open(name: str, files: Sequence[str], languages: tuple[str, str], layout: Layout) -> Corpus:
     src_lang, tgt_lang = languages
     if len(files) > 2:
-        raise ConfigError(f"{name} is {len(files)} files. Give one file with both sides, or two aligned files.")
+        raise ConfigError(
+            f"{name} must be one or two files, but is {len(files)}. Give one file with both sides or two aligned files."
+        )
     if len(files) == 2:
         return open_aligned(*files, src_lang=src_lang, tgt_lang=tgt_lang, encoding=layout.encoding)
     return open_corpus(files[0], src_lang=src_lang, tgt_lang=tgt_lang, layout=layout)

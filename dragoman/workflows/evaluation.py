@@ -1,4 +1,8 @@
-"""Scoring a model on a test set, or translations that are already there."""
+"""Scores of a model, or of a file of translations, on a test set (`dragoman evaluate`).
+
+The metrics are in `dragoman.evaluation.metrics`. This module reads the test, checks its languages, translates it, and
+scores it a second time without the sentences that training text contains.
+"""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -25,11 +29,32 @@ _CHUNK_LINES = 1 << 13
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRequest:
-    """A model and a test to translate with it (`src`, `ref`), or translations in the file `hyp`.
+    """A test, and the model or the translations to score on it.
 
-    With training text in `train`, which needs `src`, the scores are also computed without the sentences it contains.
-    `tokenize` is sacreBLEU's tokenizer for BLEU; without it the target language decides. `checklist` also counts what
-    the model gets wrong (`dragoman.evaluation.checklists`).
+    Set either `model` and `src`, or `hyp`.
+
+    Parameters
+    ----------
+    ref
+        The file of the references.
+    src
+        The file of the sources. Of files with both sides, the source or target is read.
+    hyp
+        A file of translations to score instead of a model.
+    model
+        The model, and how to translate with it.
+    train
+        Files of training text. The scores are then also computed without the test sentences that these files contain.
+        Needs `src`.
+    layout
+        Columns and encoding of the files.
+    tokenize
+        SacreBLEU's tokenizer for BLEU. "" chooses the tokenizer by the target language.
+    check_languages
+        Whether a text that is clearly in another language than expected is an error.
+    checklist
+        Whether to count the model's mistakes with numbers, names, negation and similar phenomena
+        (`dragoman.evaluation.checklists`). Needs a model.
     """
 
     ref: str
@@ -45,7 +70,18 @@ class EvaluationRequest:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationReport:
-    """The scores on all of a test, on what is left of it without training text (if requested), and the checklist."""
+    """The scores of a model or of translations on a test.
+
+    Parameters
+    ----------
+    whole
+        The scores on the whole test, with confidence intervals.
+    without_leaks
+        The scores on the sentences that the training text does not contain. None if no training text is named, or if
+        it contains the whole test.
+    checklist
+        The counts of mistakes, or () if not requested.
+    """
 
     whole: Evaluation
     without_leaks: Evaluation | None = None
@@ -54,7 +90,7 @@ class EvaluationReport:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationTexts:
-    """The sources and references of a test, and their languages as the files or their names tell them, or ""."""
+    """The sources and references of a test, and the languages found in the files or their names, or ""."""
 
     sources: Sequence[str]
     references: Sequence[str]
@@ -63,9 +99,30 @@ class EvaluationTexts:
 
 
 def evaluate_test(request: EvaluationRequest, progress: Progress = QUIET) -> EvaluationReport:
-    """Score a model, or translations, on a test. Raises ConfigError, DataError, ModelError.
+    """Score a model, or a file of translations, on a test.
 
-    What cannot be read is an error before anything is translated.
+    Files that cannot be read raise an error before anything is translated.
+
+    Parameters
+    ----------
+    request
+        The test, and the model or translations to score.
+    progress
+        Receives notes about the model folder, suspicious languages and leaked test sentences.
+
+    Returns
+    -------
+    EvaluationReport
+        BLEU, chrF and TER with signatures and confidence intervals, and the checklist.
+
+    Raises
+    ------
+    ConfigError
+        If the request names both a model and translations, or neither, or if a setting is invalid.
+    DataError
+        If a file cannot be read, if the files have different lengths, or if one is clearly in the wrong language.
+    ModelError
+        If the model is missing or damaged.
     """
     _check(request)
     request.model.check()
@@ -97,13 +154,13 @@ def evaluate_test(request: EvaluationRequest, progress: Progress = QUIET) -> Eva
             rest = score([hypotheses[place] for place in places], [test.references[place] for place in places])
         else:
             progress.note(
-                "warning: all of the test is in the training text: its score says nothing. Take another test."
+                "warning: the training text contains every test sentence, so the score means nothing. Use another test."
             )
     return EvaluationReport(whole, rest, tuple(findings))
 
 
 def _check(request: EvaluationRequest) -> None:
-    """Raise ConfigError if the request asks for both ways of scoring, or for neither."""
+    """Raise ConfigError if the request names both a model and translations, or neither."""
     src, ref, hyp = request.src, request.ref, request.hyp
     if not hyp:
         if not request.model.paths:
@@ -114,22 +171,23 @@ def _check(request: EvaluationRequest) -> None:
             raise ConfigError("`--src` is missing. `dragoman evaluate --help` says what goes where.")
         return
     if request.train and not src:
-        raise ConfigError("`--train` is given, but `--src` is not: leaks are found in the test's sources. Give both.")
+        raise ConfigError("`--train` needs `--src`, because leaks are found in the test's sources. Give both.")
     for name, given in (("MODEL", request.model.paths), ("`--src`", src and not request.train)):
         if given:
             raise ConfigError(f"{name} and `--hyp` must not both be given. Leave one out.")
     if os.path.exists(ref) and os.path.exists(hyp) and os.path.samefile(hyp, ref):
         raise ConfigError(f"`--hyp` and `--ref` must not be the same file, but both are {ref}.")
     if overrides := list(request.model.overrides):
-        raise ConfigError(
-            f"`{flag_of(overrides[0])}` is for a model that translates, but `--hyp` is given. Leave one out."
-        )
+        raise ConfigError(f"`{flag_of(overrides[0])}` needs a model, but `--hyp` is given. Leave one out.")
     if request.checklist:
-        raise ConfigError("`--checklist` asks a model for more translations. Give MODEL and `--src`, not `--hyp`.")
+        raise ConfigError("`--checklist` needs a model to translate more texts. Give MODEL and `--src`, not `--hyp`.")
 
 
 def read_test(src: str, ref: str, layout: Layout = PLAIN) -> EvaluationTexts:
-    """The texts of a test. Of files with both sides, the source or target. Raises DataError if one has more texts."""
+    """Read the sources from `src` and the references from `ref`. Raises DataError if their lengths differ.
+
+    Of a file with both sides, only the source or the target is read.
+    """
     return _read_two(src, ref, layout, (0, 1))
 
 
@@ -143,12 +201,12 @@ def _read_two(first: str, second: str, layout: Layout, sides: tuple[int, int]) -
         read_side(Path(path), side, layout) for path, side in zip((first, second), sides, strict=True)
     )
     if len(one) != len(other):
-        raise DataError(f"{first} has {len(one)} texts, but {second} has {len(other)}. Give files of one test.")
+        raise DataError(f"{first} has {len(one)} texts, but {second} has {len(other)}. Give files of the same test.")
     return EvaluationTexts(one, other, one_lang, other_lang)
 
 
 def _read_translated_test(request: EvaluationRequest) -> tuple[EvaluationTexts, Sequence[str]]:
-    """The test and the translations in `hyp`. The test has sources only if `src` is given."""
+    """Read the test and the translations in `hyp`. The test has sources only if `src` is given."""
     found = _read_two(request.hyp, request.ref, request.layout, (1, 1))
     hypotheses, src_lang = found.sources, ""
     sources: Sequence[str] = ()
@@ -156,16 +214,16 @@ def _read_translated_test(request: EvaluationRequest) -> tuple[EvaluationTexts, 
         sources, src_lang = read_side(Path(request.src), 0, request.layout)
         if len(sources) != len(hypotheses):
             raise DataError(
-                f"{request.src} has {len(sources)} lines, but there are {len(hypotheses)} translations. Give the "
-                "test's source."
+                f"{request.src} has {len(sources)} lines, but {request.hyp} has {len(hypotheses)} translations. Give "
+                "the source of the same test."
             )
     return EvaluationTexts(sources, found.references, src_lang, found.tgt_lang), hypotheses
 
 
 def check_test_languages(test: EvaluationTexts, src: str, ref: str, progress: Progress = QUIET) -> None:
-    """Raise DataError if a side of the test is clearly in another language than it should be in.
+    """Raise DataError if a side of the test is clearly in another language than stated.
 
-    `src` and `ref` are the names of the files. Similar languages are only warned about.
+    Similar languages are only a note. `src` and `ref` are the names of the files, for the error.
     """
     _check_side(test.sources, test.src_lang, src, progress, test.tgt_lang)
     _check_side(test.references, test.tgt_lang, ref, progress, test.src_lang)
@@ -177,13 +235,13 @@ def _check_side(lines: Sequence[str], stated: str, file: str, progress: Progress
 
 
 def _open_training_text(request: EvaluationRequest, test: EvaluationTexts) -> list[Iterator[str]]:
-    """The sources of each training text. Raises DataError for a text that cannot be read."""
+    """Open the sources of each training text. Raises DataError for a file that cannot be read."""
     languages = test.src_lang, test.tgt_lang
     return [prefetch_first(texts_of_side(Path(path), 0, *languages, request.layout)) for path in request.train]
 
 
 def _places_without_leaks(sources: Sequence[str], training: Sequence[Iterator[str]], progress: Progress) -> list[int]:
-    """The places of the sources that training text does not have. Notes how many it has."""
+    """Return the indices of the sources that the training text does not contain. Notes how many it contains."""
     overlap = Overlap(sources)
     for chunk in chunks(chain.from_iterable(training), _CHUNK_LINES):
         overlap.add(chunk)
@@ -191,6 +249,6 @@ def _places_without_leaks(sources: Sequence[str], training: Sequence[Iterator[st
     leaked, exact = int((lines > 0).sum()), int((overlap.exact() > 0).sum())
     progress.note(
         f"{leaked:,} of {len(sources):,} test sources ({leaked / len(sources):.1%}) are in the training "
-        f"text, {exact:,} exactly and the others but for a word, case or punctuation"
+        f"text, {exact:,} exactly and the others except for a word, case or punctuation"
     )
     return [place for place, line in enumerate(lines.tolist()) if not line]

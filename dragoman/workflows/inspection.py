@@ -1,4 +1,7 @@
-"""Looking at one translation from inside the model."""
+"""One translation from inside the model: attention, probabilities and search (`dragoman inspect`).
+
+The measurements are in `dragoman.visualization.inspection`; this module finds the model and the text.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,9 +19,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InspectionRequest:
-    """A model folder or run, and a text to translate, or the number of a test sentence of the run, from 1.
+    """A model and a text to inspect.
 
-    `overrides` are settings of the search by key as text.
+    Parameters
+    ----------
+    model
+        A model folder or a run.
+    text
+        The text to translate.
+    test_sentence
+        Number of a sentence of the run's test set, counted from 1. It replaces `text`, and its reference is shown.
+    overrides
+        Settings of the search by key, as text, such as ``{"inference.beam_size": "4"}``.
+    device
+        "auto", "cpu", "cuda" or another device of torch.
     """
 
     model: str
@@ -29,12 +43,34 @@ class InspectionRequest:
 
 
 def inspect_model(request: InspectionRequest, progress: Progress = QUIET) -> "Inspection":
-    """Translate the text and keep what happens inside the model. Raises ConfigError, DataError, ModelError."""
+    """Translate a text with beam search, and record what happens inside the model.
+
+    Parameters
+    ----------
+    request
+        The model and the text.
+    progress
+        Receives notes about the model folder and the search.
+
+    Returns
+    -------
+    Inspection
+        The tokens, attention weights, probabilities and beams of the translation.
+
+    Raises
+    ------
+    ConfigError
+        If a setting is invalid, or if the run has no test sentence with this number.
+    DataError
+        If the text is empty.
+    ModelError
+        If the model is missing or damaged, or if the run has no test sentences.
+    """
     text, reference = request.text, ""
     if request.test_sentence is not None:
         text, reference = _test_sentence(Path(request.model), request.test_sentence)
     if not text.strip():
-        raise DataError("the text is empty. Give a sentence to look at, in quotes.")
+        raise DataError("the text is empty. Give a sentence to inspect, in quotes.")
     require_model(request.model)
     from dragoman.model.trained import TrainedModel
     from dragoman.visualization.inspection.inspector import inspect_text
@@ -43,21 +79,24 @@ def inspect_model(request: InspectionRequest, progress: Progress = QUIET) -> "In
     trained = TrainedModel.load(folder, request.device)
     own = trained.config.inference
     if own.sample or own.mbr_samples:
-        progress.note(f"{folder} is looked at in beam search, though it draws its translations")
+        progress.note(f"inspecting {folder} with beam search, although its settings sample translations")
     searched = Config(inference=replace(own, n_best=1, **WITHOUT_SAMPLING))
     settings = read_config([], request.overrides, searched).config.inference
     return inspect_text(trained, text, settings, name=str(folder), reference=reference)
 
 
 def _test_sentence(run: Path, number: int) -> tuple[str, str]:
-    """The text and its reference. Raises ModelError if the run has no test sentences, ConfigError if it has fewer."""
+    """Return a test sentence of a run and its reference. `number` counts from 1.
+
+    Raises ModelError if the run has no test sentences, and ConfigError if it has fewer than `number`.
+    """
     from dragoman.data.store import PairStore
 
     folder = run / "data" / "test"
     if not folder.is_dir():
         raise ModelError(
-            f"{run} has no test sentences: it is no run, or was trained without `data.test` and `data.test_fraction`. "
-            "Give a text instead."
+            f"{run} has no test sentences: it is not a run, or was trained without `data.test` and "
+            "`data.test_fraction`. Give a text instead."
         )
     store = PairStore(folder)
     if not 1 <= number <= len(store):

@@ -1,4 +1,7 @@
-"""Loading the models that a workflow uses."""
+"""Loading of the models that a workflow or a command uses.
+
+The checks that need no imports come first, so that a misspelt path is an error before torch is loaded.
+"""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -19,10 +22,20 @@ ENGINES = ("dragoman", "ctranslate2")
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """A model folder or run, or several as an ensemble, and how to translate with it.
+    """A model, and how to translate with it.
 
-    `overrides` are settings by key as text, such as ``inference.beam_size``. `hint` is added to the error about a path
-    that does not exist.
+    Parameters
+    ----------
+    paths
+        A model folder or a run, or several for an ensemble.
+    overrides
+        Settings by key, as text, such as ``{"inference.beam_size": "4"}``.
+    device
+        "auto", "cpu", "cuda" or another device of torch.
+    engine
+        One of `ENGINES`: our own engine, or "ctranslate2".
+    hint
+        A sentence to append to the error about a path that does not exist.
     """
 
     paths: tuple[str, ...] = ()
@@ -32,13 +45,25 @@ class ModelRequest:
     hint: str = ""
 
     def check(self) -> None:
-        """Raise ConfigError for overrides that no model could have, before time goes into loading one."""
+        """Raise ConfigError for overrides that are invalid for every model, before loading one."""
         read_given([], self.overrides)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A translator, its settings with the overrides applied, the overrides alone, and the languages or ""."""
+    """A translator with its settings and languages.
+
+    Parameters
+    ----------
+    translator
+        The translator. It has the settings of the model, without the overrides.
+    settings
+        The settings of the model with the overrides applied.
+    overrides
+        The overrides alone, as keyword arguments of `Translator.translate`.
+    tgt_lang, src_lang
+        Language codes from the model's card or settings, or "".
+    """
 
     translator: "Translator"
     settings: InferenceSettings
@@ -48,13 +73,13 @@ class LoadedModel:
 
 
 def require_model(path: str | Path, hint: str = "") -> None:
-    """Raise ModelError, with `hint` after it, if nothing is at a path: before time goes into imports."""
+    """Raise ModelError if a path does not exist, without importing torch. `hint` is appended to the error."""
     if not os.path.exists(path):
         raise ModelError(f"{path} does not exist. Name a model folder, or a run of `dragoman train`.{hint}")
 
 
 def find_folder(path: str | Path, progress: Progress = QUIET) -> Path:
-    """The model folder at a path, which may be a run. Notes which folder of a run it is. Raises ModelError."""
+    """Return the model folder at a path, which may be a run. Notes the folder of a run. Raises ModelError."""
     from dragoman.bundle import resolve_model_folder
 
     folder = resolve_model_folder(Path(path))
@@ -64,9 +89,31 @@ def find_folder(path: str | Path, progress: Progress = QUIET) -> Path:
 
 
 def load_model(request: ModelRequest, progress: Progress = QUIET) -> LoadedModel:
-    """Load the models and make their translator. Notes which folder of a run it takes.
+    """Load a model, or several as an ensemble, with its translator.
 
-    Raises ModelError, and ConfigError for what the engine cannot do.
+    Parameters
+    ----------
+    request
+        The model, its device and engine, and the settings to override.
+    progress
+        Receives a note about the model folder that is used of a run.
+
+    Returns
+    -------
+    LoadedModel
+        The translator with its settings. Call ``translator.translate(texts, **overrides)``.
+
+    Raises
+    ------
+    ModelError
+        If a model is missing or damaged, or if the models of an ensemble do not fit together.
+    ConfigError
+        If a setting is invalid, or if the engine does not support it.
+
+    Examples
+    --------
+    >>> model = load_model(ModelRequest(("run",), device="cpu"))
+    >>> model.translator.translate(["Where is the station?"])
     """
     for path in request.paths:
         require_model(path, request.hint)
@@ -93,7 +140,5 @@ def _with_ctranslate2(trained_models: "Sequence[TrainedModel]", settings: Infere
     from dragoman.exchange.ctranslate2_engine import ctranslate2_translator
 
     if len(trained_models) > 1:
-        raise ConfigError(
-            f"`--engine` is ctranslate2, which takes one model, but here are {len(trained_models)}. Name one."
-        )
+        raise ConfigError(f"`--engine ctranslate2` takes one model, but {len(trained_models)} are named. Name one.")
     return ctranslate2_translator(trained_models[0], settings.precision)

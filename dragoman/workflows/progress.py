@@ -1,24 +1,27 @@
-"""How a workflow tells its caller what it is doing."""
+"""Progress reports of a workflow to its caller.
+
+Workflows print nothing. They call a `Progress`, which the command line shows on stderr and a Python caller can ignore.
+"""
 
 from typing import TextIO
 
 
 class Progress:
-    """Receives what a workflow reports while it works. This class ignores it; override what you need.
+    """Receiver of a workflow's reports. This class ignores them; override the methods that you need.
 
-    `log` receives the lines of training, as a terminal shows them.
+    `log` receives the lines of training, as a terminal shows them. None discards them.
     """
 
     log: TextIO | None = None
 
     def note(self, text: str) -> None:
-        """A sentence that the user should read, such as a warning or where a file is."""
+        """Receive a sentence for the user, such as a warning or the path of a file."""
 
     def stage(self, name: str, pairs: int) -> None:
-        """Preparation is in the stage `name` and has passed `pairs` sentence pairs of it."""
+        """Receive the name of the current stage of preparation, and how many sentence pairs of it are done."""
 
     def result(self, part: object) -> None:
-        """A part of the result, as soon as it is known. Each workflow names the records that it reports."""
+        """Receive a part of the result as soon as it is known. Each workflow documents the records it reports."""
 
 
 QUIET = Progress()

@@ -1,4 +1,4 @@
-"""What is done with a run after training: averaging its checkpoints, and writing its report again."""
+"""Work on a run after training: an average of its checkpoints (`dragoman average`), and a new report."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,16 +17,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AveragedModel:
-    """A model folder, and the steps of the checkpoints whose weights it is the mean of."""
+    """A model folder with averaged weights, and the steps of the averaged checkpoints."""
 
     folder: Path
     steps: tuple[int, ...]
 
 
 def average_run(run: Path, last: int = 5, out: Path | None = None) -> AveragedModel:
-    """Average the weights of the `last` checkpoints of a run into `out`, or else into RUN/mean, which is replaced.
+    """Average the weights of the last checkpoints of a run into a new model folder.
 
-    Raises CheckpointError if there are none, ModelError if one is damaged, ConfigError if `out` is in use.
+    Parameters
+    ----------
+    run
+        The folder of the run.
+    last
+        Number of checkpoints to average, counted from the newest.
+    out
+        The folder to write, which must not exist. None writes ``mean`` in the run's folder, and replaces an
+        earlier average.
+
+    Returns
+    -------
+    AveragedModel
+        The model folder and the steps of the averaged checkpoints.
+
+    Raises
+    ------
+    CheckpointError
+        If the run has no checkpoints.
+    ModelError
+        If the run does not exist, if a checkpoint is damaged, or if `out` exists or is inside a model folder.
     """
     require_model(run)
     from dragoman.model.trained import TrainedModel  # torch: only once the arguments are right
@@ -48,9 +68,29 @@ def average_run(run: Path, last: int = 5, out: Path | None = None) -> AveragedMo
 
 
 def report_run(run: Path, device: str = "auto", progress: Progress = QUIET) -> Path:
-    """Translate the run's test, or its validation data, again and write its report. Returns the report's path.
+    """Translate the test set of a run again, and write the report of the run.
 
-    Raises ModelError, and DataError if the folder is no run.
+    Parameters
+    ----------
+    run
+        The folder of the run. Its validation data is translated if it has no test set. If it has neither any more, the
+        report has no sentences.
+    device
+        "auto", "cpu", "cuda" or another device of torch.
+    progress
+        Receives notes about the model and missing data.
+
+    Returns
+    -------
+    Path
+        The HTML file.
+
+    Raises
+    ------
+    ModelError
+        If the run or its model is missing or damaged.
+    DataError
+        If the folder is not a run.
     """
     require_model(run)
     from dragoman.bundle import resolve_model_folder  # torch: only once the arguments are right
@@ -59,13 +99,13 @@ def report_run(run: Path, device: str = "auto", progress: Progress = QUIET) -> P
     from dragoman.visualization.report.run_facts import read_run
 
     folder = resolve_model_folder(run)
-    read_run(run)  # what is no run is an error before anything is loaded or translated
+    read_run(run)  # raises for a folder that is not a run, before anything is loaded or translated
     progress.note(f"the model is {folder}")
     return write_report(run, _translate_test(run, TrainedModel.load(folder, device), progress))
 
 
 def _translate_test(run_folder: Path, trained: "TrainedModel", progress: Progress) -> "ReportedTest | None":
-    """Translate the test data of a run again, or its validation data. Returns None if both are gone."""
+    """Translate the test set of a run, or else its validation data. Returns None if both are gone."""
     from dragoman.inference.translator import Translator
     from dragoman.visualization.report.report import ReportedTest
     from dragoman.visualization.report.run_facts import open_stored_part
@@ -80,5 +120,5 @@ def _translate_test(run_folder: Path, trained: "TrainedModel", progress: Progres
             warnings = warnings_about(counts_of(bleu, outputs, references), outputs, references)
             alignment = cross_attention_of(trained)
             return ReportedTest(name, sources, references, outputs, warnings, translator.translate, alignment)
-    progress.note("the run's test and validation data are gone: the report has no sentences")
+    progress.note("the run's test and validation data are gone, so the report has no sentences")
     return None

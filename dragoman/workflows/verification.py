@@ -1,4 +1,7 @@
-"""Verifying that translations do not depend on batches, padding or caches, and that resuming a run is exact."""
+"""Verification of two promises (`dragoman verify`).
+
+Translations do not depend on batches, padding or caches, and a run that is killed resumes exactly.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,15 +24,28 @@ _LONGEST_INVENTED = 30
 
 
 class ResumingNotVerified(DragomanError):
-    """Whether a run resumes exactly could not be found out."""
+    """The run cannot be resumed, so whether it resumes exactly is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerificationRequest:
-    """A model folder or a run, and how much to verify.
+    """A model to verify, and how much of it.
 
-    At most `sentences` texts are translated, which are lines of `src`, or else the model's own. A run is trained for
-    `steps` steps with a kill among them; with 0 it is not.
+    Parameters
+    ----------
+    model
+        A model folder or a run.
+    src
+        A file of texts to translate, one per line. None takes the validation data of the run, or else random tokens of
+        the model's vocabulary.
+    encoding
+        The encoding of `src`, or "" to detect it.
+    sentences
+        The most texts to translate.
+    steps
+        Number of training steps for the test of resuming. 0 skips this test, as does a model folder that is not a run.
+    device
+        "auto", "cpu", "cuda" or another device of torch.
     """
 
     model: Path
@@ -41,13 +57,13 @@ class VerificationRequest:
 
     @property
     def resumes(self) -> bool:
-        """Whether this is a run, which can be resumed, and not a model folder, which nothing continues."""
+        """Whether to test resuming: the model is a run, and `steps` is not 0."""
         return bool(self.steps) and (self.model / _CHECKPOINTS).is_dir()
 
 
 @dataclass(frozen=True, slots=True)
 class TranslationChecks:
-    """The model folder, the number of texts and where they are from, and what was found for each way to translate."""
+    """The model folder, the number of texts and their origin, and the result for each way to translate."""
 
     model: Path
     num_texts: int
@@ -56,9 +72,28 @@ class TranslationChecks:
 
 
 def verify_translating(request: VerificationRequest, progress: Progress = QUIET) -> TranslationChecks:
-    """Translate texts in many ways and compare. `progress.result` receives each `Check` when it is done.
+    """Translate texts in different batches, orders and engines, and compare with a slow reference search.
 
-    Raises DataError, ModelError, and ResumingNotVerified before the work if the run cannot be resumed.
+    Parameters
+    ----------
+    request
+        The model and the texts.
+    progress
+        Receives a note about the work. Its `result` receives each `Check` as soon as it is done.
+
+    Returns
+    -------
+    TranslationChecks
+        One `Check` for each way to translate and each beam size.
+
+    Raises
+    ------
+    DataError
+        If `src` is empty or cannot be read.
+    ModelError
+        If the model is missing or damaged.
+    ResumingNotVerified
+        If resuming is to be tested later, but the run cannot be resumed. This is checked before the work.
     """
     require_model(request.model)
     from dragoman.bundle import resolve_model_folder  # torch: only once the arguments are right
@@ -74,7 +109,7 @@ def verify_translating(request: VerificationRequest, progress: Progress = QUIET)
         except DragomanError as error:
             raise ResumingNotVerified(str(error)) from None
     beam_sizes = sorted({1, max(2, trained.config.inference.beam_size)})
-    progress.note(f"the model is {folder}; translating {len(texts):,} texts ({origin}) in many ways")
+    progress.note(f"the model is {folder}; translating {len(texts):,} texts ({origin}) in different ways")
     checks: list[Check] = []
     for check in verify_translations(trained, texts, beam_sizes):
         progress.result(check)
@@ -83,14 +118,30 @@ def verify_translating(request: VerificationRequest, progress: Progress = QUIET)
 
 
 def verify_resuming(request: VerificationRequest, progress: Progress = QUIET) -> "ResumeReport | None":
-    """Whether the run continues exactly after a kill; None if there is no run to resume. Raises ResumingNotVerified."""
+    """Train copies of a run with and without a kill, and compare them bit for bit.
+
+    Parameters
+    ----------
+    request
+        The run, and the number of steps to train. The run itself is not changed.
+    progress
+        Receives a note about the work.
+
+    Returns
+    -------
+    ResumeReport or None
+        The differences found. None if `request.resumes` is false.
+
+    Raises
+    ------
+    ResumingNotVerified
+        If the run has no intact checkpoint, or if training fails.
+    """
     if not request.resumes:
         return None
     from dragoman.training.verification import verify_resume
 
-    progress.note(
-        f"training copies of {request.model} for {request.steps} steps, once straight on and once with a kill"
-    )
+    progress.note(f"training copies of {request.model} for {request.steps} steps, once without and once with a kill")
     try:
         return verify_resume(request.model, request.steps)
     except DragomanError as error:
@@ -98,7 +149,7 @@ def verify_resuming(request: VerificationRequest, progress: Progress = QUIET) ->
 
 
 def _texts(request: VerificationRequest, trained: "TrainedModel") -> tuple[list[str], str]:
-    """The texts, and where they are from: the file, the run's validation data, or the model's vocabulary."""
+    """Return the texts and their origin: the file, the run's validation data, or the model's vocabulary."""
     from dragoman.visualization.report.run_facts import open_stored_part
 
     most = request.sentences
@@ -113,4 +164,4 @@ def _texts(request: VerificationRequest, trained: "TrainedModel") -> tuple[list[
     rng, tokenizer = Random(most), trained.tokenizers.src
     lengths = (rng.randint(1, min(_LONGEST_INVENTED, trained.config.data.max_tokens)) for _ in range(most))
     rows = [[rng.randrange(4, tokenizer.vocab_size) for _ in range(length)] for length in lengths]
-    return [tokenizer.detokenize(row) for row in rows], "made from its vocabulary"
+    return [tokenizer.detokenize(row) for row in rows], "random tokens of its vocabulary"

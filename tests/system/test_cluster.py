@@ -117,4 +117,4 @@ def test_a_cluster_that_does_not_answer_is_one_line(model: Path, tmp_path: Path,
     (tmp_path / "in.txt").write_text("a\n")
     files = ["--input", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out.txt")]
     assert run_command(["translate", str(model), *files, "--cluster", "127.0.0.1:9"]) == 2
-    assert "`--cluster` is 127.0.0.1:9, where no Ray cluster answers" in capsys.readouterr().err
+    assert "`--cluster` is 127.0.0.1:9, but no Ray cluster answers there" in capsys.readouterr().err

@@ -171,7 +171,7 @@ class TestScores:
         assert "column 1 holds numbers" in refused(capsys, "evaluate", "--hyp", "out.cs", "--ref", "test.tsv")
         write("short.tsv", rows[:9])
         said = refused(capsys, "evaluate", "--hyp", "out.cs", "--ref", "short.tsv", "--columns", "2,3")
-        assert "out.cs has 50 texts, but short.tsv has 9. Give files of one test." in said
+        assert "out.cs has 50 texts, but short.tsv has 9. Give files of the same test." in said
 
     def test_other_encodings(self, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         expected: Any = None

@@ -71,10 +71,10 @@ def test_what_cannot_be_right_comes_first_and_the_exit_code_says_so(
     [
         ([], "Give either SRC and TGT"),
         (["train.en", "train.de", "--data", "test.en-de.tsv"], "Give either SRC and TGT"),
-        (["train.en", "train.de", "test.en-de.tsv"], "SRC TGT is 3 files"),
+        (["train.en", "train.de", "test.en-de.tsv"], "SRC TGT must be one or two files, but is 3"),
         (["train.en"], "train.en ends in .en"),
         (["train.en", "missing.de"], "missing.de does not exist"),
-        (["train.en", "train.de", "--test", "a", "b", "c"], "`--test` is 3 files"),
+        (["train.en", "train.de", "--test", "a", "b", "c"], "`--test` must be one or two files, but is 3"),
     ],
 )
 def test_mistakes(arguments: list[str], match: str, capsys: pytest.CaptureFixture[str]) -> None:

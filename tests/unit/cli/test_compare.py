@@ -80,7 +80,7 @@ def test_the_page_names_both_and_says_what_is_chance(capsys: pytest.CaptureFixtu
         (["out.de", "out.de", "--ref", "test.de"], "`--src` is missing."),
         (
             ["out.de", "out.de", "--src", "test.en", "--ref", "test.de", "--inference.beam-size", "2"],
-            "`--inference.beam-size` is for a model that translates, but both are files.",
+            "`--inference.beam-size` needs a model, but both systems are files.",
         ),
     ],
 )

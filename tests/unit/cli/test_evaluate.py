@@ -108,7 +108,7 @@ def test_the_checklist_counts_what_a_model_stumbles_over(
     found = json.loads(capsys.readouterr().out)["checklist"]
     assert [finding["name"] for finding in found] == names
     assert run_command(["evaluate", "--hyp", "out.de", "--ref", "test.de", "--checklist"]) == 2
-    assert "`--checklist` asks a model" in capsys.readouterr().err
+    assert "`--checklist` needs a model" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -150,15 +150,15 @@ def test_a_test_that_training_had_all_of_is_scored_with_a_warning(capsys: pytest
     assert run_command(given) == 0
     answer = capsys.readouterr()
     assert len(answer.out.splitlines()) == 3
-    assert "all of the test is in the training text" in answer.err
+    assert "the training text contains every test sentence" in answer.err
 
 
 @pytest.mark.usefixtures("leaked")
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (["--hyp", "out.de", "--train", "train.en"], "`--src` is not"),
-        (["--hyp", "out.de", "--src", "train.en", "--train", "train.en"], "train.en has 2 lines, but there are 3"),
+        (["--hyp", "out.de", "--train", "train.en"], "`--train` needs `--src`"),
+        (["--hyp", "out.de", "--src", "train.en", "--train", "train.en"], "train.en has 2 lines, but out.de has 3"),
         (["--hyp", "out.de", "--src", "test.en", "--train", "missing"], "missing does not exist"),
     ],
 )

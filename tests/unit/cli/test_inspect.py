@@ -63,7 +63,7 @@ def test_a_model_that_samples_is_looked_at_in_beam_search(
         assert run_command(["inspect", str(folder), "one two", *command]) == 0
         answer = capfd.readouterr()
         found.append(json.loads(answer.out) | {"model": ""})
-        assert answer.err.count("is looked at in beam search, though it draws its translations\n") == notes
+        assert answer.err.count("with beam search, although its settings sample translations\n") == notes
     assert found[0] == found[1]
 
 

@@ -52,7 +52,7 @@ BAD_COMMANDS = {
     "demo --minutes x": '`--minutes` must be a number, but is "x".',
     "train --src s --tgt t --model.num-heads 3": "`model.d_model` must be a multiple of `--model.num-heads` (3), but "
     "is 128. Change one of them.",
-    "evaluate --hyp h --ref r --inference.beam-size 2": "`--inference.beam-size` is for a model that translates, but "
+    "evaluate --hyp h --ref r --inference.beam-size 2": "`--inference.beam-size` needs a model, but "
     "`--hyp` is given. Leave one out.",
     "evaluate --hyp /dev/null --ref /dev/null": "`--hyp` and `--ref` must not be the same file, but both are "
     "/dev/null.",

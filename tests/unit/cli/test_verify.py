@@ -20,7 +20,7 @@ def test_a_model_without_texts_of_its_own_gets_invented_ones(
     rows = answer.out.split("\n")[1:13]
     assert [row.split()[-5] for row in rows] == ["1"] * 6 + ["2"] * 6
     assert "ok: 0 of 72 translations differ from the judge's.\n" in answer.out
-    assert "6 texts (made from its vocabulary)" in answer.err
+    assert "6 texts (random tokens of its vocabulary)" in answer.err
 
 
 def test_a_bug_is_shown_with_both_outputs(
