@@ -1,7 +1,11 @@
-"""The steps of the beam search of many sentences, compiled; inference/search/beam.py says what it finds and why.
+"""Beam search steps in machine code, for many sentences at once. `inference/search/beam.py` explains the algorithm.
 
-Of the vocabulary only each row's normaliser and the largest logit of each band are kept. The best bands of a sentence
-are computed again, the same to the last bit, for the best tokens in them.
+The logits of the whole vocabulary are never stored. One pass computes them 64 (VOCABULARY_BAND) at a time and keeps,
+for each row, the normalizer and the largest logit of each band. The bands that can contain one of the best
+continuations are then computed again, the same to the last bit. Compiling everything, with tiled products and this
+reduction, took a step from 65 to 41 us per hypothesis (docs/log.md, 2026-11-21).
+
+Logits are in base 2. Log-probabilities are natural logarithms.
 """
 
 import math
@@ -37,7 +41,7 @@ _LN2 = np.float32(math.log(2.0))
 
 @jit_without_nan
 def _integer(value: int) -> int:
-    """No literal, for which numba would compile all that it is handed to once more."""
+    """Hide that a number is a literal. numba would compile every function that gets a literal a second time."""
     return value
 
 
@@ -53,9 +57,10 @@ def decode_steps(
     done: Integers,
     room: int,
 ) -> int:
-    """A token more for all active slots, and another, until a search is done or outputs have `room` tokens.
+    """Decode one token at a time for all active slots until at least one search finishes.
 
-    How many go on; the others' numbers are in `done`, `active` closes up.
+    Stops earlier if an output has `room` tokens, which is all that the buffers have space for. Returns the number of
+    slots that are still active. They come first in `active`. The finished ones are in `done`.
     """
     longest = _integer(0)
     for n in range(num_active):
@@ -72,7 +77,7 @@ def decode_steps(
 
 @jit_without_nan
 def place_rows(rows: RowBuffers, search: SearchState, active: Integers, num_active: int) -> int:
-    """Gives every live hypothesis of the active slots a row; returns how many."""
+    """Assign a row to every live hypothesis of the active slots. Returns the number of rows."""
     num_rows = _integer(0)
     for n in range(num_active):
         slot = active[n]
@@ -93,7 +98,7 @@ def choose_hypotheses(
     num_active: int,
     done: Integers,
 ) -> int:
-    """Moves every search on to its best continuations, or ends it; the same as `decode_steps` returns."""
+    """Move every search to its best continuations, or finish it. Returns the number of active slots."""
     going = finished = _integer(0)
     for n in range(num_active):
         slot = active[n]
@@ -109,7 +114,7 @@ def choose_hypotheses(
 
 @jit_without_nan
 def _logits(row: int, band: int, linear: PackedLinear, rows: RowBuffers) -> None:
-    """Those of `row` and the PRODUCT_ROWS - 1 after it, into the first rows of `rows.band`; in base 2."""
+    """rows.band = the logits of one band, in base 2, of PRODUCT_ROWS rows from `row` on."""
     panels, correction, scale, bias = linear.panels[0], linear.correction[0], linear.scale[0], linear.bias[0]
     for first in range(0, VOCABULARY_BAND, PRODUCT_COLUMNS):
         panel = (band * VOCABULARY_BAND + first) // PRODUCT_COLUMNS
@@ -118,7 +123,7 @@ def _logits(row: int, band: int, linear: PackedLinear, rows: RowBuffers) -> None
 
 @jit_without_nan
 def _may_be_written(token: int, position: int, rules: BeamRules) -> bool:
-    """Whether a token may stand at a position, as `unwritable` has it."""
+    """Whether the search may write a token at a position. The same rule as `output_rules.unwritable`."""
     if token > LARGEST_CONTROL_ID:
         return True
     if token == EOS_ID:
@@ -130,7 +135,11 @@ def _may_be_written(token: int, position: int, rules: BeamRules) -> bool:
 def score_vocabulary(
     linear: PackedLinear, rules: BeamRules, rows: RowBuffers, num_rows: int, search: SearchState
 ) -> None:
-    """Every row's normaliser (log2 of the sum of 2 ** logit) and the largest logit of each band."""
+    """Compute every row's normalizer, log2 of the sum of 2 ** logit, and the largest logit of each band.
+
+    The sum is relative to the largest logit so far and is rescaled when a larger one appears (online softmax). The
+    first band contains the control tokens. Its maximum counts only tokens that may be written.
+    """
     largest, sums = rows.largest, rows.normalisers
     for row in range(num_rows):
         largest[row], sums[row] = _LEAST, _ZERO
@@ -158,7 +167,10 @@ def score_vocabulary(
 
 @jit_without_nan
 def _insert(values: Floats, size: int, value: Any) -> int:
-    """The place of `value` among the first `size` of falling `values`, after equals; the others move, the last goes."""
+    """Insert `value` into the first `size` of `values`, sorted descending, after equal ones. Returns its index.
+
+    If the array is full, the last value is dropped. The index is the array's size if `value` was not inserted.
+    """
     place = size
     while place > 0 and value > values[place - 1]:
         place -= 1
@@ -171,7 +183,10 @@ def _insert(values: Floats, size: int, value: Any) -> int:
 
 @jit_without_nan
 def find_continuations(slot: int, linear: PackedLinear, rules: BeamRules, rows: RowBuffers, search: SearchState) -> int:
-    """Fills the candidates with the best continuations of a sentence, best first; returns how many there are."""
+    """Write the best continuations of one sentence, best first, into the candidates. Returns their number.
+
+    With a beam of W, 2 W candidates are kept: up to W may end, and the others still fill the beam.
+    """
     position, first_row, live = search.position[slot], search.first_row[slot], search.live[slot]
     if position < search.prefixes.shape[1] and search.prefixes[slot, position] != FREE:
         found = 0
@@ -189,7 +204,7 @@ def find_continuations(slot: int, linear: PackedLinear, rules: BeamRules, rows: 
             bound = before + (rows.best_of_band[row, band] - normaliser) * _LN2
             if bound > best[best.size - 1]:
                 _insert(best, best.size, bound)
-    # The best of so many bands are as many tokens, so that no token below all of these is among as many best.
+    # The best tokens of the best 2 W bands are 2 W tokens, so no token below all of them can be among the best 2 W.
     threshold, found = best[best.size - 1], 0
     for hypothesis in range(live):
         row, before = first_row + hypothesis, search.log_probs[slot, hypothesis]
@@ -213,7 +228,7 @@ def _scan_band(
     rows: RowBuffers,
     search: SearchState,
 ) -> int:
-    """With the tokens of a band among the candidates, or `only` one; returns how many there are."""
+    """Insert the tokens of one band, or the token `only`, into the candidates. Returns the number of candidates."""
     row = search.first_row[slot] + hypothesis
     _logits(row, band, linear, rows)
     line = rows.band[0]
@@ -245,7 +260,7 @@ def _scan_band(
 
 @jit_without_nan
 def continue_hypotheses(slot: int, found: int, rules: BeamRules, search: SearchState) -> bool:
-    """Finishes the candidates that end and moves the beam to those that do not; whether the search goes on."""
+    """Finish the candidates that end and make the others the new beam. Returns whether the search continues."""
     totals, log_probs = search.candidate_log_probs[0], search.candidate_log_probs[1]
     parents, ids = search.candidates[0], search.candidates[1]
     position = search.position[slot]
@@ -287,7 +302,7 @@ def continue_hypotheses(slot: int, found: int, rules: BeamRules, search: SearchS
 
 @jit_without_nan
 def _unbeatable(scores: Floats, attainable: Any, places: int) -> bool:
-    """Whether the first `places` are taken by ones that no attainable score exceeds."""
+    """Whether the first `places` finished scores are at least the best score that a live hypothesis can attain."""
     for place in range(places):  # noqa: SIM110
         if not scores[place] >= attainable:
             return False
@@ -296,7 +311,10 @@ def _unbeatable(scores: Floats, attainable: Any, places: int) -> bool:
 
 @jit_without_nan
 def _keep_finished(slot: int, rank: int, search: SearchState) -> None:
-    """The candidate among the best finished: those that ended by themselves first, then by score, then by time."""
+    """Insert a candidate into the finished hypotheses of its slot.
+
+    Hypotheses that end with eos come before those cut at the limit, then higher scores, then earlier ones.
+    """
     scores, ids = search.finished_scores[slot], search.finished_ids[slot]
     position = search.position[slot]
     token, score = search.candidates[1, rank], search.candidate_log_probs[0, rank] / search.penalties[position]
@@ -323,7 +341,7 @@ def _keep_finished(slot: int, rank: int, search: SearchState) -> None:
 
 @jit_without_nan
 def finished_path(slot: int, rank: int, search: SearchState, ids: Integers, log_probs: Floats) -> int:
-    """Writes the tokens of a finished hypothesis and their log_probs; returns how many."""
+    """Write the token ids and log-probabilities of a finished hypothesis. Returns the number of tokens."""
     length: int = search.finished_lengths[slot, rank]
     ids[length - 1], log_probs[length - 1] = (
         search.finished_ids[slot, rank],

@@ -1,7 +1,8 @@
-"""The compiled beam search of a model: sentences in, hypotheses out; as many at once as there is room, others follow.
+"""The queue of sentences and the slots that they are searched in.
 
-A sentence that is done gives its slot to the next one waiting, so that a step always has about as many rows. Every
-sentence's numbers are the same to the last bit, whatever is in the other slots.
+All threads take sentences from one queue (`Waiting`), the longest first. Each thread has a batch of slots. When a
+sentence is finished, the next one takes its slot, so the number of rows in a step stays about the same. A sentence's
+results do not depend on the sentences in other slots, to the last bit.
 """
 
 import threading
@@ -23,15 +24,16 @@ from dragoman.kernels.tiles import HEAD_WIDTH_MULTIPLE, PRODUCT_ROWS
 from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
 
+# Slots are refilled once one in eight is free.
 _REFILL_SHARE = 8
-# Outputs of very short sources are longer than these.
+# Source tokens that the memory of a sentence is computed for at least. Outputs of very short sources are longer.
 _MIN_LENGTH = 12
-# There is room for so many tokens of output at first, then for twice as many, and so on.
+# Output tokens that a batch has space for at first. The space doubles when an output reaches the end.
 _FIRST_LENGTH = 32
 
 
 class WaitingWork(NamedTuple):
-    """What waits: how many sentences, and the most that any of them needs."""
+    """The number of waiting sentences, and the largest sizes among them, in tokens."""
 
     sentences: int
     src_length: int
@@ -40,7 +42,7 @@ class WaitingWork(NamedTuple):
 
 
 class _Limited(NamedTuple):
-    """A source, its place among all, and the longest output it may have, in tokens."""
+    """A source, its index among all sources, and the limit of its output, in tokens."""
 
     place: int
     source: Source
@@ -48,10 +50,20 @@ class _Limited(NamedTuple):
 
 
 class Waiting:
-    """The sentences that are to be searched, the longest first, for several workers.
+    """The queue of sentences to search, longest first, shared by all threads.
 
-    `max_length` is the longest output. `found` gets the hypotheses of each source. Raises ValueError for ids that the
-    vocabularies, of these sizes, do not have.
+    `found` receives the hypotheses of each source. Raises ValueError for ids outside the vocabularies.
+
+    Parameters
+    ----------
+    sources
+        The sources to search. Sources without ids are skipped.
+    settings
+        The settings of the search.
+    max_length
+        The longest output that the model allows, in tokens. None: no limit.
+    vocab_sizes
+        Sizes of the source and target vocabularies.
     """
 
     def __init__(
@@ -78,7 +90,7 @@ class Waiting:
         return len(self._queue)
 
     def next(self) -> WaitingWork | None:
-        """None if nothing waits."""
+        """Describe the waiting sentences, or return None if there are none."""
         with self._lock:
             if not self._queue:
                 return None
@@ -87,7 +99,7 @@ class Waiting:
             return WaitingWork(len(self._queue), self._queue[0].source.length, longest, prefix)
 
     def longest(self) -> int:
-        """The source tokens of the next one; 0 if there is none."""
+        """Source tokens of the longest waiting sentence, or 0 if there is none."""
         with self._lock:
             return self._queue[0].source.length if self._queue else 0
 
@@ -97,18 +109,18 @@ class Waiting:
             return [self._queue.popleft() for _ in range(min(count, len(self._queue)))]
 
     def give_up(self) -> None:
-        """Nobody wants any of it any more, begun or not."""
+        """Empty the queue and make all threads stop after their current call into machine code."""
         with self._lock:
             self.given_up = True
             self._queue.clear()
 
 
 def search_all(weights: CompiledWeights, waiting: Waiting, settings: InferenceSettings, workers: int) -> None:
-    """One worker's share of the work: search sentences from `waiting` until there are none."""
+    """Search sentences from `waiting` until there are none. Each of `workers` threads calls this once."""
     try:
         while following := waiting.next():
             share = -(-following.sentences // workers)
-            # The memory of a sentence is that of its source and of its output, which is about as long.
+            # The output is about as long as the source, so the source's length determines the memory of a slot.
             budget = settings.batch_tokens // (settings.beam_size * max(following.src_length, _MIN_LENGTH))
             _Batch(weights, settings, max(1, min(budget, share)), following).run(waiting)
     except BaseException:
@@ -117,7 +129,7 @@ def search_all(weights: CompiledWeights, waiting: Waiting, settings: InferenceSe
 
 
 class _Batch:
-    """Slots for sentences of at most so many source tokens, and the searches in them."""
+    """Slots for sentences of up to `most.src_length` source tokens, and the searches in them."""
 
     def __init__(self, weights: CompiledWeights, settings: InferenceSettings, slots: int, most: WaitingWork) -> None:
         self._weights, self._settings, self._most = weights, settings, most
@@ -130,7 +142,7 @@ class _Batch:
         self._search = self._room(_FIRST_LENGTH)
 
     def _room(self, length: int) -> SearchState:
-        """Room for outputs of so many tokens, as far as there are any; that for the search itself is returned."""
+        """Allocate buffers for outputs of `length` tokens (at most the longest limit) and return a new search state."""
         length = min(length, self._most.max_length)
         weights, settings, slots = self._weights, self._settings, self._slots
         self._length, self._decoder = length, weights.decoder(length)
@@ -140,7 +152,10 @@ class _Batch:
         return allocate_search(weights, settings, slots, self._src_length, length, self._most.max_prefix)
 
     def run(self, waiting: Waiting) -> None:
-        """Searches until those that wait are half as long, or none, and the slots are empty."""
+        """Search until all slots are empty and the queue has no sentences left that fit this batch well.
+
+        Sentences half as long as the batch's sources would waste memory. They get a new batch with more slots.
+        """
         while not waiting.given_up:
             suits = 2 * waiting.longest() > self._src_length or self._src_length == HEAD_WIDTH_MULTIPLE
             if suits and (not self._places or len(self._free) * _REFILL_SHARE >= self._slots):
@@ -151,7 +166,7 @@ class _Batch:
             active = self._active[:num_active]
             if int(self._search.position[active].max()) >= self._length:
                 self._search = extend_search(self._search, self._room(2 * self._length))
-            # In one call, because other threads hold the interpreter for milliseconds between two.
+            # Many steps in one call, because other threads can hold Python's lock for milliseconds between two calls.
             going = decode_steps(
                 self._decoder,
                 self._weights.shape,
@@ -168,7 +183,7 @@ class _Batch:
                 self._free.append(slot)
 
     def _add(self, taken: Sequence[_Limited]) -> None:
-        """Give each a slot and encode it."""
+        """Give each source a slot, and encode as many sources at once as the row buffers have space for."""
         group: list[tuple[int, Source]] = []
         num_rows = 0
         of_limits = length_penalties(self._settings, [one.limit for one in taken])
@@ -185,6 +200,7 @@ class _Batch:
             self._read(group)
 
     def _begin(self, slot: int, taken: _Limited, penalty: np.float32) -> None:
+        """Set a slot to the start of a search: one hypothesis with bos."""
         search, source = self._search, taken.source
         search.limit[slot], search.position[slot], search.live[slot] = taken.limit, 0, 1
         search.limit_penalties[slot] = penalty
@@ -197,6 +213,7 @@ class _Batch:
         self._places[slot] = taken.place
 
     def _read(self, group: Sequence[tuple[int, Source]]) -> None:
+        """Encode the sources of some slots."""
         starts = np.cumsum([0, *(source.length for _, source in group)], dtype=np.int64)
         ids = np.fromiter((one for _, source in group for one in (*source.ids, EOS_ID)), np.int64, int(starts[-1]))
         slots = np.array([slot for slot, _ in group], np.int64)
@@ -204,6 +221,7 @@ class _Batch:
         encode(self._encoder, sources, self._weights.shape, ids, starts, slots, self._rows, self._search)
 
     def _hypotheses(self, slot: int) -> list[Hypothesis]:
+        """The finished hypotheses of a slot, best first, at most `n_best`."""
         search, found = self._search, []
         for rank in range(min(int(search.finished[slot]), self._settings.n_best)):
             length = finished_path(slot, rank, search, self._ids, self._log_probs)

@@ -1,4 +1,4 @@
-"""The memory that a batch of searches works in."""
+"""Allocation of the arrays of `layout.py` for a batch of sentences."""
 
 from typing import Any
 
@@ -12,11 +12,15 @@ from dragoman.inference.output_rules import length_penalties
 from dragoman.kernels.tiles import MULTIPLIED_TOGETHER, PRODUCT_COLUMNS, PRODUCT_ROWS, VOCABULARY_BAND
 
 INPUT_TYPES: dict[str, Any] = {"int8": np.uint8, "int16": np.int16, "float32": np.float32}
-"""What a product's inputs are, by the precision."""
+"""Type of the inputs of matrix products, by precision."""
 
 
 def allocate_rows(weights: CompiledWeights, count: int, src_length: int, positions: int) -> RowBuffers:
-    """Room for `count` rows that look at so many positions. A tile's rows beyond the last are there too."""
+    """Allocate buffers for `count` rows whose attention covers up to `positions` positions.
+
+    Rows are padded to whole tiles, and one more tile, because products read and write whole tiles. Source keys are
+    stored for `src_length` positions.
+    """
     room = -(-count // PRODUCT_ROWS) * PRODUCT_ROWS + PRODUCT_ROWS
     width, inner = weights.width, weights.inner_width
     inputs, at_once = INPUT_TYPES[weights.precision], MULTIPLIED_TOGETHER[weights.precision]
@@ -50,7 +54,11 @@ def allocate_search(
     length: int,
     max_prefix: int,
 ) -> SearchState:
-    """Room for so many sentences, and for outputs up to `length`."""
+    """Allocate the state of `slots` sentences, for outputs up to `length` tokens.
+
+    `src_length` is the longest source and `max_prefix` the longest prefix, in tokens. Keys and values are float16 (as
+    uint16) unless the precision is float32.
+    """
     width, beam_size, layers = weights.width, settings.beam_size, weights.num_layers
     per_slot, per_beam = (slots,), (slots, beam_size)
     kept = np.float32 if weights.precision == "float32" else np.uint16
@@ -87,7 +95,7 @@ def allocate_search(
 
 
 def extend_search(search: SearchState, room: SearchState) -> SearchState:
-    """The same searches in `room`, which is for the same sentences and longer outputs."""
+    """Copy the searches into `room`, a state allocated for the same slots and longer outputs, and return that."""
     size = search.keys.shape[2]
     for name in ("keys", "values"):
         getattr(room, name)[:, :, :size] = getattr(search, name)

@@ -1,4 +1,10 @@
-"""A Transformer's weights as the compiled functions read them."""
+"""A Transformer's weights in the layout of the compiled search: scaled, quantized and packed into panels.
+
+The inner loop of a product (`kernels/matrix_products.multiply`) reads a panel from beginning to end. A panel has
+PRODUCT_COLUMNS output columns. For each step of depth it holds 32 bits of each column: one float32, two int16 or four
+int8. Constant factors are multiplied into the weights once: sqrt(D) of embeddings, 1 / sqrt(K) of attention scores, and
+log2 e where an exponential follows, because the search computes powers of 2.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -24,7 +30,7 @@ from dragoman.kernels.tiles import (
 
 _LOG2_E = math.log2(math.e)
 _LAYER_NORM_EPSILON = 1e-5
-"""That of `torch.nn.LayerNorm`."""
+"""The default of `torch.nn.LayerNorm`."""
 _POSITIONS_AHEAD = 512
 _ZERO_BYTE = 128
 
@@ -32,17 +38,26 @@ _HAS_PRODUCTS = {"float32": True, "int16": HAS_SHORT_PRODUCTS, "int8": HAS_BYTE_
 _ACTIVATIONS = ("relu", "gelu", "swish")
 
 MAX_BEAM_SIZE = 64
-"""Wider beams are searched elsewhere: here the best continuations are kept by insertion."""
+"""Limit of the beam size. Insertion, which finds the best continuations here, is slow in wider beams."""
 LinearArrays = tuple[Floats, Floats | None]
 """Weight (out, in) and bias."""
 PositionTable = Callable[[int, int], Floats]
-"""What an embedding adds at positions: called with the first one and their number."""
+"""Function (first position, number of positions) to the positional encodings (positions, D)."""
 
 
 class CompiledWeights:
-    """All of a model for the compiled search, in float32, int16 or int8, copied.
+    """All weights of a model for the compiled search, as copies.
 
-    `tables` are the position tables of source and target.
+    Parameters
+    ----------
+    settings
+        The model's settings. `supports` must be True for them.
+    arrays
+        The model's parameters by name, as in `bundle.parameters.parameter_shapes`.
+    tables
+        The position tables of source and target.
+    precision
+        Of matrix products: "float32", "int16" or "int8".
     """
 
     def __init__(
@@ -58,22 +73,22 @@ class CompiledWeights:
         self._positions = [_Positions(table, self.width, limit) for table in tables]
         activation = _ACTIVATIONS.index(settings.activation)
         self.shape = Shape(settings.num_heads, settings.norm_first, activation, _LAYER_NORM_EPSILON)
-        with np.errstate(invalid="ignore", over="ignore"):  # weights that are not finite are not searched
+        with np.errstate(invalid="ignore", over="ignore"):  # callers check `is_finite` before they search
             self._encoder = self._encoder_weights(src)
             self._decoder = self._decoder_weights(tgt)
         del self._arrays
 
     def encoder(self, length: int) -> EncoderWeights:
-        """For sources up to `length`."""
+        """Weights of the encoder, with positional encodings for sources up to `length` tokens."""
         return self._encoder._replace(positions=self._positions[0].up_to(length))
 
     def decoder(self, length: int) -> DecoderWeights:
-        """For outputs up to `length`."""
+        """Weights of the decoder, with positional encodings for outputs up to `length` tokens."""
         return self._decoder._replace(positions=self._positions[1].up_to(length))
 
     @property
     def vocabulary_bands(self) -> int:
-        """Bands of the projection to the vocabulary."""
+        """Number of bands of the vocabulary."""
         return int(self._decoder.vocabulary.bias.shape[1]) // VOCABULARY_BAND
 
     def _encoder_weights(self, embedding: Floats) -> EncoderWeights:
@@ -104,7 +119,7 @@ class CompiledWeights:
         )
 
     def _shared_weights(self, layers: Sequence[str]) -> dict[str, Any]:
-        """What layers of both stacks have: self-attention and feed-forward network."""
+        """Weights that encoder and decoder layers both have: self-attention and feed-forward network."""
         return {
             "self_in": self._pack([self._attention_input(f"{layer}.self_attn", 0, 3) for layer in layers]),
             "self_out": self._pack([self._linear(f"{layer}.self_attn.out.") for layer in layers]),
@@ -115,7 +130,7 @@ class CompiledWeights:
         }
 
     def _embedding(self, side: str) -> Floats:
-        """That of a side; a tied one stands under the name of the source."""
+        """The embedding of a side. A tied embedding has the name of the source side."""
         found = self._arrays.get(f"{side}_embedding.weight")
         return self._arrays["src_embedding.weight"] if found is None else found
 
@@ -123,7 +138,10 @@ class CompiledWeights:
         return self._arrays[f"{prefix}weight"], self._arrays.get(f"{prefix}bias")
 
     def _attention_input(self, attention: str, first: int, last: int) -> LinearArrays:
-        """Parts of query, key and value. The query has the scale of the scores, which are in base 2."""
+        """Parts `first` to `last` of the joint projection of query (0), key (1) and value (2).
+
+        The query is multiplied by log2 e / sqrt(K), so that attention scores are scaled and in base 2.
+        """
         weight, bias = self._linear(f"{attention}.in_")
         scales = attention_scales(self.width, self._settings.num_heads, _LOG2_E)
         part = slice(first * self.width, last * self.width)
@@ -143,7 +161,7 @@ class CompiledWeights:
 
 
 def supports(model: ModelSettings, precision: str, settings: InferenceSettings) -> bool:
-    """Whether the compiled functions have what the model, the precision and the search need, on this processor."""
+    """Whether the compiled search can run this model, precision and beam size on this processor."""
     return (
         HAS_FMA
         and model.d_model // model.num_heads % HEAD_WIDTH_MULTIPLE == 0
@@ -155,16 +173,17 @@ def supports(model: ModelSettings, precision: str, settings: InferenceSettings) 
 def pack_products(
     products: Sequence[LinearArrays], precision: str, multiple_of: int = PRODUCT_COLUMNS, padding: float = 0.0
 ) -> PackedLinear:
-    """The products of all layers in panels of PRODUCT_COLUMNS columns. Their number is a multiple of `multiple_of`.
+    """Pack the weight (out, in) and bias of each layer into panels of PRODUCT_COLUMNS columns.
 
-    Columns after the last real one get `padding` as bias.
+    The number of columns is padded to a multiple of `multiple_of`. Padding columns have zero weights and the bias
+    `padding`.
     """
     packs = [_pack(weight, bias, precision, multiple_of, padding) for weight, bias in products]
     return PackedLinear(*(_stack_aligned(parts) for parts in zip(*packs, strict=True)))
 
 
 def _stack_aligned(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """The parts of all layers, beginning with a line of the cache: a register is then loaded from one line, not two."""
+    """Stack the arrays of all layers from the start of a cache line, so that no register is loaded from two lines."""
     size = sum(part.nbytes for part in parts)
     room = np.empty(size + CACHE_LINE_BYTES, np.uint8)
     first = -room.ctypes.data % CACHE_LINE_BYTES
@@ -176,6 +195,7 @@ def _stack_aligned(parts: Sequence[np.ndarray]) -> np.ndarray:
 def _pack(
     weight: Floats, bias: Floats | None, precision: str, multiple_of: int, padding: float
 ) -> tuple[np.ndarray, ...]:
+    """One layer's panels, corrections, scales and biases."""
     size, depth = weight.shape
     missing = -size % multiple_of
     biases = np.pad(np.zeros(size, np.float32) if bias is None else bias, (0, missing), constant_values=padding)
@@ -188,21 +208,21 @@ def _pack(
     quantized = np.pad(integers, ((0, missing), (0, -depth % together)))
     quantized = quantized.astype(np.int8 if precision == "int8" else np.int16)
     groups = quantized.reshape(-1, PRODUCT_COLUMNS, quantized.shape[1] // together, together).transpose(0, 2, 1, 3)
-    # Bytes of inputs stand around 128, because VNNI multiplies unsigned by signed ones.
+    # VNNI multiplies unsigned by signed bytes, so inputs are stored plus 128. The correction takes 128 @ weights away.
     zero = _ZERO_BYTE if precision == "int8" else 0
     correction = zero * quantized.sum(1, dtype=np.int32)
     return groups.reshape(len(groups), -1), correction, np.pad(scale, (0, missing)), biases
 
 
 class _Positions:
-    """What an embedding adds at each position, computed as far as it was needed."""
+    """Positional encodings, computed up to the longest length so far, with some positions in reserve."""
 
     def __init__(self, table: PositionTable, width: int, limit: int | None) -> None:
         self._table, self._limit = table, limit
         self._known = np.zeros((0, width), np.float32)
 
     def up_to(self, length: int) -> Floats:
-        """Raises ValueError where learned positions end before."""
+        """Encodings of at least `length` positions. Raises ValueError if there are fewer learned positions."""
         known = self._known
         if known.shape[0] < length:
             end = length + min(length, _POSITIONS_AHEAD)
