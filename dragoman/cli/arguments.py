@@ -1,16 +1,18 @@
-"""Flags made from the settings, and errors about flags in the same words as errors about settings."""
+"""The argument parser of all verbs: flags for settings, short and complete help, and errors of one line."""
 
 import argparse
 import difflib
 import re
+import shutil
 from argparse import SUPPRESS, ArgumentTypeError
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from dragoman.cli.main import VERBS
 from dragoman.config import CORPUS_KEYS, Setting, settings_of
 from dragoman.config.fields import did_you_mean, quote_value
-from dragoman.config.history import REMOVED, RENAMED, current_key, describe_removed_flag
+from dragoman.config.history import REMOVED, RENAMED, describe_removed_flag
 from dragoman.config.loading import NAME_HINTS, flag_of, with_current_keys
 from dragoman.errors import ConfigError
 from dragoman.text.charsets import check_encoding
@@ -18,32 +20,67 @@ from dragoman.text.corpus.layout import Layout, layout_of
 
 _NUMBER = re.compile(r"-(\.?\d|inf$|nan$)")
 _MARK = "\0"
-_FILES = ("F", "FILE")
 _BOOL = "true|false"
+_FILE = "FILE"
+_MOST_COLUMNS = 100
+_HELP_COLUMN = 28
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """argparse for one verb: ``-`` and ``_`` are the same in flags, and every error is a ConfigError of one line."""
+    """argparse for one verb: ``-`` and ``_`` are the same in flags, and every error is a ConfigError of one line.
 
-    def __init__(self, verb: str, description: str) -> None:
-        super().__init__(
-            prog=f"dragoman {verb}",
-            description=description,
-            allow_abbrev=False,
-            formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=32, width=110),
-        )
+    ``--help`` shows the verb's own flags and common settings, ``--help-all`` every setting.
+    """
+
+    def __init__(self, verb: str, *examples: str) -> None:
+        super().__init__(prog=f"dragoman {verb}", description=f"{VERBS[verb]}.", allow_abbrev=False, add_help=False)
         self._negative_number_matcher = _NUMBER  # argparse's own takes -1e-3 for a flag
+        self._positionals.title, self._optionals.title = "Arguments", "Flags"
+        self._examples = examples
+        self._help = self.add_argument_group("Help")
+        self._help.add_argument("-h", "--help", action="help", help="Show this help")
+        self._help_all = self._help.add_argument("--help-all", action="help", help=SUPPRESS)
+        self._section: argparse._ArgumentGroup | None = None
+        self._tables: list[argparse._ArgumentGroup] = []
+        self._common = argparse._ArgumentGroup(self, "Common settings")  # not one of argparse's own groups
+        self._shows_all = False
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """The arguments after the verb; raises ConfigError, or SystemExit(0) after ``--help``."""
+        """The arguments after the verb. Raises ConfigError, or SystemExit(0) after ``--help``."""
         self.usage = " ".join([self.prog, *map(_usage_of, self._get_positional_actions()), "[flags]"])
         end = arguments.index("--") if "--" in arguments else len(arguments)
         flags = self._with_values([_with_hyphens(argument) for argument in arguments[:end]])
+        self._shows_all = "--help-all" in flags
         self._refuse_unknown_flags(flags)
         self._refuse_second_files(flags)
         # argparse forgets a lone "--" between its passes over flags and the rest: what follows it is marked instead.
         parsed = self.parse_intermixed_args([*flags, *(_MARK + argument for argument in arguments[end + 1 :])])
         return argparse.Namespace(**{name: _without_marks(value) for name, value in vars(parsed).items()})
+
+    def format_help(self) -> str:
+        """Usage, description, arguments, flags, examples, and the common settings or all."""
+        width = min(_MOST_COLUMNS, shutil.get_terminal_size().columns)
+        formatter = argparse.RawDescriptionHelpFormatter(self.prog, max_help_position=_HELP_COLUMN, width=width)
+        formatter.add_usage(self.usage, [], [], prefix="Usage: ")
+        formatter.add_text(self.description)
+        arguments, flags, *more = (each for each in self._action_groups if each not in (self._help, *self._tables))
+        groups = [arguments, flags, *([] if self._shows_all else [self._common]), *more]
+        for group in (*groups, *(self._tables if self._shows_all else []), self._help):
+            formatter.start_section(group.title)
+            formatter.add_arguments(group._group_actions)
+            formatter.end_section()
+        formatter.start_section("Examples")
+        formatter.add_text("\n".join(self._examples))
+        formatter.end_section()
+        return formatter.format_help()
+
+    def start_section(self, title: str) -> None:
+        """Print the flags that are added from now on under this heading."""
+        self._section = self.add_argument_group(title)
+
+    def add_argument(self, *names: str, **facts: Any) -> argparse.Action:
+        """As argparse does, but in the current section."""
+        return self._section.add_argument(*names, **facts) if self._section else super().add_argument(*names, **facts)
 
     def add_flag(
         self,
@@ -69,36 +106,41 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def add_device(self) -> None:
         """``--device``."""
-        self.add_flag("--device", "NAME", "auto (cuda, mps, cpu) or a device by name", default="auto")
+        text = "Device, such as cuda:1 [default: cuda, mps or cpu]"
+        self.add_flag("--device", "NAME", text, default="auto")
 
     def add_settings(
         self,
         *tables: str,
-        without: Sequence[str] = (),
-        defaults_from: str = "",
-        by_recipe: Collection[str] = (),
-        defaults: Mapping[str, str] = {},
+        common: Collection[str] = (),
+        without: Collection[str] = (),
+        defaults: str | Mapping[str, str] = {},
     ) -> None:
-        """A flag for every setting of the tables, such as ``--train.max-steps 1000``, but for the keys in `without`.
+        """A flag for each setting of the tables, such as ``--train.max-steps 1000``, except the keys in `without`.
 
-        The rest is for the help text: whose the defaults are where they are not the program's own (`defaults_from`),
-        which keys depend on the corpus (`by_recipe`), and the verb's own `defaults` of some.
+        The short help shows the `common` keys only. `defaults` has the defaults that differ from those of the settings,
+        by key, or names the source of all defaults.
         """
+        self._help_all.help = "Show this help with all settings"
         for table in tables:
-            heading = f"settings of [{table}]"
-            group = self.add_argument_group(f"{heading} (default: {defaults_from})" if defaults_from else heading)
+            title = f"Settings of [{table}]" + (f" (default: {defaults})" if isinstance(defaults, str) else "")
+            group = self.add_argument_group(title)
+            self._tables.append(group)
             for setting in (each for each in settings_of(table) if each.key not in without):
-                text = (setting.help if defaults_from else _help(setting, by_recipe, defaults)).replace("%", "%%")
                 former = {old: SUPPRESS for old, new in RENAMED.items() if new == setting.key}
-                for key, shown in {setting.key: text, **former}.items():
-                    group.add_argument(flag_of(key), dest=key, default=SUPPRESS, metavar=_metavar(setting), help=shown)
+                for key, text in {setting.key: _help(setting, defaults), **former}.items():
+                    action = group.add_argument(
+                        flag_of(key), dest=key, default=SUPPRESS, metavar=_metavar(setting), help=text
+                    )
+                    if key in common:
+                        self._common._group_actions.append(action)
 
     def error(self, message: str) -> NoReturn:
-        """Raises ConfigError with argparse's message in our words."""
-        raise ConfigError(_in_our_words(message, self.prog))
+        """Raise ConfigError instead of printing argparse's message."""
+        raise ConfigError(_rephrase(message, self.prog))
 
     def _with_values(self, flags: Sequence[str]) -> list[str]:
-        """The flags, those of yes-or-no settings with their value: ``--model.norm-first`` alone is true."""
+        """The flags, with ``=true`` after boolean settings that have no value: ``--model.norm-first``."""
         completed = []
         for flag, following in zip(flags, [*flags[1:], ""], strict=False):
             action = self._option_string_actions.get(flag)
@@ -115,54 +157,49 @@ class ArgumentParser(argparse.ArgumentParser):
                     raise ConfigError(describe_removed_flag(flag, key))
                 visible = [name for name, action in known.items() if action.help != SUPPRESS]
                 near = _nearest_flag(flag, visible)
-                hint = f" Did you mean `{near}`?" if near else f" `{self.prog} --help` lists them all."
+                hint = f" Did you mean `{near}`?" if near else f" See `{self.prog} --help-all`."
                 raise ConfigError(f"`{flag}` is not a flag of `{self.prog}`.{hint}")
 
     def _refuse_second_files(self, arguments: Sequence[str]) -> None:
-        """A setting that comes twice has its last value, as in files; a file that would be left out is not meant."""
+        """Raise ConfigError for a second file after a flag. Of other flags the last value counts, as in TOML files."""
         seen: dict[str, str] = {}
         for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
             flag, equals, value = argument.partition("=")
             action = self._option_string_actions.get(flag)
-            is_file = action is not None and (action.metavar in _FILES or current_key(action.dest) in CORPUS_KEYS)
-            if not is_file or not isinstance(action, argparse._StoreAction):  # some flags collect what they are given
+            if not isinstance(action, argparse._StoreAction) or action.metavar != _FILE:
                 continue
             file = value if equals else following
             if seen.setdefault(flag, file) != file:
                 raise ConfigError(
-                    f"`{flag}` is given twice, as {seen[flag]} and as {file}, of which only the last would count. "
-                    "Put both into one file."
+                    f"`{flag}` must be one file, but is given twice: {seen[flag]} and {file}. Put both into one file."
                 )
 
 
 def add_layout_flags(parser: ArgumentParser) -> None:
     """``--columns``, ``--header`` and ``--encoding`` of the files that a verb reads."""
-    parser.add_flag(
-        "--columns",
-        "SRC,TGT",
-        "columns of a table with source and target, such as 2,3; names of its header or JSON keys work too",
-    )
-    parser.add_argument("--header", action="store_const", const="yes", help="skip the first row of a table")
+    text = "Source and target column of a table: 2,3 or header names or JSON keys"
+    parser.add_flag("--columns", "SRC,TGT", text)
+    parser.add_argument("--header", action="store_const", const="yes", help="Skip the first row of a table")
     add_encoding_flag(parser)
 
 
 def add_encoding_flag(parser: ArgumentParser) -> None:
     """``--encoding`` alone."""
-    parser.add_flag("--encoding", "NAME", "encoding of files that are not UTF-8, as windows-1250")
+    parser.add_flag("--encoding", "NAME", "Encoding of files that are not UTF-8, such as windows-1250")
 
 
 def encoding_of(options: argparse.Namespace) -> str:
-    """The encoding that the flag of `add_encoding_flag` names, or "". Raises ConfigError where there is no such one."""
+    """The encoding that ``--encoding`` names, or "". Raises ConfigError for an unknown name."""
     return check_encoding(options.encoding or "", "`--encoding`")
 
 
 def layout_from(options: argparse.Namespace) -> Layout:
-    """What the flags of `add_layout_flags` say. Raises ConfigError."""
+    """The layout of files that the flags of `add_layout_flags` describe. Raises ConfigError."""
     return layout_of(options.encoding or "", options.columns or "", options.header or "auto")
 
 
 def overrides_of(arguments: argparse.Namespace) -> dict[str, str]:
-    """The settings among the parsed flags, for `dragoman.config.load_config`: key -> text, old names replaced."""
+    """The settings among the parsed flags as text by key, for `dragoman.config.load_config`. Replaces old names."""
     return with_current_keys({key: text for key, text in vars(arguments).items() if "." in key})
 
 
@@ -179,7 +216,7 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 
 def file_name(text: str) -> str:
-    """A type for `add_argument`: what names a file, and is not the "" of a variable that was never set."""
+    """A type for `add_argument`: a file name in UTF-8, not "" (such as the value of an unset shell variable)."""
     if not text:
         raise ArgumentTypeError("is empty. Name a file.")
     if any("\ud800" <= character <= "\udfff" for character in text):
@@ -188,14 +225,14 @@ def file_name(text: str) -> str:
 
 
 def listed_name(text: str) -> str:
-    """The same for one of several names that a setting separates by commas."""
+    """A type for `add_argument`: a file name without a comma, for a setting that separates names by commas."""
     if "," in text:
-        raise ArgumentTypeError(f"must have no comma, but is {quote_value(text)}. Give the flag once for each name.")
+        raise ArgumentTypeError(f"must be one name, but is {quote_value(text)}. Repeat the flag for each name.")
     return file_name(text)
 
 
 def path_name(text: str) -> Path:
-    """The same, as a path."""
+    """A type for `add_argument`: a file name as a path."""
     return Path(file_name(text))
 
 
@@ -213,7 +250,7 @@ def whole_number(minimum: int, maximum: int = 10**18) -> Callable[[str], int]:
 
 
 def _with_hyphens(argument: str) -> str:
-    """Underscores in a flag's name become hyphens; its value, and what is no flag, stays as it is."""
+    """The argument with hyphens instead of underscores in the name of a flag, but not in its value."""
     flag, equals, value = argument.partition("=")
     return flag.replace("_", "-") + equals + value if flag.startswith("--") else argument
 
@@ -234,36 +271,36 @@ def _usage_of(positional: argparse.Action) -> str:
 def _metavar(setting: Setting) -> str:
     if setting.choices:
         return "|".join(setting.choices)
-    return {bool: _BOOL, int: "N", float: "X", str: "TEXT"}[setting.kind]
+    return _FILE if setting.key in CORPUS_KEYS else {bool: _BOOL, int: "N", float: "X", str: "TEXT"}[setting.kind]
 
 
-def _help(setting: Setting, by_recipe: Collection[str], defaults: Mapping[str, str]) -> str:
-    if setting.key in by_recipe:
-        return f"{setting.help} (default: by the amount of text)"
+def _help(setting: Setting, defaults: str | Mapping[str, str]) -> str:
     own = setting.default if isinstance(setting.default, str) else quote_value(setting.default)
-    default = defaults.get(setting.key, own)
-    return f"{setting.help} (default {default})" if default else setting.help
+    default = "" if isinstance(defaults, str) else defaults.get(setting.key, own)
+    return (f"{setting.help} [default: {default}]" if default else setting.help).replace("%", "%%")
 
 
-def _in_our_words(message: str, prog: str) -> str:
+def _rephrase(message: str, prog: str) -> str:
+    """An error of argparse in the grammar of our errors."""
+    hint = f"See `{prog} --help`."
     if found := re.fullmatch(r"argument (\S+): expected (?:one|at least one|\d+) arguments?", message):
-        return f"`{_last_name(found[1])}` needs a value. `{prog} --help` says which."
+        return f"`{_last_name(found[1])}` needs a value. {hint}"
     if found := re.fullmatch(r"argument (\S+): ignored explicit argument (.*)", message):
         return f"`{_last_name(found[1])}` takes no value, but is given {found[2]}."
     if found := re.fullmatch(r"argument (\S+): (.*)", message, re.DOTALL):
         return f"`{_last_name(found[1])}` {found[2]}"
     if found := re.fullmatch(r"the following arguments are required: (.*)", message):
         names = ", ".join(f"`{name}`" if name.startswith("-") else name for name in found[1].split(", "))
-        return f"{names} is missing. `{prog} --help` says what goes where."
+        return f"{names} is missing. {hint}"
     if found := re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL):
-        return f"`{found[1].replace(_MARK, '')}` is too much. `{prog} --help` says what goes where."
-    return f"{message}. `{prog} --help` says what goes where."
+        return f"`{found[1].replace(_MARK, '')}` is one argument too many. {hint}"
+    return f"{message}. {hint}"
 
 
 def _nearest_flag(flag: str, known: Collection[str]) -> str:
-    """The flag that is most likely meant: by another program's name, by a setting's name without its table, by letters.
+    """The known flag that was probably meant, or "".
 
-    Empty where none is near.
+    Compares names of other programs (`NAME_HINTS`), then names without their table, then letters.
     """
     name = flag.strip("-")
     by_name = {each.rpartition(".")[2].strip("-"): each for each in sorted(known, reverse=True)}

@@ -1,4 +1,4 @@
-"""``dragoman check``: the corpus doctor, before any training."""
+"""``dragoman check``: examine a corpus before you train on it."""
 
 import json
 import sys
@@ -16,18 +16,21 @@ _WRONG = 2
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints what was found. Exit code 2 where the corpus cannot be right, else 0."""
-    parser = ArgumentParser("check", "Looks a parallel corpus over before you train on it: the corpus doctor.")
-    parser.add_argument("files", nargs="*", metavar="SRC TGT", help="the two sides, line for line")
-    parser.add_flag("--data", "FILE", "one file with both sides: .tsv, .csv, .jsonl, .tmx (or .gz)")
-    for part in ("dev", "test"):
-        text = f"the {part} set, as one file with both sides or as two: is it in the training text?"
+    """Print the findings. Returns exit code 2 if one is serious, else 0."""
+    parser = ArgumentParser(
+        "check", "dragoman check train.en train.de --test test.en test.de", "dragoman check --data memory.tmx"
+    )
+    parser.add_argument("files", nargs="*", metavar="SRC TGT", help="Two aligned files, one sentence per line")
+    parser.add_flag("--data", "FILE", "File with both sides: .tsv, .csv, .jsonl or .tmx, plain or .gz")
+    for part, name in (("dev", "Validation"), ("test", "Test")):
+        text = f"{name} data, one file or two, to look for in the training text"
         parser.add_argument(f"--{part}", nargs="+", metavar="FILE", help=text)
-    for side, name in (("src", "source"), ("tgt", "target")):
-        text = f"{name} language, code or name, where the file names do not tell"
+    for side, name in (("src", "Source"), ("tgt", "Target")):
+        text = f"{name} language, code or name [default: from file names or data]"
         parser.add_flag(f"--{side}-lang", "LANG", text, default="")
+    parser.add_switch("--json", "Print JSON instead of a report")
+    parser.start_section("More flags")
     add_layout_flags(parser)
-    parser.add_switch("--json", "one JSON object instead of a report")
     options = parser.parse(arguments)
     if bool(options.files) == bool(options.data):
         raise ConfigError("Give either SRC and TGT, or one file with both sides as `--data`.")
@@ -48,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def report(examination: Examination) -> str:
-    """The examination for people: what is wrong first, each finding with what to do."""
+    """The examination as text: each finding with advice, the serious ones first."""
     blocks = [f"{examination.name}\n{_size(examination)}"]
     blocks += map(_block, examination.findings)
     if examination.serious:

@@ -1,4 +1,4 @@
-"""``dragoman compare``: two models, or two files of translations, on one test, with significance tests."""
+"""``dragoman compare``: compare two models, or two files of translations, on one test, with significance tests."""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ from dragoman.workflows.comparison import ComparisonRequest, compare_systems
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints the comparison; returns the exit code."""
+    """Print the comparison. Returns the exit code."""
     options = _parser().parse(arguments)
     request = ComparisonRequest(
         a=options.a,
@@ -44,14 +44,18 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> ArgumentParser:
-    parser = ArgumentParser("compare", "Compares two models, or two files of translations, on one test.")
-    text = "a model folder, a run, or a file with a translation a line"
+    parser = ArgumentParser(
+        "compare",
+        "dragoman compare run-a run-b --src test.en --ref test.de",
+        "dragoman compare a.txt b.txt --src test.en --ref test.de",
+    )
+    text = "Model folder, run, or file with one translation per line"
     for name in ("a", "b"):
         parser.add_argument(name, metavar=name.upper(), help=text)
-    parser.add_flag("--src", "F", "the test's source side, a sentence a line", file_name, required=True)
-    parser.add_flag("--ref", "F", "the test's target side, a sentence a line", file_name, required=True)
-    parser.add_flag("--train", "F", "training text of the target side: which words are rare", file_name)
-    parser.add_switch("--json", "one JSON object instead of tables")
+    parser.add_flag("--src", "FILE", "Source side of the test, one sentence per line", file_name, required=True)
+    parser.add_flag("--ref", "FILE", "Target side of the test, one sentence per line", file_name, required=True)
+    parser.add_flag("--train", "FILE", "Target side of the training text, to group words by frequency", file_name)
+    parser.add_switch("--json", "Print JSON instead of tables")
     add_scoring_flags(parser)
     return parser
 
@@ -113,7 +117,7 @@ def _times(group: RarityGroup) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterator[tuple[str, ...]]) -> Iterator[str]:
-    """Columns as wide as they need, the first to the left."""
+    """The rows in columns, the first aligned left and the others right."""
     lines = [head, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for first, *others in lines:

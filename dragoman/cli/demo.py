@@ -1,4 +1,4 @@
-"""``dragoman demo``: the whole line on the embedded phrasebook, in a few minutes, with nothing to prepare."""
+"""``dragoman demo``: train, score and try a small translator on the built-in phrasebook, in a few minutes."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from dragoman.workflows.training.settings import RunRequest, check_early
 
 _SEED = 1
 _TRAIN_PAIRS, _TEST_PAIRS, _SHOWN = 30_000, 500, 10
-# A narrow world of few words, learned by heart: no held-back probability, little dropout, a high rate.
+# Few words and simple sentences: little dropout and a high learning rate fit best.
 _SETTINGS = {
     "data.src_lang": "en",
     "data.tgt_lang": "de",
@@ -40,11 +40,13 @@ _SETTINGS = {
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Trains, scores held-out sentences, prints ten of them with their references; exit code as `train`."""
-    parser = ArgumentParser("demo", "Trains a small English-German translator on the embedded phrasebook and tries it.")
-    parser.add_flag("--out", "RUN", "the run (default runs/demo)", path_name, default=Path("runs/demo"))
-    parser.add_flag("--minutes", "X", "short for --train.max-minutes (default 4.5)")
-    parser.add_settings("train", "inference", without=["train.start_from"], defaults=_SETTINGS)
+    """Train, score held-out sentences, and print ten of them with their references. Returns the exit code."""
+    parser = ArgumentParser("demo", "dragoman demo --minutes 2")
+    parser.add_flag("--out", "RUN", "Folder of the run [default: runs/demo]", path_name, default=Path("runs/demo"))
+    parser.add_flag("--minutes", "X", "Minutes of training, as --train.max-minutes [default: 4.5]")
+    parser.add_settings(
+        "train", "inference", common=["train.device", "train.seed"], without=["train.start_from"], defaults=_SETTINGS
+    )
     given = parser.parse(arguments)
     limits = {} if given.minutes is None else {"train.max_minutes": given.minutes}
     if limits and overrides_of(given).get("train.max_minutes", given.minutes) != given.minutes:
@@ -66,7 +68,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _show(run: Path, test: Sequence[PhrasebookPair]) -> None:
-    """How many held-out sentences come out exactly right, in all and in the worst patterns, and ten examples."""
+    """Print the share of held-out sentences translated exactly right, the weakest patterns, and ten examples."""
     from dragoman.inference.translator import Translator
     from dragoman.visualization.report.report import REPORT
 
@@ -80,5 +82,5 @@ def _show(run: Path, test: Sequence[PhrasebookPair]) -> None:
     for index in range(0, len(test), max(1, len(test) // _SHOWN))[:_SHOWN]:
         pair = test[index]
         print(f"\n  {pair.src}\n  {outputs[index]}" + ("" if right[index] else f"\n  reference: {pair.tgt}"))
-    print(f"\nLook at it: {run / REPORT}")
+    print(f"\nRead the report: {run / REPORT}")
     print(f'Try it: echo "Where is the train station?" | dragoman translate {quote(str(run))}')

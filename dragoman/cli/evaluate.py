@@ -1,4 +1,4 @@
-"""``dragoman evaluate``: BLEU, chrF and TER of a model on a test, or of translations that are there already."""
+"""``dragoman evaluate``: score a model on a test, or a file of translations, with BLEU, chrF and TER."""
 
 import json
 import sys
@@ -33,32 +33,36 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> ArgumentParser:
-    parser = ArgumentParser("evaluate", "Scores a model on a test, or translations that are there already.")
-    parser.add_argument("model", nargs="?", metavar="MODEL", help="a model folder or a run")
-    parser.add_flag("--src", "F", "the test's source side, a sentence a line", file_name)
-    parser.add_flag("--ref", "F", "the test's target side, a sentence a line", file_name, required=True)
-    text = "training text, one file with both sides or the source side: scores also without what it has of the test"
+    parser = ArgumentParser(
+        "evaluate",
+        "dragoman evaluate run --src test.en --ref test.de",
+        "dragoman evaluate --hyp translations.txt --ref test.de",
+    )
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="Model folder or run")
+    parser.add_flag("--src", "FILE", "Source side of the test, one sentence per line", file_name)
+    parser.add_flag("--ref", "FILE", "Target side of the test, one sentence per line", file_name, required=True)
+    parser.add_flag("--hyp", "FILE", "Translations to score, instead of a model", file_name)
+    text = "Training text (source or both sides); adds scores without leaks"
     parser.add_argument("--train", metavar="FILE", nargs="+", help=text)
-    parser.add_flag("--hyp", "F", "translations to score instead of a model's", file_name)
-    text = "also counts what the model stumbles over: numbers, names, negation, capitals, a missing dot ..."
-    parser.add_switch("--checklist", text)
-    parser.add_switch("--json", "one JSON object instead of lines")
+    parser.add_switch("--checklist", "Count errors by kind: numbers, names, negation, capitals, final dots")
+    parser.add_switch("--json", "Print JSON instead of lines")
     add_scoring_flags(parser)
     return parser
 
 
 def add_scoring_flags(parser: ArgumentParser) -> None:
-    """Flags for BLEU, the language check, the test's files and the model."""
-    text = "sacreBLEU's tokenizer for BLEU (default: by the target language)"
+    """Flags for BLEU, the language check, the files of the test, and the model."""
+    parser.start_section("More flags")
+    text = "Tokenizer of sacreBLEU for BLEU [default: by target language]"
     parser.add_choice("--tokenize", ("13a", "intl", "zh", "char", "none"), text)
-    text = "do not stop where a file looks like another language than it should be in"
+    text = "Accept files that seem to be in the wrong language"
     parser.add_argument("--no-language-check", dest="check_languages", action="store_false", help=text)
     add_layout_flags(parser)
     add_model_flags(parser)
 
 
 def _print(report: EvaluationReport, as_json: bool) -> None:
-    """The scores, those without leaks after them: in JSON under a key of their own."""
+    """Print the scores, then the scores without leaks and the checklist; in JSON under their own keys."""
     evaluations = [("", report.whole)] + ([("without leaks", report.without_leaks)] if report.without_leaks else [])
     for name, evaluation in evaluations:
         for warning in evaluation.warnings:

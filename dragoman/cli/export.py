@@ -1,4 +1,4 @@
-"""``dragoman export MODEL --to ctranslate2|marian``: a model in the form of another toolkit."""
+"""``dragoman export MODEL --to ctranslate2|marian``: write a model in the format of another toolkit."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,12 +19,12 @@ _QUANTIZATIONS = ("float32", "float16", "int8")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints the new folder on stdout."""
-    parser = ArgumentParser("export", "Writes a model for CTranslate2, or in Marian's Hugging Face form.")
-    parser.add_argument("model", metavar="MODEL", type=path_name, help="a model folder or a run")
-    parser.add_choice("--to", _FORMATS, "the form", required=True)
-    parser.add_flag("--out", "FOLDER", "the folder to write (default MODEL-FORM)", path_name)
-    text = "ctranslate2 only: how weights are kept (default float32)"
+    """Print the path of the new folder. Returns the exit code."""
+    parser = ArgumentParser("export", "dragoman export run --to ctranslate2 --quantization int8")
+    parser.add_argument("model", metavar="MODEL", type=path_name, help="Model folder or run")
+    parser.add_choice("--to", _FORMATS, "Format to write; marian is the format of Hugging Face", required=True)
+    parser.add_flag("--out", "FOLDER", "Folder to write [default: MODEL-FORMAT]", path_name)
+    text = "Number format of the weights, for ctranslate2 [default: float32]"
     parser.add_choice("--quantization", _QUANTIZATIONS, text)
     given = parser.parse(arguments)
     if given.to == "marian" and given.quantization not in (None, "float32"):
@@ -45,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _notes(trained: "TrainedModel", form: str, out: Path, quantization: "Quantization") -> tuple[str, ...]:
-    """Writes the folder; what the user should know about it."""
+    """Write the folder and return notes about it."""
     from dragoman.exchange.ctranslate2_export import export_ctranslate2
     from dragoman.exchange.marian_export import export_marian
 

@@ -1,4 +1,4 @@
-"""``dragoman import MODEL``: a Marian (OPUS-MT) model in Hugging Face form as a model folder."""
+"""``dragoman import MODEL``: convert a Marian (OPUS-MT) model in Hugging Face format into a model folder."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,10 +13,10 @@ from dragoman.messages import say
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints the new model folder on stdout."""
-    parser = ArgumentParser("import", "Makes a model folder of a Marian model in Hugging Face form, such as OPUS-MT's.")
-    parser.add_argument("model", metavar="MODEL", help="a folder, or a name on the hub: Helsinki-NLP/opus-mt-de-en")
-    parser.add_flag("--out", "FOLDER", "the model folder to write (default models/NAME)", path_name)
+    """Print the path of the new model folder. Returns the exit code."""
+    parser = ArgumentParser("import", "dragoman import Helsinki-NLP/opus-mt-de-en --out de-en")
+    parser.add_argument("model", metavar="MODEL", help="Folder, or name on the Hugging Face hub")
+    parser.add_flag("--out", "FOLDER", "Model folder to write [default: models/NAME]", path_name)
     given = parser.parse(arguments)
     name = Path(given.model).resolve().name
     out = given.out or Path("models") / name

@@ -1,4 +1,4 @@
-"""``dragoman inspect MODEL TEXT``: one translation looked at from inside, as a page, a picture or data."""
+"""``dragoman inspect MODEL TEXT``: show one translation from inside, as a page, a picture or data."""
 
 import argparse
 import sys
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _PAGE = Path("inspection.html")
 _KINDS: "dict[str, AttentionKind]" = {"cross": "cross", "encoder": "encoder_self", "decoder": "decoder_self"}
 _SECONDS_A_TOKEN = 0.04
-# The plain beam search in float32 is looked at, one text at a time, and its whole beam is shown.
+# Inspection runs a plain beam search in float32 on one text and shows the whole beam.
 _IGNORED = tuple(f"inference.{name}" for name in ("seed", "n_best", "precision", "batch_tokens", *WITHOUT_SAMPLING))
 
 
@@ -53,44 +53,50 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> ArgumentParser:
-    parser = ArgumentParser("inspect", "Shows what a model looks at while it translates a text, and how sure it is.")
-    parser.add_argument("model", metavar="MODEL", help="a model folder or a run")
-    parser.add_argument("text", metavar="TEXT", nargs="?", help="what to translate")
-    parser.add_flag("--test", "N", "of a run: its test sentence of that number, from 1", whole_number(1))
-    parser.add_flag("--out", "FILE", f"the page (default {_PAGE}): one HTML file", path_name)
-    parser.add_flag("--png", "FILE", "a picture of a layer's heads (.png, .svg or .pdf)", path_name)
-    parser.add_flag("--layer", "N", "of the picture, from 1 (default: the last)", whole_number(1))
-    text = "of the picture: which attention (default cross: the decoder's to the source)"
+    parser = ArgumentParser(
+        "inspect",
+        'dragoman inspect run "Where is the station?"',
+        "dragoman inspect run --test 3 --png heads.png --layer 1",
+    )
+    parser.add_argument("model", metavar="MODEL", help="Model folder or run")
+    parser.add_argument("text", metavar="TEXT", nargs="?", help="Text to translate")
+    parser.add_flag("--test", "N", "Test sentence of a run to translate instead, counted from 1", whole_number(1))
+    parser.add_flag("--out", "FILE", f"HTML page to write [default: {_PAGE}]", path_name)
+    parser.add_flag("--png", "FILE", "Picture of all heads of a layer to write: .png, .svg or .pdf", path_name)
+    parser.add_flag("--layer", "N", "Layer in the picture, counted from 1 [default: the last]", whole_number(1))
+    text = "Attention in the picture [default: cross, from decoder to source]"
     parser.add_choice("--kind", tuple(_KINDS), text)
-    parser.add_switch("--json", "print the data as JSON")
+    parser.add_switch("--json", "Print JSON instead of text")
     add_model_flags(parser, without=_IGNORED)
     return parser
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Raises ConfigError for what no model could satisfy, before time goes into loading one."""
+    """Raise ConfigError for flags that fit no model, before a model is loaded."""
     check_search_flags(options)
     if (options.text is None) == (options.test is None):
-        raise ConfigError("`dragoman inspect` looks at one text: give TEXT, in quotes, or `--test N` for a run.")
+        raise ConfigError(
+            "TEXT or `--test` must be given, but not both. Write TEXT in quotes, or `--test N` for a run."
+        )
     if options.png is not None:
         from dragoman.visualization.figures.figure import check_figure_path
 
         check_figure_path(options.png, "--png")
     for flag in ("layer", "kind"):
         if getattr(options, flag) is not None and options.png is None:
-            raise ConfigError(
-                f"`--{flag}` chooses what `--png` draws, but no `--png` is given. Add it, or leave it out."
-            )
+            raise ConfigError(f"`--{flag}` has no effect without `--png`. Add `--png`, or leave `--{flag}` out.")
     if options.out is None and options.png is None and not options.json:
         options.out = _PAGE
     if options.out is not None:
         check_target(options.out, "--out", _PAGE.name)
         if options.png is not None and options.out.resolve() == options.png.resolve():
-            raise ConfigError(f"`--out` and `--png` are both {options.out}. Give the picture a name of its own.")
+            raise ConfigError(
+                f"`--out` and `--png` must differ, but both are {options.out}. Choose another name for the picture."
+            )
 
 
 def _layer(number: int | None, inspection: "Inspection", kind: "AttentionKind") -> int | None:
-    """The layer from 0. Raises ConfigError where there is none of that number."""
+    """The layer, counted from 0. Raises ConfigError if the model has no such layer."""
     most = inspection.of_kind(kind).num_layers
     if number is not None and not 1 <= number <= most:
         raise ConfigError(f"`--layer` must be from 1 to {most}, the layers of this model, but is {number}.")
@@ -98,7 +104,7 @@ def _layer(number: int | None, inspection: "Inspection", kind: "AttentionKind") 
 
 
 def _show(inspection: "Inspection") -> None:
-    """SOURCE, TARGET where it is known, and PREDICTED, which on a terminal appears token by token."""
+    """Print SOURCE, TARGET if it is known, and PREDICTED, which a terminal shows token by token."""
     rows = [("SOURCE", inspection.src.text), ("TARGET", inspection.reference)]
     for name, text in rows:
         if text:
@@ -115,14 +121,14 @@ def _show(inspection: "Inspection") -> None:
 
 
 def _token_texts(inspection: "Inspection") -> list[str]:
-    """The translation cut about as its tokens are; together exactly the text."""
+    """The translation in parts, one for each token. Joined, they are exactly the text."""
     text = _one_line(inspection.tgt.text)
-    ends = [-1]  # the first token has one more space in front than the text
+    ends = [-1]  # the first token starts with a space that the text does not have
     for token in inspection.tgt.tokens:
         ends.append(min(len(text), ends[-1] + len(token)))
     return [*(text[max(0, start) : max(0, end)] for start, end in pairwise(ends)), text[max(0, ends[-1]) :]]
 
 
 def _one_line(text: str) -> str:
-    """The text without what would move a terminal's cursor; joiners, which shape letters and emoji, stay."""
+    """The text with a space for each control character. Zero-width joiners, which shape letters and emoji, stay."""
     return "".join(char if char.isprintable() or char in "\u200c\u200d" else " " for char in text)

@@ -1,4 +1,4 @@
-"""The command line's frame: finds the verb, and turns whatever ends it into an exit code and at most one line."""
+"""The ``dragoman`` command: runs the module of a verb, and turns errors into an exit code and one line."""
 
 import errno
 import importlib
@@ -16,33 +16,46 @@ from dragoman.interrupts import EXIT_CODE as INTERRUPTED
 from dragoman.interrupts import interrupts
 from dragoman.version import __version__
 
-VERBS: dict[str, str] = {
-    "demo": "trains on the embedded phrasebook, scores it, translates: a few minutes, nothing to prepare",
-    "check": "looks a corpus over before training: slides, repeats, encodings, languages, leaks into the test",
-    "plan": "measures some steps and says what training would take: hours, memory, disk, and the size to choose",
-    "train": "trains a translator on your parallel text, or continues a run",
-    "report": "writes the report of a run again: what it learnt from, its curves, scores, sentences and checks",
-    "average": "averages the last checkpoints of a run into a model",
-    "summary": "counts every parameter tensor of a configuration or model",
-    "translate": "translates text, line for line, from stdin or a file",
-    "serve": "serves models over HTTP, for programs that speak to LibreTranslate or DeepL, and for browsers",
-    "inspect": "shows what a model looks at while it translates a text: a page, a picture, data",
-    "evaluate": "scores translations: BLEU, chrF and TER with signatures",
-    "compare": "compares two models or two files of translations on one test: what is chance and what is not",
-    "verify": "proves that translations do not depend on batches, padding or caches, and that resuming is exact",
-    "import": "makes a model folder of a Marian (OPUS-MT) model, from a folder or by its name on the hub",
-    "export": "writes a model for CTranslate2, or in Marian's Hugging Face form",
+VERB_GROUPS: dict[str, dict[str, str]] = {
+    "Start": {
+        "demo": "Train, score and try a small translator on a built-in phrasebook",
+    },
+    "Train": {
+        "check": "Check a corpus for misalignment, duplicates, wrong encodings, leaks",
+        "plan": "Estimate the time, memory and disk space that training will take",
+        "train": "Train a translator on your parallel text, or continue a run",
+        "report": "Write the report of a run again",
+        "average": "Average the last checkpoints of a run into one model",
+        "summary": "List the parameters of a configuration or a model",
+    },
+    "Translate": {
+        "translate": "Translate text line by line, or whole HTML and subtitle files",
+        "serve": "Serve models over HTTP, as LibreTranslate, DeepL and a web page",
+        "inspect": "Show the attention and the beam search behind one translation",
+    },
+    "Evaluate": {
+        "evaluate": "Score translations with BLEU, chrF and TER",
+        "compare": "Compare two models or files of translations for significance",
+        "verify": "Verify that batching changes nothing and that runs resume exactly",
+    },
+    "Exchange": {
+        "import": "Convert a Marian (OPUS-MT) model into a model folder",
+        "export": "Convert a model for CTranslate2 or Hugging Face Marian",
+    },
 }
-"""Verb -> what it does; the verb's code is ``run`` in the module of that name and is imported only when called.
+"""The verbs by purpose, with what each does.
 
-A verb that is a word of Python has its module under that name with ``_`` after it."""
+``run`` in ``dragoman.cli.VERB`` executes a verb; the name of the module has a ``_`` at its end if the verb is a keyword
+of Python. The module is imported only when the verb is called.
+"""
+VERBS: dict[str, str] = {verb: text for verbs in VERB_GROUPS.values() for verb, text in verbs.items()}
 
 USER_ERROR = 2
 PIPE_CLOSED = 141
 
 
 def run_command(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; `argv` without the program's name. Returns the exit code."""
+    """Run one command and return its exit code. `argv` is without the name of the program."""
     try:
         _check_streams()
         if isinstance(sys.stdout, TextIOWrapper):
@@ -72,12 +85,16 @@ def run_command(argv: Sequence[str] | None = None) -> int:
 
 
 def help_text() -> str:
-    """What ``dragoman --help`` prints."""
+    """The text of ``dragoman --help``."""
     width = max(map(len, VERBS))
-    verbs = "\n".join(f"  {verb:<{width}}  {description}" for verb, description in VERBS.items())
+    groups = (
+        f"{title}:\n" + "".join(f"  {verb:<{width}}  {text}\n" for verb, text in verbs.items())
+        for title, verbs in VERB_GROUPS.items()
+    )
     return (
-        "usage: dragoman VERB ...\n\nTrain, trust, inspect and serve your own translator.\n\n"
-        f"{verbs}\n\n`dragoman VERB --help` lists a verb's arguments and settings.\n"
+        "Usage: dragoman VERB ...\n\nTrain, serve and inspect your own translator.\n\n"
+        + "\n".join(groups)
+        + "\n`dragoman VERB --help` shows the flags of a verb.\n`dragoman --version` prints the version.\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""What every verb that uses a model has in common: its flags, and standard input."""
+"""Flags and standard input of all verbs that use a model."""
 
 import argparse
 import sys
@@ -10,20 +10,22 @@ from dragoman.config import read_given
 from dragoman.errors import ConfigError
 from dragoman.workflows.models import ModelRequest
 
+_COMMON = ("inference.beam_size", "inference.batch_tokens", "inference.precision")
+
 
 def add_model_flags(parser: ArgumentParser, without: Sequence[str] = ()) -> None:
-    """``--device`` and the settings of the search, but for the keys in `without`."""
+    """``--device`` and the settings of [inference], except the keys in `without`."""
     parser.add_device()
-    parser.add_settings("inference", without=without, defaults_from="the model's own")
+    parser.add_settings("inference", common=_COMMON, without=without, defaults="from the model")
 
 
 def check_search_flags(options: argparse.Namespace) -> None:
-    """Raises ConfigError for flags whose values no model could have, before time goes into loading one."""
+    """Raise ConfigError for values that fit no model, before a model is loaded."""
     read_given([], overrides_of(options))
 
 
 def model_request(paths: Sequence[str], options: argparse.Namespace) -> ModelRequest:
-    """The models at the paths, on the device and with the settings of the search that the flags give."""
+    """The models at the paths, with the device and the settings that the flags give."""
     return ModelRequest(tuple(paths), overrides_of(options), options.device)
 
 

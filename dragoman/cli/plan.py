@@ -1,4 +1,4 @@
-"""``dragoman plan``: what `train` would take, from some measured steps on this machine. Leaves nothing behind."""
+"""``dragoman plan``: estimate time, memory and disk space of `train` from a few measured steps on this machine."""
 
 import json
 import math
@@ -17,10 +17,10 @@ from dragoman.workflows.training.planning import Plan, plan_run
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints the plan on stdout; returns the exit code."""
-    parser = ArgumentParser("plan", "Measures some steps and says what training would take. Leaves nothing behind.")
+    """Print the plan. Returns the exit code."""
+    parser = ArgumentParser("plan", "dragoman plan --src train.en --tgt train.de")
     add_data_flags(parser)
-    parser.add_switch("--json", "one JSON object instead of a table")
+    parser.add_switch("--json", "Print JSON instead of a table")
     given = parser.parse(arguments)
     try:
         plan = plan_run(run_request(given), TerminalProgress())

@@ -1,4 +1,4 @@
-"""What a workflow reports, printed on standard error."""
+"""Progress of a workflow, printed on standard error."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ _SILENCE_SECONDS = 20.0
 
 
 class TerminalProgress(Progress):
-    """Prints notes, and the stages with a running count: all the time on a terminal, every 20 seconds elsewhere."""
+    """Prints notes and stages. The count of a stage is live on a terminal, and a line every 20 seconds elsewhere."""
 
     def __init__(self) -> None:
         self.log = sys.stderr
@@ -22,7 +22,7 @@ class TerminalProgress(Progress):
         say(text)
 
     def stage(self, name: str, pairs: int) -> None:
-        """Print the name of a new stage, and sometimes how many pairs have reached it."""
+        """Print the name of a new stage, or the number of pairs that have passed it so far."""
         if self._live:
             sys.stderr.write(f"\r\033[K{name}: {pairs:,} pairs" + ("" if name == self._stage else "\n"))
         elif name != self._stage:

@@ -1,4 +1,4 @@
-"""``dragoman report RUN``: writes the report of a run again, as training did when it ended."""
+"""``dragoman report RUN``: write the report of a run again, as training did at its end."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,9 @@ from dragoman.workflows.runs import report_run
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Translate the run's test, or its validation data, again. Prints the report's path on stdout."""
-    parser = ArgumentParser("report", "Writes the report of a run again: RUN/report.html, and card.md beside it.")
-    parser.add_argument("run", metavar="RUN", type=path_name, help="a folder that `dragoman train` has made")
+    """Translate the test or validation data of the run and print the path of the report. Returns the exit code."""
+    parser = ArgumentParser("report", "dragoman report runs/demo")
+    parser.add_argument("run", metavar="RUN", type=path_name, help="Folder of a run")
     parser.add_device()
     given = parser.parse(arguments)
     print(report_run(given.run, given.device, TerminalProgress()))

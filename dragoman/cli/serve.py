@@ -1,4 +1,4 @@
-"""``dragoman serve``: models as a service, until it is stopped."""
+"""``dragoman serve``: serve models over HTTP until a signal stops the process."""
 
 import argparse
 import importlib.util
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from dragoman.serving.models import ServedModel
 
 _NEEDED = ("starlette", "uvicorn", "httptools", "multipart", "prometheus_client")
-# What a request asks for itself, and what would make answers differ from time to time.
+# Settings that a request sets itself, and settings that would make answers differ between requests.
 _IGNORED = tuple(f"inference.{name}" for name in ("n_best", "seed", *WITHOUT_SAMPLING))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Loads the models and serves them; returns the exit code when it was told to stop."""
+    """Load the models and serve them. Returns the exit code after the service is stopped."""
     options = _parser().parse(arguments)
     check_search_flags(options)
     if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
         raise ConfigError(f"serving needs {', '.join(missing)}: pip install 'dragoman[serve]'.")
-    for text in options.model:  # before time goes into imports and models
+    for text in options.model:  # before the slow imports
         if not os.path.exists(text):
             require_model(text.partition("=")[2] or text)
     from dragoman.serving.app import make_app
@@ -54,28 +54,26 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> ArgumentParser:
-    text = "Serves models over HTTP: LibreTranslate's API, a part of DeepL's, our own, and a page."
-    parser = ArgumentParser("serve", text)
-    text = "a model folder or a run; en-de=FOLDER where it does not say its pair"
+    parser = ArgumentParser("serve", "dragoman serve run", "dragoman serve en-de=run-a de-en=run-b --port 8000")
+    text = "Model folder or run; en-de=FOLDER sets its languages"
     parser.add_argument("model", nargs="+", metavar="MODEL", help=text)
-    parser.add_flag("--host", "NAME", "where to serve (default 127.0.0.1)", default="127.0.0.1")
-    parser.add_flag("--port", "N", "(default 5000; 0: any that is free)", _port, default=5000)
-    text = "goes through this language where no model leads from one to another"
-    parser.add_flag("--pivot", "LANG", text, default="")
-    parser.add_flag("--api-keys", "FILE", "a file of keys, one a line; without it everybody may ask", path_name)
-    text = "what certain words must become (`source<TAB>target`); en-de=FILE where several models are served"
+    parser.add_flag("--host", "NAME", "Host name or address to listen on [default: 127.0.0.1]", default="127.0.0.1")
+    parser.add_flag("--port", "N", "Port to listen on; 0: any free port [default: 5000]", _port, default=5000)
+    parser.add_flag("--pivot", "LANG", "Language to translate through if no model has the pair", default="")
+    parser.add_flag("--api-keys", "FILE", "File of API keys, one per line; without it, anyone has access", path_name)
+    text = "Terminology: lines of source<TAB>target; en-de=FILE for one of several models"
     parser.add_argument("--terms", action="append", default=[], metavar="FILE", help=text)
-    parser.add_switch("--no-page", "no page at /, only the APIs and /docs")
-    group = parser.add_argument_group("limits")
+    parser.add_switch("--no-page", "Serve only the APIs and /docs, no page at /")
+    add_model_flags(parser, without=_IGNORED)
+    parser.start_section("Limits")
     for name, one in SERVE_SETTINGS.items():
-        group.add_argument(
+        parser.add_argument(
             f"--{name.replace('_', '-')}",
             type=_argument_type(one),
             default=one.default,
             metavar="X" if one.kind is float else "N",
-            help=f"{one.help} (default {quote_value(one.default)})",
+            help=f"{one.help} [default: {quote_value(one.default)}]",
         )
-    add_model_flags(parser, without=_IGNORED)
     return parser
 
 

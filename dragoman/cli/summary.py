@@ -1,4 +1,4 @@
-"""``dragoman summary CONFIG|MODEL``: every parameter tensor, the total checked against the formula, and the card."""
+"""``dragoman summary CONFIG|MODEL``: list all parameters, compare their number with the formula, print the card."""
 
 import argparse
 import json
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print the table on stdout. Returns 1 if the number of parameters differs from the formula's."""
+    """Print the table. Returns 1 if the number of parameters differs from the formula, else 0."""
     given = _parser().parse(arguments)
     if given.what is not None and given.what.suffix != ".toml":
         require_model(given.what)
@@ -52,17 +52,17 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> ArgumentParser:
-    parser = ArgumentParser("summary", "Lists every parameter tensor of a configuration or a trained model.")
-    text = "a TOML file, a model folder or a run"
+    parser = ArgumentParser("summary", "dragoman summary run", "dragoman summary --model.preset base")
+    text = "TOML file, model folder or run"
     parser.add_argument("what", metavar="CONFIG|MODEL", nargs="?", type=path_name, help=text)
-    text = "of a configuration: entries (default tokenizer.vocab_size)"
     size = whole_number(len(CONTROL_TOKENS), MOST_ENTRIES)
-    parser.add_flag("--src-vocab-size", "N", text, size)
-    parser.add_flag("--tgt-vocab-size", "N", text, size)
-    parser.add_switch("--json", "print JSON")
-    text = "draw the parameters by part and the learning rate: .png, .svg or .pdf"
+    for side, name in (("src", "source"), ("tgt", "target")):
+        text = f"Entries of the {name} vocabulary [default: tokenizer.vocab_size]"
+        parser.add_flag(f"--{side}-vocab-size", "N", text, size)
+    parser.add_switch("--json", "Print JSON instead of a table")
+    text = "Picture of parameters and learning rate to write: .png, .svg or .pdf"
     parser.add_flag("--plot", "FILE", text, path_name)
-    parser.add_settings("model", "tokenizer", "train")
+    parser.add_settings("model", "tokenizer", "train", common=["model.preset", "model.tie", "tokenizer.joint"])
     return parser
 
 

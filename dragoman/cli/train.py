@@ -1,4 +1,4 @@
-"""``dragoman train``: from parallel text to a model folder; continues a run by itself."""
+"""``dragoman train``: train a model on parallel text. If the folder holds a run, continue it."""
 
 import argparse
 import sys
@@ -22,7 +22,17 @@ from dragoman.training.run.signals import Interrupted
 from dragoman.workflows.training.results import FinalScores, FineTuningScores, PairCounts, ScoreChange
 from dragoman.workflows.training.settings import RunRequest, resolve_run
 
-# Short flags of the data -> the settings they stand for.
+_COMMON = (
+    "data.dev",
+    "data.test",
+    "tokenizer.vocab_size",
+    "model.preset",
+    "train.max_minutes",
+    "train.patience",
+    "train.device",
+    "train.seed",
+)
+# Short flags and the settings that they set.
 _DATA_FLAGS = {
     "from": "train.start_from",
     "teacher": "train.teachers",
@@ -38,28 +48,39 @@ _DATA_FLAGS = {
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Trains until a limit or patience ends it; scores on stdout. 128 + a signal that stopped it."""
-    parser = ArgumentParser("train", "Trains a translator on your parallel text, or continues a run.")
+    """Train until a limit or patience ends the run, and print its scores. Returns the exit code."""
+    parser = ArgumentParser(
+        "train",
+        "dragoman train --src train.en --tgt train.de --out run",
+        "dragoman train --data memory.tmx --train.max-minutes 60",
+        "dragoman train --from run --data new.tsv --out tuned",
+    )
+    parser.add_flag("--out", "RUN", "Folder of the run [default: runs/NAME]", path_name)
     add_data_flags(parser)
-    parser.add_flag("--out", "RUN", "the run's folder (default runs/NAME)", path_name)
     given = parser.parse(arguments)
     return train(run_request(given, given.out))
 
 
 def add_data_flags(parser: ArgumentParser) -> None:
-    """Configuration files, short flags for data and languages, and every setting as a flag."""
-    parser.add_argument("configs", metavar="CONFIG", nargs="*", type=path_name, help="TOML files; later ones win")
-    parser.add_flag("--from", "MODEL", "fine-tune this model folder or run instead of starting a new model", file_name)
-    text = "learn what this model or run says of the text, too; several times for an ensemble of several"
-    parser.add_argument("--teacher", metavar="MODEL", type=listed_name, action="append", help=text)
-    parser.add_flag("--data", "FILE", "one file with both sides: .tsv, .csv, .jsonl or .tmx (or .gz)", file_name)
-    parser.add_flag("--src", "FILE", "the source side of two aligned files", file_name)
-    parser.add_flag("--tgt", "FILE", "the target side of two aligned files", file_name)
-    for side, name in (("src", "source"), ("tgt", "target")):
-        text = f"{name} language, code or name, where the file names do not tell"
+    """Add configuration files, short flags for data and languages, and a flag for each setting."""
+    parser.add_argument(
+        "configs", metavar="CONFIG", nargs="*", type=path_name, help="TOML files with settings; later files win"
+    )
+    parser.add_flag("--data", "FILE", "File with both sides: .tsv, .csv, .jsonl or .tmx, plain or .gz", file_name)
+    parser.add_flag("--src", "FILE", "Source side of two aligned files", file_name)
+    parser.add_flag("--tgt", "FILE", "Target side of two aligned files", file_name)
+    for side, name in (("src", "Source"), ("tgt", "Target")):
+        text = f"{name} language, code or name [default: from file names or data]"
         parser.add_flag(f"--{side}-lang", "LANG", text)
+    parser.add_flag("--from", "MODEL", "Model folder or run to fine-tune", file_name)
+    parser.start_section("More flags")
+    text = "Model or run to learn from as well; repeat the flag for an ensemble"
+    parser.add_argument("--teacher", metavar="MODEL", type=listed_name, action="append", help=text)
     add_layout_flags(parser)
-    parser.add_settings("data", "tokenizer", "model", "train", "validate", "inference", by_recipe=chosen_keys())
+    by_size = dict.fromkeys(chosen_keys(), "by corpus size")
+    parser.add_settings(
+        "data", "tokenizer", "model", "train", "validate", "inference", common=_COMMON, defaults=by_size
+    )
 
 
 def run_request(given: argparse.Namespace, out: Path | None = None) -> RunRequest:

@@ -1,4 +1,4 @@
-"""``dragoman translate``: one line in, one line out, in order, for as long as the input lasts."""
+"""``dragoman translate``: translate text line by line, or whole HTML and subtitle files."""
 
 import argparse
 import json
@@ -243,41 +243,38 @@ def _candidate(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parser() -> ArgumentParser:
-    parser = ArgumentParser("translate", "Translates text line by line: stdin to stdout, or from and to files.")
-    text = "a model folder or a run; several are an ensemble (same tokenizers)"
-    parser.add_argument("model", nargs="+", metavar="MODEL", help=text)
-    parser.add_flag("--text", "TEXT", "the text to translate, instead of a file or stdin")
-    parser.add_flag("--input", "F", "text to translate, a sentence a line (default: stdin)", file_name)
-    add_encoding_flag(parser)
-    parser.add_flag("--output", "F", "where translations go (default: stdout)", file_name)
-    text = (
-        "a line of text, or of JSON with scores, tokens and n-best; html and srt (or WebVTT) are whole files, in and "
-        "out (default text)"
+    parser = ArgumentParser(
+        "translate",
+        "echo 'Where is the station?' | dragoman translate run",
+        "dragoman translate run --input page.html --format html --output seite.html",
+        "dragoman translate run --input text.en --output text.de",
     )
+    text = "Model folder or run; several form an ensemble, with the same tokenizers"
+    parser.add_argument("model", nargs="+", metavar="MODEL", help=text)
+    parser.add_flag("--text", "TEXT", "Text to translate, instead of a file or stdin")
+    parser.add_flag("--input", "FILE", "File to translate, one sentence per line [default: stdin]", file_name)
+    parser.add_flag("--output", "FILE", "File for the translations [default: stdout]", file_name)
+    text = "Lines (text, jsonl) or whole files (html, srt or WebVTT) [default: text]"
     parser.add_choice("--format", ("text", "jsonl", *DOCUMENTS), text, default="text")
-    parser.add_flag("--terms", "F", "what certain words must become: lines of source<TAB>translation", file_name)
-    text = "URLs, e-mail addresses, placeholders, tags and measures are left to the model; else they come through as "
-    parser.add_argument("--no-protect", dest="protect", action="store_false", help=text + "they are")
-    text = "adds which word comes from which: ` ||| 0-0 1-2` (source-target, counted from 0, split at white space)"
-    parser.add_switch("--alignment", text)
-    text = "adds a tab and what looks wrong with a translation, such as `number,long`; always there with jsonl"
+    parser.add_flag("--terms", "FILE", "Terminology: lines of source<TAB>translation", file_name)
+    parser.add_switch("--alignment", "Append the word alignment: ` ||| 0-0 1-2`, source-target, counted from 0")
+    text = "Append a tab and suspected errors: `number,long` (always in jsonl)"
     parser.add_switch("--flags", text)
-    parser.add_flag("--prefix", "F", "a file with what each translation must begin with, line by line", file_name)
-    text = "what searches: our own (default), or CTranslate2 (extra `exchange`), as where it serves the same model"
-    parser.add_choice("--engine", ENGINES, text, default=ENGINES[0])
-    _add_cluster_flags(parser)
     add_model_flags(parser)
-    return parser
-
-
-def _add_cluster_flags(parser: ArgumentParser) -> None:
-    """``--cluster`` and its options."""
-    text = "translate on the machines of a Ray cluster (extra `cluster`): its HOST:PORT, auto, or local; a job that "
-    parser.add_flag("--cluster", "ADDRESS", text + "was stopped goes on where it was")
-    text = f"lines a piece of the cluster's work (default {_PIECE_LINES})"
-    parser.add_flag("--piece-lines", "N", text, whole_number(1))
-    text = "processors of a worker on the cluster (default: all of the smallest machine)"
+    parser.start_section("More flags")
+    text = "Translate URLs, e-mail addresses, placeholders, tags and measures, too"
+    parser.add_argument("--no-protect", dest="protect", action="store_false", help=text)
+    parser.add_flag("--prefix", "FILE", "File with the required beginning of each translation, line by line", file_name)
+    add_encoding_flag(parser)
+    text = "Search engine; ctranslate2 needs extra `exchange` [default: dragoman]"
+    parser.add_choice("--engine", ENGINES, text, default=ENGINES[0])
+    parser.start_section("Ray cluster (extra `cluster`)")
+    text = "Address: HOST:PORT, auto or local. A stopped job continues"
+    parser.add_flag("--cluster", "ADDRESS", text)
+    parser.add_flag("--piece-lines", "N", f"Lines per task [default: {_PIECE_LINES}]", whole_number(1))
+    text = "Processors per worker [default: all of the smallest machine]"
     parser.add_flag("--worker-cpus", "N", text, whole_number(0))
+    return parser
 
 
 def _open_source(options: argparse.Namespace, files: ExitStack) -> InputLines:

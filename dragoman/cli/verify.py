@@ -1,6 +1,6 @@
-"""``dragoman verify``: the same translation for any batch, order, padding and cache; and that resuming is exact.
+"""``dragoman verify``: verify that batching, padding and caching do not change translations, and that runs resume.
 
-Exit code 0: everything holds; 2: something differs, or the command line is wrong; 3: resuming could not be verified.
+Exit code 0: no difference; 2: a difference or a user error; 3: resuming could not be verified.
 """
 
 import json
@@ -30,7 +30,7 @@ _DIFFERENT, _NOT_VERIFIED = 2, 3
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints what was checked; exit code 2 where anything differs, 3 where resuming could not be verified."""
+    """Print the checks and their results. Returns the exit code."""
     options = _parser().parse(arguments)
     encoding = encoding_of(options) if options.src else ""
     request = VerificationRequest(
@@ -82,14 +82,17 @@ class _Rows(TerminalProgress):
 
 
 def _parser() -> ArgumentParser:
-    parser = ArgumentParser("verify", "Proves that translations do not depend on batches, order, padding or caches.")
-    parser.add_argument("model", metavar="MODEL", type=path_name, help="a model folder or a run")
-    parser.add_flag("--src", "F", "texts to translate, one a line (default: the model's own)", path_name)
+    parser = ArgumentParser("verify", "dragoman verify run --sentences 50")
+    parser.add_argument("model", metavar="MODEL", type=path_name, help="Model folder or run")
+    text = "Texts to translate, one per line [default: validation data of the run]"
+    parser.add_flag("--src", "FILE", text, path_name)
     add_encoding_flag(parser)
-    parser.add_flag("--sentences", "N", "sentences to translate, at most (default 200)", whole_number(1), default=200)
-    text = "of a run: training steps to resume in the midst of, 0 for none (default 20)"
+    parser.add_flag(
+        "--sentences", "N", "Maximum number of sentences to translate [default: 200]", whole_number(1), default=200
+    )
+    text = "Training steps of a run to repeat with an interruption; 0: none [default: 20]"
     parser.add_flag("--steps", "N", text, whole_number(0), default=20)
-    parser.add_switch("--json", "one JSON object instead of a table")
+    parser.add_switch("--json", "Print JSON instead of a table")
     parser.add_device()
     return parser
 

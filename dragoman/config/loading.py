@@ -255,7 +255,7 @@ def _nearest_setting(key: str) -> str:
         return f" Did you mean `{table}.{near[0]}`?"
     if name and (near := difflib.get_close_matches(name, list(elsewhere), n=1)):
         return f" Did you mean `{elsewhere[near[0]]}`?"
-    return did_you_mean(key, SETTINGS) or " `dragoman train --help` lists them all."
+    return did_you_mean(key, SETTINGS) or " See `dragoman train --help-all`."
 
 
 def _quoted(name: str) -> str:

@@ -39,7 +39,7 @@ class DataSettings:
     train: str = setting("", "File with both sides: .tsv, .csv, .jsonl or .tmx, plain or .gz")
     train_src: str = setting("", "Source side of two aligned files, plain or .gz")
     train_tgt: str = setting("", "Target side of two aligned files, plain or .gz")
-    dev: str = setting("", "Validation file with both sides; if unset, held out from the training data")
+    dev: str = setting("", "Validation file with both sides; if unset, part of the training data")
     dev_src: str = setting("", "Source side of the validation data")
     dev_tgt: str = setting("", "Target side of the validation data")
     test: str = setting("", "Test file with both sides; scored once, after training")
@@ -60,9 +60,9 @@ class DataSettings:
         0.0, "Share of the training data held out for a test if no test file is set", minimum=0.0, maximum=0.5
     )
     max_held_out: int = setting(1000, "Maximum number of pairs held out for validation, and for a test", minimum=1)
-    max_tokens: int = setting(128, "Drop training pairs with more tokens than this on one side", minimum=1)
+    max_tokens: int = setting(128, "Drop training pairs with more than N tokens on one side", minimum=1)
     max_length_ratio: float = setting(
-        4.0, "Drop pairs if one side has more tokens than this times the other, plus 5", minimum=1.0
+        4.0, "Drop pairs if one side has more than X times the tokens of the other, plus 5", minimum=1.0
     )
     drop_duplicates: bool = setting(True, "Drop exact duplicates of training pairs")
     augment_case: float = setting(
@@ -96,10 +96,8 @@ class TokenizerSettings:
     kind: Literal["bpe", "unigram", "word", "sentencepiece"] = setting(
         "bpe", "Subwords (bpe, unigram) or whole words; sentencepiece: imported models only"
     )
-    vocab_size: int = setting(
-        8000, "Entries of the vocabulary, including control tokens and bytes", minimum=8, maximum=MOST_ENTRIES
-    )
-    joint: bool = setting(True, "Share one vocabulary between both languages; false: one for each")
+    vocab_size: int = setting(8000, "Vocabulary size with control tokens and bytes", minimum=8, maximum=MOST_ENTRIES)
+    joint: bool = setting(True, "Share one vocabulary between both languages")
     byte_fallback: bool = setting(
         False, "bpe: encode unknown characters as bytes; false: byte-level BPE, exact for any text"
     )
@@ -145,7 +143,7 @@ class ModelSettings:
     """[model]: the shape of the Transformer. The preset gives the sizes that you leave out."""
 
     preset: Literal["tiny", "small", "base", "big", "custom"] = setting(
-        "small", "Size of the model; base and big are the paper's"
+        "small", "Model size; base and big are the paper's"
     )
     d_model: int = setting(256, "Width of embeddings and layers", minimum=2, maximum=1 << 16)
     d_ff: int = setting(1024, "Inner width of the feed-forward layers", minimum=1, maximum=1 << 20)
@@ -166,7 +164,7 @@ class ModelSettings:
     )
     max_positions: int = setting(512, "Longest sequence in tokens, for learned positions", minimum=2)
     tie: Literal["all", "decoder", "none"] = setting(
-        "all", "Embeddings that share weights with the output projection; all needs a joint vocabulary"
+        "all", "Embeddings tied to the output projection; all needs a joint vocabulary"
     )
     attention_bias: bool = setting(True, "Biases in the attention projections")
     projection_bias: bool = setting(True, "Bias in the projection to the vocabulary")
@@ -198,12 +196,12 @@ class TrainSettings:
     sharding: Literal["none", "full"] = setting(
         "none", "Spread weights, gradients and optimizer over all processes (full, FSDP2), for large models"
     )
-    max_steps: int = setting(0, "Stop after this many optimizer steps in total; 0: no limit", minimum=0)
-    max_epochs: int = setting(0, "Stop after this many passes over the data; 0: no limit", minimum=0)
+    max_steps: int = setting(0, "Stop after N optimizer steps in total; 0: no limit", minimum=0)
+    max_epochs: int = setting(0, "Stop after N passes over the data; 0: no limit", minimum=0)
     max_minutes: float = setting(
-        0.0, "Stop after this many minutes of training in total; 0: no limit", minimum=0.0, maximum=1e9
+        0.0, "Stop after X minutes of training in total; 0: no limit", minimum=0.0, maximum=1e9
     )
-    patience: int = setting(10, "Stop after this many validations without a better score; 0: never", minimum=0)
+    patience: int = setting(10, "Stop after N validations without a better score; 0: never", minimum=0)
     schedule: Literal["noam", "inverse_sqrt", "constant", "linear", "cosine"] = setting(
         "inverse_sqrt", "Learning rate over time; noam: the paper's (section 5.3); linear, cosine: 0 at max_steps"
     )
@@ -232,7 +230,7 @@ class TrainSettings:
     precision: Literal["auto", "float32", "bfloat16"] = setting(
         "auto", "Number format; auto: bfloat16 if the device has it and gains from it"
     )
-    device: str = setting("auto", "Device, such as cuda:1; auto: the first available of cuda, mps, cpu")
+    device: str = setting("auto", "Device, such as cuda:1; auto: cuda, mps or cpu")
     seed: int = setting(1, "Seed of all random numbers", minimum=0, maximum=2**31 - 1)
     log_every_steps: int = setting(50, "Steps between lines of progress and of log.jsonl", minimum=1)
     checkpoint_every_steps: int = setting(
@@ -277,7 +275,7 @@ class InferenceSettings:
     min_tokens: int = setting(1, "Minimum length of an output in tokens; 0: may be empty", minimum=0)
     n_best: int = setting(1, "Candidates returned per sentence; at most beam_size", minimum=1)
     batch_tokens: int = setting(
-        4096, "Padded source tokens times beam size translated at once; affects speed and memory only", minimum=1
+        4096, "Padded source tokens times beam size in a batch; no effect on results", minimum=1
     )
     precision: Literal["float32", "bfloat16", "int16", "int8", "auto"] = setting(
         "float32",

@@ -3,19 +3,21 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.arguments import ArgumentParser, one_of, overrides_of
-from dragoman.cli.main import run_command
+from dragoman.cli.main import VERBS, run_command
 from dragoman.config import SETTINGS, load_config
 from dragoman.errors import ConfigError
 
 
 @pytest.fixture
 def parser() -> ArgumentParser:
-    parser = ArgumentParser("train", "trains")
+    parser = ArgumentParser("train", "dragoman train x.toml")
     parser.add_argument("config", nargs="*", type=Path, metavar="CONFIG")
     parser.add_argument("--out", metavar="RUN")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--format", type=one_of("text", "jsonl"))
-    parser.add_settings("data", "tokenizer", "model", "train", "validate", "inference", without=["data.test"])
+    parser.add_settings(
+        "data", "tokenizer", "model", "train", "validate", "inference", common=["train.seed"], without=["data.test"]
+    )
     return parser
 
 
@@ -42,20 +44,42 @@ def test_negative_numbers_are_values(parser: ArgumentParser) -> None:
 
 def test_every_setting_has_a_flag_with_help(parser: ArgumentParser, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        parser.parse(["--help"])
+        parser.parse(["--help-all"])
     text = capsys.readouterr().out
     for key in SETTINGS:
         assert (f"--{key.replace('_', '-')} " in text) == (key != "data.test")
-    assert text.startswith("usage: dragoman train [CONFIG ...] [flags]\n")
-    assert "(default true)" in text
+    assert text.startswith("Usage: dragoman train [CONFIG ...] [flags]\n")
+    assert "[default: true]" in text
+
+
+def test_short_help_shows_common_settings_only(parser: ArgumentParser, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser.parse(["--help"])
+    text = capsys.readouterr().out
+    assert "Common settings:\n  --train.seed N" in text
+    assert text.count("--train.") == 1
+    assert "Examples:\n  dragoman train x.toml\n" in text
+
+
+@pytest.mark.parametrize("columns", [80, 99, 100, 200])
+@pytest.mark.parametrize("flag", ["--help", "--help-all"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_fits_the_terminal_and_100_columns(
+    verb: str, flag: str, columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert run_command([verb, flag]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= min(columns, 100)
+    assert "Examples:" in lines
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--train.sed", "5"], "`--train.sed` is not a flag of `dragoman train`. Did you mean `--train.seed`?"),
-        (["--zzzzz=5"], "`--zzzzz` is not a flag of `dragoman train`. `dragoman train --help` lists them all."),
-        (["--out"], "`--out` needs a value. `dragoman train --help` says which."),
+        (["--zzzzz=5"], "`--zzzzz` is not a flag of `dragoman train`. See `dragoman train --help-all`."),
+        (["--out"], "`--out` needs a value. See `dragoman train --help`."),
         (["--json=1"], "`--json` takes no value, but is given '1'."),
         (["--format", "txt"], '`--format` must be one of text, jsonl, but is "txt". Did you mean `text`?'),
     ],
@@ -81,11 +105,11 @@ def test_a_second_file_is_not_read_instead_of_the_first(
 ) -> None:
     assert run_command([verb, *given]) == 2
     said = capsys.readouterr().err
-    assert "is given twice, as a.tsv and as b.tsv, of which only the last would count. Put both into one" in said
+    assert "must be one file, but is given twice: a.tsv and b.tsv. Put both into one file." in said
 
 
 def test_flags_that_collect_files_take_several(tmp_path: Path) -> None:
-    parser = ArgumentParser("serve", "serves")
+    parser = ArgumentParser("serve")
     parser.add_argument("--terms", action="append", metavar="FILE")
     assert parser.parse(["--terms", "a.tsv", "--terms", "b.tsv"]).terms == ["a.tsv", "b.tsv"]
 

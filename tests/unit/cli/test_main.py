@@ -20,9 +20,9 @@ BAD_COMMANDS = {
     "trnslate": "`trnslate` is not a verb of dragoman. Did you mean `translate`?",
     "qqq": "`qqq` is not a verb of dragoman. `dragoman --help` lists them.",
     "--verison": "`--verison` is not a verb of dragoman.",
-    "translate": "MODEL is missing. `dragoman translate --help` says what goes where.",
+    "translate": "MODEL is missing. See `dragoman translate --help`.",
     "translate m --inptu x": "`--inptu` is not a flag of `dragoman translate`. Did you mean `--input`?",
-    "translate m --input": "`--input` needs a value. `dragoman translate --help` says which.",
+    "translate m --input": "`--input` needs a value. See `dragoman translate --help`.",
     "translate m --format xml": '`--format` must be one of text, jsonl, html, srt, but is "xml".',
     "translate m --format jsnl": '`--format` must be one of text, jsonl, html, srt, but is "jsnl". Did you mean '
     "`jsonl`?",
@@ -58,7 +58,7 @@ BAD_COMMANDS = {
     "/dev/null.",
     "evaluate": "`--ref` is missing.",
     "evaluate --hyp h --ref": "`--ref` needs a value.",
-    "evaluate m n --src s --ref r": "`n` is too much.",
+    "evaluate m n --src s --ref r": "`n` is one argument too many.",
     "evaluate --ref r": "MODEL with `--src`, or `--hyp`, is missing.",
     "evaluate m --ref r": "`--src` is missing.",
     "evaluate m --hyp h --ref r": "MODEL and `--hyp` must not both be given.",
@@ -116,7 +116,7 @@ def test_without_a_verb_help_goes_to_stderr() -> None:
 @pytest.mark.parametrize("verb", command_line.VERBS)
 def test_every_verb_has_help_that_shows_defaults(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line.run_command([verb, "--help"]) == 0
-    assert f"usage: dragoman {verb}" in capsys.readouterr().out
+    assert f"Usage: dragoman {verb}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["translate", "--help"], ["evaluate", "--help"]])

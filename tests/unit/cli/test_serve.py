@@ -45,8 +45,8 @@ def test_mistakes_are_one_line(
 def test_help_has_every_limit_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["serve", "--help"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "(default 5000; 0: any that is free)" in said
-    assert "--max-requests N most requests queued or in progress; more are refused (503) (default 256)" in said
+    assert "--port N Port to listen on; 0: any free port [default: 5000]" in said
+    assert "--max-requests N Maximum number of open requests; more are refused (503) [default: 256]" in said
     assert "--deadline-seconds X" in said
 
 

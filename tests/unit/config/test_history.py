@@ -97,14 +97,14 @@ def test_a_file_may_have_the_old_name_alone(
 
 @pytest.mark.parametrize(("old", "new"), RENAMED.items())
 def test_an_old_flag_is_read_and_not_listed(capsys: pytest.CaptureFixture[str], old: str, new: str) -> None:
-    parser = ArgumentParser("train", "Trains.")
+    parser = ArgumentParser("train")
     parser.add_settings("data", "train", "inference")
     text = str(OTHER_VALUES[old]).lower()
     for flag in (flag_of(old), f"--{old}"):
         assert overrides_of(parser.parse([flag, text])) == {new: text}
     capsys.readouterr()
     with pytest.raises(SystemExit):
-        parser.parse(["--help"])
+        parser.parse(["--help-all"])
     assert f"{flag_of(old)} " not in capsys.readouterr().out
     with pytest.raises(ConfigError) as caught:
         overrides_of(parser.parse([flag_of(old), text, flag_of(new), text]))
@@ -112,7 +112,7 @@ def test_an_old_flag_is_read_and_not_listed(capsys: pytest.CaptureFixture[str], 
 
 
 def test_old_flags_are_flags_like_others(capsys: pytest.CaptureFixture[str]) -> None:
-    parser = ArgumentParser("train", "Trains.")
+    parser = ArgumentParser("train")
     parser.add_settings("data", "train", "inference")
     assert overrides_of(parser.parse(["--inference.capitals"])) == {"inference.retry_all_caps": "true"}
     with pytest.raises(ConfigError, match="given twice"):

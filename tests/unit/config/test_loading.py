@@ -147,7 +147,7 @@ BAD_FILES = {
     "[zzz]\nseed = 1": "`zzz` in base.toml is not a table of settings. The tables are data, tokenizer, model, train, "
     "validate, inference.",
     "max_steps = 1": "`max_steps` in base.toml is not a setting. Did you mean `train.max_steps`?",
-    "qqqqqq = 1": "`qqqqqq` in base.toml is not a setting. `dragoman train --help` lists them all.",
+    "qqqqqq = 1": "`qqqqqq` in base.toml is not a setting. See `dragoman train --help-all`.",
     '"" = 1': "`` in base.toml is not a setting.",
     '"a\\nb" = 1': '`"a\\nb"` in base.toml is not a setting.',
     "train = 1": "`train` in base.toml must be a table, but is 1. Write [train] and its settings below it.",

@@ -160,7 +160,7 @@ def test_a_plan_asks_them_about_a_part(
     ("flags", "message"),
     [
         (["--teacher", "nowhere"], "nowhere does not exist"),
-        (["--teacher", "FIRST,SECOND"], "`--teacher` must have no comma"),
+        (["--teacher", "FIRST,SECOND"], "`--teacher` must be one name"),
         (["--train.teachers", "FIRST,,SECOND"], "where a name is missing. Put one comma between"),
         (["--teacher", "FIRST", "--train.teachers", "SECOND"], "`--teacher` is "),
         (["--teacher", "FIRST", "--tokenizer.vocab-size", "500"], "`tokenizer.vocab_size` is 500, but "),
