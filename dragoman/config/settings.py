@@ -60,9 +60,9 @@ class DataSettings:
         0.0, "Share of the training data held out for a test if no test file is set", minimum=0.0, maximum=0.5
     )
     max_held_out: int = setting(1000, "Maximum number of pairs held out for validation, and for a test", minimum=1)
-    max_tokens: int = setting(128, "Drop training pairs with more than N tokens on one side", minimum=1)
+    max_tokens: int = setting(128, "Maximum number of tokens on one side of a training pair", minimum=1)
     max_length_ratio: float = setting(
-        4.0, "Drop pairs if one side has more than X times the tokens of the other, plus 5", minimum=1.0
+        4.0, "Maximum ratio of the longer to the shorter side in tokens, with 5 to spare", minimum=1.0
     )
     drop_duplicates: bool = setting(True, "Drop exact duplicates of training pairs")
     augment_case: float = setting(
@@ -196,12 +196,10 @@ class TrainSettings:
     sharding: Literal["none", "full"] = setting(
         "none", "Spread weights, gradients and optimizer over all processes (full, FSDP2), for large models"
     )
-    max_steps: int = setting(0, "Stop after N optimizer steps in total; 0: no limit", minimum=0)
-    max_epochs: int = setting(0, "Stop after N passes over the data; 0: no limit", minimum=0)
-    max_minutes: float = setting(
-        0.0, "Stop after X minutes of training in total; 0: no limit", minimum=0.0, maximum=1e9
-    )
-    patience: int = setting(10, "Stop after N validations without a better score; 0: never", minimum=0)
+    max_steps: int = setting(0, "Maximum number of optimizer steps in total; 0: no limit", minimum=0)
+    max_epochs: int = setting(0, "Maximum number of passes over the data; 0: no limit", minimum=0)
+    max_minutes: float = setting(0.0, "Maximum minutes of training in total; 0: no limit", minimum=0.0, maximum=1e9)
+    patience: int = setting(10, "Validations without a better score that end a run; 0: no limit", minimum=0)
     schedule: Literal["noam", "inverse_sqrt", "constant", "linear", "cosine"] = setting(
         "inverse_sqrt", "Learning rate over time; noam: the paper's (section 5.3); linear, cosine: 0 at max_steps"
     )
