@@ -1,4 +1,8 @@
-"""Text that is not UTF-8: names of encodings, and a stream that reads as UTF-8 whatever it is stored in."""
+"""Text that is not UTF-8: check the name of an encoding, detect UTF-16, convert a byte stream to UTF-8 as it is read.
+
+`dragoman.text.lines` opens every file through this module. `dragoman.text.doctor.encodings` guesses the encoding of a
+file.
+"""
 
 import codecs
 import io
@@ -17,7 +21,13 @@ _NAMES = {"mac_roman": "MACINTOSH", "mac_latin2": "MACCENTRALEUROPE", "shift_jis
 
 
 def check_encoding(name: str, place: str) -> str:
-    """The name, where it is that of an encoding of text, or empty. Raises ConfigError; `place` is what set it."""
+    """Return `name` if it is empty or names a text encoding that Python can decode.
+
+    Raises
+    ------
+    ConfigError
+        For any other name. `place` is the setting or flag that the message blames.
+    """
     if not name or _codec(name) in _SUPPORTED:
         return name
     hint = did_you_mean(name.lower(), {display_name(codec).lower() for codec in _SUPPORTED})
@@ -26,7 +36,7 @@ def check_encoding(name: str, place: str) -> str:
 
 
 def display_name(codec: str) -> str:
-    """An encoding's usual name, which Python and iconv both know: WINDOWS-1250 for cp1250."""
+    """The usual name of an encoding, which Python and iconv both accept: WINDOWS-1250 for cp1250."""
     if codec in _NAMES:
         return _NAMES[codec]
     if codec.startswith("cp125"):
@@ -35,7 +45,7 @@ def display_name(codec: str) -> str:
 
 
 def _codec(name: str) -> str:
-    """Python's name of an encoding, "" where there is none."""
+    """Python's name for an encoding, or "" if Python has none."""
     try:
         return codecs.lookup(name).name
     except (LookupError, ValueError):
@@ -46,10 +56,15 @@ _SUPPORTED = {_codec(name) for name in IANA_SUPPORTED} | {_UTF_8, "utf-8-sig"} -
 
 
 def recode_to_utf8(stream: "io.BufferedReader[Any]", encoding: str, name: str) -> BinaryIO:
-    """The bytes of a stream in UTF-8.
+    """A stream with the same text in UTF-8.
 
-    `encoding` is what the stream is in if its first bytes are not UTF-8 beyond ASCII, so that one setting serves files
-    of several kinds. Reading raises DataError, with `name` and the line, where bytes are not in that encoding.
+    `encoding` applies only if the first 64 KiB do not look like UTF-8. One setting therefore serves a mix of UTF-8
+    files and files in `encoding`.
+
+    Raises
+    ------
+    DataError
+        While reading, if some bytes are not valid in `encoding`. The message has `name` and the line number.
     """
     codec = _codec(encoding)
     if codec in ("", _UTF_8, "utf-8-sig") or _is_utf8(stream.peek(_LOOKED_AT_BYTES), codec.startswith(_WIDE)):
@@ -58,10 +73,10 @@ def recode_to_utf8(stream: "io.BufferedReader[Any]", encoding: str, name: str) -
 
 
 def detect_utf16(start: bytes) -> str:
-    """The UTF-16 that a text starting with these bytes is in, "" where it is something else."""
+    """The UTF-16 variant that these first bytes of a text are in, or "" if they are not UTF-16."""
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
-    # Most text has many characters whose other byte is 0, all of them at even or all at odd places.
+    # Without a byte order mark: many characters of most text have a zero byte, always at even or always at odd places.
     even, odd = start[::2].count(0), start[1::2].count(0)
     if even + odd > max(len(start) // 8, _FEWEST_NULS) and min(even, odd) * 20 <= max(even, odd):
         return "utf-16-le" if odd > even else "utf-16-be"
@@ -69,7 +84,10 @@ def detect_utf16(start: bytes) -> str:
 
 
 def _is_utf8(start: bytes, or_wide: bool) -> bool:
-    """Whether a text is UTF-8 and could not be in another encoding too, as ASCII could, but not in a wide one."""
+    """Whether the first bytes of a text can only be UTF-8.
+
+    Pure ASCII is also valid in most other encodings, but not in UTF-16 and UTF-32 (`or_wide`).
+    """
     try:
         text = codecs.getincrementaldecoder(_UTF_8)().decode(start)
     except UnicodeDecodeError:
@@ -78,7 +96,7 @@ def _is_utf8(start: bytes, or_wide: bool) -> bool:
 
 
 class _RecodedStream(io.RawIOBase):
-    """A stream in another encoding, read as UTF-8."""
+    """Converts a stream in another encoding to UTF-8 as it is read."""
 
     def __init__(self, stream: "io.BufferedReader[Any]", encoding: str, name: str) -> None:
         self._stream, self._encoding, self._name = stream, encoding, name
@@ -107,9 +125,10 @@ class _RecodedStream(io.RawIOBase):
             line = self._lines + error.object.count(b"\n", 0, error.start) + 1
             raise DataError(
                 f"{self._name}, line {line} has byte 0x{error.object[error.start]:02x}, which is not "
-                f"{display_name(_codec(self._encoding))}. Check `--encoding`; `dragoman check` shows what fits."
+                f"{display_name(_codec(self._encoding))}. Check `--encoding`; `dragoman check` lists the encodings "
+                "that fit."
             ) from None
         except UnicodeError as error:  # no byte order mark
-            raise DataError(f"{self._name} is not {self._encoding}: {error}. Check `--encoding`.") from None
+            raise DataError(f"{self._name} is not valid {self._encoding}: {error}. Check `--encoding`.") from None
         self._lines += text.count("\n")
         return text

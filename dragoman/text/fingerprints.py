@@ -1,7 +1,7 @@
-"""64-bit fingerprints of text, and a set of them that stays small.
+"""64-bit fingerprints of texts, and a compact set of fingerprints.
 
-Two different texts among ten million share a fingerprint with a probability of about 3 in a million
-(birthday bound n ** 2 / 2 ** 65).
+They find repeated pairs and leaks between training and test without holding the text in memory. With ten million
+texts, the probability that any two of them collide is about 3 in a million (birthday bound n ** 2 / 2 ** 65).
 """
 
 import unicodedata
@@ -16,11 +16,11 @@ _SMALLEST_LEVEL = 1 << 16
 
 
 def fingerprints(texts: Iterable[str], key: bytes = b"") -> Fingerprints:
-    """One fingerprint a text, the same on every machine; another key gives an independent one."""
+    """One fingerprint per text, (texts,), the same on every machine. Different keys give independent fingerprints."""
     keyed = blake2b(digest_size=8, key=key)
 
     def digest(text: str) -> bytes:
-        hashed = keyed.copy()  # two thirds of the time that a new one with this key takes
+        hashed = keyed.copy()  # takes two thirds of the time of a new keyed hash
         hashed.update(text.encode("utf-8", "surrogatepass"))
         return hashed.digest()
 
@@ -28,16 +28,16 @@ def fingerprints(texts: Iterable[str], key: bytes = b"") -> Fingerprints:
 
 
 def normalize_text(text: str) -> str:
-    """A text as the eye compares it: composed characters, no case, single spaces."""
+    """The text in Unicode composition (NFC), casefolded, with single spaces: equal for texts that look the same."""
     if not text.isascii():
         text = unicodedata.normalize("NFC", text)
     return " ".join(text.casefold().split())
 
 
 class FingerprintSet:
-    """A growing set: sorted arrays, each at least twice as long as the next, merged as they fill.
+    """A growing set of fingerprints, 8 bytes each, and up to 24 bytes each during a merge.
 
-    Holds 8 bytes a fingerprint, and at most 16 more in the moment of a merge.
+    It is a list of sorted arrays, each at least twice as long as the next. Shorter arrays are merged as they fill.
     """
 
     def __init__(self) -> None:
@@ -47,14 +47,14 @@ class FingerprintSet:
         return sum(map(len, self._levels))
 
     def contains(self, values: Fingerprints) -> NDArray[np.bool_]:
-        """Which of the values are in the set."""
+        """True for every value that is in the set, (values,)."""
         order = np.argsort(values)
         found = np.zeros(len(values), np.bool_)
         found[order] = self._contains_sorted(values[order])
         return found
 
     def add(self, values: Fingerprints) -> NDArray[np.bool_]:
-        """Adds the values; true where a value was not in the set nor earlier among the values."""
+        """Add the values. True for every value that is neither in the set nor earlier in `values`, (values,)."""
         distinct, first = np.unique(values, return_index=True)
         unseen = ~self._contains_sorted(distinct)
         new = np.zeros(len(values), np.bool_)

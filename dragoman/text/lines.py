@@ -1,7 +1,7 @@
-"""Lines of text files, as people have them: plain or gzip, UTF-8 with or without a byte order mark, or as told.
+"""Read the lines of text files: plain or gzip, UTF-8 with or without a byte order mark, or a given encoding.
 
-A line ends at ``\\n``, and a ``\\r`` before it belongs to the end. Nothing else ends a line: U+0085, U+2028 and a
-``\\r`` by itself stay inside, because the tool that wrote the other side of a corpus counted ``\\n`` too.
+A line ends at ``\\n`` or ``\\r\\n``. Nothing else ends a line: U+0085, U+2028 and a lone ``\\r`` stay inside it. Most
+tools count lines by ``\\n``, and the two sides of a corpus must have the same count.
 """
 
 import gzip
@@ -19,11 +19,11 @@ from dragoman.errors import DataError
 from dragoman.text.charsets import detect_utf16, recode_to_utf8
 
 OnInvalid = Literal["error", "replace"]
-"""What to do with bytes that are not UTF-8."""
+"""What to do with bytes that are not UTF-8: raise DataError, or replace them by U+FFFD."""
 
 _BUFFER_BYTES = 1 << 18
 MOST_LINE_BYTES = 1 << 24
-"""A line that is longer is none of text: a file without line ends, a few bytes of gzip that unpack to gigabytes."""
+"""The limit for one line. It stops files without line ends and gzip files that unpack to gigabytes."""
 _LINES_LOOKED_AT = 100
 _QUOTED_CHARACTERS = 60
 _BOM = b"\xef\xbb\xbf"
@@ -39,27 +39,32 @@ _OTHER_FILES = {
     b"7z\xbc\xaf": "a 7-Zip archive",
     b"SQLite f": "a database",
 }
-"""By how they begin."""
+"""First bytes of files that people name by mistake, and what such a file is."""
 _SPACE = re.compile(r"[ \t\r\n]+")
 
 
 def join_lines(text: str) -> str:
-    """The text with each stretch of white space that holds a line break made one space."""
+    """The text with every run of white space that holds a line break replaced by one space."""
     if "\n" not in text and "\r" not in text:
         return text
     return _SPACE.sub(lambda space: " " if "\n" in space[0] or "\r" in space[0] else space[0], text)
 
 
 def quote_start(line: str) -> str:
-    """The beginning of a line as a quoted string, for an error message."""
+    """The first 60 characters of a line as a quoted string, for an error message."""
     return repr(line if len(line) <= _QUOTED_CHARACTERS else f"{line[: _QUOTED_CHARACTERS - 3]}...")
 
 
 @contextmanager
 def open_bytes(path: Path, encoding: str = "") -> Iterator[BinaryIO]:
-    """A file's bytes, unpacked where its content (whatever its name) is gzip, and as UTF-8 where it is in `encoding`.
+    """Open a file as a stream of UTF-8 bytes.
 
-    Raises DataError.
+    Gzip is detected by content, not by name, and unpacked. A file in `encoding` is converted (see `recode_to_utf8`).
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, is a damaged gzip file, or is not text.
     """
     with _open(path) as raw, open_stream(raw, str(path), encoding) as stream:
         yield stream
@@ -67,12 +72,12 @@ def open_bytes(path: Path, encoding: str = "") -> Iterator[BinaryIO]:
 
 @contextmanager
 def open_stream(stream: BinaryIO, name: str, encoding: str = "") -> Iterator[BinaryIO]:
-    """The same for a stream; waits for its first bytes. Raises DataError with `name`."""
+    """`open_bytes` for an open stream. Waits for its first bytes. `name` is the stream's name in errors."""
     raw = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, stream))
     start = _start_of(raw, name)
     for magic, kind in _OTHER_FILES.items():
         if start.startswith(magic):
-            raise DataError(f"{name} is {kind}, not text. Save its text as plain text in UTF-8, and name that file.")
+            raise DataError(f"{name} is {kind}, not text. Save its text as plain text in UTF-8 and name that file.")
     if not start.startswith(_GZIP_MAGIC):
         yield recode_to_utf8(raw, encoding, name)
         return
@@ -86,13 +91,13 @@ def open_stream(stream: BinaryIO, name: str, encoding: str = "") -> Iterator[Bin
 
 def _open(path: Path) -> io.BufferedReader:
     if path.is_dir():
-        raise DataError(f"{path} is a directory, but a file is wanted. Name a file inside it.")
+        raise DataError(f"{path} is a directory, not a file. Name a file inside it.")
     try:
         return io.BufferedReader(io.FileIO(path), _BUFFER_BYTES)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist. Check the name and the working directory.") from None
     except PermissionError:
-        raise DataError(f"{path} may not be read by this user. Change its permissions.") from None
+        raise DataError(f"{path} cannot be read: permission denied. Change its permissions.") from None
     except OSError as error:
         raise _unreadable_error(str(path), error) from None
 
@@ -109,7 +114,7 @@ def _unreadable_error(name: str, error: OSError) -> DataError:
 
 
 def refuse_utf16(start: bytes, name: str) -> None:
-    """Raises DataError where a text that starts with these bytes is UTF-16."""
+    """Raise DataError if these first bytes of a text are UTF-16."""
     if encoding := detect_utf16(start):
         raise DataError(
             f"{name} is UTF-16, but UTF-8 is expected. Read it with `--encoding {encoding}`, or convert it to UTF-8."
@@ -117,7 +122,7 @@ def refuse_utf16(start: bytes, name: str) -> None:
 
 
 def prefetch_first(lines: Iterator[str]) -> Iterator[str]:
-    """The same lines, the first of which is read now, so that what cannot be read is said before work begins."""
+    """The same lines. The first one is read now, so that an unreadable file raises before any work starts."""
     first = list(islice(lines, 1))
     return chain(first, lines)
 
@@ -130,11 +135,25 @@ def read_lines(
     report_invalid: Callable[[int], None] | None = None,
     name: str = "",
 ) -> Iterator[str]:
-    """The lines of a file or a binary stream, without their ends; empty lines stay.
+    """The lines of a file or a binary stream, without line ends. Empty lines are kept.
 
-    Bytes that are not UTF-8 raise DataError, or with `on_invalid="replace"` become U+FFFD, and `report_invalid` is
-    called with the number of the line (from 1). `encoding` is what a file that is not UTF-8 is in. `name` is what
-    errors call a stream.
+    Parameters
+    ----------
+    source
+        A file, or a stream of bytes that is already UTF-8.
+    encoding
+        The encoding of a file that is not UTF-8.
+    on_invalid
+        "error" raises DataError for bytes that are not UTF-8, "replace" turns them into U+FFFD.
+    report_invalid
+        Called with the number (from 1) of every line in which bytes were replaced.
+    name
+        The name of a stream in errors.
+
+    Raises
+    ------
+    DataError
+        If the source cannot be read, is not text, or has a line of more than 16 MiB.
     """
     if isinstance(source, Path):
         with open_bytes(source, encoding) as stream:
@@ -154,16 +173,16 @@ def _decode_lines(
             block[0] = block[0].removeprefix(_BOM)
         try:
             yield from _decode_block(block)
-        except UnicodeDecodeError:  # only now is the line of interest
+        except UnicodeDecodeError:  # decode line by line to find the bad ones
             for offset, line in enumerate(block):
                 yield _decode_line(line, number + offset, name, on_invalid, report_invalid)
         number += len(block)
 
 
 def _blocks(lines: Iterable[bytes], name: str) -> Iterator[list[bytes]]:
-    """Lists of lines: whole buffers of a file, else one line at a time, because a pipe's next may take its time.
+    """Lists of lines: whole buffers of a file, single lines of a pipe, whose next line may come late.
 
-    Raises DataError for a line of more than `MOST_LINE_BYTES`, of which no more is read.
+    Raises DataError for a line of more than `MOST_LINE_BYTES`, and reads no further.
     """
     number = 0
     if isinstance(lines, io.BufferedReader) and lines.seekable():
@@ -186,12 +205,12 @@ def _check_length(line: bytes, number: int, name: str) -> None:
     if len(line) > MOST_LINE_BYTES:
         raise DataError(
             f"{name}, line {number} has more than {MOST_LINE_BYTES >> 20} MiB, the limit for one line. "
-            "Check that it is text, with a line feed after each sentence."
+            "Check that it is text with a line feed after each sentence."
         )
 
 
 def _decode_block(block: list[bytes]) -> list[str]:
-    """The lines without their ends, decoded together, which is several times faster than one by one."""
+    """The lines without their ends. Decoding them together is several times faster than one by one."""
     text = b"".join(block).decode("utf-8")
     lines = text.split("\n")
     if text.endswith("\n"):
@@ -209,7 +228,7 @@ def _decode_line(
         if on_invalid == "error":
             raise DataError(
                 f"{name}, line {number}, byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is "
-                "not UTF-8. `dragoman check` shows which encoding it may be, to read it with `--encoding`."
+                "not UTF-8. Run `dragoman check` to find the encoding of the file, and set `--encoding`."
             ) from None
         if report_invalid is not None:
             report_invalid(number)

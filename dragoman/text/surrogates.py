@@ -1,11 +1,11 @@
-"""Strings that are no valid Unicode: Python's str may hold half of a surrogate pair, UTF-8 cannot.
+"""Repair of strings that are not valid Unicode: a Python str may hold half of a surrogate pair, UTF-8 cannot.
 
-They arise from JSON escapes such as ``"\\ud83d"`` cut in two by another program.
+Such strings come from JSON escapes such as ``"\\ud83d"`` that another program cut in two.
 """
 
 
 def replace_surrogates(text: str) -> str:
-    """The text itself, or where it holds surrogates: pairs joined to their character, lone ones as U+FFFD."""
+    """The text with surrogate pairs joined to one character and lone surrogates replaced by U+FFFD."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

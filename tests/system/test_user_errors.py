@@ -97,7 +97,7 @@ class TestTrain:
         assert "`--columns 2,3 --header`" in refused(capsys, *command)
         columns = ["--columns", "2,3", "--header"]
         said = refused(capsys, *command, *columns)
-        assert "which is not UTF-8. `dragoman check` shows which encoding it may be" in said
+        assert "which is not UTF-8. Run `dragoman check` to find the encoding of the file" in said
         assert run_command(["check", "--data", "data.tsv", *columns]) == 2
         assert "`--encoding windows-1252`" in capsys.readouterr().out
         command += ["--encoding", "windows-1252"]
@@ -149,7 +149,8 @@ class TestScores:
         write("out", CZECH * 5)
         assert run_command(["evaluate", "--hyp", "out", "--ref", "test.sk"]) == 0
         assert (
-            "warning: test.sk looks like Czech (cs), not like Slovak (sk); the two are alike" in capsys.readouterr().err
+            "warning: test.sk looks like Czech (cs), not like Slovak (sk); the two languages are similar"
+            in capsys.readouterr().err
         )
 
     def test_sides_of_tables_and_of_our_own_json_lines(self, capsys: pytest.CaptureFixture[str]) -> None:

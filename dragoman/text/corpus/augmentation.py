@@ -1,7 +1,7 @@
-"""Training pairs as careless people write them: in capitals, without capitals, without a final dot, with typing errors.
+"""Data augmentation: all capitals, all lower case, no final full stop, typing errors.
 
-A model that has seen only clean text stumbles over each. What happens to a pair follows from (seed, epoch, index)
-alone, so that a continued run sees the same text as an uninterrupted one.
+A model trained on clean text alone translates such text badly. How a pair changes depends only on (seed, epoch,
+index), so a resumed run sees the same text as an uninterrupted one.
 """
 
 import random
@@ -11,12 +11,12 @@ from dragoman.config import DataSettings
 
 _DOTS = (".", "。", "।")
 _LETTERS_AN_ERROR = 20
-_STREAM = 0x5EED << 129  # a random stream apart from that of BPE dropout, which has the same key
+_STREAM = 0x5EED << 129  # separates the random numbers from those of BPE dropout, which uses the same key
 
 
 @dataclass(frozen=True, slots=True)
 class Augmentation:
-    """Shares of the pairs, 0 to 1 each and independent of each other, that are changed in an epoch."""
+    """The share of the pairs (0 to 1) that each kind of change applies to in an epoch, independently of the others."""
 
     case: float = 0.0
     punctuation: float = 0.0
@@ -24,19 +24,19 @@ class Augmentation:
 
     @staticmethod
     def of(settings: DataSettings) -> "Augmentation":
-        """As [data] says."""
+        """The augmentation that [data] sets."""
         return Augmentation(settings.augment_case, settings.augment_punctuation, settings.augment_noise)
 
     @property
     def is_on(self) -> bool:
-        """Whether any pair is ever changed."""
+        """Whether any pair can change."""
         return max(self.case, self.punctuation, self.noise) > 0
 
     def apply(self, src: str, tgt: str, seed: int, epoch: int, index: int) -> tuple[str, str]:
-        """The pair as this epoch shows it. A side that is not empty stays so.
+        """The pair for this epoch. A side that is not empty never becomes empty.
 
-        Capitals and the missing dot are on both sides: the answer is written as the question is. Lower case and
-        typing errors are in the source alone: the answer is to be right.
+        Capitals and the missing full stop apply to both sides, so that the model keeps the style of the source. Lower
+        case and typing errors apply to the source alone, so that the model learns to correct them.
         """
         rng = random.Random(_STREAM + (seed << 96) + (epoch << 64) + index)
         without_dot, other_case, capitals, noisy = (rng.random() for _ in range(4))
@@ -50,7 +50,7 @@ class Augmentation:
 
 
 def add_typos(text: str, rng: random.Random) -> str:
-    """The text with about one error in 20 letters: two swapped, one left out, one twice, or one for another."""
+    """The text with about one error per 20 letters: a swap, a missing, a doubled or a wrong letter."""
     written, place = [], 0
     letters = [char for char in text if char.isalpha()]
     while place < len(text):

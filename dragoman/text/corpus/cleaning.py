@@ -1,8 +1,8 @@
-"""Leaving out training pairs that teach nothing or harm: every rule counts what it takes.
+"""Cleaning: remove training pairs that do not help or do harm, and count the pairs that each rule removes.
 
-A pair counts for the first rule that takes it. Rules on text come before tokenising, rules on lengths after it;
-both work on chunks of pairs. Memory grows by 8 bytes a pair (24 in the moment of a merge) where repetitions
-are left out, and by one bit otherwise.
+A pair counts for the first rule that removes it. Rules on text run before tokenization, rules on lengths after it. Both
+work on chunks of pairs. Memory grows by 8 bytes per pair (24 during a merge) if duplicates are removed, and by one bit
+per pair otherwise.
 """
 
 from collections import deque
@@ -31,7 +31,7 @@ _CHUNK_PAIRS = 1 << 13
 
 @dataclass(slots=True)
 class CleaningReport:
-    """Pairs read, pairs kept, and pairs left out by each rule: ``read == kept + sum(dropped.values())`` at the end."""
+    """Number of pairs read, kept, and removed by each rule. At the end ``read == kept + sum(dropped.values())``."""
 
     read: int = 0
     kept: int = 0
@@ -39,27 +39,27 @@ class CleaningReport:
 
     @property
     def num_dropped(self) -> int:
-        """Pairs left out by any rule so far."""
+        """Number of pairs removed so far, by any rule."""
         return sum(self.dropped.values())
 
     def rows(self) -> list[tuple[str, int, float]]:
-        """(what, pairs, share of the pairs read), for a table: read, each rule that took something, kept."""
+        """Rows of a table, (name, pairs, share of the pairs read): read, each rule that removed pairs, kept."""
         taken = [(rule, count) for rule, count in self.dropped.items() if count]
         counts = [("read", self.read), *taken, ("kept", self.kept)]
         return [(name, count, count / max(self.read, 1)) for name, count in counts]
 
 
 class Cleaner:
-    """The rules as settings make them, with their memory of what was seen.
+    """Applies the cleaning rules of [data] to one corpus.
 
-    Made for the pairs of one corpus: the first complete pass decides, one bit a pair, and later passes over the same
-    pairs repeat what it decided without counting again.
+    The first complete pass decides which pairs to keep and stores one bit per pair. Later passes over the same pairs
+    repeat its decisions and do not count again.
     """
 
     def __init__(
         self, settings: DataSettings, held_out: HeldOut | None = None, read: deque[Fingerprints] | None = None
     ) -> None:
-        """`read`, the fingerprints of the sources of the first pairs to come, is emptied by the first pass."""
+        """`read` holds fingerprints of the first sources of the corpus, if known. The first pass empties it."""
         self.report = CleaningReport()
         self._read = read or deque()
         self._settings = settings
@@ -69,18 +69,18 @@ class Cleaner:
         self._decided: list[NDArray[np.uint8]] = []
 
     def clean(self, pairs: Iterable[SentencePair], encoder: PairEncoder) -> Iterator[EncodedChunk]:
-        """The pairs that all rules keep, in order, with their ids."""
+        """The pairs that all rules keep, in order, with their ids. Counts every removed pair in `report`."""
         for chunk in encoder.encode_chunks(self._kept(pairs)):
             keep = self.keep_lengths(chunk.src.lengths, chunk.tgt.lengths)
             kept = list(compress(chunk.pairs, keep.tolist()))
             yield EncodedChunk(kept, chunk.src.select(keep), chunk.tgt.select(keep))
 
     def clean_texts(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
-        """The pairs that the rules on text keep, for training a tokeniser; `report.kept` stays 0."""
+        """The pairs that the rules on text keep, for training a tokenizer. `report.kept` stays 0."""
         return chain.from_iterable(self._kept(pairs))
 
     def _kept(self, pairs: Iterable[SentencePair]) -> Iterator[list[SentencePair]]:
-        """What the rules on text keep, in chunks."""
+        """The pairs that the rules on text keep, in chunks."""
         if self._decided:
             for chunk, packed in zip(chunks(pairs, _CHUNK_PAIRS), self._decided, strict=True):
                 yield list(compress(chunk, np.unpackbits(packed, count=len(chunk)).tolist()))
@@ -93,7 +93,7 @@ class Cleaner:
         self._decided, self._seen = decided, FingerprintSet()
 
     def keep_texts(self, pairs: Sequence[SentencePair]) -> _Mask:
-        """True for pairs with two sides, no held-out source, and no repetition of one in this or an earlier chunk."""
+        """True for pairs with two non-empty sides, no held-out source, and no earlier duplicate, (pairs,)."""
         self.report.read += len(pairs)
         keep = np.fromiter((bool(pair.src.strip() and pair.tgt.strip()) for pair in pairs), np.bool_, len(pairs))
         self.report.dropped[EMPTY] += len(pairs) - int(keep.sum())
@@ -110,7 +110,7 @@ class Cleaner:
         return keep
 
     def _held_out_here(self, pairs: Sequence[SentencePair], shared: _Mask) -> _Mask:
-        """True for the pairs that were held out, each where it stands first; the others only have their source."""
+        """True for the first occurrence of every held-out pair. The other `shared` pairs only share its source."""
         own = np.zeros(len(pairs), np.bool_)
         for place in np.flatnonzero(shared).tolist() if self._own else ():
             own[place] = pairs[place] in self._own
@@ -118,7 +118,7 @@ class Cleaner:
         return own
 
     def _fingerprints(self, pairs: Sequence[SentencePair], seed: int) -> Fingerprints:
-        """Those of the sources, as many as are known taken from them."""
+        """Fingerprints of the sources, taken from the known ones while they last."""
         known: list[Fingerprints] = []
         missing = len(pairs)
         while self._read and missing:
@@ -130,12 +130,12 @@ class Cleaner:
         return np.concatenate([*known, source_fingerprints(pairs[len(pairs) - missing :], seed)])
 
     def _drop(self, keep: _Mask, taken: _Mask, rule: str) -> None:
-        """Takes some of the pairs still kept out of `keep`, in place."""
+        """Clear `keep` in place for the kept pairs where `taken` is true, and count them."""
         self.report.dropped[rule] += int(taken.sum())
         keep[np.flatnonzero(keep)[taken]] = False
 
     def keep_lengths(self, src: NDArray[np.int64], tgt: NDArray[np.int64]) -> _Mask:
-        """True for pairs short enough and alike enough in length; lengths in tokens, without control tokens."""
+        """True for pairs that are short enough and similar in length. Lengths are in tokens, without control tokens."""
         longer, shorter = np.maximum(src, tgt), np.minimum(src, tgt)
         short = longer <= self._settings.max_tokens
         alike = longer <= self._settings.max_length_ratio * shorter + RATIO_SLACK_TOKENS

@@ -1,9 +1,11 @@
-"""Parallel text in files, one pair at a time: two aligned files, a table (TSV, CSV), JSON lines or TMX, plain or gzip.
+"""A corpus: parallel text in files, read one pair at a time. Every format may be gzipped.
 
-- aligned: line n of one file translates line n of the other;
-- tables: see `dragoman.text.corpus.tables`; lines without any character are skipped;
+- aligned files: line n of one file translates line n of the other;
+- tables (TSV, CSV): see `dragoman.text.corpus.tables`; empty lines are skipped;
 - JSON lines: see `dragoman.text.corpus.json_lines`; blank lines are skipped;
 - TMX: see `dragoman.text.corpus.tmx`.
+
+`dragoman.text.corpus.opening` builds a `Corpus` from file names and settings.
 """
 
 from collections.abc import Iterator
@@ -25,10 +27,11 @@ Format = Literal["aligned", "tsv", "csv", "jsonl", "tmx"]
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Where some parallel text is: one path, or the two of aligned files. Unknown languages are empty.
+    """The files of a corpus and how to read them.
 
-    `encoding` is that of files that are not UTF-8; `fields` is where a table or a record of JSON has the texts. The
-    number of pairs is remembered once they have been read to the end, because reading them again takes time.
+    `paths` is one file, or the source and target of aligned files. An unknown language is "". `encoding` applies to
+    files that are not UTF-8. `fields` locates the texts in a table row or JSON record. The first complete read stores
+    the number of pairs, because reading again takes time.
     """
 
     paths: tuple[Path, ...]
@@ -40,7 +43,10 @@ class Corpus:
     _known_count: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def pairs(self, report: ReadReport | None = None) -> Iterator[SentencePair]:
-        """The pairs in order, in constant memory; `report` counts along. Raises DataError, also where there is none."""
+        """The pairs in order, in constant memory. Updates `report` while reading.
+
+        Raises DataError if a file cannot be read, the sides differ in length, or there is no pair.
+        """
         report = report if report is not None else ReadReport()
         readers = {"aligned": self._aligned, "tmx": self._tmx}
         number = 0
@@ -48,17 +54,17 @@ class Corpus:
             number += 1
             yield pair
         if not number:
-            raise DataError(f"{self} holds no sentence pair. Check that it is the right file.")
+            raise DataError(f"{self} has no sentence pair. Check that it is the right file.")
         self._known_count[:] = [number]
 
     def count(self) -> int:
-        """The number of pairs. Reads all of them, and so checks alignment and encoding, if that was not done yet."""
+        """The number of pairs. The first call reads them all, which also checks alignment and encoding."""
         return self._known_count[0] if self._known_count else sum(1 for _ in self.pairs())
 
     def sides(self) -> tuple[Iterator[str], Iterator[str]]:
-        """The texts of both sides, in one pass. Sides of aligned files may differ in length.
+        """Iterators over the sources and the targets. The sides of aligned files may differ in length.
 
-        In other formats, texts that only one of the two iterators has passed are held in memory.
+        In the other formats the texts that only one iterator has reached stay in memory: advance both together.
         """
         if self.format == "aligned":
             return self._lines(0), self._lines(1)
@@ -66,7 +72,7 @@ class Corpus:
         return (pair.src for pair in src), (pair.tgt for pair in tgt)
 
     def side_names(self) -> tuple[str, str]:
-        """What to call the sides: their files, or what they are."""
+        """Names of the sides for messages: the files if they are aligned, else "the source" and "the target"."""
         return (str(self.paths[0]), str(self.paths[1])) if self.format == "aligned" else ("the source", "the target")
 
     def __str__(self) -> str:
@@ -98,8 +104,8 @@ class Corpus:
         if report.skipped == report.units:
             held = ", ".join(tmx_languages(self.paths[0]))
             raise DataError(
-                f"{self.paths[0]} has no unit in both {self.src_lang} and {self.tgt_lang}; it holds {held}. "
-                "Name two of them by `--src-lang` and `--tgt-lang` (`data.src_lang`, `data.tgt_lang`)."
+                f"{self.paths[0]} has no unit with both {self.src_lang} and {self.tgt_lang}. Its languages are {held}. "
+                "Name two of them with `--src-lang` and `--tgt-lang` (`data.src_lang`, `data.tgt_lang`)."
             )
 
     def _misaligned(self, src_lines: int, tgt_lines: int) -> DataError:
@@ -108,17 +114,17 @@ class Corpus:
             return DataError(f"{tgt if src_lines else src} is empty. Check that it is the right file.")
         slides = compare_sides(self.sides, src_lines, tgt_lines).slides
         return DataError(
-            f"{src} has {src_lines} lines, but {tgt} has {tgt_lines}; the sides seem to slide near line "
-            f"{slides[0].line}. Compare the files there (`dragoman check` shows the pairs), add or remove the odd "
-            "line, and try again."
+            f"{src} has {src_lines} lines, but {tgt} has {tgt_lines}. The sides seem to lose their alignment near line "
+            f"{slides[0].line}. Compare the files there (`dragoman check` shows the pairs), add the missing line or "
+            "remove the extra one, and try again."
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Corpora:
-    """The parts of [data]: training text, and all others where files were given for them.
+    """The corpora that [data] names. A part without files is None.
 
-    `replay` is what a model to be fine-tuned was trained on before, `replay_test` a test of that.
+    `replay` is text that the model to fine-tune was trained on before. `replay_test` is a test set of that text.
     """
 
     train: Corpus

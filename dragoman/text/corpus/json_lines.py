@@ -1,8 +1,8 @@
-"""Pairs in JSON, an object or array a line, or all of them in one array.
+"""Pairs in JSON: one record per line, or all records in one array.
 
-Of an object, the texts stand below "translation", or beside each other under languages or roles:
-``{"translation": {"en": "...", "de": "..."}}``, ``{"en": "...", "de": "..."}``, ``{"source": "...", "target": "..."}``,
-``["...", "..."]``. Other keys are ignored.
+A record is an array of two texts, or an object that has its texts under "translation", under language codes or under
+roles: ``["...", "..."]``, ``{"translation": {"en": "...", "de": "..."}}``, ``{"en": "...", "de": "..."}``,
+``{"source": "...", "target": "..."}``. Other keys are ignored.
 """
 
 import json
@@ -33,53 +33,59 @@ _ROLES = (
 )
 _ROLE_NAMES = frozenset(name for roles in _ROLES for name in roles)
 _MOST_CHARACTERS = 1 << 22
-"""Of one object in an array: more is not a pair."""
+"""The limit for one record of an array that spans several lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonFields:
-    """Where the texts of each record stand: below "translation" or not, and under which keys, or places from 1."""
+    """Where a record has its two texts.
+
+    `nested`: under the key "translation". `src` and `tgt` are keys of the object, or positions in the array, from "1".
+    """
 
     nested: bool = True
     src: str = ""
     tgt: str = ""
 
     def pairs(self, path: Path, encoding: str) -> Iterator[SentencePair]:
-        """The pairs in order. Raises DataError for a record without both texts."""
+        """The pairs in order. Raises DataError for a record that lacks one of the texts."""
         for number, record in _records(path, encoding):
             texts = _texts(record, self.nested, path, number)
             yield SentencePair(_text(texts, self.src, path, number), _text(texts, self.tgt, path, number))
 
 
 def first_texts(path: Path, layout: Layout) -> tuple[bool, dict[str, Any]]:
-    """Whether the first record has its texts below "translation", and these, with other fields, by key.
+    """Whether the first record is nested under "translation", and its fields by key, texts and others.
 
-    Raises DataError where there is no record.
+    Raises DataError if there is no record, or if it has fewer than two texts.
     """
     for number, record in _records(path, layout.encoding, "replace"):
         nested = isinstance(record, dict) and isinstance(record.get(_CONTAINER), dict)
         values = record.values() if isinstance(record, dict) else ()
         if not nested and not isinstance(record, list) and sum(isinstance(value, str) for value in values) < 2:
-            _texts(record, True, path, number)  # which says what is expected
+            _texts(record, True, path, number)  # raises the error that shows the expected form
         return nested, dict(_texts(record, nested, path, number))
-    raise DataError(f"{path} holds no sentence pair. Check that it is the right file.")
+    raise DataError(f"{path} has no sentence pair. Check that it is the right file.")
 
 
 def language_of_key(key: str) -> str:
-    """The code of the language that a key names, or "": src and tgt are codes of small languages, but not here."""
+    """The code of the language that a key names, or "". "src" and "tgt" are codes of small languages, but not here."""
     return "" if key in _ROLE_NAMES else language_code(key)
 
 
 def languages_of_fields(nested: bool, texts: Mapping[str, Any]) -> tuple[str, ...]:
-    """The keys that are languages, in order: below "translation" all are."""
+    """The keys that name languages, in order. In nested records every key does."""
     if nested:
         return tuple(texts)
     found = [key for key, value in texts.items() if isinstance(value, str) and language_of_key(key)]
-    return tuple(key for key in found if key != "id" or len(found) == 2)  # else it is no Indonesian
+    return tuple(key for key in found if key != "id" or len(found) == 2)  # otherwise "id" is not Indonesian
 
 
 def choose_fields(path: Path, layout: Layout, src_lang: str, tgt_lang: str) -> JsonFields:
-    """The keys of both sides: those named by the user, of the languages, or of roles. Raises ConfigError."""
+    """The keys of both sides: named by the user, or else of the two languages, or else of two roles.
+
+    Raises ConfigError if a named key does not exist, or if it is not clear which keys to read.
+    """
     nested, texts = first_texts(path, layout)
     if layout.columns:
         if missing := [name for name in layout.columns if name not in texts]:
@@ -97,13 +103,13 @@ def choose_fields(path: Path, layout: Layout, src_lang: str, tgt_lang: str) -> J
             if all(isinstance(texts.get(role), str) for role in roles):
                 return JsonFields(False, *roles)
     raise ConfigError(
-        f"the records of {path} have the fields {', '.join(texts)}, and which two are source and target is not clear. "
+        f"the records of {path} have the fields {', '.join(texts)}. It is not clear which two are source and target. "
         "Name them: `--columns SOURCE,TARGET`."
     )
 
 
 def _key_of(language: str, keys: Sequence[str]) -> str:
-    """The key that stands for a language: the same text, or another form of the code or name."""
+    """The key of a language: the same text, or another form of its code or name. "" if there is none."""
     if language in keys:
         return language
     return next((key for key in keys if matches_language(key, language) or language_code(key) == language), "")
@@ -127,14 +133,14 @@ def _text(texts: Mapping[str, Any], key: str, path: Path, number: int) -> str:
     if not isinstance(text, str):
         held = ", ".join(name for name, value in texts.items() if isinstance(value, str))
         raise DataError(
-            f'{path}, line {number} has no text for "{key}"; it has {held or "none"}. Correct the line, or name '
-            "others by `--columns`, or by `--src-lang` and `--tgt-lang`."
+            f'{path}, line {number} has no text for "{key}". It has {held or "none"}. Correct the line, or name other '
+            "keys with `--columns` or with `--src-lang` and `--tgt-lang`."
         )
     return join_lines(replace_surrogates(text))
 
 
 def _records(path: Path, encoding: str, on_invalid: OnInvalid = "error") -> Iterator[tuple[int, object]]:
-    """The line and the content of each record."""
+    """The line number and the content of each record."""
     lines = enumerate(read_lines(path, encoding=encoding, on_invalid=on_invalid), start=1)
     is_first = True
     for number, line in lines:
@@ -147,11 +153,11 @@ def _records(path: Path, encoding: str, on_invalid: OnInvalid = "error") -> Iter
         try:
             yield number, json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}, line {number} is not JSON: {error}. Write one object a line.") from None
+            raise DataError(f"{path}, line {number} is not JSON: {error}. Write one object per line.") from None
 
 
 def _is_pair(line: str) -> bool:
-    """Whether a line is an array of texts, and not the beginning of one of all records."""
+    """Whether a line is an array of texts, and not the start of an array of all records."""
     try:
         content = json.loads(line)
     except (ValueError, RecursionError):
@@ -160,7 +166,7 @@ def _is_pair(line: str) -> bool:
 
 
 def _array(lines: Iterator[tuple[int, str]], path: Path) -> Iterator[tuple[int, object]]:
-    """The elements of an array over all lines, one at a time."""
+    """The line number and content of each element of an array that spans all lines, one at a time."""
     decoder = json.JSONDecoder()
     number, text = next(lines)
     place = text.index("[") + 1
@@ -172,11 +178,11 @@ def _array(lines: Iterator[tuple[int, str]], path: Path) -> Iterator[tuple[int, 
         try:
             record, place = decoder.raw_decode(text, place)
         except (ValueError, RecursionError) as error:
-            following = next(lines, None)  # the element goes on there
+            following = next(lines, None)  # the element continues on the next line
             text = text[place:]
             place = 0
             if following is None or len(text) > _MOST_CHARACTERS or isinstance(error, RecursionError):
-                raise DataError(f"{path}, line {number} is not JSON: {error}. Write one object a line.") from None
+                raise DataError(f"{path}, line {number} is not JSON: {error}. Write one object per line.") from None
             number, text = following[0], text + "\n" + following[1]
             continue
         yield number, record

@@ -1,4 +1,7 @@
-"""From file names and settings to corpora: formats by extension, languages by names and content."""
+"""Open corpora from file names and settings.
+
+The extension gives the format. The languages come from the settings, else from the content or the file name.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -29,18 +32,21 @@ _OTHER_KINDS = {
     **dict.fromkeys((".srt", ".vtt"), "subtitles with time stamps"),
     **dict.fromkeys((".po", ".pot", ".mo"), "messages of a program"),
     **dict.fromkeys((".xliff", ".xlf", ".sdlxliff"), "XLIFF"),
-    **dict.fromkeys((".html", ".htm", ".xml"), "mark-up"),
+    **dict.fromkeys((".html", ".htm", ".xml"), "markup"),
     **dict.fromkeys((".doc", ".docx", ".odt", ".rtf", ".pdf"), "a document"),
     **dict.fromkeys((".xls", ".xlsx", ".ods"), "a spreadsheet"),
     **dict.fromkeys((".zip", ".7z", ".tar", ".bz2", ".xz", ".zst"), "an archive"),
 }
 _NOT_LANGUAGES = ("txt", "tsv", "src", "tgt", "raw", "tok", "bpe", "out", "ref", "hyp", "sys", "new", "old")
-"""What file names end in that are codes of small languages too."""
+"""Endings of file names that are also codes of small languages."""
 _LANGUAGE_PAIR = re.compile(r"(?:^|[._-])([a-z]{2,3})([-_])([a-z]{2,3})$")
 
 
 def open_corpora(settings: DataSettings) -> Corpora:
-    """The files that [data] names; languages found in the training files hold for the others. Raises ConfigError."""
+    """Open the files that [data] names. Languages found in the training files apply to the other files too.
+
+    Raises ConfigError if `data.train` is not set or two settings contradict each other, and as `open_corpus`.
+    """
     layout = layout_of_settings(settings)
     files = {name: [str(getattr(settings, f"{name}{side}")) for side in ("", "_src", "_tgt")] for name in CORPORA}
     for name, part in files.items():
@@ -48,28 +54,41 @@ def open_corpora(settings: DataSettings) -> Corpora:
     train = _open_part(files["train"], settings.src_lang, settings.tgt_lang, layout)
     if train is None:
         raise ConfigError(
-            "`data.train` is not set. Give a .tsv, .csv, .jsonl or .tmx file (--data FILE), "
-            "or two aligned files as `data.train_src` and `data.train_tgt` (--src FILE --tgt FILE)."
+            "`data.train` is not set. Set it to a .tsv, .csv, .jsonl or .tmx file (--data FILE), "
+            "or set `data.train_src` and `data.train_tgt` to two aligned files (--src FILE --tgt FILE)."
         )
     others = (_open_part(files[name], train.src_lang, train.tgt_lang, layout) for name in CORPORA[1:])
     return Corpora(train, *others)
 
 
 def open_corpus(path: Path | str, *, src_lang: str = "", tgt_lang: str = "", layout: Layout = PLAIN) -> Corpus:
-    """One file with both sides, its format by its extension; languages from the file where not given.
+    """Open one file that has both sides. The extension gives the format.
 
-    Raises ConfigError for an unknown extension, and where languages or columns stay open, DataError where the file is
-    unreadable.
+    Parameters
+    ----------
+    path
+        A .tsv, .txt, .csv, .jsonl, .json or .tmx file, possibly followed by .gz.
+    src_lang, tgt_lang
+        Languages of the sides. An empty one is read from the file or its name.
+    layout
+        Encoding, columns and header, as far as the user sets them.
+
+    Raises
+    ------
+    ConfigError
+        If the extension is unknown, or if the languages or columns are not clear.
+    DataError
+        If the file cannot be read.
     """
     path = Path(path)
     suffix = _without_gz(path).suffix.lower()
     if suffix not in _FORMATS:
         if path.is_dir():
-            raise DataError(f"{path} is a directory, but a file is wanted. Name a file inside it.")
+            raise DataError(f"{path} is a directory, not a file. Name a file inside it.")
         _check_kind(path)
         raise ConfigError(
-            f"{path} ends in {suffix or 'no extension'}, but one file with both sides ends in .tsv, .txt, .csv, "
-            ".jsonl, .json or .tmx (and .gz). Rename it, or give two aligned files."
+            f"{path} {f'ends in {suffix}' if suffix else 'has no extension'}, but a file with both sides ends in .tsv, "
+            ".txt, .csv, .jsonl, .json or .tmx (and .gz). Rename it, or name two aligned files."
         )
     format_ = _FORMATS[suffix]
     if format_ == "tmx":
@@ -107,19 +126,19 @@ def _open_json(path: Path, src_lang: str, tgt_lang: str, layout: Layout) -> Corp
 
 
 def has_both_sides(path: Path) -> bool:
-    """Whether a file's name says that it holds both sides of a corpus."""
+    """Whether the extension of a file is one of a corpus with both sides."""
     return _without_gz(path).suffix.lower() in _FORMATS
 
 
 def holds_pairs(path: Path) -> bool:
-    """The same for a file that may as well be one side of a test, as a .txt may."""
+    """`has_both_sides` for a file that may also be one side of a test: false for .txt."""
     return has_both_sides(path) and _without_gz(path).suffix.lower() != ".txt"
 
 
 def read_side(path: Path, side: int, layout: Layout = PLAIN) -> tuple[list[str], str]:
-    """The texts of side 0 or 1 of a test, and their language or "": every line of a file, if it does not hold pairs.
+    """The texts of one side of a test and their language, or "" if it is unknown.
 
-    Raises as `open_corpus`.
+    `side` is 0 (source) or 1 (target). Every line of a file without pairs is a text. Raises as `open_corpus`.
     """
     if holds_pairs(path):
         corpus = open_corpus(path, layout=layout)
@@ -128,9 +147,10 @@ def read_side(path: Path, side: int, layout: Layout = PLAIN) -> tuple[list[str],
 
 
 def texts_of_side(path: Path, side: int, src_lang: str, tgt_lang: str, layout: Layout = PLAIN) -> Iterator[str]:
-    """The texts that a file has of side 0 or 1: every line, or of a file with both sides those in the side's language.
+    """The texts of one side (0 source, 1 target) in a file: every line, or one side of a file with both sides.
 
-    Where the languages are unknown, it is the file's first or second side. Raises as `open_corpus`.
+    The side is the one in `src_lang` or `tgt_lang`. If the languages are unknown, it is the file's first or second
+    side. Raises as `open_corpus`.
     """
     if not has_both_sides(path):
         return read_lines(path, encoding=layout.encoding)
@@ -149,13 +169,14 @@ def texts_of_side(path: Path, side: int, src_lang: str, tgt_lang: str, layout: L
 def open_aligned(
     src: Path | str, tgt: Path | str, *, src_lang: str = "", tgt_lang: str = "", encoding: str = ""
 ) -> Corpus:
-    """Two files, line for line; languages from extensions such as train.en and train.de.gz where not given.
+    """Open two files that are parallel line by line.
 
-    Raises ConfigError where both are the same file, or by their extensions the other way round.
+    An empty language is read from extensions such as train.en and train.de.gz. Raises ConfigError if both paths are the
+    same file, or if their extensions show that the sides are swapped.
     """
     src, tgt = Path(src), Path(tgt)
     if src == tgt:
-        raise ConfigError(f"{src} is given for both sides. Name the file of each language.")
+        raise ConfigError(f"{src} is set for both sides. Name one file per language.")
     for path in (src, tgt):
         _check_kind(path)
     check_direction(src, tgt, src_lang, tgt_lang)
@@ -164,40 +185,39 @@ def open_aligned(
 
 
 def _check_kind(path: Path) -> None:
-    """Raises ConfigError for a file whose name says that it holds no sentence a line, nor a pair."""
+    """Raise ConfigError for a file whose extension is that of documents, archives, ..., not of lines or pairs."""
     if kind := _OTHER_KINDS.get(_without_gz(path).suffix.lower()):
         raise ConfigError(
             f"{path} holds {kind}, not sentences line by line. Export its text as TMX, as a table (.tsv, .csv), or as "
-            "two files with a sentence a line."
+            "two files with one sentence per line."
         )
 
 
 def check_direction(src: Path, tgt: Path, src_lang: str, tgt_lang: str) -> None:
-    """Raises ConfigError where extensions say that the sides of two aligned files are exchanged."""
+    """Raise ConfigError if the extensions of two aligned files show that the sides are swapped."""
     found = main_language(_extension_language(src)), main_language(_extension_language(tgt))
     given = main_language(src_lang), main_language(tgt_lang)
     if all(found) and found == given[::-1] != given:
         raise ConfigError(
-            f"{src} is given as the text in {src_lang} and {tgt} as that in {tgt_lang}, but their names say that it is "
-            "the other way round. Exchange them, or rename the files."
+            f"{src} should be in {src_lang} and {tgt} in {tgt_lang}, but their names say the opposite. "
+            "Swap them, or rename the files."
         )
 
 
 def _check_columns(path: Path, named: tuple[str, ...], src_lang: str, tgt_lang: str) -> None:
-    """Raises ConfigError where a language is given to one column that the file's name gives to the other."""
+    """Raise ConfigError if a requested language belongs to the other column by the file's name or header."""
     if not named:
         return
     first, second = map(main_language, named)
     if first != second and (main_language(src_lang) == second or main_language(tgt_lang) == first):
         raise ConfigError(
-            f"{path} says by its name or header that its columns are {named[0]} and {named[1]}, but they are to be "
-            f"{src_lang or 'the source'} and {tgt_lang or 'the target'}. Take them the other way round with "
-            "`--columns 2,1`, or rename the file."
+            f"{path} should have {src_lang or 'the source'} and {tgt_lang or 'the target'} in its columns, but its "
+            f"name or header says {named[0]} and {named[1]}. Swap the columns with `--columns 2,1`, or rename the file."
         )
 
 
 def _check_part(name: str, one: str, src: str, tgt: str) -> None:
-    """Raises ConfigError where the files of a part contradict each other."""
+    """Raise ConfigError if the settings of one part of [data] contradict each other."""
     if one and (src or tgt):
         raise ConfigError(
             f"`data.{name}` and `data.{name}_src` or `data.{name}_tgt` are both set. Set one file with both sides, "
@@ -226,7 +246,7 @@ def _extension_language(path: Path) -> str:
 
 
 def _languages_in(path: Path, layout: Layout) -> tuple[str, ...]:
-    """The languages that a file holds, as it or its name says."""
+    """The languages of a file, from its content or its name; () if they are unknown."""
     format_ = _FORMATS[_without_gz(path).suffix.lower()]
     if format_ == "jsonl":
         return languages_of_fields(*first_texts(path, layout)) or _languages_in_name(path)
@@ -241,18 +261,18 @@ def _languages_in_name(path: Path) -> tuple[str, ...]:
     if not named:
         return ()
     src, joint, tgt = named.groups()
-    # news_en_de names two languages, new_set only if both were some.
+    # An underscore joins ordinary words too (new_set): then both codes must be well known.
     codes = {main_language(src), main_language(tgt)}
     sure = is_code(src) and is_code(tgt) if joint == "-" else codes <= LANGUAGE_NAMES.keys()
     return (src, tgt) if sure else ()
 
 
 def _complete_languages(src: str, tgt: str, found: tuple[str, ...], path: Path) -> tuple[str, str]:
-    """The languages with what was not given filled from those found in the file, in their order."""
+    """Both languages. A missing one is filled from the languages of the file, in their order."""
     free = [code for code in found if not (matches_language(code, src) or matches_language(code, tgt))]
     if len(free) != (not src) + (not tgt):
         raise ConfigError(
-            f"{path} holds {', '.join(found) or 'no language'}, of which two are wanted. Name them by `--src-lang` and "
-            "`--tgt-lang` (`data.src_lang`, `data.tgt_lang`)."
+            f"{path} has {', '.join(found) or 'no language'}, and it is not clear which two to use. Name them with "
+            "`--src-lang` and `--tgt-lang` (`data.src_lang`, `data.tgt_lang`)."
         )
     return src or free.pop(0), tgt or free.pop(0)

@@ -1,4 +1,4 @@
-"""How much text a corpus is, for the rule that chooses settings."""
+"""Measure the size of a corpus: pairs, words, alphabet. The default recipe chooses settings by it."""
 
 import re
 from collections import Counter
@@ -9,7 +9,7 @@ from dragoman.records import SentencePair
 from dragoman.text.tokenization.words import UNSPACED
 
 COVERAGE = 0.9995
-"""The share of the text that an alphabet covers; what is rarer can be spelled in bytes (as in SentencePiece)."""
+"""The share of the text that the alphabet covers, as in SentencePiece. Rarer characters can be spelled in bytes."""
 
 _CHARACTERS_A_WORD = 2
 _SAMPLED_AFTER, _SAMPLE_EVERY = 1 << 21, 8
@@ -17,7 +17,7 @@ _UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 def num_words(text: str) -> int:
-    """Words between white space; in scripts without spaces two characters are one, rounded up."""
+    """The number of words between white space. In scripts without spaces, two characters count as one word."""
     if text.isascii():
         return len(text.split())
     spaced, characters = _UNSPACED.subn(" ", text)
@@ -25,14 +25,14 @@ def num_words(text: str) -> int:
 
 
 class SizeCounter:
-    """Counts a corpus, chunk by chunk, in constant memory."""
+    """Counts pairs, target words and characters, chunk by chunk, in constant memory."""
 
     def __init__(self) -> None:
         self._pairs = self._words = self._chunks = self._characters = 0
         self._alphabet: Counter[str] = Counter()
 
     def add(self, chunk: Sequence[SentencePair]) -> None:
-        """Some pairs more. Of a large corpus, an eighth of the chunks tells the alphabet."""
+        """Count more pairs. After 2 million characters, only every eighth chunk counts for the alphabet."""
         self._pairs += len(chunk)
         self._words += sum(num_words(pair.tgt) for pair in chunk)
         if self._characters < _SAMPLED_AFTER or not self._chunks % _SAMPLE_EVERY:
@@ -42,7 +42,7 @@ class SizeCounter:
         self._chunks += 1
 
     def size(self) -> CorpusSize:
-        """Of all that was added."""
+        """The size of everything added so far."""
         needed, covered = 0, 0
         for _, count in self._alphabet.most_common():
             if covered >= COVERAGE * self._characters:

@@ -1,7 +1,7 @@
-"""Holding out validation and test pairs, so that no source sentence is on both sides.
+"""Hold out validation and test pairs from the training text, so that they share no source sentence with training.
 
-Sources are compared without case, spacing and Unicode composition. Which are held out depends only on the seed
-and the text, not on the order of the file: those with the smallest keyed fingerprints.
+Sources are compared without case, spacing and Unicode composition. The held-out sources are those with the smallest
+keyed fingerprints, so the choice depends only on the seed and the text, not on the order of the file.
 """
 
 from collections import deque
@@ -23,11 +23,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """Validation and test pairs taken from the training text, and every source that training must not see.
+    """Validation and test pairs taken from the training text, and all sources that training must not see.
 
-    Each source occurs once in `dev` and `test` together. `sources` also holds those of validation and test files.
-    `read` are the fingerprints of the training sources in the order of the file, where they were made to choose the
-    pairs: a `Cleaner` of the same file takes them out instead of computing them again.
+    Each source occurs once in `dev` and `test` together. `sources` also has the sources of validation and test files.
+    `read` has the fingerprints of the training sources in file order, if the choice needed them. A `Cleaner` of the
+    same file consumes them instead of computing them again.
     """
 
     dev: tuple[SentencePair, ...] = ()
@@ -46,11 +46,23 @@ def hold_out(
     test: Iterable[SentencePair] | None = None,
     names: tuple[str, str] = ("the training data", "the validation or test data"),
 ) -> HeldOut:
-    """Holds out what is not given as `dev` or `test`; reads `train` once where something is to be held out.
+    """Hold out a validation and a test set, unless they are given. Reads `train` once if something is held out.
 
-    At least one pair and at most `max_held_out` a part, and never more than half of the distinct sources; the first
-    pair of a source is taken. `names` are what errors call the training text and the given parts. Memory follows
-    `max_held_out`, the given parts, and 8 bytes a pair read. Raises DataError where too few different sources are left.
+    A held-out part has at least one pair, at most `data.max_held_out`, and both together at most half of the distinct
+    sources. The first pair of a source is taken. Memory is proportional to `max_held_out` and the given parts, plus 8
+    bytes per pair read.
+
+    Parameters
+    ----------
+    dev, test
+        The pairs of validation and test files, if there are any.
+    names
+        Names of the training text and of the given parts in errors.
+
+    Raises
+    ------
+    DataError
+        If too few distinct sources are left.
     """
     sources = FingerprintSet()
     for chunk in chunks(chain(dev or (), test or ()), CHUNK_PAIRS):
@@ -71,7 +83,7 @@ def hold_out(
         besides = f" besides those in {names[1]}" if pool.shared else ""
         raise DataError(
             f"The training data has {len(chosen)} different source sentences{besides}, too few to hold some out. "
-            "Give more text, or set `data.dev` to a file."
+            "Add more text, or set `data.dev` to a file."
         )
     most = min(settings.max_held_out, max(len(chosen) // (2 * parts), 1))
     sizes = [min(max(round(fraction * pool.read), 1), most) if fraction else 0 for fraction in fractions]
@@ -81,22 +93,22 @@ def hold_out(
 
 
 def only_shared_sources_error(train: str, given: str) -> DataError:
-    """The error for a training text of which every source is in the validation or test data, by their names."""
+    """The error if every source of the training text is also in the validation or test data. Takes both names."""
     return DataError(
         f"every source sentence of {train} is also in {given}, so that no pair is left to train on. Name another file "
-        "for validation and test, or leave it out: a part of the training data is held out for validation then."
+        "for validation and test, or name none: then a part of the training data is held out for validation."
     )
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of `size` items, the last one shorter."""
+    """Lists of `size` consecutive items. The last list may be shorter."""
     iterator = iter(items)
     while chunk := list(islice(iterator, size)):
         yield chunk
 
 
 def source_fingerprints(pairs: Sequence[SentencePair], seed: int) -> Fingerprints:
-    """Fingerprints of the normalised sources, keyed by the seed."""
+    """Fingerprints of the normalized sources, (pairs,), keyed by the seed."""
     return fingerprints((normalize_text(pair.src) for pair in pairs), key=seed.to_bytes(8, "big"))
 
 
@@ -104,9 +116,9 @@ _Placed = tuple[int, tuple[int, SentencePair]]
 
 
 class _Pool:
-    """The pairs with the smallest source fingerprints seen so far, the first of each source.
+    """The pairs with the smallest source fingerprints so far, one pair per source.
 
-    Of the `read` pairs, `shared` have a source that is excluded.
+    `read` counts all pairs, `shared` the pairs whose source is excluded.
     """
 
     def __init__(self, size: int, excluded: FingerprintSet) -> None:

@@ -1,7 +1,7 @@
-"""Tables with a sentence pair a row: tab-separated text and CSV, and which of their columns hold the text.
+"""Tables with one sentence pair per row, tab-separated or CSV: find the two text columns and read the pairs.
 
-Nobody checks a table by eye once it is in training: one whose first columns are not text, or whose first row is a
-header, is refused until the user says what is meant.
+If the first two columns do not look like text, or the first row looks like a header, opening fails with an error until
+the user sets `--columns` or `--header`. Training on a wrong column would otherwise go unnoticed.
 """
 
 import csv
@@ -21,7 +21,7 @@ from dragoman.text.lines import OnInvalid, join_lines, quote_start, read_lines
 
 ColumnKind = Literal["text", "numbers", "ids", "links", "labels", "nothing"]
 Row = tuple[int, list[str]]
-"""The number of a row's first line, from 1, and its cells."""
+"""The number (from 1) of the first line of a row, and the cells of the row."""
 Cells = Sequence[Sequence[str]]
 
 TAB = "\t"
@@ -30,7 +30,7 @@ _LOOKED_AT_ROWS = 1000
 _DELIMITER_ROWS = 100
 _QUOTED_SHARE = 0.5
 _SEPARATOR = re.compile(r"(?i)\s*sep=(.)\s*")
-"""What Excel writes above a table: its delimiter."""
+"""The first line of some CSV files, which tells Excel the delimiter."""
 _SHARE = 0.9
 _MOST_LABELS, _FEWEST_ROWS_OF_LABELS = 10, 50
 _KINDS: tuple[tuple[ColumnKind, re.Pattern[str]], ...] = (
@@ -47,9 +47,10 @@ _EXAMPLE_CHARACTERS = 24
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """How the pairs of a table are read: its delimiter, the places of both columns, from 0, and its header, if any.
+    """How to read the pairs of a table.
 
-    A tab-separated table has no quoting: a quotation mark is text.
+    `columns` are the indices of source and target, from 0. `header` has the cells of the header, or nothing. In a table
+    without quoting (`quoted` is false, tab-separated text) a quotation mark is text.
     """
 
     delimiter: str = TAB
@@ -58,7 +59,7 @@ class Table:
     header: tuple[str, ...] = ()
 
     def pairs(self, path: Path, encoding: str) -> Iterator[SentencePair]:
-        """The pairs in order. Raises DataError where a row has too few cells."""
+        """The pairs in order. Raises DataError if a row has too few cells."""
         src, tgt = self.columns
         fewest = max(src, tgt) + 1
         cells = fewest if self.quoted else fewest + 1
@@ -69,7 +70,7 @@ class Table:
             yield SentencePair(row[src], row[tgt])
 
     def rows(self, path: Path, encoding: str, cells: int = 0, on_invalid: OnInvalid = "error") -> Iterator[Row]:
-        """The rows that are not empty; where not quoted, split into at most `cells` cells, the last with the rest."""
+        """The non-empty rows. Without quoting, a row is split into at most `cells` cells; the last one has the rest."""
         lines = read_lines(path, encoding=encoding, on_invalid=on_invalid)
         if self.quoted:
             return _quoted_rows(lines, self.delimiter, path)
@@ -77,29 +78,34 @@ class Table:
 
 
 def open_table(path: Path, layout: Layout, quoted: bool) -> Table:
-    """How to read the table in a file, from what the user says and a look at its first rows.
+    """Find out how to read the table in a file, from the user's layout and the first 1,000 rows.
 
-    Raises ConfigError where the columns that are named do not exist, where those that would be taken do not hold text,
-    and where the first row looks like a header and the user has not said whether it is one.
+    Raises
+    ------
+    ConfigError
+        If a named column does not exist, a column to read does not hold text, or the first row looks like a header and
+        the user has not set whether it is one.
+    DataError
+        If the file cannot be read or its first row has one cell.
     """
     table = Table(_delimiter(path, layout.encoding), True) if quoted else Table()
-    # An encoding that is not told yet is the reader's to refuse, which names the line.
+    # Bad bytes raise later, in `Table.pairs`, with the number of the line.
     rows = list(islice(table.rows(path, layout.encoding, on_invalid="replace"), _LOOKED_AT_ROWS))
     if not rows:
         return table
     first, width = [cell.strip() for cell in rows[0][1]], len(rows[0][1])
-    if width < 2:  # only now, so that an empty file is called empty
+    if width < 2:
         raise _too_few_cells_error(path, *rows[0], 2, table.delimiter)
     by_name = any(not name.isdecimal() for name in layout.columns)
     columns = _column_indices(path, layout, first) if layout.columns else (0, 1)
     body = [row for _, row in rows[1:]]
     kinds = [_kind_of([row[place] for row in body if place < len(row)]) for place in range(width)]
-    if width == 2:  # which is all there is: what the doctor says of it is clearer
+    if width == 2:  # there is no other column to choose, and the corpus doctor explains odd text better
         kinds = [kind if kind in ("numbers", "ids", "links") else "text" for kind in kinds]
     if not quoted and _share_in_quotes(body, kinds) > _QUOTED_SHARE:
         raise ConfigError(
-            f"{path}: its cells are in quotation marks, which tab-separated text does not have. Save it as CSV, with a "
-            "name that ends in .csv: tabs may stay."
+            f"{path} has cells in quotation marks, but tab-separated text has no quoting. Rename the file to end in "
+            ".csv: it may keep its tabs."
         )
     has_header = layout.header == "yes" or by_name
     if not layout.columns and body and "text" in kinds and any(kinds[place] != "text" for place in columns):
@@ -107,26 +113,26 @@ def open_table(path: Path, layout: Layout, quoted: bool) -> Table:
         raise _not_text_error(path, kinds, columns, body, header)
     if layout.header == "auto" and not by_name and body and _is_header(first, kinds, columns):
         raise ConfigError(
-            f"the first row of {path} looks like a header: {', '.join(first[:8])}. Skip it with `--header`, or keep it "
+            f"{path} seems to start with a header: {', '.join(first[:8])}. Skip this row with `--header`, or keep it "
             "as a pair with `--data.header no`."
         )
     return Table(table.delimiter, quoted, columns, tuple(first) if has_header else ())
 
 
 def languages_of_header(table: Table) -> tuple[str, str]:
-    """The languages that a header names both columns by, "" where it does not."""
+    """The languages of both columns according to the header, "" for a column whose name has none."""
     src, tgt = (_language_in(table.header[place]) if table.header else "" for place in table.columns)
     return src, tgt
 
 
 def _language_in(cell: str) -> str:
-    """The language that a name of a column holds: en of English sentences."""
+    """The language in the name of a column: "en" for "English sentences", "" if there is none."""
     codes = (language_code(word) for word in _words(cell) if word not in _ROLES)
     return language_code(cell) or next(filter(None, codes), "")
 
 
 def _share_in_quotes(body: Cells, kinds: Sequence[ColumnKind]) -> float:
-    """The share of the cells with text that begin and end with a quotation mark."""
+    """The share of the cells in text columns that start and end with a quotation mark."""
     places = [place for place, kind in enumerate(kinds) if kind == "text"]
     cells = [row[place].strip() for row in body for place in places if place < len(row)]
     return sum(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in cells) / max(len(cells), 1)
@@ -147,7 +153,7 @@ def _column_indices(path: Path, layout: Layout, first: Sequence[str]) -> tuple[i
 
 
 def _kind_of(values: Sequence[str]) -> ColumnKind:
-    """What most cells of a column hold."""
+    """The kind of at least 90 % of the cells of a column."""
     filled = [value.strip() for value in values if value.strip()]
     if len(filled) <= (1 - _SHARE) * len(values):
         return "nothing"
@@ -160,7 +166,7 @@ def _kind_of(values: Sequence[str]) -> ColumnKind:
 
 
 def _is_header(first: Sequence[str], kinds: Sequence[ColumnKind], columns: Iterable[int]) -> bool:
-    """Whether one cell of a first row is no number where all below are, or those of the text are names of columns."""
+    """Whether the first row is a header: a cell without digits above numbers, or names of columns above the text."""
     numbers = [cell for cell, kind in zip(first, kinds, strict=True) if kind in ("numbers", "ids")]
     if numbers and "text" in kinds:
         return any(cell and not any(map(str.isdigit, cell)) for cell in numbers)
@@ -169,13 +175,13 @@ def _is_header(first: Sequence[str], kinds: Sequence[ColumnKind], columns: Itera
 
 
 def _is_name(cell: str) -> bool:
-    """Whether a cell may name a column: a language, or a role such as source, of which it may be several words."""
+    """Whether a cell may name a column: up to four words, each a language or a role such as "source"."""
     words = _words(cell)
     return 1 <= len(words) <= 4 and all(word in _ROLES or _is_language(word) for word in words)
 
 
 def _is_language(word: str) -> bool:
-    """Whether a word is the name or the code of a language; of codes that are words too, only the well known ones."""
+    """Whether a word is the name or code of a language. Codes of up to three letters must be well known."""
     code = language_code(word)
     return bool(code) and (len(word) > 3 or main_language(code) in LANGUAGE_NAMES)
 
@@ -209,7 +215,7 @@ def _describe_column(kind: ColumnKind, place: int, body: Cells, header: Sequence
 
 
 def _delimiter(path: Path, encoding: str) -> str:
-    """The delimiter with which the first rows have the most cells, all as many."""
+    """The delimiter that splits the first rows into the most cells, with the same number in every row."""
     first = next(read_lines(path, encoding=encoding, on_invalid="replace"), "")
     if stated := _SEPARATOR.fullmatch(first):
         return stated[1]
@@ -239,7 +245,7 @@ def _quoted_rows(lines: Iterator[str], delimiter: str, path: Path) -> Iterator[R
             number = reader.line_num + 1 + skipped
     except csv.Error as error:
         raise DataError(
-            f"{path}, line {number} is not CSV: {error}. Close its quotation marks, and double those inside a cell."
+            f"{path}, line {number} is not CSV: {error}. Close its quotation marks and double those inside a cell."
         ) from None
 
 

@@ -1,9 +1,9 @@
 """Translation memories (TMX 1.1 to 1.4b), read unit by unit in constant memory.
 
-A document type declaration is accepted and never loaded; a file that declares entities is refused.
-Inline markup follows TMX 1.4b, section 3.4: `bpt`, `ept`, `it`, `ph` and `ut` hold native codes and are left out,
-the text inside `hi` and `sub` stays. A `sub` inside a native code is left out with it. White space that holds a
-line break becomes one space.
+A document type declaration is accepted but never loaded. A file that declares entities is refused.
+
+Inline markup follows TMX 1.4b, section 3.4: `bpt`, `ept`, `it`, `ph` and `ut` hold native codes and are removed with
+everything inside them. The text inside `hi` and `sub` stays. White space that holds a line break becomes one space.
 """
 
 from collections import Counter
@@ -31,14 +31,17 @@ _MAX_UNIT_BYTES = 1 << 20
 
 @dataclass(slots=True)
 class ReadReport:
-    """What a reader met: units (lines, objects) read, and those without text in both languages."""
+    """Number of units (lines, objects) read, and of units skipped because one language has no text."""
 
     units: int = 0
     skipped: int = 0
 
 
 def read_tmx(path: Path, src_lang: str, tgt_lang: str, report: ReadReport | None = None) -> Iterator[SentencePair]:
-    """The units with both languages. Of several variants in a language the first counts. Raises DataError."""
+    """The units that have both languages. If a language has several variants, the first one counts.
+
+    Raises DataError if the file is not well-formed TMX, has no units, or exceeds the limits against hostile files.
+    """
     report = report if report is not None else ReadReport()
     for segments in _units(path):
         report.units += 1
@@ -50,10 +53,10 @@ def read_tmx(path: Path, src_lang: str, tgt_lang: str, report: ReadReport | None
 
 
 def tmx_languages(path: Path) -> tuple[str, ...]:
-    """Languages of the first thousand units, the header's srclang first, then the most frequent.
+    """The languages of the first 1,000 units: first the header's srclang, then by frequency.
 
-    As written there; but several regional forms of a language (en-US and en-GB) are that language (en), unless there
-    is no other.
+    Codes are returned as written in the file. Several regional forms of a language (en-US, en-GB) become one (en),
+    unless the file has only this language.
     """
     counts: Counter[str] = Counter()
     header: dict[str, str] = {}
@@ -72,7 +75,7 @@ def tmx_languages(path: Path) -> tuple[str, ...]:
 
 
 def matches_language(language: str, wanted: str) -> bool:
-    """Whether a language code is the wanted one or a regional form of it: en-US is en, and so are EN and eng."""
+    """Whether a language code is the wanted one or a regional form of it: en-US, EN and eng all match en."""
     have, want = normalize_code(language), normalize_code(wanted)
     return want != "" and (have == want or have.startswith(want + "-"))
 
@@ -85,7 +88,7 @@ def _variant(segments: dict[str, str], wanted: str) -> str | None:
 
 
 def _units(path: Path, header: dict[str, str] | None = None) -> Iterator[dict[str, str]]:
-    """Language -> text of each translation unit."""
+    """The texts of each translation unit by language. Fills `header` with the attributes of the TMX header."""
     number = 0
     with open_bytes(path) as file:
         stream = _LimitedFile(file, path)
@@ -111,27 +114,29 @@ def _units(path: Path, header: dict[str, str] | None = None) -> Iterator[dict[st
                         body.clear()
         except ParseError as error:
             line = error.position[0]
-            raise DataError(f"{path}, line {line} is not well-formed XML: {error}. Export the memory again.") from None
+            raise DataError(
+                f"{path}, line {line} is not well-formed XML: {error}. Export the translation memory again."
+            ) from None
         except DefusedXmlException as error:
             raise DataError(
                 f"{path} declares or refers to entities ({type(error).__name__}), which can be an attack. "
                 "Replace the entities by their text, and remove the declarations."
             ) from None
         except ValueError as error:
-            raise DataError(f"{path} cannot be read as XML: {error}. Export the memory again.") from None
+            raise DataError(f"{path} cannot be read as XML: {error}. Export the translation memory again.") from None
     if number == 0:
-        raise DataError(f"{path} holds no translation units (<tu>). Check that it is a TMX file.")
+        raise DataError(f"{path} has no translation units (<tu>). Check that it is a TMX file.")
 
 
 class _LimitedFile:
-    """A file with a limit on the bytes from one unit to the next, so that a hostile file cannot fill the memory."""
+    """A file with a limit on the bytes between two units, so that a hostile file cannot exhaust the memory."""
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
         self.left = _MAX_UNIT_BYTES
         self._file, self._path = file, path
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes; raises DataError where the ration is used up."""
+        """The next bytes. Raises DataError if the limit is reached."""
         if self.left <= 0:
             raise _unit_too_large_error(self._path, f"{_MAX_UNIT_BYTES:,} bytes")
         data = self._file.read(size)
@@ -141,8 +146,8 @@ class _LimitedFile:
 
 def _unit_too_large_error(path: Path, limit: str) -> DataError:
     return DataError(
-        f"{path} has more than {limit} without the end of a unit (</tu>), as no translation memory does. "
-        "Export the memory again."
+        f"{path} has more than {limit} without the end of a unit (</tu>), the limit for one unit. "
+        "Export the translation memory again."
     )
 
 
@@ -159,7 +164,7 @@ def _segments(unit: Element) -> dict[str, str]:
 
 
 def _texts(element: Element) -> Iterator[str]:
-    """The translatable text of a segment, without recursion, so that deep nesting is no attack."""
+    """The translatable text of a segment. Not recursive, so that deep nesting cannot overflow the stack."""
     stack: list[Element | str] = [element]
     while stack:
         item = stack.pop()

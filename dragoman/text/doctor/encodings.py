@@ -1,7 +1,7 @@
-"""Which encoding a file that is not UTF-8 is in, and how sure that is.
+"""Guess the encoding of a file that is not UTF-8, and how certain the guess is.
 
-charset-normalizer says which encodings the bytes may be in; a language model judges what each of them makes of the
-lines. Both look at a sample, and what is called sure is read through to the end of the file.
+charset-normalizer lists the encodings that the bytes allow. The language detector scores the text that each of them
+gives. Both use a sample of the lines. An encoding is only reported if it decodes the whole file.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,14 +22,14 @@ _SAMPLE_LINES, _SAMPLE_BYTES = 300, 1 << 16
 _FEWEST_LINES, _SURE_DEVIATIONS = 3, 3.0
 _MOST_READINGS = 3
 _UTF8_SHARE = 0.02
-"""Text in another encoding hardly ever is UTF-8 by chance."""
+"""Above this share of UTF-8 among the non-ASCII lines, the file is damaged UTF-8: other text is hardly ever UTF-8."""
 _UTF_16_32 = ("utf_16", "utf_16_le", "utf_16_be", "utf_32", "utf_32_le", "utf_32_be")
 _WESTERN = ("cp1252", "iso8859_15", "mac_roman", "cp850")
 _CENTRAL = ("cp1250", "iso8859_2", "cp852", "mac_latin2")
 _CYRILLIC = ("cp1251", "koi8_r", "koi8_u", "cp866", "iso8859_5", "mac_cyrillic")
 _BALTIC = ("cp1257", "iso8859_13", "iso8859_4")
 _SAME_LETTERS = str.maketrans("şţŞŢ", "șțȘȚ")
-"""Romanian is written with both, and which of them a file has no language model can tell."""
+"""Romanian is written with both forms, and the language detector cannot tell which of them a file has."""
 _USUAL = {
     **dict.fromkeys(("cs", "sk", "pl", "hu", "sl", "hr", "bs", "sq"), _CENTRAL),
     **dict.fromkeys(("ru", "uk", "be", "bg", "mk", "kk", "ky", "mn", "tg", "tt"), _CYRILLIC),
@@ -47,12 +47,12 @@ _USUAL = {
     "zh": ("gb18030", "big5"),
     "ko": ("cp949",),
 }
-"""By language; others use the Western ones."""
+"""The usual encodings by language. Other languages use the Western ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedLine:
-    """What a line looks like in an encoding."""
+    """A line of the file as an encoding decodes it."""
 
     encoding: str
     line: str
@@ -60,9 +60,9 @@ class DecodedLine:
 
 @dataclass(frozen=True, slots=True)
 class EncodingGuess:
-    """The readings that stay possible, the best first: one where it is sure, none where nothing fits.
+    """The possible encodings, each with a decoded line, best first. One if it is certain, none if nothing fits.
 
-    `is_utf8`: other lines beyond ASCII are UTF-8, so that the file is in no other encoding, but damaged or mixed.
+    `is_utf8`: the other non-ASCII lines are UTF-8, so the file is damaged or mixed.
     """
 
     readings: tuple[DecodedLine, ...]
@@ -70,7 +70,7 @@ class EncodingGuess:
 
 
 def guess_encoding(path: Path, languages: Sequence[str]) -> EncodingGuess:
-    """Reads a file that is not UTF-8 in the encodings that its bytes and its language, one of `languages`, allow."""
+    """The possible encodings of a file that is not UTF-8 and whose language is one of `languages`."""
     with open_bytes(path) as stream:
         start = stream.read(_SAMPLE_BYTES)
     if wide := detect_utf16(start) or _detect_wide(start):
@@ -85,13 +85,13 @@ def guess_encoding(path: Path, languages: Sequence[str]) -> EncodingGuess:
 
 
 def is_utf16(path: Path) -> bool:
-    """Whether a file is UTF-16 that shows in its first bytes. Much of it is UTF-8 too, with a NUL a character."""
+    """Whether the first bytes of a file show UTF-16. Decoding cannot tell: with NULs, much of it is valid UTF-8."""
     with open_bytes(path) as stream:
         return bool(detect_utf16(stream.read(_SAMPLE_BYTES)))
 
 
 def _detect_wide(start: bytes) -> str:
-    """The encoding of two or four bytes a character that a text is in, "" where it is in another."""
+    """The UTF-16 or UTF-32 variant that charset-normalizer finds, or ""."""
     best = from_bytes(start).best()
     return best.encoding if best is not None and best.encoding in _UTF_16_32 else ""
 
@@ -105,7 +105,7 @@ def _first_reading(path: Path, encoding: str) -> Iterator[DecodedLine]:
 
 
 def _lines_not_utf8(path: Path) -> tuple[list[bytes], bool]:
-    """A sample of the lines that are not UTF-8, spread over the file, and whether others beyond ASCII are."""
+    """A sample of the lines that are not UTF-8, spread over the file, and whether other non-ASCII lines are UTF-8."""
     kept: list[bytes] = []
     others = wrong = 0
     every = 1
@@ -126,14 +126,14 @@ def _lines_not_utf8(path: Path) -> tuple[list[bytes], bool]:
 
 
 class _Groups:
-    """Encodings by what they make of some lines, and how likely these are text in one of the languages."""
+    """Encodings grouped by the text that they give for some lines, with the log-odds of that text."""
 
     def __init__(self, lines: Sequence[bytes], languages: Sequence[str], usual: set[str]) -> None:
         found = {codec for match in from_bytes(b"\n".join(lines)) for codec in match.could_be_from_charset}
         self._usual, self._judged = usual, any(languages)
         self._odds: dict[tuple[str, ...], list[float]] = {}
         self._names: dict[tuple[str, ...], str] = {}
-        # The usual encodings first, so that of several with one reading the best known is named.
+        # The usual encodings first, so that the best-known name stands for a group.
         for codec in sorted(found | usual, key=lambda codec: (codec not in usual, codec)):
             try:
                 texts = tuple(line.decode(codec) for line in lines)
@@ -144,7 +144,7 @@ class _Groups:
                 self._odds[texts] = [max(log_odds(text, languages), default=0.0) for text in texts]
 
     def readings(self) -> Iterator[DecodedLine]:
-        """The best reading, and those that are not surely worse, each of a line that tells it from the best."""
+        """The best encoding and those not clearly worse, each with a line on which it differs from the best."""
         if not self._names:
             return
         usual = [texts for texts, codec in self._names.items() if codec in self._usual]
@@ -152,7 +152,7 @@ class _Groups:
         better = [texts for texts in self._names if self._surely_better(texts, best)]
         best = max(better, key=self._mean) if better else best
         rivals = [texts for texts in self._names if texts != best and not self._surely_better(best, texts)]
-        if self._names[best] not in self._usual:  # too odd to be sure of
+        if self._names[best] not in self._usual:  # too unusual to be certain
             rivals += [texts for texts in usual if texts not in rivals]
         elif self._judged:
             rivals = [texts for texts in rivals if texts in usual]
@@ -166,7 +166,7 @@ class _Groups:
         return mean(self._odds[texts])
 
     def _surely_better(self, one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-        """Whether one reading is the likelier one on the lines where both differ, beyond chance."""
+        """Whether the lines on which both differ favour `one` by more than three standard errors."""
         texts = ([text.translate(_SAME_LETTERS) for text in texts] for texts in (one, other))
         pairs = zip(self._odds[one], self._odds[other], *texts, strict=True)
         gains = [first - second for first, second, text, other_text in pairs if text != other_text]
@@ -177,7 +177,7 @@ class _Groups:
 
 
 def _can_decode(path: Path, encoding: str) -> bool:
-    """Whether all of a file can be read in an encoding."""
+    """Whether an encoding decodes the whole file."""
     try:
         for _ in read_lines(path, encoding=encoding):
             pass

@@ -1,7 +1,7 @@
-"""What a line says about its translation: its words, its length, its numbers, and what stays as it is in any language.
+"""Features of a line that its translation should share: words, length, numbers, names and final punctuation.
 
-Words are known by their first letters, so that inflected forms count together; in scripts without spaces every
-character is a word.
+`dragoman.text.doctor.slides` compares these features to find where two files are misaligned. Words are cut to their
+first six letters, so that inflected forms count together. In scripts without spaces every character is a word.
 """
 
 import re
@@ -27,10 +27,11 @@ _WORD = re.compile(f"[{UNSPACED}]|\\w+|[^\\w\\s]")
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The evidence of some lines of one side: word ids line after line, the word count of each line, and the rest.
+    """Features of some lines of one side.
 
-    `numbers` is 0 for a line without numbers. `anchors` has a bit set for each name, word with digits and final
-    punctuation mark.
+    `words` has the word ids of all lines in order, `counts` (lines,) the number of words in each line. `lengths`
+    (lines,) are log(1 + characters). `numbers` (lines,) is a hash of the numbers in a line, or 0 without numbers.
+    `anchors` (lines,) has one bit for each name, word with digits and final punctuation mark.
     """
 
     words: NDArray[np.int32]
@@ -40,7 +41,7 @@ class Evidence:
     anchors: NDArray[np.uint32]
 
     def with_ids(self, ids: NDArray[np.int32]) -> "Evidence":
-        """The same evidence with word `n` renumbered to `ids[n]`; words with a negative number are left out."""
+        """The same features with word `n` renumbered to `ids[n]`. Words with a negative number are removed."""
         words = ids[self.words]
         line = np.repeat(np.arange(len(self.counts)), self.counts)[words >= 0]
         counts = np.bincount(line, minlength=len(self.counts))
@@ -48,7 +49,7 @@ class Evidence:
 
 
 class WordTable:
-    """The words of one side: first all of them, then, once `settled`, the frequent ones."""
+    """The vocabulary of one side: every word until `settle` is called, then only the frequent ones."""
 
     def __init__(self) -> None:
         self._stems: dict[str, int] = {}
@@ -60,10 +61,10 @@ class WordTable:
 
     def _forget(self) -> None:
         self._forms: dict[str, int] = {}
-        self._facts = np.zeros((0, 3), np.int64)  # of each form: its stem, its number, its anchor
+        self._facts = np.zeros((0, 3), np.int64)  # stem, number hash and anchor bit of each form
 
     def evidence(self, lines: Sequence[str]) -> Evidence:
-        """What each line says; only its first thousand characters are looked at."""
+        """The features of each line, from its first 1,000 characters."""
         if len(self._forms) > _MAX_FORMS:
             self._forget()
         found = [_WORD.findall(line, 0, _MAX_CHARACTERS)[:_MAX_WORDS_A_LINE] for line in lines]
@@ -77,7 +78,7 @@ class WordTable:
             forms = np.fromiter(map(self._forms.__getitem__, chain.from_iterable(found)), np.int64, total)
         stems, numbers, anchors = self._facts[forms].T
         starts = (np.cumsum(counts) - counts)[counts > 0]
-        anchors[starts] = np.where(numbers[starts] > 0, anchors[starts], 0)  # a sentence begins with a capital anyway
+        anchors[starts] = np.where(numbers[starts] > 0, anchors[starts], 0)  # every sentence starts with a capital
         per_line = np.zeros((2, len(lines)), np.uint32)
         if total:
             per_line[0, counts > 0] = np.add.reduceat(numbers, starts)
@@ -88,7 +89,7 @@ class WordTable:
         return evidence.with_ids(np.arange(-1, len(self._stems), dtype=np.int32)) if self._settled else evidence
 
     def settle(self, sample: Sequence[Evidence]) -> list[Evidence]:
-        """Keeps the most frequent words only, at most `_MAX_WORDS`; the same evidence with their numbers."""
+        """Keep only the `_MAX_WORDS` most frequent words. Returns the sample with the new word ids."""
         counts = sum(np.bincount(evidence.words, minlength=len(self._stems)) for evidence in sample)
         chosen = np.argsort(-np.asarray(counts), kind="stable")[:_MAX_WORDS]
         chosen = chosen[np.asarray(counts)[chosen] >= _MIN_COUNT]
@@ -109,6 +110,6 @@ class WordTable:
 
 
 def _last_mark(line: str) -> int:
-    """A bit for the last character where it is punctuation, in its compatibility form: a full-width ？ is a ?."""
+    """A bit for the last character of a line if it is punctuation. Full-width forms count as their ASCII forms."""
     last = unicodedata.normalize("NFKC", line[-32:].rstrip()[-1:])
     return 1 << zlib.crc32(last.encode("utf-8", "surrogatepass")) % 32 if last and not last[-1].isalnum() else 0

@@ -1,7 +1,8 @@
-"""The corpus doctor: everything that can be known of parallel text before training on it.
+"""The corpus doctor: check parallel text before training on it.
 
-Texts are read in passes and never held: one over the lines of each file, one over the pairs, one to compare the sides.
-Memory grows by at most 32 bytes a pair, for the fingerprints of pairs and sources.
+`examine` runs every check, for `dragoman check`. `check_corpus` runs the quick ones before training. The text is read
+in passes: over the lines of each file, over the pairs, and over both sides to compare them. Memory grows by at most 32
+bytes per pair, for the fingerprints of pairs and sources.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,7 +33,7 @@ from dragoman.text.lines import read_lines
 _Progress = Callable[[str], None]
 LENGTHS, ENCODING, LEAK, NEAR_LEAK = "different lengths", "wrong encoding", "leak", "near leak"
 REPEATED, AMBIGUOUS = "repeated pair", "repeated source"
-ONE_LANGUAGE = "one language"
+ONE_LANGUAGE = "one language only"
 
 _CHUNK_PAIRS = 1 << 13
 _SAMPLE_PAIRS = 5000
@@ -44,9 +45,10 @@ _WHOLE = {SLIDE, UNRELATED, SAME_LINE}
 def examine(
     corpus: Corpus, held_out: Mapping[str, Corpus] | None = None, progress: _Progress = lambda stage: None
 ) -> Examination:
-    """Everything about a training corpus and its overlap with `held_out` (name -> corpus). Raises DataError.
+    """Examine a training corpus and its overlap with the corpora in `held_out` (name -> corpus).
 
-    Where the files are not UTF-8, or of different lengths, that alone is told: all else would be wrong.
+    If a file is not UTF-8, or the files differ in length, only this is reported: other findings would be wrong.
+    `progress` is called with the name of each stage. Raises DataError if a file cannot be read or has no pair.
     """
     progress("reading the files")
     counts, blocking = _check_files(corpus)
@@ -67,7 +69,7 @@ def examine(
         *repeated_side(pass_.sample),
     ]
     findings += [*pass_.repeats(), *pass_.leaks()]
-    progress("telling languages")
+    progress("detecting the languages")
     languages, scripts, found = language_findings(pass_.sample, (corpus.src_lang, corpus.tgt_lang))
     return Examination(
         str(corpus),
@@ -82,10 +84,10 @@ def examine(
 def check_corpus(
     corpus: Corpus, note: Callable[[str], None] = lambda text: None, with_languages: bool = True
 ) -> CorpusSize:
-    """How much text there is, for who is about to train on it: reads all once and compares a sample of the sides.
+    """Check a corpus before training and return its size. Reads it once and compares a sample of the sides.
 
-    What the reader left out, and a language that is near the stated one, are told to `note`. Raises DataError, naming
-    the first thing with which the corpus cannot be right.
+    Calls `note` with a message for units that the reader skipped and for languages similar to the stated ones. Raises
+    DataError with the first serious finding.
     """
     tallies, counter, report, sample = Tallies(), SizeCounter(), ReadReport(), _Sample(LANGUAGE_SAMPLE_LINES)
     for chunk in chunks(corpus.pairs(report), _CHUNK_PAIRS):
@@ -103,7 +105,7 @@ def check_corpus(
         note(f"{corpus}: {finding.count:,} of {report.units:,} {finding.message}. {finding.advice}")
     pairs = tallies.pairs
     compared = compare_sides(corpus.sides, pairs, pairs, thorough=False)
-    if any(slide.line > 1 for slide in compared.slides[:1]):  # right only to the distance between parts of the sample
+    if any(slide.line > 1 for slide in compared.slides[:1]):  # the line is only as exact as the sample is dense
         thorough = compare_sides(corpus.sides, pairs, pairs)
         compared = thorough if thorough.slides else compared
     for finding in _compare_findings(corpus, compared, tallies):
@@ -117,7 +119,10 @@ def check_corpus(
 
 
 def check_corpus_languages(corpus: Corpus, note: Callable[[str], None] = lambda text: None) -> None:
-    """Raises DataError where a side of a corpus is clearly in another language than the corpus says."""
+    """Raise DataError if a side of a corpus is clearly in another language than its settings say.
+
+    Calls `note` with a message if it looks like a similar language.
+    """
     sample = _Sample(LANGUAGE_SAMPLE_LINES)
     for chunk in chunks(corpus.pairs(), _CHUNK_PAIRS):
         sample.add(chunk)
@@ -136,15 +141,15 @@ def _check_languages(corpus: Corpus, sample: "_Sample", note: Callable[[str], No
 
 
 def _skipped_units(corpus: Corpus, report: ReadReport) -> Iterator[CorpusFinding]:
-    """What of a translation memory is in one of the languages only, and so is no pair."""
+    """A finding for the units of a translation memory that lack one of the languages."""
     if report.skipped:
-        message = f"units have no text in both {corpus.src_lang} and {corpus.tgt_lang}"
-        advice = "They are left out. If that is too many, look how the languages are written there."
+        message = f"units lack a text in {corpus.src_lang} or {corpus.tgt_lang}"
+        advice = "They are skipped. If there are too many, check how the file writes its language codes."
         yield CorpusFinding(ONE_LANGUAGE, message, advice, report.skipped, report.skipped / report.units)
 
 
 def _compare_findings(corpus: Corpus, compared: SideComparison, tallies: Tallies) -> list[CorpusFinding]:
-    """What comparing and counting found. Sides that are wrong by themselves need not be called unrelated as well."""
+    """The findings of the comparison and the counts. A serious count explains unrelated sides, so only it is kept."""
     tallied = list(tallies.findings())
     related = compared.related or any(finding.serious for finding in tallied)
     compared = replace(compared, related=related)
@@ -152,10 +157,10 @@ def _compare_findings(corpus: Corpus, compared: SideComparison, tallies: Tallies
 
 
 class _Sample:
-    """At most twice as many pairs as wanted, spread over a corpus whose length need not be known, with their numbers.
+    """A sample of a corpus of unknown length: line numbers and pairs, spread evenly, up to twice `wanted`.
 
-    Which are taken follows from their numbers, scattered so that no pattern of the lines, such as every second one,
-    meets that of the sample.
+    A hash of the line number decides whether a pair is taken, so that a pattern in the lines, such as every second one,
+    does not bias the sample.
     """
 
     def __init__(self, wanted: int, total: int = 0) -> None:
@@ -164,7 +169,7 @@ class _Sample:
         self._below = _SCATTER_RANGE * wanted // max(total, wanted)
 
     def add(self, chunk: Sequence[SentencePair]) -> None:
-        """Some pairs more."""
+        """Sample from the next pairs."""
         places = np.flatnonzero(_scatter(np.arange(self._seen, self._seen + len(chunk))) < self._below)
         self.pairs += [(self._seen + place + 1, chunk[place]) for place in places.tolist()]
         self._seen += len(chunk)
@@ -175,12 +180,12 @@ class _Sample:
 
 
 def _scatter(places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Numbers below `_SCATTER_RANGE`, as good as random (multiplicative hashing, Knuth)."""
+    """Pseudo-random numbers below `_SCATTER_RANGE` (multiplicative hashing, Knuth)."""
     return places * 2_654_435_761 % _SCATTER_RANGE
 
 
 class _Pass:
-    """What one pass over the pairs collects."""
+    """One pass over the pairs: counts, duplicates, leaks and a sample."""
 
     def __init__(self, held_out: Mapping[str, Corpus]) -> None:
         self.tallies = Tallies()
@@ -208,14 +213,14 @@ class _Pass:
 
     @property
     def sample(self) -> list[tuple[int, SentencePair]]:
-        """Numbers and pairs, evenly spread."""
+        """Line numbers and pairs, evenly spread."""
         return self._sample.pairs
 
     def repeats(self) -> Iterator[CorpusFinding]:
-        message, advice = "pairs repeat an earlier one", "Training leaves them out."
+        message, advice = "pairs repeat an earlier one", "Training skips them."
         yield from self._repeats(REPEATED, self._repeated, message, advice)
-        message = "pairs have the source of an earlier one, but another target"
-        advice = "Several translations are welcome; a different one each time (names, numbers) is not."
+        message = "pairs repeat an earlier source with another target"
+        advice = "Alternative translations are fine. Check that names and numbers do not differ."
         yield from self._repeats(AMBIGUOUS, self._ambiguous, message, advice)
 
     def _repeats(self, kind: str, tally: Tally, message: str, advice: str) -> Iterator[CorpusFinding]:
@@ -232,14 +237,14 @@ class _Pass:
                     LEAK,
                     exact,
                     f"sources of the {name} set are in the training text",
-                    f"Training leaves them out if it is given the {name} set too (`--data.{name}`, or "
+                    f"Training skips them if you name the {name} set there too (`--data.{name}`, or "
                     f"`--data.{name}-src` and `--data.{name}-tgt`). Otherwise remove them.",
                 ),
                 (
                     NEAR_LEAK,
                     near * (exact == 0),
-                    f"sources of the {name} set differ from one in the training text by a word, case or punctuation",
-                    "Remove those of the training text; `dragoman evaluate --train` scores without them.",
+                    f"sources of the {name} set differ from a training source by one word, case or punctuation",
+                    "Remove these training pairs, or score without the sources: `dragoman evaluate --train`.",
                 ),
             ):
                 rows = found.nonzero()[0].tolist()
@@ -251,11 +256,11 @@ class _Pass:
 
 
 def _check_files(corpus: Corpus) -> tuple[list[int], list[CorpusFinding]]:
-    """How many lines each file has, and what is not UTF-8."""
+    """The number of lines of each file, and findings for files that are not UTF-8."""
     counts, findings = [], []
     languages = (corpus.src_lang, corpus.tgt_lang)
     for side, path in enumerate(corpus.paths):
-        if corpus.format == "tmx":  # an XML file says itself what it is in
+        if corpus.format == "tmx":  # an XML file declares its encoding
             return [0], []
         bad = Tally()
         reading = read_lines(path, encoding=corpus.encoding, on_invalid="replace", report_invalid=bad.add)
@@ -273,25 +278,25 @@ def _check_files(corpus: Corpus) -> tuple[list[int], list[CorpusFinding]]:
 
 
 def _encoding_message(path: Path, guess: EncodingGuess) -> tuple[str, str]:
-    """What is wrong with a file that is not UTF-8, and what to do. A conversion is named only where it is sure."""
+    """Message and advice for a file that is not UTF-8. They name one encoding only if the guess is certain."""
     names = [reading.encoding for reading in guess.readings]
     if guess.is_utf8:
-        message = f"lines of {path} are not UTF-8, as its other lines are: they are damaged, or in another encoding"
-        return message, "Correct or remove these lines. No one encoding reads the whole file."
+        message = f"lines of {path} are not UTF-8, but its other lines are: they are damaged or in another encoding"
+        return message, "Correct or remove these lines: no single encoding fits the whole file."
     if len(names) == 1:
         return f"lines of {path} are not UTF-8, but {names[0]}", f"Read it with `--encoding {names[0].lower()}`."
     if names:
         message = f"lines of {path} are not UTF-8; several encodings are possible: {', '.join(names)}"
-        return message, "Take the one whose line above reads right, and give it as `--encoding`."
+        return message, "Choose the one whose line above reads correctly, and set it with `--encoding`."
     message = f"lines of {path} are not UTF-8, and no other encoding fits"
     return message, "Find out how the file was made, and save it again as UTF-8."
 
 
 def _misaligned(corpus: Corpus, counts: Sequence[int], progress: _Progress) -> list[CorpusFinding]:
-    """That two files differ in length, and where they slide. Raises DataError where one is empty."""
+    """Findings for files of different lengths: the lengths and the slides. Raises DataError if a file is empty."""
     if not min(counts):
         raise DataError(f"{corpus.paths[counts.index(0)]} is empty. Check that it is the right file.")
-    progress("looking where the sides slide")
+    progress("searching for missing or extra lines")
     compared = compare_sides(corpus.sides, counts[0], counts[-1])
     return [_length_finding(corpus, counts), *comparison_findings(corpus.sides, corpus.side_names(), compared, *counts)]
 
@@ -299,4 +304,5 @@ def _misaligned(corpus: Corpus, counts: Sequence[int], progress: _Progress) -> l
 def _length_finding(corpus: Corpus, counts: Sequence[int]) -> CorpusFinding:
     (src, tgt), difference = corpus.paths, abs(counts[0] - counts[1])
     message = f"{src} has {counts[0]:,} lines, but {tgt} has {counts[1]:,}"
-    return CorpusFinding(LENGTHS, message, "Mend the places below.", difference, difference / max(counts), serious=True)
+    advice = "Fix the places listed below."
+    return CorpusFinding(LENGTHS, message, advice, difference, difference / max(counts), serious=True)

@@ -1,4 +1,4 @@
-"""What an examination found, for people and for programs."""
+"""Records of the corpus doctor: a finding, and the examination of a corpus. `dragoman check` prints them."""
 
 from dataclasses import dataclass, field
 
@@ -7,20 +7,20 @@ _SHOWN_CHARACTERS = 48
 
 
 def shorten(text: str) -> str:
-    """The beginning of a text, in one line that no control character can spoil."""
+    """The first 48 characters of a text on one line. Control characters become U+FFFD."""
     shown = "".join(char if char.isprintable() else "\ufffd" for char in text[:_SHOWN_CHARACTERS])
     return shown if len(text) <= _SHOWN_CHARACTERS else f"{shown[:-1]}…"
 
 
 @dataclass(slots=True)
 class Tally:
-    """How often something was met, and the numbers (from 1) of the first few pairs where it was."""
+    """A count, and the line numbers (from 1) of the first three cases."""
 
     count: int = 0
     lines: list[int] = field(default_factory=list)
 
     def add(self, line: int) -> None:
-        """Counts one more."""
+        """Count one case."""
         self.count += 1
         if len(self.lines) < MOST_EXAMPLES:
             self.lines.append(line)
@@ -28,7 +28,12 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class CorpusFinding:
-    """One thing to know. `serious`: the corpus cannot be right as it is. `lines`: examples, from 1; `share` of all."""
+    """One problem of a corpus.
+
+    `message` is a predicate after `count` ("pairs have an empty side") or a sentence. `share` is the share of the
+    pairs (0 to 1). `lines` are example lines, from 1. `serious`: do not train on the corpus as it is. `preview` has
+    example texts.
+    """
 
     kind: str
     message: str
@@ -42,7 +47,10 @@ class CorpusFinding:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """A corpus in numbers, and the findings, the most important first. Languages not examined are ""."""
+    """Size, languages and findings of a corpus, the most important finding first.
+
+    `characters`, `languages` and `scripts` are (source, target). An unknown language or script is "".
+    """
 
     name: str
     pairs: int
@@ -53,5 +61,5 @@ class Examination:
 
     @property
     def serious(self) -> tuple[CorpusFinding, ...]:
-        """The findings with which the corpus cannot be right."""
+        """The serious findings."""
         return tuple(finding for finding in self.findings if finding.serious)

@@ -1,7 +1,7 @@
-"""Which language and script a side is in, judged by a sample of its lines.
+"""Detect the language and script of a side from a sample of its lines.
 
-Languages are told by py3langid (Lui & Baldwin 2012) among all that it knows. A line says little, so that lines are
-judged in blocks; benchmarks/language_detection.py measures how often that is right.
+The detector is py3langid (Lui & Baldwin 2012) with all its languages. A single line is too short for a reliable
+result, so lines are joined to blocks; benchmarks/language_detection.py measures the accuracy.
 """
 
 import unicodedata
@@ -22,7 +22,7 @@ SKIP_SETTING, SKIP_FLAG = "`--data.check-languages false`", "`--no-language-chec
 LANGUAGE_SAMPLE_LINES = 1000
 
 _FEWEST_LETTERS = 30
-"""Of a line that is judged by itself."""
+"""The fewest letters of a line whose language is detected on its own."""
 _BLOCK_LETTERS, _FEWEST_BLOCKS = 150, 3
 _MOST_CHARACTERS = 1000
 _SURE_NATS = 10.0
@@ -39,16 +39,16 @@ _NEAR = tuple(
         "he hbo, el grc, uz uzs, ku sdh, tl bcl"
     ).split(", ")
 )
-"""Languages so alike that the detector takes one for another: told with a warning."""
+"""Languages so similar that the detector confuses them: a mismatch between them is a warning, not an error."""
 _NO_LANGUAGE = "zxx"
 
 
 @dataclass(frozen=True, slots=True)
 class SideLanguage:
-    """What a side is in: the language of most of its blocks of lines, "" where that is not clear.
+    """The detected language of a side: the language of most of its blocks, or "" if it is not clear.
 
-    `share` is that of the blocks in this language or one near it, `stated` that of the blocks in the language that the
-    side should be in.
+    `share` is the share of the blocks in this language or a similar one. `stated` is the share of the blocks in the
+    language that the side should be in.
     """
 
     language: str = ""
@@ -57,7 +57,7 @@ class SideLanguage:
 
 
 def language_of_side(lines: Sequence[str], stated: str = "") -> SideLanguage:
-    """The language that the lines of a side are in, judged by some of them where there are many."""
+    """Detect the language of a side from at most 1,000 of its lines. `stated` is the language it should be in."""
     wanted = detector_code(stated)
     found: Counter[str] = Counter()
     for block in _blocks(_sample_lines(lines)):
@@ -75,15 +75,15 @@ def language_of_side(lines: Sequence[str], stated: str = "") -> SideLanguage:
 
 
 def are_similar(one: str, other: str) -> bool:
-    """Whether two languages are one, or so alike that one may be taken for the other."""
+    """Whether two languages are the same, or so similar that the detector may confuse them."""
     labels = {detector_code(one), detector_code(other)}
     return len(labels) == 1 or any(labels <= group for group in _NEAR)
 
 
 def contradiction(side: SideLanguage, stated: str, other_stated: str = "") -> str:
-    """The language that a side is clearly in, where that is not the stated one; "" where nothing contradicts it.
+    """The language of a side if it is clearly not the stated one, else "".
 
-    What should be in a language that the detector does not know is only taken for the language of the other side.
+    If the detector does not know the stated language, only the language of the other side counts as a contradiction.
     """
     if not stated or not side.language or side.language == detector_code(stated):
         return ""
@@ -94,56 +94,60 @@ def contradiction(side: SideLanguage, stated: str, other_stated: str = "") -> st
 
 
 def check_side(lines: Sequence[str], stated: str, name: str, skip: str, other_stated: str = "") -> str:
-    """A warning where a side looks like a language near the one that it should be in, or "".
+    """A warning if a side looks like a language similar to the stated one, else "".
 
-    Raises DataError where it is clearly in another; `name` is the side's, `skip` what turns this off.
+    Raises DataError if the side is clearly in another language. `name` is the name of the side in messages, `skip` the
+    setting that turns the check off.
     """
     found = contradiction(language_of_side(lines, stated), stated, other_stated)
     if not found:
         return ""
     message = _looks_like(name, found, stated)
     if are_similar(found, stated):
-        return f"{message}; the two are alike, so look at it yourself"
+        return f"{message}; the two languages are similar, so check the text yourself"
     example = shorten(next(filter(str.strip, lines)))
     raise DataError(f'{message}: "{example}". Name the right file or language; if they are right, add {skip}.')
 
 
 def check_same_language(lines: Sequence[str], references: Sequence[str], name: str, skip: str) -> None:
-    """Raises DataError where translations, with this name, are clearly in another language than their references."""
+    """Raise DataError if translations are clearly in another language than their references.
+
+    `name` is the name of the translations in the message, `skip` the setting that turns the check off.
+    """
     wanted = language_of_side(references).language
     found = contradiction(language_of_side(lines, wanted), wanted)
     if found and not are_similar(found, wanted):
         raise DataError(
-            f"{name} looks like {name_with_code(found)}, and the references like {name_with_code(wanted)}. "
+            f"{name} looks like {name_with_code(found)}, but the references look like {name_with_code(wanted)}. "
             f"Name the right files; if they are right, add {skip}."
         )
 
 
 def log_odds(text: str, languages: Sequence[str]) -> list[float]:
-    """How much likelier a text is in each of the languages that can be told than in any other, in nats."""
+    """Log-odds of each language against the best other one, in nats. Languages unknown to the detector are left out."""
     scores = language_scores(text)
     codes = [code for code in map(detector_code, languages) if code in scores]
     return [scores[code] - max(score for other, score in scores.items() if other != code) for code in codes]
 
 
 def known_languages() -> frozenset[str]:
-    """The detector's codes. The first call loads it: that takes half a second, and 90 MB."""
+    """The codes of all languages that the detector knows. The first call loads it: 0.5 s, 90 MB."""
     return _load_detector()[1]
 
 
 def can_detect(language: str) -> bool:
-    """Whether lines in this language can be told."""
+    """Whether the detector knows this language."""
     return detector_code(language) in _load_detector()[1]
 
 
 def detector_code(language: str) -> str:
-    """The detector's code of a language."""
+    """The detector's code for a language."""
     code = main_language(language)
     return _SAME.get(code, code)
 
 
 def _language_of(line: str, usual: str) -> str:
-    """The language of a line, "" for a short one: another than the `usual` one only where that is clear."""
+    """The language of a line, or "" for a short line. It is the `usual` one unless another is clearly more likely."""
     if sum(map(str.isalpha, line[:_MOST_CHARACTERS])) < _FEWEST_LETTERS:
         return ""
     scores = language_scores(line)
@@ -153,14 +157,14 @@ def _language_of(line: str, usual: str) -> str:
 
 
 def _sample_lines(lines: Sequence[str]) -> Sequence[str]:
-    """At most `LANGUAGE_SAMPLE_LINES`, spread by chance, the same ones each time."""
+    """A random sample of at most `LANGUAGE_SAMPLE_LINES` lines, the same one every time."""
     if len(lines) <= LANGUAGE_SAMPLE_LINES:
         return lines
     return [lines[place] for place in sorted(Random(len(lines)).sample(range(len(lines)), LANGUAGE_SAMPLE_LINES))]
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[str]:
-    """Lines joined until they have enough letters to tell a language."""
+    """Consecutive lines joined until a block has at least 150 letters."""
     block: list[str] = []
     letters = 0
     for line in lines:
@@ -173,12 +177,12 @@ def _blocks(lines: Sequence[str]) -> Iterator[str]:
 
 
 def language_scores(text: str) -> dict[str, float]:
-    """The log-likelihood of a text in each language."""
+    """The log-likelihood of a text in each language, in nats, by the detector's code."""
     return dict(_load_detector()[0].rank(text[:_MOST_CHARACTERS]))
 
 
 def script_of(text: str) -> str:
-    """The script of most letters (latin, cyrillic, cjk ...), "" where there is none."""
+    """The script of most letters (latin, cyrillic, cjk, ...), or "" without letters."""
     counts: Counter[str] = Counter()
     for char, count in Counter(text[:1000]).items():
         if char.isalpha():
@@ -188,14 +192,14 @@ def script_of(text: str) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def _script(char: str) -> str:
-    """The first word of a letter's name, which is its script; Chinese and Japanese letters are one."""
+    """The script of a letter: the first word of its Unicode name. Chinese and Japanese letters are all "cjk"."""
     name = unicodedata.name(char, "UNNAMED").replace("FULLWIDTH ", "").partition(" ")[0].lower()
     return "cjk" if name in ("cjk", "hiragana", "katakana", "katakana-hiragana", "halfwidth") else name
 
 
 @lru_cache(maxsize=1)
 def _load_detector() -> tuple[Any, frozenset[str]]:
-    """The identifier and the languages it knows."""
+    """py3langid's identifier, and the codes of its languages."""
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
@@ -205,11 +209,14 @@ def _load_detector() -> tuple[Any, frozenset[str]]:
 def language_findings(
     sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str]
 ) -> tuple[tuple[str, str], tuple[str, str], list[CorpusFinding]]:
-    """Language and script of either side, "" where unknown, and what does not fit; the sample has numbers and pairs."""
+    """The languages and the scripts of both sides ("" if unknown), and findings about lines that do not fit.
+
+    `sample` has line numbers and pairs.
+    """
     numbers = [number for number, _ in sample]
     sides = [pair.src for _, pair in sample], [pair.tgt for _, pair in sample]
     found = _languages_of_sides(sides, declared)
-    # A side declared in a language that the detector does not know cannot be judged.
+    # The detector cannot judge a side in a language that it does not know.
     main = [side.language if not code or can_detect(code) else "" for side, code in zip(found, declared, strict=True)]
     findings = _mixtures(sample, declared) or _contradictions(found, declared, len(sample))
     scripts = [[script_of(line) for line in lines] for lines in sides]
@@ -220,23 +227,26 @@ def language_findings(
             odd = [number for number, value in zip(numbers, values, strict=False) if value not in ("", usual)]
             looked_at = sum(map(bool, values))
             if usual and len(odd) > least * looked_at:
-                message = f"of {looked_at:,} {name} sides looked at are not in {usual}, as the others are"
-                advice = "Look at the examples; remove what is not translated."
+                message = f"of {looked_at:,} sampled {name} sides are not in {usual}, unlike the others"
+                advice = "Check the examples, and remove untranslated pairs."
                 lines = tuple(odd[:MOST_EXAMPLES])
                 findings.append(CorpusFinding(kind, message, advice, len(odd), len(odd) / looked_at, lines))
     return (main[0], main[1]), (_majority(scripts[0]), _majority(scripts[1])), findings
 
 
 def mismatches(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str]) -> list[CorpusFinding]:
-    """Sides in another language than stated: some of their lines, or else all; the sample has numbers and pairs."""
+    """Findings for sides in another language than stated, in some of their lines or else in all.
+
+    `sample` has line numbers and pairs.
+    """
     sides = [pair.src for _, pair in sample], [pair.tgt for _, pair in sample]
     return _mixtures(sample, declared) or _contradictions(_languages_of_sides(sides, declared), declared, len(sample))
 
 
 def _mixtures(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, str]) -> list[CorpusFinding]:
-    """Pairs in the other direction, and sides of which some lines are in the other side's language or in a third one.
+    """Findings for swapped pairs, and for sides with some lines in the other side's or a third language.
 
-    What holds of nearly all lines is no mixture.
+    Nothing is a mixture if it affects nearly all lines.
     """
     wanted = detector_code(declared[0]), detector_code(declared[1])
     if not all(map(can_detect, wanted)) or are_similar(*wanted):
@@ -247,7 +257,9 @@ def _mixtures(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, s
         return []
     exchanged = [number for number, told in pairs if told == wanted[::-1]]
     if _is_mixture(len(exchanged), len(pairs)):
-        return [_mixture(SWAPPED, "pairs have source and target exchanged", "Turn them round.", exchanged, len(pairs))]
+        return [
+            _mixture(SWAPPED, "sampled pairs have source and target swapped", "Swap them back.", exchanged, len(pairs))
+        ]
     findings = []
     for side, name in enumerate(("source", "target")):
         others = Counter(told[side] for _, told in pairs if told[side] != wanted[side])
@@ -255,8 +267,8 @@ def _mixtures(sample: Sequence[tuple[int, SentencePair]], declared: tuple[str, s
         if _is_mixture(count, len(pairs)):
             lines = [number for number, told in pairs if told[side] == other]
             untranslated = other == wanted[1 - side]
-            message = f"{name} sides looked at are in {name_with_code(other)}, not in {language_name(declared[side])}"
-            advice = "Remove what was never translated." if untranslated else "Remove them, or train on each by itself."
+            message = f"sampled {name} sides are in {name_with_code(other)}, not in {language_name(declared[side])}"
+            advice = "Remove the untranslated pairs." if untranslated else "Remove them, or train a model per language."
             findings.append(_mixture(LANGUAGE, message, advice, lines, len(pairs)))
     return findings
 
@@ -272,12 +284,12 @@ def _mixture(kind: str, message: str, advice: str, lines: Sequence[int], total: 
 
 
 def _languages_of_sides(sides: tuple[Sequence[str], Sequence[str]], declared: tuple[str, str]) -> list[SideLanguage]:
-    """What both sides are in."""
+    """The detected languages of both sides."""
     return [language_of_side(lines, code) for lines, code in zip(sides, declared, strict=True)]
 
 
 def _contradictions(found: Sequence[SideLanguage], declared: tuple[str, str], count: int) -> list[CorpusFinding]:
-    """What the sides are clearly in and should not be: swapped, or one of them in another language."""
+    """Findings for sides that are clearly swapped, or clearly in another language than declared."""
     wrong = [contradiction(found[side], declared[side], declared[1 - side]) for side in (0, 1)]
     if all(wrong) and wrong == [detector_code(code) for code in declared[::-1]]:
         names = [language_name(code) for code in wrong]
@@ -289,7 +301,7 @@ def _contradictions(found: Sequence[SideLanguage], declared: tuple[str, str], co
         if language:
             message = _looks_like(f"the {name}", language, stated)
             near = are_similar(language, stated)
-            advice = "The two are alike: look at it yourself." if near else "Name the right file or language."
+            advice = "The two are similar: check the text yourself." if near else "Name the right file or language."
             findings.append(CorpusFinding(LANGUAGE, message, advice, count, 1.0, serious=not near))
     return findings
 
@@ -299,7 +311,7 @@ def _looks_like(name: str, found: str, stated: str) -> str:
 
 
 def _majority(values: Sequence[str]) -> str:
-    """What most of the values that say something are, "" where they are few or divided."""
+    """The value of most non-empty values, or "" if there are fewer than 20 or no majority."""
     counts = Counter(filter(None, values))
     value, count = counts.most_common(1)[0] if counts else ("", 0)
     return value if counts.total() >= _FEWEST_LINES and 2 * count > counts.total() else ""

@@ -1,10 +1,13 @@
-"""Which words of the two sides belong together, learnt from the text itself: word vectors of both in one space.
+"""A bilingual lexicon learned from the corpus itself: vectors for the words of both sides in one space.
 
-The counts of words in lines that may be translations of each other, less what chance would give, are divided by the
-words' own frequencies, and the strongest directions of that table (its singular vectors) become the vectors: canonical
-correlation analysis (Hotelling 1936) with diagonal covariances, by randomised projection (Halko et al. 2011).
-A line is the sum of its words; lines that translate each other point the same way. That holds also where the
-table is counted over all pairs of lines a few places apart: chance is the same there, and the right one is among them.
+The method is canonical correlation analysis (Hotelling 1936) with diagonal covariances, by randomized projection
+(Halko et al. 2011). It counts how often two words occur in lines that may translate each other, subtracts the count
+expected by chance, and divides by the roots of the word frequencies. The top singular vectors of this table are the
+word vectors.
+
+The vector of a line is the sum of its word vectors. Lines that translate each other point in the same direction. This
+also works if the table counts all pairs of lines up to a few lines apart: the true pair is among them, and the others
+only add chance.
 """
 
 from collections.abc import Sequence
@@ -25,14 +28,14 @@ _PRIOR_COUNT = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """A vector a word of either side, (words, directions)."""
+    """One vector per word of each side, (words, directions)."""
 
     src: Vectors
     tgt: Vectors
 
 
 class CooccurrenceTable:
-    """Counts of word pairs over pairs of lines, (source words, target words)."""
+    """Counts of word pairs in pairs of lines, (source words, target words)."""
 
     def __init__(self, src_words: int, tgt_words: int) -> None:
         self._pairs = np.zeros(src_words * tgt_words, np.float32)
@@ -40,7 +43,7 @@ class CooccurrenceTable:
         self._lines = 0
 
     def add(self, src: Evidence, tgt: Evidence, src_lines: NDArray[np.intp], tgt_lines: NDArray[np.intp]) -> None:
-        """Counts the pairs ``(src_lines[n], tgt_lines[n])`` of lines."""
+        """Count the words of the line pairs ``(src_lines[n], tgt_lines[n])``."""
         for start in range(0, len(src_lines), _LINES_AT_ONCE):
             part = slice(start, start + _LINES_AT_ONCE)
             self._add(src, tgt, src_lines[part], tgt_lines[part])
@@ -60,7 +63,7 @@ class CooccurrenceTable:
         self._lines += len(products)
 
     def lexicon(self) -> Lexicon:
-        """The vectors; the same for the same counts."""
+        """The word vectors, deterministic for the same counts. Call it once: it drops the table."""
         src, tgt = np.sqrt(self._src + _PRIOR_COUNT)[:, None], np.sqrt(self._tgt + _PRIOR_COUNT)[:, None]
         table = self._pairs.reshape(len(src), len(tgt))
         table -= np.outer(self._src, self._tgt / max(self._lines, 1))
@@ -77,7 +80,7 @@ class CooccurrenceTable:
 
 
 def line_vectors(evidence: Evidence, words: Vectors) -> Vectors:
-    """The direction of each line, (lines, directions), of length 1; 0 where no word is known."""
+    """Unit vectors of the lines, (lines, directions). Zero for a line without known words."""
     vectors = np.zeros((len(evidence.counts), words.shape[1]), np.float32)
     known = np.flatnonzero(evidence.counts)
     starts = np.cumsum(evidence.counts) - evidence.counts
@@ -88,5 +91,5 @@ def line_vectors(evidence: Evidence, words: Vectors) -> Vectors:
 
 
 def similarities(src: Vectors, tgt: Vectors, first: int, shifts: Sequence[int]) -> Vectors:
-    """Cosines (lines, shifts) of each source line and the target line `first` + its number + the shift."""
+    """Cosines (lines, shifts) between source line n and target line `first` + n + shift."""
     return np.stack([np.einsum("ij,ij->i", src, tgt[first + by : first + by + len(src)]) for by in shifts], axis=1)

@@ -1,10 +1,11 @@
-"""Sentences of a test that training text holds too: the same, or nearly the same.
+"""Find test sentences that are also in the training text, exactly or nearly.
 
-The same: but for case, spacing and Unicode composition. Nearly: the same words where punctuation does not count, or
-with one word changed, added or left out, in sentences of at least five words. Words are numbered at random; a
-sentence's hash is a polynomial of its words, so that the hashes with each word left out follow from sums of its
-beginnings, and sentences that differ in one word have one of them in common. Memory follows the test, not the training
-text.
+Exact matches ignore case, spacing and Unicode composition. Near matches have the same words apart from punctuation, or
+one word changed, added or left out in sentences of at least five words.
+
+Every word has a random number, and the hash of a sentence is a polynomial of its words. The hash without any one word
+then follows from prefix sums, and two sentences that differ in one word share such a hash. Memory is proportional to
+the test, not to the training text.
 """
 
 import re
@@ -27,7 +28,7 @@ _FILTER_BITS = 22
 
 
 class Overlap:
-    """Of each of some sentences, where training text had it first. Feed the training text in order to `add`."""
+    """Finds the first training sentence that matches each test sentence. Feed the training text to `add` in order."""
 
     def __init__(self, sentences: Sequence[str]) -> None:
         self._words: dict[str, int] = {}
@@ -42,23 +43,23 @@ class Overlap:
         self._read = 0
 
     def add(self, texts: Sequence[str]) -> None:
-        """The next training sentences."""
+        """Compare the next training sentences."""
         self._exact.add(fingerprints(map(normalize_text, texts)), self._read + np.arange(len(texts)))
         hashes, lines = self._hashes(texts)
         self._near.add(hashes, self._read + lines)
         self._read += len(texts)
 
     def exact(self) -> NDArray[np.int64]:
-        """The number (from 1) of the first training sentence that is the same, 0 where there is none; (sentences,)."""
+        """The number (from 1) of the first training sentence that matches exactly, or 0, (sentences,)."""
         return self._exact.first()
 
     def near(self) -> NDArray[np.int64]:
-        """The same for those that are nearly or quite the same."""
+        """The number (from 1) of the first training sentence that matches exactly, else nearly, or 0, (sentences,)."""
         exact, near = self._exact.first(), self._near.first()
         return np.where(exact > 0, exact, near)
 
     def _hashes(self, texts: Sequence[str]) -> tuple[Fingerprints, NDArray[np.int64]]:
-        """Hashes of all words, and of all but one where they are enough; and whose they are."""
+        """Hashes of each sentence, whole and (from five words on) without each word, and the sentence of each hash."""
         found = [_words(text) for text in texts]
         counts = np.fromiter(map(len, found), np.int64, len(found))
         unknown, total = len(self._words), int(counts.sum())
@@ -66,7 +67,7 @@ class Overlap:
         line = np.repeat(np.arange(len(texts)), counts)
         index = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
         terms = self._numbers[places] * _POWERS[index]
-        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms)])  # modulo 2 ** 64, as all of this
+        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms)])  # modulo 2 ** 64, like all arithmetic here
         ends = np.cumsum(counts)
         starts = ends - counts
         whole = sums[ends] - sums[starts]
@@ -91,7 +92,7 @@ def _words(text: str) -> list[str]:
 
 
 class _Places:
-    """Some owners' hashes, and where each was met first."""
+    """Hashes with their owners, and the first line in which each hash occurs."""
 
     def __init__(self, hashes: Fingerprints, owners: NDArray[np.int64], num_owners: int) -> None:
         order = np.argsort(hashes, kind="stable")

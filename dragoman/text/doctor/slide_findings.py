@@ -1,4 +1,4 @@
-"""What comparing the sides line by line gave, in words; slides with the pairs around them."""
+"""Turn a comparison of the sides (`dragoman.text.doctor.slides`) into findings, with the pairs around each slide."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -6,20 +6,19 @@ from itertools import islice
 from dragoman.text.doctor.findings import CorpusFinding, shorten
 from dragoman.text.doctor.slides import SideComparison, Sides, Slide
 
-SLIDE, UNRELATED = "slide", "unrelated sides"
+SLIDE, UNRELATED = "misalignment", "unrelated sides"
 _PREVIEW_PAIRS = 2
 
 
 def comparison_findings(
     sides: Sides, names: tuple[str, str], found: SideComparison, num_src: int, num_tgt: int
 ) -> Iterator[CorpusFinding]:
-    """A finding where the sides have nothing to do with each other, and one for each slide."""
+    """A finding if the sides are unrelated, and one finding for each slide."""
     if not found.related:
-        message = (
-            "the sides have nothing to do with each other: any other line would do as well as a line's own partner"
-        )
+        message = "the sides are unrelated: a line matches its own partner no better than any other line"
         advice = (
-            f"Are {names[0]} and {names[1]} of one text, and in one order? Sorting or shuffling one alone parts them."
+            f"Check that {names[0]} and {names[1]} have the same text in the same order. Sorting or shuffling one of "
+            "them alone breaks the pairs."
         )
         count = min(num_src, num_tgt)
         pairs = enumerate(islice(zip(*sides(), strict=False), _PREVIEW_PAIRS), 1)
@@ -31,31 +30,32 @@ def comparison_findings(
 def _slide_findings(
     sides: Sides, names: tuple[str, str], slides: Sequence[Slide], num_src: int, num_tgt: int
 ) -> Iterator[CorpusFinding]:
-    """Each concerns the lines up to the next."""
+    """One finding for each slide. It counts the lines up to the next slide."""
     ends = [*(slide.line for slide in slides[1:]), num_src + 1]
     for slide, end in zip(slides, ends, strict=False):
         jump = slide.after - slide.before
         longer, shorter = names[::-1] if jump > 0 else names
         lines = f"{abs(jump):,} line{'s' if abs(jump) > 1 else ''}"
         if slide.line > min(num_src, num_tgt - slide.before):
-            message = f"{shorter} ends {lines} before {longer}, with line {slide.line - 1:,} of the source"
-            advice = "Find the missing end, or cut the other side there."
+            message = f"{shorter} ends {lines} before {longer}, after source line {slide.line - 1:,}"
+            advice = "Add the missing end, or cut the other side there."
             count, preview = abs(jump), tuple[str, ...]()
         else:
             partner = f"n{slide.after:+d}" if slide.after else "n again"
             message = (
-                f"near line {slide.line:,} the sides slide: from there source line n belongs to target line {partner}"
+                f"near line {slide.line:,} the sides shift: from there on, source line n belongs to target line "
+                f"{partner}"
             )
-            advice = f"Look there: {longer} has {lines} too many, or {shorter} has {lines} too few."
+            advice = f"Compare the sides there: {longer} has {lines} too many, or {shorter} has {lines} too few."
             count, preview = end - slide.line, _preview(sides, slide)
         yield CorpusFinding(SLIDE, message, advice, count, count / num_src, (slide.line,), True, preview)
 
 
 def _preview(sides: Sides, slide: Slide) -> tuple[str, ...]:
-    """Source lines around a slide, and the target lines that they would belong to without it."""
+    """The pairs around a slide, paired as they are before it: source lines and their former target lines."""
     start = max(slide.line - 1 - _PREVIEW_PAIRS, -slide.before, 0)
     stop = slide.line + _PREVIEW_PAIRS
-    # Each side by itself: in one pass, one of them would be far ahead.
+    # Read each side separately: in one pass, the text between the two positions would stay in memory.
     src, tgt = (islice(sides()[side], start + by, stop + by) for side, by in enumerate((0, slide.before)))
     rows = []
     for number, texts in enumerate(zip(src, tgt, strict=False), start=start + 1):

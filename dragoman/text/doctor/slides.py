@@ -1,9 +1,9 @@
-"""Where two files that should be parallel line by line begin to slide against each other.
+"""Find slides: places where two files that should be parallel line by line shift against each other.
 
-For each source line and each of a few shifts the evidence that the target line so far away translates it is compared
-with what lines that do and lines that do not translate each other look like in this very text, as a log-likelihood
-ratio. The most likely path through the shifts, each change of which must pay for itself, shows where lines are missing
-or too many (compare Gale & Church 1993, who do this with lengths alone).
+A shift of s pairs source line n with target line n + s. For each source line and each of a few shifts, the features of
+the two lines (`dragoman.text.doctor.evidence`) give a log-likelihood ratio: do the lines translate each other or not?
+The likelihoods are learned from this very text. The most likely path through the shifts, with a cost for each change,
+shows where lines are missing or extra. Gale & Church 1993 do the same with lengths alone.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ from dragoman.text.doctor.evidence import Evidence, WordTable
 from dragoman.text.doctor.lexicon import CooccurrenceTable, Lexicon, Vectors, line_vectors, similarities
 
 Sides = Callable[[], tuple[Iterable[str], Iterable[str]]]
-"""Gives the lines of both sides from the beginning, as often as it is called."""
+"""Returns iterators over the lines of both sides, from the start on every call."""
 
 Codes = NDArray[np.uint8]
 _Scores = NDArray[np.int8]
@@ -42,7 +42,10 @@ _BITS = np.array([bin(value).count("1") for value in range(1 << 16)], np.uint8)
 
 @dataclass(frozen=True, slots=True)
 class Slide:
-    """From source line `line` (from 1) on, line n belongs to target line n + `after`, and to n + `before` above it."""
+    """A change of shift: from source line `line` (from 1) on, line n belongs to target line n + `after`.
+
+    Before `line`, line n belongs to target line n + `before`.
+    """
 
     line: int
     before: int
@@ -51,7 +54,7 @@ class Slide:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """Source lines from number `start` (from 0) on, and the target lines from `margin` before to `margin` after."""
+    """Source lines from `start` (from 0) on, and the target lines from `margin` before to `margin` after them."""
 
     start: int
     src: list[str]
@@ -60,20 +63,28 @@ class _Window:
 
 @dataclass(frozen=True, slots=True)
 class SideComparison:
-    """What comparing two sides gave: the places where they slide, and whether lines belong to each other at all."""
+    """The slides between two sides, and whether their lines are related at all."""
 
     slides: tuple[Slide, ...]
     related: bool = True
 
 
 def compare_sides(sides: Sides, num_src: int, num_tgt: int, *, thorough: bool = True) -> SideComparison:
-    """All places where the sides slide, in order; none where they stay parallel to the end.
+    """Find all slides between two sides, in order.
 
-    Files of different lengths slide at least at the end of the shorter. Unless `thorough`, only `_SAMPLE_LINES`,
-    evenly spread, are compared where there are more, and lines are right to the distance between two samples.
-    Where the lines of a sample say no more of each other than they do of lines put in their places by lot, nothing is
-    found but that; of fewer than a thousand lines it is not even said.
-    Memory: at most 32 bytes a line besides what a sample and its lexicon take.
+    Files of different lengths have at least one slide, at the end of the shorter file. If the lines of a sample match
+    their partners no better than shuffled lines, the sides are unrelated and no slides are searched. Sides of fewer
+    than 1,000 lines always count as related. Memory: at most 32 bytes per line, plus the sample and its lexicon.
+
+    Parameters
+    ----------
+    sides
+        Returns iterators over the lines of both sides. Called several times.
+    num_src, num_tgt
+        The number of lines of each side.
+    thorough
+        Compare every line. If false, only about 32,000 evenly spread lines are compared, and the line of a slide is
+        only as exact as the distance between two sampled windows of 1,024 lines.
     """
     if not (num_src and num_tgt):
         return SideComparison(())
@@ -96,25 +107,25 @@ def compare_sides(sides: Sides, num_src: int, num_tgt: int, *, thorough: bool = 
         _, by_chance = learner.scores(coded)
         related = nats > _LEAST_TIMES_CHANCE * _nats_a_line(by_chance, _path(by_chance, shifts, ending))
     if not related:
-        path[:] = shifts.index(0)  # whatever path there is follows chance
+        path[:] = shifts.index(0)  # any other path follows chance
     return SideComparison(tuple(_slides(lines, scores, path, shifts, ending, num_src)), related or num_src < _FEW_LINES)
 
 
 def _shuffle_targets(window: "_Window") -> "_Window":
-    """The same lines, each beside one that it has nothing to do with."""
+    """The same window with its target lines shuffled."""
     order = np.random.default_rng(window.start).permutation(len(window.tgt))
     return replace(window, tgt=[window.tgt[place] for place in order])
 
 
 def _shifts(ending: int) -> tuple[int, ...]:
-    """The shifts considered: near ones, and those around the difference of the files' lengths."""
+    """The shifts to consider: those near 0, and those near the difference in length of the files."""
     far = range(ending - 1, ending + 2) if abs(ending) <= _MAX_SHIFT else ()
     between = range(min(ending, 0), max(ending, 0)) if abs(ending) <= 2 * max(_NEAR_SHIFTS) else ()
     return tuple(sorted({*_NEAR_SHIFTS, *far, *between}))
 
 
 def _spread(num_lines: int) -> Sequence[int]:
-    """The first lines of the windows that make the sample, the last one included."""
+    """The first lines of the sampled windows. The last window of the file is always in the sample."""
     starts = range(0, num_lines, _WINDOW_LINES)
     most = _SAMPLE_LINES // _WINDOW_LINES
     if len(starts) <= most:
@@ -125,10 +136,10 @@ def _spread(num_lines: int) -> Sequence[int]:
 def _windows(sides: Sides, starts: Iterable[int], margin: int) -> Iterator[_Window]:
     src, tgt = sides()
     left, right = iter(src), chain(repeat("", margin), tgt, repeat(""))
-    read, kept = 0, list[str]()  # `kept` are the target lines from `read` (counted with the margin) on
+    read, kept = 0, list[str]()  # `kept` has the target lines already read, from `read` (with the margin) on
     for start in starts:
         gap = start - read
-        for passed in range(0, gap, _WINDOW_LINES):  # neither side runs far ahead of the other
+        for passed in range(0, gap, _WINDOW_LINES):  # in steps, so that neither side runs far ahead of the other
             _skip(left, min(gap - passed, _WINDOW_LINES))
             _skip(right, min(gap - len(kept) - passed, _WINDOW_LINES))
         lines, kept = list(islice(left, _WINDOW_LINES)), kept[gap:]
@@ -143,7 +154,7 @@ def _skip(lines: Iterator[str], count: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Learner:
-    """What was learnt of the text: its words, which of them belong together, and the odds that evidence gives."""
+    """A model of how lines of this text match: vocabularies, lexicon, and log-odds of each code of evidence."""
 
     src_words: WordTable
     tgt_words: WordTable
@@ -158,9 +169,9 @@ class _Learner:
     def learn(
         windows: Iterable[_Window], shifts: tuple[int, ...], margin: int, num_tgt: int
     ) -> tuple["_Learner", list[_Coded]]:
-        """From windows whose own slides are not known: the lexicon over all near shifts, the odds in two rounds.
+        """Learn from windows whose slides are unknown: the lexicon over all near shifts, the odds in two rounds.
 
-        Also what it found in these windows, so that they need not be read again.
+        Also returns the codes of these windows, so that they need not be read again.
         """
         words = WordTable(), WordTable()
         starts, read = list[int](), (list[Evidence](), list[Evidence]())
@@ -186,12 +197,12 @@ class _Learner:
         return replace(learner, odds=odds), coded
 
     def encode(self, windows: Iterable[_Window]) -> Iterator[_Coded]:
-        """The evidence in windows of text."""
+        """The codes of evidence of each window, with the number of its first line."""
         for window in windows:
             yield window.start, self.codes(self.src_words.evidence(window.src), self.tgt_words.evidence(window.tgt))
 
     def scores(self, coded: Iterable[_Coded]) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
-        """Numbers of the lines compared, and their (lines, shifts) log-likelihood ratios in steps of 1/20 nat."""
+        """The numbers (lines,) of the compared lines, and their log-likelihood ratios (lines, shifts) in 1/20 nat."""
         lines, scores = [], []
         for start, codes in coded:
             lines.append(np.arange(start, start + codes.shape[1], dtype=np.int32))
@@ -202,7 +213,7 @@ class _Learner:
         return np.concatenate(lines), np.concatenate(scores)
 
     def codes(self, src: Evidence, tgt: Evidence) -> Codes:
-        """Three kinds of evidence, (3, lines, shifts): similarity of words, what is shared as it is, lengths."""
+        """Three kinds of evidence, (3, lines, shifts): similarity of words, shared numbers and names, lengths."""
         vectors = line_vectors(src, self.lexicon.src), line_vectors(tgt, self.lexicon.tgt)
         cosines = similarities(*vectors, self.margin, self.shifts)
         rows = [_surface_codes(src, tgt, self.margin + shift, self.length_bias) for shift in self.shifts]
@@ -222,7 +233,7 @@ def _surface_codes(src: Evidence, tgt: Evidence, first: int, bias: float) -> tup
 
 
 def _bits(values: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """How many bits are set in each value."""
+    """The number of bits set in each value."""
     counts: NDArray[np.uint8] = _BITS[values & 0xFFFF] + _BITS[values >> 16]
     return counts
 
@@ -235,7 +246,7 @@ _FIRST_ODDS: tuple[Vectors, ...] = (
 
 
 def _scores(codes: Codes, odds: Sequence[Vectors]) -> Vectors:
-    """The sum of what each kind of evidence says, (lines, shifts)."""
+    """The sum of the log-odds of all kinds of evidence, (lines, shifts)."""
     total = np.zeros(codes.shape[1:], np.float32)
     for values, kind in zip(odds, codes, strict=True):
         total += values[kind]
@@ -243,7 +254,7 @@ def _scores(codes: Codes, odds: Sequence[Vectors]) -> Vectors:
 
 
 def _odds(codes: Codes, path: NDArray[np.intp]) -> tuple[Vectors, ...]:
-    """Log-likelihood ratios of each code: how often it is met on the path against how often beside it."""
+    """The log-odds of each code: how often it occurs on the path, compared with beside it."""
     on_path = np.arange(codes.shape[2]) == path[:, None]
     odds = []
     for kind, first in zip(codes, _FIRST_ODDS, strict=True):
@@ -259,7 +270,7 @@ def _block_sums(scores: NDArray[np.floating | np.int8]) -> NDArray[np.float64]:
 
 
 def _best_path(sums: NDArray[np.float64], shifts: Sequence[int], ending: int = 0) -> NDArray[np.intp]:
-    """The index of each block's shift. To begin elsewhere than at 0, or end elsewhere than at `ending`, costs."""
+    """The index of each block's shift on the best path (Viterbi). A start not at 0 or an end not at `ending` costs."""
     best = np.where(np.array(shifts) == 0, 0.0, -_COST_OF_CHANGE)
     came_from = np.empty(sums.shape, np.uint16)
     stay = np.arange(len(shifts))
@@ -277,12 +288,12 @@ def _best_path(sums: NDArray[np.float64], shifts: Sequence[int], ending: int = 0
 
 
 def _path(scores: NDArray[np.int8], shifts: Sequence[int], ending: int) -> NDArray[np.intp]:
-    """As `_best_path`, of scores in steps."""
+    """`_best_path` for scores in steps of 1/20 nat."""
     return _best_path(_block_sums(scores) / _STEPS_A_NAT, shifts, ending)
 
 
 def _nats_a_line(scores: NDArray[np.int8], path: NDArray[np.intp]) -> float:
-    """How much more a line on the path says for its partner than for those around it."""
+    """The mean log-likelihood ratio per line on the path, less the mean over all shifts, in nats."""
     on_path = _block_sums(scores)[np.arange(len(path)), path].sum() / len(scores)
     return float(on_path - scores.mean(dtype=np.float64)) / _STEPS_A_NAT
 
@@ -301,7 +312,7 @@ def _slides(
 
 
 def _best_cut(scores: NDArray[np.int8], near: int, before: int, after: int) -> int:
-    """The line where to change from one shift to another, at most two blocks from where the blocks change."""
+    """The best line to change from shift `before` to `after`, at most two blocks away from `near`."""
     start, stop = max(near - 2 * _BLOCK_LINES, 0), min(near + 2 * _BLOCK_LINES, len(scores))
     gains = scores[start:stop, before].astype(np.int64) - scores[start:stop, after]
     return min(start + int(np.concatenate([[0], np.cumsum(gains)]).argmax()), len(scores) - 1)

@@ -1,4 +1,4 @@
-"""What one pass over the pairs counts, in constant memory: sizes, empty or identical sides, odd characters."""
+"""Counts of one pass over the pairs, in constant memory: sizes, empty or identical sides, suspicious characters."""
 
 import re
 from collections import Counter
@@ -9,7 +9,7 @@ from dragoman.records import SentencePair
 from dragoman.text.doctor.findings import MOST_EXAMPLES, CorpusFinding, Tally, shorten
 
 MAX_CHARACTERS = 100_000
-"""A line with more is no sentence: line ends were lost, or the file is something else."""
+"""A longer line is not a sentence: line ends were lost, or the file is not text."""
 
 MISREAD_SHARE = 0.02
 _IDENTICAL_SHARE = 0.9
@@ -17,8 +17,8 @@ _REPEATED_SHARE, _MOSTLY, _FEWEST_PARTNERS = 0.1, 0.5, 20
 _RATIO, _RATIO_SLACK = 4.0, 20
 _TRAIL = "\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"  # how the later bytes of a character look in windows-1252
 
-EMPTY, SAME_LINE, IDENTICAL, LONG, RATIO = "empty side", "all the same", "identical sides", "huge line", "length ratio"
-ONE_TEXT = "one text for many"
+EMPTY, SAME_LINE, IDENTICAL, LONG, RATIO = "empty side", "all the same", "identical sides", "long line", "length ratio"
+ONE_TEXT = "repeated text"
 MISREAD, LOST, CONTROL, MARKUP = "wrong encoding", "lost characters", "control characters", "markup"
 
 _PATTERNS = {
@@ -31,21 +31,31 @@ _PATTERNS = {
     MARKUP: re.compile(r"</?[A-Za-z][^<>]{0,200}>|&(?:amp|lt|gt|quot|nbsp|apos|#\d{1,6}|#x[\da-fA-F]{1,6});"),
 }
 _SAID = {
-    EMPTY: ("have an empty side", "Training leaves them out."),
-    IDENTICAL: ("have two identical sides", "Remove what was never translated, or the model learns to copy."),
-    RATIO: ("have sides of very different lengths", "Look at the examples; training leaves out the worst."),
+    EMPTY: ("have an empty side", "Training skips them."),
+    IDENTICAL: ("have two identical sides", "Remove the untranslated ones, or the model learns to copy."),
+    RATIO: ("have sides of very different lengths", "Check the examples. Training skips the most extreme pairs."),
     MISREAD: (
         "look like UTF-8 that was read as Windows-1252 (Ã¼ for ü)",
-        "Go back to the original file, before it was saved in the wrong encoding.",
+        "Use the original file, from before it was saved in the wrong encoding.",
     ),
-    LOST: ("hold U+FFFD, the mark of a character that was lost", "Convert the original again, with its own encoding."),
-    CONTROL: ("hold control or invisible characters", "Remove them; translations will copy some."),
-    MARKUP: ("hold markup or entities (<b>, &amp;)", "Replace them by plain text, unless they are to be translated."),
+    LOST: (
+        "contain U+FFFD, which stands for a lost character",
+        "Convert the original file again, with its correct encoding.",
+    ),
+    CONTROL: ("contain control or invisible characters", "Remove them, or some translations will contain them too."),
+    MARKUP: (
+        "contain markup or entities (<b>, &amp;)",
+        "Replace them with plain text, unless you will translate texts with markup.",
+    ),
 }
+"""Message and advice for each kind of finding."""
 
 
 def repeated_side(sample: Sequence[tuple[int, SentencePair]]) -> Iterator[CorpusFinding]:
-    """One target that stands for many sources, such as N/A, or one source with many targets; the sample has numbers."""
+    """Findings for one target that many sources share (such as N/A), or one source that many targets share.
+
+    `sample` has line numbers and pairs.
+    """
     for side, name in enumerate(("source", "target")):
         rows = [(number, (pair.src, pair.tgt)) for number, pair in sample if pair.src.strip() and pair.tgt.strip()]
         counts = Counter(texts[side] for _, texts in rows)
@@ -55,14 +65,14 @@ def repeated_side(sample: Sequence[tuple[int, SentencePair]]) -> Iterator[Corpus
         if len(partners) < _FEWEST_PARTNERS or len(lines) < _REPEATED_SHARE * len(rows) or len(lines) == len(rows):
             continue
         share = len(lines) / len(rows)
-        message = f'pairs looked at have the {name} "{shorten(text)}"'
-        advice = "Remove them, unless that is their translation."
+        message = f'sampled pairs have the {name} "{shorten(text)}"'
+        advice = "Remove them, unless this is the right translation."
         yield CorpusFinding(ONE_TEXT, message, advice, len(lines), share, tuple(lines[:MOST_EXAMPLES]), share > _MOSTLY)
 
 
 @dataclass(slots=True)
 class Tallies:
-    """The counts of one corpus."""
+    """The counts of one corpus. Feed the pairs to `add` in order."""
 
     pairs: int = 0
     src_characters: int = 0
@@ -74,7 +84,7 @@ class Tallies:
     _same: list[bool] = field(default_factory=lambda: [True, True])
 
     def add(self, chunk: Sequence[SentencePair]) -> None:
-        """Counts some pairs more."""
+        """Count more pairs."""
         self._first = self._first or chunk[0]
         sides = [[pair.src for pair in chunk], [pair.tgt for pair in chunk]]
         for side, first in enumerate((self._first.src, self._first.tgt)):
@@ -83,7 +93,7 @@ class Tallies:
         suspects = [(self.kinds[kind], found) for kind, found in _PATTERNS.items() if found.search(joined)]
         self.src_characters += sum(map(len, sides[0]))
         self.tgt_characters += sum(map(len, sides[1]))
-        # Characters of one language say more than another's: what pairs were like so far tells how much.
+        # Languages need different numbers of characters for the same text: scale by the ratio of the pairs so far.
         usual = [(len(src), len(tgt)) for src, tgt in zip(*sides, strict=True) if src and tgt]
         usual = [sizes for sizes in usual if max(sizes) <= MAX_CHARACTERS]
         self._usual[0] += sum(src for src, _ in usual)
@@ -110,19 +120,19 @@ class Tallies:
             self.longest = max(self.longest, len(src), len(tgt))
 
     def findings(self) -> Iterator[CorpusFinding]:
-        """What is worth saying."""
+        """The findings of all pairs added so far."""
         for side, same in zip(("source", "target"), self._same, strict=True):
             if same and self.pairs > 1:
                 message = f"every {side} is the same line"
                 yield CorpusFinding(
-                    SAME_LINE, message, "Check how the file was made.", self.pairs, 1.0, (1, 2), serious=True
+                    SAME_LINE, message, "Check how this side was made.", self.pairs, 1.0, (1, 2), serious=True
                 )
         if (huge := self.kinds[LONG]).count:
             yield self._finding(
                 LONG,
                 huge,
-                f"are longer than {MAX_CHARACTERS:,} characters, as no sentence is; the longest has {self.longest:,}",
-                "Look for lost line ends there, split or remove the line.",
+                f"have a side of more than {MAX_CHARACTERS:,} characters; the longest has {self.longest:,}",
+                "Check them for lost line ends, then split or remove them.",
                 serious=True,
             )
         for kind, (message, advice) in _SAID.items():

@@ -56,7 +56,7 @@ def test_what_cannot_be_right_comes_first_and_the_exit_code_says_so(
     Path("train.de").write_text("".join(f"{tgt}\n" for tgt in ["", *targets[1:200], *targets[201:], "x"]))
     assert run_command(["check", "train.en", "train.de"]) == 2
     blocks = capsys.readouterr().out.split("\n\n")
-    assert blocks[1].startswith("WRONG  slide")
+    assert blocks[1].startswith("WRONG  misalignment")
     assert "near line 20" in blocks[1]
     assert phrases[200][0][:40] in blocks[1]
     assert "fix what is marked WRONG" in blocks[-1]

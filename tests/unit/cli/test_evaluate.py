@@ -59,7 +59,7 @@ def test_a_test_the_other_way_round_is_refused(
     models = ["en-de"] * (1 if verb == "evaluate" else 2)
     assert run_command([verb, *models, "--src", "test.de", "--ref", "test.en"]) == 2
     answer = capsys.readouterr()
-    assert "test.de is given as the text in en and test.en as that in de, but their names say" in answer.err
+    assert "test.de should be in en and test.en in de, but their names say" in answer.err
     assert answer.out == ""
 
 

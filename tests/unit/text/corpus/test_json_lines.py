@@ -52,17 +52,17 @@ def test_languages_of_roles_come_from_the_name(tmp_path):
 @pytest.mark.parametrize(
     ("text", "error", "match"),
     [
-        ('{"q": "a", "a": "b"}', ConfigError, "have the fields q, a, and which two are source and target is not clear"),
-        ('{"en": "a", "cs": "b", "de": "c"}', ConfigError, "holds en, cs, de, of which two are wanted"),
+        ('{"q": "a", "a": "b"}', ConfigError, "have the fields q, a. It is not clear which two are source and target"),
+        ('{"en": "a", "cs": "b", "de": "c"}', ConfigError, "has en, cs, de, and it is not clear which two to use"),
         (
             '{"source": "a", "target": "b"}\n{"source": "a"}',
             DataError,
-            'line 2 has no text for "target"; it has source',
+            'line 2 has no text for "target". It has source',
         ),
-        ('["a", "b"]\n["a"]', DataError, 'line 2 has no text for "2"; it has 1'),
+        ('["a", "b"]\n["a"]', DataError, 'line 2 has no text for "2". It has 1'),
         ('[\n{"en": "a", "cs": "b"},\n{"en": "a", "cs"\n]', DataError, "line 4 is not JSON"),
         ("[" * 100_000, DataError, "line 1 is not JSON"),
-        ("[]", DataError, "holds no sentence pair"),
+        ("[]", DataError, "has no sentence pair"),
         ('{"text": "only one"}', DataError, 'line 1 has no "translation" object'),
         ('"text"', DataError, 'line 1 has no "translation" object'),
     ],

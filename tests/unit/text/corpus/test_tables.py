@@ -69,7 +69,7 @@ def test_a_table_of_numbers_and_one_of_the_same_line_are_left_to_others(tmp_path
 )
 def test_a_header_is_refused_until_it_is_told_what_it_is(tmp_path, header, languages):
     path = table(tmp_path / "a.tsv", [header, *(row[1::2] for row in ROWS)])
-    refused(path, "the first row of .*a.tsv looks like a header: .* Skip it with `--header`, or keep it")
+    refused(path, "a.tsv seems to start with a header: .* Skip this row with `--header`, or keep it")
     assert len(pairs(path, header="no")) == 3
     corpus = open_corpus(path, layout=Layout(header="yes"))
     assert list(corpus.pairs()) == [SentencePair(row[1], row[3]) for row in ROWS]
@@ -116,7 +116,9 @@ def test_bad_rows_are_named(tmp_path):
 
 @pytest.mark.parametrize("columns", ["2", "2,3,4", "2,2", "a,", ","])
 def test_two_columns_must_be_named(columns):
-    with pytest.raises(ConfigError, match="`--columns` must name two columns, source and target, such as 2,3, but is"):
+    with pytest.raises(
+        ConfigError, match="`--columns` must name two columns, source and target, for example 2,3, but is"
+    ):
         layout_of("", columns, "auto")
 
 
@@ -134,7 +136,7 @@ def test_what_excel_writes(tmp_path):
     (tmp_path / "b.csv").write_text('sep=,\na,b\n"open,c\n')
     refused(tmp_path / "b.csv", r"b\.csv, line 3 is not CSV", DataError)
     quoted = table(tmp_path / "c.tsv", [(f'"word {n}"', f'"Wort ""{n}"""') for n in range(9)])
-    refused(quoted, r"c\.tsv: its cells are in quotation marks, .* Save it as CSV")
+    refused(quoted, r"c\.tsv has cells in quotation marks, .* Rename the file to end in \.csv")
     quoted.rename(tmp_path / "c.csv")
     assert pairs(tmp_path / "c.csv")[3] == SentencePair("word 3", 'Wort "3"')
     spoken = table(tmp_path / "d.tsv", [(f'"Hi {n}", she said.', f"„Hallo {n}“, sagte sie.") for n in range(9)])

@@ -101,7 +101,7 @@ def test_a_utf8_file_with_some_damaged_lines_is_called_that(tmp_path):
     assert (finding.count, finding.lines, finding.advice) == (
         1,
         (8,),
-        "Correct or remove these lines. No one encoding reads the whole file.",
+        "Correct or remove these lines: no single encoding fits the whole file.",
     )
 
 

@@ -83,7 +83,7 @@ def test_one_empty_file(tmp_path):
         (lambda pairs: [(pair[0], pairs[n - 1][1]) for n, pair in enumerate(pairs)], "near line 1 "),
         (lambda pairs: [(src, "immer gleich") for src, _ in pairs], "every target is the same line"),
         (lambda pairs: [(src, tgt.encode().decode("latin-1")) for src, tgt in pairs], "read as Windows-1252"),
-        (lambda pairs: [*pairs, ("a " * 500_000, "b")], "1 of 1,201 pairs are longer .* has 1,000,000"),
+        (lambda pairs: [*pairs, ("a " * 500_000, "b")], "1 of 1,201 pairs have a side of more .* has 1,000,000"),
         (lambda pairs: [(" ", tgt) for _, tgt in pairs], "every source is the same line"),
         (lambda pairs: [(" " * (n % 3), tgt) for n, (_, tgt) in enumerate(pairs)], "have an empty side"),
     ],
@@ -107,20 +107,20 @@ def test_a_pattern_of_the_lines_is_seen_in_the_sample(tmp_path, phrases):
     """Every second target is the source: a sample of every second pair would see all or nothing of it."""
     many = [pair for pair in phrases * 3 if len(pair[0]) > 30]
     half = [(src, src if n % 2 else tgt) for n, (src, tgt) in enumerate(many * (1 + 6000 // len(many)))]
-    with pytest.raises(DataError, match=r"(4[5-9]|5[0-5])% of the target sides looked at are in English"):
+    with pytest.raises(DataError, match=r"(4[5-9]|5[0-5])% of the sampled target sides are in English"):
         check_corpus(tsv(tmp_path, half))
 
 
 @pytest.mark.parametrize(("share", "serious"), [(0.75, True), (0.2, False)])
 def test_one_target_for_many_sources(tmp_path, phrases, share, serious):
     pairs = [(src, "N/A" if n % 20 < 20 * share else tgt) for n, (src, tgt) in enumerate(phrases)]
-    (finding,) = [one for one in examine(tsv(tmp_path, pairs)).findings if one.kind == "one text for many"]
-    assert (finding.serious, finding.message) == (serious, 'pairs looked at have the target "N/A"')
+    (finding,) = [one for one in examine(tsv(tmp_path, pairs)).findings if one.kind == "repeated text"]
+    assert (finding.serious, finding.message) == (serious, 'sampled pairs have the target "N/A"')
     assert finding.share == pytest.approx(share, abs=0.03)
     notes: list[str] = []
     if serious:
-        with pytest.raises(DataError, match='75% of the pairs looked at have the target "N/A"'):
+        with pytest.raises(DataError, match='75% of the sampled pairs have the target "N/A"'):
             check_corpus(tsv(tmp_path, pairs))
     else:
         check_corpus(tsv(tmp_path, pairs), notes.append)
-        assert 'pairs looked at have the target "N/A" (first: 1)' in notes[0]
+        assert 'sampled pairs have the target "N/A" (first: 1)' in notes[0]

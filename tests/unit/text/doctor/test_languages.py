@@ -33,7 +33,7 @@ def test_a_side_that_was_never_translated():
 def test_lines_in_another_language_and_script():
     found = {finding.kind: finding for finding in looked_at(ENGLISH, [*GERMAN[:55], *ENGLISH[:4], *GREEK])[2]}
     assert (found["other language"].count, found["other language"].lines) == (4, (56, 57, 58))
-    assert found["other language"].message == "target sides looked at are in English (en), not in German"
+    assert found["other language"].message == "sampled target sides are in English (en), not in German"
     assert not found["other language"].serious
     assert (found["other script"].count, found["other script"].lines) == (1, (60,))
 
@@ -42,13 +42,13 @@ def test_half_of_a_side_that_was_never_translated():
     half = [line for pair in zip(ENGLISH[:30], GERMAN[:30], strict=True) for line in pair]
     (finding,) = looked_at(ENGLISH, half)[2]
     assert (finding.kind, finding.serious, finding.share) == ("other language", True, 0.5)
-    assert finding.advice == "Remove what was never translated."
+    assert finding.advice == "Remove the untranslated pairs."
 
 
 def test_pairs_in_the_other_direction():
     (finding,) = looked_at([*ENGLISH[:40], *GERMAN[40:]], [*GERMAN[:40], *ENGLISH[40:]])[2]
     assert (finding.kind, finding.serious, finding.lines) == ("swapped languages", True, (41, 42, 43))
-    assert finding.message == "pairs have source and target exchanged"
+    assert finding.message == "sampled pairs have source and target swapped"
 
 
 def test_an_unknown_language_is_not_judged():
