@@ -38,7 +38,7 @@ def test_many_characters_get_a_larger_vocabulary(alphabet: int, entries: int) ->
 
 
 def test_the_table_in_the_documentation_is_the_rule() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "how-to" / "choose-settings.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "default-recipe.md").read_text(encoding="utf-8")
     lines = text[text.index("<!-- rule -->") : text.index("<!-- end of rule -->")].split("\n")[3:-1]
     shown = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert shown == [
