@@ -6,12 +6,13 @@
 # make soak   fault injection at full size: an hour or more; RUN=a trained run for the tests that need one
 # make guide  the annotated guide as pages, build/guide/index.html: every cell runs
 # make wheel  dist/dragoman-*.whl
+# make release  checks that this tree can be released: version, changelog, tag, packages, the installed wheel
 
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: venv demo test test-slow lint check bench soak guide wheel clean
+.PHONY: venv demo test test-slow lint check bench soak guide release wheel clean
 
 venv: $(STAMP)
 
@@ -54,6 +55,10 @@ soak: test-slow
 
 guide: $(STAMP)
 	$(BIN)/python docs/guide/build.py --out build/guide
+
+# Publishes nothing: a pushed tag does (.github/workflows/release.yml).
+release: $(STAMP)
+	$(BIN)/python tools/release.py
 
 wheel: $(STAMP)
 	$(BIN)/python -m build --wheel

@@ -12,12 +12,15 @@ from dragoman.bundle.card import Card, read_card
 from dragoman.bundle.parameters import parameter_shapes
 from dragoman.bundle.weights import WEIGHTS, Arrays, check_file_size, parse_weights, write_tensors
 from dragoman.config import Config, config_from_dict, dump_config
+from dragoman.config.fields import quote_value
 from dragoman.config.toml import parse_toml, toml_bytes
 from dragoman.errors import ConfigError, ModelError
 from dragoman.files import VerifiedFolder, verify_folder, write_folder
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.version import __version__
 
+FORMAT = 1
+"""Version of the layout of a model folder. Raise it when earlier versions cannot read what this one writes."""
 _CONFIG = "config.toml"
 _MAX_BYTES = 64 << 20
 """Bytes of a file that is not the weights: three times the largest tokenizer known."""
@@ -40,7 +43,7 @@ def manifest_facts() -> dict[str, Any]:
     versions = {"dragoman": __version__}
     with suppress(PackageNotFoundError):
         versions["torch"] = installed_version("torch")
-    return {"format": 1, "versions": versions}
+    return {"format": FORMAT, "versions": versions}
 
 
 def save_bundle(bundle: Bundle, folder: Path) -> None:
@@ -84,6 +87,11 @@ def load_bundle(folder: Path) -> Bundle:
     Raises ModelError that names the file which is missing, damaged or does not fit the others.
     """
     checked = VerifiedFolder(folder, {WEIGHTS}, _MAX_BYTES)
+    if (found := checked.manifest.get("format")) != FORMAT:
+        raise ModelError(
+            f"{folder} has model format {quote_value(found)}, but this version of Dragoman reads {FORMAT}. "
+            "Update Dragoman, or restore the folder from where it came."
+        )
     path = folder / WEIGHTS
     if WEIGHTS not in checked.manifest["files"]:
         raise ModelError(f"{path} is missing. Restore the folder from where it came.")

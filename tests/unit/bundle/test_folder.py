@@ -203,7 +203,7 @@ def test_a_consistent_but_wrong_folder_is_refused(
 ) -> None:
     """The manifest fits the files, as in a folder somebody made to deceive or with another program."""
     trained.save(tmp_path / "good")
-    with write_folder(tmp_path / "model", {}) as folder:
+    with write_folder(tmp_path / "model", {"format": 1}) as folder:
         for path in (tmp_path / "good").iterdir():
             if path.name != "manifest.json":
                 (folder / path.name).write_bytes(path.read_bytes())

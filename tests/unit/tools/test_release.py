@@ -1,0 +1,135 @@
+"""The checks before a release, each on a project of a few files."""
+
+import subprocess
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tools import release
+from tools.release import NotReady
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A git repository that is ready to be released as 1.2.3."""
+    files = {
+        "dragoman/version.py": '__version__ = "1.2.3"\n',
+        "CITATION.cff": "title: Dragoman\nversion: 1.2.3\n",
+        "pyproject.toml": '[project]\ndynamic = ["version"]\n',
+        "CHANGELOG.md": "## [Unreleased]\n\n## [1.2.3] - 2026-11-24\n\n- A change.\n\n## [1.2.2] - 2026-01-01\n",
+    }
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "--quiet", "--message", "Start")
+    return tmp_path
+
+
+def git(folder: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def replace_in(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_a_project_that_is_ready_passes(project: Path) -> None:
+    for check in (release.check_version, release.check_changelog, release.check_tag, release.check_tree):
+        check(project)
+    release.check_tag(project, "v1.2.3")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("dragoman/version.py", "1.2.3", "1.2", "has no line `__version__"),
+        ("CITATION.cff", "1.2.3", "1.2.2", "must be 1.2.3, but is 1.2.2"),
+        ("CITATION.cff", "version: 1.2.3", "", "but is missing"),
+        ("pyproject.toml", 'dynamic = ["version"]', 'version = "1.2.3"', "is its only place"),
+    ],
+)
+def test_a_version_in_two_places_or_none_is_refused(project: Path, file: str, old: str, new: str, message: str) -> None:
+    replace_in(project / file, old, new)
+    with pytest.raises(NotReady, match=message):
+        release.check_version(project)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("## [Unreleased]\n", "## [Unreleased]\n\n- New.\n", r"below \[Unreleased\]\. Move them"),
+        (" - 2026-11-24", "", r"must be `## \[1\.2\.3\] - DATE`, but is `\[1\.2\.3\]`"),
+        ("2026-11-24", "2026-11-31", "which is no day"),
+        ("[1.2.3]", "[1.2.4]", r"but is `\[1\.2\.4\] - 2026-11-24`"),
+        ("- A change.", "", "has no changes"),
+    ],
+)
+def test_a_changelog_without_a_dated_section_for_the_version_is_refused(
+    project: Path, old: str, new: str, message: str
+) -> None:
+    replace_in(project / "CHANGELOG.md", old, new)
+    with pytest.raises(NotReady, match=message):
+        release.check_changelog(project)
+
+
+def test_a_tag_that_exists_or_is_another_version_is_refused(project: Path) -> None:
+    with pytest.raises(NotReady, match=r"must be v1\.2\.3, but is v1\.2\.4"):
+        release.check_tag(project, "v1.2.4")
+    git(project, "tag", "v1.2.3")
+    with pytest.raises(NotReady, match=r"The tag v1\.2\.3 exists"):
+        release.check_tag(project)
+    release.check_tag(project, "v1.2.3")
+
+
+def test_a_changed_tree_is_refused(project: Path) -> None:
+    (project / "new").touch()
+    (project / "newer").touch()
+    with pytest.raises(NotReady, match=r"not clean: \?\? new and 1 more\. Commit or remove"):
+        release.check_tree(project)
+
+
+@pytest.mark.parametrize("missing", ["wheel", "sdist", None])
+def test_a_package_without_a_tracked_file_is_refused(tmp_path: Path, missing: str | None) -> None:
+    wheel, sdist = tmp_path / "a.whl", tmp_path / "a.tar.gz"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("dragoman/a.py", "")
+        if missing != "wheel":
+            archive.writestr("dragoman/page.html", "")
+    with tarfile.open(sdist, "w:gz") as archive:
+        for name in ("dragoman/a.py", "pyproject.toml") + (() if missing == "sdist" else ("dragoman/page.html",)):
+            archive.addfile(tarfile.TarInfo(f"a/{name}"))
+    tracked = {"dragoman/a.py", "dragoman/page.html", "pyproject.toml"}
+    if missing is None:
+        release.check_contents(wheel, sdist, tracked)
+        return
+    with pytest.raises(NotReady, match=r"lacks dragoman/page\.html\. Add it"):
+        release.check_contents(wheel, sdist, tracked)
+
+
+def test_a_package_that_was_not_built_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotReady, match=r"has not written a\.whl"):
+        release.check_contents(tmp_path / "a.whl", tmp_path / "a.tar.gz", set())
+
+
+def test_a_failed_check_is_one_line_and_exit_code_1(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(release, "ROOT", project)
+    assert release.main(["--only", "version", "--only", "tree"]) == 0
+    (project / "new").touch()
+    assert release.main(["--only", "version", "--only", "tree"]) == 1
+    output = capsys.readouterr()
+    assert output.out == "version: ready\ntree: ready\nversion: ready\n"
+    assert output.err == "tree: The working tree is not clean: ?? new. Commit or remove the changes.\n"
+
+
+def test_this_project_has_one_version() -> None:
+    release.check_version(ROOT)
