@@ -1,8 +1,15 @@
-"""Translations sampled from the model's distribution, token by token, instead of searched for.
+"""Sampling of translations from the model's distribution, token by token.
 
-Temperature divides the log-probabilities; top_k keeps the most probable tokens (Fan et al. 2018); top_p keeps the most
-probable ones that together reach a probability (Holtzman et al. 2020). Every sample has its own stream of random
-numbers, named by the seed, the sentence and the number of the sample, so that it does not depend on the batch.
+Temperature divides the log-probabilities. Top-k sampling keeps the k most probable tokens. Top-p (nucleus) sampling
+keeps the fewest most probable tokens that together reach the probability p.
+
+Every sample has its own stream of random numbers, which depends on the seed, the sentence's name and the number of the
+sample. Samples therefore do not depend on the batch.
+
+References
+----------
+Top-k: Fan et al. (2018), https://arxiv.org/abs/1805.04833. Top-p: Holtzman et al. (2020),
+https://arxiv.org/abs/1904.09751.
 """
 
 import hashlib
@@ -25,14 +32,14 @@ from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
 
 _USUAL_NUCLEUS = 256
-"""So many tokens nearly always reach `top_p`; finding them takes a quarter of sorting a vocabulary of 8,000."""
+"""Number of tokens that nearly always reach `top_p`. Finding them takes a quarter of sorting a vocabulary of 8,000."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Samples:
-    """W samples for each of the B sentences that have an unfinished one.
+    """W samples for each of the B sentences that have an unfinished sample.
 
-    `lengths` are final where `done`; `uniforms` hold the random number of each position.
+    `lengths` are final where `done` is True. `uniforms` are the random numbers of each position.
     """
 
     sentences: Int64[Tensor, "B"]
@@ -43,7 +50,7 @@ class _Samples:
     done: Bool[Tensor, "B W"]
 
     def select(self, sentences: Int64[Tensor, "B2"]) -> "_Samples":
-        """Those of some of the sentences."""
+        """The samples of some sentences."""
         return _Samples(
             self.sentences[sentences],
             self.constraints.select(sentences),
@@ -63,10 +70,27 @@ def sample(
     sentence_names: Sequence[str],
     prefixes: Sequence[Sequence[int]] | None = None,
 ) -> list[list[Hypothesis]]:
-    """For each sentence `n_best` independent samples (they may be equal), the highest score first.
+    """Sample translations of each sentence.
 
-    A sentence's samples follow from the seed and its name alone. Log-probabilities are the model's own, whatever
-    temperature, top_k and top_p were. `prefixes` are target ids that each output must begin with.
+    Parameters
+    ----------
+    model
+        The model to sample from, such as a `FastModel` or an `Ensemble`.
+    src_ids
+        Source token ids (B, S), each row ending with eos and then padding.
+    src_lengths
+        Number of tokens of each source, eos included (B,).
+    settings
+        Seed, temperature, top_k, top_p, limits and `n_best`.
+    sentence_names
+        Name of each sentence. Its samples depend on the seed and this name, not on the batch.
+    prefixes
+        Target ids that each output must start with, one sequence for each sentence.
+
+    Returns
+    -------
+    `n_best` independent samples for each sentence, highest score first. Some may be equal. Log-probabilities are the
+    model's, before temperature, top_k and top_p.
     """
     results: list[list[Hypothesis]] = [[] for _ in range(src_lengths.numel())]
     if not results:
@@ -92,10 +116,10 @@ def sample(
 
 
 def _first_samples(constraints: Constraints, settings: InferenceSettings, sentence_names: Sequence[str]) -> _Samples:
-    """Nothing written yet."""
+    """Samples without tokens, with all random numbers that they need."""
     limits, count = constraints.limits, settings.n_best
     longest = int(limits.max())
-    streams = [uniforms(f"{settings.seed}/{name}/{draw}", longest) for name in sentence_names for draw in range(count)]
+    streams = [uniforms(f"{settings.seed}/{name}/{rank}", longest) for name in sentence_names for rank in range(count)]
     return _Samples(
         torch.arange(limits.numel(), device=limits.device),
         constraints,
@@ -107,11 +131,11 @@ def _first_samples(constraints: Constraints, settings: InferenceSettings, senten
 
 
 def _extend(samples: _Samples, log_probs: Float[Tensor, "N V"], settings: InferenceSettings) -> _Samples:
-    """Every sample one token longer; those that are done get one that does not count."""
+    """Append one token to every sample. Tokens of finished samples are ignored later."""
     position = samples.paths.ids.size(2)
     hidden = unwritable(position, settings.min_tokens)
-    drawn = sample_ids(log_probs, samples.uniforms[..., position].flatten(), settings, hidden)
-    ids = samples.constraints.with_prefix(drawn, position)
+    sampled = sample_ids(log_probs, samples.uniforms[..., position].flatten(), settings, hidden)
+    ids = samples.constraints.with_prefix(sampled, position)
     token_log_probs = log_probs.gather(1, ids[:, None])
     shape = samples.lengths.shape
     places = torch.arange(shape[1], device=ids.device).expand(shape)
@@ -130,7 +154,10 @@ def sample_ids(
     settings: InferenceSettings,
     hidden: tuple[int, ...] = NEVER_WRITTEN,
 ) -> Int64[Tensor, "N"]:
-    """One token a row: the first at which the running sum of probabilities exceeds its uniform number in [0, 1)."""
+    """Sample one token id for each row: the first whose cumulative probability exceeds the row's uniform number.
+
+    `uniforms` are in [0, 1). Tokens in `hidden` are never sampled.
+    """
     writable = log_probs.clone()
     hide(writable, hidden)
     count = min(settings.top_k, writable.size(1)) or writable.size(1)
@@ -142,14 +169,17 @@ def sample_ids(
         probs = probs.masked_fill(probs < _least_in_nucleus(probs, settings.top_p), 0.0)
     running = probs.cumsum(dim=1, dtype=uniforms.dtype)
     total = running[:, -1:]
-    # The last token of any probability is the one at which the running sum reaches its total.
+    # The cumulative sum reaches its total at the last token with a probability above 0. Never go beyond that.
     last = (running < total).sum(dim=1, keepdim=True)
     chosen = torch.searchsorted(running, uniforms[:, None] * total, right=True).minimum(last)
     return (chosen if ids is None else ids.gather(1, chosen))[:, 0]
 
 
 def _least_in_nucleus(probs: Float[Tensor, "N V"], top_p: float) -> Float[Tensor, "N 1"]:
-    """The smallest probability among the fewest best that together reach `top_p`; what ties with it is among them."""
+    """The smallest probability in the nucleus: the fewest best tokens that together reach `top_p`.
+
+    Tokens with exactly this probability belong to the nucleus too.
+    """
     if not probs.is_cpu:
         return _least_of(probs.sort(dim=1, descending=True)[0], top_p)[0]
     least, reached = _least_of(_best(probs, _USUAL_NUCLEUS), top_p)
@@ -159,9 +189,10 @@ def _least_in_nucleus(probs: Float[Tensor, "N V"], top_p: float) -> Float[Tensor
 
 
 def _best(probs: Float[Tensor, "N V"], count: int) -> Float[Tensor, "N K"]:
-    """The `count` (or all) largest numbers of each row, falling.
+    """The `count` largest numbers of each row (or all), in descending order.
 
-    NumPy sorts numbers on a CPU ten times as fast as PyTorch, which sorts their places too; parting them is faster yet.
+    NumPy sorts ten times as fast as PyTorch on a CPU, because PyTorch sorts the indices too. Partitioning first is even
+    faster.
     """
     numbers = probs.numpy()
     if (rest := probs.size(1) - count) > 0:
@@ -170,20 +201,20 @@ def _best(probs: Float[Tensor, "N V"], count: int) -> Float[Tensor, "N K"]:
 
 
 def _least_of(ranked: Float[Tensor, "N K"], top_p: float) -> tuple[Float[Tensor, "N 1"], Bool[Tensor, "N"]]:
-    """The smallest of the fewest first ones of each row that reach `top_p`, and whether they do reach it."""
+    """The smallest of the fewest first numbers of each row that reach `top_p`, and whether the row reaches it."""
     sums = ranked.cumsum(dim=1, dtype=sum_type(ranked.device))
     least = ranked.masked_fill(sums - ranked >= top_p, 1.0).amin(dim=1, keepdim=True)
     return least, sums[:, -1] >= top_p
 
 
 def uniforms(name: str, count: int) -> Float[Tensor, "count"]:
-    """The first `count` numbers, uniform in [0, 1), of the stream with this name (SHAKE-128 as a generator)."""
+    """The first `count` uniform numbers in [0, 1) of the stream called `name`, generated with SHAKE-128."""
     words = torch.frombuffer(bytearray(hashlib.shake_128(name.encode()).digest(8 * count)), dtype=torch.int64)
     return (words & (2**48 - 1)).double() / 2**48
 
 
 def _collect(results: list[list[Hypothesis]], samples: _Samples, settings: InferenceSettings) -> None:
-    """Writes the hypotheses of sentences that are done into `results`."""
+    """Write the hypotheses of finished sentences into `results`."""
     if not samples.sentences.numel():
         return
     counted = torch.arange(samples.paths.ids.size(2), device=samples.lengths.device) < samples.lengths[..., None]
