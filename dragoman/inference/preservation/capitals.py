@@ -1,8 +1,9 @@
-"""Text in capitals: headings and angry mail, which most models never saw and answer with nonsense.
+"""Texts written in capitals, such as headings. Most models never saw them in training and translate them badly.
 
-It is translated as it is and in sentence case as well. The answer that the model is surer of is taken, in capitals. So
-a model that knows capitals keeps its own answer, and names such as NATO theirs.
-docs/explanation/training-options.md has the gain.
+Such a text is translated twice: as it is, and in sentence case. The translation that loses fewer terms wins, then the
+one with the higher score. If the sentence case wins, its translation is returned in capitals. A model that was trained
+on capitals therefore keeps its own translation, and names such as NATO are unharmed.
+docs/explanation/training-options.md has the measured gain.
 """
 
 import re
@@ -21,7 +22,7 @@ _LEAST_WORDS, _LEAST_LETTERS = 2, 8
 
 
 def is_all_caps(text: str) -> bool:
-    """Whether every letter is a capital, of two words and eight letters at least: what is shorter may be a name."""
+    """Whether a text has at least two words and eight letters, all capitals. Shorter texts may be names."""
     if text != text.upper():
         return False
     words = [word for word in _WORD.findall(text) if word != word.lower()]
@@ -29,17 +30,17 @@ def is_all_caps(text: str) -> bool:
 
 
 def sentence_case(text: str) -> str:
-    """In small letters, but for the one that a sentence begins with."""
+    """The text in lower case, with a capital at the start of each sentence."""
     return "".join(_capitalize_first(sentence.lower()) for sentence in split_sentences(text))
 
 
 def retry_all_caps(
     search: TextSearch, texts: Sequence[InputText], answers: Sequence[AnsweredText], options: TranslationOptions
 ) -> list[AnsweredText]:
-    """The answers. A text in capitals has that of its sentence case, if the model is surer of it.
+    """Replace the answers of texts in capitals by the answers of their sentence case, where those are better.
 
-    Texts with markers or a prefix keep their answers. The tokens of a candidate stay in lower case, as the model wrote
-    them.
+    Texts with markers or a prefix keep their answers. The tokens of a candidate stay as the model wrote them, in lower
+    case.
     """
     capitals = {
         place: text
@@ -60,6 +61,7 @@ def retry_all_caps(
 
 
 def _sureness(answer: Translation) -> tuple[int, float]:
+    """Sort key of translations: fewer lost terms first, then the higher score."""
     score = answer.candidates[0].score if answer.candidates else float("-inf")
     return -len(answer.lost), score
 
@@ -73,6 +75,6 @@ def _in_capitals(answer: AnsweredText, src: str, escape: Callable[[str], str]) -
 
 def _capitalize_first(sentence: str) -> str:
     for place, character in enumerate(sentence):
-        if character.isalnum():  # a sentence that begins with a number has no capital
+        if character.isalnum():  # a sentence that starts with a number gets no capital
             return sentence[:place] + character.upper() + sentence[place + 1 :]
     return sentence

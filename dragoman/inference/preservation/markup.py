@@ -1,4 +1,4 @@
-"""Translating HTML and XML: the mark-up stays, and inline tags go to the words they belong to."""
+"""Translation of HTML, XML and subtitles. Markup is preserved, and inline tags move with the words they enclose."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -20,11 +20,11 @@ Report = Callable[[Translation], None]
 def translate_html(
     translator: "Translator", html: str, preserve: Preserve = PRESERVE_DOCUMENT, **settings: SettingValue
 ) -> str:
-    """The page in the other language.
+    """Translate an HTML page.
 
-    Tags, attributes, comments, and all that is no text stay to the byte, and so do script, style, pre, code and the
-    like, and elements with ``translate="no"`` or class ``notranslate``. What was escaped stays escaped. `settings` are
-    those of `Translator.translate`.
+    Tags, attributes and comments stay the same to the byte. So do the contents of script, style, pre, code and similar
+    elements, and of elements with ``translate="no"`` or the class ``notranslate``. Escaped characters stay escaped.
+    `settings` are those of `Translator.translate`.
     """
     return translate_markup(translator, [html], MarkupRules(), preserve, None, **settings)[0]
 
@@ -38,9 +38,10 @@ def translate_xml(
     preserve: Preserve = PRESERVE_DOCUMENT,
     **settings: SettingValue,
 ) -> str:
-    """The same for XML, or text with any tags in it: they are inline except the `splitting_tags`.
+    """Translate XML, or text with any tags in it.
 
-    What is inside `ignore_tags` stays as it is.
+    Tags are inline, so that text on both sides belongs to one sentence, except `splitting_tags`. Elements in
+    `ignore_tags` are not translated.
     """
     ignored, splitting = ({tag.lower() for tag in tags} for tags in (ignore_tags, splitting_tags))
     return translate_markup(translator, [xml], MarkupRules(True, ignored, splitting), preserve, None, **settings)[0]
@@ -54,9 +55,9 @@ def translate_markup(
     report: Report | None = None,
     **settings: SettingValue,
 ) -> list[str]:
-    """Several pages at once, which is faster than one by one.
+    """Translate several pages at once, which is faster than one by one.
 
-    `report` is called with the translation of every block, which names what was lost or cut.
+    `report` is called with the `Translation` of every block of text, which has lost terms and cut outputs.
     """
     marked = [read_markup(page, rules) for page in pages]
     texts = [text for page in marked for text in page.texts]
@@ -71,7 +72,7 @@ def translate_srt(
     report: Report | None = None,
     **settings: SettingValue,
 ) -> str:
-    """Subtitles with numbers, times and tags kept; a cue has as many lines as before."""
+    """Translate SubRip subtitles. Numbers, times and tags are kept, and every cue keeps its number of lines."""
     subtitles = read_subtitles(srt)
     return subtitles.with_translations(_translate(translator, subtitles.texts, preserve, report, settings))
 

@@ -1,9 +1,13 @@
 """Translations that keep protected spans, markers of markup and the user's terms.
 
-What the model writes correctly by itself stays. If a term is missing, the translation up to its place and the term
-become a prefix, and the rest is searched again. If a protected span is missing, it is taken out of the text, the text
-is translated again, and the span is inserted where the attention points, as all markers are (`markers.py`).
-`docs/explanation/protected-text.md` compares this with other ways.
+Everything that the model translates correctly by itself stays as it is.
+
+- Missing term: the translation up to its place, and the term, become a forced prefix, and the rest is searched again.
+- Missing protected span: the span is removed from the text, the text is translated again, and the span is inserted
+  where attention points.
+- Markers of markup: removed before the search and inserted in the same way (`text/documents/markers.py`).
+
+`docs/explanation/protected-text.md` compares this with other methods.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,17 +31,17 @@ from dragoman.text.tokenization.words import Word, words_of
 
 _Matrix = NDArray[Any]
 
-# White space between words is seldom longer than this.
+# Characters to search for the next word. White space between words is seldom longer.
 _FAR = 64
 
 
 def translate_preserving(
     search: TextSearch, texts: Sequence[InputText], options: TranslationOptions
 ) -> list[AnsweredText]:
-    """One answer a text, with markers, protected spans and terms in it.
+    """Translate texts so that markers, protected spans and terms are preserved. Returns one answer for each text.
 
-    A translation that was put together has its best candidate only. A text with a prefix is not translated again.
-    Raises ConfigError if markers or terms need an aligner and the search has none.
+    A translation with inserted markers or spans has one candidate only. Texts with a prefix are not translated again
+    if they lose spans. Raises ConfigError if markers or terms need attention and the search has no aligner.
     """
     answers = _translate_marked(search, texts, options)
     return _restore_spans(search, texts, answers, options) if options.preserve.protect else answers
@@ -58,7 +62,7 @@ def _translate_marked(
     answers = []
     for text, searched, own in zip(texts, found, lost, strict=True):
         translation = replace(searched.translation(tokenizer), lost=own)
-        if options.details.flags:  # before tags and escapes, which neither the source nor the model has
+        if options.details.flags:  # before tags and escapes are inserted, which the model does not see
             translation = _add_flags(translation, search.tokenizers)
         if text.marked.markers:
             translation = _set_text(translation, insert_markers(text.marked, translation.text, next(parts), escape))
@@ -71,7 +75,7 @@ def _translate_marked(
 def _restore_spans(
     search: TextSearch, texts: Sequence[InputText], answers: Sequence[AnsweredText], options: TranslationOptions
 ) -> list[AnsweredText]:
-    """Translate texts whose translations lost protected spans again, without the spans, and insert them afterwards."""
+    """Translate texts that lost protected spans again, without the spans, and insert the spans afterwards."""
     escape, tokenizer = options.preserve.escape, search.tokenizers.tgt
     losing = {
         place
@@ -93,7 +97,7 @@ def _restore_spans(
 def _report_lost(
     text: InputText, answer: AnsweredText, is_restored: bool, options: TranslationOptions, tokenizers: TokenizerPair
 ) -> AnsweredText:
-    """The answer, naming the protected spans that it still lacks."""
+    """Add the protected spans that are still missing to the answer's `lost`."""
     escape, translation = options.preserve.escape, replace(answer.translation, src=text.marked.text)
     missing = lost_spans(find_protected_spans(escape(text.marked.text)), translation.text)
     translation = replace(translation, lost=(*translation.lost, *missing))
@@ -112,7 +116,7 @@ def _weights(search: TextSearch, pairs: Sequence[tuple[Sequence[int], Sequence[i
     if not pairs:
         return []
     if search.aligner is None:
-        raise ConfigError("this translator has no attention to place pieces and terms by. Give it an aligner.")
+        raise ConfigError("this translator has no attention to place markers and terms. Create it with an aligner.")
     return list(search.aligner.weights(pairs))
 
 
@@ -126,6 +130,7 @@ def _align_words(search: TextSearch, found: Sequence[SearchedText]) -> list[list
 
 
 def _align_segments(tokenizers: TokenizerPair, found: SearchedText, weights: Iterator[_Matrix]) -> list[AlignedPart]:
+    """The alignments of one text's segments, in character positions of the whole text."""
     request, best_ids = found.request, found.best_ids()
     written = [tokenizers.tgt.detokenize(ids) for ids in best_ids]
     after = separators(request.segments, written)
@@ -149,7 +154,7 @@ def _align_segment(
     texts: tuple[str, str],
     weights: _Matrix,
 ) -> AlignedPart:
-    """The alignment between the words of two texts, from the attention between their ids."""
+    """The alignment between the words of two texts: the attention between their tokens, summed by word."""
     src_words, tgt_words = words_of(tokenizers.src.tokens(ids[0])), words_of(tokenizers.tgt.tokens(ids[1]))
     by_word = np.add.reduceat(weights, [word.start for word in src_words], axis=1)
     by_word = np.add.reduceat(by_word, [word.start for word in tgt_words], axis=0)
@@ -159,7 +164,7 @@ def _align_segment(
 def _force_terms(
     search: TextSearch, found: Sequence[SearchedText], terms: Terms, options: TranslationOptions
 ) -> tuple[list[SearchedText], list[tuple[str, ...]]]:
-    """Search again with the missing terms. Returns the texts and, for each, the terms that are still missing."""
+    """Search again with missing terms forced. Returns the texts and the terms that each of them still lacks."""
     tokenizer = search.tokenizers.tgt
     by_text = [
         [
@@ -190,10 +195,18 @@ def _force_terms(
 
 @dataclass(slots=True)
 class _SegmentTerms:
-    """A segment while its terms are forced, one after the other.
+    """The state of a segment while its terms are forced, one after the other.
 
-    Its translation is settled up to a number of characters. `before` has, for each forced term, the translation before
-    that and the place for the term in it.
+    Attributes
+    ----------
+    written
+        The current best translation.
+    settled
+        Number of its characters that later terms must not change.
+    before
+        For each forced term, the translation before it was forced, and the term's place in that.
+    given_up
+        Terms that were forced twice. They are not forced again.
     """
 
     source: Source
@@ -207,24 +220,25 @@ class _SegmentTerms:
 
     @property
     def best_ids(self) -> tuple[int, ...]:
-        """The ids of the best hypothesis; none without one."""
+        """Ids of the best hypothesis, empty if there is no hypothesis."""
         return self.hypotheses[0].ids if self.hypotheses else ()
 
     def missing(self, tokenizer: Tokenizer) -> list[str]:
-        """The targets of terms that are not written as often as they should be."""
+        """Targets of the terms that occur less often in the translation than they should."""
         return missing_terms(self.terms, tokenizer.detokenize(self.best_ids))
 
     def next_terms(self, tokenizer: Tokenizer) -> list[Term]:
-        """The missing terms that may still be forced: those not forced yet, or else those forced once."""
+        """The missing terms that can still be forced: those never forced, or else those forced once."""
         self.written = tokenizer.detokenize(self.best_ids)
         missing = missing_terms(self.terms, self.written)
         left = [term for term in self.terms if term.target in missing and term not in self.given_up]
         return [term for term in left if term not in self.before] or left
 
     def force_next(self, part: AlignedPart, tokenizer: Tokenizer) -> None:
-        """Make the first missing term part of the prefix, with the word after it, so that it is not said twice.
+        """Make the first missing term part of the forced prefix.
 
-        A term that is missing again replaces its place in the translation from before.
+        The prefix includes the next word, because the model may otherwise repeat the term. A term that is missing a
+        second time replaces its place in the translation from before it was forced.
         """
         terms = self.next_terms(tokenizer)
         if terms[0] in self.before:
@@ -243,7 +257,7 @@ class _SegmentTerms:
         self.source = replace(self.source, prefix=tokenizer.encode(beginning))
 
     def _place(self, part: AlignedPart, term: Term) -> Range:
-        """The characters of the translation that the term takes the place of."""
+        """The characters of the translation that the term replaces."""
         first_free = sum(stop <= self.settled for _, stop in part.tgt_spans)
         start, stop = aligned_run(self.text, self.written, part, (term.start, term.stop), first_free)
         if start == stop:
@@ -253,7 +267,10 @@ class _SegmentTerms:
 
 
 def _replace_place(text: str, place: Range, target: str) -> tuple[str, str]:
-    """The text up to a place and the target there, with a capital where one began the text; and what follows."""
+    """Replace a place in a text. Returns the text up to and including `target`, and the text after it.
+
+    At the start of the text, the target gets a capital if the text had one.
+    """
     start, stop = place
     before, after = text[:start], text[stop:]
     if start == 0 and text[:1].isupper():
@@ -269,13 +286,13 @@ def _set_text(answer: Translation, text: str) -> Translation:
 
 
 def _flag_lost(answer: Translation) -> Translation:
-    """With the flag for what is lost beside the others."""
+    """Add the flag "lost" if the answer lost something."""
     found = {*answer.flags, *(["lost"] if answer.lost else [])}
     return replace(answer, flags=tuple(flag for flag in FLAGS if flag in found))
 
 
 def _spans(words: Sequence[Word], text: str) -> list[Range]:
-    """Where the words stand; one that is written otherwise there (normalised by the tokeniser) is taken to be empty."""
+    """Character ranges of words in a text. A word that is not found, because it was normalized, gets an empty range."""
     spans: list[Range] = []
     place = 0
     for word in words:
