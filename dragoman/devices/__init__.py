@@ -1,0 +1,1 @@
+"""Torch devices, precisions, threads and memory, for everything that computes with torch."""

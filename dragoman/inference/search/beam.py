@@ -1,14 +1,24 @@
 """Beam search over a batch of sentences.
 
-The beam of a sentence holds `beam_size` live hypotheses. At each step every one is continued by every token. Of the
-`beam_size` best continuations by log_prob, those that end with eos are finished; the best others, as many as there are
-places, go on. The search of a sentence ends when `beam_size` hypotheses are finished and the best live one would
-score below all of them if it ended here, so that a beam of 1 is greedy; or when none can ever beat the `n_best` best.
-A beam as wide as the space of outputs finds the same as exhaustive search. transformers (early_stopping=False) fills
-and ends a beam alike.
+The beam of a sentence has `beam_size` live hypotheses. Each step works as follows:
 
-Nothing a sentence does depends on the others in its batch, and those that are done leave the batch, a few at a time.
-Length penalty: Wu et al. 2016, section 7; limit on the length: Vaswani et al. 2017, section 6.1.
+1. Every live hypothesis is continued by every token.
+2. Continuations that end (with eos, or at the length limit) and are among the `beam_size` best by log-probability
+   become finished hypotheses.
+3. The `beam_size` best continuations that do not end are the new live hypotheses.
+
+The search of a sentence stops in one of two cases. Either `beam_size` hypotheses are finished, and the best live one
+would score below all of them if it ended now. Or no live hypothesis can ever beat the `n_best` best finished ones.
+A beam of 1 is therefore greedy search, and a beam as wide as the space of outputs equals exhaustive search.
+transformers with early_stopping=False fills and ends its beam in the same way.
+
+The result of a sentence does not depend on the other sentences in the batch. Finished sentences leave the batch, some
+at a time.
+
+References
+----------
+Length penalty: Wu et al. (2016), https://arxiv.org/abs/1609.08144, section 7. Length limit: Vaswani et al. (2017),
+section 6.1.
 """
 
 from collections.abc import Sequence
@@ -31,16 +41,16 @@ from dragoman.records import Hypothesis
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID
 
 _NONE = float("-inf")
-# Done sentences leave the batch once they are one in so many of it.
+# Finished sentences leave the batch once they are one in eight of it.
 _DONE_BEFORE_LEAVING = 8
 
 
 @dataclass(frozen=True, slots=True)
 class _Beam:
-    """The B sentences still searched.
+    """The B sentences that are still in search.
 
-    Each has W live hypotheses, best first, then empty ones with a log_prob of -inf. `sentences` are their numbers in
-    the input.
+    Each has W live hypotheses, best first. Unused places have a log-probability of -inf. `sentences` are the indices
+    of the sentences in the input.
     """
 
     sentences: Int64[Tensor, "B"]
@@ -51,7 +61,7 @@ class _Beam:
 
     @staticmethod
     def first(constraints: Constraints, settings: InferenceSettings) -> "_Beam":
-        """One empty hypothesis a sentence."""
+        """One empty hypothesis for each sentence."""
         sentences = torch.arange(constraints.limits.numel(), device=constraints.limits.device)
         size, device = sentences.numel(), sentences.device
         return _Beam(
@@ -68,7 +78,7 @@ class _Beam:
         return torch.arange(self.sentences.numel(), device=self.sentences.device)
 
     def extend(self, best: Continuations) -> "_Beam":
-        """The beam one token later, where all continuations go on."""
+        """The beam one token later, if no continuation ends."""
         paths = self.paths.extend(best.parents, best.ids, best.token_log_probs)
         return replace(self, log_probs=best.log_probs, paths=paths)
 
@@ -81,10 +91,25 @@ def beam_search(
     settings: InferenceSettings,
     prefixes: Sequence[Sequence[int]] | None = None,
 ) -> list[list[Hypothesis]]:
-    """For each sentence its at most `n_best` best hypotheses, distinct, best first.
+    """Find the best translations of each sentence.
 
-    Sources end with eos. `prefixes` are target ids that each output must begin with; scores count them. A hypothesis
-    that reaches the limit without eos is cut (not `finished`) and comes after all that ended by themselves.
+    Parameters
+    ----------
+    model
+        The model to search, such as a `FastModel` or an `Ensemble`.
+    src_ids
+        Source token ids (B, S), each row ending with eos and then padding.
+    src_lengths
+        Number of tokens of each source, eos included (B,).
+    settings
+        Beam size, length penalty, limits and `n_best`.
+    prefixes
+        Target ids that each output must start with, one sequence for each sentence. Scores include them.
+
+    Returns
+    -------
+    Up to `n_best` distinct hypotheses for each sentence, best first. A hypothesis that reaches the length limit without
+    eos is cut (its `finished` is False) and comes after all hypotheses that end with eos.
     """
     results: list[list[Hypothesis]] = [[] for _ in range(src_lengths.numel())]
     if not results:
@@ -96,7 +121,7 @@ def beam_search(
     ids = torch.full_like(src_lengths, BOS_ID)
     for position in range(penalties.numel()):
         predictions = model.step(ids, state)
-        # Half of the candidates may end, and the others still fill the beam.
+        # Up to half of the candidates can end, and the other half still fills the beam.
         candidates = best_continuations(predictions, beam.log_probs, beam.constraints, position, 2 * settings.beam_size)
         live, ending = _live_and_ending(beam, candidates, position, settings.beam_size)
         nothing_ends = (live.any(1) & ~ending.any(1)).all()
@@ -124,7 +149,10 @@ def beam_search(
 
 
 def _sentences_to_keep(going_on: Bool[Tensor, "B"]) -> Int64[Tensor, "B2"]:
-    """Those that go on, or all while so few are done that computing them in vain costs less than moving the others."""
+    """Indices of the unfinished sentences, or of all sentences while few are finished.
+
+    Computing a few finished sentences in vain costs less than moving the others.
+    """
     going = going_on.nonzero()[:, 0]
     if _DONE_BEFORE_LEAVING * (going_on.numel() - going.numel()) >= going_on.numel():
         return going
@@ -132,12 +160,12 @@ def _sentences_to_keep(going_on: Bool[Tensor, "B"]) -> Int64[Tensor, "B2"]:
 
 
 def _rows(parents: Int64[Tensor, "B2 C"], width: int, sentences: Int64[Tensor, "B2"]) -> Int64[Tensor, "N2"]:
-    """The rows of the parents, of W a sentence."""
+    """Row numbers of the parents, with W rows for each sentence."""
     return (sentences[:, None] * width + parents).flatten()
 
 
 def _penalties(constraints: Constraints, settings: InferenceSettings) -> Float[Tensor, "T"]:
-    """The length penalty of 1, 2, ... tokens: one table, so that scores and their bounds agree to the last bit."""
+    """Length penalties of 1, 2, ... tokens. Scores and their bounds use one table, so they agree to the last bit."""
     limits = constraints.limits
     return torch.from_numpy(length_penalties(settings, np.arange(1, int(limits.max()) + 1))).to(limits.device)
 
@@ -145,7 +173,10 @@ def _penalties(constraints: Constraints, settings: InferenceSettings) -> Float[T
 def _live_and_ending(
     beam: _Beam, candidates: Continuations, position: int, beam_size: int
 ) -> tuple[Bool[Tensor, "B C"], Bool[Tensor, "B C"]]:
-    """Which candidates go on (the best that have neither ended nor reached the limit), and which end here."""
+    """Masks of the candidates that stay live, and of those that end at this position.
+
+    Live are the best that have neither ended nor reached the limit.
+    """
     there = candidates.log_probs > _NONE
     below_limit = beam.constraints.limits > position + 1
     may_go_on = there & (candidates.ids != EOS_ID) & below_limit[:, None]
@@ -156,7 +187,7 @@ def _live_and_ending(
 def _add_finished(
     beam: _Beam, candidates: Continuations, ending: Bool[Tensor, "B C"], penalty: Float[Tensor, ""]
 ) -> Finished:
-    """The finished hypotheses with those that end here."""
+    """The finished hypotheses, including the candidates that end at this position."""
     if not bool(ending.any()):
         return beam.finished
     scores = (candidates.log_probs / penalty).where(ending, _NONE)
@@ -165,7 +196,7 @@ def _add_finished(
 
 
 def _collect(results: list[list[Hypothesis]], beam: _Beam, finished: Finished, done: Bool[Tensor, "B"]) -> None:
-    """Writes the hypotheses of the sentences that are done into `results`."""
+    """Write the hypotheses of finished sentences into `results`."""
     leaving = done.nonzero()[:, 0]
     if leaving.numel():
         for sentence, found in zip(
@@ -175,14 +206,14 @@ def _collect(results: list[list[Hypothesis]], beam: _Beam, finished: Finished, d
 
 
 def _live_first(candidates: Continuations, live: Bool[Tensor, "B C"]) -> Continuations:
-    """The live candidates, as many as the sentence with the most has; others become empty."""
+    """The live candidates of each sentence, then empty ones up to the largest number in any sentence."""
     order = live.long().sort(dim=1, descending=True, stable=True).indices[:, : int(live.sum(1).max())]
     chosen = candidates.chosen(order)
     return replace(chosen, log_probs=chosen.log_probs.where(live.gather(1, order), _NONE))
 
 
 def _next(beam: _Beam, going: Continuations, keep: Int64[Tensor, "B2"]) -> _Beam:
-    """The beam one token later, of the sentences that go on."""
+    """The beam one token later, with the sentences in `keep`."""
     paths = beam.paths.select(keep).extend(going.parents, going.ids, going.token_log_probs)
     return _Beam(
         beam.sentences[keep],

@@ -1,4 +1,4 @@
-"""What an output may be, whatever the model thinks: its length, its first tokens, and the ids that never come out."""
+"""Hard constraints on outputs: maximum and minimum length, forced first tokens, and ids that are never written."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,10 +17,16 @@ _FREE = -1
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What the outputs of B sentences must obey.
+    """Constraints on the outputs of B sentences.
 
-    `limits` (B,): the longest output in tokens, eos included. `prefixes` (B, P): the first tokens of each output, kept
-    exactly, then -1. No output ends before it has `min_tokens` tokens, unless its prefix does.
+    Attributes
+    ----------
+    limits
+        Maximum length of each output in tokens, eos included.
+    prefixes
+        The forced first tokens of each output, then -1.
+    min_tokens
+        Minimum length of each output. Only a prefix that contains eos may end earlier.
     """
 
     limits: Int64[Tensor, "B"]
@@ -34,7 +40,7 @@ class Constraints:
         max_length: int | None,
         prefixes: Sequence[Sequence[int]] | None,
     ) -> "Constraints":
-        """With the limits of `output_limit`. Raises ValueError unless each sentence has a prefix."""
+        """Constraints with the limits of `output_limit`. Raises ValueError unless each sentence has a prefix."""
         rows = [()] * src_lengths.numel() if prefixes is None else prefixes
         if len(rows) != src_lengths.numel():
             raise ValueError(f"{len(rows)} prefixes do not fit {src_lengths.numel()} sentences")
@@ -47,11 +53,11 @@ class Constraints:
         return Constraints(torch.tensor(limits, device=device), padded.to(device), settings.min_tokens)
 
     def select(self, sentences: Int64[Tensor, "B2"] | slice) -> "Constraints":
-        """The same for some of the sentences."""
+        """The constraints of some sentences."""
         return Constraints(self.limits[sentences], self.prefixes[sentences], self.min_tokens)
 
     def apply(self, log_probs: Float[Tensor, "N V"], position: int, sentences: slice) -> None:
-        """Gives -inf to all tokens that may not stand at `position`, in place; `log_probs` are of these sentences."""
+        """Set tokens that are not allowed at `position` to -inf, in place. `log_probs` are those of `sentences`."""
         if position >= self.prefixes.size(1):
             hide(log_probs, unwritable(position, self.min_tokens))
             return
@@ -63,19 +69,19 @@ class Constraints:
         log_probs.scatter_(1, ids, torch.where(is_free, log_probs.gather(1, ids), forced_log_probs))
 
     def with_prefix(self, ids: Int64[Tensor, "N"], position: int) -> Int64[Tensor, "N"]:
-        """The ids that stand at `position` when `ids` are chosen wherever the prefix does not say which."""
+        """The prefix's ids at `position`, and `ids` where the prefix has ended."""
         if position >= self.prefixes.size(1):
             return ids
         forced = self._forced(position, ids.numel())[:, 0]
         return torch.where(forced == _FREE, ids, forced)
 
     def _forced(self, position: int, num_rows: int) -> Int64[Tensor, "N 1"]:
-        """The prefixes' token at `position`, for each of a sentence's rows."""
+        """The prefix's id at `position` or -1, repeated for each row of a sentence."""
         return self.prefixes[:, position, None].repeat_interleave(num_rows // self.limits.numel(), dim=0)
 
 
 def hide(log_probs: Float[Tensor, "N V"], token_ids: tuple[int, ...]) -> None:
-    """Gives some ids no chance, in place; the others keep their probabilities."""
+    """Set some ids to -inf, in place. The other log-probabilities are not renormalized."""
     log_probs.index_fill_(1, _tensor_of(token_ids, log_probs.device), float("-inf"))
 
 

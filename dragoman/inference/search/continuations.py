@@ -1,7 +1,7 @@
-"""The best continuations of each sentence's hypotheses.
+"""The best continuations of each sentence's hypotheses by one token.
 
-Of a vocabulary of ten thousand, a search needs a few tokens a sentence. The logits are computed for a few sentences at
-a time, while they fit into the processor's cache, and never become log-probabilities of all tokens.
+A search needs a few tokens per sentence out of a vocabulary of ten thousand. Logits are therefore computed for a few
+sentences at a time, so that they fit into the processor's cache, and only chosen tokens get log-probabilities.
 """
 
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from dragoman.inference.search.step_model import Predictions
 
 _NONE = float("-inf")
 _NUM_BLOCKS = 200
-# With at most this many logits a sentence, looking at all of them is as fast as looking for the best blocks.
+# Up to this many logits per sentence, one topk over all is as fast as finding the best blocks first.
 _FEW = 2048
-# Logits computed at once. On a CPU more would fall out of the cache; on a GPU, where a launch costs more than memory,
-# this many take a quarter of a gigabyte.
+# Logits computed at once. On a CPU, more do not fit into the cache. On a GPU, where launching a kernel costs more than
+# memory, this many take a quarter of a gigabyte.
 _LOGITS_AT_ONCE = {"cpu": 640_000}
 _LOGITS_AT_ONCE_ELSEWHERE = 1 << 26
 
@@ -27,8 +27,8 @@ _LOGITS_AT_ONCE_ELSEWHERE = 1 << 26
 class Continuations:
     """The best C continuations of each of B sentences, best first.
 
-    `parents` are the places of the hypotheses that they continue; `log_probs` are of the whole, `token_log_probs` of
-    the last token alone. Empty ones have a log_prob of -inf.
+    `parents` are the indices of the hypotheses that they continue, and `ids` the new tokens. `log_probs` include all
+    tokens, `token_log_probs` only the new one. Unused places have a log-probability of -inf.
     """
 
     log_probs: Float[Tensor, "B C"]
@@ -37,11 +37,11 @@ class Continuations:
     token_log_probs: Float[Tensor, "B C"]
 
     def chosen(self, order: Int64[Tensor, "B C2"]) -> "Continuations":
-        """The continuations at the named ranks of each sentence."""
+        """The continuations at the ranks `order` of each sentence."""
         return Continuations(*(getattr(self, name).gather(1, order) for name in self.__slots__))
 
     def select(self, sentences: Int64[Tensor, "B2"]) -> "Continuations":
-        """The continuations of some of the sentences."""
+        """The continuations of some sentences."""
         return Continuations(*(getattr(self, name)[sentences] for name in self.__slots__))
 
     @staticmethod
@@ -55,16 +55,27 @@ class Continuations:
 def best_continuations(
     predictions: Predictions, log_probs: Float[Tensor, "B W"], constraints: Constraints, position: int, count: int
 ) -> Continuations:
-    """The `count` best continuations of each sentence that the constraints allow, or all if there are fewer.
+    """The `count` best allowed continuations of each sentence, or all if there are fewer.
 
-    `log_probs` are those of the W hypotheses of each sentence so far. The predictions are overwritten.
+    Parameters
+    ----------
+    predictions
+        The model's predictions for the B * W hypotheses. They are overwritten.
+    log_probs
+        Log-probabilities of the W hypotheses of each sentence.
+    constraints
+        Tokens that the constraints do not allow at `position` are left out.
+    position
+        Number of tokens that the hypotheses have.
+    count
+        Number of continuations C.
     """
     num_sentences, width = log_probs.shape
     at_once = _LOGITS_AT_ONCE.get(log_probs.device.type, _LOGITS_AT_ONCE_ELSEWHERE)
     group = max(1, at_once // (predictions.vocab_size * width))
 
     def best(some: slice) -> Continuations:
-        """A function, so that the memory of its logits is free again when the next ones are computed."""
+        """The best continuations of some sentences. Returning frees the logits before the next ones are computed."""
         logits, normalisers, unit = predictions.logits(slice(some.start * width, some.stop * width))
         constraints.apply(logits, position, some)
         rows = _Rows(logits.view(-1, width, predictions.vocab_size), normalisers.view(-1, width), log_probs[some], unit)
@@ -75,7 +86,10 @@ def best_continuations(
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The logits of all continuations of some sentences, and the log_probs of the hypotheses that they continue."""
+    """The logits of all continuations of some sentences, and the log-probabilities of their hypotheses.
+
+    The log-probability of a token is (logit - normalizer) * unit.
+    """
 
     logits: Float[Tensor, "B W V"]
     normalisers: Float[Tensor, "B W"]
@@ -83,7 +97,7 @@ class _Rows:
     unit: float
 
     def best(self, count: int) -> Continuations:
-        """The `count` best continuations of each sentence, of equals by hypothesis and id."""
+        """The `count` best continuations of each sentence. Equal ones are ordered by hypothesis and id."""
         _, width, vocab_size = self.logits.shape
         if width * vocab_size <= _FEW or count > _NUM_BLOCKS:
             chosen = self._totals(self.logits).topk(count, dim=1, sorted=False).indices
@@ -97,10 +111,10 @@ class _Rows:
         return Continuations(totals, parents.gather(1, order), ids.gather(1, order), token_log_probs.gather(1, order))
 
     def _best_by_blocks(self, count: int) -> Int64[Tensor, "B C"]:
-        """The places in (W V) of the best tokens: first the best blocks of a sentence, then the best tokens in these.
+        """Indices into (W * V) of the best tokens: find the best blocks of each sentence, then their best tokens.
 
-        Block b is the columns b, b + 200, b + 400, ..., so that maxima are elementwise. Blocks are ranked by the same
-        sums as tokens, so that rounding resolves near ties alike.
+        Block b has the columns b, b + 200, b + 400, ..., so that the maxima of all blocks are elementwise. Blocks are
+        ranked by the same sums as tokens, so that rounding resolves near ties in the same way.
         """
         num_sentences, width, size = self.logits.shape
         rows, rest = self.logits.flatten(0, 1), size % _NUM_BLOCKS
@@ -119,7 +133,7 @@ class _Rows:
     def _totals(
         self, logits: Float[Tensor, "B R n"], parents: Int64[Tensor, "B R"] | None = None
     ) -> Float[Tensor, "B Rn"]:
-        """The log_probs of hypotheses that continue `parents` (all) by the tokens with these logits."""
+        """Log-probabilities of `parents` (by default all hypotheses) continued by the tokens with these logits."""
         normalisers, log_probs = self.normalisers, self.log_probs
         if parents is not None:
             normalisers, log_probs = normalisers.gather(1, parents), log_probs.gather(1, parents)

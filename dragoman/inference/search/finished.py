@@ -1,4 +1,4 @@
-"""The finished hypotheses of a beam search: the best few of each sentence, and whether the live ones can beat them."""
+"""The finished hypotheses of a beam search: the best of each sentence, and whether live ones can still beat them."""
 
 from dataclasses import dataclass
 
@@ -15,9 +15,9 @@ _NONE = float("-inf")
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The best M finished hypotheses of each of B sentences, best first; empty places have a score of -inf.
+    """The best M finished hypotheses of each of B sentences, best first. Unused places have a score of -inf.
 
-    `cut` ones reached the limit without eos. They come after all that ended by themselves, whatever their score.
+    Hypotheses marked `cut` reached the length limit without eos. They come after all others, whatever their score.
     """
 
     scores: Float[Tensor, "B M"]
@@ -27,7 +27,7 @@ class Finished:
 
     @staticmethod
     def none(num_sentences: int, places: int, device: torch.device) -> "Finished":
-        """No hypothesis finished yet; the best `places` will be kept."""
+        """No finished hypothesis yet, and `places` for the best ones."""
         shape = (num_sentences, places)
         return Finished(
             torch.full(shape, _NONE, device=device),
@@ -42,9 +42,9 @@ class Finished:
         return self.paths.ids.size(2) == 0
 
     def merge(self, scores: Float[Tensor, "B C"], paths: Paths) -> "Finished":
-        """With the hypotheses of `paths` whose score is not -inf, as far as they are among the best.
+        """Add the hypotheses of `paths` whose score is not -inf, and keep the best.
 
-        Of equals, the one that finished first stays before the other.
+        Of equal hypotheses, the one that finished earlier comes first.
         """
         length = paths.ids.size(2)
         all_scores = torch.cat((self.scores, scores), dim=1)
@@ -59,11 +59,11 @@ class Finished:
         )
 
     def unbeatable(self, best_attainable: Float[Tensor, "B"], places: int) -> Bool[Tensor, "B"]:
-        """Whether the first `places` are taken by ones that no attainable score exceeds; none is attainable at -inf."""
+        """Whether the first `places` scores are at least the best attainable score, which is -inf if none is."""
         return (self.scores[:, :places] >= best_attainable[:, None]).all(dim=1)
 
     def best(self, places: int) -> "Finished":
-        """The first few."""
+        """The first `places` of each sentence."""
         order = torch.arange(places, device=self.scores.device).expand(self.scores.size(0), -1)
         return Finished(
             self.scores.gather(1, order),
@@ -73,18 +73,18 @@ class Finished:
         )
 
     def select(self, sentences: Int64[Tensor, "B2"]) -> "Finished":
-        """The same for some of the sentences."""
+        """The finished hypotheses of some sentences."""
         return Finished(
             self.scores[sentences], self.lengths[sentences], self.cut[sentences], self.paths.select(sentences)
         )
 
     def hypotheses(self) -> list[list[Hypothesis]]:
-        """The records, best first."""
+        """The hypotheses of each sentence as records, best first."""
         return self.paths.hypotheses(self.lengths, self.scores)
 
 
 def _ranking(scores: Float[Tensor, "B C"], cut: Bool[Tensor, "B C"]) -> Int64[Tensor, "B C"]:
-    """The order by kind (ended, cut, empty), then by falling score; equals stay as they are."""
+    """The order by kind (ended, cut, unused), then by descending score. The order of equal ones is kept."""
     order = scores.sort(dim=1, descending=True, stable=True).indices
     kind = cut.long().masked_fill(scores == _NONE, 2).gather(1, order)
     return order.gather(1, kind.sort(dim=1, stable=True).indices)

@@ -1,7 +1,12 @@
-"""The sample that is most like all other samples: minimum Bayes risk (Eikema & Aziz 2020, 2022).
+"""Minimum Bayes risk decoding: choose the sample that is most similar to all samples.
 
-The sample is chosen that has the highest mean utility when each of the samples, itself included, is the reference in
-turn. Utility is sentence chrF2 as sacreBLEU computes it (Popović 2015).
+Each sample is scored by its mean utility with every sample, itself included, as the reference. The utility is sentence
+chrF2 as sacreBLEU computes it.
+
+References
+----------
+Eikema & Aziz (2020), https://arxiv.org/abs/2005.10283, and (2022), https://arxiv.org/abs/2108.04718.
+Popović (2015), "chrF: character n-gram F-score for automatic MT evaluation".
 """
 
 from collections.abc import Sequence
@@ -20,9 +25,9 @@ _Numbers = npt.NDArray[np.int64]
 
 
 def choose_least_risk(samples: Sequence[Hypothesis], tokenizer: Tokenizer, n_best: int) -> list[Hypothesis]:
-    """The `n_best` samples of one source, the one with the highest expected chrF2 (its `score`) first.
+    """The `n_best` samples of one source with the highest expected chrF2, which becomes their `score`, best first.
 
-    Samples of the same text count as often as they occur, and one of them is kept.
+    Samples with the same text all count as references, but only one of them is returned.
     """
     texts = [tokenizer.detokenize(hypothesis.ids) for hypothesis in samples]
     first = {text: place for place, text in reversed(list(enumerate(texts)))}
@@ -33,10 +38,10 @@ def choose_least_risk(samples: Sequence[Hypothesis], tokenizer: Tokenizer, n_bes
 
 
 def pairwise_chrf(texts: Sequence[str]) -> _Matrix:
-    """(N, N): chrF2, 0 to 100, of text i as the translation where text j is the reference.
+    """chrF2 (N, N), 0 to 100, of text i as translation with text j as reference.
 
-    The k-th occurrence of an n-gram in a text is taken for a thing of its own: then the n-grams two texts share are
-    those both have, and all pairs are counted by one product of matrices.
+    The k-th occurrence of an n-gram in a text counts as a separate n-gram. The clipped number of common n-grams is then
+    the size of an intersection, and one matrix product counts all pairs.
     """
     characters = [np.fromiter(map(ord, "".join(text.split())), np.int64) for text in texts]
     owners = np.repeat(np.arange(len(texts)), [len(row) for row in characters])
@@ -64,7 +69,10 @@ def pairwise_chrf(texts: Sequence[str]) -> _Matrix:
 
 
 def _count_shared(owners: _Numbers, grams: _Numbers, count: int) -> tuple[_Matrix, _Matrix]:
-    """(N, N) n-grams that two texts have in common, and (N,) how many each has; `owners` says whose each n-gram is."""
+    """Number of n-grams that each two texts have in common (N, N), and of n-grams in each text (N,).
+
+    `owners` has the index of the text of each n-gram.
+    """
     order = np.lexsort((grams, owners))
     owners, grams = owners[order], grams[order]
     places = np.arange(len(grams))
@@ -78,5 +86,5 @@ def _count_shared(owners: _Numbers, grams: _Numbers, count: int) -> tuple[_Matri
 
 
 def _number_ngrams(values: _Numbers) -> _Numbers:
-    """Equal values get equal numbers from 0 on, without gaps."""
+    """Replace values by numbers from 0 on, without gaps. Equal values get equal numbers."""
     return np.unique(values, return_inverse=True)[1].reshape(-1)

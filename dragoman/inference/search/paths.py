@@ -1,4 +1,4 @@
-"""The hypotheses of a batch while they are written: several a sentence, all of one length."""
+"""The hypotheses of a batch while they are being written: several per sentence, all of the same length."""
 
 from dataclasses import dataclass
 
@@ -13,21 +13,21 @@ from dragoman.text.tokenization.tokenizer import EOS_ID
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """W hypotheses for each of B sentences, T tokens long so far, with the log-probability of every token."""
+    """W hypotheses of T tokens for each of B sentences, with the log-probability of every token."""
 
     ids: Int64[Tensor, "B W T"]
     token_log_probs: Float[Tensor, "B W T"]
 
     @staticmethod
     def empty(num_sentences: int, width: int, device: torch.device) -> "Paths":
-        """Nothing written yet."""
+        """Hypotheses without tokens."""
         shape = (num_sentences, width, 0)
         return Paths(torch.zeros(shape, dtype=torch.int64, device=device), torch.zeros(shape, device=device))
 
     def extend(
         self, parents: Int64[Tensor, "B W2"], ids: Int64[Tensor, "B W2"], token_log_probs: Float[Tensor, "B W2"]
     ) -> "Paths":
-        """Every new hypothesis is its parent (a place of the same sentence) and one token more."""
+        """Append one token to each parent. `parents` are indices of hypotheses of the same sentence."""
         grown = self.choose(parents)
         return Paths(
             torch.cat((grown.ids, ids[..., None]), dim=2),
@@ -35,16 +35,16 @@ class Paths:
         )
 
     def choose(self, places: Int64[Tensor, "B W2"]) -> "Paths":
-        """The hypotheses at the named places of each sentence."""
+        """The hypotheses at the indices `places` of each sentence."""
         sentences = torch.arange(places.size(0), device=places.device)[:, None]
         return Paths(self.ids[sentences, places], self.token_log_probs[sentences, places])
 
     def select(self, sentences: Int64[Tensor, "B2"]) -> "Paths":
-        """The hypotheses of some of the sentences."""
+        """The hypotheses of some sentences."""
         return Paths(self.ids[sentences], self.token_log_probs[sentences])
 
     def merge(self, longer: "Paths") -> "Paths":
-        """The places of both, of which `longer` has at least as many tokens; the gap is filled with zeros."""
+        """Concatenate with hypotheses that have at least as many tokens. Shorter ones are padded with zeros."""
         gap = (0, longer.ids.size(2) - self.ids.size(2))
         return Paths(
             torch.cat((functional.pad(self.ids, gap), longer.ids), dim=1),
@@ -52,9 +52,9 @@ class Paths:
         )
 
     def hypotheses(self, lengths: Int64[Tensor, "B W"], scores: Float[Tensor, "B W"]) -> list[list[Hypothesis]]:
-        """The records of all places whose score is not -inf.
+        """The hypotheses whose score is not -inf, as records.
 
-        A path counts up to its length (at least 1), and ended by itself if its last token is eos.
+        Tokens after the length (at least 1) are ignored. A hypothesis is `finished` if its last token is eos.
         """
         sentences = zip(
             self.ids.tolist(), self.token_log_probs.tolist(), lengths.tolist(), scores.tolist(), strict=True

@@ -1,6 +1,7 @@
-"""What search sees of a model: three verbs, `start`, `step` and `reorder`.
+"""The interface between searches and models: three verbs, `start`, `step` and `reorder`.
 
-A single Transformer, an ensemble and (in tests) a table of probabilities are the same to it.
+A search accepts any model with these verbs: `tensors.fast_model.FastModel`, an `Ensemble` of models, the slow reference
+`verification.FullPasses`, or a table of probabilities in tests.
 """
 
 import math
@@ -17,16 +18,23 @@ from dragoman.model.transformer import Transformer
 
 State = TypeVar("State")
 _LN2 = math.log(2.0)
-# Between these, 2 ** logit and the sum of up to 2**20 of them are normal float32 numbers.
+# If |log2 of the sum| is below this, the sum of up to 2**20 powers neither overflowed nor vanished in float32.
 _SAFE_EXPONENT = 100.0
 
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """What a model predicts as the next token of each of N hypotheses.
+    """A model's predictions of the next token of N hypotheses. Logits are computed when they are needed.
 
-    `project` computes the logits of some of the `states`, in base 2: the logits of the model times log2 e. torch's exp2
-    is three times as fast as its exp on a CPU. Without `project`, the states are log_probs.
+    Attributes
+    ----------
+    states
+        Final states of the decoder, or log-probabilities (N, V) if `project` is None.
+    vocab_size
+        Size V of the target vocabulary.
+    project
+        Function from states to logits in base 2, which are the model's logits times log2 e. torch's exp2 is three times
+        as fast as its exp on a CPU.
     """
 
     states: Float[Tensor, "N D"]
@@ -35,17 +43,20 @@ class Predictions:
 
     @staticmethod
     def of(log_probs: Float[Tensor, "N V"]) -> "Predictions":
-        """The predictions with these log_probs, in float32."""
+        """Predictions with these log-probabilities, in float32."""
         return Predictions(log_probs, log_probs.size(1))
 
     def log_probs(self) -> Float[Tensor, "N V"]:
-        """The log_probs of all tokens in float32, the caller's to overwrite."""
+        """Log-probabilities of all tokens, in float32. The caller may overwrite them."""
         if self.project is None:
             return self.states
         return torch.log_softmax(self.project(self.states).float().mul_(_LN2), dim=-1)
 
     def logits(self, rows: slice) -> tuple[Float[Tensor, "n V"], Float[Tensor, "n"], float]:
-        """The logits of some rows, the normaliser of each, and the unit: a log_prob is (logit - normaliser) * unit."""
+        """The logits of some rows, a normalizer for each row, and a unit.
+
+        The log-probability of a token is (logit - normalizer) * unit.
+        """
         if self.project is None:
             return self.states[rows], self.states.new_zeros(self.states[rows].size(0)), 1.0
         logits = self.project(self.states[rows]).float()
@@ -54,7 +65,7 @@ class Predictions:
 
 def _log2_sums(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N"]:
     """log2 of the sum of 2 ** logit of every row."""
-    if logits.device.type == "cpu":  # the check would wait for another device
+    if logits.device.type == "cpu":  # on a GPU, the check below would wait for the device
         sums = torch.exp2(logits).sum(1).log2_()
         if float(sums.abs().max()) < _SAFE_EXPONENT:
             return sums
@@ -66,60 +77,60 @@ def _log2_sums(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N"]:
 class StepModel(Protocol[State]):
     """A model that predicts one target token at a time for N hypotheses of B sentences, N / B for each sentence.
 
-    The state is the model's own affair: search holds it and hands it back. `step` and `reorder` change it in place.
+    The search passes the state from call to call without looking inside. `step` and `reorder` change it in place.
     """
 
     @property
     def vocab_size(self) -> int:
-        """V, the width of the log_probs."""
+        """Size V of the target vocabulary."""
 
     @property
     def max_length(self) -> int | None:
-        """The longest output in tokens, eos included; None: any."""
+        """Maximum length of an output in tokens, eos included. None: no limit."""
 
     @property
     def device(self) -> torch.device:
-        """Where the ids must be and the log_probs are."""
+        """The device of ids and predictions."""
 
     def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"]) -> State:
-        """The state before the first target token, one hypothesis a sentence; sources end with eos."""
+        """Encode sources, which end with eos. The state has one hypothesis without tokens for each sentence."""
 
     def step(self, ids: Int64[Tensor, "N"], state: State) -> Predictions:
-        """Appends one token to each hypothesis, bos first, and predicts the next."""
+        """Append one token to each hypothesis, bos first, and predict the next token."""
 
     def reorder(self, state: State, rows: Int64[Tensor, "N2"], sentences: Int64[Tensor, "B2"]) -> None:
-        """Keeps the named hypotheses and sentences, both by their old numbers, in the named order.
+        """Keep the given hypotheses (`rows`) and sentences, by their old indices, in the given order.
 
         Afterwards row n belongs to sentence n // (N2 / B2).
         """
 
 
 class OfTransformer:
-    """What every StepModel of one Transformer says of it."""
+    """The properties that all StepModels of a single Transformer share."""
 
     def __init__(self, model: Transformer) -> None:
         self._model = model
 
     @property
     def vocab_size(self) -> int:
-        """V, the target vocabulary."""
+        """Size V of the target vocabulary."""
         return self._model.tgt_vocab_size
 
     @property
     def max_length(self) -> int | None:
-        """As many tokens as there are learned positions; None with computed ones."""
+        """The number of learned positions. None with sinusoidal positions."""
         return self._model.max_positions
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return self._model.device
 
 
 class Ensemble:
-    """Several models with one target vocabulary as one: the mean of their probabilities.
+    """Several models as one StepModel, which predicts the mean of their probabilities.
 
-    Raises ModelError when there is no model or their vocabularies differ in size.
+    Raises ModelError if there is no model or if their target vocabularies differ in size.
     """
 
     def __init__(self, members: Sequence[StepModel[Any]]) -> None:
@@ -135,30 +146,30 @@ class Ensemble:
 
     @property
     def vocab_size(self) -> int:
-        """V, the same in all members."""
+        """Size V of the target vocabulary, the same in all members."""
         return self._members[0].vocab_size
 
     @property
     def max_length(self) -> int | None:
-        """The longest output that every member can write."""
+        """The shortest limit of all members, or None if no member has one."""
         return min((m.max_length for m in self._members if m.max_length is not None), default=None)
 
     @property
     def device(self) -> torch.device:
-        """Where the first member is; the others must be there too."""
+        """The device of the first member. All members must be on one device."""
         return self._members[0].device
 
     def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"]) -> tuple[Any, ...]:
-        """One state a member."""
+        """One state for each member."""
         return tuple(member.start(src_ids, src_lengths) for member in self._members)
 
     def step(self, ids: Int64[Tensor, "N"], state: tuple[Any, ...]) -> Predictions:
         """The mean of the members' probabilities."""
         steps = [member.step(ids, own).log_probs() for member, own in zip(self._members, state, strict=True)]
         mean = torch.logsumexp(torch.stack(steps), dim=0) - math.log(len(steps))
-        return Predictions.of(mean.clamp_(max=0.0))  # rounding must not make a token likelier than certain
+        return Predictions.of(mean.clamp_(max=0.0))  # rounding can give probabilities slightly above 1
 
     def reorder(self, state: tuple[Any, ...], rows: Int64[Tensor, "N2"], sentences: Int64[Tensor, "B2"]) -> None:
-        """Moves every member's state alike."""
+        """Reorder the state of every member in the same way."""
         for member, own in zip(self._members, state, strict=True):
             member.reorder(own, rows, sentences)

@@ -1,4 +1,4 @@
-"""Copies of a model's weights in another form, made anew when the weights have changed."""
+"""Converted copies of a model's weights, converted again when the weights have changed."""
 
 import threading
 from collections.abc import Callable
@@ -10,7 +10,7 @@ Form = TypeVar("Form")
 
 
 class Converted(Generic[Form]):
-    """What `convert` makes of a model, kept until a parameter is changed in place or replaced."""
+    """The result of `convert`, cached until a parameter of the model is changed in place or gets new memory."""
 
     def __init__(self, model: Transformer, convert: Callable[[], Form]) -> None:
         self._parameters = list(model.parameters())
@@ -20,7 +20,7 @@ class Converted(Generic[Form]):
         self._form: Form
 
     def now(self) -> Form:
-        """That of the weights as they are; several threads may ask."""
+        """The conversion of the current weights. Safe to call from several threads."""
         with self._lock:
             now = [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in self._parameters]
             if now != self._made_from:

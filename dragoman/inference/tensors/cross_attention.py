@@ -1,9 +1,12 @@
 """Cross-attention of all decoder layers to the sources of a batch, prepared once and used at every step.
 
-Two ways with one result. *Plain*: keys and values, (B, H, S, K) each, between the query's product and the output's.
-*Folded*: those two products are taken into the keys and values beforehand, x Wq K^T = x (K Wq^T)^T and
-p V Wo = p (V Wo), so that a step multiplies by them only: less work and a third of the operations, for H times the
-memory. One sentence takes 6 to 20% less time (samples and ensembles, docs/log.md); many sentences are not folded.
+Two implementations give the same result:
+
+- *Plain* keeps keys and values, (B, H, S, K) each. A step multiplies by the query projection, the keys, the values and
+  the output projection.
+- *Folded* multiplies the two projections into keys and values beforehand: x W_q K^T = x (K W_q^T)^T and
+  p V W_o = p (V W_o). A step then has two products instead of four and a third of the operations, for H times the
+  memory. One sentence takes 6 to 20% less time (samples and ensembles, docs/log.md). Large batches are not folded.
 """
 
 from collections.abc import Sequence
@@ -17,21 +20,21 @@ from dragoman.inference.tensors.attention import attend, merge_heads
 from dragoman.inference.tensors.products import ProductFunction, product_function, scale_input
 from dragoman.model.attention import MultiHeadAttention
 
-# Folded sources with more numbers than this would fall out of the processor's cache.
+# Folded keys and values with more numbers than this do not fit into the processor's cache.
 _MAX_FOLDED = 2**20
 
 
 class Cross(Protocol):
-    """The attention of every layer to the sources of B sentences."""
+    """Cross-attention of every layer to the sources of B sentences, ready for steps."""
 
     def __call__(self, layer: int, rows: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
-        """What the layer's cross-attention gives for the hypotheses' states."""
+        """Output of one layer's cross-attention for the states of all hypotheses."""
 
     def select(self, sentences: Int64[Tensor, "B2"]) -> "Cross":
-        """The same for some of the sentences."""
+        """Keep the sources of some sentences."""
 
     def in_float32(self) -> "Cross":
-        """The same with keys and values in float32, as few sentences are computed faster."""
+        """Convert keys and values to float32, which is faster for few sentences."""
 
 
 class CrossAttention:
@@ -49,13 +52,16 @@ class CrossAttention:
         self._query_bias, self._output_bias = _biases(layers)
 
     def keys_and_values(self, memory: Float[Tensor, "B S D"], dtype: torch.dtype) -> Float[Tensor, "L 2 B H S K"]:
-        """Of every layer."""
+        """Keys and values of every layer, from the encoder's output."""
         parts = self._keys_and_values(memory.flatten(0, 1)).to(dtype)
         parts = parts.view(*memory.shape[:2], self._num_layers, 2, self._num_heads, -1)
         return parts.permute(2, 3, 0, 4, 1, 5).contiguous()
 
     def prepare(self, keys_and_values: Float[Tensor, "L 2 B H S K"], mask: Float[Tensor, "B 1 1 S"]) -> Cross:
-        """Ready for steps, in the way that is faster for so many numbers. `mask` is 0 at real positions, else -inf."""
+        """Choose the faster implementation for this amount of keys and values.
+
+        `mask` is 0 at real source positions and -inf at padding.
+        """
         folds = keys_and_values.dtype == torch.float32 and keys_and_values.device.type == "cpu"
         if not folds or keys_and_values.numel() * self._num_heads > _MAX_FOLDED:
             return _Plain(keys_and_values, mask, self._queries, self._outputs)
@@ -65,12 +71,14 @@ class CrossAttention:
         folded = folded.view(num_layers, 2, num_heads, num_sentences, length, -1).transpose(2, 3).contiguous()
         biases = torch.einsum("lhk,lbhsk->lbhs", self._query_bias, keys_and_values[:, 0]) + mask[:, 0]
         if self._output_bias is not None:
-            # The weights of each head sum to 1, so this adds the bias once.
+            # The attention weights of each head sum to 1, so H shares of the bias add it once.
             folded[:, 1] += (self._output_bias / num_heads)[:, None, None, None]
         return _Folded(folded.flatten(3, 4), biases.flatten(2)[:, :, None], num_heads)
 
 
 class _Plain:
+    """Keys and values between the query projection and the output projection."""
+
     def __init__(
         self,
         keys_and_values: Float[Tensor, "L 2 B H S K"],
@@ -98,6 +106,8 @@ class _Plain:
 
 
 class _Folded:
+    """Keys and values that contain the two projections."""
+
     def __init__(self, folded: Float[Tensor, "L 2 B HS D"], biases: Float[Tensor, "L B 1 HS"], num_heads: int) -> None:
         self._folded, self._all_biases, self._num_heads = folded, biases, num_heads
         self._keys, self._values = folded[:, 0].transpose(2, 3).unbind(0), folded[:, 1].unbind(0)
@@ -120,7 +130,7 @@ class _Folded:
 
 
 def _folding(layer: MultiHeadAttention) -> Float[Tensor, "2 H K D"]:
-    """What keys and values are multiplied by, head by head: the query's weights with the scale, and the output's."""
+    """The factors of keys and values: each head's query projection, with the scale of scores, and output projection."""
     width = layer.in_weight.size(1)
     query = layer.in_weight[:width].view(layer.num_heads, -1, width) * (width // layer.num_heads) ** -0.5
     output = layer.out.weight.t().view(layer.num_heads, -1, width)
@@ -130,7 +140,7 @@ def _folding(layer: MultiHeadAttention) -> Float[Tensor, "2 H K D"]:
 def _biases(
     layers: Sequence[MultiHeadAttention],
 ) -> tuple[Float[Tensor, "L H K"], Float[Tensor, "L D"] | None]:
-    """Of the queries, with the scale, and of the outputs."""
+    """Biases of the query projections, with the scale of scores, and of the output projections, None without any."""
     num_heads, width = layers[0].num_heads, layers[0].in_weight.size(1)
     zeros = layers[0].in_weight.new_zeros(width)
     queries = torch.stack([zeros if layer.in_bias is None else layer.in_bias[:width] for layer in layers])

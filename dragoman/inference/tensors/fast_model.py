@@ -1,11 +1,13 @@
-"""One Transformer as a StepModel with a cache, in far fewer operations than the model's own passes.
+"""A Transformer as a StepModel with a key-value cache, in far fewer operations than the definition.
 
-The weights are converted once: query, key and value in one product, the cross-attention keys and values of all layers
-in another, the scale of the attention inside the query's weights. Steps are plain tensor operations, without modules.
+Weights are converted once: query, key and value become one product, and cross-attention keys and values of all layers
+another. The scale of attention scores is multiplied into the query's weights. Steps are plain tensor operations without
+modules.
 
-The past is kept as a tree. Hypotheses of a sentence share most of it, so each sentence has *slots*, one for every token
-that was appended to any of its hypotheses, and each hypothesis sees its own ancestors among them. Choosing hypotheses
-then moves no keys and values, only rows of that mask; the slots nobody sees any more go when room is needed.
+The cache is a tree. Hypotheses of a sentence share most of their tokens, so each sentence has *slots*, one for every
+token that was appended to any of its hypotheses. A mask marks which slots are a hypothesis's own past. Choosing
+hypotheses moves rows of the mask, and no keys or values. Slots that no hypothesis sees are dropped when the cache is
+full.
 """
 
 import math
@@ -30,26 +32,38 @@ from dragoman.model.transformer import Transformer
 
 _NONE = float("-inf")
 _LOG2_E = math.log2(math.e)
-# torch's softmax on a CPU is several times slower on fewer keys than a vector register holds, so there are always more.
+# torch's softmax on a CPU is several times slower on fewer keys than a vector register has lanes, so keys are padded.
 _MIN_KEYS = 16
-# Keys and values of this many sentences are bfloat16 unless the model is float32: attention waits for their memory.
-# With fewer it waits for the calls, which cost more in bfloat16 (one sentence: 1.2 to 1.6 times the time, docs/log.md).
+# From this many sentences on, keys and values are bfloat16 unless the model is float32, because reading their memory
+# takes most of attention's time. With fewer sentences the calls do, and they cost more in bfloat16: one sentence takes
+# 1.2 to 1.6 times as long (docs/log.md).
 _MIN_SENTENCES_FOR_BFLOAT16 = 8
-# Above this many source positions the encoder's attention uses the fused kernel, whose memory is linear in them.
+# Above this many source positions, the encoder uses the fused attention kernel, whose memory is linear in them.
 _MAX_PLAIN_KEYS = 64
-# Rows computed at once where the result is the same: more would fall out of a processor's cache. On a GPU a launch
-# costs more than memory.
+# Rows computed at once where splitting does not change the result. On a CPU, more rows do not fit into the cache. On a
+# GPU, launching a kernel costs more than memory.
 _ROWS_AT_ONCE = {"cpu": 256}
 _ROWS_AT_ONCE_ELSEWHERE = 1 << 16
 
 
 @dataclass(slots=True)
 class FastState:
-    """The decoder's memory of B sentences with N hypotheses, the same number for each.
+    """The cache of B sentences with N hypotheses, N / B for each sentence.
 
-    `cross` is what cross-attention needs of the sources, `everyone` the sentences' numbers in order, `slots` are keys
-    and values of the tokens written so far, of which `used` a sentence count, and `seen` is 0 where a hypothesis has
-    that token in its past, else -inf. `length` tokens have been written.
+    Attributes
+    ----------
+    cross
+        Cross-attention to the sources.
+    everyone
+        0, 1, ... B - 1.
+    slots
+        Keys and values of all tokens written so far. The first `used` slots of each sentence are in use.
+    seen
+        Additive mask: 0 where the token of a slot is in the past of a hypothesis, else -inf.
+    used
+        Slots in use in each sentence.
+    length
+        Tokens written by each hypothesis.
     """
 
     cross: "Cross"
@@ -66,11 +80,10 @@ class FastState:
 
 
 class FastModel(OfTransformer):
-    """A Transformer without dropout, as a copy of its weights in `precision` (float32, bfloat16 or int8).
+    """A Transformer for search, with a copy of its weights in `precision` (float32, bfloat16 or int8), without dropout.
 
-    For int16, which only the compiled search multiplies in, they are in float32, which is more exact.
-    Weights that have been changed in place since are converted anew at the next `start`. All verbs want to be called
-    inside torch.inference_mode, as the searches do.
+    int16, which only the compiled search supports, becomes float32, which is more exact. If the model's weights have
+    changed, `start` converts them again. Call all methods inside `torch.inference_mode`, as the searches do.
     """
 
     def __init__(self, model: Transformer, precision: str = "float32") -> None:
@@ -80,7 +93,7 @@ class FastModel(OfTransformer):
         self._weights: _Weights
 
     def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"]) -> FastState:
-        """Encodes the sources."""
+        """Encode the sources."""
         weights = self._weights = self._converted.now()
         missing = max(0, _MIN_KEYS - src_ids.size(1))
         dtype = weights.cache_dtype if src_ids.size(0) >= _MIN_SENTENCES_FOR_BFLOAT16 else torch.float32
@@ -94,11 +107,11 @@ class FastModel(OfTransformer):
         return FastState(weights.cross_attention.prepare(keys_and_values, mask), everyone, slots, seen)
 
     def step(self, ids: Int64[Tensor, "N"], state: FastState) -> Predictions:
-        """Appends one token to each hypothesis."""
+        """Append one token to each hypothesis."""
         return Predictions(self._weights.advance(ids, state), self.vocab_size, self._weights.project)
 
     def reorder(self, state: FastState, rows: Int64[Tensor, "N2"], sentences: Int64[Tensor, "B2"]) -> None:
-        """Moves what each hypothesis sees; keys and values stay, unless sentences leave or change places."""
+        """Reorder the mask. Keys and values only move if sentences leave or change places."""
         state.seen = state.seen.index_select(0, rows)
         if sentences.numel() == state.num_sentences and torch.equal(sentences, state.everyone):
             return
@@ -117,16 +130,16 @@ def _rows_at_once(like: Tensor) -> int:
 
 
 def _keep_seen(state: FastState, sentences: Int64[Tensor, "B"]) -> None:
-    """Keeps the slots that a hypothesis of the sentence sees, in order, and makes room for more.
+    """Keep the slots that any hypothesis sees, in order, and allocate space for more.
 
-    `seen` is already that of the sentences kept; `slots` has all of them.
+    `state.seen` already has only the kept sentences. `state.slots` still has all of them.
     """
     width = state.seen.size(0) // sentences.numel()
     seen = state.seen[:, : state.used].view(sentences.numel(), width, -1)
     alive = seen.amax(1) == 0
     counts = alive.sum(1, keepdim=True)
     kept = int(counts.max())
-    # Every living slot moves to its rank among them; the others go to one place more, which is cut off.
+    # Every visible slot moves to its rank among the visible ones. The others move to one extra place, which is cut off.
     targets = (alive.cumsum(1) - 1).where(alive, kept)
     numbers = torch.arange(state.used, device=alive.device).expand_as(targets)
     order = targets.new_zeros(sentences.numel(), kept + 1).scatter_(1, targets, numbers)[:, :kept]
@@ -143,7 +156,7 @@ def _gather(
     order: Int64[Tensor, "B2 kept"],
     capacity: int,
 ) -> Float[Tensor, "L 2 B2 H capacity K"]:
-    """The slots in `order` of some of the sentences, copied row by row, with room for more."""
+    """Copy the slots in `order` of some sentences into a new cache with space for `capacity` slots."""
     num_layers, _, num_sentences, num_heads, size, head_width = slots.shape
     count, kept = order.shape
     heads = torch.arange(num_heads, device=order.device)[:, None]
@@ -152,7 +165,7 @@ def _gather(
     chosen = slots.view(-1, head_width).index_select(0, places.flatten())
     gathered = slots.new_empty(num_layers, 2, count, num_heads, capacity, head_width)
     gathered[..., :kept, :] = chosen.view(num_layers, 2, count, num_heads, kept, head_width)
-    gathered[..., kept:_MIN_KEYS, :] = 0.0  # looked at, with a weight of 0, which must not meet a NaN
+    gathered[..., kept:_MIN_KEYS, :] = 0.0  # attention reads these with weight 0, and 0 * NaN would be NaN
     return gathered
 
 
@@ -160,7 +173,7 @@ Sublayer = Callable[[Tensor], Tensor]
 
 
 def _norm_of(module: nn.Module) -> Sublayer:
-    """The module's layer norm without the time of a module call, or nothing where the module is no norm."""
+    """The module's layer norm without the cost of a module call, or the identity if the module is no layer norm."""
     if not isinstance(module, nn.LayerNorm):
         return lambda rows: rows
     shape, weight, bias, epsilon = module.normalized_shape, module.weight, module.bias, module.eps
@@ -168,7 +181,7 @@ def _norm_of(module: nn.Module) -> Sublayer:
 
 
 class _Shell:
-    """A residual connection with its norm, before or after the sublayer."""
+    """The residual connection around a sublayer, with layer norm before or after it."""
 
     def __init__(self, residual: Residual) -> None:
         self._before = residual.norm_first
@@ -181,7 +194,7 @@ class _Shell:
 
 
 def _sum(output: Tensor, rows: Tensor) -> Tensor:
-    """In the memory of the sublayer's output, where that has the precision of the sum."""
+    """output + rows, in the memory of the output if the types are the same."""
     return output.add_(rows) if output.dtype == rows.dtype else rows + output
 
 
@@ -245,7 +258,7 @@ class _DecoderLayer:
         return self._feed_forward_shell(rows, self._feed_forward)
 
     def _self_attention(self, rows: Tensor, past: "_Past") -> Tensor:
-        """The rows' own keys and values go into the past first."""
+        """Attend to the past, after storing the keys and values of the last token in it."""
         own, keys, values = past.own[self._number], past.keys[2 * self._number], past.values[2 * self._number + 1]
         _, num_sentences, num_heads, width, head_width = own.shape
         parts = self._in(rows).to(own.dtype).view(num_sentences, width, 3, num_heads, head_width).permute(2, 0, 3, 1, 4)
@@ -257,10 +270,18 @@ class _DecoderLayer:
 
 @dataclass(frozen=True, slots=True)
 class _Past:
-    """The views of a state's slots that one step needs, made for all layers at once.
+    """Views of a state's slots for one step, made for all layers at once.
 
-    `own` are where the step's own keys and values go, one (2, B, H, W, K) a layer; `keys` (B H, K, keys) and `values`
-    (B H, keys, K) are lists of both of every layer in turn. `seen` is the mask of every head.
+    Attributes
+    ----------
+    own
+        Where the step stores its keys and values, (2, B, H, W, K) for each layer.
+    keys
+        Item 2 * layer has the keys of a layer, (B H, K, keys).
+    values
+        Item 2 * layer + 1 has the values of a layer, (B H, keys, K).
+    seen
+        The mask, repeated for every head.
     """
 
     own: Sequence[Tensor]
@@ -270,7 +291,7 @@ class _Past:
 
     @staticmethod
     def of(state: FastState, width: int) -> "_Past":
-        """That of a step of `width` hypotheses a sentence, which there is room for."""
+        """The views for a step of `width` hypotheses per sentence. The slots must have space for them."""
         slots, seen = state.slots, state.seen
         num_layers, _, num_sentences, num_heads, capacity, head_width = slots.shape
         seen[:, state.used : state.used + width].view(num_sentences, width, width).diagonal(dim1=1, dim2=2).zero_()
@@ -283,7 +304,7 @@ class _Past:
 
 
 class _Weights:
-    """All that a step needs of the model."""
+    """The converted weights of a model, and the passes over them."""
 
     def __init__(self, model: Transformer, precision: str) -> None:
         self._model = model
@@ -306,7 +327,7 @@ class _Weights:
         self._positions = model.tgt_embedding.table(0, 0)
 
     def encode(self, src_ids: Int64[Tensor, "B S"], mask: Float[Tensor, "B 1 1 S"]) -> Float[Tensor, "B S D"]:
-        """The memory, computed for some sentences at a time."""
+        """The encoder's output, computed for some sentences at a time."""
         embedded = functional.embedding(src_ids, self._src_embedding)
         embedded += self._model.src_embedding.table(0, src_ids.size(1))
         group = max(1, _rows_at_once(src_ids) // src_ids.size(1))
@@ -320,7 +341,7 @@ class _Weights:
         return self._encoder_norm(rows).view_as(embedded)
 
     def advance(self, ids: Int64[Tensor, "N"], state: FastState) -> Float[Tensor, "N D"]:
-        """The decoder's final states, after `ids` were appended to the hypotheses."""
+        """The decoder's final states after appending `ids` to the hypotheses."""
         num_sentences = state.num_sentences
         width = ids.numel() // num_sentences
         if state.used + width > state.slots.size(4):
@@ -344,5 +365,5 @@ class _Weights:
 
 
 def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 where the mask is True, else -inf."""
+    """An additive mask: 0 where the Boolean mask is True, else -inf."""
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, _NONE)

@@ -1,9 +1,10 @@
-"""Matrix products with fixed weights, in the number format that suits them: y = x W^T + b for rows of x.
+"""Matrix products with fixed weights, y = x W^T + b, in the fastest form for their size and precision.
 
-The weights are converted once. On a CPU oneDNN can also lay them out once the way its kernels read them, which saves
-up to three quarters of the time of a product with few rows. int8 is dynamic: every row of x gets its own scale (its
-largest magnitude is 127), every output column has its own, and the sums are exact integers, so that a row's result does
-not depend on the other rows.
+Weights are converted once, before the search. On a CPU they are also packed once into the layout that oneDNN's kernels
+read, which saves up to three quarters of the time of a product with few rows.
+
+int8 is quantized dynamically. Every row of x and every output column has its own scale, which maps the largest
+magnitude to 127. Sums are exact integers, so the result of a row does not depend on the other rows.
 """
 
 from collections.abc import Callable
@@ -19,14 +20,15 @@ from dragoman.kernels.compiling import can_compile
 from dragoman.model.attention import MultiHeadAttention
 
 ProductFunction = Callable[[Tensor], Tensor]
-"""(rows, in) to (rows, out). What comes out is float32, or bfloat16 where the product is in bfloat16."""
+"""Function from (rows, in) to (rows, out). The output is float32, or bfloat16 for products in bfloat16."""
 
-# Below this many weights the layout gains less than the call costs (measured: docs/log.md).
+# With fewer weights, packing gains less than oneDNN's call costs (docs/log.md).
 _MIN_WEIGHTS_TO_PACK = 2**17
-# int8 halves the time of large products; on small ones quantising the rows costs more than that.
+# int8 halves the time of large products. In smaller ones quantizing the rows costs more than it saves.
 _MIN_WEIGHTS_FOR_INT8 = 2**17
-# A bfloat16 call costs 10 us more than a float32 one, which on small weights pays from about this many rows. Of the
-# tiny model, one sentence takes 1.2 to 1.4 times as long all in bfloat16, 100 up to 1.3 times in float32 (docs/log.md).
+# A bfloat16 call costs 10 us more than a float32 call. With small weights it is faster from about this many rows. In
+# the tiny model, one sentence takes 1.2 to 1.4 times as long in pure bfloat16, and 100 sentences up to 1.3 times as
+# long in pure float32 (docs/log.md).
 _MIN_ROWS_FOR_BFLOAT16 = 24
 _LARGEST = 127
 _ZERO_POINT = 128
@@ -35,7 +37,10 @@ _ZERO_POINT = 128
 def product_function(
     weight: Float[Tensor, "out in"], bias: Float[Tensor, "out"] | None, precision: str
 ) -> ProductFunction:
-    """The fastest product of this size in `precision` (float32, bfloat16 or int8), from float32 weights."""
+    """The fastest product with these float32 weights in `precision`: float32, bfloat16 or int8.
+
+    Small weights are not multiplied in int8, because that would be slower.
+    """
     on_cpu = weight.device.type == "cpu"
     if precision == "int8" and weight.numel() >= _MIN_WEIGHTS_FOR_INT8:
         return _Int8(weight, bias)
@@ -49,7 +54,10 @@ def product_function(
 
 
 def scale_input(attention: MultiHeadAttention, first: int, last: int, precision: str) -> ProductFunction:
-    """That of the parts `first` to `last` of query, key and value; the query's weights hold the scale of the scores."""
+    """The product with parts `first` to `last` of the joint projection of query (0), key (1) and value (2).
+
+    The query's weights are multiplied by 1 / sqrt(K), the scale of attention scores.
+    """
     d_model = attention.in_weight.size(1)
     scales = torch.from_numpy(attention_scales(d_model, attention.num_heads)).to(attention.in_weight.device)
     part = slice(first * d_model, last * d_model)
@@ -58,7 +66,7 @@ def scale_input(attention: MultiHeadAttention, first: int, last: int, precision:
 
 
 class _Plain:
-    """torch's own product, in the format of the weights."""
+    """torch's product, in the type of the weights."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self._weight, self._bias, self._dtype = weight.t(), bias, weight.dtype
@@ -70,7 +78,7 @@ class _Plain:
 
 
 class _Packed:
-    """oneDNN's linear on weights in its own layout."""
+    """oneDNN's linear on weights in oneDNN's layout."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self._dtype, self._bias = weight.dtype, bias
@@ -84,7 +92,7 @@ class _Packed:
 
 
 class _ByRows:
-    """One product for few rows, another for many."""
+    """One product for few rows and another for many."""
 
     def __init__(self, few: ProductFunction, many: ProductFunction) -> None:
         self._few, self._many = few, many
@@ -94,14 +102,14 @@ class _ByRows:
 
 
 class _Int8:
-    """8-bit integers times 8-bit integers, summed in 32 bits; the scales come back in afterwards."""
+    """Product of 8-bit integers, summed in 32 bits and then multiplied by the scales."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         integers, scale = (torch.from_numpy(array) for array in quantize_rows(weight.detach().numpy(), _LARGEST))
         self._weight = torch.ops.onednn.qlinear_prepack(integers.to(torch.int8), [_TYPICAL_ROWS, weight.size(1)])
         self._scale, self._zeros = scale, torch.zeros(weight.size(0), dtype=torch.int64)
         self._bias = bias
-        # Truncation after adding this rounds to the nearest and puts zero where the kernel expects it.
+        # Adding this before truncation rounds to the nearest and moves zero to the kernel's zero point.
         self._offset = torch.tensor(_ZERO_POINT + 0.5)
 
     def __call__(self, rows: Tensor) -> Tensor:
@@ -132,10 +140,11 @@ _TYPICAL_ROWS = 64
 
 
 def resolve_inference_precision(name: str, device: torch.device) -> str:
-    """`auto` is the fastest of int8, int16, bfloat16 and float32 that the device multiplies in.
+    """The precision that a search on `device` uses for the setting `inference.precision`.
 
-    A CPU that does not multiply in bfloat16 gets float32 instead, which is faster there, and more exact. Raises
-    ConfigError where the device cannot do what else is asked for.
+    "auto" is the fastest that the device supports, of int8, int16, bfloat16 and float32 in this order. On a CPU without
+    bfloat16 instructions, "bfloat16" becomes float32, which is faster there and more exact. Raises ConfigError for int8
+    and int16 if the device does not support them.
     """
     if name == "auto":
         if _multiplies_int8(device):
@@ -147,20 +156,20 @@ def resolve_inference_precision(name: str, device: torch.device) -> str:
         return "float32"
     if name == "int8" and not _multiplies_int8(device):
         raise ConfigError(
-            "`inference.precision` is int8, which takes a CPU with VNNI instructions, but "
-            f"{'this one has none' if device.type == 'cpu' else f'the model is on {device}'}. "
+            "`inference.precision` is int8, which needs a CPU with VNNI instructions, but "
+            f"{'this CPU has none' if device.type == 'cpu' else f'the model is on {device}'}. "
             "Use auto, int16, bfloat16 or float32."
         )
     if name == "int16" and not _multiplies_int16(device):
         raise ConfigError(
-            "`inference.precision` is int16, which takes an x86 CPU with AVX2, and numba, but the model is "
+            "`inference.precision` is int16, which needs numba and an x86 CPU with AVX2, but the model is "
             f"on {device}. Use auto, bfloat16 or float32."
         )
     return name
 
 
 def _multiplies_int8(device: torch.device) -> bool:
-    """Whether it is a CPU that sums products of bytes exactly (older ones saturate at 16 bits) and torch can use it."""
+    """Whether torch can use int8 here: a CPU that sums products of bytes exactly. Older ones saturate at 16 bits."""
     if device.type != "cpu" or not hasattr(torch.ops.onednn, "qlinear_pointwise"):
         return False
     capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
@@ -168,7 +177,7 @@ def _multiplies_int8(device: torch.device) -> bool:
 
 
 def _multiplies_int16(device: torch.device) -> bool:
-    """Whether it is a CPU that adds products of 16-bit integers, and the search can be compiled for it."""
+    """Whether the device is a CPU with products of 16-bit integers that numba can compile for."""
     if device.type != "cpu" or not can_compile():
         return False
     from dragoman.kernels.tiles import HAS_SHORT_PRODUCTS
@@ -181,7 +190,10 @@ def _bfloat16(bias: Tensor | None) -> Tensor | None:
 
 
 def _can_pack(dtype: torch.dtype) -> bool:
-    """Whether this torch has oneDNN and its linear on packed weights of this type (torch.compile's, not documented)."""
+    """Whether this torch has oneDNN's linear on packed weights of this type.
+
+    torch does not document the operation. torch.compile uses it.
+    """
     available = bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
     if not (available and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")):
         return False
