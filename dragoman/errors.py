@@ -25,5 +25,9 @@ class CheckpointError(ModelError):
     """A run directory or one of its checkpoints cannot be continued."""
 
 
+class SettingsWarning(FutureWarning):
+    """A file or a flag has the old name of a setting."""
+
+
 class ResourceError(DragomanError):
     """Memory or disk space does not suffice; the message says what would fit."""

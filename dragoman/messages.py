@@ -1,6 +1,5 @@
 """Notes to the user on standard error."""
 
-import functools
 import os
 import sys
 
@@ -10,9 +9,3 @@ def say(message: str) -> None:
     if os.environ.get("RANK", "0") != "0" and "WORLD_SIZE" in os.environ:
         return
     sys.stderr.write(f"dragoman: {message}\n")
-
-
-@functools.cache
-def say_once(message: str) -> None:
-    """Print a note to standard error the first time that the process has it."""
-    say(message)

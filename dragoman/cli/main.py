@@ -5,15 +5,17 @@ import importlib
 import keyword
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
 
 from dragoman.config.fields import did_you_mean
-from dragoman.errors import ConfigError, DataError, DragomanError
+from dragoman.errors import ConfigError, DataError, DragomanError, SettingsWarning
 from dragoman.interrupts import EXIT_CODE as INTERRUPTED
 from dragoman.interrupts import interrupts
+from dragoman.messages import say
 from dragoman.version import __version__
 
 VERB_GROUPS: dict[str, dict[str, str]] = {
@@ -60,7 +62,8 @@ def run_command(argv: Sequence[str] | None = None) -> int:
         _check_streams()
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")
-        code = _dispatch(list(sys.argv[1:] if argv is None else argv))
+        with _warnings_as_notes():
+            code = _dispatch(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
         return code
     except SystemExit as end:
@@ -104,6 +107,23 @@ def _check_streams() -> None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (for as long as the process lives)
     if cast(TextIO | None, sys.stdout) is None:
         raise ConfigError("standard output is closed. Redirect it to a file, or to /dev/null.")
+
+
+@contextmanager
+def _warnings_as_notes() -> Iterator[None]:
+    """Print each `SettingsWarning` once, as a note of one line."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", SettingsWarning)
+        show = warnings.showwarning
+
+        def show_note(message: Warning | str, category: type[Warning], *place: Any) -> None:
+            if issubclass(category, SettingsWarning):
+                say(str(message))
+            else:
+                show(message, category, *place)
+
+        warnings.showwarning = show_note  # type: ignore[assignment]
+        yield
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -5,6 +5,7 @@ Explicit values always win over the recipe and over the values of `model.preset`
 
 import difflib
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,8 +19,7 @@ from dragoman.config.fields import SETTINGS, TABLES, SettingValue, did_you_mean,
 from dragoman.config.history import REMOVED, RENAMED, current_key
 from dragoman.config.settings import CORPORA, PRESETS, Config
 from dragoman.config.toml import parse_toml, toml_bytes
-from dragoman.errors import ConfigError
-from dragoman.messages import say_once
+from dragoman.errors import ConfigError, SettingsWarning
 
 NAME_HINTS = {
     "lr": "train.learning_rate",
@@ -121,7 +121,8 @@ def with_current_keys(overrides: Mapping[str, str]) -> dict[str, str]:
         if (new := current_key(key)) != key:
             if new in overrides:
                 raise ConfigError(f"`{flag_of(key)}` and `{flag_of(new)}` are one setting. Leave the old name out.")
-            say_once(f"`{flag_of(key)}` is now `{flag_of(new)}`; the old name still works.")
+            note = f"`{flag_of(key)}` is now `{flag_of(new)}`; the old name still works."
+            warnings.warn(note, SettingsWarning, stacklevel=1)
         current[new] = text
     return current
 
@@ -219,7 +220,7 @@ def _given_by_table(content: Mapping[str, Any], origin: str, checks_removed: boo
         if key != written:
             old_keys.append(written)
     if old_keys:
-        say_once(history.describe_renamed(old_keys, origin))
+        warnings.warn(history.describe_renamed(old_keys, origin), SettingsWarning, stacklevel=1)
     return given
 
 

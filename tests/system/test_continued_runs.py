@@ -17,7 +17,6 @@ from dragoman.cli.main import run_command
 from dragoman.cli.progress import TerminalProgress
 from dragoman.config import Config, dump_config
 from dragoman.config.history import RENAMED
-from dragoman.messages import say_once
 from dragoman.model.trained import TrainedModel
 from dragoman.text.corpus.corpus import Corpus
 from dragoman.training.run.frozen_settings import frozen_config
@@ -415,7 +414,6 @@ def test_a_run_and_a_model_of_an_earlier_version_go_on(
     }
     (run / "finished.json").write_text(json.dumps(record), encoding="utf-8")
     capsys.readouterr()
-    say_once.cache_clear()
     assert train(corpus) == 0
     said = capsys.readouterr().err
     assert said.count(f"; {run / 'config.toml'} still has the old names.") == 1

@@ -187,6 +187,16 @@ def test_what_ends_a_verb_becomes_a_code_and_one_line(
     assert capfd.readouterr().err.startswith(line)
 
 
+def test_an_old_name_of_a_setting_is_one_note(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "old.toml").write_text("[train]\nworkers = 2\n", encoding="utf-8")
+    command = ["summary", str(tmp_path / "old.toml"), "--model.preset", "tiny", "--json"]
+    for _ in range(2):
+        assert command_line.run_command(command) == 0
+        assert capsys.readouterr().err == (
+            f"dragoman: `train.workers` is now `train.threads`; {tmp_path / 'old.toml'} still has the old name.\n"
+        )
+
+
 def test_our_own_mistakes_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.cli.main.importlib.import_module", _raising(RuntimeError("a bug")))
     with pytest.raises(RuntimeError, match="a bug"):

@@ -1,6 +1,7 @@
 """Runs, models and files of earlier versions are read: renamed settings by both names, removed ones if neutral."""
 
 import tomllib
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from dragoman.cli.arguments import ArgumentParser, overrides_of
 from dragoman.config import SETTINGS, Config, config_from_dict, dump_config, load_config
 from dragoman.config.history import REMOVED, RENAMED
 from dragoman.config.loading import flag_of
-from dragoman.errors import CheckpointError, ConfigError
+from dragoman.errors import CheckpointError, ConfigError, SettingsWarning
 from dragoman.training.run.frozen_settings import check_frozen, frozen_config
 
 OLD_TEXT = (Path(__file__).parents[2] / "data" / "config_with_old_names.toml").read_text(encoding="utf-8")
@@ -67,28 +68,26 @@ def test_a_run_of_an_earlier_version_continues(tmp_path: Path, old: str, new: st
 
 
 @pytest.mark.parametrize(("old", "new"), RENAMED.items())
-def test_a_model_of_an_earlier_version_is_read_with_one_note(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str
-) -> None:
+def test_a_model_of_an_earlier_version_is_read_with_one_note(tmp_path: Path, old: str, new: str) -> None:
     path = write(tmp_path / "model" / "config.toml", old_text_with(old, OTHER_VALUES[old]))
-    for _ in range(2):
-        config = read_settings(path.parent)
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("default", SettingsWarning)
+        for _ in range(2):
+            config = read_settings(path.parent)
     assert value_of(config, new) == OTHER_VALUES[old]
-    notes = capsys.readouterr().err.splitlines()
     assert len(notes) == 1
-    assert notes[0].endswith(f", and 7 more; {path} still has the old names.")
+    assert str(notes[0].message).endswith(f", and 7 more; {path} still has the old names.")
     assert old not in dump_config(config)
 
 
 @pytest.mark.parametrize(("old", "new"), RENAMED.items())
-def test_a_file_may_have_the_old_name_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str
-) -> None:
+def test_a_file_may_have_the_old_name_alone(tmp_path: Path, old: str, new: str) -> None:
     table, name = old.split(".")
     given = {table: {name: OTHER_VALUES[old]}}
     path = write(tmp_path / "own.toml", tomli_w.dumps(given))
-    assert value_of(config_from_dict(given, str(path)), new) == OTHER_VALUES[old]
-    assert capsys.readouterr().err == f"dragoman: `{old}` is now `{new}`; {path} still has the old name.\n"
+    with pytest.warns(SettingsWarning) as notes:
+        assert value_of(config_from_dict(given, str(path)), new) == OTHER_VALUES[old]
+    assert [str(note.message) for note in notes] == [f"`{old}` is now `{new}`; {path} still has the old name."]
     path = write(tmp_path / "both.toml", tomli_w.dumps({table: given[table] | {new.split(".")[1]: OTHER_VALUES[old]}}))
     with pytest.raises(ConfigError) as caught:
         load_config([path])
