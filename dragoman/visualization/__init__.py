@@ -1,7 +1,7 @@
-"""Pictures of a Transformer and of its training.
+"""Figures of a Transformer and of its training.
 
-Every ``plot_`` function returns a `matplotlib.figure.Figure` and never opens a window; `save_figure` writes one to a
-file, and a notebook shows it. matplotlib is imported when the first figure is drawn.
+Every ``plot_`` function returns a `matplotlib.figure.Figure` and never opens a window. A notebook shows the figure, and
+`save_figure` writes it to a file. matplotlib is imported when the first figure is drawn.
 """
 
 from dragoman.visualization.figures.curves import plot_initializations, plot_training_curves

@@ -329,7 +329,7 @@ def test_looking_inside_and_writing_another_word(open_page: Open) -> None:
         look.locator("#forced-text").inner_text().split()
         == "".join(after["tgt"]["tokens"][: place + 1]).replace("▁", " ").split()
     )
-    look.get_by_role("link", name="Leave it to the model").click()
+    look.get_by_role("link", name="Remove it").click()
     look.wait_for_selector("#forced", state="hidden")
     assert data()["tgt"] == before["tgt"]
 

@@ -1,4 +1,4 @@
-"""Pictures of training curves side by side, such as those of two initializations."""
+"""Figures that compare training curves, such as the curves of two initializations."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -9,11 +9,21 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Curve = Sequence[tuple[float, float]]
-"""Points (step, value) in the order of the steps."""
+"""Points (step, value), sorted by step."""
 
 
 def plot_training_curves(curves: Mapping[str, Curve], value: str = "loss", title: str = "Training") -> "Figure":
-    """Named curves over the steps, told apart by colour and by a name at each one's end. Empty curves are left out."""
+    """Plot named curves over the steps, with a legend.
+
+    Parameters
+    ----------
+    curves
+        Points (step, value) by the name of the curve. Empty curves are left out.
+    value
+        Label of the vertical axis.
+    title
+        Title of the figure.
+    """
     with drawing_style():
         figure, (axes,) = new_figure(6.4, 3.0)
         for index, (name, points) in enumerate((name, points) for name, points in curves.items() if points):
@@ -30,6 +40,14 @@ def plot_training_curves(curves: Mapping[str, Curve], value: str = "loss", title
 
 
 def plot_initializations(xavier: Curve, default: Curve) -> "Figure":
-    """The loss of one model from Xavier uniform weights (ours) and from torch's own, which are smaller."""
-    curves = {"Xavier uniform (Dragoman)": xavier, "torch's default": default}
-    return plot_training_curves(curves, "training loss (nats a token)", "The same model from two starts")
+    """Plot the training loss of one model with two initializations.
+
+    Parameters
+    ----------
+    xavier
+        Loss by step with Xavier uniform weights, Dragoman's initialization.
+    default
+        Loss by step with torch's default weights, which are smaller.
+    """
+    curves = {"Xavier uniform (Dragoman)": xavier, "torch default": default}
+    return plot_training_curves(curves, "training loss (nats per token)", "One model, two initializations")

@@ -1,4 +1,4 @@
-"""Pictures of the sinusoidal position encodings (Vaswani et al. 2017, section 3.5)."""
+"""Figures of the sinusoidal position encodings (Vaswani et al. 2017, section 3.5)."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -11,10 +11,20 @@ if TYPE_CHECKING:
 
 
 def plot_encodings(length: int = 100, d_model: int = 128) -> "Figure":
-    """The encodings as an image: one row a position, one column a dimension, values from -1 to 1.
+    """Plot the encodings as an image: one row per position, one column per dimension, values from -1 to 1.
 
-    The left columns change from row to row, the right ones hardly over the whole picture: together they are like the
-    hands of many clocks, from fast to slow. `d_model` must be even.
+    The frequency falls from left to right: the first columns change with every row, the last ones hardly at all.
+
+    Parameters
+    ----------
+    length
+        Number of positions.
+    d_model
+        Number of dimensions. It must be even.
+
+    References
+    ----------
+    Vaswani et al. (2017), "Attention Is All You Need", section 3.5.
     """
     values = sinusoidal_positions(length, d_model).numpy()
     with drawing_style():
@@ -28,9 +38,23 @@ def plot_encodings(length: int = 100, d_model: int = 128) -> "Figure":
 
 
 def plot_encoding_curves(dimensions: Sequence[int] = (4, 5, 6, 7), length: int = 100, d_model: int = 20) -> "Figure":
-    """Chosen dimensions over the positions: an even one is a sine, the odd one after it the cosine of the same angle.
+    """Plot some dimensions of the encodings over the positions.
 
-    Raises ValueError for a dimension that is not below `d_model`.
+    An even dimension is a sine, and the odd dimension after it is the cosine of the same angle.
+
+    Parameters
+    ----------
+    dimensions
+        The dimensions to plot, from 0.
+    length
+        Number of positions.
+    d_model
+        Number of dimensions of the encoding. It must be even.
+
+    Raises
+    ------
+    ValueError
+        If a dimension is negative or not below `d_model`.
     """
     if not all(0 <= dimension < d_model for dimension in dimensions):
         raise ValueError(f"dimensions must be at least 0 and below {d_model}, but are {list(dimensions)}")
@@ -40,7 +64,7 @@ def plot_encoding_curves(dimensions: Sequence[int] = (4, 5, 6, 7), length: int =
         for index, dimension in enumerate(dimensions):
             style = "-" if dimension % 2 == 0 else "--"
             axes.plot(values[:, dimension], style, color=COLORS[index // 2 % len(COLORS)], label=str(dimension))
-        axes.set_title(f"Even dimensions are sines, odd ones cosines (d_model = {d_model})")
+        axes.set_title(f"Even dimensions are sines, odd dimensions cosines (d_model = {d_model})")
         axes.set_xlabel("position")
         axes.set_ylabel("value")
         axes.grid(visible=True)

@@ -1,7 +1,7 @@
-"""What all pictures share: a figure that belongs to no window, its colours, and writing it to a file.
+"""Shared code of all figures: style, colours, new figures, and writing figures to files.
 
-matplotlib is imported when a figure is drawn, not before. Figures are made by `matplotlib.figure.Figure`, never by
-pyplot: nothing is registered anywhere, no window opens, and a figure that nobody holds is gone.
+matplotlib is imported when a figure is drawn, not before. Figures are created with `matplotlib.figure.Figure` instead
+of pyplot, so no window opens and no global registry keeps a figure alive.
 """
 
 import io
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _FORMATS = ("png", "svg", "pdf")
-# Told apart with every kind of colour vision (Okabe and Ito 2008), the bright yellow left out.
+# Distinguishable with every kind of colour vision (Okabe and Ito 2008), without the bright yellow.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#6a51a3", "#7f7f7f")
 SEQUENTIAL, DIVERGING = "Blues", "PuOr"
 _STYLE: dict[str, Any] = {
@@ -46,9 +46,9 @@ _STYLE: dict[str, Any] = {
 
 @contextmanager
 def drawing_style(changes: Mapping[str, Any] = {}) -> Iterator[None]:
-    """The look of our figures, with `changes` to it, for what is drawn inside the block only.
+    """Apply the style of the figures, with `changes`, inside the block.
 
-    The caller's own settings of matplotlib play no part and stay as they are.
+    The caller's matplotlib settings have no effect inside the block and are restored after it.
     """
     import matplotlib
 
@@ -59,9 +59,9 @@ def drawing_style(changes: Mapping[str, Any] = {}) -> Iterator[None]:
 
 
 def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple["Figure", list["Axes"]]:
-    """A figure of so many inches and its axes row by row, laid out so that no labels overlap.
+    """A figure of this size in inches and its axes row by row, with a layout in which no labels overlap.
 
-    Call it, and draw, inside `drawing_style`.
+    Call this function and draw inside `drawing_style`.
     """
     from matplotlib.figure import Figure
 
@@ -71,7 +71,7 @@ def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> 
 
 
 def count_steps(axes: "Axes") -> None:
-    """Marks the horizontal axis with whole numbers, thousands apart from the rest."""
+    """Label the horizontal axis with integers, with commas between thousands."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True, min_n_ticks=1))
@@ -79,33 +79,45 @@ def count_steps(axes: "Axes") -> None:
 
 
 def save_figure(figure: "Figure", path: Path) -> None:
-    """Writes a figure in the format that the file's name ends in: .png, .svg or .pdf; a file there is replaced at once.
+    """Write a figure to a .png, .svg or .pdf file.
 
-    Raises ConfigError for another ending, a folder, or one that is not there, ResourceError where the disk is full.
+    Parameters
+    ----------
+    figure
+        The figure.
+    path
+        The file to write. Its extension selects the format. An existing file is replaced atomically.
+
+    Raises
+    ------
+    ConfigError
+        If the extension is another one, the path is a folder, or its parent folder does not exist.
+    ResourceError
+        If the disk is full.
     """
     check_figure_path(path)
     write_file(path, _encode_figure(figure, path.suffix[1:].lower()))
 
 
 def check_figure_path(path: Path, name: str = "path") -> None:
-    """Raises ConfigError where `save_figure` could not write to `path`; costs nothing and needs no figure.
+    """Raise ConfigError if `save_figure` could not write to `path`, before time goes into the figure.
 
-    `name` is what gave the path: a flag.
+    `name` is the flag or parameter that holds the path.
     """
     check_target(path, name, "figure.png")
     ending = path.suffix[1:].lower()
     if ending not in _FORMATS:
-        hint = did_you_mean(ending, _FORMATS) or f" Give a name that ends in .{', .'.join(_FORMATS)}."
-        raise ConfigError(f"`{path}` does not end in a format that pictures are written in.{hint}")
+        hint = did_you_mean(ending, _FORMATS) or f" Use a name that ends in .{', .'.join(_FORMATS)}."
+        raise ConfigError(f"`{path}` does not have the extension of a figure.{hint}")
 
 
 def svg_of(figure: "Figure") -> str:
-    """The figure as an SVG document; figures drawn alike give the same text."""
+    """The figure as an SVG document. Equal figures give equal documents."""
     return _encode_figure(figure, "svg").decode()
 
 
 def png_of(figure: "Figure") -> bytes:
-    """The figure as a PNG file's content."""
+    """The figure as the bytes of a PNG file."""
     return _encode_figure(figure, "png")
 
 

@@ -1,8 +1,9 @@
-"""Labels that can be read: words of any script beside a picture, whatever fonts the machine has.
+"""Readable labels for figures: words of any script, with the fonts that the machine has.
 
-A character that the figure's own font lacks is looked for in all installed fonts. Where none has it, the word is
-written in Latin letters from the characters' Unicode names (`は` is HIRAGANA LETTER HA, so `[ha]`), or as code points
-where the names say nothing (`[U+65E5]`), and the figure says so below itself, once. No box ever stands for a letter.
+A character that is missing in the figure's font is looked up in all installed fonts. If no font has it, the word is
+spelled in Latin letters from the Unicode names of its characters (`は` is HIRAGANA LETTER HA, so `[ha]`), or as code
+points if the names are no help (`[U+65E5]`). A note below the figure then explains the brackets. No label ever shows an
+empty box.
 """
 
 import re
@@ -17,14 +18,14 @@ from dragoman.text.tokenization.pipelines import SPACE_SYMBOL
 OWN_FONT = "DejaVu Sans"
 LONGEST_LABEL = 24
 _NO_FONT = "Last Resort"
-# What would change the order or the place of what stands around it, or cannot be seen.
+# Categories of characters that are invisible, or that change the direction or position of their neighbours.
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _TELLING_NAME = re.compile(r"(?:LETTER|SIGN|SYLLABLE|DIGIT|MARK) (?:SMALL |FINAL |INITIAL |VOWEL SIGN )*(.+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Texts ready to be drawn: in `fonts`, the first that has a character draws it. `note` is empty or for below."""
+    """Texts ready to draw. The first of `fonts` that has a character draws it. `note` is the text below the figure."""
 
     texts: tuple[str, ...]
     fonts: tuple[str, ...]
@@ -32,9 +33,9 @@ class Labels:
 
 
 def readable_labels(words: Iterable[str]) -> Labels:
-    """The words as they can be drawn on this machine, each at most 24 characters long.
+    """Convert words to labels that this machine can draw, each at most 24 characters long.
 
-    Invisible and direction-changing characters are written as code points; runs of combining marks are cut at three.
+    Invisible and direction-changing characters become code points. Runs of combining marks are cut at three.
     """
     shown = [_clean_word(word) for word in words]
     needed = {character for word in shown for character in word}
@@ -49,7 +50,7 @@ def readable_labels(words: Iterable[str]) -> Labels:
 
 
 def label_axis(axes: object, side: str, labels: Labels, fontsize: float, rotation: float = 0.0, every: int = 1) -> None:
-    """Puts each, or one in `every`, of the labels at its place on `side` ("x" or "y"), `$` not read as mathematics."""
+    """Put every label, or one in `every`, on `side` ("x" or "y") of the axes. `$` does not start a formula."""
     ticks = getattr(axes, f"set_{side}ticks")
     ticks(range(0, len(labels.texts), every), labels.texts[::every], fontsize=fontsize, rotation=rotation)
     for text in getattr(axes, f"get_{side}ticklabels")():
@@ -71,7 +72,7 @@ def _clean_word(word: str) -> str:
 
 
 def _spell_out(word: str) -> str:
-    """A word that no font can draw, in Latin letters and code points, between brackets; the mark before it stays."""
+    """Spell a word that no font can draw in Latin letters and code points, in brackets after its space marker."""
     mark = SPACE_SYMBOL if word.startswith(SPACE_SYMBOL) else ""
     names = [_name_of(character) for character in word.removeprefix(mark) if character != "…"]
     spelled = mark + " ".join(name for name in names if name)
@@ -93,11 +94,11 @@ def _note(missing: Iterable[str]) -> str:
     if not scripts:
         return ""
     listed = ", ".join(scripts[:4]) + (" …" if len(scripts) > 4 else "")
-    return f"No installed font has: {listed}. Words in [brackets] spell their characters' Unicode names."
+    return f"No installed font has {listed}. Words in [brackets] are spelled with Unicode character names."
 
 
 def _registered_fonts() -> Sequence[tuple[str, str]]:
-    """Family and file of every font that matplotlib knows, by name; the upright one of normal weight of each family."""
+    """Family and file of every font that matplotlib knows, sorted by name: the upright, normal font of each family."""
     from matplotlib.font_manager import FontEntry, fontManager
 
     def plainness(entry: FontEntry) -> tuple[bool, bool, str]:
@@ -112,13 +113,13 @@ def _registered_fonts() -> Sequence[tuple[str, str]]:
 
 @lru_cache(maxsize=1)
 def _all_fonts() -> Sequence[tuple[str, str]]:
-    """All fonts again, with those installed after matplotlib listed them: it does so once and keeps the list."""
+    """All fonts, including fonts installed after matplotlib cached its list."""
     from matplotlib.font_manager import findSystemFonts, fontManager
 
     known = {entry.fname for entry in fontManager.ttflist}
     for path in findSystemFonts():
         if path not in known:
-            with suppress(RuntimeError, OSError, ValueError):  # not every file there is a font that can be read
+            with suppress(RuntimeError, OSError, ValueError):  # not every file is a readable font
                 fontManager.addfont(path)
     return _registered_fonts()
 
@@ -131,7 +132,7 @@ def _font_path(name: str) -> str:
 
 @lru_cache(maxsize=256)
 def _characters_of(path: str) -> frozenset[str]:
-    """Every character that a font file has; none where it cannot be read."""
+    """Every character of a font file. Empty if the file cannot be read."""
     from matplotlib.ft2font import FT2Font
 
     try:

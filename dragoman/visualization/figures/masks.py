@@ -1,4 +1,4 @@
-"""Pictures of the masks: what each position may look at (Vaswani et al. 2017, section 3.2.3)."""
+"""Figure of the attention masks: which positions each position may attend to (Vaswani et al. 2017, section 3.2.3)."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -18,12 +18,26 @@ _HIDDEN, _SEEN, _PADDING = "#f4f4f4", "#2b7bba", "#fdd9b5"
 
 
 def plot_masks(src_tokens: Sequence[str], tgt_tokens: Sequence[str], src_length: int, tgt_length: int) -> "Figure":
-    """The three masks of one padded pair: the source's, the target's causal one, and the target's with its padding.
+    """Plot three masks of a padded sentence pair: source padding, target causal, and both combined for the target.
 
-    `src_tokens` and `tgt_tokens` are what stands at every position, padding included; the first `src_length` and
-    `tgt_length` of them are real. Rows look, columns are looked at. The decoder uses the causal mask alone: padding
-    stands only at the end, where no real position looks; the third picture is what that comes to.
-    Raises ValueError for a length of 0 or beyond the tokens.
+    Rows are queries, columns are keys. The decoder uses the causal mask alone: padding comes last, so the causal mask
+    already hides it from every real position. The third panel shows the combined effect.
+
+    Parameters
+    ----------
+    src_tokens, tgt_tokens
+        The token at every position, padding included.
+    src_length, tgt_length
+        Number of real tokens on each side. The tokens after them are padding.
+
+    Raises
+    ------
+    ValueError
+        If a length is 0 or larger than the number of tokens.
+
+    References
+    ----------
+    Vaswani et al. (2017), "Attention Is All You Need", section 3.2.3.
     """
     for name, length, tokens in (("src", src_length, src_tokens), ("tgt", tgt_length, tgt_tokens)):
         if not 0 < length <= len(tokens):
@@ -34,11 +48,11 @@ def plot_masks(src_tokens: Sequence[str], tgt_tokens: Sequence[str], src_length:
     combined = causal & padding_mask(torch.tensor([tgt_length]), tgt)[0, 0]
     with drawing_style():
         figure, axes = new_figure(9.6, 3.7, columns=3)
-        _draw(axes[0], source, src_tokens, src_length, "Source: not at padding")
-        _draw(axes[1], causal, tgt_tokens, tgt, "Target: not ahead")
-        _draw(axes[2], combined, tgt_tokens, tgt_length, "Target: neither")
-        axes[0].set_ylabel("the position that looks")
-        text = "the position looked at: blue = may be looked at, orange = row of a padding position"
+        _draw(axes[0], source, src_tokens, src_length, "Source: padding mask")
+        _draw(axes[1], causal, tgt_tokens, tgt, "Target: causal mask")
+        _draw(axes[2], combined, tgt_tokens, tgt_length, "Target: both masks")
+        axes[0].set_ylabel("query position")
+        text = "key position (blue: may attend, grey: masked, orange: row of a padding position)"
         figure.supxlabel(text, fontsize=9)
     return figure
 
@@ -46,7 +60,7 @@ def plot_masks(src_tokens: Sequence[str], tgt_tokens: Sequence[str], src_length:
 def _draw(axes: "Axes", mask: "Tensor", tokens: Sequence[str], length: int, title: str) -> None:
     from matplotlib.colors import ListedColormap
 
-    # 0 hidden, 1 seen, 2 a padding position's row, whose result nobody reads.
+    # 0 masked, 1 may attend, 2 the row of a padding position, whose result is never used.
     kinds = mask.int()
     kinds[length:] = 2
     axes.imshow(kinds.numpy(), cmap=ListedColormap([_HIDDEN, _SEEN, _PADDING]), vmin=0, vmax=2)

@@ -1,4 +1,4 @@
-"""Picture of where a model's parameters are."""
+"""Figure of a model's parameters by part."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# The first that fits a tensor's name says which part it belongs to, and in which colour.
+# The first entry that matches a tensor's name gives the tensor's part and colour.
 _PARTS = (
     ("norm", "layer norms", 7),
     ("encoder.feed_forward", "encoder: feed-forward", 4),
@@ -25,7 +25,18 @@ _EMBEDDING_COLOR = 2
 
 
 def parameter_shares(rows: Iterable[ParameterRow]) -> dict[str, int]:
-    """Parameters by part of the model, in its order, layer norms last; a tied tensor is one part."""
+    """Count parameters by part of the model.
+
+    Parameters
+    ----------
+    rows
+        The parameter tensors of a model.
+
+    Returns
+    -------
+    dict[str, int]
+        Number of parameters by part, in the order of the model with layer norms last. A tied tensor is one part.
+    """
     shares: dict[str, int] = {}
     for row in rows:
         part = _part_of(row)
@@ -34,7 +45,13 @@ def parameter_shares(rows: Iterable[ParameterRow]) -> dict[str, int]:
 
 
 def plot_parameter_shares(rows: Iterable[ParameterRow]) -> "Figure":
-    """A bar a part: how many parameters it has, and what share of all."""
+    """Plot the parameters of each part of a model as a bar, with its count and share.
+
+    Parameters
+    ----------
+    rows
+        The parameter tensors of a model.
+    """
     with drawing_style():
         figure, (axes,) = new_figure(7.0, 3.2)
         draw_parameter_shares(axes, rows)
@@ -42,7 +59,7 @@ def plot_parameter_shares(rows: Iterable[ParameterRow]) -> "Figure":
 
 
 def draw_parameter_shares(axes: "Axes", rows: Iterable[ParameterRow]) -> None:
-    """`plot_parameter_shares` onto axes of another figure."""
+    """Draw `plot_parameter_shares` on the axes of another figure."""
     shares = parameter_shares(rows)
     total = sum(shares.values())
     places = range(len(shares))

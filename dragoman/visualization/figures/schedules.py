@@ -1,4 +1,4 @@
-"""Pictures of the learning-rate schedule (Vaswani et al. 2017, section 5.3)."""
+"""Figures of the learning-rate schedule (Vaswani et al. 2017, section 5.3)."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -16,9 +16,20 @@ _POINTS = 600
 
 
 def plot_schedules(shapes: Sequence[tuple[int, int]] = PAPERS, num_steps: int = 20_000) -> "Figure":
-    """The paper's rate over the steps for several pairs of d_model and warm-up.
+    """Plot the paper's learning rate over the steps for several pairs of d_model and warm-up.
 
-    A wider model gets a lower rate; a longer warm-up moves the peak to the right and down.
+    A wider model has a lower rate. A longer warm-up moves the peak to the right and down.
+
+    Parameters
+    ----------
+    shapes
+        Pairs of d_model and warm-up steps.
+    num_steps
+        Number of steps to plot.
+
+    References
+    ----------
+    Vaswani et al. (2017), "Attention Is All You Need", section 5.3.
     """
     with drawing_style():
         figure, (axes,) = new_figure(6.4, 3.0)
@@ -32,7 +43,17 @@ def plot_schedules(shapes: Sequence[tuple[int, int]] = PAPERS, num_steps: int = 
 
 
 def plot_schedule(settings: TrainSettings, d_model: int, num_steps: int = 0) -> "Figure":
-    """The rate that these settings give over the steps; 0: up to `max_steps`, or else ten warm-ups."""
+    """Plot the learning rate over the steps for some training settings.
+
+    Parameters
+    ----------
+    settings
+        Training settings with a schedule, learning rate and warm-up.
+    d_model
+        Width of the model.
+    num_steps
+        Number of steps to plot. 0 stands for `max_steps`, or ten times the warm-up if `max_steps` is 0.
+    """
     with drawing_style():
         figure, (axes,) = new_figure(6.4, 2.8)
         draw_schedule(axes, settings, d_model, num_steps or default_num_steps(settings))
@@ -40,12 +61,12 @@ def plot_schedule(settings: TrainSettings, d_model: int, num_steps: int = 0) -> 
 
 
 def default_num_steps(settings: TrainSettings) -> int:
-    """As many steps as are worth a picture: all, or ten warm-ups where no setting limits them."""
+    """The number of steps to plot: all steps, or ten times the warm-up if no setting limits them."""
     return settings.max_steps or 10 * max(settings.warmup_steps, 100)
 
 
 def draw_schedule(axes: "Axes", settings: TrainSettings, d_model: int, num_steps: int) -> None:
-    """`plot_schedule` onto axes of another figure."""
+    """Draw `plot_schedule` on the axes of another figure."""
     _draw(axes, settings, d_model, num_steps, COLORS[0], settings.schedule)
     axes.set_ylim(bottom=0)
     axes.set_title(f"Learning rate: {settings.schedule}, warm-up {settings.warmup_steps:,} steps")

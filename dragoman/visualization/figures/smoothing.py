@@ -1,4 +1,4 @@
-"""Picture of label smoothing: the distributions that a model is trained towards (Vaswani et al. 2017, section 5.4)."""
+"""Figure of label smoothing: the target distributions of training (Vaswani et al. 2017, section 5.4)."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -16,10 +16,26 @@ if TYPE_CHECKING:
 
 
 def target_distributions(labels: Sequence[int], vocab_size: int, epsilon: float, pad_id: int) -> Float[Tensor, "T V"]:
-    """The distribution that the loss compares the model with at each label; zero where the label is padding.
+    """The target distribution of the loss for each label.
 
-    Read off the loss itself: its gradient with respect to the logits is p - q, where p is the model's distribution
-    and q the target's. Labels are from 0 to `vocab_size` - 1.
+    The distributions are computed from the loss itself: its gradient with respect to the logits is p - q, where p is
+    the model's distribution and q is the target distribution.
+
+    Parameters
+    ----------
+    labels
+        Token ids from 0 to `vocab_size` - 1.
+    vocab_size
+        Size of the vocabulary.
+    epsilon
+        Amount of label smoothing. 0 gives one-hot distributions.
+    pad_id
+        Id of the padding token.
+
+    Returns
+    -------
+    Tensor
+        One row per label, of shape (labels, vocab_size). Rows of padding are zero.
     """
     targets = torch.zeros(len(labels), vocab_size)
     counted = [row for row, label in enumerate(labels) if label != pad_id]
@@ -29,7 +45,7 @@ def target_distributions(labels: Sequence[int], vocab_size: int, epsilon: float,
     loss, _ = smoothed_cross_entropy(logits, torch.tensor([labels[row] for row in counted]), epsilon, pad_id)
     (gradient,) = torch.autograd.grad(loss, logits)
     targets[counted] = (torch.softmax(logits.detach(), -1) - gradient).clamp(min=0)
-    # What is left of exact zeros after rounding would be drawn, and is none of the target's.
+    # Exact zeros may come out as rounding errors, which would be drawn.
     targets[targets < 1e-6] = 0.0
     return targets
 
@@ -37,12 +53,30 @@ def target_distributions(labels: Sequence[int], vocab_size: int, epsilon: float,
 def plot_smoothed_targets(
     labels: Sequence[int] = (5, 2, 7, 4, 3, 0, 0), vocab_size: int = 8, epsilon: float = 0.4, pad_id: int = 0
 ) -> "Figure":
-    """One-hot targets beside smoothed ones, a row a label: the column of padding and the rows of padding are zero."""
+    """Plot one-hot targets beside smoothed targets, one row per label.
+
+    The column of the padding token and the rows of padding labels are zero.
+
+    Parameters
+    ----------
+    labels
+        Token ids from 0 to `vocab_size` - 1.
+    vocab_size
+        Size of the vocabulary.
+    epsilon
+        Amount of label smoothing.
+    pad_id
+        Id of the padding token.
+
+    References
+    ----------
+    Vaswani et al. (2017), "Attention Is All You Need", section 5.4.
+    """
     with drawing_style():
         figure, axes = new_figure(8.2, 0.9 + 0.36 * len(labels), columns=2)
         for place, share, title in ((axes[0], 0.0, "One-hot"), (axes[1], epsilon, f"Smoothed, epsilon = {epsilon:g}")):
             _draw(place, target_distributions(labels, vocab_size, share, pad_id), labels, pad_id, title)
-        axes[0].set_ylabel("position (its label)")
+        axes[0].set_ylabel("position (label)")
     return figure
 
 
@@ -60,4 +94,4 @@ def _draw(axes: "Axes", targets: Tensor, labels: Sequence[int], pad_id: int, tit
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set_title(title)
-    axes.set_xlabel("token of the vocabulary")
+    axes.set_xlabel("token id")

@@ -1,4 +1,4 @@
-"""Picture of a configuration: where its parameters are and how its learning rate goes."""
+"""Figure of a configuration: its parameters by part and its learning-rate schedule."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def plot_summary(rows: Sequence[ParameterRow], settings: TrainSettings, d_model: int) -> "Figure":
-    """Parameter shares above the learning-rate schedule."""
+    """Plot parameters by part above the learning-rate schedule."""
     with drawing_style():
         figure, (above, below) = new_figure(7.0, 5.8, rows=2)
         draw_parameter_shares(above, rows)

@@ -1,4 +1,4 @@
-"""A matrix of attention weights on axes, with as many labels as can be read."""
+"""Draws a matrix of attention weights, with as many labels as are readable."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -13,22 +13,23 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
 
 SMALLEST_LABEL, LARGEST_LABEL = 5.5, 8.0
-"""Points."""
+"""Font sizes in points."""
 _ROOM_FOR_LABELS = 0.9
 _INCHES_A_LABEL = 0.19
 
 
 def side_inches(count: int, least: float, most: float) -> float:
-    """How long a side of so many labels should be, from `least` to `most`."""
+    """The length in inches of a side with `count` labels, from `least` to `most`."""
     return min(most, max(least, _ROOM_FOR_LABELS + _INCHES_A_LABEL * count))
 
 
 def draw_weights(
     axes: "Axes", weights: NDArray[Any], labels: tuple[Labels, Labels], title: str, inches: tuple[float, float]
 ) -> "AxesImage":
-    """Weights from 0 to 1, (queries, keys), with the labels of both; `inches` are the width and the height there is.
+    """Draw weights from 0 to 1, of shape (queries, keys), with the labels of both.
 
-    Where not all labels of a side can be read, it has every second one, or every third, and so on.
+    `inches` are the available width and height. If a side has no space for all labels, only every second or third label
+    is drawn, and so on.
     """
     image = axes.imshow(weights, cmap=SEQUENTIAL, vmin=0, vmax=1)
     width, height = inches

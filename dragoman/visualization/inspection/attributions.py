@@ -1,8 +1,8 @@
-"""How much each target word depends on each source word, measured in two other ways than by attention.
+"""How much each target word depends on each source word: attention, occlusion, and gradient times input.
 
-*Leave one word out*: the source without the word, the same target; how far does each target token's log-probability
-move? *Gradient times input*: the derivative of the log-probability by the word's embedding, times the embedding.
-Attention shows where the model looked, not why (Jain and Wallace 2019); where the three agree, one may trust it more.
+*Occlusion*: the change of each target token's log-probability when a source word is left out. *Gradient times input*:
+the derivative of the log-probability with respect to the word's embedding, times the embedding. Attention weights alone
+do not explain a prediction (Jain and Wallace 2019), but they are more credible where all three measures agree.
 """
 
 import math
@@ -33,7 +33,7 @@ def compute_attributions(
     words: tuple[Sequence[Word], Sequence[Word]],
     links: Float[Tensor, "T S"],
 ) -> Attributions:
-    """Attention, occlusion and gradient between the words of source and target; ids are without control ids."""
+    """Compute attention, occlusion and gradient between the words of both sides. Ids are without control ids."""
     src_words, tgt_words = words
     attention = _sum_by_words(links.cpu().double().numpy(), src_words, tgt_words)
     occlusion = _sum_by_word(np.abs(occlude_words(model, src_ids, tgt_ids, src_words)), tgt_words, axis=0)
@@ -45,7 +45,7 @@ def compute_attributions(
 
 @torch.inference_mode()
 def occlude_words(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int], words: Sequence[Word]) -> _Matrix:
-    """How much log-probability each target token loses without each source word: (target tokens, source words)."""
+    """The log-probability that each target token loses without each source word: (target tokens, source words)."""
     sources = [list(src_ids), *([*src_ids[: word.start], *src_ids[word.stop :]] for word in words)]
     size = max(1, _TOKENS_AT_ONCE // (len(src_ids) + len(tgt_ids) + 2))
     batches = (_batch(sources[at : at + size], tgt_ids, model) for at in range(0, len(sources), size))
@@ -55,9 +55,9 @@ def occlude_words(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[
 
 
 def gradient_times_input(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int]) -> _Matrix:
-    """For each target token and source token the gradient of the log-probability times the embedding, summed over it.
+    """Gradient of the log-probability times the embedding, summed over its dimensions: (target tokens, source tokens).
 
-    The embedding is the token's own part of what the encoder reads, without its position.
+    The embedding is the encoder's input without the position encoding.
     """
     size = max(1, _TOKENS_AT_ONCE // (len(src_ids) + len(tgt_ids) + 2))
     ranges = (range(at, min(at + size, len(tgt_ids))) for at in range(0, len(tgt_ids), size))
@@ -66,7 +66,7 @@ def gradient_times_input(model: Transformer, src_ids: Sequence[int], tgt_ids: Se
 
 
 def _gradients(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int], places: range) -> _Matrix:
-    """The rows of some target tokens: as many copies of the pair, one token looked at in each."""
+    """The rows of the target tokens in `places`, from a batch with one copy of the sentence pair per row."""
     batch = _batch([list(src_ids)] * len(places), tgt_ids, model)
     with torch.enable_grad():
         hidden = model.src_embedding(batch.src_ids).detach()
@@ -85,7 +85,7 @@ def _gradients(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int
 
 
 def spearman(one: Sequence[float] | _Matrix, other: Sequence[float] | _Matrix) -> float | None:
-    """Rank correlation, equals sharing their mean rank; None for fewer than three values or one without variation."""
+    """Spearman's rank correlation. Ties share their mean rank. None for fewer than 3 values, or for constant values."""
     if len(one) < 3:
         return None
     ranks = [_ranks(np.asarray(values, dtype=np.float64)) for values in (one, other)]
@@ -122,7 +122,7 @@ def _sum_by_word(matrix: _Matrix, words: Sequence[Word], axis: int) -> _Matrix:
 
 
 def _normalize_rows(matrix: _Matrix) -> tuple[tuple[float, ...], ...]:
-    """The rows divided by their sums, where these are not 0."""
+    """Divide each row by its sum, unless the sum is 0."""
     totals = matrix.sum(1, keepdims=True)
     shares = np.divide(matrix, totals, out=np.zeros_like(matrix), where=totals > 0)
     return tuple(tuple(round(float(share), 4) for share in row) for row in shares)

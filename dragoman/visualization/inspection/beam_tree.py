@@ -1,6 +1,6 @@
-"""The beam of one sentence as a tree: what was considered at each step, what went on, what fell out.
+"""The beam search of one sentence as a tree of all tokens considered, kept and pruned at each step.
 
-The search itself is the plain one; a `StepModel` that stands between it and the real one takes notes.
+The search is the regular one. A `StepModel` wrapped around the real model records it.
 """
 
 from collections.abc import Sequence
@@ -28,10 +28,10 @@ def trace_search(
     tokenizer: Tokenizer,
     prefix_ids: Sequence[int] = (),
 ) -> tuple[list[Hypothesis], tuple[BeamNode, ...]]:
-    """The hypotheses of `beam_search` for one source (without eos), and all that it considered.
+    """The hypotheses of `beam_search` for one source (without eos), and the nodes of its search tree.
 
-    At each step these are the continuations that may have been taken: twice as many as the beam has places. Where
-    `prefix_ids` say which is taken, they are those that would have been.
+    Each step considers the best continuations, twice as many as the beam size. At the positions of `prefix_ids` the
+    nodes show what an unforced search would have considered.
     """
     trace = _Trace(model, settings, prefix_ids)
     ids = torch.tensor([[*src_ids, EOS_ID]], device=model.device)
@@ -51,14 +51,14 @@ class _Considered:
 
 
 class _Trace:
-    """A StepModel of one sentence that takes notes."""
+    """A StepModel for one sentence that records the search."""
 
     def __init__(self, model: StepModel[Any], settings: InferenceSettings, prefix_ids: Sequence[int]) -> None:
         self._model, self._settings, self._prefix_ids = model, settings, prefix_ids
         self.vocab_size, self.max_length, self.device = model.vocab_size, model.max_length, model.device
         self.considered: list[_Considered] = []
         self._position = -1
-        self._nodes = [-1]  # the node of each live hypothesis, and its log_prob
+        self._nodes = [-1]  # the node of each live hypothesis; `_log_probs` has their log-probabilities
         self._log_probs = torch.zeros(1)
         self._parents = [0]
         self._last: Float[Tensor, "W V"] | None = None
@@ -79,14 +79,14 @@ class _Trace:
         self._model.reorder(state, rows, sentences)
 
     def close(self) -> None:
-        """The search is over: what would have gone on is left where it stands."""
+        """Record the last step. Hypotheses still in the beam are marked as open."""
         if self._last is not None:
             self._note([], stopped=True)
 
     def _note(self, kept: list[tuple[int, int]], *, stopped: bool = False) -> None:
-        """Writes down the best continuations of the last step; `kept` are the (row, token) that went on."""
+        """Record the best continuations of the last step. `kept` holds the (row, token) pairs that the beam kept."""
         assert self._last is not None
-        last = self._last.clone()  # a tensor that may be written to outside inference mode
+        last = self._last.clone()  # the original cannot be modified outside inference mode
         is_forced = self._position < len(self._prefix_ids)
         is_end = is_forced and self._prefix_ids[self._position] == EOS_ID
         hide(last, NEVER_WRITTEN if is_end else unwritable(self._position, self._settings.min_tokens))
@@ -96,7 +96,7 @@ class _Trace:
         unfinished = [pair for pair in found if pair[1] != EOS_ID]
         alive = unfinished[: self._settings.beam_size] if stopped and not is_end else []
         places = {}
-        ending = [(0, EOS_ID)] if is_end else []  # the one hypothesis there is
+        ending = [(0, EOS_ID)] if is_end else []  # a forced end, of the only hypothesis
         for rank, (row, token_id) in enumerate(dict.fromkeys([*kept, *ending, *found])):
             rank = found.index((row, token_id)) if (row, token_id) in found else rank
             total = float(totals[row * last.size(1) + token_id])

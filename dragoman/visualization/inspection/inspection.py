@@ -1,7 +1,7 @@
-"""What is known about one translation: the record behind the page, the picture and the JSON.
+"""Records of one inspected translation: the data of the inspection page, the figure and the JSON.
 
-Strings and numbers only. Attention weights travel as bytes, 0 for 0 and 255 for 1, so that each is off by at most
-0.002; a page of 60 by 60 tokens, 6 layers, 8 heads and three kinds has 0.7 MB of them.
+All values are strings and numbers. Attention weights are stored as bytes, 0 for 0 and 255 for 1, with an error of at
+most 0.002. A page with 60 by 60 tokens, 6 layers, 8 heads and three kinds of attention has 0.7 MB of weights.
 """
 
 import json
@@ -16,7 +16,7 @@ ATTENTION_KINDS: tuple[AttentionKind, ...] = ("cross", "encoder_self", "decoder_
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A text as the model sees it: its tokens without control tokens, and the words that they make."""
+    """A text as the model reads it: its tokens without control tokens, and the words that they form."""
 
     text: str
     tokens: tuple[str, ...]
@@ -26,7 +26,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Another token for a place, and how the translation goes on from it (None where nobody looked)."""
+    """Another token for a position. `continuation` is the translation that follows it, or None if not searched."""
 
     token: str
     probability: float
@@ -37,7 +37,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One target token (the last one is eos): natural logarithms; entropy of the whole distribution in bits."""
+    """One target token, or eos at the end. Log-probabilities are natural logarithms; entropy is in bits."""
 
     token: str
     probability: float
@@ -59,9 +59,9 @@ class RankedTranslation:
 class BeamNode:
     """A token that the search considered.
 
-    `parent` is a place in the list of nodes, -1 for the first tokens. `state`: it went on (``kept``), it fell out of
-    the beam (``pruned``), the translation ended with it (``ended``), or it was in the beam when the search stopped
-    (``open``). `best` nodes make the translation.
+    `parent` is an index into the list of nodes, or -1 for the first tokens. `state`: the beam kept it (``kept``), the
+    beam dropped it (``pruned``), a hypothesis ended with it (``ended``), or it was in the beam when the search stopped
+    (``open``). The `best` nodes form the translation.
     """
 
     parent: int
@@ -74,10 +74,10 @@ class BeamNode:
 
 @dataclass(frozen=True, slots=True)
 class HeadFacts:
-    """Of one head, means over its queries.
+    """Statistics of one head, as means over its queries.
 
-    `distance`: tokens between where it stands and where it looks (in cross-attention, from the diagonal); `end_share`:
-    the weight on the end token of the source, in decoder self-attention on the start token.
+    `distance`: tokens between query and key, or between key and diagonal in cross-attention. `end_share`: the weight on
+    the source's end token, or on the start token in decoder self-attention.
     """
 
     entropy_bits: float
@@ -87,9 +87,9 @@ class HeadFacts:
 
 @dataclass(frozen=True, slots=True)
 class PackedAttention:
-    """All heads of one kind: base64 of the bytes in the order layer, head, query, key.
+    """The weights of all heads of one kind. `data` is the base64 of their bytes in the order layer, head, query, key.
 
-    Queries and keys are the tokens with their control tokens. `mean_only`: one head a layer, the mean of all.
+    Queries and keys are the tokens with control tokens. `mean_only`: each layer has one matrix, the mean of its heads.
     """
 
     kind: AttentionKind
@@ -104,10 +104,10 @@ class PackedAttention:
 
 @dataclass(frozen=True, slots=True)
 class Attributions:
-    """Three measures of what a target word owes to a source word, (target words, source words) each, rows sum to 1.
+    """Three measures of how much a target word depends on a source word: (target words, source words), rows sum to 1.
 
-    `occlusion`: how far the log-probability moves when the word is left out; `gradient`: gradient times input.
-    Correlations with attention are Spearman's, the mean over target words; None where there is nothing to rank.
+    `occlusion`: change of the log-probability when the source word is left out. `gradient`: gradient times input. The
+    correlations with attention are the mean over target words of Spearman's, or None if no word has enough values.
     """
 
     attention: tuple[tuple[float, ...], ...]
@@ -119,7 +119,7 @@ class Attributions:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something to look at: a plain sentence, and the numbers of the words it is about."""
+    """A remark on the translation: a sentence, and the indices of the words that it refers to."""
 
     kind: str
     text: str
@@ -129,11 +129,11 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """Everything about one translation.
+    """All data of one inspected translation.
 
-    `links` (target tokens, source tokens, bytes in base64) is the attention that alignments are read from, `reading`
-    and `layer` (from 0) say where. `reference` is "" where there is none. The first `forced` tokens of the translation
-    were given.
+    `links` holds the attention that alignments are computed from, (target tokens, source tokens) as bytes in base64.
+    `layer` (from 0) is the decoder layer of `links`, and `reading` is the decoding step. `reference` is "" if there is
+    none. The first `forced` tokens of the translation were given by the caller.
     """
 
     model: str
@@ -158,5 +158,5 @@ class Inspection:
         return next(weights for weights in self.weights if weights.kind == kind)
 
     def to_json(self) -> str:
-        """The record as JSON, with its field names; numbers that are no number cannot occur."""
+        """The record as JSON, with its field names. It has no NaN and no infinity."""
         return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False, separators=(",", ":"))

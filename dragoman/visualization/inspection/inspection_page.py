@@ -1,8 +1,8 @@
-"""The inspection as one HTML file that needs nothing else: no network, no other file, no server.
+"""The inspection page: one HTML file that works without a network, a server or other files.
 
-Script and style stand in the file, and its content-security policy names them by their hashes and forbids everything
-else. The data stands in a block that is never executed, with every character escaped that could end it; the script sets
-text as text only. So whatever a sentence holds, it stays a sentence.
+The file contains its script and style. Its content-security policy allows them by their hashes and nothing else. The
+data is in a block that is never executed, and every character that could end the block is escaped. The script inserts
+text as text only, so no sentence can inject markup or code.
 """
 
 import base64
@@ -19,8 +19,8 @@ _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 def inspection_page(inspection: Inspection, explore: str = "") -> str:
     """The HTML of an inspection.
 
-    At the address `explore`, with ``&prefix=`` and ids of tokens, a server shows the same for a translation that begins
-    with these: then alternatives are links. It must have a query.
+    With `explore`, alternatives are links. It is a URL with a query. With ``&prefix=`` and token ids appended, its
+    server must show the page for a translation that starts with these tokens.
     """
     parts = files("dragoman.visualization.inspection").joinpath("page")
     template, style = (parts.joinpath(name).read_text(encoding="utf-8") for name in ("page.html", "page.css"))
@@ -33,7 +33,7 @@ def inspection_page(inspection: Inspection, explore: str = "") -> str:
 
 
 def escape_json(document: str) -> str:
-    """JSON that can stand in a script element: the same value, without a character that HTML or a script minds."""
+    """Escape JSON for a script element: the same value, without characters that are special in HTML or scripts."""
     return document.translate(_ESCAPES)
 
 

@@ -1,6 +1,6 @@
-"""Looks inside a model while it translates one text: everything that the inspection page shows.
+"""Inspects a model while it translates one text, and collects the data of the inspection page.
 
-The search is the tensor decoder's, in float32; everything else is read from full passes of the model.
+The search runs in the tensor decoder in float32. Everything else comes from full forward passes of the model.
 """
 
 import math
@@ -47,7 +47,7 @@ from dragoman.visualization.inspection.weights import (
 )
 
 MOST_TOKENS = 500
-"""A longer text is refused: nobody could look at it."""
+"""Limit for a text: a page of a longer text would be unreadable."""
 
 NUM_ALTERNATIVES, NUM_UNCERTAIN = 5, 5
 
@@ -61,11 +61,11 @@ def inspect_text(
     reference: str = "",
     prefix_ids: Sequence[int] = (),
 ) -> Inspection:
-    """Translate a text by beam search and collect everything there is to see.
+    """Translate a text by beam search and collect the data of its inspection.
 
-    `settings` replace the model's own. `name` and `reference`, a translation to compare with, are shown. The
-    translation starts with the tokens `prefix_ids`. Raises DataError for a text that is empty or has more tokens than
-    `MOST_TOKENS` or the model's positions, and for a prefix that cannot be written.
+    `settings` replace the model's own. The page shows `name` and `reference`, a translation to compare with. The
+    translation starts with the tokens `prefix_ids`. Raises DataError for an empty text, for more tokens than
+    `MOST_TOKENS` or the model's positions, and for an impossible prefix.
     """
     model, tokenizers = trained.model, trained.tokenizers
     src = _source_side(text, model, tokenizers.src)
@@ -106,7 +106,7 @@ def _n_best(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> tuple[Ran
 
 
 class _RereadableModel(FastModel):
-    """Writes one token less than the model has positions for: a full pass reads the output again, after bos."""
+    """Limits the output to one token less than the model's positions: a full pass reads it again after bos."""
 
     @property
     def max_length(self) -> int | None:
@@ -117,7 +117,7 @@ class _RereadableModel(FastModel):
 
 @dataclass(frozen=True, slots=True)
 class _ForcedPass:
-    """One teacher-forced pass over the source and the best hypothesis, and one over the target alone."""
+    """Results of a teacher-forced pass over the source and the best hypothesis, and of a pass without the source."""
 
     src_ids: Sequence[int]
     tgt_ids: Sequence[int]
@@ -142,7 +142,7 @@ def _forced_pass(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[i
 
 
 def _most_tokens(model: Transformer) -> int:
-    """That can be looked at on either side; one position is eos's."""
+    """The limit for the tokens of either side. One position is reserved for eos."""
     return MOST_TOKENS if model.max_positions is None else min(MOST_TOKENS, model.max_positions - 1)
 
 
@@ -150,18 +150,16 @@ def _check_prefix(prefix_ids: Sequence[int], model: Transformer) -> None:
     *before_last, _ = prefix_ids or [0]
     written = all(0 <= one < model.tgt_vocab_size and one not in NEVER_WRITTEN for one in prefix_ids)
     if len(prefix_ids) > _most_tokens(model) or not written or EOS_ID in before_last:
-        raise DataError("the translation cannot begin with these tokens. Choose them among the alternatives shown.")
+        raise DataError("the translation cannot start with these tokens. Choose tokens from the alternatives shown.")
 
 
 def _source_side(text: str, model: Transformer, tokenizer: Tokenizer) -> Side:
     text = replace_surrogates(text).strip()
     src_ids, most = tokenizer.encode(text), _most_tokens(model)
     if not src_ids:
-        raise DataError("the text is empty. Give a sentence to look at, in quotes.")
+        raise DataError("the text is empty. Give a sentence to translate.")
     if len(src_ids) > most:
-        raise DataError(
-            f"the text has {len(src_ids):,} tokens, but at most {most} can be looked at. Give a sentence of it."
-        )
+        raise DataError(f"the text may have at most {most} tokens, but has {len(src_ids):,}. Give a shorter text.")
     return _side(text, src_ids, tokenizer)
 
 
@@ -171,7 +169,7 @@ def _side(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> Side:
 
 
 def _steps(forced: _ForcedPass, best: Hypothesis, min_tokens: int, tokenizer: Tokenizer) -> tuple[Step, ...]:
-    """Every token of the hypothesis, and eos where it ended by itself."""
+    """One step for every token of the hypothesis, and one for eos if it is finished."""
     ids = (*best.ids, EOS_ID) if best.finished else best.ids
     steps, total = [], 0.0
     for place, (token_id, log_probs) in enumerate(zip(ids, forced.log_probs[: len(ids)], strict=True)):
@@ -188,7 +186,7 @@ def _steps(forced: _ForcedPass, best: Hypothesis, min_tokens: int, tokenizer: To
 
 
 def _alternatives(log_probs: Float[Tensor, "V"], token_id: int, hidden: tuple[int, ...]) -> list[int]:
-    """The best tokens besides the one that was taken and those that are hidden."""
+    """The most probable tokens other than the chosen token and the hidden tokens."""
     others = log_probs.clone()[None]
     others[:, token_id] = float("-inf")
     hide(others, hidden)
@@ -199,7 +197,7 @@ def _alternatives(log_probs: Float[Tensor, "V"], token_id: int, hidden: tuple[in
 def _add_continuations(
     steps: tuple[Step, ...], forced: _ForcedPass, model: FastModel, settings: InferenceSettings, tokenizer: Tokenizer
 ) -> tuple[Step, ...]:
-    """The steps. The least certain ones say how the translation would continue after each alternative."""
+    """Complete the least certain steps with the translation that follows each alternative."""
     src_ids, tgt_ids = forced.src_ids, forced.tgt_ids
     ids = (*tgt_ids, EOS_ID)
     uncertain = sorted(range(len(steps)), key=lambda place: -steps[place].entropy_bits)
@@ -227,7 +225,7 @@ def _add_continuations(
 
 
 def _attributions(model: Transformer, src: Side, tgt: Side, forced: _ForcedPass) -> Attributions | None:
-    """None without a target, or for so much text that it would take minutes."""
+    """The attributions, or None without a target or for a text so long that they would take minutes."""
     if not tgt.ids or not shows_heads(len(src.ids), len(tgt.ids)):
         return None
     return compute_attributions(model, src.ids, tgt.ids, (src.words, tgt.words), forced.links)
@@ -238,9 +236,9 @@ def _notes(trained: TrainedModel, src: Side, tgt: Side, forced: _ForcedPass, bes
     notes = find_notes(src, tgt, links, best.token_log_probs, forced.alone)
     lengths = length_notes(len(src.tokens), trained.config.data.max_tokens, finished=best.finished)
     if not shows_heads(len(src.tokens), len(tgt.tokens)):
-        text = f"More than {MOST_TOKENS_WITH_HEADS} tokens on a side: only the mean of each layer's heads is kept."
+        text = f"More than {MOST_TOKENS_WITH_HEADS} tokens on a side: the page only has the mean of each layer's heads."
         lengths = (*lengths, Note("mean", text))
     if trained.config.inference.retry_all_caps and is_all_caps(src.text):
-        text = f"All in capitals: `translate` tries it as “{sentence_case(src.text)}” too, and gives the surer answer."
+        text = f"All capitals: `translate` also tries “{sentence_case(src.text)}” and returns the more probable result."
         lengths = (*lengths, Note("capitals", text))
     return (*lengths, *notes)

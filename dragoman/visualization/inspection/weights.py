@@ -1,4 +1,4 @@
-"""Attention weights as bytes, and what can be said of a head in three numbers."""
+"""Encodes attention weights as bytes, and summarizes a head in three numbers."""
 
 import base64
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from dragoman.model.transformer import AttentionWeights
 from dragoman.visualization.inspection.inspection import ATTENTION_KINDS, AttentionKind, HeadFacts, PackedAttention
 
 MOST_TOKENS_WITH_HEADS = 200
-"""Above so many tokens on a side a page shows the mean of the heads only."""
+"""With more tokens on a side, a page only shows the mean of the heads."""
 
 START, END = "<s>", "</s>"
 
@@ -21,7 +21,7 @@ START, END = "<s>", "</s>"
 def collect_weights(
     attention: AttentionWeights, src_tokens: Sequence[str], tgt_tokens: Sequence[str]
 ) -> tuple[PackedAttention, ...]:
-    """The attention of one sentence pair, kind by kind. `attention` is of bos and the target, without padding."""
+    """Pack the attention of one sentence pair by kind. `attention` belongs to bos and the target, without padding."""
     src, tgt = (*src_tokens, END), (START, *tgt_tokens)
     mean_only = not shows_heads(len(src_tokens), len(tgt_tokens))
     labels = {"cross": (tgt, src), "encoder_self": (src, src), "decoder_self": (tgt, tgt)}
@@ -29,17 +29,17 @@ def collect_weights(
 
 
 def shows_heads(num_src: int, num_tgt: int) -> bool:
-    """Whether a pair of so many tokens, without control tokens, is looked at head by head."""
+    """Whether the page shows single heads for these numbers of tokens, without control tokens."""
     return max(num_src, num_tgt) <= MOST_TOKENS_WITH_HEADS
 
 
 def encode_weights(weights: Float[Tensor, "..."]) -> str:
-    """Weights from 0 to 1 as base64 of one byte each, rounded."""
+    """Encode weights from 0 to 1 as one rounded byte each, in base64."""
     return base64.b64encode((weights.float().cpu() * 255).round().to(torch.uint8).numpy().tobytes()).decode("ascii")
 
 
 def decode_weights(weights: PackedAttention) -> NDArray[np.float32]:
-    """The weights again: (layers, heads, queries, keys), each off by at most 1 / 510."""
+    """Decode the weights: (layers, heads, queries, keys), each with an error of at most 1 / 510."""
     flat = np.frombuffer(base64.b64decode(weights.data), np.uint8).astype(np.float32) / np.float32(255)
     return flat.reshape(weights.num_layers, weights.num_heads, len(weights.queries), len(weights.keys))
 

@@ -1,4 +1,4 @@
-"""Figures inside a page: SVG that stands in HTML under a strict policy and follows the reader's light or dark mode."""
+"""Figures as inline SVG for HTML pages with a strict content-security policy and a light and a dark mode."""
 
 import re
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ from dragoman.visualization.figures.figure import svg_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Drawn in these, text and lines take the page's own colours: `color`, and the custom properties --soft and --line.
+# Placeholder colours, which become the page's own: `color`, and the custom properties --soft and --line.
 INK, SOFT, LINE = "#010203", "#010204", "#010205"
 _PAGE_COLORS = {INK: "currentColor", SOFT: "var(--soft)", LINE: "var(--line)"}
 _STYLE = re.compile(r' style="([^"]*)"')
@@ -27,15 +27,14 @@ PAGE_STYLE = {
     "figure.facecolor": "none",
     "savefig.facecolor": "none",
 }
-"""For `drawing_style`: a figure in the page's colours on no ground."""
+"""For `drawing_style`: a figure in the page's colours with a transparent background."""
 
 
 def inline_svg(figure: "Figure", name: str, description: str) -> str:
     """The figure as an ``<svg>`` element for a page.
 
-    Its ids begin with `name`, which must be the figure's own in that page. It has neither style elements nor style
-    attributes, which a policy that allows only known styles would drop. `description` is read out to who cannot see
-    it; it must be free of markup.
+    Its ids start with `name`, which must be unique in the page. The element has no style elements or attributes, which
+    the page's policy would block. `description` is the text for screen readers and must not contain markup.
     """
     text = _STYLE.sub(_as_attributes, _CLUTTER.sub("", svg_of(figure)))
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
@@ -46,6 +45,6 @@ def inline_svg(figure: "Figure", name: str, description: str) -> str:
 
 
 def _as_attributes(match: re.Match[str]) -> str:
-    """`style="fill: none; stroke: #000"` as `fill="none" stroke="#000"`: every property there has its attribute."""
+    """Turn `style="fill: none; stroke: #000"` into `fill="none" stroke="#000"`. SVG has an attribute per property."""
     pairs = (part.partition(":") for part in match[1].split(";") if part.strip())
     return "".join(f' {name.strip()}="{value.strip()}"' for name, _, value in pairs)

@@ -1,7 +1,7 @@
-"""The report of a run: one HTML file with all that training found out, readable without a network and without scripts.
+"""The report of a run: one HTML file about its data, training and scores, without scripts or network access.
 
-Text from corpora and models is escaped by the template engine, stands in isolated direction, and is never part of a
-style or an address; the page's policy allows its own style, known by its hash, and nothing else.
+The template engine escapes text from corpora and models. Such text has isolated direction and is never part of a style
+or a URL. The page's policy allows the page's own style by its hash, and nothing else.
 """
 
 import base64
@@ -35,9 +35,10 @@ REPORT = "report.html"
 
 @dataclass(frozen=True, slots=True)
 class ReportedTest:
-    """What the model made of a test, three lists of one length, and how to ask it for more.
+    """A model's outputs on a test set, and functions to translate and align more text.
 
-    `part` is "test" or "validation". `warnings` are those of `evaluate`. Without an `alignment` no word is shaded.
+    `part` is "test" or "validation". `sources`, `references` and `outputs` have the same length. `warnings` come from
+    `evaluate`. Without `alignment`, no words are shaded.
     """
 
     part: str
@@ -50,10 +51,10 @@ class ReportedTest:
 
 
 def write_report(run: Path, test: ReportedTest | None) -> Path:
-    """Writes RUN/report.html and the card beside it, card.md; replaces earlier ones at once. Returns the report's path.
+    """Write report.html and card.md into a run's folder, replacing earlier ones, and return the path of the report.
 
-    Without `test` the page has no sentences. Raises ModelError or DataError where the folder has no model or is no
-    run, ResourceError where the disk is full.
+    Without `test` the page has no sentences. Raises ModelError if the folder has no model, DataError if it is not a
+    run, and ResourceError if the disk is full.
     """
     facts = read_run(run)
     page = report_html(facts, test)
@@ -63,7 +64,7 @@ def write_report(run: Path, test: ReportedTest | None) -> Path:
 
 
 def report_html(facts: RunFacts, test: ReportedTest | None) -> str:
-    """The page."""
+    """The HTML of the report."""
     sentences: list[ReportSentence] = []
     findings: list[PhenomenonCount] = []
     if test is not None:
@@ -91,14 +92,14 @@ def report_html(facts: RunFacts, test: ReportedTest | None) -> str:
 
 
 def _replace_surrogates(test: ReportedTest) -> ReportedTest:
-    """Without halves of surrogate pairs, which no page can hold."""
+    """Replace lone surrogates, which cannot be encoded in a page."""
     sides = (test.sources, test.references, test.outputs)
     sources, references, outputs = (tuple(map(replace_surrogates, side)) for side in sides)
     return replace(test, sources=sources, references=references, outputs=outputs)
 
 
 def _tiles(facts: RunFacts, test: ReportedTest | None) -> list[tuple[str, str]]:
-    """The figures at the top: (value, what it is)."""
+    """The key figures at the top of the page: (value, label)."""
     card = facts.card
     part = test.part if test is not None else ""
     tiles = [
@@ -108,7 +109,7 @@ def _tiles(facts: RunFacts, test: ReportedTest | None) -> list[tuple[str, str]]:
     ]
     if test is not None and test.outputs:
         exact = sum(output == reference for output, reference in zip(test.outputs, test.references, strict=True))
-        tiles.append((f"{exact / len(test.outputs):.0%}", "exactly as the reference"))
+        tiles.append((f"{exact / len(test.outputs):.0%}", "identical to the reference"))
     return [
         *tiles,
         (f"{card.train_pairs:,}", "training pairs"),
@@ -125,10 +126,10 @@ def _short(number: float) -> str:
 
 
 def _charts(facts: RunFacts) -> dict[str, Markup]:
-    """The figures as elements, for wide pages and for phones, of which the style shows one; none without data."""
+    """The figures as elements, each in a wide and a narrow version of which the style shows one. No data, no figure."""
     charts: dict[str, Markup] = {}
     for name, draw, text in (
-        ("curves", partial(plot_run, facts.log), "Curves of training over the steps"),
+        ("curves", partial(plot_run, facts.log), "Training curves by step"),
         ("lengths", partial(_lengths, facts), "Histograms of sentence lengths"),
     ):
         for kind, columns in (("wide", 2), ("narrow", 1)):

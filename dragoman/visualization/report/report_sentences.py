@@ -1,4 +1,4 @@
-"""Sentences for the report: the best, the median and the worst of a test, their words shaded by attention."""
+"""Sentences for the report: the best, median and worst sentences of a test set, with words shaded by attention."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from dragoman.visualization.report.word_weights import Alignment, WordWeights
 NUM_SENTENCES = 20
 _GROUPS = (("worst", 7), ("median", 7), ("best", 6))
 _LONGEST_TEXT = 600
-# So many words a side are shaded, and so many besides when they are pointed at: rules grow with the words.
+# Longer sentences are not shaded, or not shaded on hover: the style rules grow with the number of words.
 _MOST_WORDS, _MOST_POINTED_AT = 120, 60
 _HUES = 6
-# Weights from these on are shaded in the first, second ... strength.
+# Least weights of the shades 1 to 4.
 _STRENGTHS = (0.08, 0.18, 0.35, 0.6)
 
 
 @dataclass(frozen=True, slots=True)
 class ReportWord:
-    """A word, whether a space stands before it, its style classes, and what it is most tied to."""
+    """A word, whether a space precedes it, its style classes, and the words with the highest weights as a hint."""
 
     text: str
     spaced: bool
@@ -28,7 +28,7 @@ class ReportWord:
 
 @dataclass(frozen=True, slots=True)
 class ReportSentence:
-    """One sentence as the page has it. Without an alignment the word lists are empty and the texts stand alone."""
+    """One sentence of the page. Without an alignment the lists of words are empty."""
 
     identity: str
     group: str
@@ -43,9 +43,9 @@ class ReportSentence:
 
 
 def choose_rows(chrf: Sequence[float], lengths: Sequence[int]) -> list[tuple[str, int]]:
-    """(group, row) of 20 sentences: the worst, the middle and the best by chrF, the longer first among equals.
+    """Choose (group, row) of 20 sentences: the worst, median and best by chrF, with longer sentences first in ties.
 
-    All of them, worst first, where there are not more.
+    If there are at most 20 sentences, all are chosen, worst first.
     """
     order = sorted(range(len(chrf)), key=lambda row: (chrf[row], -lengths[row]))
     if len(order) <= NUM_SENTENCES:
@@ -64,7 +64,7 @@ def choose_rows(chrf: Sequence[float], lengths: Sequence[int]) -> list[tuple[str
 def choose_sentences(
     sources: Sequence[str], references: Sequence[str], outputs: Sequence[str], alignment: Alignment | None
 ) -> list[ReportSentence]:
-    """The chosen sentences of a test, ready for the page; numbers count the test's lines from 1."""
+    """The chosen sentences of a test set, ready for the page. Their numbers are line numbers from 1."""
     chrf = sentence_chrf(outputs, references)
     shown = []
     for place, (group, row) in enumerate(choose_rows(chrf, [len(text) for text in sources])):
@@ -81,19 +81,19 @@ def choose_sentences(
 
 
 def clip_text(text: str) -> str:
-    """The text, or its beginning and how long it is."""
+    """The text, or its beginning and its length."""
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} … ({len(text):,} characters)"
 
 
 def shade_level(weight: float) -> int:
-    """0 (not shaded) to 4."""
+    """The shade of a weight, from 0 (none) to 4."""
     return sum(weight >= least for least in _STRENGTHS)
 
 
 def hover_rules(identity: str, words: WordWeights) -> str:
-    """Style rules that shade, while a word is pointed at or focused, the words it is aligned with: no script needed.
+    """Style rules that shade the aligned words of a hovered or focused word, without a script.
 
-    None for sentences of more than 60 words.
+    Empty for sentences of more than 60 words.
     """
     if max(len(words.src_words), len(words.tgt_words)) > _MOST_POINTED_AT:
         return ""
@@ -112,7 +112,7 @@ def hover_rules(identity: str, words: WordWeights) -> str:
 
 
 def _shade_words(words: WordWeights) -> tuple[tuple[ReportWord, ...], tuple[ReportWord, ...]]:
-    """Each source word has a colour; each target word that of the source word it looked at most."""
+    """Give each source word a colour, and each target word the colour of the source word with the highest weight."""
     by_source = tuple(zip(*words.weights, strict=True))
     sources = []
     for place, (text, column) in enumerate(zip(words.src_words, by_source, strict=True)):

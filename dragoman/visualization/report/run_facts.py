@@ -1,4 +1,4 @@
-"""What a run's folder knows about itself: log, card, settings, lengths. Reads only; nothing of it needs the model."""
+"""Reads the facts of a run from its folder: log, card, settings and sentence lengths. Does not load the model."""
 
 import json
 import math
@@ -25,9 +25,9 @@ Points = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class TrainingLog:
-    """The curves of log.jsonl: (step, value) by name, as `RunLog` names them; only finite values.
+    """The curves of log.jsonl: points (step, value) by the name that `RunLog` uses. All values are finite.
 
-    `findings` are the watchdog's: (step, what it says), in order.
+    `findings` are the watchdog's messages as (step, text), in order.
     """
 
     train: Mapping[str, Points] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class TrainingLog:
 
 @dataclass(frozen=True, slots=True)
 class LengthHistogram:
-    """A histogram of training pairs by the tokens of one side: `counts` between `edges` (one more)."""
+    """Histogram of training pairs by the number of tokens on one side: `counts` between `edges`."""
 
     counts: tuple[int, ...]
     edges: tuple[float, ...]
@@ -46,7 +46,7 @@ class LengthHistogram:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """All that the report says of a run apart from its sentences. None or empty where the run does not have it."""
+    """The facts of a run for its report, except its sentences. Missing facts are None or empty."""
 
     path: Path
     config: Config
@@ -59,27 +59,27 @@ class RunFacts:
 
 
 def read_run(run: Path) -> RunFacts:
-    """Everything that is there. Raises ModelError where there is no model yet, DataError where it is no whole run."""
+    """Read the facts of a run. Raises ModelError if it has no model yet, and DataError if it is not a complete run."""
     if (run / MANIFEST).exists():
-        raise DataError(f"{run} is a model folder, not a run. Name the run, a folder with checkpoints/ and log.jsonl.")
+        raise DataError(f"{run} is a model folder, not a run. Name a run: a folder with checkpoints/ and log.jsonl.")
     config = frozen_config(run)
     if config is None:
-        raise DataError(f"{run} is not a run: it has no config.toml. Name a folder that `dragoman train` has made.")
+        raise DataError(f"{run} is not a run: it has no config.toml. Name a folder written by `dragoman train`.")
     folder = resolve_model_folder(run)
     card = read_card(folder)
     train = open_stored_part(run, "train")
     rows = CleaningReport(**train.notes).rows() if train is not None and train.notes else []
     sides = (None, None) if train is None else (train.src_lengths, train.tgt_lengths)
     src, tgt = (None if side is None else _length_histogram(side, config.data.max_tokens) for side in sides)
-    # For others: no home folder of this machine.
+    # The report may be shared, so it leaves out paths of this machine.
     settings = dump_config(replace(config, data=read_settings(folder).data))
     return RunFacts(run, config, settings, card, read_log(run / "log.jsonl"), tuple(rows), src, tgt)
 
 
 def open_stored_part(run: Path, part: str) -> PairStore | None:
-    """The store of "train", "dev" or "test" that the run trained with; None where it is gone or empty.
+    """Open a run's store of "train", "dev" or "test" pairs, or return None if it is missing or empty.
 
-    Raises DataError where it is damaged.
+    Raises DataError if it is damaged.
     """
     if not (run / "data" / part).exists():
         return None
@@ -88,7 +88,7 @@ def open_stored_part(run: Path, part: str) -> PairStore | None:
 
 
 def read_log(path: Path) -> TrainingLog:
-    """The curves of a log; lines that a kill cut off, and values that are no finite numbers, are left out."""
+    """Read the curves of a log. Truncated lines, and values that are not finite numbers, are left out."""
     curves: dict[str, dict[str, dict[float, float]]] = {"train": {}, "validation": {}}
     findings = []
     try:
@@ -122,7 +122,7 @@ def _is_number(value: object) -> bool:
 
 
 def _length_histogram(lengths: Sequence[int] | NDArray[np.int32], most: int) -> LengthHistogram:
-    """At most 32 bars over the lengths that occur."""
+    """A histogram of the lengths with at most 32 bars."""
     values = np.asarray(lengths)
     longest = max(1, min(int(values.max()), most))
     width = max(1, math.ceil(longest / 32))

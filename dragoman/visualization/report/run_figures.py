@@ -1,4 +1,4 @@
-"""Figures of a run for its report: curves of training, and how long its sentences are."""
+"""Figures of a run for its report: training curves and sentence lengths."""
 
 from typing import TYPE_CHECKING
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _PANELS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
-    ("Loss (nats a token)", (("train", "loss", "training, smoothed"), ("validation", "loss", "validation"))),
+    ("Loss (nats per token)", (("train", "loss", "training (label-smoothed)"), ("validation", "loss", "validation"))),
     ("Perplexity", (("train", "perplexity", "training"), ("validation", "perplexity", "validation"))),
-    ("BLEU and chrF of validation", (("validation", "bleu", "BLEU"), ("validation", "chrf", "chrF"))),
+    ("BLEU and chrF on validation", (("validation", "bleu", "BLEU"), ("validation", "chrf", "chrF"))),
     ("Learning rate", (("train", "learning_rate", ""),)),
-    ("Target tokens a second", (("train", "tokens_per_second", ""),)),
+    ("Target tokens per second", (("train", "tokens_per_second", ""),)),
 )
 
 _WIDTH, _NARROW = 9.2, 4.4
-"""Inches of a figure with two columns, and with one: the letters of a wider one are too small on a phone."""
+"""Width in inches of a figure with two columns, and with one for phones, where smaller letters would be unreadable."""
 
 
 def plot_run(log: TrainingLog, columns: int = 2) -> "Figure | None":
-    """A panel a quantity, over the steps, for all that the log has; None for an empty log. One column fits a phone."""
+    """Plot the curves of a log, one panel per quantity. None if the log is empty. One column fits a phone."""
     drawn = []
     for title, lines in _PANELS:
         curves = [(name, getattr(log, kind).get(key, ())) for kind, key, name in lines]
@@ -67,7 +67,7 @@ def _draw(axes: "Axes", title: str, curves: list[tuple[str, Points]]) -> None:
 
 
 def _mark_powers(axes: "Axes", values: list[float]) -> None:
-    """A logarithmic scale with marks at powers of ten, and between them where there are few."""
+    """Use a logarithmic scale with ticks at powers of ten, and also at 2 and 5 if the range is small."""
     from matplotlib.ticker import LogLocator
 
     between = (1.0,) if max(values) > 100 * min(values) else (1.0, 2.0, 5.0)
@@ -80,7 +80,7 @@ def _mark_powers(axes: "Axes", values: list[float]) -> None:
 def plot_lengths(
     src: LengthHistogram | None, tgt: LengthHistogram | None, src_name: str, tgt_name: str, columns: int = 2
 ) -> "Figure | None":
-    """Histograms of the training pairs by tokens, source and target side by side; None without data."""
+    """Plot histograms of the training pairs by tokens, for source and target. None without data."""
     sides = [(lengths, name) for lengths, name in ((src, src_name), (tgt, tgt_name)) if lengths is not None]
     if not sides:
         return None
@@ -93,7 +93,7 @@ def plot_lengths(
             starts, color = lengths.edges[:-1], COLORS[index]
             place.bar(starts, lengths.counts, widths, align="edge", color=color, alpha=0.85, linewidth=0)
             place.axvline(lengths.mean, color=PAGE_STYLE["text.color"], linewidth=1, linestyle=":")
-            place.set_title(f"{name}: tokens a sentence, {lengths.mean:.1f} on average", parse_math=False)
+            place.set_title(f"{name}: tokens per sentence (mean {lengths.mean:.1f})", parse_math=False)
             place.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
             place.margins(x=0.02)
         for place in axes[::columns]:

@@ -1,4 +1,4 @@
-"""How much each word of an output looked at each word of its source, for shading them."""
+"""Attention weights between the words of an output and its source, for shading words in the report."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ from dragoman.text.tokenization.words import Word, words_of
 
 @dataclass(frozen=True, slots=True)
 class WordWeights:
-    """Words of both sides and, a row a target word, its weights on the source words: at least 0, at most 1 in all.
+    """The words of both sides, and for each target word a row of weights on the source words. Rows sum to at most 1.
 
-    A word begins with a space where one stands before it in the text; marks of punctuation are words.
+    A word starts with a space if the text has a space before it. Punctuation marks are words.
     """
 
     src_words: tuple[str, ...]
@@ -29,14 +29,14 @@ class WordWeights:
 
 
 Alignment = Callable[[str, str], WordWeights | None]
-"""``alignment(source, output)``; None where there is nothing to align."""
+"""``alignment(source, output)`` returns word weights, or None if there is nothing to align."""
 
 
 def cross_attention_of(trained: TrainedModel) -> Alignment:
-    """Reads attention where and when `translate --alignment` does, with its weights instead of the strongest alone.
+    """A function that computes word weights from the attention that `translate --alignment` uses.
 
-    The output is given to the decoder as if it were writing it. Subwords of a source word are added up, those of a
-    target word averaged; what goes to the end token belongs to no word. Sides longer than the model was trained on,
+    The output is fed to the decoder (teacher forcing). Weights are summed over the tokens of a source word and averaged
+    over the tokens of a target word. Weight on the end token belongs to no word. Texts longer than the training limit,
     which the translator splits, are not aligned.
     """
     longest = min(trained.config.data.max_tokens, (trained.model.max_positions or 1 << 30) - 1)
@@ -59,7 +59,7 @@ def cross_attention_of(trained: TrainedModel) -> Alignment:
 
 
 def _sum_by_word(weights: Float[Tensor, "T S"], src: tuple[Word, ...], tgt: tuple[Word, ...]) -> Float[Tensor, "P R"]:
-    """From tokens to words: what the words' source tokens got, added up, on average over their target tokens."""
+    """Convert token weights to word weights: sum over source tokens, mean over target tokens."""
     by_source = torch.stack([weights[:, word.start : word.stop].sum(1) for word in src], dim=1)
     return torch.stack([by_source[word.start : word.stop].mean(0) for word in tgt])
 

@@ -1,5 +1,4 @@
-// The data of the page: parsed once, weights as bytes, and the helpers that put text and colour on the screen.
-// Text from the data reaches the page through textContent only.
+// The data of the page, and helpers that show text and colours. Text from the data is only inserted as textContent.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
@@ -11,7 +10,7 @@ function bytesOf(base64) {
 const links = bytesOf(data.links);
 const weightsOf = new Map(data.weights.map((one) => [one.kind, { ...one, bytes: bytesOf(one.data) }]));
 
-// What cannot be seen, or would turn the text around it, is named; piles of marks are cut; U+2581 is a space.
+// Replaces invisible and direction-changing characters by their code points, and cuts long runs of combining marks.
 function shown(text) {
   const named = (char) => `‹U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}›`;
   return text
@@ -39,7 +38,7 @@ function percent(share) {
   return share > 0 && share < 0.0005 ? "<0.1%" : `${(100 * share).toFixed(1)}%`;
 }
 
-// The one colour scale: from the paper's colour to the strongest blue, through five stops of the style sheet.
+// The colour scale, from the background to the strongest blue, through five stops of the style sheet.
 const scale = new Uint8ClampedArray(256 * 3);
 
 function readScale() {
@@ -59,7 +58,7 @@ function readScale() {
 
 const channels = (weight) => [0, 1, 2].map((part) => scale[3 * Math.round(255 * Math.min(1, weight)) + part]);
 
-// Above this luminance (as WCAG 2 defines it) black is easier to read than white.
+// Above this luminance (WCAG 2), black text is easier to read than white text.
 const READ_IN_BLACK = 0.179;
 const linear = (channel) => (channel <= 10 ? channel / 255 / 12.92 : ((channel / 255 + 0.055) / 1.055) ** 2.4);
 
@@ -77,7 +76,7 @@ function unshade(node) {
   delete node.dataset.weight;
 }
 
-// Paints a matrix of bytes, one pixel a cell; the style sheet makes the cells large.
+// Paints a matrix of bytes with one pixel per cell. The style sheet enlarges the cells.
 function paint(canvas, bytes, rows, columns) {
   canvas.width = columns;
   canvas.height = rows;

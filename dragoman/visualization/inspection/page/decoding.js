@@ -1,11 +1,11 @@
-// How the translation was found: each token's probability, what else could have stood there, the n best, the beam.
+// The search: each token's probability and alternatives, the n best translations, and the beam as a tree.
 
 const STEPS_IN_TREE = 60;
 
 function drawSteps() {
   const table = byId("steps");
   const head = element("tr");
-  for (const name of ["token", "probability", "entropy, bits", "log-probability so far", "alternatives"]) head.append(element("th", name));
+  for (const name of ["token", "probability", "entropy (bits)", "cumulative log-probability", "alternatives"]) head.append(element("th", name));
   table.append(head);
   for (const [place, step] of data.steps.entries()) {
     const row = element("tr", "", step.probability < 0.5 ? "doubtful" : "");
@@ -24,7 +24,7 @@ function drawSteps() {
   }
 }
 
-// Where a server explores, the address of the page on which the translation goes on from another token.
+// URL of the page for a translation that starts with these tokens, if a server provides such pages.
 function exploring(ids) {
   return `${data.explore}&prefix=${ids.join(",")}`;
 }
@@ -33,7 +33,7 @@ function namedAlternative(one, place) {
   if (!data.explore) return element("span", shown(one.token));
   const link = element("a", shown(one.token));
   link.href = exploring([...data.tgt.ids.slice(0, place), one.id]);
-  link.title = "Write this instead, and go on from here";
+  link.title = "Translate again with this token";
   const item = element("span");
   item.append(link);
   return item;
@@ -76,7 +76,7 @@ function alternativesOf(step, place) {
   return cell;
 }
 
-// A text word by word, those that the translation does not have at the same place from either end marked.
+// A text with the words marked that differ from the translation: everything between the common start and the common end.
 function compared(text) {
   const [ours, theirs] = [data.tgt.text, text].map((one) => one.split(" "));
   let start = 0;
@@ -137,12 +137,12 @@ function drawBeam() {
     drawn("text", { x: x + 8, y: y + 4 }, group).textContent = text.length > 9 ? `${text.slice(0, 8)}…` : text;
   }
   if (nodes.length) groups.get(columns.get(nodes[0].position)[0].index).setAttribute("tabindex", 0);
-  if (data.beam.length > nodes.length) byId("beam").append(element("p", `The first ${STEPS_IN_TREE} steps.`, "quiet"));
+  if (data.beam.length > nodes.length) byId("beam").append(element("p", `Only the first ${STEPS_IN_TREE} steps are shown.`, "quiet"));
 }
 
-const STATES = { kept: "went on", pruned: "fell out of the beam", ended: "ended here", open: "in the beam when the search stopped" };
+const STATES = { kept: "kept", pruned: "pruned", ended: "end of a hypothesis", open: "in the beam when the search stopped" };
 
-// The tree is one stop of the Tab key: ← to what a token follows, → to what follows it, ↑ ↓ among those of its step.
+// The tree is one tab stop: ← moves to the token before, → to the token after, ↑ ↓ between the tokens of a step.
 function goInTree(event, node, nodes, columns, groups) {
   if (!(event.key in MOVES) || event.altKey || event.ctrlKey || event.metaKey) return;
   event.preventDefault();
@@ -160,16 +160,16 @@ function drawOpinions() {
   const opinions = data.opinions;
   byId("opinions").replaceChildren();
   if (!opinions) {
-    byId("opinion-help").textContent = "The text is too long (or the translation empty) for the other two measures.";
+    byId("opinion-help").textContent = "Not available: the text is too long for the other measures, or the translation is empty.";
     return;
   }
   const correlation = (value) => (value === null ? "" : `; rank correlation with attention ${value.toFixed(2)}`);
   byId("opinion-help").textContent =
-    "What each target word (row) owes to each source word (column), asked in three ways; rows sum to 1. " +
-    "Where they disagree, trust attention less.";
+    "Three measures of how much each target word (row) depends on each source word (column). Rows sum to 1. " +
+    "Trust attention less where the measures disagree.";
   const measures = [
     ["attention", "Attention"],
-    ["occlusion", `Leaving the word out${correlation(opinions.occlusion_correlation)}`],
+    ["occlusion", `Occlusion (source word left out)${correlation(opinions.occlusion_correlation)}`],
     ["gradient", `Gradient × input${correlation(opinions.gradient_correlation)}`],
   ];
   const names = { rows: data.tgt.words.map((word) => word.text), columns: data.src.words.map((word) => word.text) };

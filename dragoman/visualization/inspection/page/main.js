@@ -1,6 +1,6 @@
-// Puts the page together and listens.
+// Builds the page and handles events.
 
-const READINGS = { prediction: "at the step that writes the word", next: "at the step after the word is written" };
+const READINGS = { prediction: "at the step that predicts the word", next: "at the step after the word" };
 
 function drawAll() {
   readScale();
@@ -48,7 +48,7 @@ const languages = [data.src_lang, data.tgt_lang].filter(Boolean).join(" to ");
 byId("about").textContent = [languages, data.model].filter(Boolean).map(shown).join(" · ");
 document.title = `${shown(data.tgt.text).slice(0, 60)} · Dragoman`;
 byId("reading").textContent =
-  `Shades and lines: the mean of the heads of decoder layer ${data.layer + 1}, read ${READINGS[data.reading]}, as \`translate --alignment\` does.`;
+  `Shades and lines show the mean of the heads of decoder layer ${data.layer + 1} ${READINGS[data.reading]}, as in \`translate --alignment\`.`;
 if (data.reference) {
   byId("reference").hidden = false;
   byId("reference-text").textContent = shown(data.reference);

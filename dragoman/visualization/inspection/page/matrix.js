@@ -1,6 +1,6 @@
-// The matrix of one head (or the mean or maximum of a layer's heads), and the map of all heads.
+// The matrix of one head (or the mean or maximum of a layer's heads), and thumbnails of all heads.
 
-const KIND_NAMES = { cross: "translation → source", encoder_self: "source → source", decoder_self: "translation → itself" };
+const KIND_NAMES = { cross: "translation → source", encoder_self: "source → source", decoder_self: "translation → translation" };
 const END_NAMES = { cross: "end", encoder_self: "end", decoder_self: "start" };
 const view = { kind: "cross", layer: 0, head: "mean", cell: null, stretched: false };
 
@@ -57,7 +57,7 @@ function drawMatrixPart() {
   }
 }
 
-// Pixels of a cell along an axis. Up to 120 tokens their labels must be readable: the matrix rather scrolls than shrinks.
+// Pixels of a cell along an axis. Labels stay readable for up to 120 tokens: the matrix scrolls instead of shrinking.
 const LARGEST_SIDE = 28;
 const leastSide = (count) => (count > 120 ? 5 : 12);
 
@@ -66,8 +66,8 @@ function sidesOf(rows, columns, room) {
   return { rows: rows > 120 ? leastSide(rows) : Math.max(leastSide(rows), wide), columns: wide };
 }
 
-// The labels of an axis: one a token, or where tokens are thin one for every few, that of the one in their middle.
-// Returns a function that marks a token's label; it then names that token.
+// The labels of an axis: one per token, or one per group of narrow tokens, with the text of the middle token.
+// Returns a function that marks the label of a token and shows that token's text.
 function labelled(place, names, side, property) {
   const every = side >= 9 ? 1 : 2 * Math.ceil((11 / side - 1) / 2) + 1;
   const labels = [];
@@ -89,8 +89,8 @@ function labelled(place, names, side, property) {
   };
 }
 
-// A matrix with its labels; `tell(row, column, weight)` is called for the cell that is pointed at or moved to. The
-// darkest colour is the weight `most`, in bytes.
+// A matrix with its labels. Calls `tell(row, column, weight)` for the cell under the pointer or the cursor. `most` is the
+// weight, as a byte, of the darkest colour.
 function grid(cells, names, room, tell, most = 255) {
   const [rows, columns] = [names.rows.length, names.columns.length];
   const side = sidesOf(rows, columns, room);
@@ -137,7 +137,7 @@ function grid(cells, names, room, tell, most = 255) {
 
 const MOVES = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
-// Shift and an arrow key, while the box with the grid has the focus, go from cell to cell.
+// Shift and an arrow key move between cells while the box with the grid has the focus.
 function goByCell(box) {
   box.tabIndex = 0;
   box.addEventListener("keydown", (event) => {
@@ -150,16 +150,16 @@ function goByCell(box) {
 function showValue(row, column, weight) {
   view.cell = [row, column];
   const one = weightsOf.get(view.kind);
-  const writes = data.steps[row] ? ` (writing \u2068${shown(data.steps[row].token)}\u2069)` : "";
+  const writes = data.steps[row] ? ` (predicting \u2068${shown(data.steps[row].token)}\u2069)` : "";
   const query = `\u2068${shown(one.queries[row])}\u2069${view.kind === "encoder_self" ? "" : writes}`;
-  byId("value").textContent = `${query} looks at \u2068${shown(one.keys[column])}\u2069: ${weight.toFixed(3)}`;
+  byId("value").textContent = `${query} → \u2068${shown(one.keys[column])}\u2069: ${weight.toFixed(3)}`;
 }
 
 function drawHeads() {
   const one = weightsOf.get(view.kind);
-  const help = `Under each: entropy in bits, mean distance in tokens, share on the ${END_NAMES[view.kind]} token.`;
+  const help = `Below each head: entropy in bits, mean distance in tokens, weight on the ${END_NAMES[view.kind]} token.`;
   byId("heads-help").textContent = one.mean_only
-    ? `More than 200 tokens on a side: only the mean of each layer's heads is in this page. ${help}`
+    ? `More than 200 tokens on a side: this page has only the mean of each layer's heads. ${help}`
     : help;
   byId("heads").replaceChildren();
   one.heads.forEach((heads, layer) => {

@@ -1,4 +1,4 @@
-// Source and translation as words or subwords: pointing at one shades what it looked at, or what looked at it.
+// Source and translation as words or subwords. Pointing at a unit shades the other side by attention weight.
 
 const sentence = { unit: "words", pinned: null, here: null, units: {}, nodes: {} };
 
@@ -7,7 +7,7 @@ function unitsOf(side) {
   return data[side].tokens.map((text, index) => ({ text, start: index, stop: index + 1 }));
 }
 
-// How much target unit t looked at source unit s: summed over the tokens of s, the mean over those of t.
+// Attention weight from target unit t to source unit s: the sum over the tokens of s, averaged over the tokens of t.
 function linkWeight(t, s) {
   const target = sentence.units.tgt[t];
   const source = sentence.units.src[s];
@@ -84,7 +84,7 @@ function refresh() {
     });
   }
   drawLines(chosen);
-  byId("chosen").textContent = chosen ? describe(chosen) : "Point at a word, or tap it to keep it.";
+  byId("chosen").textContent = chosen ? describe(chosen) : "Point at a word to see its attention weights. Click or tap it to keep them.";
 }
 
 function describe({ side, index }) {
@@ -94,11 +94,11 @@ function describe({ side, index }) {
   const best = ranked.sort((one, two) => two[0] - one[0]).slice(0, 3);
   const listed = best.map(([value, text]) => `\u2068${text}\u2069 ${value.toFixed(2)}`).join(", ");
   const word = `\u2068${shown(sentence.units[side][index].text).trim()}\u2069`;
-  if (side === "src") return `${word} was looked at by ${listed}`;
+  if (side === "src") return `${word} gets attention from ${listed}`;
   const unit = sentence.units.tgt[index];
   const steps = data.steps.slice(unit.start, unit.stop);
   const probability = steps.reduce((product, step) => product * step.probability, 1);
-  return `${word} looked at ${listed}; probability ${percent(probability)}`;
+  return `${word} attends to ${listed}; probability ${percent(probability)}`;
 }
 
 function drawLines(chosen) {
@@ -137,5 +137,5 @@ function drawNotes() {
     }
     list.append(item);
   }
-  if (!data.notes.length) list.append(element("li", "None of these checks found anything: words hardly looked at, unsure or unknown, repetition, length, copies.", "fine"));
+  if (!data.notes.length) list.append(element("li", "The checks found nothing: words with little attention, improbable or unknown words, repetitions, length, copied words.", "fine"));
 }

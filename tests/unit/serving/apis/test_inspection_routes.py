@@ -141,7 +141,7 @@ def test_what_was_detected_and_the_key_go_along(make_service: Callable[..., Serv
     ("wrong", "words"),
     [
         ({"text": ""}, "the text is empty"),
-        ({"text": "one " * 600}, "at most 500 can be looked at"),
+        ({"text": "one " * 600}, "may have at most 500 tokens"),
         ({"text": "x" * 6000}, "exceeds text limit"),
         ({"target": "fr"}, "no single model translates from en to fr"),
         ({"target": "en"}, "no single model translates from en to en"),
@@ -151,9 +151,9 @@ def test_what_was_detected_and_the_key_go_along(make_service: Callable[..., Serv
         ({"prefix": "7,"}, "prefix must be token ids"),
         ({"prefix": "-1"}, "prefix must be token ids"),
         ({"prefix": "99999999999"}, "prefix must be token ids"),
-        ({"prefix": "999999999"}, "cannot begin with these tokens"),
-        ({"prefix": "0"}, "cannot begin with these tokens"),
-        ({"prefix": ",".join(["7"] * 501)}, "cannot begin with these tokens"),
+        ({"prefix": "999999999"}, "cannot start with these tokens"),
+        ({"prefix": "0"}, "cannot start with these tokens"),
+        ({"prefix": ",".join(["7"] * 501)}, "cannot start with these tokens"),
     ],
 )
 def test_what_cannot_be_looked_at_is_said_in_one_line(real: TestClient, wrong: dict[str, str], words: str) -> None:

@@ -80,7 +80,7 @@ def test_both_heads_are_drawn_on_one_scale() -> None:
     np.testing.assert_allclose(image_of(axes[1]), second)
     assert axes[0].images[0].get_clim() == axes[1].images[0].get_clim() == (0, 1)
     assert [text.get_text() for text in axes[0].get_xticklabels()] == ["k1", "k2"]
-    with pytest.raises(ValueError, match="1 queries and 3 keys"):
+    with pytest.raises(ValueError, match=r"must have the shape \(queries, keys\) = \(1, 3\)"):
         visualization.plot_untrained_and_trained(first, second, ["q"], ["a", "b", "c"])
 
 
@@ -183,7 +183,7 @@ def test_summary_draws_a_preset_without_making_its_weights(tmp_path: Path, capsy
     assert f"the picture is {tmp_path / 'big.png'}" in capsys.readouterr().err
     assert (tmp_path / "big.png").read_bytes().startswith(b"\x89PNG")
     assert run_command(["summary", "--plot", str(tmp_path / "big.txt")]) == 2
-    assert "does not end in a format" in capsys.readouterr().err
+    assert "does not have the extension of a figure" in capsys.readouterr().err
     assert run_command(["summary", "--plot", str(tmp_path)]) == 2
     expected = f"`--plot` is {tmp_path}, which is a folder. Give a file name, such as {tmp_path / 'figure.png'}."
     assert expected in capsys.readouterr().err

@@ -136,15 +136,15 @@ def test_training_writes_the_report_and_the_card_and_says_where(run: Path, capsy
         assert all(part in page.text for part in (data, metric, f"{value:.2f}", signature))
     assert f"{card['train_pairs']} sentence pairs from en to de" in page.text
     assert "60 for the test" in page.text
-    assert "20 of 60, by their own chrF" in page.text
+    assert "20 of 60 sentences, selected by sentence chrF" in page.text
     articles = [attributes for tag, attributes in page.elements if tag == "article"]
     assert len(articles) == 20
-    assert all(heading in page.text for heading in ("The worst", "The median", "The best"))
+    assert all(heading in page.text for heading in ("Worst", "Median", "Best"))
     for phenomenon in "numbers names negation questions long short".split():
         assert phenomenon in page.text
     assert "max_steps = 6" in page.text
     assert "curves" in {identity.split("-")[0] for identity in page.values("id")}
-    labels = ["Histograms of sentence lengths"] * 2 + ["Curves of training over the steps"] * 2
+    labels = ["Histograms of sentence lengths"] * 2 + ["Training curves by step"] * 2
     assert page.values("aria-label") == labels, "each for wide pages and for phones"
     assert not list(run.glob(".writing-*"))
 
@@ -165,7 +165,7 @@ def test_hostile_text_is_shown_and_does_nothing(run: Path) -> None:
     assert "{{ 7 * 7 }}" in page.text
     assert "<i>few</i>" in page.text
     assert "… (10,000 characters)" in page.text
-    assert "(nothing)" in page.text
+    assert "(empty)" in page.text
     texts = [attributes for tag, attributes in page.elements if tag == "p" and "text" in str(attributes.get("class"))]
     assert texts
     assert all(attributes["dir"] == "auto" for attributes in texts)
@@ -208,7 +208,7 @@ def test_what_the_watchdog_found_is_said(run: Path) -> None:
         ({"averaged_steps": (3, 4)}, "The weights are the mean of those after steps 3, 4."),
         ({"averaged_steps": (1200,), "ema_decay": 0.999}, "their running mean with decay 0.999 at step 1,200."),
         ({"lineage": ("old", "older")}, "The model was fine-tuned from old, then older."),
-        ({"teachers": ("one", "two")}, "Beside its text it learnt from one, two."),
+        ({"teachers": ("one", "two")}, "It was also trained on the predictions of one, two."),
     ],
 )
 def test_which_weights_these_are_is_said_as_the_card_says_it(run: Path, known: dict[str, Any], said: str) -> None:
