@@ -1,4 +1,4 @@
-"""A page photographed in light, in dark and on a phone, side by side, in few colours.
+"""Takes screenshots of a page in light, in dark and on a phone, and joins them into one image with few colors.
 
 python docs/images/screenshots.py inspect page.html docs/images/inspect.png
 python docs/images/screenshots.py serve http://127.0.0.1:5000 docs/images/serve.png
@@ -24,7 +24,7 @@ TEXT = (
 
 @dataclass(frozen=True)
 class Picture:
-    """`ready` opens the page at what the command line names, and makes it show something; `scale` is the picture's."""
+    """A kind of page: `ready` opens it and makes it show something; sizes are in pixels, and `scale` is the image's."""
 
     ready: Callable[[Any, str], None]
     wide: int
@@ -34,13 +34,13 @@ class Picture:
 
 
 def inspected(page: Any, file: str) -> None:
-    """With a word of the translation kept."""
+    """Open an inspection page and select a word of the translation."""
     page.goto(Path(file).resolve().as_uri())
     page.locator("#tgt .word").nth(1).click()
 
 
 def served(page: Any, address: str) -> None:
-    """With a word of the translation pointed at."""
+    """Open the page of a server, translate a text and select a word of the translation."""
     page.goto(f"{address}/?source=en&target=de")
     page.locator("#text").fill(TEXT)
     page.locator("#output:not(.stale) .word").nth(3).click()
@@ -50,7 +50,7 @@ PICTURES = {"inspect": Picture(inspected, 1000, 390, 1300, 1 / 2), "serve": Pict
 
 
 def main(kind: str, address: str, file: str) -> None:
-    """Makes `file`, a picture of this kind of page, which is at `address`."""
+    """Write screenshots of the page at `address` to the image `file`; `kind` is a key of `PICTURES`."""
     picture = PICTURES[kind]
     contexts: list[dict[str, Any]] = [
         {"viewport": {"width": picture.wide, "height": picture.height}, "color_scheme": "light"},
