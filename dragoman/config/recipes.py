@@ -43,7 +43,19 @@ class Recipe:
 
 
 RECIPES = (
-    Recipe(100_000, "tiny", 2_000, 0.1, 0.3, 2048, 0.003, 500, 60, 200, "every word is rare: few merges, some skipped at random"),
+    Recipe(
+        100_000,
+        "tiny",
+        2_000,
+        0.1,
+        0.3,
+        2048,
+        0.003,
+        500,
+        60,
+        200,
+        "every word is rare: few merges, some skipped at random",
+    ),
     Recipe(1_000_000, "tiny", 8_000, 0.0, 0.3, 4096, 0.004, 1000, 50, 150, "larger models learn so little by heart"),
     Recipe(5_000_000, "tiny", 10_000, 0.0, 0.1, 4096, 0.004, 2000, 25, 60, "enough text to need less dropout"),
     Recipe(40_000_000, "small", 16_000, 0.0, 0.1, 8192, 0.002, 4000, 15, 30, "enough text for twice the width"),

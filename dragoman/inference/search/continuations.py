@@ -76,10 +76,10 @@ def best_continuations(
 
     def best(some: slice) -> Continuations:
         """The best continuations of some sentences. Returning frees the logits before the next ones are computed."""
-        logits, normalisers, unit = predictions.logits(slice(some.start * width, some.stop * width))
+        logits, normalisers = predictions.logits(slice(some.start * width, some.stop * width))
         constraints.apply(logits, position, some)
-        rows = _Rows(logits.view(-1, width, predictions.vocab_size), normalisers.view(-1, width), log_probs[some], unit)
-        return rows.best(min(count, width * predictions.vocab_size))
+        shaped = logits.view(-1, width, predictions.vocab_size), normalisers.view(-1, width)
+        return _Rows(*shaped, log_probs[some], predictions.unit).best(min(count, width * predictions.vocab_size))
 
     return Continuations.merge([best(slice(first, first + group)) for first in range(0, num_sentences, group)])
 

@@ -52,15 +52,17 @@ class Predictions:
             return self.states
         return torch.log_softmax(self.project(self.states).float().mul_(_LN2), dim=-1)
 
-    def logits(self, rows: slice) -> tuple[Float[Tensor, "n V"], Float[Tensor, "n"], float]:
-        """The logits of some rows, a normalizer for each row, and a unit.
+    @property
+    def unit(self) -> float:
+        """The natural log-probability per unit of `logits`, which are in base 2 or already log-probabilities."""
+        return 1.0 if self.project is None else _LN2
 
-        The log-probability of a token is (logit - normalizer) * unit.
-        """
+    def logits(self, rows: slice) -> tuple[Float[Tensor, "n V"], Float[Tensor, "n"]]:
+        """The logits and the normalizers of some rows. A log-probability is (logit - normalizer) * `unit`."""
         if self.project is None:
-            return self.states[rows], self.states.new_zeros(self.states[rows].size(0)), 1.0
+            return self.states[rows], self.states.new_zeros(self.states[rows].size(0))
         logits = self.project(self.states[rows]).float()
-        return logits, _log2_sums(logits), _LN2
+        return logits, _log2_sums(logits)
 
 
 def _log2_sums(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N"]:

@@ -45,7 +45,7 @@ class BpeDropout:
             (self._vocab[left], self._vocab[right]): (rank, self._vocab[left + right])
             for rank, (left, right) in enumerate(model["merges"])
         }
-        self._cache: dict[str, tuple[list[int], list[int], int]] = {}
+        self._cache: dict[str, tuple[list[int], list[int]]] = {}
 
     def encode(self, text: str, seed: int, epoch: int, index: int, side: int) -> list[int]:
         """The ids of a text: the same for the same arguments. `index` is the sentence's, `side` 0 (src) or 1 (tgt)."""
@@ -55,7 +55,8 @@ class BpeDropout:
         scale = 1.0 / math.log1p(-self._probability)
         ids: list[int] = []
         for word in self._words(text):
-            symbols, merged, num_merges = self._segmented(word)
+            symbols, merged = self._segmented(word)
+            num_merges = len(symbols) - len(merged)
             # How many merges are made before the best one is dropped for the first time is geometrically distributed.
             undisturbed = int(math.log(1.0 - draw()) * scale) if num_merges else 0
             if undisturbed >= num_merges:
@@ -74,13 +75,13 @@ class BpeDropout:
             for start in range(0, len(word), _MAX_SYMBOLS)
         ]
 
-    def _segmented(self, word: str) -> tuple[list[int], list[int], int]:
-        """Symbols before the first merge, ids after the last, and how many merges lie between."""
+    def _segmented(self, word: str) -> tuple[list[int], list[int]]:
+        """The ids of a word before its first merge and after its last one. Each merge makes one id of two."""
         found = self._cache.get(word)
         if found is None:
             symbols = self._symbols(word)
             merged = self._merge(symbols, len(symbols), random.random)
-            found = symbols, merged, len(symbols) - len(merged)
+            found = symbols, merged
             if len(self._cache) < _MAX_CACHED_WORDS:
                 self._cache[word] = found
         return found
