@@ -1,7 +1,10 @@
-"""Every setting with its default, range and help text, and the reading, checking and writing of configurations.
+"""The settings of Dragoman, and how to read, check and write them.
 
-`settings` defines all settings, one frozen dataclass per TOML table. `fields` checks single values, `checking` the
-rules between settings. `loading` reads files and flags, `history` knows the renamed and removed settings.
+- `settings` defines all settings, one frozen dataclass per TOML table.
+- `fields` checks single values, `checking` checks rules between settings.
+- `loading` reads and writes configurations, `toml` parses untrusted files.
+- `recipes` has the default settings for a corpus of a given size.
+- `history` lists renamed and removed settings.
 """
 
 from dragoman.config.checking import check_config

@@ -1,4 +1,4 @@
-"""A single setting: its type, range and choices, and the error that names it if a value does not fit."""
+"""The description of a single setting, and the check of its values."""
 
 import difflib
 import json
@@ -13,12 +13,17 @@ from dragoman.errors import ConfigError
 SettingValue = bool | int | float | str
 
 _LARGEST_INT = 2**63 - 1
-_IN_WORDS: dict[type, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text in quotes"}
+_IN_WORDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a string in quotes",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The description of a setting. `kind` is bool, int, float or str; without `choices` any value of the kind fits."""
+    """The description of a setting. `kind` is bool, int, float or str. Empty `choices` allow any value of the kind."""
 
     table: str
     name: str
@@ -32,15 +37,15 @@ class Setting:
 
     @property
     def key(self) -> str:
-        """The name in messages, such as ``train.max_steps``."""
+        """The table and the name, such as ``train.max_steps``."""
         return f"{self.table}.{self.name}"
 
     def check(self, value: object, place: str) -> SettingValue:
-        """The value as the setting's type; `place` names setting and file in the ConfigError if it does not fit."""
+        """The value, converted to the type of the setting. Raises ConfigError, which starts with `place`."""
         if self.kind is float and type(value) is int:
             value = float(value) if abs(value) < 2**1000 else math.inf
         if type(value) is not self.kind:
-            written = repr(value) if isinstance(value, float) else quote_value(value)  # 3.0, which is no whole number
+            written = repr(value) if isinstance(value, float) else quote_value(value)  # 3.0, not 3
             raise ConfigError(f"{place} must be {self._expected()}, but is {written}.")
         if isinstance(value, str):
             self._check_text(value, place)
@@ -50,10 +55,10 @@ class Setting:
         return value
 
     def parse(self, text: str, place: str) -> SettingValue:
-        """The value of a flag's text: ``true`` or ``false``, a number, or the text itself."""
+        """The value of the text after a flag. Raises ConfigError, which starts with `place`."""
         parsers: dict[type, Any] = {bool: {"true": True, "false": False}.__getitem__, int: int, float: float, str: str}
         try:
-            if self.kind in (int, float) and ("_" in text or not text.isascii()):  # which Python would read
+            if self.kind in (int, float) and ("_" in text or not text.isascii()):  # which Python accepts
                 raise ValueError
             value = parsers[self.kind](text)
         except (ValueError, KeyError):
@@ -87,7 +92,7 @@ class Setting:
 
 
 def quote_value(value: object) -> str:
-    """A value as TOML writes it, on one line of at most 80 characters."""
+    """A value in TOML syntax, on one line of at most 80 characters."""
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list):
@@ -102,18 +107,18 @@ def quote_value(value: object) -> str:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """`` Did you mean `x`?`` with the nearest of the names, or an empty text."""
+    """The hint `` Did you mean `x`?`` with the most similar name, or ""."""
     nearest = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
     return f" Did you mean `{nearest[0]}`?" if nearest else ""
 
 
 def settings_of(table: str) -> list[Setting]:
-    """The settings of one table, in the order of their definition."""
+    """The settings of a table, in the order of their definition."""
     return [setting for setting in SETTINGS.values() if setting.table == table]
 
 
 def describe(config_class: type) -> dict[str, Setting]:
-    """The settings of a class whose fields are tables, by their keys."""
+    """The settings by key, for a class whose fields are tables."""
     described = {}
     for table, table_class in get_type_hints(config_class).items():
         assert is_dataclass(table_class)

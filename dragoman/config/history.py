@@ -1,6 +1,7 @@
-"""Settings of earlier versions. Renamed ones are still read by their old names, removed ones at their neutral value.
+"""Renamed and removed settings of earlier versions.
 
-A finished model is read with any value of a removed setting.
+Files and flags may have the old name of a renamed setting. A removed setting must have its neutral value, except in the
+folder of a trained model, where any value is ignored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,14 +22,14 @@ RENAMED: Mapping[str, str] = {
     "inference.capitals": "inference.retry_all_caps",
     "inference.alpha": "inference.length_penalty_alpha",
 }
-"""Old keys and the keys that replace them."""
+"""Old keys, and the current keys that replace them."""
 
 _MOST_NAMES_IN_A_NOTE = 3
 
 
 @dataclass(frozen=True, slots=True)
 class RemovedSetting:
-    """A setting that no longer exists. Files that have it at its `neutral` value, the old default, are still read."""
+    """A setting that no longer exists. Its `neutral` value, the old default, switched `feature` off."""
 
     feature: str
     neutral: float
@@ -38,12 +39,12 @@ REMOVED: Mapping[str, RemovedSetting] = {"train.r_drop": RemovedSetting("R-Drop"
 
 
 def current_key(key: str) -> str:
-    """The key that a setting has now."""
+    """The current key of a setting."""
     return RENAMED.get(key, key)
 
 
 def describe_renamed(old_keys: Sequence[str], origin: str) -> str:
-    """A note that a file has old names of settings."""
+    """A note that `origin` has old names of settings."""
     names = [f"`{key}` is now `{RENAMED[key]}`" for key in old_keys[:_MOST_NAMES_IN_A_NOTE]]
     if more := len(old_keys) - len(names):
         names.append(f"and {more} more")
@@ -52,7 +53,7 @@ def describe_renamed(old_keys: Sequence[str], origin: str) -> str:
 
 
 def check_removed(key: str, value: object, place: str) -> None:
-    """Raise ConfigError if a removed setting has another value than its neutral one."""
+    """Raise ConfigError if the value of a removed setting is not its neutral value."""
     removed = REMOVED[key]
     if isinstance(value, bool) or value != removed.neutral:
         raise ConfigError(f"{place} is {quote_value(value)}, but {removed.feature} was removed. Remove the line.")
@@ -60,4 +61,4 @@ def check_removed(key: str, value: object, place: str) -> None:
 
 def describe_removed_flag(flag: str, key: str) -> str:
     """The error text for the flag of a removed setting."""
-    return f"`{flag}` is no setting any more: {REMOVED[key].feature} was removed. Leave the flag out."
+    return f"`{flag}` was removed together with {REMOVED[key].feature}. Leave the flag out."

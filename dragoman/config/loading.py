@@ -36,18 +36,18 @@ NAME_HINTS = {
     "beam": "inference.beam_size",
     **{old.partition(".")[2]: new for old, new in RENAMED.items()},
 }
-"""Names that other programs and earlier versions have for settings, if their letters do not lead to ours."""
+"""Names of settings in other programs and earlier versions, and our keys for them."""
 _OF_TEXT = (
     *(f"data.{part}{side}" for part in ("dev", "test") for side in ("", "_src", "_tgt")),
     "data.src_lang",
     "data.tgt_lang",
 )
-"""Settings that fit one training text and seldom another."""
+"""Settings that rarely fit another training text."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfig:
-    """A configuration and the keys (such as ``train.max_steps``) that files or flags gave explicitly."""
+    """A configuration, and the keys (such as ``train.max_steps``) that files or flags set explicitly."""
 
     config: Config
     given: frozenset[str]
@@ -61,30 +61,30 @@ class _Given:
 
 @dataclass(frozen=True, slots=True)
 class GivenSettings:
-    """The settings in files and flags, each value valid by itself, before the base for all other settings is known."""
+    """The settings of files and flags, before the base for all other settings is known. Each value is in its range."""
 
     _given: Mapping[str, _Given]
     notes: tuple[str, ...] = ()
-    """Warnings about settings that may be unintended, one sentence each."""
+    """Warnings about settings that you may not want, one sentence each."""
 
     @property
     def keys(self) -> frozenset[str]:
-        """The keys of the settings in files and flags."""
+        """The keys that files and flags set."""
         return frozenset(self._given)
 
     def over(self, base: Config) -> LoadedConfig:
-        """The configuration with all other settings from `base`. Raises ConfigError for a contradiction."""
+        """The configuration, with all other settings from `base`. Raises ConfigError for a contradiction."""
         config = self.unchecked_over(base)
         check_config(config, lambda key: self._given[key].place if key in self._given else f"`{key}`")
         return LoadedConfig(config, self.keys)
 
     def unchecked_over(self, base: Config) -> Config:
-        """The same without the check for contradictions, for a `base` that is replaced later."""
+        """The configuration without the check for contradictions, for a temporary `base`."""
         return _merge(self._given, base)
 
 
 def load_config(paths: Sequence[Path], overrides: Mapping[str, str] = {}, base: Config = Config()) -> Config:
-    """The configuration that `read_config` reads, without the keys."""
+    """The configuration from TOML files, flags and `base`. See `read_config`."""
     return read_config(paths, overrides, base).config
 
 
@@ -97,10 +97,11 @@ def read_config(paths: Sequence[Path], overrides: Mapping[str, str] = {}, base: 
 
 
 def read_given(paths: Sequence[Path], overrides: Mapping[str, str]) -> GivenSettings:
-    """Read TOML files in order, then flags. Later values win, also if they name a corpus as one file instead of two.
+    """Read TOML files in order, then flags. Later values win.
 
-    `overrides` maps keys such as ``train.max_steps`` to the text of the flag. Raises ConfigError, naming file, setting,
-    value and the nearest name, for unknown names, wrong types and values out of range.
+    A corpus given as one file replaces the same corpus given as two files, and vice versa. `overrides` maps keys such
+    as ``train.max_steps`` to the text of the flag. Raises ConfigError for unknown names, wrong types and values out of
+    range. The message names the file, the setting, the value, and the most similar name.
     """
     sources = [_given_by_table(_read_toml(path), str(path)) for path in paths]
     flags = {key: _parse_flag(key, text) for key, text in with_current_keys(overrides).items()}
@@ -115,7 +116,7 @@ def read_given(paths: Sequence[Path], overrides: Mapping[str, str]) -> GivenSett
 
 
 def with_current_keys(overrides: Mapping[str, str]) -> dict[str, str]:
-    """Flags by the current keys of their settings. Raises ConfigError for an old and a new name of one setting."""
+    """The flags by current keys. Raises ConfigError if one setting has both its old and its new name."""
     current: dict[str, str] = {}
     for key, text in overrides.items():
         if (new := current_key(key)) != key:
@@ -137,7 +138,7 @@ def _parse_flag(key: str, text: str) -> _Given:
 
 
 def _replaced_keys(source: Mapping[str, _Given]) -> Iterator[str]:
-    """The keys that a source replaces: one file if it names two aligned ones, and the other way round."""
+    """The keys that a source replaces: one file replaces two aligned files of the same corpus, and vice versa."""
     for corpus in CORPORA:
         one, *two = (f"data.{corpus}{side}" for side in ("", "_src", "_tgt"))
         if _is_named(source, one):
@@ -147,34 +148,33 @@ def _replaced_keys(source: Mapping[str, _Given]) -> Iterator[str]:
 
 
 def _note_other_text(given: Mapping[str, _Given], source: Mapping[str, _Given]) -> Iterator[str]:
-    """A note if a source names another training text, but settings for the earlier text still apply."""
+    """Yield a note if a source replaces the training text, but settings for the earlier text still apply."""
     text = [f"data.train{side}" for side in ("", "_src", "_tgt")]
     before, after = (tuple(one[key].value for key in text if _is_named(one, key)) for one in (given, source))
     if not before or not after or before == after:
         return
     if not _is_named(source, "data.train") and len(after) < 2:
-        return  # one side may have been made of the other, as a teacher's translations are
+        return  # a new side may belong to the old one, such as translations by a teacher
     kept = [key for key in _OF_TEXT if _is_named(given, key) and key not in source]
     if kept:
         was = next(given[key].place for key in text if _is_named(given, key))
         now = next(source[key].place for key in text if _is_named(source, key))
         yield (
-            f"{now} is another text than {was}; {', '.join(given[key].place for key in kept)} "
-            f"hold{'s' * (len(kept) == 1)} for it all the same. Set what should not, to yours or to an empty text."
+            f"{now} replaces {was}, but {', '.join(given[key].place for key in kept)} still "
+            f"appl{'ies' if len(kept) == 1 else 'y'}. Set your own values, or empty strings."
         )
 
 
 def _is_named(given: Mapping[str, _Given], *keys: str) -> bool:
-    """Whether one of the keys has a value other than the empty text."""
+    """True if a source sets one of the keys to a non-empty value."""
     return any(key in given and given[key].value != "" for key in keys)
 
 
 def config_from_dict(table: Mapping[str, Any], origin: str, keep_training: bool = False) -> Config:
-    """The configuration of a finished model. Raises ConfigError, with `origin` as the name of the file.
+    """The configuration of a trained model. Raises ConfigError, with `origin` as the name of the file.
 
-    Checks each value by itself and the shape of the model. Other rules between settings are for new runs only. Removed
-    settings are ignored, since a finished model no longer needs them; with `keep_training`, which is for a run that
-    may continue, they must have their neutral values.
+    Checks each value and the shape of the model. Other rules between settings are for new runs only. Removed settings
+    are ignored. With `keep_training`, for a run that may continue, they must have their neutral values.
     """
     given = _given_by_table(table, origin, checks_removed=keep_training)
     config = _merge(given, Config())
@@ -188,7 +188,7 @@ def dump_config(config: Config) -> str:
 
 
 def flag_of(key: str) -> str:
-    """The command line's spelling of a key: ``--train.max-steps``."""
+    """The flag of a key: ``--train.max-steps``."""
     return "--" + key.replace("_", "-")
 
 
@@ -197,11 +197,13 @@ def _merge(given: Mapping[str, _Given], base: Config) -> Config:
     for table in TABLES:
         values = {setting.name: given[setting.key].value for setting in settings_of(table) if setting.key in given}
         start = getattr(base, table)
-        if table == "data":  # what the base says of a corpus in the other way does not hold beside what is given
+        if table == "data":  # one file replaces two files in the base, and vice versa
             others: dict[str, SettingValue] = {key.partition(".")[2]: "" for key in _replaced_keys(given)}
             values = others | values
         if table == "model" and values.get("preset", start.preset) != start.preset:
-            start = replace(PRESETS[str(values["preset"])], tie=start.tie)  # which goes with the vocabularies
+            start = replace(
+                PRESETS[str(values["preset"])], tie=start.tie
+            )  # ties depend on the vocabularies, not on the preset
         tables[table] = replace(start, **values)
     return Config(**tables)
 
@@ -225,7 +227,7 @@ def _given_by_table(content: Mapping[str, Any], origin: str, checks_removed: boo
 
 
 def _entries(content: Mapping[str, Any], origin: str, checks_removed: bool) -> Iterator[tuple[str, object]]:
-    """The keys of a file, such as ``train.max_steps``, and their values; not those of removed settings."""
+    """The keys of a file, such as ``train.max_steps``, and their values, without removed settings."""
     for table, values in content.items():
         if table not in TABLES and not isinstance(values, Mapping):
             raise ConfigError(f"{_quoted(table)} in {origin} is not a setting.{_nearest_setting(table)}")
@@ -246,7 +248,7 @@ def _entries(content: Mapping[str, Any], origin: str, checks_removed: bool) -> I
 
 
 def _nearest_setting(key: str) -> str:
-    """A hint with the nearest setting, first of the same table, then of any table."""
+    """A hint with the most similar setting, in the same table or else in any."""
     table, _, name = key.rpartition(".")
     if known := NAME_HINTS.get(name.replace("-", "_")):
         return f" Did you mean `{known}`?"
@@ -277,9 +279,9 @@ def _syntax_error(path: Path, text: str, reason: str) -> str:
     line = found[1] if found else str(text.rstrip().count("\n") + 1)
     reason = re.sub(r" \(at [^)]*\)$", "", reason)
     column = f", column {found[2]}" if found else ""
-    hint = "Write `name = value`, with texts in quotes."
+    hint = "Write `name = value`, with strings in quotes."
     if path.suffix != ".toml":
-        hint = "A file that follows no flag is read as a configuration; each flag takes one file."
+        hint = "Each flag takes one file, and a file without a flag must be a configuration."
     return f"{path} line {line}{column} is not TOML: {reason}. {hint}"
 
 
@@ -291,13 +293,13 @@ def _read_text(path: Path) -> str:
     except IsADirectoryError:
         hint = " Give the path of a TOML file."
         if (path / "checkpoints").is_dir():
-            hint = f" It is a run: repeat the command that started it, or add `--out {path}` to yours, to continue it."
+            hint = f" To continue this run, repeat its command, or add `--out {path}` to yours."
         elif (path / "config.toml").is_file():
             hint = f" Did you mean `{path / 'config.toml'}`?"
-        raise ConfigError(f"{path} is a folder, not a file of settings.{hint}") from None
+        raise ConfigError(f"{path} is a folder, not a TOML file.{hint}") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ConfigError(f"{path} cannot be read: {reason}.") from None
+        raise ConfigError(f"{path} cannot be read: {reason}. Check the path and its permissions.") from None
     try:
         return content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:

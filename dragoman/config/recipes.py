@@ -1,6 +1,6 @@
 """The default recipes: settings for a corpus of a given size, and settings for fine-tuning.
 
-Small corpora want small, strongly regularised models and few merges (Araabi & Monz 2020; Sennrich & Zhang 2019).
+Small corpora need small, strongly regularized models and few merges (Araabi & Monz 2020; Sennrich & Zhang 2019).
 """
 
 import math
@@ -13,8 +13,8 @@ from dragoman.config.settings import PRESETS, Config, DataSettings, TokenizerSet
 class CorpusSize:
     """The amount of training text.
 
-    `words` counts the target side; in scripts without spaces, two characters count as a word. `alphabet` is the number
-    of most frequent characters of both sides that make up all but 0.05 % of the text. 0 means not counted.
+    `words` counts the target side. In scripts without spaces, two characters count as one word. `alphabet` is the
+    number of characters of both sides that make up all but 0.05 % of the text. 0 means not counted.
     """
 
     pairs: int
@@ -43,20 +43,8 @@ class Recipe:
 
 
 RECIPES = (
-    Recipe(
-        100_000,
-        "tiny",
-        2_000,
-        0.1,
-        0.3,
-        2048,
-        0.003,
-        500,
-        60,
-        200,
-        "every word is rare: few merges, some skipped at random",
-    ),
-    Recipe(1_000_000, "tiny", 8_000, 0.0, 0.3, 4096, 0.004, 1000, 50, 150, "larger models learn so little by heart"),
+    Recipe(100_000, "tiny", 2_000, 0.1, 0.3, 2048, 0.003, 500, 60, 200, "words are rare: few merges, BPE dropout"),
+    Recipe(1_000_000, "tiny", 8_000, 0.0, 0.3, 4096, 0.004, 1000, 50, 150, "larger models memorize so little text"),
     Recipe(5_000_000, "tiny", 10_000, 0.0, 0.1, 4096, 0.004, 2000, 25, 60, "enough text to need less dropout"),
     Recipe(40_000_000, "small", 16_000, 0.0, 0.1, 8192, 0.002, 4000, 15, 30, "enough text for twice the width"),
     Recipe(float("inf"), "base", 32_000, 0.0, 0.1, 25_000, 0.0007, 4000, 10, 20, "the paper's model and batch"),
@@ -64,16 +52,16 @@ RECIPES = (
 """The first recipe with enough `max_words` applies. A test compares docs/reference/default-recipe.md with it."""
 
 WARMUP_SHARE = 0.2
-"""The largest share of a run's steps that its warm-up may take.
+"""The largest share of the warm-up in the steps of a run.
 
-Halving leaves between a tenth and a fifth. The warm-ups of `RECIPES` are 5 to 14 % of a run of usual length. A short
-run needs a little more, because too steep a rise costs it more than some steps at a low rate.
+The warm-up is halved until it fits, so a shortened one takes 10 to 20 % of the run. The warm-ups of `RECIPES` take 5 to
+14 % of a run of usual length. Short runs need a larger share, because a steep rise costs more than a few slow steps.
 """
 
 _ENTRIES_A_CHARACTER, _VOCABULARY_STEP = 2, 500
 
 FREE_IN_FINE_TUNING = frozenset({"model.dropout", "model.attention_dropout", "model.activation_dropout"})
-"""Settings of [model] and [tokenizer] that may differ from those of the model that is fine-tuned."""
+"""Settings of [model] and [tokenizer] that fine-tuning may change."""
 
 
 def row_for(size: CorpusSize) -> Recipe:
@@ -82,9 +70,9 @@ def row_for(size: CorpusSize) -> Recipe:
 
 
 def vocab_size_for(size: CorpusSize) -> int:
-    """The recipe's vocabulary size, or twice the alphabet rounded up to 500, whichever is larger.
+    """The vocabulary size of the recipe, or twice the alphabet rounded up to 500, whichever is larger.
 
-    A smaller vocabulary for thousands of characters (Chinese, Japanese) leaves no entries for words.
+    With thousands of characters (Chinese, Japanese), a smaller vocabulary has no entries left for words.
     """
     steps = -(-_ENTRIES_A_CHARACTER * size.alphabet // _VOCABULARY_STEP)
     return max(row_for(size).vocab_size, steps * _VOCABULARY_STEP)
@@ -96,12 +84,12 @@ def recipe_for(size: CorpusSize, tokenizer: TokenizerSettings) -> Config:
 
 
 def every_recipe(tokenizer: TokenizerSettings) -> list[Config]:
-    """The configuration of each recipe, for the requested kind of tokenizer."""
+    """The configurations of all recipes, for the requested kind of tokenizer."""
     return [_recipe(row, row.vocab_size, tokenizer) for row in RECIPES]
 
 
 def chosen_keys() -> frozenset[str]:
-    """The settings, such as ``model.dropout``, that a recipe may set to other values than their defaults."""
+    """The keys, such as ``model.dropout``, that some recipe sets to another value than the default."""
     default = asdict(Config())
     return frozenset(
         f"{table}.{name}"
@@ -127,15 +115,14 @@ def _recipe(row: Recipe, vocab_size: int, tokenizer: TokenizerSettings) -> Confi
 
 
 def adapt_recipe(recipe: Config, requested: Config, names_preset: bool) -> Config:
-    """Change a recipe where settings that the user requested would contradict it or make it meaningless.
+    """The recipe, adapted to the settings that you request.
 
-    - A limit on steps or minutes replaces the recipe's limit on epochs.
-    - The rate of noam is a factor: 1 as in the paper, or 0.1 if a model is fine-tuned.
+    - A limit on steps or minutes replaces the limit on epochs.
+    - The rate of noam is a factor: 1 as in the paper, or 0.1 for fine-tuning.
     - The warm-up fits into the steps of the run.
-    - No more checkpoints are averaged than are kept.
-    - With teachers there is no BPE dropout: they score each text once.
-    - A model of another size (`names_preset`: `requested` names a preset) gets the rate of the recipe for that size,
-      unless it is fine-tuned.
+    - At most `train.keep_checkpoints` checkpoints are averaged.
+    - Teachers switch BPE dropout off, because they score each text once.
+    - If `requested` names a preset (`names_preset`), a new model gets the rate of the recipe for that size.
     """
     train, requested_train = recipe.train, requested.train
     if names_preset and not requested_train.start_from and requested.model.preset != recipe.model.preset:
@@ -156,10 +143,10 @@ def adapt_recipe(recipe: Config, requested: Config, names_preset: bool) -> Confi
 
 
 def fit_warmup(train: TrainSettings, steps: float) -> TrainSettings:
-    """The settings with the warm-up halved until it is at most `WARMUP_SHARE` of `steps`.
+    """The settings, with the warm-up halved until it is at most `WARMUP_SHARE` of `steps`.
 
-    Halving gives most runs with slightly different (measured) numbers of steps the same warm-up. The peak rate does not
-    change; noam's peak follows from the warm-up, so its factor changes.
+    Thanks to halving, most runs with a slightly different (measured) number of steps get the same warm-up. The peak
+    rate does not change. The peak of noam depends on the warm-up, so its factor changes.
     """
     warmup = train.warmup_steps
     while warmup > WARMUP_SHARE * steps:
@@ -173,8 +160,8 @@ def fit_warmup(train: TrainSettings, steps: float) -> TrainSettings:
 def fine_tuning_recipe(base: Config, peak_rate: float, size: CorpusSize) -> Config:
     """The configuration for fine-tuning a model that was trained with `base` and a peak rate of `peak_rate`.
 
-    The rate is a tenth of `peak_rate`, or `peak_rate` if the model was fine-tuned already. Training ends after 20
-    epochs, or after 5 without a better score.
+    The rate is a tenth of `peak_rate`, or `peak_rate` if the model is already fine-tuned. Training ends after 20
+    epochs, or after 5 validations without a better score.
     """
     gentle = peak_rate if base.train.start_from else peak_rate / 10
     return Config(

@@ -127,4 +127,4 @@ def test_a_second_text_after_a_flag_is_no_configuration(tmp_path: Path, capsys: 
     (tmp_path / "b.en").write_text("one two\n")
     assert run_command(["train", "--src", "a.en", str(tmp_path / "b.en"), "--tgt", "a.de"]) == 2
     said = capsys.readouterr().err
-    assert "A file that follows no flag is read as a configuration; each flag takes one file." in said
+    assert "Each flag takes one file, and a file without a flag must be a configuration." in said

@@ -48,7 +48,7 @@ BAD_COMMANDS = {
     "summary --src-vocab-size 99999999999": "`--src-vocab-size` must be at most 10000000, but is",
     "verify m --steps x": "`--steps` must be a whole number of at least 0, but is",
     "demo --train.max-steps -5": "`--train.max-steps` must be at least 0, but is -5.",
-    "demo --train.schedule cosine": "`train.max_steps` must not be 0 where `train.schedule` is",
+    "demo --train.schedule cosine": "`train.max_steps` must not be 0 if `train.schedule` is",
     "demo --minutes x": '`--minutes` must be a number, but is "x".',
     "train --src s --tgt t --model.num-heads 3": "`model.d_model` must be a multiple of `--model.num-heads` (3), but "
     "is 128. Change one of them.",

@@ -67,8 +67,11 @@ def test_a_corpus_named_in_another_way_takes_the_place_of_the_first(write: Any) 
 @pytest.mark.parametrize(
     ("flags", "kept"),
     [
-        ({"data.train_src": "a.en", "data.train_tgt": "a.de"}, "`data.dev` in base.toml, `data.tgt_lang` in base.toml"),
-        ({"data.train": "new.tsv", "data.tgt_lang": "fr"}, "`data.dev` in base.toml hold"),
+        (
+            {"data.train_src": "a.en", "data.train_tgt": "a.de"},
+            "`data.dev` in base.toml, `data.tgt_lang` in base.toml still apply.",
+        ),
+        ({"data.train": "new.tsv", "data.tgt_lang": "fr"}, "`data.dev` in base.toml still applies."),
         ({"data.train": "new.tsv", "data.tgt_lang": "", "data.dev": "dev.tsv"}, ""),
         ({"data.train": "old.tsv"}, ""),
         ({"data.train_tgt": "taught.de"}, ""),
@@ -79,7 +82,7 @@ def test_what_goes_with_one_text_and_is_kept_for_another_is_told(write: Any, fla
     path = write('[data]\ntrain = "old.tsv"\ndev = "old-dev.tsv"\ntgt_lang = "te"\n')
     notes = read_given([path], flags).notes
     assert len(notes) == bool(kept)
-    assert all(f"is another text than `data.train` in base.toml; {kept}" in note for note in notes)
+    assert all(f"replaces `data.train` in base.toml, but {kept}" in note for note in notes)
     assert not read_given([path], {}).notes
 
 
@@ -160,20 +163,20 @@ BAD_FILES = {
     "[model]\nd_model = 255\nnum_heads = 5": "`model.d_model` in base.toml must be even for sinusoidal positions",
     "[model]\npositions = 'learned'\nmax_positions = 128": "`model.max_positions` in base.toml must be greater than "
     "`data.max_tokens` (128), but is 128.",
-    "[tokenizer]\njoint = false": '`model.tie` must not be "all" where `tokenizer.joint` is false',
+    "[tokenizer]\njoint = false": '`model.tie` must not be "all" if `tokenizer.joint` is false',
     "[tokenizer]\nkind = 'word'\nbpe_dropout = 0.1": "`tokenizer.bpe_dropout` in base.toml must be 0",
     "[tokenizer]\nkind = 'word'\nbyte_fallback = true": "`tokenizer.byte_fallback` in base.toml must be false",
     "[inference]\nn_best = 6": "`inference.n_best` in base.toml must be at most `inference.beam_size` (5), but is 6.",
     "[inference]\ntop_k = 6": "`inference.top_k` in base.toml has no effect without sampling, but is 6.",
     "[data]\nreplay_share = 0.5": "`data.replay_share` in base.toml has no effect without replay data, but is 0.5.",
     "[train]\nr_drop = 5": "`train.r_drop` in base.toml is 5, but R-Drop was removed. Remove the line.",
-    "[train]\npatience = 0": "`train.patience` in base.toml must not be 0 where",
+    "[train]\npatience = 0": "`train.patience` in base.toml must not be 0 if",
     "[train]\naverage_last = 6": "`train.average_last` in base.toml must be at most `train.keep_checkpoints` (5)",
     "[validate]\nevery_epochs = 0": "`validate.every_epochs` in base.toml and `validate.every_steps` must not",
     "[data]\ntrain = 'a'\ntrain_src = 'b'": "`data.train` in base.toml and `data.train_src` in base.toml must not both",
     "[data]\ntrain_src = 'b'": "`data.train_src` in base.toml is given, but `data.train_tgt` is not.",
     "[data]\ndev_tgt = 'b'": "`data.dev_tgt` in base.toml is given, but `data.dev_src` is not.",
-    "[data]\ndev_fraction = 0": "`data.dev_fraction` in base.toml must be greater than 0 where no dev file is given",
+    "[data]\ndev_fraction = 0": "`data.dev_fraction` in base.toml must be greater than 0 if no dev file is given",
 }
 
 
@@ -202,7 +205,7 @@ BAD_FLAGS = {
     ("data.train", "\udcff"): "`--data.train` must be plain text",
     ("train.lr", "0.1"): "`--train.lr` is not a setting. Did you mean `train.learning_rate`?",
     ("model.layers", "6"): "`--model.layers` is not a setting. Did you mean `model.num_encoder_layers`?",
-    ("train.r_drop", "0"): "`--train.r-drop` is no setting any more: R-Drop was removed. Leave the flag out.",
+    ("train.r_drop", "0"): "`--train.r-drop` was removed together with R-Drop. Leave the flag out.",
     ("data.trian", "x"): "`--data.trian` is not a setting. Did you mean `data.train`?",
 }
 
@@ -220,7 +223,7 @@ def test_unreadable_files_are_named(write: Any, tmp_path: Path) -> None:
     Path("run").mkdir()
     with pytest.raises(ConfigError, match=r"^bass\.toml does not exist\. Did you mean `base\.toml`\?$"):
         load_config([path, Path("bass.toml")])
-    with pytest.raises(ConfigError, match=r"^run is a folder, not a file of settings\."):
+    with pytest.raises(ConfigError, match=r"^run is a folder, not a TOML file\."):
         load_config([Path("run")])
     Path("run/config.toml").touch()
     with pytest.raises(ConfigError, match=re.escape("Did you mean `run/config.toml`?")):
