@@ -114,7 +114,7 @@ def test_old_data_without_a_model_is_refused(
     data: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command(["train", *data, "--out", str(tmp_path / "run"), *FLAGS]) == 2
-    assert "`train.start_from` must be set where replay data is given" in capsys.readouterr().err
+    assert "`train.start_from` must be set if replay data is given" in capsys.readouterr().err
 
 
 def _state_languages(folder: Path) -> None:
