@@ -155,7 +155,7 @@ def test_a_test_that_comes_later_is_scored_and_changes_no_id(
     assert train(corpus, {"--data.test": str(test)}) == 0
     answer = capsys.readouterr()
     assert "test (40 sentences, beam 2): BLEU" in answer.out
-    assert "`data.test` was named, or has changed, after training started" in answer.err
+    assert "`data.test` was set or changed after training started" in answer.err
     assert "Nothing is left to do" not in answer.err
     assert train(corpus, {"--data.test": str(test)}) == 0
     assert "Nothing is left to do" in capsys.readouterr().err
@@ -167,7 +167,7 @@ def test_a_test_that_comes_later_is_scored_and_changes_no_id(
     test.write_text("".join(corpus.read_text().splitlines(keepends=True)[::4]))
     capsys.readouterr()
     assert train(corpus, {"--data.test": str(test), "--train.max-steps": "3"}) == 0
-    assert "`data.test` was named, or has changed, after" in capsys.readouterr().err, "the same name, another test"
+    assert "`data.test` was set or changed after" in capsys.readouterr().err, "the same name, another test"
     assert after.tokenizers.src.library.to_str() == before.src.library.to_str()
 
 
@@ -263,7 +263,7 @@ def test_pairs_beyond_learned_positions_are_left_out_and_counted(
         file.write(f"{'one ' * 60}\t{'one ' * 60}\n")
     assert train(corpus, learned | {"--data.dev": str(dev), "--tokenizer.bpe-dropout": "0.9"}) == 0
     assert (
-        "1 of 6 validation pairs are longer than `data.max_tokens`, 13: their loss is not counted."
+        "1 of 6 validation pairs are longer than `data.max_tokens` (13), so their loss is not counted."
         in capsys.readouterr().err
     )
     dev.write_text(f"{'one ' * 60}\t{'one ' * 60}\n" * 2)

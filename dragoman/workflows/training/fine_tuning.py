@@ -1,4 +1,8 @@
-"""Fine-tuning: what a run takes over from the model it starts from, and scores before and after."""
+"""Fine-tuning: the settings and weights that a run takes from another model, and the scores before and after.
+
+A run fine-tunes a model if `train.start_from` (--from) is set. It takes the architecture, tokenizers and languages of
+that model. The card of the new model records its lineage: the models that it descends from.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -29,21 +33,21 @@ REPLAY_TEST = "replay test"
 
 
 def settings_for(path: str, size: CorpusSize) -> Config:
-    """The default settings for fine-tuning the model at `path` (a model folder or a run). Raises ModelError."""
+    """Return the default settings for fine-tuning the model at `path` (a model folder or a run). Raises ModelError."""
     base = read_settings(resolve_model_folder(Path(path)))
     peak = learning_rate(max(base.train.warmup_steps, 1), base.train, base.model.d_model)
     return fine_tuning_recipe(base, peak, size)
 
 
 def check_same_model(config: Config, path: str) -> None:
-    """Raise ConfigError if the settings differ from the model at `path` in architecture, tokenizer or languages."""
+    """Raise ConfigError if architecture, tokenizer or languages differ from those of the model at `path`."""
     folder = resolve_model_folder(Path(path))
     base = read_settings(folder)
     for table in ("model", "tokenizer"):
         asked, has = (asdict(getattr(one, table)) for one in (config, base))
         free = FREE_IN_FINE_TUNING | {"model.preset", "tokenizer.bpe_dropout"}
         if name := next((name for name in has if asked[name] != has[name] and f"{table}.{name}" not in free), None):
-            if asked.get("preset") != has.get("preset"):  # then sizes are what was not given
+            if asked.get("preset") != has.get("preset"):  # the user set the preset, and it changed the sizes
                 name = "preset"
             raise ConfigError(
                 f"`{table}.{name}` is {quote_value(asked[name])}, but {folder}, which training starts from, has "
@@ -53,28 +57,42 @@ def check_same_model(config: Config, path: str) -> None:
 
 
 def check_languages(config: Config, folder: Path, role: str) -> None:
-    """Raise ConfigError if the languages of the data are known and differ from those of the model in `folder`."""
+    """Raise ConfigError if the languages of the data differ from those of the model in `folder`.
+
+    Languages that are unknown on one side are not compared. `role` says in the error what the model is for.
+    """
     card = read_card(folder)
     for side in ("src_lang", "tgt_lang"):
         given, known = (main_language(lang) for lang in (getattr(config.data, side), getattr(card, side)))
         if given and known and len(given) == len(known) and given != known:
             raise ConfigError(
-                f"`data.{side}` is {given}, but {folder}, {role}, is a model of {known}. "
-                "Name a model of the same languages, in the same direction."
+                f"`data.{side}` is {given}, but {folder}, {role}, has {known}. "
+                "Use a model with the same languages in the same direction."
             )
 
 
 def model_languages(path: str) -> tuple[str, str]:
-    """The source and target language of the model at `path`, "" if its card names none."""
+    """Return the source and target language of the model at `path`, each "" if its card has none."""
     card = read_card(resolve_model_folder(Path(path)))
     return card.src_lang, card.tgt_lang
 
 
 @dataclass(frozen=True, slots=True)
 class StartingPoint:
-    """What a run starts from. `trained` is None if the run continues, because its checkpoint holds the weights.
+    """The tokenizers and history that a run starts with.
 
-    `teachers` are the teachers of a run that continues.
+    Parameters
+    ----------
+    tokenizers
+        The tokenizers of both sides.
+    lineage
+        A description of each model that this one descends from, oldest first.
+    origin
+        Where the first of these models was imported from, or "".
+    trained
+        The model to take the weights from. None if the run continues, because its checkpoint holds the weights.
+    teachers
+        The descriptions of the teachers of a run that continues.
     """
 
     tokenizers: TokenizerPair
@@ -85,9 +103,9 @@ class StartingPoint:
 
 
 def continuation_of(out: Path) -> StartingPoint | None:
-    """The tokenizers and lineage of a run's newest intact checkpoint, or None if the run has none.
+    """Return the tokenizers and lineage of a run's newest intact checkpoint, or None if the run has none.
 
-    The run needs neither the text its tokenizers were trained on nor the model it started from.
+    So a run continues without the text that its tokenizers were trained on, and without the model that it started from.
     """
     run = RunFolder(out)
     for step in reversed(run.steps()):
@@ -102,7 +120,7 @@ def continuation_of(out: Path) -> StartingPoint | None:
 
 
 def starting_point_of(path: str) -> StartingPoint | None:
-    """The model at `path` (a model folder or a run), or None if `path` is "". Raises ModelError."""
+    """Load the model at `path` (a model folder or a run). Returns None if `path` is "". Raises ModelError."""
     if not path:
         return None
     folder = resolve_model_folder(Path(path))
@@ -112,7 +130,7 @@ def starting_point_of(path: str) -> StartingPoint | None:
 
 
 def describe_model(path: str, folder: Path) -> str:
-    """Name, facts and weights hash of a model, for the cards of models made from it."""
+    """Return the name, facts and weights hash of a model, for the cards of the models made from it."""
     card = read_card(folder)
     languages = f"{card.src_lang or '?'} to {card.tgt_lang or '?'}"
     trained = f"{card.steps:,} steps, {card.train_pairs:,} pairs"
@@ -139,9 +157,23 @@ def compare_with_base(
     parts: Mapping[str, TranslatedTest],
     progress: Progress = QUIET,
 ) -> tuple[ScoreChange, ...]:
-    """The scores before and after fine-tuning, on each part and on the replay test; `translator` is of the tuned model.
+    """Score the model from before fine-tuning, and pair its scores with those of the tuned model.
 
-    If the original model is gone, notes the reason and returns none.
+    Parameters
+    ----------
+    tuned, translator
+        The tuned model and its translator. The model from before translates with the same settings.
+    corpora
+        The corpora of the run. Its replay test, if there is one, is scored too.
+    parts
+        The translations of the tuned model by part, such as "validation".
+    progress
+        Receives a note if the scores before are missing.
+
+    Returns
+    -------
+    tuple of ScoreChange
+        BLEU and chrF on each part, before and after. Empty if the original model is gone or has changed.
     """
     path = tuned.config.train.start_from
     if corpora.replay_test:
@@ -152,10 +184,10 @@ def compare_with_base(
     try:
         folder = resolve_model_folder(Path(path))
         if _fingerprint(folder) not in "".join(tuned.card.lineage[-1:]):
-            raise ModelError(f"{path} is another model now than the one that training began with.")
+            raise ModelError(f"{path} is no longer the model that training started from.")
         before = Translator.from_trained([TrainedModel.load(folder, str(tuned.model.device))])
     except DragomanError as error:
-        progress.note(f"no scores from before fine-tuning: {error}")
+        progress.note(f"no scores from before fine-tuning are available: {error}")
         return ()
     before.settings = translator.settings  # so that only the weights differ
     changes: list[ScoreChange] = []

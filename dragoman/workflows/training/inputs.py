@@ -1,4 +1,4 @@
-"""What a model is trained from: prepared pairs, a starting point, and the predictions of teachers."""
+"""The inputs of training: prepared sentence pairs, a starting point, and the predictions of teachers."""
 
 from dataclasses import dataclass, replace
 
@@ -22,7 +22,7 @@ _MUCH_TOO_LONG = 0.1
 
 @dataclass(frozen=True, slots=True)
 class TrainingInputs:
-    """What a model is trained from: prepared pairs, and optionally a starting point and the teachers' soft targets."""
+    """Prepared pairs, and optionally a starting point and the soft targets of teachers."""
 
     data: PreparedData
     start: StartingPoint | None = None
@@ -49,7 +49,7 @@ def prepare_pairs(
 def add_soft_targets(
     run: ResolvedRun, inputs: TrainingInputs, processes: Processes = SINGLE_PROCESS, progress: Progress = QUIET
 ) -> TrainingInputs:
-    """The inputs with what the teachers, if the run has some, predict. The first process works before the others."""
+    """Add the predictions of the teachers, if the run has any. The first process works before the others."""
     recorded, folder, is_first = inputs.start.teachers if inputs.start else (), run.folder / "data", processes.is_first
     soft_targets = processes.call_first_before_others(
         lambda: soft_targets_of(run.config.train, inputs.data, folder, recorded, is_first, progress)
@@ -58,13 +58,17 @@ def add_soft_targets(
 
 
 def report_pairs(data: PreparedData, config: Config, fits_warmup: bool, progress: Progress) -> None:
-    """Report what cleaning left, the warm-up of a new run, and which test sets may overlap with the training text."""
+    """Report the counts of pairs, and note what the user should know before training.
+
+    Notes are about many pairs that are too long, a new run whose warm-up takes much of its steps, and test sets that
+    were set after training started.
+    """
     test = None if data.test is None else len(data.test)
     progress.result(PairCounts(data.cleaning, len(validation_data(data)), test))
     share = data.cleaning.dropped[TOO_LONG] / max(data.cleaning.read, 1)
     if share >= _MUCH_TOO_LONG:
         progress.note(
-            f"{share:.0%} of the pairs are longer than `data.max_tokens` ({config.data.max_tokens}) and left out. "
+            f"{share:.0%} of the pairs are longer than `data.max_tokens` ({config.data.max_tokens}) and are left out. "
             "Split them into sentences, or start a new run with a larger `--data.max-tokens`."
         )
     steps, limit = config.train.warmup_steps, config.train.max_steps
@@ -72,13 +76,13 @@ def report_pairs(data: PreparedData, config: Config, fits_warmup: bool, progress
         progress.note(f"the warm-up is {steps:,} of {limit:,} steps (`train.warmup_steps`)")
     for part in data.late_tests:
         progress.note(
-            f"`data.{part}` was named, or has changed, after training started, so that some of it may have "
-            "been trained on; `dragoman evaluate` with `--train` scores without that."
+            f"`data.{part}` was set or changed after training started, so the model may have been trained on some of "
+            "its sentences. `dragoman evaluate --train` scores without them."
         )
 
 
 def validation_data(data: PreparedData) -> PairStore:
-    """The validation pairs. Raises DataError if there are none."""
+    """Return the validation pairs. Raises DataError if there are none."""
     if data.dev is None or not len(data.dev):
         raise DataError("There is no validation data. Set `data.dev_fraction` above 0, or `data.dev` to a file.")
     return data.dev

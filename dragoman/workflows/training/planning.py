@@ -1,4 +1,7 @@
-"""A plan: what a run would take, from some measured steps on this machine. Leaves nothing behind."""
+"""Forecast of a training run's time, memory and disk, from a few measured steps on this machine (`dragoman plan`).
+
+The measurement trains in a temporary folder with the code that `train` uses, so it leaves nothing behind.
+"""
 
 import math
 import resource
@@ -26,15 +29,37 @@ if TYPE_CHECKING:
     from dragoman.data.prepare import PreparedData
     from dragoman.model.trained import TrainedModel
 
-_MOST_PAIRS, _MOST_TAUGHT_PAIRS = 200_000, 5_000
-_STEPS, _WARM_STEPS, _MOST_MINUTES = 20, 5, 2.0
+_MOST_PAIRS, _MOST_TAUGHT_PAIRS = 200_000, 5_000  # to prepare, without and with teachers
+_STEPS, _WARM_STEPS, _MOST_MINUTES = 20, 5, 2.0  # the first _WARM_STEPS are not timed
 _SCORED_SENTENCES = 200
-_REPORT_SENTENCES = 120  # translated again for the report
+_REPORT_SENTENCES = 120  # the report translates these again
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Seconds and bytes of single steps on this machine. Those of preparation are extrapolated to the whole corpus."""
+    """Time and memory of single operations on this machine.
+
+    Preparation is extrapolated from a sample to the whole corpus: `prepare_seconds`, `steps_per_epoch`, `data_bytes`.
+
+    Parameters
+    ----------
+    prepare_seconds
+        Reading, cleaning and encoding the corpus.
+    step_seconds, steps_measured
+        The mean time of an optimizer step, and the number of steps that it was measured on.
+    validation_seconds, save_seconds
+        One validation, and one checkpoint.
+    scoring_seconds
+        Translating and scoring the validation and test data after training.
+    steps_per_epoch
+        Optimizer steps per pass over the training pairs.
+    parameters
+        Number of parameters of the model.
+    peak_bytes
+        The most memory in use at once, of the GPU or of the process.
+    checkpoint_bytes, data_bytes
+        One checkpoint, and the prepared data, on disk.
+    """
 
     prepare_seconds: float
     step_seconds: float
@@ -51,7 +76,21 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A whole run, from reading the corpus to the final scores. `ends_by` is the setting expected to end it."""
+    """Forecast of a whole run, from reading the corpus to the final scores.
+
+    Parameters
+    ----------
+    steps, epochs, validations
+        The length of the run until the setting `ends_by` ends it.
+    hours
+        The expected duration.
+    hours_at_most
+        The duration if patience never ends the run. Infinite if the run has no other limit.
+    ends_by
+        The key of the setting that is expected to end the run, such as "train.max_steps".
+    disk_bytes
+        The size of the run's folder at the end.
+    """
 
     steps: int
     epochs: float
@@ -64,7 +103,7 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A resolved run, the size of its corpus, the recipe for that, the measurements, and the forecast of the run."""
+    """A resolved run, the size of its corpus, the recipe for that size, the measurements, and the forecast."""
 
     run: ResolvedRun
     size: CorpusSize
@@ -74,9 +113,26 @@ class Plan:
 
 
 def plan_run(request: RunRequest, progress: Progress = QUIET) -> Plan:
-    """Resolve the settings as `train` does, measure some steps, and forecast the run. Raises what training raises.
+    """Resolve the settings as training does, measure a few steps, and forecast the run.
 
-    The request has no folder. A signal to stop raises Interrupted.
+    Parameters
+    ----------
+    request
+        The run, without a folder (`out` is None).
+    progress
+        Receives notes and the stages of preparation.
+
+    Returns
+    -------
+    Plan
+        The settings, the measurements and the forecast.
+
+    Raises
+    ------
+    ConfigError, DataError, ModelError
+        As `resolve_run` and training.
+    Interrupted
+        If a signal stopped the measurement. Temporary files are removed first.
     """
     clock = time.perf_counter()
     run = resolve_run(request, progress)
@@ -90,7 +146,10 @@ def plan_run(request: RunRequest, progress: Progress = QUIET) -> Plan:
 
 
 def forecast_of(config: Config, measured: Measurement, usual_epochs: int) -> Forecast:
-    """The run until its first limit, or until patience usually ends it: steps, time and disk."""
+    """Forecast the steps, time and disk of a run until its first limit, or until patience usually ends it.
+
+    `usual_epochs` is the number of epochs after which patience usually ends a run with a corpus of this size.
+    """
     train, validate = config.train, config.validate
     by_epoch = measured.steps_per_epoch * validate.every_epochs
     intervals = [1 / each for each in (by_epoch, validate.every_steps) if each]
@@ -125,7 +184,7 @@ def forecast_of(config: Config, measured: Measurement, usual_epochs: int) -> For
 
 
 def measure(run: ResolvedRun, folder: Path, progress: Progress = QUIET) -> Measurement:
-    """Train some steps in `folder` as `train` would, with one validation, one checkpoint and a scored sample."""
+    """Train a few steps in `folder` as training would, with one validation, one checkpoint and a scored sample."""
     from dragoman.data.batching import epoch_batches
     from dragoman.workflows.training.inputs import add_soft_targets, prepare_pairs
     from dragoman.workflows.training.training import make_session
@@ -134,7 +193,7 @@ def measure(run: ResolvedRun, folder: Path, progress: Progress = QUIET) -> Measu
     most = _MOST_TAUGHT_PAIRS if config.train.teachers else _MOST_PAIRS
     share = min(1.0, most / num_pairs)
     sample = replace(run, out=folder / "run")
-    if share < 1.0:  # a sample may not support the vocabulary of the whole
+    if share < 1.0:  # a sample may be too small for the vocabulary of the whole corpus
         corpora = _sample_corpora(run.corpora, num_pairs, most, folder)
         sample = replace(sample, corpora=corpora, given=run.given - {"tokenizer.vocab_size"})
     progress.note("preparing the data" if share == 1.0 else f"preparing {share:.0%} of the data")
@@ -144,7 +203,7 @@ def measure(run: ResolvedRun, folder: Path, progress: Progress = QUIET) -> Measu
     log = _Clock(sample.folder)
     session = make_session(replace(sample, config=_shorten(config)), inputs, log)
     progress.note(f"measuring up to {_STEPS} steps, a validation and the scoring")
-    scoring_seconds = _scoring_seconds(config, session.trained, inputs.data)  # first, so that the search is compiled
+    scoring_seconds = _scoring_seconds(config, session.trained, inputs.data)  # before `fit`: this compiles the search
     fit(session)
     save_seconds = time.perf_counter() - log.validated_at
     seconds = log.seconds[min(_WARM_STEPS - 1, len(log.seconds) - 2) :] if len(log.seconds) > 1 else [0.0, *log.seconds]
@@ -164,7 +223,7 @@ def measure(run: ResolvedRun, folder: Path, progress: Progress = QUIET) -> Measu
 
 
 def _peak_bytes(device: "torch.device") -> int:
-    """The most memory that was in use at once: of the GPU, or else of this process."""
+    """Return the most memory that was in use at once, of the GPU or else of this process."""
     import torch
 
     if device.type == "cuda":
@@ -173,7 +232,7 @@ def _peak_bytes(device: "torch.device") -> int:
 
 
 class _Clock(RunLog):
-    """Records the run's seconds after every step, and the duration of the validation."""
+    """A log that records the run's seconds after every step, and the duration of the validation."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -189,9 +248,9 @@ class _Clock(RunLog):
 
 
 def _shorten(config: Config) -> Config:
-    """The configuration for a few steps and a validation.
+    """Return the configuration with limits of a few steps and one validation.
 
-    An untrained model decodes up to the length limit, so the limit becomes the usual length of a translation.
+    An untrained model decodes up to the length limit, so the limit is lowered to the usual length of a translation.
     """
     steps = _WARM_STEPS + _STEPS
     train = replace(config.train, max_steps=steps, max_epochs=0, max_minutes=_MOST_MINUTES, patience=0)
@@ -202,7 +261,7 @@ def _shorten(config: Config) -> Config:
 
 
 def _scoring_seconds(config: Config, trained: "TrainedModel", data: "PreparedData") -> float:
-    """Seconds to translate and score validation and test data at the end, extrapolated from a sample."""
+    """Return the seconds to translate and score validation and test data at the end, extrapolated from a sample."""
     from dragoman.evaluation.metrics import evaluate
     from dragoman.inference.translator import Translator
     from dragoman.workflows.training.inputs import validation_data
@@ -219,7 +278,7 @@ def _scoring_seconds(config: Config, trained: "TrainedModel", data: "PreparedDat
 
 
 def _sample_corpora(corpora: Corpora, num_pairs: int, most: int, folder: Path) -> Corpora:
-    """The corpora with `most` of their training pairs, evenly spread, in files in `folder`."""
+    """Return the corpora with `most` of their training pairs, evenly spread, in files in `folder`."""
     train, paths = corpora.train, (folder / "sample.src", folder / "sample.tgt")
     with paths[0].open("w", encoding="utf-8") as src, paths[1].open("w", encoding="utf-8") as tgt:
         for index, pair in enumerate(train.pairs()):

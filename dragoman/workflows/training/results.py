@@ -1,4 +1,4 @@
-"""What training reports, as records: counts of pairs, scores, and how it ended."""
+"""Records that training reports to `Progress.result` or returns: counts of pairs, scores, and how it ended."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from dragoman.text.corpus.cleaning import CleaningReport
 
 @dataclass(frozen=True, slots=True)
 class PairCounts:
-    """What cleaning left of the training pairs, and the number of validation and test pairs (None without a test)."""
+    """The report of cleaning, and the number of validation and test pairs. `test` is None without a test set."""
 
     cleaning: CleaningReport
     dev: int
@@ -19,7 +19,7 @@ class PairCounts:
 
 @dataclass(frozen=True, slots=True)
 class PartScores:
-    """The scores on "validation" or "test" data, translated with a beam of `beam_size`."""
+    """The scores on a part of the data, "validation" or "test", translated with a beam of `beam_size`."""
 
     part: str
     num_sentences: int
@@ -29,7 +29,7 @@ class PartScores:
 
 @dataclass(frozen=True, slots=True)
 class FinalScores:
-    """The scores of a finished run, and what they mean in one line."""
+    """The scores of a finished run, and one line that explains them (`dragoman.evaluation.verdict`)."""
 
     verdict: str
     parts: tuple[PartScores, ...]
@@ -54,9 +54,20 @@ class FineTuningScores:
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
-    """How training ended: the run's folder, the folder of its best model, its steps, and why it stopped.
+    """The result of training.
 
-    `scores` are those in the model's card, by data set and search, such as "test, beam 4".
+    Parameters
+    ----------
+    run
+        The folder of the run.
+    model
+        The folder of its best model.
+    steps
+        Number of optimizer steps, earlier calls included.
+    reason
+        Why training stopped, such as "train.max_steps = 1000 reached".
+    scores
+        The scores in the model's card by data set and search, such as "test, beam 4".
     """
 
     run: Path

@@ -1,4 +1,4 @@
-"""The end of a run: the scores of its best model, what they mean, its card, and the report."""
+"""The end of a run: the scores of its best model, a line that explains them, the model's card, and the report."""
 
 import math
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from dragoman.workflows.training.settings import ResolvedRun
 
 @dataclass(frozen=True, slots=True)
 class TrainingEnd:
-    """Why training stopped, whether the score still improved, and whether the warm-up was not over yet."""
+    """Why training stopped, whether the score still improved, and whether the warm-up was still running."""
 
     reason: str
     is_improving: bool
@@ -35,9 +35,11 @@ class TrainingEnd:
 
 
 def score_run(run: ResolvedRun, data: PreparedData, end: TrainingEnd, progress: Progress = QUIET) -> None:
-    """Translate validation and test data as `translate` will, report the scores, keep them, and write the report.
+    """Translate validation and test data, report the scores, keep them in the model's card, and write the report.
 
-    The model takes over [inference], which may have been given only after its weights were saved.
+    The texts are translated with the run's [inference] settings, as `dragoman translate` will. They replace the
+    settings in the model's folder, which are older if the user changed them after the weights were saved.
+    `progress.result` receives `FinalScores`, and after fine-tuning `FineTuningScores`.
     """
     folder, device = resolve_model_folder(run.folder), run.config.train.device
     trained = TrainedModel.load(folder, device)
@@ -108,7 +110,7 @@ def _outcome(
 
 
 def _loss_gap(run: Path) -> float | None:
-    """The last validation loss less the last training loss, in nats a token; None if the log lacks one of them."""
+    """Return the last validation loss minus the last training loss, in nats per token; None if one is not logged."""
     log = read_log(run / "log.jsonl")
     dev, train = log.validation.get("loss"), log.train.get("perplexity")
     return dev[-1][1] - math.log(train[-1][1]) if dev and train else None

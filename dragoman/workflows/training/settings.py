@@ -1,4 +1,9 @@
-"""The settings of a run and the corpora that it reads, settled before anything is trained."""
+"""Resolution of a run's settings and corpora, before anything is trained or written.
+
+Settings come, from weakest to strongest, from the recipe for the size of the corpus (or the model to fine-tune, or the
+run that continues), from TOML files, and from overrides. Contradictions are found before the corpus is read where that
+is possible, because reading may take minutes.
+"""
 
 import os
 import re
@@ -28,10 +33,16 @@ from dragoman.workflows.progress import QUIET, Progress
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What the user asks of a run: TOML files, settings by key as text (such as ``train.max_steps``), and its folder.
+    """The settings that a user gives for a run, and its folder.
 
-    Later files win over earlier ones, and `overrides` over files. A run that exists in `out` continues. Without `out`
-    the run is only planned.
+    Parameters
+    ----------
+    configs
+        TOML files. Later files win over earlier ones.
+    overrides
+        Settings by key, as text, such as ``{"train.max_steps": "1000"}``. They win over the files.
+    out
+        The folder of the run. A run that exists there continues. None for a run that is only planned.
     """
 
     configs: tuple[Path, ...] = ()
@@ -41,9 +52,20 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRun:
-    """All settings of a run, its folder and corpora, the keys the user set, and the size of the training text.
+    """A run with all of its settings known.
 
-    `size` is None if the run continues: its settings are known, so the text is not read to count it.
+    Parameters
+    ----------
+    config
+        All settings.
+    corpora
+        The training, validation and test text.
+    size
+        The size of the training text. None if the run continues: its settings are known, so the text is not counted.
+    given
+        The keys of the settings that the user set.
+    out
+        The folder of the run, or None if it is only planned.
     """
 
     config: Config
@@ -54,20 +76,43 @@ class ResolvedRun:
 
     @property
     def folder(self) -> Path:
-        """The folder of a run that is more than planned."""
+        """The folder of the run, which must not be None."""
         assert self.out is not None
         return self.out
 
 
 def resolve_run(request: RunRequest, progress: Progress = QUIET) -> ResolvedRun:
-    """Resolve the settings of a run and open its corpora. Raises ConfigError, DataError, ModelError, CheckpointError.
+    """Resolve all settings of a run, and open its corpora. Nothing is written.
 
-    Settings that are not given come from the run if it exists. A new run takes the recipe for the size of the corpus,
-    fitted by `adapt_recipe` to the given settings. Nothing is written.
+    Settings that the user did not set come from the run if it exists. Otherwise they come from the recipe for the size
+    of the corpus, adapted to the settings that the user did set.
+
+    Parameters
+    ----------
+    request
+        The settings that the user set, and the folder of the run.
+    progress
+        Receives notes about the corpus and the settings.
+
+    Returns
+    -------
+    ResolvedRun
+        The run, ready for `train_run`.
+
+    Raises
+    ------
+    ConfigError
+        If a setting is invalid, or if settings contradict each other, the run or the model to start from.
+    DataError
+        If a corpus cannot be read, has sides of different lengths, or is clearly in the wrong language.
+    ModelError
+        If the model to start from, or a teacher, is missing or damaged.
+    CheckpointError
+        If the run in `out` cannot continue with these settings.
     """
     frozen = frozen_config(request.out) if request.out else None
     given = read_given(request.configs, request.overrides)
-    if request.out and frozen:  # first what may not change, then what contradicts it
+    if request.out and frozen:  # settings that must not change come before settings that contradict each other
         _check_continued(request.out, given, frozen)
     for note in given.notes:
         progress.note(note)
@@ -92,12 +137,12 @@ def resolve_run(request: RunRequest, progress: Progress = QUIET) -> ResolvedRun:
     config = _with_languages(loaded.config, corpora.train.src_lang, corpora.train.tgt_lang)
     if learns_from_models:
         config = _match_models(config)
-        corpora = open_corpora(_expand_variables(config.data))  # in the model's languages, as in a run that continues
+        corpora = open_corpora(_expand_variables(config.data))  # now with the model's languages
     if checks_languages:
         _check_languages(corpora, learns_from_models, progress)
     if corpora.dev and corpora.test and corpora.dev.paths == corpora.test.paths:
         progress.note(
-            "`data.dev` and `data.test` are one text: the model is chosen by it, so that its test score is too good"
+            "`data.dev` and `data.test` are the same text: the model is selected on it, so its test score is too good"
         )
     config = replace(config, train=_settle_device(config.train, frozen is None, progress))
     progress.note(_describe(config, size))
@@ -114,14 +159,14 @@ def _check_continued(out: Path, given: GivenSettings, frozen: Config) -> None:
 
 
 def _check_languages(corpora: Corpora, with_train: bool, progress: Progress) -> None:
-    """Raise DataError if a corpus is clearly in another language than it should be in."""
+    """Raise DataError if a corpus is clearly in another language than its settings state."""
     train = corpora.train if with_train else None
     for corpus in filter(None, [train, corpora.dev, corpora.test, corpora.replay, corpora.replay_test]):
         check_corpus_languages(corpus, progress.note)
 
 
 def _describe(config: Config, size: CorpusSize | None) -> str:
-    """The size of the corpus, the languages and the size of the model, in one line."""
+    """Return the size of the corpus, the languages and the size of the model, in one line."""
     model, data = config.model, config.data
     counts = f"{size.pairs:,} pairs, {size.words:,} words, " if size else ""
     return (
@@ -131,9 +176,10 @@ def _describe(config: Config, size: CorpusSize | None) -> str:
 
 
 def _requested_config(given: GivenSettings, frozen: Config | None) -> Config:
-    """The settings that are given, with codes for languages, over those of the run or else the defaults.
+    """Return the user's settings over those of the run or else the defaults, with language names replaced by codes.
 
-    A run keeps the form in which it has them. Raises ConfigError where a language does not exist, or both are one.
+    A run that continues keeps the names that it started with. Raises ConfigError if a language does not exist, or if
+    both languages are the same.
     """
     requested = given.unchecked_over(frozen or Config())
     languages = []
@@ -145,14 +191,14 @@ def _requested_config(given: GivenSettings, frozen: Config | None) -> Config:
     src_lang, tgt_lang = languages
     if frozen is None and src_lang and src_lang == tgt_lang:
         raise ConfigError(
-            f"`data.src_lang` and `data.tgt_lang` are both {src_lang}. Name two languages; for a task within one "
-            "language, name none."
+            f"`data.src_lang` and `data.tgt_lang` are both {src_lang}. Set two languages, or none for a task within "
+            "one language."
         )
     return _with_languages(requested, src_lang, tgt_lang)
 
 
 def check_early(given: GivenSettings, frozen: Config | None) -> None:
-    """Raises ConfigError for a contradiction with the run, or with whatever recipe, before the corpus is read."""
+    """Raise ConfigError if the settings contradict the run, or every recipe, before the corpus is read."""
     requested, names_preset = given.unchecked_over(Config()), "model.preset" in given.keys
     recipes = [] if frozen else every_recipe(requested.tokenizer)
     bases = [frozen] if frozen else [adapt_recipe(each, requested, names_preset) for each in recipes]
@@ -167,7 +213,7 @@ def check_early(given: GivenSettings, frozen: Config | None) -> None:
 
 
 def _with_languages(config: Config, src_lang: str, tgt_lang: str) -> Config:
-    """The configuration of a model between these languages."""
+    """Return the configuration with these languages."""
     return replace(config, data=replace(config.data, src_lang=src_lang, tgt_lang=tgt_lang))
 
 
@@ -178,7 +224,7 @@ def _teacher_tokenizer(teachers: str) -> TokenizerSettings:
 
 
 def _recipe(size: CorpusSize, requested: Config, teacher_tokenizer: TokenizerSettings | None) -> Config:
-    """The recipe for fine-tuning, or for a corpus of this size; with teachers the tokenizer is theirs."""
+    """Return the recipe for fine-tuning, or for a corpus of this size. Teachers determine the tokenizer."""
     if requested.train.start_from:
         from dragoman.workflows.training.fine_tuning import settings_for
 
@@ -188,8 +234,10 @@ def _recipe(size: CorpusSize, requested: Config, teacher_tokenizer: TokenizerSet
 
 
 def _match_models(config: Config) -> Config:
-    """The configuration, with the languages of the model it starts from, or else of its teachers, where the data does
-    not tell them. Raises ConfigError where that model, or they, are of another kind."""
+    """Return the configuration, with languages that the data does not state taken from the model or the teachers.
+
+    Raises ConfigError if the model that training starts from, or a teacher, does not fit the settings.
+    """
     from dragoman.workflows.training.fine_tuning import check_same_model, model_languages
     from dragoman.workflows.training.teachers import check_teachers, paths_of
 
@@ -203,7 +251,7 @@ def _match_models(config: Config) -> Config:
 
 
 def _expand_variables(data: DataSettings) -> DataSettings:
-    """The settings with environment variables in file names ($DRAGOMAN_DATA/train.en) replaced by their values.
+    """Replace environment variables in file names, such as $DRAGOMAN_DATA/train.en, by their values.
 
     Raises ConfigError for a variable that is not set.
     """
@@ -220,9 +268,9 @@ def _expand_variables(data: DataSettings) -> DataSettings:
 
 
 def _settle_device(train: TrainSettings, is_new: bool, progress: Progress) -> TrainSettings:
-    """The settings with the precision that `auto` means here, and for a new run the threads that 0 means.
+    """Replace `auto` by the precision of this machine, and 0 threads of a new run on a CPU by their number.
 
-    So a run continues as it started. Dropout's random numbers depend on the threads. They stay 0 except on a CPU.
+    The run records both values, so that it continues as it started: Dropout's random numbers depend on the threads.
     """
     import torch
 
@@ -233,7 +281,7 @@ def _settle_device(train: TrainSettings, is_new: bool, progress: Progress) -> Tr
     is_bfloat16 = resolve_precision(train.precision, device) == torch.bfloat16
     if is_bfloat16 and device.type == "cpu" and not multiplies_bfloat16(device):
         progress.note(
-            "train.precision is bfloat16, which this processor has not: float32 is some hundred times as fast"
+            "`train.precision` is bfloat16, but this processor has no bfloat16: float32 is about 100 times as fast"
         )
     threads = num_threads(train, device) if is_new and device.type == "cpu" else train.threads
     return replace(train, precision="bfloat16" if is_bfloat16 else "float32", threads=threads)

@@ -1,4 +1,8 @@
-"""Learning from teachers: models with one tokeniser whose predictions a run learns beside its text."""
+"""Knowledge distillation: a run learns the predictions of teachers in addition to its text (`train --teacher`).
+
+Teachers are trained models that all have the same tokenizers, which the run takes over. Their predictions for the
+training pairs (soft targets) are computed once and kept in the run's folder, so the run continues without the teachers.
+"""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -22,7 +26,7 @@ _FOLDER = "teachers"
 
 
 def paths_of(teachers: str) -> list[str]:
-    """What `train.teachers` names. Raises ConfigError where it names nothing between two commas."""
+    """Split `train.teachers` at its commas. Raises ConfigError if a name is empty."""
     paths = [path.strip() for path in teachers.split(",")]
     if "" in paths:
         raise ConfigError(
@@ -33,42 +37,41 @@ def paths_of(teachers: str) -> list[str]:
 
 
 def tokenizer_settings_of(teachers: str) -> TokenizerSettings:
-    """What the teachers' tokeniser was made with; what it draws at random is left out, since nothing is drawn here."""
+    """Return the settings of the teachers' tokenizer, without BPE dropout: soft targets need fixed ids."""
     settings = read_settings(_folders(teachers)[0]).tokenizer
     return replace(settings, bpe_dropout=0.0)
 
 
 def check_teachers(config: Config) -> None:
-    """Raises ConfigError where settings ask for another tokeniser or other languages than the teachers', or for pairs
-    that are too long for one of them."""
+    """Raise ConfigError if a teacher has another tokenizer or other languages, or cannot read the longest pairs."""
     for path, folder in zip(paths_of(config.train.teachers), _folders(config.train.teachers), strict=True):
         known = read_settings(folder)
         asked, has = asdict(config.tokenizer), asdict(known.tokenizer)
         if name := next((name for name in has if asked[name] != has[name] and name != "bpe_dropout"), None):
             raise ConfigError(
-                f"`tokenizer.{name}` is {quote_value(asked[name])}, but {path}, which is to teach, has "
+                f"`tokenizer.{name}` is {quote_value(asked[name])}, but the teacher {path} has "
                 f"{quote_value(has[name])}. Leave it out, or train without `train.teachers` (--teacher)."
             )
-        check_languages(config, folder, "which is to teach")
+        check_languages(config, folder, "a teacher")
         longest = known.model.max_positions - 1
         if known.model.positions == "learned" and config.data.max_tokens > longest:
             raise ConfigError(
-                f"`data.max_tokens` is {config.data.max_tokens}, but {path}, which is to teach, has positions for "
+                f"`data.max_tokens` is {config.data.max_tokens}, but the teacher {path} has positions for "
                 f"{longest} only. Set it to {longest}, or train without this teacher."
             )
 
 
 def tokenizers_of(teachers: str, student: TokenizerPair | None = None) -> TokenizerPair:
-    """The one tokeniser of all of them, and of the student where that has one. Raises ModelError where they differ."""
-    first, pair = "the model that is to learn", student
+    """Return the tokenizers that teachers and student share. Raises ModelError if they differ."""
+    first, pair = "the student", student
     for path, folder in zip(paths_of(teachers), _folders(teachers), strict=True):
         own = TokenizerPair.load(folder)
         if pair is None:
             first, pair = path, own
         elif not own.same_as(pair):
             raise ModelError(
-                f"{path}, which is to teach, and {first} have different tokenizers, so that neither knows the other's "
-                "tokens. Teach with models that were trained on the same text, with another `train.seed` each."
+                f"the teacher {path} and {first} have different tokenizers, so their tokens do not match. "
+                "Use teachers that were trained on the same text, each with another `train.seed`."
             )
     assert pair is not None
     return pair
@@ -82,11 +85,11 @@ def soft_targets_of(
     is_first: bool = True,
     progress: Progress = QUIET,
 ) -> SoftTargets | None:
-    """The soft targets of the teachers, found in `folder` or computed. None if the run has no teachers.
+    """Load the soft targets of the teachers from `folder`, or compute them. Returns None if the run has no teachers.
 
-    A run that has started needs its teachers, which it `recorded`, again only if their soft targets are lost. Raises
-    DataError if they have changed since, and ResourceError if memory runs out. Of several processes, only the first
-    computes.
+    `recorded` are the descriptions of the teachers in the card of a run that continues. Such a run needs its teachers
+    again only if their soft targets are lost. Of several processes, only the first computes. Raises DataError if a
+    teacher is not the recorded one, and ResourceError if memory runs out.
     """
     teachers = train.teachers
     if not teachers:
@@ -99,15 +102,15 @@ def soft_targets_of(
     if recorded and names != recorded:
         other = next(new for new, old in zip(names, recorded, strict=False) if new != old)
         raise DataError(
-            f"{folder / _FOLDER} is not whole, and cannot be made again: {other} is another model than the one that "
-            "this run started with. Restore that one, or start a new run: another --out, with `--from` this run."
+            f"{folder / _FOLDER} is damaged and cannot be computed again: {other} is another model than the one that "
+            "this run started with. Restore that model, or start a new run: another --out, with `--from` this run."
         )
     if found and found.teachers == names:
         return found
     tokenizers_of(teachers, data.tokenizers)
     whom = "the teacher" if len(names) == 1 else f"{len(names)} teachers"
-    stage = f"asking {whom} about {len(data.train):,} pairs"
-    with memory_errors(stage, "Teach with smaller models, or with fewer of them."):
+    stage = f"running {whom} on {len(data.train):,} pairs"
+    with memory_errors(stage, "Use smaller teachers, or fewer."):
         models = [TrainedModel.load(each, train.device).model for each in folders]
         targets = ask_teachers(models, names, data.train, folder / _FOLDER, lambda pairs: progress.stage(stage, pairs))
         device = models[0].device

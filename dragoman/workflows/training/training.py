@@ -1,4 +1,7 @@
-"""A training run once its settings are known: data, model, training, average, scores, card, report."""
+"""A training run from resolved settings to the report: data, model, training, average, scores, card, report.
+
+`resolve_run` in `workflows/training/settings.py` comes first. The training loop itself is in `dragoman.training`.
+"""
 
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -49,11 +52,40 @@ _PACKAGES = ("torch", "tokenizers", "sacrebleu", "safetensors", "numpy")
 
 
 def train_run(run: ResolvedRun, progress: Progress = QUIET) -> TrainingResult | None:
-    """Train in the run's folder, or continue there, score the best model, and write the report.
+    """Train a model in the run's folder, score the best checkpoint, and write the report.
 
-    `progress.result` receives `PairCounts` and `FinalScores`, and after fine-tuning `FineTuningScores`. Of several
-    processes, all train and only the first does the rest; the others return None. Raises CheckpointError if another
-    command trains in the folder, and Interrupted if a signal stopped training, after saving.
+    A run that exists continues. A run that is finished is scored again only if the settings or the data have changed.
+
+    Parameters
+    ----------
+    run
+        The settings and corpora, from `resolve_run`.
+    progress
+        Receives notes, stages and the lines of the log. Its `result` receives `PairCounts` and `FinalScores`, and
+        after fine-tuning `FineTuningScores`.
+
+    Returns
+    -------
+    TrainingResult or None
+        The folders, steps and scores. With several processes, only the first prepares, scores and reports; the others
+        return None.
+
+    Raises
+    ------
+    CheckpointError
+        If another command trains in the folder, or if the run cannot continue with these settings.
+    DataError
+        If cleaning leaves too few pairs, or if there is no validation data.
+    ResourceError
+        If memory or disk space runs out.
+    Interrupted
+        If a signal stopped training. A checkpoint is saved first, so the same call continues.
+
+    Examples
+    --------
+    >>> settings = {"data.train_src": "train.en", "data.train_tgt": "train.de", "train.max_minutes": "30"}
+    >>> result = train_run(resolve_run(RunRequest(overrides=settings, out=Path("run"))))
+    >>> result.scores["validation, beam 4"]
     """
     out, config = run.folder, run.config
     device = resolve_device(config.train.device, "train.device")
@@ -85,14 +117,12 @@ def train_run(run: ResolvedRun, progress: Progress = QUIET) -> TrainingResult | 
 def _finish(
     run: ResolvedRun, inputs: TrainingInputs, session: TrainingSession, reason: str, progress: Progress
 ) -> TrainingResult:
-    """Average and score the model of a run that has stopped, unless an earlier call has done it with these settings."""
+    """Average and score the model of a run that has stopped, unless an earlier call did it with these settings."""
     out, config, data, log = run.folder, run.config, inputs.data, session.log
     log.say(f"Stopped: {reason}.")
     finish = finish_of(replace(config, data=absolute_paths(config.data)), session.state.step, [data.dev, data.test])
     if finish == read_finished(out):
-        log.say(
-            "Nothing is left to do. Raise a limit to train on; a limit stays until you change it, and 0 removes it."
-        )
+        log.say("Nothing is left to do. Raise a limit to continue. A limit persists until you change it; 0 removes it.")
     else:
         choose_mean(session)
         scores = [record.score for record in session.state.validations]
@@ -112,7 +142,7 @@ def _scores_of(card: Card) -> Mapping[str, tuple[Score, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class _DecodedScores:
-    """The session's `validate`: BLEU, chrF and the share of distinct translations of the validation set."""
+    """`TrainingSession.validate`: BLEU, chrF and the share of distinct translations of the validation set."""
 
     tokenizers: TokenizerPair
     settings: InferenceSettings
@@ -134,7 +164,7 @@ class _DecodedScores:
 def make_session(
     run: ResolvedRun, inputs: TrainingInputs, log: RunLog, processes: Processes = SINGLE_PROCESS
 ) -> TrainingSession:
-    """A session in the run's folder, with the weights of the starting point or fresh ones."""
+    """Build a session in the run's folder, with the weights of the starting point or random ones."""
     config, data, start = run.config, inputs.data, inputs.start
     torch.manual_seed(config.train.seed)
     tokenizers = data.tokenizers
@@ -173,12 +203,12 @@ def _check_lengths(model: Transformer, dev: PairStore, max_tokens: int, log: Run
         name, limit = "model.max_positions", model.max_positions
     if too_long == len(dev):
         raise DataError(
-            f"every validation pair is longer than `{name}`, which is {limit}. Raise it, or give shorter sentences as "
-            "`data.dev`."
+            f"every validation pair is longer than `{name}`, which is {limit}. Raise it, or set `data.dev` to shorter "
+            "sentences."
         )
     if too_long:
         log.say(
-            f"{too_long:,} of {len(dev):,} validation pairs are longer than `{name}`, {limit}: their loss is not "
+            f"{too_long:,} of {len(dev):,} validation pairs are longer than `{name}` ({limit}), so their loss is not "
             "counted."
         )
 

@@ -71,7 +71,7 @@ def test_a_model_goes_on_with_new_data_and_remembers_where_it_comes_from(
     shutil.copytree(resolve_model_folder(out), base_folder)
     command[command.index("--train.max-steps") + 1] = "4"
     assert run_command(command) == 0
-    assert "base is another model now than the one that training began with" in capsys.readouterr().err
+    assert "base is no longer the model that training started from" in capsys.readouterr().err
     shutil.rmtree(base_folder)
     command[command.index("--train.max-steps") + 1] = "5"
     assert run_command(command) == 0

@@ -48,7 +48,7 @@ def test_a_run_learns_from_teachers_and_goes_on_without_them(
 ) -> None:
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
     assert run_command(command(pairs, teachers, straight, 6, *SIZE)) == 0
-    assert "asking 2 teachers about 59 pairs" in capsys.readouterr().err
+    assert "running 2 teachers on 59 pairs" in capsys.readouterr().err
     model = TrainedModel.load(resolve_model_folder(straight), "cpu")
     assert model.tokenizers.same_as(TrainedModel.load(teachers[0], "cpu").tokenizers)
     assert model.config.tokenizer.bpe_dropout == 0  # which the rule for so little text would have drawn
@@ -151,7 +151,7 @@ def test_a_plan_asks_them_about_a_part(
     named = [word for teacher in teachers for word in ("--teacher", str(teacher))]
     assert run_command(["plan", "--data", str(pairs), *named, *FLAGS, *SIZE]) == 0
     answer = capsys.readouterr()
-    assert "asking 2 teachers about 30 pairs" in answer.err
+    assert "running 2 teachers on 30 pairs" in answer.err
     assert "the whole run" in answer.out
     assert "vocabulary are the teachers'" in " ".join(answer.out.split())
 
@@ -170,7 +170,7 @@ def test_a_plan_asks_them_about_a_part(
         (["--train.teacher-weight", "0.7"], "`--train.teacher-weight` has no effect without teachers"),
         (["--teacher", "FIRST", "--train.teacher-weight", "0"], "must be greater than 0"),
         (["--teacher", "FIRST", "--teacher", "STRANGER"], "have different tokenizers"),
-        (["--teacher", "FIRST", "--from", "STRANGER"], "the model that is to learn have different tokenizers"),
+        (["--teacher", "FIRST", "--from", "STRANGER"], "the student have different tokenizers"),
         (["--teacher", "SHORT"], "has positions for 15 only. Set it to 15"),
     ],
 )
