@@ -1,12 +1,12 @@
-"""Markers around and between the words of a text (tags, placeholders), and their places in its translation.
+"""Place markers (tags, placeholders) of a source text in its translation.
 
-The model does not read markers. The place of a marker in the translation follows from the attention of each word of the
-translation to each word of the source: a span covers the run of words that attended most to its own words, a point
-stands between the translations of its neighbours. No span crosses another, and each stays inside the one it was in,
-so the tree is that of the source; only the order of neighbours may change, as that of words does.
+The model does not see markers. Their places follow from the attention of the target words to the source words. A span
+marker covers the run of target words that attended most to the words inside it. A point marker goes between the
+translations of its neighbours. Spans never cross, and each stays inside its parent, so the tree of markers is that of
+the source. Only the order of siblings may change, as the order of words does.
 
-Words are units (`text/tokenization/words.py`). A text that was translated in parts is placed part by
-part, in linear time.
+Words are units (`text/tokenization/words.py`). A text that was translated in parts is placed part by part, in linear
+time.
 """
 
 from bisect import bisect_left
@@ -20,19 +20,19 @@ _Weights = NDArray[np.float64]
 Range = tuple[int, int]
 
 _SAME_WORD = 0.5
-"""What a word that is written alike on both sides adds to its attention: names, numbers, punctuation."""
+"""Added to the attention between two words that are spelled the same: names, numbers, punctuation."""
 _TAKEN = -1e6
 _CLOSING = ".,;:!?…)]}»”’%。、，！？"
 _ORDER = 1.0
-"""How much the order of the words counts beside the two neighbours of a point."""
+"""The weight of the word order for the place of a point, relative to its two neighbours."""
 
 
 class Marker(NamedTuple):
-    """`head` goes before the words from `start` to `stop` (characters of the source), `tail` after them.
+    """A marker: `head` goes before the characters `start` to `stop` of the source, `tail` after them.
 
-    A point (`start` == `stop`) is `head` alone. `parent` is the number of the enclosing marker, or -1; markers are in
-    the order of their text, parents first. `spaced`: whether the source has white space before and after a point, which
-    the translation keeps.
+    A point (`start` == `stop`) only has `head`. `parent` is the index of the enclosing marker, or -1. Markers are in
+    text order, parents first. `spaced`: whether the source has white space before and after a point; the translation
+    keeps it.
     """
 
     start: int
@@ -44,14 +44,14 @@ class Marker(NamedTuple):
 
 
 class MarkedText(NamedTuple):
-    """What is translated, and the markers in it."""
+    """A text to translate, and the markers in it."""
 
     text: str
     markers: tuple[Marker, ...]
 
 
 class AlignedPart(NamedTuple):
-    """A part of a source and of its translation: where their words stand, and how much one looked at the other."""
+    """One part of a source and its translation: the spans of their words, and the attention between the words."""
 
     src_spans: Sequence[Range]
     tgt_spans: Sequence[Range]
@@ -62,9 +62,18 @@ class AlignedPart(NamedTuple):
 def insert_markers(
     source: MarkedText, translation: str, parts: Sequence[AlignedPart], escape: Callable[[str], str] = str
 ) -> str:
-    """The translation, its text escaped by `escape`, with all markers of the source.
+    """Return the translation with all markers of the source.
 
-    The spans in `parts` are positions in the whole source and translation.
+    Parameters
+    ----------
+    source
+        The text that was translated, with its markers.
+    translation
+        Its translation, without markers.
+    parts
+        The alignment, part by part. Spans are positions in the whole source and the whole translation.
+    escape
+        Applied to the text between the markers.
     """
     src_spans = [span for part in parts for span in part.src_spans]
     tgt_spans = [span for part in parts for span in part.tgt_spans]
@@ -86,9 +95,10 @@ def insert_markers(
 
 
 def _touching_markers(markers: Sequence[Marker], starts: Sequence[int], bounds: Range) -> list[int]:
-    """The markers that touch the characters of `bounds`, in order, found without visiting all others.
+    """The markers that touch the characters of `bounds`, in order.
 
-    What begins before and goes on is the last that begins before, or what that is inside of.
+    Does not visit all markers: a marker that starts before `bounds` and reaches into it is the last one before, or one
+    of its ancestors.
     """
     first, last = bisect_left(starts, bounds[0]), bisect_left(starts, bounds[1])
     going_on = []
@@ -101,7 +111,7 @@ def _touching_markers(markers: Sequence[Marker], starts: Sequence[int], bounds: 
 
 
 def _nest(markers: Sequence[Marker], ranges: Sequence[Range | None], num_words: int) -> list[Range]:
-    """Each range clipped to that of its marker's parent; a marker in no part goes to the end of its parent."""
+    """Each range clipped to that of its parent. A marker without a range goes to the end of its parent."""
     nested: list[Range] = []
     for marker, own in zip(markers, ranges, strict=True):
         first, last = nested[marker.parent] if marker.parent >= 0 else (0, num_words)
@@ -112,9 +122,9 @@ def _nest(markers: Sequence[Marker], ranges: Sequence[Range | None], num_words: 
 
 
 def aligned_run(source: str, translation: str, part: AlignedPart, span: Range, first_free: int) -> Range:
-    """The run of the part's target words, from number `first_free` on, that the source's characters became.
+    """The run of target words, from `first_free` on, that translates the source characters in `span`.
 
-    At most as many as the words of the source: articles and prepositions look at the noun, too.
+    It has at most as many words as the span: articles and prepositions attend to the noun too.
     """
     marker = Marker(*span, "", "")
     places = _Part(MarkedText(source, (marker,)), translation, part, (-1, len(source) + 1))
@@ -122,13 +132,13 @@ def aligned_run(source: str, translation: str, part: AlignedPart, span: Range, f
 
 
 def _bounds(parts: Sequence[AlignedPart], number: int, length: int) -> Range:
-    """Which characters of the source belong to a part: up to the first word of the next."""
+    """The source characters that belong to a part: from its first word to the first word of the next part."""
     firsts = [part.src_spans[0][0] if part.src_spans else 0 for part in parts[number : number + 2]]
     return (firsts[0] if number else -1), (firsts[1] if len(firsts) > 1 else length + 1)
 
 
 class _Part:
-    """The places of markers in one part, as ranges of its target words."""
+    """Computes the places of markers in one part, as ranges of its target words."""
 
     def __init__(self, source: MarkedText, translation: str, part: AlignedPart, bounds: Range) -> None:
         self._markers, self._bounds = source.markers, bounds
@@ -142,10 +152,10 @@ class _Part:
         weights = part.weights / np.maximum(part.weights.sum(1, keepdims=True), 1e-9)
         self._weights = (weights + same) / (1.0 + same.sum(1, keepdims=True))
         self._before = np.concatenate((np.zeros((len(tgt_words), 1)), self._weights.cumsum(1)), axis=1)
-        """(target words, source words + 1): the attention of each to the source words before a position."""
+        """(target words, source words + 1): cumulative attention to the source words before each position."""
 
     def ranges(self, numbers: Sequence[int]) -> dict[int, Range]:
-        """The range of each marker; all of them must touch the part."""
+        """The range of each marker. All of them must touch the part."""
         children: dict[int, list[int]] = {}
         for number in numbers:
             children.setdefault(self._markers[number].parent, []).append(number)
@@ -160,7 +170,7 @@ class _Part:
         return found
 
     def closest(self, marker: Marker, within: Range) -> Range:
-        """The range of the only marker within a range of target words, no longer than its source."""
+        """The range of the only marker within a range of target words, with at most as many words as its source."""
         start, stop = self._placed([0], within)[0]
         first, last = self._words(marker)
         gain = self._before[:, last] - self._before[:, first]
@@ -172,7 +182,7 @@ class _Part:
         return start, stop
 
     def _placed(self, numbers: Sequence[int], within: Range) -> dict[int, Range]:
-        """Neighbours inside one marker: those that go on beyond the part, the longest, ..., and points at last."""
+        """The ranges of sibling markers: first those that extend beyond the part, then by length, points last."""
         found: dict[int, Range] = {}
         words = {number: self._words(self._markers[number]) for number in numbers}
         free = np.zeros(len(self._tgt_letters) + 1, bool)
@@ -193,18 +203,18 @@ class _Part:
         return found
 
     def _words(self, marker: Marker) -> Range:
-        """The source words of a marker; those after it begin at or after its end."""
+        """The range of the source words of a marker."""
         start, stop = np.searchsorted(self._starts, (marker.start, marker.stop))
         return int(start), int(stop)
 
     def _beyond(self, marker: Marker) -> tuple[bool, bool]:
-        """Whether it begins before the part, and ends after it."""
+        """Whether the marker starts before the part, and whether it ends after the part."""
         inner = len(self._starts)
         start, stop = self._words(marker)
         return marker.start < self._bounds[0] and start == 0, marker.stop > self._bounds[1] and stop == inner
 
     def _run(self, marker: Marker, words: Range, free: NDArray[np.bool_]) -> Range:
-        """The run of free target words that looked most at the marker's source words; an empty one if none is free."""
+        """The run of free target words that attended most to the marker's source words. Empty if no word is free."""
         places = np.flatnonzero(free)
         if not places.size:
             return 0, 0
@@ -224,7 +234,7 @@ class _Part:
         return self._without_punctuation(best, words)
 
     def _without_punctuation(self, run: Range, words: Range) -> Range:
-        """Punctuation marks at the ends belong to it only where they do in the source."""
+        """The run without punctuation at its ends, except where the source has punctuation there too."""
         start, stop = run
         while stop - start > 1 and not self._tgt_letters[stop - 1] and self._src_letters[words[1] - 1]:
             stop -= 1
@@ -233,7 +243,7 @@ class _Part:
         return start, stop
 
     def _edge(self, word: int, within: Range) -> int | None:
-        """The place of a point that begins its text, or ends it but for punctuation; None for another."""
+        """The place of a point at the start of its text, or at the end (before final punctuation). Else None."""
         if word == 0:
             return within[0]
         if any(self._src_letters[word:]):
@@ -244,7 +254,7 @@ class _Part:
         return place
 
     def _gap(self, word: int, within: Range, gaps: NDArray[np.bool_]) -> int:
-        """Before which target word a point belongs that stands before source word number `word`."""
+        """The target word before which to put a point that precedes source word `word`."""
         num_src, first, last = len(self._starts), *within
         edge = self._edge(word, within)
         if edge is not None and gaps[edge]:
@@ -252,7 +262,7 @@ class _Part:
         left = self._weights[:, word - 1] if word else np.zeros(len(self._weights))
         right = self._weights[:, word] if word < num_src else np.zeros(len(self._weights))
         looked = self._before[:, word]
-        # Words before the gap should have looked at what is before the point, words after it at the rest.
+        # Words before the gap should attend to the source before the point, words after the gap to the rest.
         order = np.concatenate(([0.0], np.cumsum(2 * looked - 1))) / max(len(looked), 1)
         after_left = np.concatenate(([float(word == 0)], left))
         score = _ORDER * order + after_left + np.concatenate((right, [float(word == num_src)]))
@@ -263,7 +273,7 @@ class _Part:
 def _render(
     markers: Sequence[Marker], ranges: Sequence[Range], text: str, spans: Sequence[Range], escape: Callable[[str], str]
 ) -> str:
-    """The text with the markers at their ranges of words."""
+    """The text with every marker at its range of words."""
     children: dict[int, list[int]] = {}
     for number in sorted(range(len(markers)), key=lambda one: (ranges[one], one)):
         children.setdefault(markers[number].parent, []).append(number)
@@ -288,7 +298,7 @@ def _render(
 
 
 class _Page:
-    """The output so far: text up to a position, with markers in between."""
+    """The output so far: the text up to a position, with its markers."""
 
     def __init__(self, text: str, escape: Callable[[str], str]) -> None:
         self._text, self._escape, self._place = text, escape, 0

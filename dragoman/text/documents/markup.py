@@ -1,8 +1,8 @@
-"""HTML and XML as texts to translate; the mark-up around and between them is kept byte for byte.
+"""Split HTML and XML into texts to translate and markup that is kept byte for byte.
 
-The parts that are not translated are slices of the page, so they cannot change. Tags of inline elements become markers
-in the text of their block (`markers.py`), all others end a block. A block whose inline tags are not well nested is
-translated run by run, and each tag stays where it is.
+Markup parts are slices of the page, so they cannot change. Tags of inline elements become markers in the text of their
+block (`markers.py`). All other tags end a block. If the inline tags of a block are not well nested, its texts are
+translated one by one and each tag stays in place.
 """
 
 import re
@@ -35,16 +35,24 @@ _ESCAPE = re.compile(r"&(?:lt|gt|#0*6[02](?!\d)|#x0*3[ce](?![\da-f])|amp;?(?=#?\
 _PLACEHOLDER = "\ufffc"
 
 _MOST_NESTED = 100
-"""Nested inline tags: placing the markers takes time for each tag and each text inside it."""
+"""Limit for nested inline tags: placing markers takes time for each pair of a tag and a text inside it."""
 
 
 @dataclass(frozen=True, slots=True)
 class MarkupRules:
-    """`xml`: every element but those of `splitting_tags` is inline, and none is special. `ignore_tags`: elements whose
-    content stays as it is. All names are in small letters.
+    """How to split a page into texts. Tag names are in lower case.
 
-    `escaped`: translations are written with ``<``, ``>`` and ``&`` escaped. Where they are not, what is escaped in
-    the page stays as it stands, because read and written again it would be a tag.
+    Parameters
+    ----------
+    xml
+        The page is XML: no element is special, and every element is inline unless it is in `splitting_tags`.
+    ignore_tags
+        Elements whose content is not translated.
+    splitting_tags
+        Elements of XML that end a block.
+    escaped
+        Write translations with ``<``, ``>`` and ``&`` escaped. If false, escaped characters in the page are kept as
+        they are, because unescaped they would read as tags.
     """
 
     xml: bool = False
@@ -53,17 +61,17 @@ class MarkupRules:
     escaped: bool = True
 
     def is_inline(self, tag: str) -> bool:
-        """Whether an element is part of a sentence; unknown elements, such as custom ones, are."""
+        """Whether an element can be part of a sentence. Unknown elements, such as custom ones, can."""
         if self.xml:
             return tag not in self.splitting_tags
         return tag in _INLINE or tag not in _BLOCK
 
     def is_empty(self, tag: str) -> bool:
-        """Whether a start tag is the whole element."""
+        """Whether the element has no content and no end tag."""
         return not self.xml and tag in _VOID
 
     def leaves_alone(self, tag: Tag) -> bool:
-        """Whether the content of the element that begins with this tag must stay as it is."""
+        """Whether the content of the element with this start tag must not be translated."""
         if tag.name in self.ignore_tags or (not self.xml and tag.name in _LEFT_ALONE):
             return True
         known = dict(tag.attributes)
@@ -72,28 +80,28 @@ class MarkupRules:
 
 @dataclass(slots=True)
 class MarkedPage:
-    """A page as `parts`: what stays, and texts to translate; `texts` has the latter."""
+    """A page as a list of parts: strings are kept, each `MarkedText` is translated."""
 
     parts: list[str | MarkedText] = field(default_factory=list)
 
     @property
     def texts(self) -> list[MarkedText]:
-        """What is to be translated, in order."""
+        """The texts to translate, in order."""
         return [part for part in self.parts if isinstance(part, MarkedText)]
 
     def with_translations(self, translations: Sequence[str]) -> str:
-        """The page with its texts replaced by translations, which must have their markers and be escaped."""
+        """The page with its texts replaced. Translations must have their markers and be escaped."""
         following = iter(translations)
         return "".join(part if isinstance(part, str) else next(following) for part in self.parts)
 
 
 def escape_text(text: str) -> str:
-    """A text as it is written between tags."""
+    """The text escaped for use between tags."""
     return escape(text, quote=False)
 
 
 def read_markup(page: str, rules: MarkupRules) -> MarkedPage:
-    """The page, cut into blocks. Whatever it is, put together it is the page; time is linear in its length."""
+    """Split a page into blocks. Never fails, and the parts joined are the page. Time is linear in its length."""
     found = MarkedPage()
     block: list[Tag] = []
     for event in _with_elements_left_alone(_events(page, rules), rules):
@@ -121,7 +129,7 @@ def _events(page: str, rules: MarkupRules) -> Iterator[Tag]:
 
 
 def _with_elements_left_alone(events: Iterator[Tag], rules: MarkupRules) -> Iterator[Tag]:
-    """The same, where an element that is left alone is one event, with all inside, and one that has no inside, too."""
+    """The same events, with each untranslated element and each element without content as one "empty" event."""
     for event in events:
         if event.kind == "start" and rules.is_empty(event.name):
             yield event._replace(kind="empty")
@@ -155,7 +163,7 @@ def _add_block(events: Sequence[Tag], found: MarkedPage) -> None:
 
 
 def _add_run(event: Tag, found: MarkedPage) -> None:
-    """One event alone: a text that has letters and no broken tag is translated."""
+    """Add one event of a badly nested block: a text with letters is translated, all else is kept."""
     text = event.raw.strip(" \t\n\r\f")
     plain = _SPACE.sub(" ", unescape(text))
     if event.kind != "text" or not any(map(str.isalpha, plain)):
@@ -166,7 +174,7 @@ def _add_run(event: Tag, found: MarkedPage) -> None:
 
 
 def _extract_markers(events: Sequence[Tag]) -> MarkedText | None:
-    """The texts of a block as one text with its tags as markers; None if tags are nested badly or too deep."""
+    """The texts of a block as one text with its tags as markers. None if tags are badly or too deeply nested."""
     parts: list[str] = []
     length, ends_in_space = 0, True
     markers: list[Marker] = []

@@ -1,4 +1,4 @@
-"""Remove the parts of a text that are not translated: they become points among its markers (`markers.py`)."""
+"""Remove untranslated parts (placeholders) from a text: they become point markers (`markers.py`)."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from dragoman.text.documents.markers import MarkedText, Marker
 
 
 class Placeholder(NamedTuple):
-    """The characters `start` to `stop` of a text, which are not translated; `head` is written instead in the end."""
+    """The characters `start` to `stop` of a text, which are not translated. The translation gets `head` instead."""
 
     start: int
     stop: int
@@ -16,10 +16,10 @@ class Placeholder(NamedTuple):
 
 
 def remove_placeholders(source: MarkedText, placeholders: Sequence[Placeholder]) -> MarkedText:
-    """The text without the placeholders, which must be in the order of the text.
+    """The text without its placeholders, which must be in text order.
 
-    A placeholder stays if a marker begins or ends inside it. White space that would be doubled, or that would stand
-    before punctuation, is removed together with the placeholder.
+    A placeholder stays in the text if a marker starts or ends inside it. White space that would be doubled, or that
+    would precede punctuation, is removed with the placeholder.
     """
     text, kept, edges = source.text, _RemainingText(source.text), marker_edges(source)
     points: list[tuple[Placeholder, Marker]] = []
@@ -34,18 +34,18 @@ def remove_placeholders(source: MarkedText, placeholders: Sequence[Placeholder])
 
 
 def marker_edges(source: MarkedText) -> list[int]:
-    """Where markers begin or end, in order."""
+    """All positions where a marker starts or ends, sorted."""
     return sorted({edge for marker in source.markers for edge in (marker.start, marker.stop)})
 
 
 def has_between(edges: Sequence[int], start: int, stop: int) -> bool:
-    """Whether one of the sorted edges is inside a span, not at its ends."""
+    """Whether one of the sorted edges is strictly inside a span."""
     place = bisect_right(edges, start)
     return place < len(edges) and edges[place] < stop
 
 
 class _RemainingText:
-    """A text from which parts are removed, with the positions of the parts that remain."""
+    """A text without its removed parts, with a map from old to new positions."""
 
     def __init__(self, text: str) -> None:
         self.parts: list[str] = []
@@ -76,7 +76,7 @@ class _RemainingText:
         return self._length
 
     def place(self, old: int) -> int:
-        """The position in the new text of a character of the old text."""
+        """The new position of a character of the old text."""
         chunk = bisect_right(self._starts, old) - 1
         end = self._new_starts[chunk + 1] if chunk + 1 < len(self._starts) else self._length
         return min(self._new_starts[chunk] + old - self._starts[chunk], end)
@@ -85,7 +85,7 @@ class _RemainingText:
 def _merge_markers(
     source: MarkedText, points: Sequence[tuple[Placeholder, Marker]], kept: _RemainingText
 ) -> tuple[Marker, ...]:
-    """All markers in the order of the text; the parent of a point is the innermost marker around it."""
+    """All markers in text order. The parent of a point is the innermost marker around it."""
     markers = source.markers
     merged: list[Marker] = []
     numbers = {-1: -1}

@@ -1,8 +1,8 @@
-"""Spans of a text that a translation must keep unchanged, and whether it did.
+"""Protected spans: parts of a text that a translation must keep unchanged. Find them, and check that they were kept.
 
-The spans are URLs, e-mail addresses, tags and entities of mark-up, placeholders of templates (``{name}``, ``${name}``,
+Protected spans are URLs, e-mail addresses, markup tags and entities, template placeholders (``{name}``, ``${name}``,
 ``{{ name }}``, ``%s``, ``%(name)d``, ``<x id="1"/>``) and numbers with a unit or a currency. Time is linear in the
-length of the text: no expression begins twice inside the same run of characters.
+length of the text: no expression starts twice inside the same run of characters.
 """
 
 import re
@@ -41,7 +41,10 @@ _NUMBER_MARKS = re.compile(r"[.,\s]")
 
 
 class ProtectedSpan(NamedTuple):
-    """The characters `start` to `stop` of a text, which must stay unchanged. `kind`: url, email, tag, entity, ..."""
+    """The characters `start` to `stop` of a text, which must stay unchanged.
+
+    `kind` is url, email, tag, entity, placeholder, printf or measure.
+    """
 
     start: int
     stop: int
@@ -61,7 +64,7 @@ def find_protected_spans(text: str) -> list[ProtectedSpan]:
 
 
 def _strip_sentence_punctuation(span: str) -> str:
-    """The span without the punctuation of the sentence around it: brackets that belong to a URL are balanced."""
+    """The span without trailing punctuation of the sentence. Closing brackets stay if the span opens them."""
     stop = len(span)
     unclosed = {opening: span.count(opening) - span.count(closing) for closing, opening in _CLOSING.items()}
     while stop > 1:
@@ -75,9 +78,9 @@ def _strip_sentence_punctuation(span: str) -> str:
 
 
 def lost_spans(spans: list[ProtectedSpan], translation: str) -> list[str]:
-    """The spans that the translation does not have exactly as often as the source, each once.
+    """The spans that the translation has more or less often than the source, each listed once.
 
-    A number may be written as the target language writes it: "3,5 km" counts as 3.5 km.
+    Numbers may use the separators of the target language: "3,5 km" equals "3.5 km".
     """
     found = Counter(_comparable_text(span) for span in find_protected_spans(translation))
     wanted = Counter(_comparable_text(span) for span in spans)
@@ -90,10 +93,9 @@ def _comparable_text(span: ProtectedSpan) -> str:
 
 
 def remove_protected_spans(source: MarkedText, escape: Callable[[str], str] = str) -> MarkedText:
-    """The text without its protected spans, which become points among the markers.
+    """The text without its protected spans, which become point markers.
 
-    The brackets or quotes around a span are removed with it, and so is the colon or dash after a span that begins the
-    text.
+    Brackets or quotes around a span are removed with it. So is a colon or dash after a span that starts the text.
     """
     edges = marker_edges(source)
     placeholders: list[Placeholder] = []

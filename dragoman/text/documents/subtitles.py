@@ -1,4 +1,4 @@
-"""Subtitles in SubRip form (.srt), or WebVTT (.vtt): the texts of the cues, and all else as it is."""
+"""Split SubRip (.srt) and WebVTT (.vtt) subtitles into the texts of the cues and everything else, kept as it is."""
 
 import re
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ _DASH = re.compile(r"\s*[-–—]\s*(?=\S)")
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """What one person says in one cue, its lines joined by spaces and read as mark-up; `breaks` has their line ends."""
+    """The text of one speaker in one cue: its lines joined by spaces and read as markup. `breaks` has the line ends."""
 
     page: MarkedPage
     breaks: tuple[str, ...]
 
     def wrap(self, translation: str) -> str:
-        """On as many lines as it was, about as long as each other, unless it has fewer words."""
+        """Wrap a translation into as many lines of similar length as the source. Fewer words give fewer lines."""
         words = _WORD.findall(translation)
         longest = -(-len(" ".join(words)) // len(self.breaks))
         lines: list[list[str]] = [[]]
@@ -41,17 +41,17 @@ class Cue:
 
 @dataclass(frozen=True, slots=True)
 class Subtitles:
-    """A file as `parts`: what stays (numbers, times, blank lines), and what is said."""
+    """A file as a list of parts: strings (numbers, times, blank lines) are kept, cues are translated."""
 
     parts: list[str | Cue]
 
     @property
     def texts(self) -> list[MarkedText]:
-        """What is to be translated, in order."""
+        """The texts to translate, in order."""
         return [text for part in self.parts if isinstance(part, Cue) for text in part.page.texts]
 
     def with_translations(self, translations: Sequence[str]) -> str:
-        """The file with its texts replaced by translations, which must have their markers."""
+        """The file with its texts replaced. Translations must have their markers."""
         following = iter(translations)
 
         def said(cue: Cue) -> str:
@@ -61,7 +61,7 @@ class Subtitles:
 
 
 def read_subtitles(text: str) -> Subtitles:
-    """The file. Where the lines of a cue begin with dashes, each is another person's.
+    """Split a file into its parts. Lines of a cue that start with a dash belong to different speakers.
 
     Raises DataError for a text without any cue.
     """
@@ -91,5 +91,5 @@ def read_subtitles(text: str) -> Subtitles:
         said.append((line[dash.end() if dash else 0 :].strip(), raw[len(line) :]))
     finish()
     if text.strip() and not has_cues:
-        raise DataError("no line is the time of a subtitle, such as 00:00:01,000 --> 00:00:02,500. Is it plain text?")
+        raise DataError("no line is a subtitle time such as 00:00:01,000 --> 00:00:02,500. Check the file format.")
     return Subtitles(parts)

@@ -1,8 +1,8 @@
-"""Where the tags of a page are: as browsers find them, for all that is left of it where one is never closed.
+"""A tokenizer for HTML and XML that finds the tags as browsers do (HTML standard, section 13.2.5, tokenization).
 
-Python's html.parser takes time that grows with the square of the text for some of it (``<a <a <a``: 27 s for 40,000
-characters in 3.11), raises AssertionError for some, and differs between versions of Python. This reads each character
-once. Source: the HTML standard, section 13.2.5, tokenization.
+A tag that is never closed extends to the end of the page. Each character is read once. Python's html.parser is not
+used: it takes quadratic time for some pages (``<a <a <a``: 27 s for 40,000 characters in Python 3.11), raises
+AssertionError for others, and differs between versions of Python.
 """
 
 import re
@@ -24,7 +24,11 @@ _RAW_TEXT = frozenset("script style xmp iframe noembed noframes textarea title".
 
 
 class Tag(NamedTuple):
-    """A stretch of a page. `empty` is a tag without an end tag, or what stands for itself; `other` is no text."""
+    """A stretch of a page.
+
+    The kind "empty" is an element without an end tag, or an entity that HTML does not know. "other" is markup without
+    text: comments, declarations, scripts. `name` and the names of `attributes` are in lower case.
+    """
 
     kind: TagKind
     raw: str
@@ -33,9 +37,9 @@ class Tag(NamedTuple):
 
 
 def tags_of(page: str, xml: bool = False) -> Iterator[Tag]:
-    """The page in stretches, which together are the page. Names are in small letters.
+    """Split a page into stretches, which joined are the page.
 
-    In `xml` no element has a content of its own kind. Entities that HTML does not know are `empty`.
+    If `xml` is false, the content of elements such as script and style is not parsed.
     """
     place = start = 0
     while (place := page.find("<", place)) >= 0:
@@ -65,7 +69,7 @@ def _texts(text: str) -> Iterator[Tag]:
 
 
 def _tag_at(page: str, place: int, xml: bool) -> Tag | None:
-    """What begins with the ``<`` at a place; None if that is text."""
+    """The tag, comment or declaration that starts with the ``<`` at `place`. None if the ``<`` is text."""
     following = page[place + 1 : place + 2]
     if _LETTER.match(following):
         return _element_tag(page, place, place + 1, "start")
@@ -118,6 +122,6 @@ def _element_tag(page: str, place: int, start: int, kind: TagKind) -> Tag:
 
 
 def _match_text(pattern: re.Pattern[str], text: str, place: int) -> str:
-    """What a pattern that matches the empty string, too, matches there."""
+    """The text that a pattern matches at `place`, possibly empty."""
     match = pattern.match(text, place)
     return match.group() if match else ""

@@ -1,4 +1,4 @@
-"""A user's own terminology: what certain words of the source must become, from a file of two columns."""
+"""User terminology: required translations of source terms, read from a file of two columns."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 class Term(NamedTuple):
-    """A term as it stands at `start` to `stop` of a source, and what it must become."""
+    """An occurrence of a term, characters `start` to `stop` of a source, and its required translation."""
 
     start: int
     stop: int
@@ -25,18 +25,18 @@ class Term(NamedTuple):
 class Terms:
     """Source terms and their translations.
 
-    A term is found as whole words, whatever white space is between them. One written in small letters is found with a
-    capital in front too, as at the start of a sentence; any other letter must be as it stands. Where terms overlap, the
-    one that begins first is taken, and of those the longest.
+    A term matches whole words with any white space between them. If its first word is in lower case, it also matches
+    with a capital first letter, as at the start of a sentence. All other letters must match exactly. If terms overlap,
+    the first one wins, and of those that start at the same word the longest.
     """
 
     pairs: tuple[tuple[str, str], ...]
 
     @classmethod
     def load(cls, path: str | Path, encoding: str = "") -> "Terms":
-        """Reads ``source<TAB>target`` lines; blank lines and those that begin with ``#`` are left out.
+        """Read ``source<TAB>target`` lines. Blank lines and lines that start with ``#`` are skipped.
 
-        Raises DataError, with the line's number, for a line of another form and for a term with two translations.
+        Raises DataError with the line number for any other line and for a term with two translations.
         """
         pairs: dict[str, tuple[str, int]] = {}
         for number, line in enumerate(read_lines(Path(path), encoding=encoding), start=1):
@@ -44,17 +44,20 @@ class Terms:
                 continue
             columns = [column.strip() for column in line.split("\t")]
             if len(columns) != 2 or not all(columns):
-                raise DataError(f"{path}, line {number}: a term is `source<TAB>target`, but this is {line!r}. Mend it.")
+                raise DataError(
+                    f"{path}, line {number} must be `source<TAB>target`, but is {line!r}. Correct or remove the line."
+                )
             source, target = columns
             known, before = pairs.setdefault(source, (target, number))
             if known != target:
                 raise DataError(
-                    f"{path}, line {number}: `{source}` is {target!r} here and {known!r} in line {before}. Keep one."
+                    f"{path}, line {number} translates `{source}` as {target!r}, but line {before} as {known!r}. "
+                    "Keep one of them."
                 )
         return cls(tuple((source, target) for source, (target, _) in pairs.items()))
 
     def find(self, text: str) -> list[Term]:
-        """The terms in a text from left to right, none inside another."""
+        """The occurrences of terms in a text, from left to right, without overlap."""
         spans = [match.span() for match in _WORD.finditer(text)]
         words = [text[start:stop] for start, stop in spans]
         found: list[Term] = []
@@ -70,9 +73,9 @@ class Terms:
         return found
 
     def _longest(self, words: Sequence[str], place: int) -> tuple[int, str] | None:
-        """The longest term that begins at a word: its number of words, and its translation.
+        """The longest term that starts at a word: its number of words, and its translation.
 
-        Of equally long ones that which is written as the text is.
+        Of two equally long terms, the one with the capitals of the text wins.
         """
         found: tuple[int, str] | None = None
         for first in dict.fromkeys((words[place], _uncapitalize(words[place]))):
@@ -96,12 +99,12 @@ class Terms:
 
 
 def occurrences(target: str, text: str) -> list[tuple[int, int]]:
-    """Where a term's translation stands in a text, as whole words; its first letter may be a capital."""
+    """The spans (start, stop) of a term's translation in a text, as whole words. Its first letter may be a capital."""
     return [match.span() for match in _term_pattern(target).finditer(text)]
 
 
 def missing_terms(terms: Iterable[Term], translation: str) -> list[str]:
-    """The translations of terms that are in the text less often than they should."""
+    """The required translations that occur in `translation` less often than their terms in the source."""
     wanted: dict[str, int] = {}
     for term in terms:
         wanted[term.target] = wanted.get(term.target, 0) + 1

@@ -1,8 +1,8 @@
-"""BPE dropout: merges are skipped at random while training (Provilkov et al. 2020, section 3).
+"""BPE dropout: random segmentations for training (Provilkov et al. 2020, section 3).
 
-At every merge step each possible merge is dropped with a probability, and the best of the others is made; when
-none is left, the word is done. The random numbers follow from seed, epoch, sentence and side alone, so that a continued
-run sees the same segmentations as an uninterrupted one; the library's own dropout cannot be seeded.
+At every merge step each possible merge is dropped with some probability, and the best remaining merge is made. The word
+is done when no merge remains. The random numbers depend only on seed, epoch, sentence and side, so a resumed run sees
+the same segmentations as an uninterrupted one. The dropout of the `tokenizers` library cannot be seeded.
 """
 
 import json
@@ -23,10 +23,10 @@ _MAX_CACHED_WORDS = 1 << 17
 
 
 class BpeDropout:
-    """Segments text as `tokenizer` does, but for dropped merges.
+    """Segments text like `tokenizer`, with merges dropped at random.
 
-    A word of more than 200 characters is first cut into such parts, so that no input takes quadratic time.
-    Raises ConfigError for kinds of tokeniser without merges.
+    A word of more than 200 characters is first cut into parts of 200, so that no input takes quadratic time.
+    Raises ConfigError for tokenizers without merges, and for a probability outside [0, 1).
     """
 
     def __init__(self, tokenizer: Tokenizer, probability: float) -> None:
@@ -36,7 +36,7 @@ class BpeDropout:
                 "Set `tokenizer.kind` to bpe, or `tokenizer.bpe_dropout` to 0."
             )
         if not 0.0 <= probability < 1.0:
-            raise ConfigError(f"`tokenizer.bpe_dropout` must be from 0 to below 1, but is {probability}.")
+            raise ConfigError(f"`tokenizer.bpe_dropout` must be at least 0 and below 1, but is {probability}.")
         model = json.loads(tokenizer.library.to_str())["model"]
         self._tokenizer = tokenizer
         self._probability = probability
@@ -48,7 +48,7 @@ class BpeDropout:
         self._cache: dict[str, tuple[list[int], list[int]]] = {}
 
     def encode(self, text: str, seed: int, epoch: int, index: int, side: int) -> list[int]:
-        """The ids of a text: the same for the same arguments. `index` is the sentence's, `side` 0 (src) or 1 (tgt)."""
+        """The ids of a text, deterministic in all arguments. `index` is the sentence, `side` 0 (src) or 1 (tgt)."""
         if self._probability == 0.0:
             return self._tokenizer.encode(text)
         draw = random.Random((seed << 97) + (epoch << 65) + (index << 1) + side).random
@@ -57,7 +57,7 @@ class BpeDropout:
         for word in self._words(text):
             symbols, merged = self._segmented(word)
             num_merges = len(symbols) - len(merged)
-            # How many merges are made before the best one is dropped for the first time is geometrically distributed.
+            # The number of merges before the best one is first dropped follows a geometric distribution.
             undisturbed = int(math.log(1.0 - draw()) * scale) if num_merges else 0
             if undisturbed >= num_merges:
                 ids += merged

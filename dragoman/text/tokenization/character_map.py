@@ -1,11 +1,11 @@
-"""SentencePiece's character map: what a text's characters are replaced by before it is cut into pieces.
+"""SentencePiece's character map, which replaces characters of a text before it is cut into pieces.
 
-A .spm file holds the map "precompiled": the size of a trie in bytes, the trie (a double array of 32-bit units, as
-Darts-clone writes it), then the replacements, each ended by a zero byte. At each place of a text the longest key that
-matches is replaced; what matches none stays.
+A .spm file has the map "precompiled": the size of a trie in bytes, the trie (a double array of 32-bit units, as
+Darts-clone writes it), then the replacements, each ended by a zero byte. At each place of a text the longest matching
+key is replaced. A character without a key stays.
 
-Nobody vouches for such a file, so every step in the trie stays within bounds. `tokenizers.normalizers.Precompiled` is
-not used: it replaces whole grapheme clusters by what their first characters map to, which SentencePiece does not.
+The file is untrusted, so every step in the trie checks its bounds. `tokenizers.normalizers.Precompiled` is not used: it
+replaces whole grapheme clusters by the replacement of their first characters, which SentencePiece does not.
 """
 
 from collections.abc import Iterator
@@ -20,12 +20,12 @@ _MAX_STEPS = 2_000_000
 
 @lru_cache(maxsize=4)
 def character_map(precompiled: bytes) -> "CharacterMap":
-    """The map in these bytes, read once: both sides of a model usually have the same."""
+    """The map in these bytes, cached because both sides of a model usually share it."""
     return CharacterMap(precompiled)
 
 
 class CharacterMap:
-    """Replaces characters, longest match first. Raises ValueError for bytes that are no such map."""
+    """Replaces characters, longest match first. Raises ValueError for bytes that are not a valid map."""
 
     def __init__(self, precompiled: bytes = b"") -> None:
         self.precompiled = precompiled
@@ -63,7 +63,7 @@ class CharacterMap:
 
 
 class _Trie:
-    """A double array: the children of a node stand at its base XOR their label, its value at its base."""
+    """A double-array trie: a child is at the base of its parent XOR its label, the value of a node at its base."""
 
     def __init__(self, units: np.ndarray) -> None:
         wide, places = units.astype(np.int64), np.arange(len(units), dtype=np.int64)
@@ -71,7 +71,7 @@ class _Trie:
         labels = wide & ((1 << 31) | 0xFF)
         self.has_value: list[bool] = (((wide >> 8) & 1) == 1).tolist()
         self._bases, self._labels, self._values = bases.tolist(), labels.tolist(), (wide & ((1 << 31) - 1)).tolist()
-        # Which units are whose children, for walking the whole: those with a label, grouped by the base they belong to.
+        # The children of each node, for walking the whole trie: units with a label, grouped by the base of the parent.
         children = places[(labels > 0) & (labels < 256)]
         parents = children ^ labels[children]
         order = np.argsort(parents, kind="stable")
@@ -81,14 +81,14 @@ class _Trie:
         self._steps = 0
 
     def value(self, node: int) -> int:
-        """Where the replacement of the key that ends here begins. Raises ValueError where there is no such unit."""
+        """The offset of the replacement of the key that ends at a node. Raises ValueError if it is out of bounds."""
         base = self._bases[node]
         if base >= len(self._values):
             raise ValueError("its character map points outside itself")
         return int(self._values[base])
 
     def longest(self, text: str, place: int) -> tuple[int, int]:
-        """Where the longest key at a place of the text ends, and its node; (place, -1) where there is none."""
+        """The end of the longest key at `place`, and its node. (place, -1) if no key matches."""
         found, node = (place, _NOWHERE), _ROOT
         for end in range(place, len(text)):
             for byte in text[end].encode("utf-8"):
@@ -100,7 +100,10 @@ class _Trie:
         return found
 
     def characters(self, node: int) -> list[tuple[str, int]]:
-        """The characters that may follow at a node, and where each leads. Raises ValueError for an endless map."""
+        """The characters that may follow a node, with the node that each leads to.
+
+        Raises ValueError if the walk takes too many steps, as in a map with a cycle.
+        """
         found, ways = [], [(node, b"")]
         while ways:
             current, written = ways.pop()
@@ -113,7 +116,7 @@ class _Trie:
         return found
 
     def below(self, nodes: set[int]) -> tuple[frozenset[str], set[int]]:
-        """All characters on ways that begin at the nodes, and the ends of all keys; shared ways are walked once."""
+        """All characters on paths from the nodes, and all nodes on these paths. Shared paths are walked once."""
         characters, seen, ahead = set(), set(nodes), list(nodes)
         while ahead:
             for char, node in self.characters(ahead.pop()):
@@ -136,7 +139,7 @@ class _Trie:
 
 
 def _num_bytes(first: int) -> int:
-    """How long the UTF-8 form of a character is that begins with this byte; 1 also for what begins none."""
+    """The length of a UTF-8 character that starts with this byte. 1 for a byte that cannot start one."""
     return 1 + (first >= 0xC0) + (first >= 0xE0) + (first >= 0xF0)
 
 
@@ -144,4 +147,4 @@ def _decode(way: bytes) -> str:
     try:
         return way.decode("utf-8")
     except UnicodeDecodeError:
-        raise ValueError("its character map holds what is no text") from None
+        raise ValueError("its character map has text that is not UTF-8") from None

@@ -1,9 +1,8 @@
-"""Many texts to ids at once, every different word cut and merged only once.
+"""Encode many texts at once, each distinct word only once.
 
-A text of words with single spaces between them is cut at each of the spaces, whatever stands beside them (see
-`pipelines.py`), so its ids are those of its words one after the other. Nearly all words of a corpus
-occur often: they are looked up in a table, several times faster than they are tokenised. What is not so simple (double
-spaces, other white space) goes through the tokeniser as a whole. The ids are the same either way.
+A text of words separated by single spaces is always cut at these spaces (see `pipelines.py`), so its ids are those of
+its words in order. Most words of a corpus are frequent: a table lookup is several times faster than tokenization. Other
+texts (double spaces, other white space) go through the tokenizer as a whole. The ids are the same either way.
 """
 
 import json
@@ -21,25 +20,25 @@ from dragoman.text.tokenization.pipelines import WORD_PATTERN
 from dragoman.text.tokenization.tokenizer import UNK_ID, Tokenizer, TokenizerPair
 
 _MAX_CACHED_WORDS = 1 << 17
-"""Words remembered by an encoder, some 25 MB: the first ones met, so all that are frequent."""
+"""Words that an encoder caches, about 25 MB. It keeps the first ones, which include all frequent words."""
 
 _WORDS_AT_ONCE = 32
 _TEXTS_SIDE_BY_SIDE = 16
-_END, _MIXED, _NOTHING = 0, 1, 2  # the first rows of the table, which have no ids
+_END, _MIXED, _NOTHING = 0, 1, 2  # the first rows of the table, without ids
 _UNKNOWN = -1
 _BETWEEN = " \n "
 
 
 @dataclass(frozen=True, slots=True)
 class RaggedIds:
-    """The ids of several texts, one text after the other, and how many each has."""
+    """Rows of ids of different lengths: `ids` of all rows in order, and `lengths` (rows,)."""
 
     ids: NDArray[np.int32]
     lengths: NDArray[np.int64]
 
     @staticmethod
     def of(rows: Sequence[Sequence[int]]) -> "RaggedIds":
-        """Lists of ids as rows."""
+        """Rows from lists of ids."""
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         return RaggedIds(np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum())), lengths)
 
@@ -51,25 +50,25 @@ class RaggedIds:
         return self if keep.all() else RaggedIds(self.ids[np.repeat(keep, self.lengths)], self.lengths[keep])
 
     def concatenate(self, other: "RaggedIds") -> "RaggedIds":
-        """The rows of both."""
+        """These rows, then the rows of `other`."""
         return RaggedIds(np.concatenate((self.ids, other.ids)), np.concatenate((self.lengths, other.lengths)))
 
     def regroup(self, order: NDArray[np.int64], ends: NDArray[np.int64]) -> "RaggedIds":
-        """Rows put together: the first is made of the rows named in ``order[: ends[0]]``, and so on."""
+        """Join rows to new rows: the first one has the ids of the rows ``order[: ends[0]]``, and so on."""
         lengths = self.lengths[order]
         sums = np.concatenate(([0], np.cumsum(lengths)))
         shifts = (np.cumsum(self.lengths) - self.lengths)[order] - sums[:-1]
         return RaggedIds(self.ids[np.repeat(shifts, lengths) + np.arange(sums[-1])], np.diff(sums[ends], prepend=0))
 
     def to_lists(self) -> list[list[int]]:
-        """The ids of each text."""
+        """The rows as lists of ids."""
         ends = np.cumsum(self.lengths).tolist()
         ids = self.ids.tolist()
         return [ids[end - length : end] for end, length in zip(ends, self.lengths.tolist(), strict=True)]
 
 
 class BatchEncoder:
-    """`Tokenizer.encode_batch` with a memory of at most `max_words` words. For one thread at a time."""
+    """`Tokenizer.encode_batch` with a cache of at most `max_words` words. Not thread-safe."""
 
     def __init__(self, tokenizer: Tokenizer, max_words: int = _MAX_CACHED_WORDS) -> None:
         self._tokenizer = tokenizer
@@ -80,13 +79,13 @@ class BatchEncoder:
         self._table = RaggedIds.of([[], [], []])
 
     def encode(self, texts: Sequence[str]) -> RaggedIds:
-        """The ids of each text, without control ids; a row without ids where the text is empty."""
+        """The ids of each text, without control ids. The row of an empty text is empty."""
         if not self._cuts_at_spaces:
             return self._whole(texts)
         words = _BETWEEN.join(texts).split(" ")
         order = np.fromiter(map(self._places.get, words, repeat(_UNKNOWN)), np.int64, len(words))
         ends = np.append(np.flatnonzero(order == _END), len(order))
-        if len(ends) != len(texts):  # there is no text, or one holds what was put between them
+        if len(ends) != len(texts):  # there is no text, or a text contains the separator
             return self._whole(texts)
         table = self._with_new_words(words, order)
         return self._with_whole_texts(table, texts, order, ends).regroup(order, ends)
@@ -95,7 +94,7 @@ class BatchEncoder:
         return RaggedIds.of(self._tokenizer.encode_batch(list(texts)))
 
     def _apart(self, words: list[str]) -> RaggedIds:
-        """The ids of each word: through texts of several words that end in line feeds, which is faster."""
+        """The ids of each word. Several words are encoded as one text, separated by line feeds, which is faster."""
         if self._line_feed_id is None:
             return self._whole(words)
         starts = range(0, len(words), _WORDS_AT_ONCE)
@@ -104,7 +103,7 @@ class BatchEncoder:
         return RaggedIds(ids[is_word], np.diff(np.flatnonzero(~is_word), prepend=-1) - 1)
 
     def _with_new_words(self, words: list[str], order: NDArray[np.int64]) -> RaggedIds:
-        """The table with the unknown words, whose places are written into `order`; they are kept up to `max_words`."""
+        """The table plus the unknown words, whose rows are written into `order`. Keeps up to `max_words` words."""
         unknown = np.flatnonzero(order == _UNKNOWN).tolist()
         if not unknown:
             return self._table
@@ -120,7 +119,7 @@ class BatchEncoder:
     def _with_whole_texts(
         self, table: RaggedIds, texts: Sequence[str], order: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> RaggedIds:
-        """The table with the texts that are more than words and single spaces, each in the place of its words."""
+        """The table plus the texts that are not just words and single spaces. Each replaces its words in `order`."""
         mixed = np.unique(np.searchsorted(ends, np.flatnonzero(order == _MIXED))).tolist()
         if not mixed:
             return table
@@ -132,10 +131,10 @@ class BatchEncoder:
 
 
 def concatenate_texts(texts: Iterable[str]) -> Iterator[str]:
-    """Fewer and longer texts with the same pieces of the same words: a tokeniser learns the same from them, sooner.
+    """Join texts to fewer and longer ones with the same words, from which a tokenizer learns the same in less time.
 
-    Texts stand next to each other with a space between, which is where they are cut, unless one begins or ends in white
-    space.
+    Texts are joined by a space, at which the tokenizer cuts. Groups with a text that starts or ends in white space are
+    not joined.
     """
     for group in chunks(texts, _TEXTS_SIDE_BY_SIDE):
         if all(group) and not any(text[0].isspace() or text[-1].isspace() for text in group):
@@ -146,7 +145,7 @@ def concatenate_texts(texts: Iterable[str]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class EncodedChunk:
-    """Some pairs with the ids of both sides."""
+    """Pairs with the ids of both sides."""
 
     pairs: list[SentencePair]
     src: RaggedIds
@@ -154,7 +153,7 @@ class EncodedChunk:
 
 
 class PairEncoder(Protocol):
-    """What encodes many pairs."""
+    """Anything that encodes chunks of pairs: `BatchEncoderPair`, `ProcessEncoderPair`."""
 
     def encode_chunks(self, chunks: Iterable[list[SentencePair]]) -> Iterator[EncodedChunk]:
         """Each chunk with the ids of both sides, in order."""
@@ -163,14 +162,14 @@ class PairEncoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BatchEncoderPair:
-    """The encoders of both sides; one and the same object where the vocabulary is joint."""
+    """The encoders of both sides. Both are the same object if the vocabulary is joint."""
 
     src: BatchEncoder
     tgt: BatchEncoder
 
     @staticmethod
     def of(tokenizers: TokenizerPair) -> "BatchEncoderPair":
-        """Encoders that remember nothing yet."""
+        """Encoders with empty caches."""
         src = BatchEncoder(tokenizers.src)
         return BatchEncoderPair(src, src if tokenizers.joint else BatchEncoder(tokenizers.tgt))
 
@@ -185,14 +184,14 @@ class BatchEncoderPair:
 
 
 def _line_feed_id(tokenizer: Tokenizer) -> int | None:
-    """The id that a line feed, and nothing else, becomes; None where there is none."""
+    """The id that stands for a line feed and nothing else, or None."""
     word = tokenizer.encode("a")
     found = tokenizer.encode("a\n a")[len(word) : -len(word) or None]
     return found[0] if len(found) == 1 and found[0] != UNK_ID else None
 
 
 def splits_at_spaces(tokenizer: Tokenizer) -> bool:
-    """Whether a space between two other characters is always the beginning of a piece, as in this project's own cut."""
+    """Whether a space between two other characters always starts a piece, as with the pattern of `pipelines.py`."""
     pipeline = json.loads(tokenizer.library.to_str())
     first = ((pipeline.get("pre_tokenizer") or {}).get("pretokenizers") or [{}])[0]
     split = {"type": "Split", "pattern": {"Regex": WORD_PATTERN}, "behavior": "Isolated", "invert": False}

@@ -1,7 +1,7 @@
-"""Many pairs to ids on several processors: other processes encode, each with its own memory of words; order stays.
+"""Encode many pairs in several processes, each with its own cache of words. The order of the pairs is kept.
 
-The first pairs are encoded here, so that a small corpus starts no process, and so is what a process fails to do (it
-could not be started, it was killed): the ids are the same.
+This process encodes the first chunks, so that a small corpus starts no other process. It also encodes the chunks of
+processes that cannot start or are killed. The ids are the same in all cases.
 """
 
 import json
@@ -25,7 +25,7 @@ from dragoman.text.tokenization.encoding import BatchEncoderPair, EncodedChunk, 
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 
 MAX_PROCESSES = 4
-"""With more of them, what is left for the one process that reads, cleans and writes takes longer."""
+"""More processes do not help: then the process that reads, cleans and writes is the bottleneck."""
 
 _CHUNKS_ALONE = 25
 _PROGRAM = f"from {__name__} import serve; serve()"
@@ -33,7 +33,17 @@ _COUNT = struct.Struct("<Q")
 
 
 class ProcessEncoderPair:
-    """The same as `BatchEncoderPair`, with `processes` (default: one a processor) once `alone` chunks are encoded."""
+    """`BatchEncoderPair` in several processes.
+
+    Parameters
+    ----------
+    tokenizers
+        The tokenizers of both sides.
+    processes
+        Number of processes. Default: one per processor, at most `MAX_PROCESSES`.
+    alone
+        Number of chunks that this process encodes before it starts others.
+    """
 
     def __init__(self, tokenizers: TokenizerPair, processes: int | None = None, alone: int = _CHUNKS_ALONE) -> None:
         self._tokenizers = tokenizers
@@ -76,26 +86,26 @@ class ProcessEncoderPair:
 
 
 class _Worker:
-    """A process that encodes one chunk at a time, so that neither side waits for the other to read."""
+    """A process that encodes one chunk at a time, so that the pipes of both sides never block each other."""
 
     def __init__(self, folder: str) -> None:
-        """`folder` has the tokenisers."""
+        """Start the process. `folder` has the tokenizers."""
         self._process: subprocess.Popen[bytes] | None = None
         home = str(Path(__file__).parents[3])
         path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
-        with suppress(OSError):  # it could not be started
+        with suppress(OSError):  # it cannot be started
             self._process = subprocess.Popen(
-                # -P: whatever lies in the working directory is not imported
+                # -P: do not import modules from the working directory
                 [sys.executable, "-P", "-c", _PROGRAM, folder],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for us; a process without us finds its input closed, and ends
+                start_new_session=True,  # Ctrl-C reaches only the parent; a child ends when its input is closed
                 env={**os.environ, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
             )
 
     def ask(self, chunk: Sequence[SentencePair]) -> None:
-        """Hands over the texts."""
+        """Send the texts of a chunk."""
         if self._process is None:
             return
         try:
@@ -105,7 +115,7 @@ class _Worker:
             self.end()
 
     def answer(self) -> tuple[RaggedIds, RaggedIds] | None:
-        """The ids of both sides; None where the process is no more."""
+        """The ids of both sides, or None if the process is gone."""
         if self._process is None:
             return None
         stream = cast(BinaryIO, self._process.stdout)
@@ -120,16 +130,16 @@ class _Worker:
         return src, tgt
 
     def end(self) -> None:
-        """The process is no more."""
+        """Kill the process, if it is not gone yet."""
         if self._process is not None:
             process, self._process = self._process, None
             process.kill()
-            with suppress(OSError), process:  # what is still to be written is not needed
+            with suppress(OSError), process:  # closing a pipe may fail to flush; nobody needs the content
                 pass
 
 
 def _save(tokenizers: TokenizerPair) -> str:
-    """A folder with them; without, where the disk is full, and then no process finds them."""
+    """Save the tokenizers in a new temporary folder. If the disk is full, no process finds them and all end."""
     folder = ""
     with suppress(OSError):
         folder = tempfile.mkdtemp(prefix="dragoman-")
@@ -138,7 +148,7 @@ def _save(tokenizers: TokenizerPair) -> str:
 
 
 def serve() -> None:
-    """What the other process does, with the tokenisers of the folder it is given, until its input ends."""
+    """The main loop of a worker process: encode chunks with the tokenizers in the given folder until the input ends."""
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     encoders = BatchEncoderPair.of(TokenizerPair.load(Path(sys.argv[1])))
     with suppress(EOFError):
@@ -150,14 +160,14 @@ def serve() -> None:
 
 
 def _send(stream: BinaryIO, content: bytes) -> None:
-    """Says first how many bytes come."""
+    """Write the number of bytes, then the bytes."""
     stream.write(_COUNT.pack(len(content)))
     stream.write(content)
     stream.flush()
 
 
 def _receive(stream: BinaryIO) -> bytes:
-    """What `_send` wrote. Raises EOFError where the stream ends before all is there."""
+    """Read what `_send` wrote. Raises EOFError if the stream ends too early."""
     (count,) = _COUNT.unpack(_read_exactly(stream, _COUNT.size))
     return _read_exactly(stream, count)
 
@@ -170,5 +180,5 @@ def _read_exactly(stream: BinaryIO, count: int) -> bytes:
 
 
 def _count_processors() -> int:
-    """Those that this process may use."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,10 +1,12 @@
-"""How text is cut before the vocabulary is consulted: normaliser, pre-tokeniser and decoder of each kind of tokeniser.
+"""Pre-tokenization: the normalizer, pre-tokenizer and decoder of each kind of tokenizer.
 
-All kinds that are trained here share one cut; `sentencepiece`, which imported models have, has its own. A space
-belongs to the word after it and the text gets one more space in front (taken off again by the decoder), so that a word
-is the same token at the start of a text and inside it; digits stand alone, so that numbers generalise; letters keep
-their combining marks, so that the words of Indic scripts stay whole. Control tokens and byte tokens (``</s>``,
-``<0x41>``) straddle the cut, so no text can ever spell one.
+All kinds that are trained here cut text the same way. `sentencepiece`, the kind of imported models, has its own way.
+
+- A space belongs to the word after it. The text gets one more space in front, which the decoder removes, so that a word
+  is the same token at the start of a text and inside it.
+- Digits stand alone, so that numbers generalize.
+- Letters keep their combining marks, so that words of Indic scripts stay whole.
+- Control tokens and byte tokens (``</s>``, ``<0x41>``) straddle the cuts, so no text can spell one.
 """
 
 from collections.abc import Callable
@@ -31,7 +33,7 @@ WORD_PATTERN = (
 
 
 def assemble(kind: TokenizerKind, model: TokenizerModel) -> Tokenizer:
-    """A library tokeniser with this kind's pipeline around a model, without added tokens."""
+    """A library tokenizer with the pipeline of this kind around a model, without added tokens."""
     tokenizer = Tokenizer(model)
     split = pre_tokenizers.Split(Regex(WORD_PATTERN), "isolated")
     tokenizer.normalizer = normalizers.Prepend(" ")
@@ -49,19 +51,19 @@ def assemble(kind: TokenizerKind, model: TokenizerModel) -> Tokenizer:
 
 
 def byte_token(byte: int) -> str:
-    """The token of one byte in vocabularies with byte fallback."""
+    """The token for one byte in vocabularies with byte fallback."""
     return f"<0x{byte:02X}>"
 
 
 def byte_level_alphabet() -> dict[str, int]:
-    """Printable character -> byte, the 256 characters byte-level tokens are written with (Radford et al. 2019)."""
+    """Map the 256 printable characters of byte-level tokens to their bytes (Radford et al. 2019)."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in set(printable)]
     return {chr(byte): byte for byte in printable} | {chr(256 + index): byte for index, byte in enumerate(others)}
 
 
 def printable_byte_level(alphabet: dict[str, int]) -> Callable[[str], str]:
-    """A function that shows a byte-level token: as text with spaces marked, or its bytes where it is none."""
+    """A function that formats a byte-level token: as text with marked spaces, or as bytes if it is not UTF-8."""
 
     def show(token: str) -> str:
         raw = bytes(alphabet[char] for char in token)

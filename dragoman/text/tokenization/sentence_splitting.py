@@ -1,7 +1,7 @@
-"""Cutting a text that is too long for the model: at sentence ends, then clauses, then spaces, then anywhere.
+"""Split a text that is too long for the model: at sentence ends, then clauses, then spaces, then anywhere.
 
-Nothing is lost: texts and separators of the segments, put together, are the text. Time is linear in its length
-(but for cuts inside words, which add a logarithm).
+Nothing is lost: the texts and separators of the segments, joined, are the text. Time is linear in its length, with a
+logarithmic factor for cuts inside words.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 _CLOSERS = "\"'”’»›)\\]}）」』】〕》〉"
-_WIDE_ENDS = "。！？｡"  # end a sentence with or without a space after them
+_WIDE_ENDS = "。！？｡"  # these end a sentence even without a space after them
 _END = re.compile(f"[.!?…‽⁇⁈⁉।॥؟۔։።፧።။។៕᙮᠃{_WIDE_ENDS}]+[{_CLOSERS}]*")
 _BREAK = re.compile(r"\n\s*")
 _SPACE = re.compile(r"\s+")
@@ -29,17 +29,17 @@ _MAX_MARKS = 8
 
 
 class Segment(NamedTuple):
-    """A part of a text, and the white space between it and the next part. Both may be empty."""
+    """A part of a text and the white space after it. Both may be empty."""
 
     text: str
     separator: str
 
 
 def split_to_fit(text: str, length: Callable[[str], int], limit: int) -> list[Segment]:
-    """The text as it is where `length` of it is at most `limit`, else cut into segments that fit.
+    """Split a text into segments whose `length` is at most `limit`. A text that fits is one segment.
 
-    Cuts lie at sentence ends; a sentence that still does not fit is cut after clauses, at spaces, and at last
-    anywhere. A segment exceeds the limit only where a single character does.
+    Longer text is cut at sentence ends. A sentence that does not fit is cut after clauses, then at spaces, then
+    anywhere. A segment exceeds the limit only if it is a single character.
     """
     if length(text) <= limit:
         return _segments([text])
@@ -47,15 +47,15 @@ def split_to_fit(text: str, length: Callable[[str], int], limit: int) -> list[Se
 
 
 def join_segments(segments: Sequence[Segment], translations: Sequence[str]) -> str:
-    """Translations of the segments' texts as one text, with the separators of the source (`separators`)."""
+    """Join the translations of the segments to one text, with the white space of the source (see `separators`)."""
     between = separators(segments, translations)
     return "".join(part for pair in zip(translations, between, strict=True) for part in pair)
 
 
 def separators(segments: Sequence[Segment], translations: Sequence[str]) -> list[str]:
-    """What follows the translation of each segment: what followed the segment.
+    """The white space to put after the translation of each segment: the white space after the segment.
 
-    Sentences that followed each other without a space (。) get one where their translation is in a script with spaces.
+    After a sentence that ends in 。 or similar without a space, a translation in a script with spaces gets one.
     """
     found: list[str] = []
     for segment, translation in zip(segments, translations, strict=True):
@@ -66,12 +66,12 @@ def separators(segments: Sequence[Segment], translations: Sequence[str]) -> list
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences, each with the white space after it; put together they are the text. Line breaks end one too."""
+    """The sentences of a text, each with the white space after it. Line breaks end a sentence too."""
     return _cut(text, (end for start, stop in _lines(text) for end in _sentence_ends(text, start, stop)))
 
 
 def _lines(text: str) -> Iterator[tuple[int, int]]:
-    """Start and end of each line, line break and white space after it included."""
+    """Start and end of each line, including its line break and the white space after it."""
     start = 0
     for match in _BREAK.finditer(text):
         yield start, match.end()
@@ -90,7 +90,10 @@ def _sentence_ends(text: str, start: int, stop: int) -> Iterator[int]:
 
 
 def _continues(text: str, mark: re.Match[str], after: int) -> bool:
-    """Whether the sentence goes on after a mark and a space: in small letters, or after an abbreviation or ordinal."""
+    """Whether a sentence continues after a mark and a space: a lower-case letter follows, or an abbreviation precedes.
+
+    Initials and ordinal numbers count as abbreviations.
+    """
     if text[after : after + 1].islower():
         return True
     if mark.group() != ".":
@@ -103,7 +106,7 @@ def _continues(text: str, mark: re.Match[str], after: int) -> bool:
 
 
 def _cut(text: str, ends: Iterable[int]) -> list[str]:
-    """The parts of a text that end at rising positions; empty parts are left out."""
+    """The non-empty parts of a text that end at the given increasing positions."""
     parts: list[str] = []
     start = 0
     for end in (*ends, len(text)):
@@ -123,7 +126,7 @@ def _cut_words(text: str) -> list[str]:
 
 
 def _cut_halves(text: str) -> list[str]:
-    """Two halves, the second not beginning with a mark that belongs to the character before."""
+    """Two halves. The second does not start with a combining mark of the character before."""
     half = middle = len(text) // 2
     while middle < min(half + _MAX_MARKS, len(text) - 1) and _belongs_together(text[middle - 1 : middle + 1]):
         middle += 1
@@ -138,7 +141,7 @@ _CUTS: tuple[Callable[[str], list[str]], ...] = (_cut_clauses, _cut_words, _cut_
 
 
 def _fit(text: str, length: Callable[[str], int], limit: int, cuts: Sequence[Callable[[str], list[str]]]) -> list[str]:
-    """Cuts a text with the first of the ways that is fine enough, and packs the parts as full as the limit allows."""
+    """Cut a text in the first of the ways that is fine enough, and join neighbouring parts up to the limit."""
     if len(text) <= 1 or length(text.strip()) <= limit:
         return [text]
     cut, *finer = cuts
@@ -150,7 +153,7 @@ def _fit(text: str, length: Callable[[str], int], limit: int, cuts: Sequence[Cal
 
 
 def _pack(parts: Sequence[str], length: Callable[[str], int], limit: int) -> list[str]:
-    """Neighbours joined while their lengths add up to at most the limit."""
+    """Join neighbouring parts while the sum of their lengths is at most the limit."""
     packed: list[list[str]] = []
     left = 0
     for part in parts:

@@ -1,9 +1,9 @@
-"""Pieces made by SentencePiece for models that Marian trained (Kudo and Richardson 2018), without its library.
+"""The SentencePiece tokenizer of models trained by Marian (Kudo and Richardson 2018), without its library.
 
-The text's characters are mapped, its spaces become U+2581, and unigram scores or merges cut the whole into pieces, as
-SentencePiece does (tests compare every id). The pieces then get the ids of a vocabulary of their own, which both sides
-of a model may share: pieces that it lacks are unknown. A text may begin with the name of a target language, such as
-``>>fra<<``, for models that know several.
+Characters are mapped, spaces become U+2581, and unigram scores or merges cut the text into pieces, exactly as
+SentencePiece does (tests compare every id). A separate vocabulary, which both sides of a model may share, gives the
+pieces their ids. A piece outside the vocabulary is unknown. For models with several target languages, a text may start
+with the name of one, such as ``>>fra<<``.
 """
 
 import base64
@@ -19,7 +19,7 @@ from tokenizers import Tokenizer, models
 from dragoman.text.tokenization.character_map import character_map
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS, SPACE_SYMBOL, byte_token
 
-_UNKNOWN = "<unk> "  # holds a space, which no text has where pieces are looked up
+_UNKNOWN = "<unk> "  # has a space, which normalized text never has
 _UNK_ID = CONTROL_TOKENS.index("<unk>")
 _NUM_CONTROLS = len(CONTROL_TOKENS)
 _MAX_PIECE_CHARACTERS = 1000
@@ -30,15 +30,15 @@ _INVISIBLE = frozenset(CONTROL_TOKENS)
 
 
 def is_language(token: str) -> bool:
-    """Whether a token of a vocabulary names a target language."""
+    """Whether a token names a target language: ``>>fra<<``."""
     return _LANGUAGE.fullmatch(token) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class PieceModel:
-    """How SentencePiece cuts text, as its .spm file has it.
+    """The content of a .spm file: how SentencePiece cuts text.
 
-    `pieces` with their scores are those that text can be cut into. `character_map` is as `CharacterMap` reads it.
+    `pieces` are (piece, score). `character_map` has the bytes that `CharacterMap` reads.
     """
 
     algorithm: Literal["unigram", "bpe"]
@@ -57,10 +57,10 @@ class Encoding:
 
 
 class SentencePieceTokenizer:
-    """The part of `tokenizers.Tokenizer` that Dragoman uses, for SentencePiece's pieces.
+    """SentencePiece with the methods of `tokenizers.Tokenizer` that Dragoman uses.
 
-    `vocabulary` are the model's tokens in the order of their ids, control tokens first. Raises ValueError for a model
-    or vocabulary that is not sound.
+    `vocabulary` has the tokens in the order of their ids, control tokens first. Raises ValueError for an invalid model
+    or vocabulary.
     """
 
     def __init__(self, model: PieceModel, vocabulary: Sequence[str]) -> None:
@@ -73,15 +73,15 @@ class SentencePieceTokenizer:
         self._piece_ids = [_UNK_ID, *(self._ids.get(piece, _UNK_ID) for piece, _ in model.pieces)]
 
     def get_vocab_size(self, with_added_tokens: bool = True) -> int:
-        """How many ids there are."""
+        """The number of ids."""
         return len(self.vocabulary)
 
     def id_to_token(self, index: int) -> str | None:
-        """The token of an id, or None where there is no such id."""
+        """The token of an id, or None if there is no such id."""
         return self.vocabulary[index] if 0 <= index < len(self.vocabulary) else None
 
     def encode(self, text: str, add_special_tokens: bool = False) -> Encoding:
-        """The ids of a text. Raises TypeError or UnicodeEncodeError where it is no valid Unicode."""
+        """The ids of a text. Raises TypeError or UnicodeEncodeError if it is not valid Unicode."""
         return self.encode_batch_fast([text])[0]
 
     def encode_batch_fast(self, texts: Sequence[str], add_special_tokens: bool = False) -> list[Encoding]:
@@ -97,7 +97,7 @@ class SentencePieceTokenizer:
         ]
 
     def normalize(self, text: str) -> str:
-        """The text as its pieces spell it: characters mapped, spaces marked, none doubled or at the ends."""
+        """The text as it is cut into pieces: characters mapped, spaces marked, none doubled or at the ends."""
         model, mapped = self.model, self._map.replace(text)
         if model.single_spaces:
             mapped = _SPACES.sub(" ", mapped).lstrip(" ")
@@ -107,7 +107,7 @@ class SentencePieceTokenizer:
         return marked.rstrip(SPACE_SYMBOL) if model.single_spaces else marked
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """The text of ids, without spaces at its ends; bytes that form no character become U+FFFD."""
+        """The text of ids, without spaces at its ends. Bytes that form no character become U+FFFD."""
         tokens = [self.vocabulary[index] for index in ids]
         shown = [token for token in tokens if token not in _INVISIBLE]
         joined = "".join(_with_bytes(shown) if self.model.byte_fallback else shown)
@@ -129,7 +129,7 @@ class SentencePieceTokenizer:
         return json.dumps(document, ensure_ascii=False)
 
     def _known(self, piece_ids: Sequence[int], offsets: Sequence[tuple[int, int]], text: str) -> list[int]:
-        """The vocabulary's ids; characters in no piece are bytes, or a token that is spelt so, or unknown."""
+        """The vocabulary's ids of pieces. Characters outside all pieces become bytes, a token of that text, or unk."""
         if 0 not in piece_ids:
             return [self._piece_ids[index] for index in piece_ids]
         ids: list[int] = []
@@ -144,7 +144,7 @@ class SentencePieceTokenizer:
 
 
 def read_sentencepiece(document: dict[str, Any]) -> SentencePieceTokenizer:
-    """The tokeniser that `to_str` wrote. Raises ValueError saying what in the document is not as written."""
+    """Read a tokenizer that `to_str` wrote. Raises ValueError that names the invalid part of the document."""
     fields = {name: document.get(name) for name in ("space_in_front", "single_spaces", "byte_fallback")}
     if not all(isinstance(value, bool) for value in fields.values()):
         raise ValueError("its options are not true or false")
@@ -152,9 +152,9 @@ def read_sentencepiece(document: dict[str, Any]) -> SentencePieceTokenizer:
     if algorithm not in ("unigram", "bpe"):
         raise ValueError(f"its algorithm is {algorithm!r}")
     if not isinstance(vocabulary, list) or not isinstance(pieces, list):
-        raise ValueError("its pieces or its vocabulary is no list")
+        raise ValueError("its pieces or its vocabulary are not a list")
     if not all(isinstance(row, list) and [type(one) for one in row] in ([str, float], [str, int]) for row in pieces):
-        raise ValueError("its pieces are no pairs of text and score")
+        raise ValueError("its pieces are not pairs of text and score")
     if not all(isinstance(token, str) for token in vocabulary):
         raise ValueError("its vocabulary holds more than text")
     scored = tuple((piece, float(score)) for piece, score in pieces)
@@ -174,17 +174,17 @@ def _check(model: PieceModel, vocabulary: Sequence[str]) -> None:
             raise ValueError(f"it repeats a {what}")
         "".join(texts).encode("utf-8")
     if not all(math.isfinite(score) for _, score in model.pieces):
-        raise ValueError("it has a score that is no number")
+        raise ValueError("it has a score that is not finite")
 
 
 def _unigram(pieces: Sequence[tuple[str, float]]) -> models.Unigram:
-    """The unknown piece must not change the lowest score, which the score of unknown characters follows from."""
+    """A unigram model. The unknown piece keeps the lowest score, from which the score of unknown characters follows."""
     lowest = min(score for _, score in pieces)
     return models.Unigram([(_UNKNOWN, lowest), *pieces], 0, False)
 
 
 def _bpe(pieces: Sequence[tuple[str, float]]) -> models.BPE:
-    """Merges in the order of falling scores: every way in which two pieces make a third."""
+    """A BPE model with a merge for every way to join two pieces to a third, in the order of falling scores."""
     ids = {_UNKNOWN: 0} | {piece: index for index, (piece, _) in enumerate(pieces, start=1)}
     ranked = sorted(pieces, key=lambda one: -one[1])
     merges = [(left, right) for piece, _ in ranked for left, right in _halves(piece) if left in ids and right in ids]
@@ -196,7 +196,7 @@ def _halves(piece: str) -> Iterator[tuple[str, str]]:
 
 
 def _with_bytes(tokens: Iterable[str]) -> Iterator[str]:
-    """The tokens, with runs of byte tokens as the text that their bytes spell."""
+    """The tokens, with each run of byte tokens replaced by the text that it spells."""
     run = bytearray()
     for token in tokens:
         if token in _BYTES:

@@ -1,16 +1,17 @@
-"""Text to ids and back: byte-level BPE, BPE or unigram with byte fallback, and words, trained on the user's own text.
+"""Tokenizers: text to ids and back, with a vocabulary trained on the user's own text.
 
-The algorithms are those of the `tokenizers` library: BPE (Sennrich et al. 2016), unigram language model (Kudo 2018).
+The kinds are byte-level BPE, BPE or unigram with byte fallback, and words. The algorithms are those of the `tokenizers`
+library: BPE (Sennrich et al. 2016), unigram language model (Kudo 2018).
 
-What comes back from `detokenize(encode(text))`:
+`detokenize(encode(text))` returns
 
 - ``bpe``: the text, for every string;
 - ``bpe`` with byte fallback and ``unigram``: the text, with U+2581 turned into a space;
-- ``word``: the same, without the words outside the vocabulary;
-- ``sentencepiece``, which imported models have: the text as its character map leaves it, runs of spaces as one, none at
-  the ends, without what is unknown.
+- ``word``: the same, without words outside the vocabulary;
+- ``sentencepiece`` (imported models): the text after its character map, without unknown pieces, with runs of spaces
+  reduced to one and none at the ends.
 
-Python strings that are no valid Unicode (lone surrogates) are encoded with U+FFFD in their place.
+Lone surrogates in Python strings, which are not valid Unicode, are encoded as U+FFFD.
 """
 
 import json
@@ -36,7 +37,7 @@ _NUM_CONTROLS = len(CONTROL_TOKENS)
 
 
 class Tokenizer:
-    """A trained vocabulary. Immutable and safe to use from several threads."""
+    """A trained tokenizer. Immutable and thread-safe."""
 
     def __init__(self, kind: TokenizerKind, library: LibraryTokenizer | SentencePieceTokenizer) -> None:
         self.kind: TokenizerKind = kind
@@ -44,7 +45,7 @@ class Tokenizer:
         self.vocab_size = int(library.get_vocab_size(with_added_tokens=False))
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, without control ids but unk (kinds word and sentencepiece). The empty text has none."""
+        """The ids of a text. No control ids, except unk for the kinds word and sentencepiece. "" has no ids."""
         try:
             ids: list[int] = self.library.encode(text, add_special_tokens=False).ids
         except (TypeError, UnicodeEncodeError):
@@ -52,7 +53,7 @@ class Tokenizer:
         return ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` of many texts, on all cores."""
+        """The ids of many texts, encoded on all cores."""
         rows = list(texts)
         try:
             encodings = self.library.encode_batch_fast(rows, add_special_tokens=False)
@@ -62,25 +63,25 @@ class Tokenizer:
         return [encoding.ids for encoding in encodings]
 
     def detokenize(self, ids: Sequence[int]) -> str:
-        """The text of ids; control ids are skipped, bytes that form no character become U+FFFD."""
+        """The text of ids. Control ids are skipped. Bytes that form no character become U+FFFD."""
         kept = [int(index) for index in ids if index >= _NUM_CONTROLS]
         text: str = self.library.decode(kept, skip_special_tokens=False)
         return text
 
     def language_token(self, ids: Sequence[int]) -> list[int]:
-        """The first id, where it names the language to translate into (kind sentencepiece: ``>>fra<<``), else none."""
+        """The first id if it names a target language (kind sentencepiece: ``>>fra<<``), else nothing."""
         first = list(ids[:1])
         names_one = self.kind == "sentencepiece" and any(is_language(self._names[index]) for index in first)
         return first if names_one else []
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """One printable string per id, for showing: U+2581 stands for a space, ``<0xE3>`` for a byte."""
+        """One printable string per id: U+2581 stands for a space, ``<0xE3>`` for a byte."""
         return [self._names[index] for index in ids]
 
     def has_new_characters(self, text: str) -> bool:
-        """Whether no token spells some character (kind word: some word), because training has hardly or never seen it.
+        """Whether a character (kind word: a word) has no token, so that training has hardly or never seen it.
 
-        Printable ASCII always has tokens where every byte has one.
+        Printable ASCII characters always have tokens in vocabularies with a token for every byte.
         """
         if self.kind in ("word", "sentencepiece"):
             return UNK_ID in self.encode(text)
@@ -100,32 +101,32 @@ class Tokenizer:
         return names
 
     def save(self, path: Path) -> None:
-        """Writes one JSON file in the library's format."""
+        """Write one JSON file in the format of the `tokenizers` library."""
         path.write_text(json.dumps(json.loads(self.library.to_str()), ensure_ascii=False, indent=1), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
-        """Reads what `save` wrote; the file is not trusted. Raises ModelError."""
+        """Read a file that `save` wrote. The file is not trusted. Raises ModelError if it is missing or invalid."""
         return cls(*read_tokenizer(path))
 
 
 @dataclass(frozen=True, slots=True)
 class TokenizerPair:
-    """The tokenisers of both sides; one and the same object where the vocabulary is joint."""
+    """The tokenizers of both sides. Both are the same object if the vocabulary is joint."""
 
     src: Tokenizer
     tgt: Tokenizer
     joint: bool
 
     def same_as(self, other: "TokenizerPair") -> bool:
-        """Whether the same ids are the same tokens, on both sides."""
+        """Whether every id stands for the same token, on both sides."""
         return all(
             one is another or one.tokens(range(one.vocab_size)) == another.tokens(range(another.vocab_size))
             for one, another in ((self.src, other.src), (self.tgt, other.tgt))
         )
 
     def save(self, folder: Path) -> None:
-        """Writes tokenizer.json, or src.tokenizer.json and tgt.tokenizer.json."""
+        """Write tokenizer.json, or src.tokenizer.json and tgt.tokenizer.json, into a folder."""
         if self.joint:
             self.src.save(folder / "tokenizer.json")
         else:
@@ -134,7 +135,7 @@ class TokenizerPair:
 
     @classmethod
     def load(cls, folder: Path) -> "TokenizerPair":
-        """Reads what `save` wrote. Raises ModelError naming the file."""
+        """Read the files that `save` wrote. Raises ModelError that names the missing or invalid file."""
         if not (folder / "src.tokenizer.json").exists():
             shared = Tokenizer.load(folder / "tokenizer.json")
             return cls(shared, shared, joint=True)
@@ -145,7 +146,7 @@ class TokenizerPair:
 def train_tokenizers(
     settings: TokenizerSettings, src_texts: Iterable[str], tgt_texts: Iterable[str], *, strict: bool = False
 ) -> TokenizerPair:
-    """One joint tokeniser or one a side, as the settings say. Raises as `train_tokenizer` does."""
+    """Train one joint tokenizer or one per side (`tokenizer.joint`). Raises as `train_tokenizer` does."""
     if settings.joint:
         shared = train_tokenizer(settings, (text for texts in (src_texts, tgt_texts) for text in texts), strict=strict)
         return TokenizerPair(shared, shared, joint=True)
@@ -154,18 +155,23 @@ def train_tokenizers(
 
 
 def train_tokenizer(settings: TokenizerSettings, texts: Iterable[str], *, strict: bool = False) -> Tokenizer:
-    """Trains a vocabulary of at most `settings.vocab_size` entries.
+    """Train a vocabulary of at most `settings.vocab_size` entries.
 
-    The same texts give the same tokeniser; only the scores of a unigram model differ by about 0.001 from run to run.
+    The same texts give the same tokenizer. Only the scores of a unigram model differ, by about 0.001 from run to run.
 
-    Raises ConfigError where the vocabulary is too small for what every vocabulary must hold, or (with `strict`)
-    where the text does not support so many entries; DataError where there is no text.
+    Raises
+    ------
+    ConfigError
+        If `vocab_size` is too small for the entries that every vocabulary needs, or, with `strict`, if the text
+        supports fewer entries than `vocab_size`.
+    DataError
+        If there is no text.
     """
     kind = kind_of(settings)
     if kind == "sentencepiece":
         raise ConfigError(
-            '`tokenizer.kind` must be bpe, unigram or word for training, but is "sentencepiece": such tokenizers come '
-            "with imported models only."
+            '`tokenizer.kind` must be bpe, unigram or word for training, but is "sentencepiece". Only imported models '
+            "have such tokenizers."
         )
     smallest = _NUM_CONTROLS + (1 if kind == "word" else 256 if kind == "byte_bpe" else 257)
     if settings.vocab_size < smallest:
@@ -178,13 +184,13 @@ def train_tokenizer(settings: TokenizerSettings, texts: Iterable[str], *, strict
     if strict and tokenizer.vocab_size < settings.vocab_size:
         raise ConfigError(
             f"`tokenizer.vocab_size` is {settings.vocab_size}, but the text supports only {tokenizer.vocab_size} "
-            f"entries. Set it to {tokenizer.vocab_size} or less, or give more text."
+            f"entries. Set it to {tokenizer.vocab_size} or less, or add more text."
         )
     return tokenizer
 
 
 def kind_of(settings: TokenizerSettings) -> TokenizerKind:
-    """Which kind of tokeniser the settings ask for."""
+    """The kind of tokenizer that the settings select."""
     if settings.kind == "bpe":
         return "fallback_bpe" if settings.byte_fallback else "byte_bpe"
     return settings.kind
@@ -214,12 +220,12 @@ def _train_model(kind: TokenizerKind, settings: TokenizerSettings, texts: Iterat
         )
         try:
             trained = _run(assemble(kind, models.Unigram()), unigram, texts)
-        except Exception as error:  # the library has no other class for it
+        except Exception as error:  # the library raises no narrower class
             if "vocabulary is not large enough" not in str(error):
                 raise
             raise ConfigError(
-                f"`tokenizer.vocab_size` is {size}, too small for a unigram vocabulary of this text: it has more "
-                'different characters than that leaves room for. Set a larger value, or `tokenizer.kind` to "bpe".'
+                f"`tokenizer.vocab_size` is {size}, too small for a unigram vocabulary of this text: it has too many "
+                'different characters. Set a larger value, or set `tokenizer.kind` to "bpe".'
             ) from None
         return _with_byte_pieces(trained["vocab"], byte_tokens)
     byte_level = kind == "byte_bpe"
@@ -228,7 +234,7 @@ def _train_model(kind: TokenizerKind, settings: TokenizerSettings, texts: Iterat
         min_frequency=frequency,
         special_tokens=controls if byte_level else controls + byte_tokens,
         initial_alphabet=sorted(pipelines.byte_level_alphabet()) if byte_level else [],
-        # Scripts with thousands of characters must leave room for merges; rarer characters are spelt in bytes.
+        # Scripts with thousands of characters must leave space for merges; rarer characters are spelled in bytes.
         limit_alphabet=256 if byte_level else max(1, (size - 260) // 2),
         show_progress=False,
     )
@@ -238,7 +244,7 @@ def _train_model(kind: TokenizerKind, settings: TokenizerSettings, texts: Iterat
 
 
 def _run(library: LibraryTokenizer, trainer: trainers.Trainer, texts: Iterator[str]) -> dict[str, Any]:
-    """The trained model as the library's JSON has it: vocabulary, merges, scores."""
+    """Train, and return the model as in the library's JSON: vocabulary, merges, scores."""
     library.train_from_iterator(texts, trainer)
     model: dict[str, Any] = json.loads(library.to_str())["model"]
     return model
@@ -247,7 +253,7 @@ def _run(library: LibraryTokenizer, trainer: trainers.Trainer, texts: Iterator[s
 def _with_byte_pieces(pieces: list[tuple[str, float]], byte_tokens: list[str]) -> models.Unigram:
     """A unigram model that spells unknown characters in bytes.
 
-    The library sums scores in an order that differs from run to run; the pieces' ids do not, thanks to sorting.
+    The library sums scores in an order that differs from run to run. Rounding and sorting keep the ids the same.
     """
     scored = sorted((piece, round(score, 3)) for piece, score in pieces[_NUM_CONTROLS:])
     lowest = min((score for _, score in scored), default=0.0)

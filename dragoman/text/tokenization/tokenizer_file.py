@@ -1,8 +1,8 @@
-"""Reading an untrusted tokenizer.json.
+"""Read an untrusted tokenizer.json.
 
-Only the vocabulary, the merges, the scores and the character map are taken from the file, after a check; pipelines are
-compared with the ones of `pipelines.py` and never built from the file, so that no foreign regular
-expression is compiled and nothing but a tokeniser of ours comes out.
+Only the vocabulary, merges, scores and character map are taken from the file, after checks. Pipelines are compared with
+those of `pipelines.py` and never built from the file. So no regular expression of the file is compiled, and the result
+is always one of Dragoman's own tokenizers.
 """
 
 import json
@@ -21,11 +21,11 @@ _TYPES = {"BPE": models.BPE, "Unigram": models.Unigram, "WordLevel": models.Word
 
 
 def read_tokenizer(path: Path) -> tuple[TokenizerKind, Tokenizer | SentencePieceTokenizer]:
-    """The kind and the library tokeniser in a file. Raises ModelError naming the file and what is wrong with it."""
+    """Read the kind and the tokenizer of a file. Raises ModelError that names the file and the problem."""
     try:
         document = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise ModelError(f"{path} does not exist. Give the folder of a trained model.") from None
+        raise ModelError(f"{path} does not exist. Name the folder of a trained model.") from None
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} cannot be read as a tokenizer: {error}. Copy the model again.") from None
     try:
@@ -35,13 +35,13 @@ def read_tokenizer(path: Path) -> tuple[TokenizerKind, Tokenizer | SentencePiece
         _check_pipeline(document, json.loads(tokenizer.to_str()))
     except _Foreign as reason:
         raise ModelError(f"{path} is not a tokenizer of Dragoman: {reason}. Copy the model again.") from None
-    except Exception as error:  # the library raises bare Exception, e.g. for merges that fit no vocabulary
+    except Exception as error:  # the library raises bare Exception, for example for merges outside the vocabulary
         raise ModelError(f"{path} holds a damaged tokenizer: {error}. Copy the model again.") from None
     return kind, tokenizer
 
 
 class _Foreign(Exception):
-    """What in the file is not as Dragoman writes it."""
+    """A part of the file is not as Dragoman writes it."""
 
 
 def _require(condition: bool, reason: str) -> None:
@@ -68,19 +68,19 @@ def _build(document: Any) -> tuple[TokenizerKind, Tokenizer]:
 
 
 def _check_vocab(model: dict[str, Any]) -> dict[str, int]:
-    """Token -> id, with ids 0 ... n - 1 each once and the control tokens first."""
+    """Map tokens to ids, after checking that the ids are 0 ... n - 1 and the control tokens come first."""
     raw = model.get("vocab")
     if model["type"] == "Unigram":
         if not isinstance(raw, list):
-            raise _Foreign("its vocabulary is no list")
-        _require(all(_is_scored_piece(entry) for entry in raw), "its vocabulary holds more than scored pieces")
+            raise _Foreign("its vocabulary is not a list")
+        _require(all(_is_scored_piece(entry) for entry in raw), "its vocabulary has entries that are not scored pieces")
         vocab = {entry[0]: index for index, entry in enumerate(raw)}
         _require(len(vocab) == len(raw), "its vocabulary repeats a piece")
     else:
         if not isinstance(raw, dict):
-            raise _Foreign("its vocabulary is no table")
+            raise _Foreign("its vocabulary is not a table")
         vocab = raw
-        _require(all(type(index) is int for index in vocab.values()), "its vocabulary holds ids that are no integers")
+        _require(all(type(index) is int for index in vocab.values()), "its vocabulary has ids that are not integers")
         _require(sorted(vocab.values()) == list(range(len(vocab))), "its ids are not 0 ... n - 1")
     controls = [vocab.get(token) for token in CONTROL_TOKENS]
     _require(controls == [0, 1, 2, 3], f"its control tokens have the ids {controls}")
@@ -100,10 +100,10 @@ def _is_scored_piece(entry: Any) -> bool:
 def _bpe(kind: TokenizerKind, model: dict[str, Any], vocab: dict[str, int]) -> models.BPE:
     merges = model.get("merges")
     if not isinstance(merges, list):
-        raise _Foreign("its merges are no list")
+        raise _Foreign("its merges are not a list")
     for merge in merges:
         is_pair = isinstance(merge, list) and len(merge) == 2 and all(isinstance(part, str) for part in merge)
-        _require(is_pair, "its merges hold something else than pairs of tokens")
+        _require(is_pair, "its merges are not all pairs of tokens")
         is_known = merge[0] in vocab and merge[1] in vocab and merge[0] + merge[1] in vocab
         _require(is_known, f"its merge {merge} is not in its vocabulary")
     pairs = [(left, right) for left, right in merges]
@@ -132,7 +132,7 @@ def _check_pipeline(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
 
 
 def _agrees(theirs: Any, ours: Any) -> bool:
-    """Equal, but for settings that a newer version of the library writes and the file's did not know."""
+    """Whether both are equal, ignoring settings that only our newer version of the library writes."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         same_type = theirs.get("type") == ours.get("type")
         return same_type and all(key in ours and _agrees(value, ours[key]) for key, value in theirs.items())

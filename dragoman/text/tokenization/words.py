@@ -1,8 +1,8 @@
-"""Which tokens make which word: read off the tokens themselves, so that it holds for a model's output too.
+"""Group tokens into words. Only the tokens are needed, so this works for a model's output too.
 
-Two ways to count words. *Spaced words* are what stands between white space, as `str.split` counts them and as every
-reader of the Pharaoh format does. *Units* are what a person points at: a mark of punctuation is one of its own, and in
-scripts without spaces (Chinese, Japanese, Thai ...) every character is.
+There are two kinds of words. *Spaced words* stand between white space, as `str.split` and every reader of the Pharaoh
+format count them. *Units* are finer: each punctuation mark is a unit, and in scripts without spaces (Chinese, Japanese,
+Thai, ...) each character is a unit.
 """
 
 import re
@@ -25,7 +25,7 @@ _UNSPACED = re.compile(f"[{UNSPACED}]")
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word and its tokens, `start` to `stop` - 1."""
+    """A word, made of the tokens `start` to `stop` - 1."""
 
     text: str
     start: int
@@ -33,19 +33,19 @@ class Word:
 
 
 def spaced_words(tokens: Sequence[str]) -> list[tuple[int, ...]]:
-    """For each token (as `Tokenizer.tokens` shows it) the numbers of the words it touches; none for mere space."""
+    """For each token (as `Tokenizer.tokens` formats it), the numbers of the words it belongs to. () for a space."""
     return _touched_units(tokens, _number_spaced)
 
 
 def words_of(tokens: Sequence[str]) -> tuple[Word, ...]:
-    """The tokens grouped into units, none left out; units that share a token are one word."""
+    """Group all tokens into units. Units that share a token form one word."""
     starts: list[int] = []
     last_unit, after_word = -1, True
     for index, units in enumerate(_touched_units(tokens, _number_units)):
         continues = bool(units) and units[0] <= last_unit
         if after_word and not continues:
             starts.append(index)
-        after_word = bool(units)  # a token of mere space belongs to the word after it
+        after_word = bool(units)  # a token that is only a space belongs to the word after it
         last_unit = max(last_unit, *units) if units else last_unit
     if not after_word and len(starts) > 1:
         starts.pop()
@@ -59,7 +59,7 @@ def _decode_tokens(tokens: Sequence[str]) -> str:
 
 
 def _bytes_of(token: str) -> bytes:
-    """What a token stands for; U+2581 is a space."""
+    """The bytes that a token stands for. U+2581 is a space."""
     parts = _BYTE.split(token)
     texts = [part.replace(SPACE_SYMBOL, " ").encode("utf-8", "replace") for part in parts[::2]]
     codes = map(bytes.fromhex, [*parts[1::2], ""])
@@ -67,7 +67,10 @@ def _bytes_of(token: str) -> bytes:
 
 
 def _touched_units(tokens: Sequence[str], number: Callable[[str], list[int]]) -> list[tuple[int, ...]]:
-    """For each token the numbers, in order, that `number` gives the characters it has a byte of (-1: none)."""
+    """For each token, the unit numbers of the characters it has a byte of, in order.
+
+    `number` returns the unit number of each character of a text, -1 for characters in no unit.
+    """
     raw = [_bytes_of(token) for token in tokens]
     text = b"".join(raw).decode("utf-8", "surrogateescape")
     owners = [index for index, part in enumerate(raw) for _ in part]
@@ -110,7 +113,7 @@ def _number_units(text: str) -> list[int]:
 
 
 def _kind(text: str, index: int) -> str:
-    """space, word (a letter or digit), inner (a mark between two of them), attached, unspaced or mark."""
+    """The kind of a character: space, word (letter, digit), inner (mark inside a word), attached, unspaced or mark."""
     char = text[index]
     if char.isspace():
         return "space"

@@ -272,8 +272,7 @@ def test_files_that_are_refused(client: TestClient) -> None:
             "x.srt",
             b"plain text",
             EN,
-            "Invalid request: no line is the time of a subtitle, such as 00:00:01,000 --> 00:00:02,500. Is it plain "
-            "text?",
+            "Invalid request: no line is a subtitle time such as 00:00:01,000 --> 00:00:02,500. Check the file format.",
         ),
         (
             "x.html",

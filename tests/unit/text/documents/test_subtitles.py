@@ -21,7 +21,7 @@ def test_what_is_said():
 
 
 def test_a_text_without_cues_is_refused():
-    with pytest.raises(DataError, match=r"no line is the time of a subtitle, such as 00:00:01,000 --> 00:00:02,500"):
+    with pytest.raises(DataError, match=r"no line is a subtitle time such as 00:00:01,000 --> 00:00:02,500"):
         read_subtitles("no cue\n\nat all\n")
 
 

@@ -51,7 +51,7 @@ def test_a_file(tmp_path: Path):
         ("a\tb\nno tab\n", "line 2"),
         ("a\tb\tc\n", "line 1"),
         ("a\t \n", "line 1"),
-        ("a\tb\n\na\tc\n", "`a` is 'c' here and 'b' in line 1"),
+        ("a\tb\n\na\tc\n", "translates `a` as 'c', but line 1 as 'b'"),
     ],
 )
 def test_a_bad_file_is_refused_with_its_line(tmp_path: Path, content, message):

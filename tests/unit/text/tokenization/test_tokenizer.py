@@ -350,7 +350,7 @@ class TestSentencePiece:
             ({"vocabulary": ["<pad>", "<s>", "</s>", "<unk>", "a", "a"]}, "repeats a token"),
             ({"vocabulary": ["<pad>", "<s>", "</s>", "<unk>"]}, "token"),
             ({"vocabulary": [1, 2]}, "more than text"),
-            ({"vocabulary": None}, "no list"),
+            ({"vocabulary": None}, "not a list"),
             ({"pieces": [["a", -1.0], ["a", -2.0]]}, "repeats a piece"),
             ({"pieces": [["", -1.0]]}, "piece that is empty"),
             ({"pieces": [["a" * 2000, -1.0]]}, "too long"),
