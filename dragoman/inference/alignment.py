@@ -1,9 +1,9 @@
-"""Word alignments read off the decoder's attention to the source, for outputs that are already there.
+"""Word alignments of finished translations, from the decoder's attention to the source.
 
-The decoder writes target token i while it reads token i - 1, and reads token i one step later. Its attention can be
-taken at either step: ``prediction``, or ``next`` (Shift-Att: Chen et al. 2020, https://arxiv.org/abs/2004.14837), where
-the word is known and the model looks at what it has just translated.
-`docs/explanation/word-alignments.md` has what was measured of both.
+The decoder predicts target token i in the step whose input is token i - 1. Token i is the input of the next step.
+Attention can be read in either step: ``prediction``, or ``next`` (Shift-Att: Chen et al. 2020,
+https://arxiv.org/abs/2004.14837), in which the model already knows the word that it attends for.
+`docs/explanation/word-alignments.md` compares the two.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ from dragoman.text.tokenization.words import spaced_words
 
 Reading = Literal["prediction", "next"]
 Links = tuple[tuple[int, int], ...]
-"""(source, target) numbers, ordered by target."""
+"""Pairs (source index, target index), sorted by target."""
 
 DEFAULT_READING: Reading = "prediction"
 
@@ -40,18 +40,27 @@ def alignment_layer(num_layers: int) -> int:
 def attention_links(
     cross: Float[Tensor, "H Q S"], num_src: int, num_tgt: int, reading: Reading
 ) -> Float[Tensor, "num_tgt num_src"]:
-    """How much each target token looked at each source token, eos left out: the mean over the heads.
+    """Attention from each target token to each source token without eos, averaged over the heads.
 
-    The queries of `cross` are bos and the target tokens.
+    The queries (Q) of `cross` are bos and the target tokens.
     """
     first = 1 if reading == "next" else 0
     return cross[:, first : first + num_tgt, :num_src].mean(0)
 
 
 class Aligner:
-    """Aligns sources with what was written for them: the mean attention of one model, or of several.
+    """Aligns sources with their translations by the attention of a model, or the summed attention of several.
 
-    `layer` counts from 0; None is each model's `alignment_layer`.
+    Parameters
+    ----------
+    models
+        One model or several. Several must share the tokenizers.
+    tokenizers
+        The tokenizers of both sides.
+    reading
+        The step in which attention is read (see above).
+    layer
+        The decoder layer, from 0. None: each model's `alignment_layer`.
     """
 
     def __init__(
@@ -64,7 +73,7 @@ class Aligner:
         self._models, self._tokenizers, self._reading, self._layer = tuple(models), tokenizers, reading, layer
 
     def links(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Links]:
-        """For every pair of source and target ids (without control ids) the source token of each target token."""
+        """The source token of each target token, for every pair of source and target ids without control ids."""
         return [
             tuple((src, tgt) for tgt, src in enumerate(weights.argmax(1).tolist())) if all(pair) else ()
             for pair, weights in zip(pairs, self.weights(pairs), strict=True)
@@ -72,7 +81,7 @@ class Aligner:
 
     @torch.inference_mode()
     def weights(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[npt.NDArray[np.float32]]:
-        """How much each target token (row) of every pair attended to each source token; zeros if one side has none."""
+        """Attention from target tokens (rows) to source tokens (columns) of every pair. 0 if a side has no tokens."""
         sums = [np.zeros((len(tgt), len(src)), np.float32) for src, tgt in pairs]
         for batch in _batches(pairs):
             for model in self._models:
@@ -81,16 +90,16 @@ class Aligner:
         return sums
 
     def word_links(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Links]:
-        """The same between words as `str.split` counts them."""
+        """Links between words, as `str.split` separates them."""
         return [
             _between_words(links, _words(self._tokenizers.src, src), _words(self._tokenizers.tgt, tgt))
             for (src, tgt), links in zip(pairs, self.links(pairs), strict=True)
         ]
 
     def add_alignments(self, answers: Sequence[AnsweredText]) -> list[AnsweredText]:
-        """The answers with the alignment of their best candidates, words counted over the whole text.
+        """Add word alignments of the best candidates to the answers. Words are counted over the whole text.
 
-        The alignment of an answer that is not plain is empty.
+        Answers that are not plain get an empty alignment.
         """
         plain = [answer.searched for answer in answers if answer.is_plain]
         pairs = [pair for one in plain for pair in zip(_source_ids(one), one.best_ids(), strict=True)]
@@ -102,7 +111,7 @@ class Aligner:
         ]
 
     def _join_segments(self, searched: SearchedText, links: Iterator[Links]) -> Links:
-        """One alignment of all segments, from the next of their `links`."""
+        """Combine the links of all segments of a text, taken from the iterator `links`."""
         segments = searched.request.segments
         written = [self._tokenizers.tgt.detokenize(ids) for ids in searched.best_ids()]
         offsets = zip(
@@ -114,6 +123,7 @@ class Aligner:
         return tuple(sorted(joined, key=_by_target))
 
     def _weights(self, model: Transformer, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Tensor]:
+        """The weights of one batch by one model."""
         src_ids, src_lengths = pad_ids([[*src, EOS_ID] for src, _ in pairs], PAD_ID)
         decoder_input, _ = pad_ids([[BOS_ID, *tgt] for _, tgt in pairs], PAD_ID)
         device = model.device
@@ -130,7 +140,7 @@ def _source_ids(searched: SearchedText) -> list[list[int]]:
 
 
 def _batches(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[int]]:
-    """The places of pairs with tokens on both sides, similar lengths together, few enough at once."""
+    """Batches of pairs of similar length, as indices. Pairs without tokens on one side are left out."""
     batches: list[list[int]] = []
     longest = 0
     for place in sorted(range(len(pairs)), key=lambda place: max(map(len, pairs[place]))):
@@ -156,16 +166,16 @@ def _by_target(link: tuple[int, int]) -> tuple[int, int]:
 
 
 def _words_before(segments: Sequence[Segment], texts: Sequence[str]) -> list[int]:
-    """For each segment the words of the joined texts before its own; one that was cut in two counts once."""
+    """Number of words before each segment in the joined text. A word that was split in two counts once."""
     counts, words, last = [], 0, " "
 
-    def goes_on(text: str) -> bool:
-        """Whether the text begins in the middle of a word."""
+    def continues_word(text: str) -> bool:
+        """Whether the text starts in the middle of a word."""
         return bool(text) and not last.isspace() and not text[0].isspace()
 
     for text, separator in zip(texts, separators(segments, texts), strict=True):
-        counts.append(words - goes_on(text))
+        counts.append(words - continues_word(text))
         for part in (text, separator):
-            words += len(part.split()) - goes_on(part)
+            words += len(part.split()) - continues_word(part)
             last = part[-1:] or last
     return counts

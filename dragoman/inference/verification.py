@@ -1,7 +1,7 @@
-"""Whether a model's translations depend on what they must not: batches, order, padding, caches, the search's form.
+"""Verification that translations do not depend on batching, order, padding, caching or the engine of the search.
 
-The judge is slow and plain: sentences of one length together, so that there is no padding, and every step a full pass
-over all that is written, so that there is no cache. What every other way of translating finds is compared with that.
+Every way of translating is compared with a slow reference. The reference batches only sentences of the same length, so
+there is no padding. It recomputes all positions in every step, so there is no cache.
 """
 
 from collections import defaultdict
@@ -29,10 +29,10 @@ from dragoman.records import Hypothesis, Translation
 from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID
 
 TIE = 1e-5
-"""Natural log: what float32 may add to the log-probability of a token or take from it."""
+"""Largest change of a token's log-probability (natural logarithm) that counts as rounding in float32."""
 
 LOG_PROB_TOLERANCE = 1e-3
-"""Natural log: how far the log-probability of a whole translation may be from the judge's."""
+"""Largest difference in the log-probability (natural logarithm) of a whole translation from the reference."""
 
 _SENTENCES_AT_ONCE = 16
 _MORE_PADDING = 7
@@ -45,7 +45,7 @@ Way = Callable[[Sequence[str]], Sequence[Translation]]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A text that one way translates differently from the judge; `number` counts texts from 1."""
+    """A text that one way translates differently from the reference. `number` counts texts from 1."""
 
     number: int
     src: str
@@ -56,9 +56,9 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One way of translating with one beam: how many texts came out the same, tied, or differently.
+    """The result for one way of translating and one beam size.
 
-    A tie is what the judge gives as well when its log-probabilities move by no more than `TIE`.
+    A text is a tie if the reference gives the same translation when its log-probabilities change by at most `TIE`.
     """
 
     way: str
@@ -70,11 +70,14 @@ class Check:
 
 
 class FullPasses(OfTransformer):
-    """A StepModel without a cache: each step computes all positions again. `noise` moves every log-probability."""
+    """A StepModel without a cache, which recomputes all positions in each step.
+
+    Every log-probability is changed by a random number between -`noise` and `noise`.
+    """
 
     @dataclass(slots=True)
     class State:
-        """What was read and written, a row for each sentence and each hypothesis."""
+        """Encoded sources, one row per sentence, and written tokens, one row per hypothesis."""
 
         memory: Float[Tensor, "B S D"]
         src_lengths: Int64[Tensor, "B"]
@@ -86,45 +89,48 @@ class FullPasses(OfTransformer):
         self._generator = torch.Generator(model.device).manual_seed(seed)
 
     def start(self, src_ids: Int64[Tensor, "B S"], src_lengths: Int64[Tensor, "B"]) -> State:
-        """Encodes the sources."""
+        """Encode the sources."""
         nothing = src_lengths.new_empty(src_lengths.numel(), 0)
         return self.State(self._model.encode(src_ids, src_lengths), src_lengths, nothing)
 
     def step(self, ids: Int64[Tensor, "N"], state: State) -> Predictions:
-        """The decoder's last log_probs."""
+        """Append one token to each hypothesis and compute the log-probabilities of the next."""
         state.written = torch.cat((state.written, ids[:, None]), dim=1)
         width = ids.numel() // state.src_lengths.numel()
         memory, lengths = (one.repeat_interleave(width, dim=0) for one in (state.memory, state.src_lengths))
         hidden = self._model.decode(state.written, memory, lengths)[:, -1]
         log_probs = functional.log_softmax(self._model.projection(hidden).float(), dim=-1)
         if self._noise:
-            draws = torch.rand(log_probs.shape, generator=self._generator, device=log_probs.device)
-            log_probs += self._noise * (2 * draws - 1)
+            uniform = torch.rand(log_probs.shape, generator=self._generator, device=log_probs.device)
+            log_probs += self._noise * (2 * uniform - 1)
         return Predictions.of(log_probs)
 
     def reorder(self, state: State, rows: Int64[Tensor, "N2"], sentences: Int64[Tensor, "B2"]) -> None:
-        """Moves what was written."""
+        """Reorder hypotheses and sentences."""
         state.written, state.memory = state.written[rows], state.memory[sentences]
         state.src_lengths = state.src_lengths[sentences]
 
 
 def verify_translations(trained: TrainedModel, texts: Sequence[str], beam_sizes: Sequence[int]) -> Iterator[Check]:
-    """One check after the other, in float32. The texts are what a user would give, empty and long ones included."""
+    """Yield a check for each beam size and way of translating, in float32.
+
+    `texts` are input as a user would give it. Empty and long texts are allowed.
+    """
     for beam_size in beam_sizes:
 
         def way(search: Search, beam_size: int = beam_size) -> Way:
             translator = Translator.from_trained([trained], "float32", search)
             return lambda texts: translator.translate_detailed(texts, beam_size=beam_size, n_best=1, **WITHOUT_SAMPLING)
 
-        judge = way(_Grouped(FullPasses(trained.model), _of_one_length))
+        reference = way(_Grouped(FullPasses(trained.model), _of_one_length))
         noisy = [way(_Grouped(FullPasses(trained.model, TIE, seed), _of_one_length)) for seed in range(_TIE_TRIALS)]
-        expected = judge(texts)
+        expected = reference(texts)
         for name, translate in _ways(trained.model, way):
             yield _compare_all(name, beam_size, texts, expected, translate(texts), noisy)
 
 
 def _ways(model: Transformer, way: Callable[[Search], Way]) -> Iterator[tuple[str, Way]]:
-    """The ways of translating: as `dragoman translate` does, by compiled code where that can be, then by the others."""
+    """Names and functions of the ways to compare: those of `dragoman translate`, then of the tensor decoder."""
     own = TransformerSearch([model])
     together = way(own)
     yield "all together", together
@@ -146,7 +152,7 @@ def _compare_all(
     apart = [abs(_log_prob(one) - _log_prob(other)) for one, other in zip(expected, found, strict=True)]
     others = [index for index, one in enumerate(expected) if _tokens(one) != _tokens(found[index])]
     ties = _ties(texts, others, found, noisy)
-    # "not <=" also where a log-probability is no number.
+    # "not <=" instead of ">", so that NaN counts as a difference.
     wrong = [i for i in range(len(texts)) if i not in ties and (i in others or not apart[i] <= LOG_PROB_TOLERANCE)]
     same = set(range(len(texts))) - ties - set(wrong)
     differences = (Difference(i + 1, texts[i], expected[i].text, found[i].text, apart[i]) for i in wrong)
@@ -154,7 +160,7 @@ def _compare_all(
 
 
 def _ties(texts: Sequence[str], others: Sequence[int], found: Sequence[Translation], noisy: Sequence[Way]) -> set[int]:
-    """Those of the `others` that some noisy judge translates as was found; none where there are many: ties are few."""
+    """Indices of `others` that a noisy reference translates as in `found`. Empty if there are too many to be ties."""
     ties: set[int] = set()
     if len(others) > max(_MANY, _MANY_SHARE * len(texts)):
         return ties
@@ -174,7 +180,7 @@ def _log_prob(translation: Translation) -> float:
 
 
 class _Grouped:
-    """Beam search in given groups of sentences, with so many columns of padding more than they need."""
+    """Beam search in given groups of sentences, with `padding` columns of padding more than necessary."""
 
     def __init__(
         self,
@@ -207,7 +213,7 @@ def _as_they_come(sources: Sequence[Source]) -> Iterator[Sequence[Source]]:
 
 
 def _few(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Runs of 2 to 9 texts, by lot."""
+    """Consecutive groups of 2 to 9 texts, of random size."""
     rng, start = Random(_SEED), 0
     while start < len(texts):
         stop = start + rng.randint(2, 9)

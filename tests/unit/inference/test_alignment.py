@@ -1,3 +1,5 @@
+"""Word alignments from attention, between tokens and between words."""
+
 import pytest
 import torch
 from hypothesis import given
@@ -24,7 +26,7 @@ def model() -> Transformer:
     return Transformer(SETTINGS, TOKENIZER.vocab_size, TOKENIZER.vocab_size).eval()
 
 
-def test_readings_differ_by_one_step_and_leave_the_end_out() -> None:
+def test_readings_differ_by_one_step_and_leave_out_eos() -> None:
     cross = torch.rand(2, 4, 4)  # bos and three target tokens; three source tokens and eos
     torch.testing.assert_close(attention_links(cross, 3, 3, "prediction"), cross[:, :3, :3].mean(0))
     torch.testing.assert_close(attention_links(cross, 3, 3, "next"), cross[:, 1:4, :3].mean(0))
@@ -32,7 +34,9 @@ def test_readings_differ_by_one_step_and_leave_the_end_out() -> None:
 
 @pytest.mark.parametrize("reading", ["prediction", "next"])
 @pytest.mark.parametrize("layer", [0, 1, None])
-def test_links_are_the_largest_weights_of_each_pair_alone(model: Transformer, reading: str, layer: int | None) -> None:
+def test_links_are_the_largest_weights_and_independent_of_the_batch(
+    model: Transformer, reading: str, layer: int | None
+) -> None:
     pairs = [([5, 6, 7], [8, 9]), ([], [5]), ([5], []), ([9] * 11, [4, 5, 6, 7, 8]), ([4, 5], [6])]
     links = Aligner([model], TOKENIZERS, reading, layer).links(pairs)
     assert links[1] == links[2] == ()
@@ -47,12 +51,12 @@ def test_links_are_the_largest_weights_of_each_pair_alone(model: Transformer, re
             assert found == tuple((source, target) for target, source in enumerate(expected))
 
 
-def test_one_aligner_of_two_equal_models_is_one(model: Transformer) -> None:
+def test_aligner_of_two_equal_models_equals_aligner_of_one(model: Transformer) -> None:
     pairs = [([5, 6, 7, 8], [8, 9, 4])]
     assert Aligner([model, model], TOKENIZERS).links(pairs) == Aligner([model], TOKENIZERS).links(pairs)
 
 
-def test_alignments_of_translations_name_words_of_both_texts(model: Transformer) -> None:
+def test_alignments_of_translations_link_words_of_both_texts(model: Transformer) -> None:
     settings = InferenceSettings(beam_size=2, max_extra_tokens=5, min_tokens=4)
     translator = Translator.from_model(model, TOKENIZERS, settings, max_src_tokens=6)
     texts = [
@@ -75,7 +79,7 @@ def test_alignments_of_translations_name_words_of_both_texts(model: Transformer)
     assert all(answer.alignment is None for answer in translator.translate_detailed(texts))
 
 
-def test_the_default_reading_is_the_better_one_of_the_documentation() -> None:
+def test_default_reading_and_layer_are_the_documented_ones() -> None:
     assert DEFAULT_READING == "prediction"
     assert [alignment_layer(number) for number in (1, 2, 6)] == [0, 1, 5]
 
@@ -86,18 +90,18 @@ SEGMENTS = st.lists(
 
 
 @given(parts=SEGMENTS)
-def test_words_before_a_segment_are_those_of_the_text_before_it(parts: list[tuple[str, str, str]]) -> None:
+def test_words_before_equals_the_word_count_of_the_text_before(parts: list[tuple[str, str, str]]) -> None:
     segments = [Segment(src, separator) for src, _, separator in parts]
     texts = [tgt for _, tgt, _ in parts]
     between = separators(segments, texts)
     for number, found in enumerate(_words_before(segments, texts)):
         before = "".join(part for pair in zip(texts[:number], between[:number], strict=True) for part in pair)
         whole = before + texts[number]
-        if texts[number].split():  # the place of its first word, or of the word it goes on with
+        if texts[number].split():  # index of its first word, or of the word that it continues
             first = len(before) + len(texts[number]) - len(texts[number].lstrip())
             assert found == len(whole[: first + 1].split()) - 1
 
 
-def test_a_book_on_one_line_is_counted_in_one_pass() -> None:
+def test_words_of_a_book_on_one_line_are_counted_in_linear_time() -> None:
     segments = [Segment("some words of a sentence.", " ")] * 20_000
     assert _words_before(segments, [segment.text for segment in segments])[-1] == 5 * 19_999

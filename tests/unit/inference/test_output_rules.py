@@ -1,3 +1,5 @@
+"""Length penalties: values, monotony and exactness."""
+
 import numpy as np
 import pytest
 
@@ -17,14 +19,14 @@ from dragoman.inference.output_rules import length_penalties
         ("power", 0.0, 50, 1.0),
     ],
 )
-def test_penalties(kind: str, alpha: float, length: int, expected: float) -> None:
+def test_penalties_equal_hand_computed_ones(kind: str, alpha: float, length: int, expected: float) -> None:
     settings = InferenceSettings(length_penalty=kind, length_penalty_alpha=alpha)  # type: ignore[arg-type]
     assert length_penalties(settings, [length]).tolist() == pytest.approx([expected])
 
 
 @pytest.mark.parametrize("kind", ["paper", "power"])
 @pytest.mark.parametrize("alpha", [0.0, 0.2, 0.6, 1.0, 10.0])
-def test_a_penalty_never_falls_with_the_length(kind: str, alpha: float) -> None:
+def test_penalty_is_non_decreasing_in_the_length(kind: str, alpha: float) -> None:
     settings = InferenceSettings(length_penalty=kind, length_penalty_alpha=alpha)  # type: ignore[arg-type]
     penalties = length_penalties(settings, np.arange(1, 600))
     assert bool((np.diff(penalties) >= 0).all())
@@ -32,7 +34,7 @@ def test_a_penalty_never_falls_with_the_length(kind: str, alpha: float) -> None:
 
 @pytest.mark.parametrize("kind", ["paper", "power"])
 @pytest.mark.parametrize("alpha", [0.2, 0.6, 0.9, 1.3])
-def test_a_penalty_is_the_same_to_the_last_bit_whichever_others_there_are(kind: str, alpha: float) -> None:
+def test_penalty_does_not_depend_on_the_other_lengths(kind: str, alpha: float) -> None:
     settings = InferenceSettings(length_penalty=kind, length_penalty_alpha=alpha)  # type: ignore[arg-type]
     lengths = np.arange(1, 70)
     together = length_penalties(settings, lengths)

@@ -1,3 +1,5 @@
+"""The parts of a long job: written in any order, found by a restarted job, joined into the output."""
+
 from pathlib import Path
 
 import pytest
@@ -6,7 +8,7 @@ from dragoman.errors import ConfigError
 from dragoman.inference.parts import OutputParts
 
 
-def test_parts_written_in_any_order_become_the_output(tmp_path: Path):
+def test_parts_written_in_any_order_are_joined_in_order(tmp_path: Path):
     parts = OutputParts(tmp_path / "out.txt")
     assert parts.begin({"job": 1}) == 0
     parts.write(2, b"")
@@ -17,7 +19,7 @@ def test_parts_written_in_any_order_become_the_output(tmp_path: Path):
     assert not parts.folder.exists()
 
 
-def test_a_job_that_was_stopped_finds_its_parts(tmp_path: Path):
+def test_restarted_job_finds_its_parts(tmp_path: Path):
     parts = OutputParts(tmp_path / "out.txt")
     parts.begin({"settings": {"beam_size": 5}})
     parts.write(1, b"x\n")
@@ -30,19 +32,19 @@ def test_a_job_that_was_stopped_finds_its_parts(tmp_path: Path):
     assert not list(parts.folder.glob(".writing*"))
 
 
-def test_another_jobs_parts_are_refused_and_kept(tmp_path: Path):
+def test_parts_of_another_job_raise_and_are_kept(tmp_path: Path):
     parts = OutputParts(tmp_path / "out.txt")
     parts.begin({"settings": {"beam_size": 5}})
     parts.write(0, b"x\n")
-    with pytest.raises(ConfigError, match=r"out\.txt\.parts holds parts of another job.*remove that folder"):
+    with pytest.raises(ConfigError, match=r"out\.txt\.parts has parts of another job.*remove that folder"):
         parts.begin({"settings": {"beam_size": 4}})
     assert parts.has(0)
 
 
-def test_a_folder_of_the_users_is_not_taken_for_parts(tmp_path: Path):
+def test_folder_of_the_user_is_not_mistaken_for_parts(tmp_path: Path):
     folder = tmp_path / "out.txt.parts"
     folder.mkdir()
     (folder / "notes.txt").write_text("mine")
-    with pytest.raises(ConfigError, match="holds parts of another job"):
+    with pytest.raises(ConfigError, match="has parts of another job"):
         OutputParts(tmp_path / "out.txt").begin({"a": 1})
     assert (folder / "notes.txt").read_text() == "mine"

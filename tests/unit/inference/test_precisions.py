@@ -1,4 +1,4 @@
-"""What `inference.precision` means on processors of several kinds."""
+"""The precision that `inference.precision` selects on processors of several kinds."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def processor(monkeypatch: pytest.MonkeyPatch) -> Any:
         (OLD, False, "float32"),
     ],
 )
-def test_auto_is_the_fastest_there_is(
+def test_auto_is_the_fastest_supported_precision(
     processor: Any, capabilities: dict[str, bool], multiplies_shorts: bool, fastest: str
 ) -> None:
     processor(capabilities, multiplies_shorts)
@@ -40,7 +40,7 @@ def test_auto_is_the_fastest_there_is(
     assert resolve_inference_precision("float32", CPU) == "float32"
 
 
-def test_a_model_in_bfloat16_is_translated_with_in_float32_where_there_is_no_bfloat16(processor: Any) -> None:
+def test_bfloat16_becomes_float32_on_a_cpu_without_bfloat16(processor: Any) -> None:
     processor(OLD, True)
     assert resolve_inference_precision("bfloat16", CPU) == "float32"
     processor(NEW, True)
@@ -48,7 +48,7 @@ def test_a_model_in_bfloat16_is_translated_with_in_float32_where_there_is_no_bfl
 
 
 @pytest.mark.parametrize("precision", ["int8", "int16"])
-def test_integers_that_the_processor_has_not_are_refused_in_one_line(processor: Any, precision: str) -> None:
+def test_unsupported_integers_raise_with_one_line(processor: Any, precision: str) -> None:
     processor(OLD, False)
     with pytest.raises(ConfigError, match=rf"^`inference.precision` is {precision}, .* Use auto, .* float32\.$"):
         resolve_inference_precision(precision, CPU)

@@ -1,4 +1,4 @@
-"""From texts to batches: segments that fit, every source once, within the budget."""
+"""Segments and batches: every source is in one batch, and batches keep to their budget."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +22,7 @@ def test_every_source_with_ids_is_in_one_batch_within_the_budget(
         assert len(batch) == 1 or max(sources[place].length for place in batch) * len(batch) * rows <= budget
 
 
-def test_every_segment_of_a_long_text_names_its_language() -> None:
+def test_every_segment_of_a_long_text_starts_with_its_language_token() -> None:
     pieces = tuple((piece, -1.0) for piece in ("▁Aside", "▁Below", ".", "▁"))
     vocabulary = ("<pad>", "<s>", "</s>", "<unk>", "▁Aside", "▁Below", ".", "▁", ">>fra<<")
     side = Tokenizer("sentencepiece", SentencePieceTokenizer(PieceModel("unigram", pieces), vocabulary))

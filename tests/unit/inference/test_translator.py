@@ -1,4 +1,4 @@
-"""The translator around a model that copies its source, so that what goes in must come out."""
+"""The translator with a model that copies its source, so that outputs must equal inputs."""
 
 import random
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ GREEDY = InferenceSettings(beam_size=1)
 
 @dataclass
 class CopyModel:
-    """Says the source again, then eos. The state: the sources, and which position every row is at."""
+    """Writes the source, then eos. The state has the sources and the current position."""
 
     vocab_size: int
     max_length: int | None = None
@@ -69,7 +69,7 @@ def sentences(count: int, seed: int) -> Iterator[str]:
         yield " ".join(rng.choices(WORDS, k=rng.randint(3, 14))).capitalize() + rng.choice([".", "!", "?"])
 
 
-def test_line_for_line_in_order_whatever_the_batch(tokenizers: TokenizerPair) -> None:
+def test_order_of_lines_does_not_depend_on_the_batch_size(tokenizers: TokenizerPair) -> None:
     texts = [*sentences(25, 1), "", "   ", "\t", "x", "Grüße, 世界! 🙂"]
     random.Random(2).shuffle(texts)
     expected = [text.strip() for text in texts]
@@ -81,7 +81,7 @@ def test_line_for_line_in_order_whatever_the_batch(tokenizers: TokenizerPair) ->
         assert [translation.text for translation in stream] == expected
 
 
-def test_batches_keep_to_their_budget_and_blank_texts_reach_no_model(tokenizers: TokenizerPair) -> None:
+def test_batches_keep_to_their_budget_and_blank_texts_are_not_searched(tokenizers: TokenizerPair) -> None:
     model = CopyModel(tokenizers.tgt.vocab_size)
     Translator(StepSearch(model), tokenizers, GREEDY, 64).translate(
         [*sentences(50, 3), ""], beam_size=2, batch_tokens=300
@@ -95,7 +95,7 @@ def test_batches_keep_to_their_budget_and_blank_texts_reach_no_model(tokenizers:
     assert not model.batches
 
 
-def test_a_paragraph_of_2000_words_keeps_every_sentence_in_order(tokenizers: TokenizerPair) -> None:
+def test_paragraph_of_2000_words_keeps_all_sentences_in_order(tokenizers: TokenizerPair) -> None:
     parts: list[str] = []
     for number, sentence in enumerate(sentences(300, 4)):
         parts += [sentence, "\n\n" if number % 40 == 39 else "  " if number % 7 == 0 else " "]
@@ -107,14 +107,14 @@ def test_a_paragraph_of_2000_words_keeps_every_sentence_in_order(tokenizers: Tok
     assert short.segments == 1
 
 
-def test_a_sentence_without_any_end_is_not_cut_off(tokenizers: TokenizerPair) -> None:
+def test_long_text_without_sentence_ends_is_not_cut_off(tokenizers: TokenizerPair) -> None:
     for text in (" ".join(WORDS * 20), "x" * 500, "猫" * 300):
         [translation] = copier(tokenizers).translate_detailed([text])
         assert translation.text == text
         assert translation.segments > 1
 
 
-def test_a_candidate_has_its_tokens_and_scores(tokenizers: TokenizerPair) -> None:
+def test_candidate_has_its_tokens_and_scores(tokenizers: TokenizerPair) -> None:
     [translation] = copier(tokenizers).translate_detailed(["A cat sat. On a mat."], beam_size=4, n_best=3)
     assert len(translation.candidates) == 3
     best = translation.candidates[0]
@@ -136,23 +136,23 @@ def test_scores_of_segments_add_up(tokenizers: TokenizerPair) -> None:
     assert both.candidates[0].tokens == one.candidates[0].tokens + other.candidates[0].tokens
 
 
-def test_an_output_at_the_limit_is_reported(tokenizers: TokenizerPair) -> None:
+def test_output_at_the_length_limit_is_reported(tokenizers: TokenizerPair) -> None:
     model = CopyModel(tokenizers.tgt.vocab_size, max_length=4)
     [translation] = Translator(StepSearch(model), tokenizers, GREEDY, 64).translate_detailed([" ".join(WORDS)])
     assert translation.cut
     assert len(translation.candidates[0].tokens) == 4
 
 
-def test_a_translation_begins_with_its_prefix(tokenizers: TokenizerPair) -> None:
+def test_translation_starts_with_its_prefix(tokenizers: TokenizerPair) -> None:
     texts = ["The cat sat.", "A mat.", ""]
     found = copier(tokenizers).translate_detailed(texts, prefixes=["Our old", "", "x"])
     assert found[0].text.startswith("Our old")
     assert [one.text for one in found[1:]] == texts[1:]
-    with pytest.raises(ConfigError, match=r"`prefixes` must be as many as the texts \(3\), but are 1"):
+    with pytest.raises(ConfigError, match=r"`prefixes` must have one entry per text \(3\), but has 1"):
         copier(tokenizers).translate_detailed(texts, prefixes=["a"])
 
 
-def test_samples_depend_on_seed_and_place_but_not_on_batch_or_window(tokenizers: TokenizerPair) -> None:
+def test_samples_depend_on_seed_and_text_number_only(tokenizers: TokenizerPair) -> None:
     texts = list(sentences(12, 5))
     hot = {"sample": True, "temperature": 2.5, "n_best": 2}
     found = copier(tokenizers).translate(texts, **hot)
@@ -165,26 +165,26 @@ def test_samples_depend_on_seed_and_place_but_not_on_batch_or_window(tokenizers:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"beam": 4}, r"`beam` is not a setting of a translation"),
+        ({"beam": 4}, r"`beam` is not a setting of \[inference\]"),
         ({"beam_sise": 4}, r"Did you mean `beam_size`\?"),
-        ({"alpha": 1.0}, r"`alpha` is not a setting of a translation\. It is now `length_penalty_alpha`\."),
+        ({"alpha": 1.0}, r"`alpha` is not a setting of \[inference\]\. It is now `length_penalty_alpha`\."),
         ({"beam_size": 0}, r"`inference.beam_size` must be at least 1, but is 0"),
         ({"beam_size": 2, "n_best": 3}, r"`inference.n_best` must be at most `inference.beam_size` \(2\), but is 3"),
         ({"length_penalty_alpha": "high"}, r"`inference.length_penalty_alpha` must be"),
     ],
 )
-def test_bad_settings_are_refused_before_any_work(tokenizers: TokenizerPair, overrides: dict, message: str) -> None:
+def test_invalid_settings_raise_before_any_work(tokenizers: TokenizerPair, overrides: dict, message: str) -> None:
     translator = copier(tokenizers)
     for call in (translator.translate, translator.translate_detailed, translator.translate_stream):
         with pytest.raises(ConfigError, match=message):
             call(["x"], **overrides)
     with pytest.raises(ConfigError, match="`window_texts` must be at least 1, but is 0"):
         translator.translate_stream([], window_texts=0)
-    with pytest.raises(ConfigError, match="give a list with it"):
+    with pytest.raises(ConfigError, match=r"For a single text, pass \[text\]"):
         translator.translate_stream("one text")
 
 
-def test_a_stream_holds_no_more_than_its_window(tokenizers: TokenizerPair) -> None:
+def test_stream_reads_no_more_than_its_window(tokenizers: TokenizerPair) -> None:
     read = []
 
     def lines() -> Iterator[str]:
@@ -204,7 +204,7 @@ def small_model(tokenizers: TokenizerPair) -> Transformer:
     return Transformer(settings, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size)
 
 
-def test_a_model_in_training_translates_without_dropout_and_stays_in_training(tokenizers: TokenizerPair) -> None:
+def test_model_in_training_translates_without_dropout_and_stays_in_training(tokenizers: TokenizerPair) -> None:
     model = small_model(tokenizers).train()
     model.encoder.eval()
     modes = [module.training for module in model.modules()]
@@ -217,7 +217,7 @@ def trained(model: Transformer, tokenizers: TokenizerPair) -> TrainedModel:
     return TrainedModel(model, tokenizers, Config(data=DataSettings(max_tokens=9), model=model.settings), Card())
 
 
-def test_a_model_folder_translates_like_the_model_it_was_saved_from(tokenizers: TokenizerPair, tmp_path: Path) -> None:
+def test_saved_model_folder_gives_the_same_translations(tokenizers: TokenizerPair, tmp_path: Path) -> None:
     saved = trained(small_model(tokenizers).eval(), tokenizers)
     saved.save(tmp_path / "model")
     settings = {"beam_size": 2, "max_extra_tokens": 4}
@@ -227,7 +227,7 @@ def test_a_model_folder_translates_like_the_model_it_was_saved_from(tokenizers: 
     assert found == Translator.load_ensemble([tmp_path / "model"], device="cpu").translate_detailed(texts, **settings)
 
 
-def test_bundles_with_different_tokenizers_are_no_ensemble(tokenizers: TokenizerPair) -> None:
+def test_ensemble_of_models_with_different_tokenizers_raises(tokenizers: TokenizerPair) -> None:
     model = small_model(tokenizers)
     same = Translator.from_trained([trained(model, tokenizers)] * 2)
     assert same.translate_detailed(["A cat sat on the mat. A bird sang."], max_extra_tokens=3)[0].segments > 1
@@ -237,12 +237,12 @@ def test_bundles_with_different_tokenizers_are_no_ensemble(tokenizers: Tokenizer
         Translator.from_trained([trained(model, tokenizers), trained(model, other)])
 
 
-def test_what_is_not_there_is_a_model_error(tmp_path: Path) -> None:
+def test_missing_folder_raises_model_error(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="does not exist"):
         Translator.load(tmp_path / "nothing")
 
 
-def test_what_a_line_draws_does_not_depend_on_the_window_it_comes_in() -> None:
+def test_samples_of_a_line_do_not_depend_on_its_window() -> None:
     tokenizers = train_tokenizers(TokenizerSettings(vocab_size=300), WORDS, WORDS)
     torch.manual_seed(0)
     shape = ModelSettings(preset="custom", d_model=8, d_ff=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1)
@@ -256,14 +256,14 @@ def test_what_a_line_draws_does_not_depend_on_the_window_it_comes_in() -> None:
 
 
 @pytest.mark.parametrize("texts", ["just a string", [1], [None], 5, None, range(2)])
-def test_what_is_no_list_of_texts_is_refused(small_bundle: Any, texts: Any) -> None:
+def test_input_that_is_not_a_list_of_texts_raises(small_bundle: Any, texts: Any) -> None:
     translator = Translator.from_trained([small_bundle])
     for translate in (translator.translate, translator.translate_detailed):
         with pytest.raises(ConfigError, match="`texts` must be a list of texts"):
             translate(texts)
 
 
-def test_texts_may_be_anything_that_is_gone_through_once(small_bundle: Any) -> None:
+def test_texts_may_be_any_iterable(small_bundle: Any) -> None:
     translator, texts = Translator.from_trained([small_bundle]), ["the cat", "", "seven birds sang"]
     expected = translator.translate(texts)
     assert translator.translate(text for text in texts) == expected

@@ -1,4 +1,4 @@
-"""`verify` passes a sound model and fails each planted bug: of masks, of padding and of caches."""
+"""`verify` passes a correct model and finds every planted bug in masks, padding and caches."""
 
 from dataclasses import replace
 from typing import Any
@@ -32,7 +32,7 @@ def failed(trained: TrainedModel) -> set[str]:
     return {way for (way, _), check in checked(trained, 3).items() if check.differences}
 
 
-def test_a_sound_model_passes_every_check(small_bundle: TrainedModel) -> None:
+def test_correct_model_passes_every_check(small_bundle: TrainedModel) -> None:
     found = checked(small_bundle)
     assert len(found) == 12
     for check in found.values():
@@ -41,7 +41,7 @@ def test_a_sound_model_passes_every_check(small_bundle: TrainedModel) -> None:
         assert 0 < check.largest_log_prob_difference < 1e-4
 
 
-def test_padding_that_is_looked_at_fails(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_to_padding_fails(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     def leaking(lengths: Tensor, size: int) -> Tensor:
         return torch.ones(lengths.numel(), 1, 1, size, dtype=torch.bool)
 
@@ -50,7 +50,7 @@ def test_padding_that_is_looked_at_fails(small_bundle: TrainedModel, monkeypatch
 
 
 @pytest.mark.parametrize("off_by", [pytest.param(-1, marks=pytest.mark.slow), 1])
-def test_a_wrong_mask_fails(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch, off_by: int) -> None:
+def test_wrong_mask_fails(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch, off_by: int) -> None:
     def shifted(lengths: Tensor, size: int) -> Tensor:
         return padding_mask((lengths + off_by).clamp(min=1), size)
 
@@ -59,7 +59,7 @@ def test_a_wrong_mask_fails(small_bundle: TrainedModel, monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
-def test_a_judge_that_sees_the_future_fails(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reference_that_sees_the_future_fails(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     def causal_mask(size: int, device: torch.device) -> Tensor:
         return torch.ones(size, size, dtype=torch.bool, device=device).tril(1)
 
@@ -68,7 +68,7 @@ def test_a_judge_that_sees_the_future_fails(small_bundle: TrainedModel, monkeypa
 
 
 @pytest.mark.slow
-def test_a_cache_reordered_wrongly_fails(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrongly_reordered_cache_fails(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     right = FastModel.reorder
 
     def first_rows(self: FastModel, state: Any, rows: Tensor, sentences: Tensor) -> None:
@@ -84,7 +84,7 @@ def test_a_cache_reordered_wrongly_fails(small_bundle: TrainedModel, monkeypatch
 
 
 @pytest.mark.slow
-def test_a_search_that_depends_on_its_batch_fails(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_that_depends_on_its_batch_fails(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     right = TransformerSearch.__call__
 
     def greedier_in_large_batches(self: TransformerSearch, sources: Any, settings: Any) -> None:
@@ -96,7 +96,7 @@ def test_a_search_that_depends_on_its_batch_fails(small_bundle: TrainedModel, mo
     assert not ways & {"one by one", *TENSORS}
 
 
-def test_a_difference_shows_both_outputs(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_difference_has_both_outputs(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     right = FastModel.step
     monkeypatch.setattr(FastModel, "step", lambda *given: Predictions.of(-right(*given).log_probs()))
     check = checked(small_bundle, 1)["tensors, padded", 1]
@@ -106,8 +106,8 @@ def test_a_difference_shows_both_outputs(small_bundle: TrainedModel, monkeypatch
     assert one.expected != one.found
 
 
-def test_what_rounding_decides_is_a_tie(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tensor decoder slightly prefers ending after two tokens; the judge does not, but moved by 1e-5 it may."""
+def test_difference_within_rounding_is_a_tie(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tensor decoder slightly prefers to end after two tokens. The reference may too, if changed by 1e-5."""
 
     def nearly_equal(preferred: int) -> Any:
         def step(self: Any, ids: Tensor, state: Any) -> Predictions:

@@ -1,3 +1,5 @@
+"""Quantization of weights."""
+
 import numpy as np
 import pytest
 
@@ -5,7 +7,7 @@ from dragoman.inference.weight_scales import quantize_rows
 
 
 @pytest.mark.parametrize("largest", [127, 2896])
-def test_integers_times_scales_are_the_weights_within_half_a_step(largest: int) -> None:
+def test_integers_times_scales_equal_the_weights_up_to_rounding(largest: int) -> None:
     weight = np.random.default_rng(1).normal(size=(40, 90)).astype(np.float32)
     weight[3] = 0.0
     integers, scale = quantize_rows(weight, largest)

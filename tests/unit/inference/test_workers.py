@@ -1,4 +1,4 @@
-"""Batches side by side: results in order, one thread each, and errors that arrive."""
+"""Parallel batches: results in order, one torch thread each, and exceptions of workers."""
 
 import time
 from typing import Any
@@ -23,7 +23,7 @@ def test_results_are_in_order(count: int, computing_on: Any) -> None:
     assert count < 2 or {threads for _, threads in found} == {1}
 
 
-def test_an_error_arrives_as_it_was(computing_on: Any) -> None:
+def test_exception_of_a_worker_is_raised_unchanged(computing_on: Any) -> None:
     def work(item: int) -> int:
         if item == 5:
             raise ModelError("item 5 is bad. Leave it out.")

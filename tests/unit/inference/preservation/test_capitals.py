@@ -1,4 +1,4 @@
-"""Texts in capitals are answered in capitals, by the better of two translations."""
+"""Texts in capitals: the better of two translations, in capitals."""
 
 import html
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ from dragoman.text.documents.markers import MarkedText
         ("", False),
     ],
 )
-def test_what_is_in_capitals(text: str, expected: bool) -> None:
+def test_is_all_caps(text: str, expected: bool) -> None:
     assert is_all_caps(text) is expected
 
 
@@ -42,7 +42,7 @@ def test_sentence_case() -> None:
 
 
 class Answering:
-    """Answers with its input in angle brackets, instead of `translate_preserving`."""
+    """Replaces `translate_preserving` and returns its input in angle brackets."""
 
     def __init__(self, lost: tuple[str, ...] = (), score: float = -1.0) -> None:
         self.inputs: list[list[str]] = []
@@ -80,7 +80,7 @@ def _answered(
 CAPITALS = MarkedText("A MAN SLEEPS.", ())
 
 
-def test_the_surer_answer_is_given_in_capitals_with_its_own_search() -> None:
+def test_better_answer_is_returned_in_capitals_with_its_search() -> None:
     answering = Answering()
     sources = [CAPITALS, MarkedText("A man sleeps.", ()), MarkedText("TWO DOGS EAT.", ())]
     requests, texts = _answered(sources, answering)
@@ -89,15 +89,15 @@ def test_the_surer_answer_is_given_in_capitals_with_its_own_search() -> None:
     assert texts == ["<A MAN SLEEPS.> & GROSS", "nonsense", "<TWO DOGS EAT.> & GROSS"]
 
 
-def test_capitals_come_before_escapes() -> None:
+def test_capitals_are_applied_before_escaping() -> None:
     assert _answered([CAPITALS], Answering(), escape=html.escape)[1] == ["&lt;A MAN SLEEPS.&gt; &amp; GROSS"]
 
 
-def test_a_model_that_is_surer_of_capitals_keeps_its_answer() -> None:
+def test_better_answer_to_capitals_is_kept() -> None:
     assert _answered([CAPITALS], Answering(score=-3.0)) == (["first 0"], ["nonsense"])
 
 
-def test_prefixes_marks_and_what_would_be_lost_stay() -> None:
+def test_texts_with_prefixes_or_markers_and_answers_that_lose_terms_stay() -> None:
     answering = Answering()
     assert _answered([CAPITALS], answering, prefixes=["Ein"])[1] == ["nonsense"]
     assert _answered([MarkedText(CAPITALS.text, ("a mark",))], answering)[1] == ["nonsense"]  # type: ignore[arg-type]

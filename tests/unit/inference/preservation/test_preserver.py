@@ -1,4 +1,4 @@
-"""What comes through, with models that have learnt nothing: none of it may depend on the model."""
+"""Preservation with untrained models, because it must not depend on the model."""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from dragoman.text.documents.markup import MarkupRules, escape_text, read_markup
 from dragoman.text.documents.terms import Terms
 
 TEXTS = ["one {a} two three.", "%s: four", "see https://a.b/c?d=e (five) {a}", "two 3.5 km", "{b}", "one two", ""]
-PIECES = [["{a}"], ["%s"], ["https://a.b/c?d=e", "{a}"], ["3.5 km"], ["{b}"], [], []]
+SPANS = [["{a}"], ["%s"], ["https://a.b/c?d=e", "{a}"], ["3.5 km"], ["{b}"], [], []]
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +26,11 @@ def translator(small_bundle: TrainedModel) -> Translator:
     return Translator.from_trained([small_bundle])
 
 
-def test_pieces_come_back_once(translator: Translator) -> None:
+def test_protected_spans_occur_once(translator: Translator) -> None:
     answers = translator.translate_detailed(TEXTS, preserve=Preserve(), details=Details(alignment=True))
-    for text, answer, pieces in zip(TEXTS, answers, PIECES, strict=True):
+    for text, answer, spans in zip(TEXTS, answers, SPANS, strict=True):
         assert answer.src == text
-        assert [answer.text.count(piece) for piece in pieces] == [1] * len(pieces)
+        assert [answer.text.count(span) for span in spans] == [1] * len(spans)
         assert answer.lost == ()
     plain = translator.translate_detailed(TEXTS, details=Details(alignment=True))
     assert answers[-2:] == plain[-2:]
@@ -38,13 +38,13 @@ def test_pieces_come_back_once(translator: Translator) -> None:
     assert [answer.text for answer in answers] == translator.translate(TEXTS, protect=True)
 
 
-def test_what_is_lost_beside_a_prefix_is_said(translator: Translator) -> None:
+def test_lost_spans_of_a_text_with_a_prefix_are_reported(translator: Translator) -> None:
     (answer,) = translator.translate_detailed(["one {a} two"], prefixes=["four"], preserve=Preserve())
     assert answer.text.startswith("four")
     assert answer.lost == ("{a}",)
 
 
-def test_terms_are_written(translator: Translator) -> None:
+def test_required_terms_are_in_the_translation(translator: Translator) -> None:
     terms = Terms((("one", "Eins"), ("two three", "Zweidrei"), ("five", "fünf")))
     texts = ["one two three.", "Five and one, one", "four", "", "one two three. " * 12]
     answers = translator.translate_detailed(texts, preserve=Preserve(False, terms), n_best=2)
@@ -60,28 +60,28 @@ def test_terms_are_written(translator: Translator) -> None:
     assert answers[0].text == translator.translate(texts[:1], terms=terms)[0]
 
 
-def test_terms_and_pieces_together(translator: Translator) -> None:
+def test_terms_and_protected_spans_together(translator: Translator) -> None:
     (answer,) = translator.translate_detailed(["one {a} two"], preserve=Preserve(terms=Terms((("two", "Zwei"),))))
     assert answer.text.count("{a}") == 1
     assert "Zwei" in answer.text
     assert answer.lost == ()
 
 
-def test_sentence_by_sentence(translator: Translator) -> None:
+def test_each_sentence_is_translated_alone(translator: Translator) -> None:
     texts = ["One two. Three.", "One two."]
     together, alone = translator.translate_detailed(texts, preserve=Preserve(False, by_sentence=True))
     assert (together.segments, alone.segments) == (2, 1)
     assert together.text.startswith(alone.text)
 
 
-def test_without_attention_there_is_one_clear_error(translator: Translator, small_bundle: TrainedModel) -> None:
+def test_missing_aligner_raises(translator: Translator, small_bundle: TrainedModel) -> None:
     bare = Translator(translator._search.search, small_bundle.tokenizers, translator.settings, 24)
     with pytest.raises(ConfigError, match="no attention"):
         bare.translate(["one {a}"], protect=True)
     assert bare.translate(["one"], protect=True) == translator.translate(["one"])
 
 
-def test_a_page_keeps_its_tree(translator: Translator) -> None:
+def test_page_keeps_its_tree(translator: Translator) -> None:
     page = (
         '<div class="a">\n <p>one <b>two <i>three</i></b> four. five &lt;b&gt; {a}</p>\n'
         "<pre>one</pre><p><em>one</em><br><span translate='no'>two</span> three <img alt='x>y'></p></div>"
@@ -97,7 +97,7 @@ def test_a_page_keeps_its_tree(translator: Translator) -> None:
 
 @pytest.fixture(scope="module")
 def echo(small_bundle: TrainedModel) -> Translator:
-    """Writes the source again, but for web addresses and what is in braces."""
+    """Copies the source without URLs and text in braces."""
 
     def echoed(source: Source) -> list[Hypothesis]:
         tokenizer = small_bundle.tokenizers.tgt
@@ -121,7 +121,7 @@ def echo(small_bundle: TrainedModel) -> Translator:
         "<p>one {a} <b>two</b> https://a.b/1234?c&amp;d</p>",
     ],
 )
-def test_tags_and_escapes_are_no_faults_of_the_models(echo: Translator, page: str) -> None:
+def test_tags_and_escapes_are_not_flagged(echo: Translator, page: str) -> None:
     kept = Preserve(True, None, True, escape_text)
     (answer,) = echo.translate_marked(read_markup(page, MarkupRules()).texts, kept)
     assert answer.text in page
@@ -129,13 +129,13 @@ def test_tags_and_escapes_are_no_faults_of_the_models(echo: Translator, page: st
     assert echo.translate_marked(read_markup(page, MarkupRules()).texts, kept, NO_DETAILS)[0].flags == ()
 
 
-def test_what_the_model_left_out_is_flagged_in_any_form(echo: Translator) -> None:
+def test_missing_parts_are_flagged(echo: Translator) -> None:
     text, terms = "one {a} two https://a.b/1234", Terms((("two", "Zwei"),))
     faults = {"number", "url", "tag", "lost"}
     (bare,) = echo.translate_detailed([text])
     assert faults & set(bare.flags) == {"number", "url", "tag"}
-    (mended,) = echo.translate_detailed([text], preserve=Preserve())
-    assert faults & set(mended.flags) == set()
+    (restored,) = echo.translate_detailed([text], preserve=Preserve())
+    assert faults & set(restored.flags) == set()
     (forced,) = echo.translate_detailed([text], prefixes=[" "], preserve=Preserve(terms=terms))
     assert forced.flags == tuple(flag for flag in FLAGS if flag in forced.flags)
     assert faults & set(forced.flags) == faults

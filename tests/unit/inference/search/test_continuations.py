@@ -1,4 +1,4 @@
-"""The best continuations are those of a full sort, whether found among all tokens or block by block."""
+"""The best continuations equal those of a full sort, with and without blocks."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ NONE = float("-inf")
 @pytest.mark.parametrize("width", [1, 3])
 @pytest.mark.parametrize("count", [2, 10, 300])
 @pytest.mark.parametrize("as_logits", [False, True])
-def test_they_are_those_of_a_full_sort(
+def test_best_continuations_equal_a_full_sort(
     vocab_size: int, width: int, count: int, as_logits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(vocab_size)

@@ -1,3 +1,5 @@
+"""Finished hypotheses: their ranking, and the bound that stops a beam search."""
+
 import torch
 from torch import Tensor
 
@@ -10,7 +12,7 @@ NONE = float("-inf")
 
 
 def paths(*rows: list[int]) -> Paths:
-    """One sentence's hypotheses."""
+    """The hypotheses of one sentence."""
     ids = torch.tensor([rows])
     return Paths(ids, torch.full(ids.shape, -0.5))
 
@@ -19,7 +21,7 @@ def row(*values: float) -> Tensor:
     return torch.tensor([values])
 
 
-def test_the_best_are_kept_best_first() -> None:
+def test_best_hypotheses_are_kept_best_first() -> None:
     finished = Finished.none(1, 2, CPU).merge(row(-3.0, -1.0), paths([5, EOS_ID], [6, EOS_ID]))
     finished = finished.merge(row(NONE, -2.0), paths([5, 5, EOS_ID], [6, 6, EOS_ID]))
     found = finished.hypotheses()[0]
@@ -29,7 +31,7 @@ def test_the_best_are_kept_best_first() -> None:
     ]
 
 
-def test_cut_ones_come_after_all_that_ended_whatever_their_score() -> None:
+def test_cut_hypotheses_come_last_whatever_their_score() -> None:
     finished = Finished.none(1, 3, CPU).merge(row(-9.0), paths([5, EOS_ID]))
     finished = finished.merge(row(-0.1, -8.0, -0.2), paths([6, 6, 6], [7, 7, EOS_ID], [8, 8, 8]))
     found = finished.hypotheses()[0]
@@ -37,13 +39,13 @@ def test_cut_ones_come_after_all_that_ended_whatever_their_score() -> None:
     assert [h.finished for h in found] == [True, True, False]
 
 
-def test_of_equals_the_earlier_comes_first() -> None:
+def test_earlier_of_equal_hypotheses_comes_first() -> None:
     finished = Finished.none(1, 3, CPU).merge(row(-1.0), paths([5, EOS_ID]))
     finished = finished.merge(row(-1.0, -1.0), paths([6, 6, EOS_ID], [7, 7, EOS_ID]))
     assert [h.ids for h in finished.hypotheses()[0]] == [(5,), (6, 6), (7, 7)]
 
 
-def test_unbeatable_needs_every_place_taken_by_at_least_the_attainable_score() -> None:
+def test_unbeatable_requires_all_scores_to_reach_the_attainable_one() -> None:
     finished = Finished.none(1, 2, CPU).merge(row(-1.0), paths([5, EOS_ID]))
     assert not finished.unbeatable(torch.tensor([-50.0]), 2).item()
     finished = finished.merge(row(-2.0), paths([6, 6, EOS_ID]))

@@ -1,4 +1,4 @@
-"""The utility against sacreBLEU's sentence chrF, and the choice against the definition, worked out pair by pair."""
+"""The utility equals sacreBLEU's sentence chrF, and the choice follows the definition."""
 
 from typing import Any
 
@@ -22,23 +22,23 @@ def assert_equal_to_sacrebleu(texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize("texts", [TEXTS, ["a"], ["", ""]])
-def test_utility_is_sacrebleus_sentence_chrf(texts: list[str]) -> None:
+def test_utility_equals_sentence_chrf_of_sacrebleu(texts: list[str]) -> None:
     assert_equal_to_sacrebleu(texts)
 
 
 @given(st.lists(st.text("ab cß", max_size=12), min_size=1, max_size=6))
-def test_utility_is_sacrebleus_for_any_text(texts: list[str]) -> None:
+def test_utility_equals_sacrebleu_for_any_text(texts: list[str]) -> None:
     assert_equal_to_sacrebleu(texts)
 
 
 class _Texts:
-    """A tokeniser of one id a text."""
+    """A tokenizer with one id for each text."""
 
     def detokenize(self, ids: Any) -> str:
         return TEXTS[ids[0]]
 
 
-def test_the_chosen_sample_has_the_highest_mean_utility_and_equal_samples_count_each() -> None:
+def test_chosen_sample_has_the_highest_mean_utility() -> None:
     numbers = [0, 1, 2, 1, 3, 6]
     samples = [Hypothesis((each,), (-1.0,), -1.0, -1.0, True) for each in numbers]
     chosen = choose_least_risk(samples, _Texts(), n_best=2)  # type: ignore[arg-type]
@@ -50,7 +50,7 @@ def test_the_chosen_sample_has_the_highest_mean_utility_and_equal_samples_count_
     assert choose_least_risk([], _Texts(), n_best=2) == []  # type: ignore[arg-type]
 
 
-def test_a_translator_chooses_among_its_samples_whatever_is_beside_them(small_bundle: Any) -> None:
+def test_choice_of_a_translator_does_not_depend_on_other_texts(small_bundle: Any) -> None:
     translator = Translator.from_trained([small_bundle])
     texts = ["one two", "three. four", ""]
     samples = translator.translate_detailed(texts, sample=True, n_best=8)
