@@ -1,4 +1,4 @@
-"""What a translation must keep, and what is reported beside it."""
+"""Options of a translation: what to preserve, and which details to compute."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,11 +12,18 @@ Escape = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Preserve:
-    """What comes through a translation unchanged, and how a text is cut.
+    """What to preserve in a translation, and how to split texts.
 
-    `protect`: URLs, placeholders, tags and other protected spans (`text/documents/protected_spans.py`) stay as they
-    are. `terms`: translations that certain words must have. `by_sentence`: each sentence is translated on its own, for
-    models that were trained on single sentences. `escape` writes the text between markers, such as `html.escape`.
+    Parameters
+    ----------
+    protect
+        Keep URLs, placeholders, tags and other protected spans (`text/documents/protected_spans.py`) unchanged.
+    terms
+        Required translations of certain words.
+    by_sentence
+        Translate each sentence alone, for models that were trained on single sentences.
+    escape
+        Function that escapes the translated text between markers, such as `html.escape`.
     """
 
     protect: bool = True
@@ -32,10 +39,14 @@ PRESERVE_SUBTITLES = Preserve()
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What is computed beside a translation.
+    """Additional results for each translation.
 
-    `alignment`: links between words, which take another pass through the model. `flags`: what looks wrong
-    (`evaluation/flags.py`), which takes 0.1 to 0.2 ms a text.
+    Parameters
+    ----------
+    alignment
+        Links between source and target words. They take another pass through the model.
+    flags
+        Signs of a wrong translation (`evaluation/flags.py`). They take 0.1 to 0.2 ms per text.
     """
 
     alignment: bool = False

@@ -1,8 +1,8 @@
-"""The rules of an output that every search keeps: its tokens, its length, and how its score depends on its length.
+"""Rules that every search applies to outputs: forbidden tokens, limits of the length, and the length penalty.
 
 A hypothesis of n tokens (eos included) has score = log_prob / penalty(n). Without a penalty, search prefers short
-outputs, because every further token can only lower log_prob. Both penalties never fall with n, which the beam's stop
-rule relies on.
+outputs, because every further token lowers log_prob. Both penalties are non-decreasing in n. The stopping rule of beam
+search needs this.
 """
 
 import numpy as np
@@ -16,24 +16,25 @@ LARGEST_CONTROL_ID = max(PAD_ID, BOS_ID, EOS_ID, UNK_ID)
 
 
 def unwritable(position: int, min_tokens: int) -> tuple[int, ...]:
-    """The ids that no search writes at `position`, from 0. Prefixes may contain them."""
+    """Ids that a search must not write at `position`, counted from 0. Forced prefixes may contain them."""
     return (*NEVER_WRITTEN, EOS_ID) if position < min_tokens else NEVER_WRITTEN
 
 
 def output_limit(src_length: int, prefix_length: int, settings: InferenceSettings, max_length: int | None) -> int:
-    """The longest output in tokens, eos included: `max_extra_tokens` more than the source, and room for the prefix.
+    """Maximum length of an output in tokens, eos included.
 
-    `max_length` is the limit of the model, None if it has none.
+    This is the length of the source (eos included) plus `max_extra_tokens`, or the length of the prefix plus 1 if that
+    is more. `max_length` is the model's limit, None for no limit.
     """
     limit = max(src_length + settings.max_extra_tokens, prefix_length + 1)
     return max(1, limit if max_length is None else min(limit, max_length))
 
 
 def length_penalties(settings: InferenceSettings, lengths: npt.ArrayLike) -> npt.NDArray[np.float32]:
-    """The penalty at each length (at least 1).
+    """The length penalty at each length, which must be at least 1.
 
-    Computed in float64: processors raise several numbers to a power at once and the rest in another way, whose last bit
-    may differ. In float32 the results are the same.
+    Powers are computed in float64 and rounded to float32. NumPy's vectorized power and its remainder loop can differ in
+    the last bit, which rounding removes.
     """
     exact = np.asarray(lengths, np.float64)
     penalty = {"paper": paper_penalty, "power": power_penalty}[settings.length_penalty]
@@ -41,10 +42,10 @@ def length_penalties(settings: InferenceSettings, lengths: npt.ArrayLike) -> npt
 
 
 def paper_penalty(lengths: npt.NDArray[np.float64], alpha: float) -> npt.NDArray[np.float64]:
-    """((5 + n) / 6) ** alpha, as in "Attention Is All You Need", section 6.1 (Wu et al. 2016, equation 14)."""
+    """((5 + n) / 6) ** alpha: Wu et al. 2016, equation 14, used in "Attention Is All You Need", section 6.1."""
     return ((5.0 + lengths) / 6.0) ** alpha
 
 
 def power_penalty(lengths: npt.NDArray[np.float64], alpha: float) -> npt.NDArray[np.float64]:
-    """n ** alpha; with alpha 1 the score is the mean log-probability of a token."""
+    """n ** alpha. With alpha 1, the score is the mean log-probability of a token."""
     return lengths**alpha

@@ -1,7 +1,7 @@
-"""The output of a long job, part by part: what is there already when the job is started again is not done again.
+"""The output of a long job in parts, so that a job that is started again skips the parts it has.
 
-OUTPUT.parts/job.json      what the parts are parts of
-OUTPUT.parts/part_0000012  the lines of piece 12, whole: written at once
+OUTPUT.parts/job.json      description of the job: input, model and settings
+OUTPUT.parts/part_0000012  the complete lines of part 12, written atomically
 """
 
 import json
@@ -20,19 +20,19 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class OutputParts:
-    """The parts of the file `output`, in a folder beside it."""
+    """The parts of the file `output`, in the folder OUTPUT.parts beside it."""
 
     output: Path
 
     @property
     def folder(self) -> Path:
-        """Where the parts are until all are there."""
+        """The folder of the parts, which `join` removes."""
         return self.output.with_name(f"{self.output.name}.parts")
 
     def begin(self, job: Mapping[str, Any]) -> int:
-        """Makes the folder for a job (JSON values), or finds that of the same job; returns how many parts it has.
+        """Create the folder for a job, or continue with its folder. Returns the number of parts that exist.
 
-        Raises ConfigError where the folder belongs to another job.
+        `job` describes the job in JSON values. Raises ConfigError if the folder belongs to another job.
         """
         self.folder.mkdir(exist_ok=True)
         remove_leftovers(self.folder)
@@ -42,21 +42,21 @@ class OutputParts:
             write_file(path, described)
         elif not path.exists() or path.read_text(encoding="utf-8") != described:
             raise ConfigError(
-                f"{self.folder} holds parts of another job: input, model or settings were others. Give the command "
-                "that began it, or remove that folder."
+                f"{self.folder} has parts of another job, with another input, model or settings. Run the command that "
+                "started it, or remove that folder."
             )
         return sum(1 for _ in self.folder.glob("part_*"))
 
     def has(self, number: int) -> bool:
-        """Whether part `number`, counted from 0, is there."""
+        """Whether part `number`, counted from 0, exists."""
         return self._part(number).exists()
 
     def write(self, number: int, content: bytes) -> None:
-        """Writes a part, whole or not at all."""
+        """Write a part, whole or not at all."""
         write_file(self._part(number), content)
 
     def join(self, count: int) -> None:
-        """Makes the output of its `count` parts, which then are removed."""
+        """Write the output from its `count` parts, then remove the folder."""
         write_file(self.output, self._content(count))
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""What a model thinks of given translations: teacher-forced log-probabilities, the same as a search's own."""
+"""Log-probabilities of given translations (teacher forcing), the same as a search would compute for them."""
 
 import torch
 from jaxtyping import Float
@@ -11,9 +11,9 @@ from dragoman.model.transformer import Transformer
 
 @torch.inference_mode()
 def score_tokens(model: Transformer, batch: Batch) -> Float[Tensor, "B T"]:
-    """The natural-log probability of every target token and eos given those before it; 0 at padding.
+    """Log-probability (natural logarithm) of every target token and eos, given the tokens before it. 0 at padding.
 
-    Call it in eval mode, and with the batch on the model's device.
+    The model must be in eval mode, and the batch on its device.
     """
     logits = model(batch.src_ids, batch.src_lengths, batch.decoder_input).float()
     losses = functional.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), reduction="none")

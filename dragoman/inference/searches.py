@@ -1,4 +1,8 @@
-"""How a Translator's sources get their hypotheses: compiled where that can be, else by tensor operations."""
+"""Choice of the search: machine code where it is supported, else tensor operations.
+
+`TransformerSearch` is the search of a `Translator`. For the settings of each call it chooses `CompiledSearch`
+(`inference/compiled`) or `StepSearch` (`inference/search` with `inference/tensors`).
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -59,7 +63,7 @@ class StepSearch:
 
 
 def compiled_weights(model: Transformer, precision: str) -> "CompiledWeights":
-    """The weights of a model on the CPU, as they are now, for the compiled search."""
+    """Convert the current weights of a model on the CPU for the compiled search."""
     from dragoman.inference.compiled.weights import CompiledWeights, PositionTable
 
     def table_of(embedding: Embedding) -> PositionTable:
@@ -70,9 +74,9 @@ def compiled_weights(model: Transformer, precision: str) -> "CompiledWeights":
 
 
 class CompiledSearch:
-    """Beam search of one model by the functions of `compiled`, which must support it.
+    """Beam search of one model in machine code. `compiled.weights.supports` must be True for the model.
 
-    `max_length` is the longest output in tokens, the model's own limit where it is None.
+    `max_length` is the maximum length of an output in tokens. None: the model's limit.
     """
 
     def __init__(self, model: Transformer, precision: str, max_length: int | None = None) -> None:
@@ -82,11 +86,11 @@ class CompiledSearch:
         self._weights: Converted[CompiledWeights] = Converted(model, lambda: compiled_weights(model, precision))
 
     def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
-        """Search all sources from one queue, the longest first."""
+        """Search all sources from one queue, longest first."""
         from dragoman.inference.compiled.engine import Waiting, search_all
 
         weights = self._weights.now()
-        if not weights.is_finite:  # there is nothing to find, and compiled code takes numbers for granted
+        if not weights.is_finite:  # compiled code assumes that no number is NaN
             return StepSearch(FastModel(self._model, weights.precision))(sources, settings)
         waiting = Waiting(sources, settings, self._max_length, weights.vocab_sizes)
         workers = max(1, min(num_search_threads(self._model.device), len(waiting)))
@@ -97,14 +101,14 @@ class CompiledSearch:
 
 
 class TransformerSearch:
-    """The fastest search of a model, or of several as one, for the settings of each call."""
+    """The fastest search of a model, or of an ensemble of models, for the settings of each call."""
 
     def __init__(self, models: Sequence[Transformer]) -> None:
         self._models = models
         self._searches: dict[tuple[str, bool], Search] = {}
 
     def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
-        """Raises ConfigError for a precision that the device does not compute in."""
+        """Search all sources. Raises ConfigError if the device does not support the precision."""
         precision = resolve_inference_precision(settings.precision, self._models[0].device)
         kind = precision, self._can_compile(precision, settings)
         if kind not in self._searches:

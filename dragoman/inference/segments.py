@@ -1,7 +1,7 @@
-"""From texts to what is searched, and back: cut to the model's length, batched, and put together again.
+"""From texts to sources of a search, and back to translations.
 
-A text that is longer than the model was trained for is cut into segments that fit, at sentence ends wherever that
-suffices. The white space between them is put back between their translations; that around the text is dropped.
+A text that is longer than the model's limit is split into segments that fit, at sentence ends if possible. White space
+between segments is restored between their translations. White space around the text is dropped.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,12 +14,12 @@ from dragoman.text.tokenization.sentence_splitting import Segment, join_segments
 from dragoman.text.tokenization.tokenizer import Tokenizer, TokenizerPair
 
 _MIN_SHARE_TOKENS = 512
-"""Fewer padded source tokens times rows than this are not worth a batch of their own for an idle worker."""
+"""The smallest batch, in padded source tokens times rows, that is worth a separate batch for an idle thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputText:
-    """A text with its markers, what its translation must begin with, and its number in the input."""
+    """A text with its markers, the forced start of its translation, and its number in the input."""
 
     marked: MarkedText
     prefix: str = ""
@@ -28,10 +28,16 @@ class InputText:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One segment as the search sees it.
+    """One segment, as the search sees it.
 
-    `ids` are without eos. `name` tells it from all others of the input. Its translation must begin with the target ids
-    `prefix`. Sources without ids are not searched.
+    Attributes
+    ----------
+    name
+        Unique name in the input. The random numbers of sampling depend on it.
+    ids
+        Source token ids without eos. A source without ids is not searched.
+    prefix
+        Target ids that the translation must start with.
     """
 
     name: str
@@ -45,12 +51,12 @@ class Source:
 
 
 Search = Callable[[Sequence[Source], InferenceSettings], list[list[Hypothesis]]]
-"""Finds the hypotheses of every source, best first; none for a source without ids."""
+"""Function that finds the hypotheses of every source, best first. A source without ids has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One input text, cut into segments, and the source of each."""
+    """One input text, its segments, and the source of each segment."""
 
     text: str
     segments: list[Segment]
@@ -65,7 +71,7 @@ class SearchedText:
     hypotheses: list[list[Hypothesis]]
 
     def translation(self, tokenizer: Tokenizer) -> Translation:
-        """The translation of the text. Its k-th candidate joins the k-th hypothesis of each source."""
+        """The translation of the whole text. Its k-th candidate joins the k-th hypotheses of all sources."""
         return Translation(
             src=self.request.text,
             candidates=tuple(self._candidate(rank, tokenizer) for rank in range(max(map(len, self.hypotheses)))),
@@ -74,11 +80,11 @@ class SearchedText:
         )
 
     def best_ids(self) -> list[tuple[int, ...]]:
-        """The ids of each source's best hypothesis; none for a source without hypotheses."""
+        """Ids of each source's best hypothesis, empty for a source without hypotheses."""
         return [found[0].ids if found else () for found in self.hypotheses]
 
     def _candidate(self, rank: int, tokenizer: Tokenizer) -> Candidate:
-        """A source with fewer hypotheses than that takes part with its last."""
+        """The candidate at a rank from 0. A source with fewer hypotheses contributes its last one."""
         chosen = [found[: rank + 1][-1:] for found in self.hypotheses]
         texts = [tokenizer.detokenize(found[0].ids) if found else "" for found in chosen]
         hypotheses = [hypothesis for found in chosen for hypothesis in found]
@@ -93,9 +99,9 @@ class SearchedText:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredText:
-    """The translation of a text and the search that it comes from.
+    """The translation of a text, and the search result that it is based on.
 
-    `is_plain`: the translation is what the search found, neither put together nor with markers in it.
+    `is_plain` is True if the translation is the search's result, without inserted markers or protected spans.
     """
 
     translation: Translation
@@ -106,10 +112,10 @@ class AnsweredText:
 def requests_of(
     texts: Sequence[InputText], max_src_tokens: int, tokenizers: TokenizerPair, by_sentence: bool = False
 ) -> list[Request]:
-    """The texts, cut where one has more than `max_src_tokens`, or `by_sentence`.
+    """Encode texts. Split those with more than `max_src_tokens` tokens, or all into sentences if `by_sentence`.
 
-    A prefix belongs to the first segment that is not blank. The name of the target language that a text begins with,
-    for models that know several, belongs to all.
+    A forced prefix applies to the first segment that is not blank. A target-language token at the start of a text, for
+    models with several target languages, is repeated in every segment.
     """
     requests = []
     all_ids = tokenizers.src.encode_batch([text.marked.text.strip() for text in texts])
@@ -127,11 +133,21 @@ def requests_of(
 def token_batches(
     sources: Sequence[Source], rows_per_sentence: int, batch_tokens: int, workers: int = 1
 ) -> Iterator[list[int]]:
-    """The places of the sources that have ids, in batches of similar lengths.
+    """Yield batches of sources of similar length, as indices. Sources without ids are left out.
 
-    Padded source tokens times rows are at most `batch_tokens`. The longest come first, so that memory runs out at once
-    or never. A source that alone exceeds the budget is a batch of its own. If there is too little for a full batch for
-    each of the `workers`, batches are smaller.
+    The longest sources come first, so that memory runs out in the first batch or never. If the sources do not fill one
+    batch for each worker, batches are smaller.
+
+    Parameters
+    ----------
+    sources
+        All sources.
+    rows_per_sentence
+        Hypotheses of each source.
+    batch_tokens
+        Maximum of padded source tokens times rows in a batch. A source that exceeds it alone gets its own batch.
+    workers
+        Number of batches that are searched at once.
     """
     ordered = sorted((place for place, one in enumerate(sources) if one.ids), key=lambda place: -sources[place].length)
     share = rows_per_sentence * sum(sources[place].length for place in ordered) // workers
@@ -149,7 +165,7 @@ def token_batches(
 def _segments(
     text: str, ids: list[int], max_src_tokens: int, tokenizer: Tokenizer, by_sentence: bool
 ) -> tuple[list[Segment], list[list[int]]]:
-    """One segment where the ids are few enough, else as many as it takes; and the ids of each."""
+    """One segment if the ids fit, else several that fit, and the ids of each segment."""
     sentences = split_sentences(text.strip()) if by_sentence else [text.strip()]
     if len(ids) <= max_src_tokens and len(sentences) <= 1:
         return [Segment(text.strip(), "")], [ids]

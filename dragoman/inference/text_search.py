@@ -1,4 +1,4 @@
-"""From texts to hypotheses: segments, ids, and one search for all of them."""
+"""From texts to hypotheses: split texts into segments, encode them, and search all segments at once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TranslationOptions:
-    """Everything that a call may choose: the search, what it preserves, and what is reported beside it."""
+    """All options of one call: settings of the search, what to preserve, and which details to compute."""
 
     settings: InferenceSettings
     preserve: Preserve
@@ -26,9 +26,9 @@ class TranslationOptions:
 
 @dataclass(frozen=True, slots=True)
 class TextSearch:
-    """A search with its tokenizers. Texts of more than `max_src_tokens` are split.
+    """A search with its tokenizers. Texts with more than `max_src_tokens` tokens are split.
 
-    The `aligner` is the attention of the model, if it has one that can be read.
+    `aligner` reads the model's attention. Without it, terms and markers cannot be placed.
     """
 
     search: Search
@@ -37,13 +37,13 @@ class TextSearch:
     aligner: "Aligner | None" = None
 
     def search_texts(self, texts: Sequence[InputText], options: TranslationOptions) -> list[SearchedText]:
-        """The texts with the hypotheses of their segments."""
+        """Search texts. Each result has the hypotheses of its segments."""
         requests = requests_of(texts, self.max_src_tokens, self.tokenizers, options.preserve.by_sentence)
         found = iter(self.search_sources([one for request in requests for one in request.sources], options.settings))
         return [SearchedText(request, [next(found) for _ in request.sources]) for request in requests]
 
     def search_sources(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
-        """The hypotheses of each source: the search's own, or of samples those with the least risk."""
+        """Search sources. With `mbr_samples`, sample instead and choose by minimum Bayes risk."""
         if not settings.mbr_samples:
             return self.search(sources, settings)
         sampled = self.search(sources, replace(settings, sample=True, n_best=settings.mbr_samples))

@@ -1,4 +1,4 @@
-"""The public way to translate: plain text in, plain text out, one answer a text, in the order of the input."""
+"""`Translator`, the public class for translation: texts in, one translation per text out, in the same order."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -27,19 +27,38 @@ from dragoman.text.documents.terms import Terms
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 
 WINDOW_TEXTS = 4096
-"""Texts held at once: they are sorted by length, translated in batches and put back in order."""
+"""Texts in memory at once. They are sorted by length, translated in batches and put back in order."""
 
 
 class Translator:
-    """A model, or several as one, that translates texts.
+    """Translates texts with a model, or with an ensemble of models.
 
+    Use `Translator.load` to create one. Methods that translate accept the settings of the [inference] table as
+    keywords. They replace the model's settings for that call, for example ``translate(texts, beam_size=1)``.
+
+    Parameters
+    ----------
+    search
+        The search, which gets all settings at every call.
+    tokenizers
+        Tokenizers of both sides.
+    settings
+        The model's settings of inference.
+    max_src_tokens
+        The longest source in tokens. Longer texts are split.
+    aligner
+        Reads the model's attention. Without it, there are no alignments, and terms and markers cannot be placed.
+
+    Raises
+    ------
+    ConfigError
+        From every method that translates, if a setting is unknown, out of range or contradicts another.
+
+    Examples
+    --------
     >>> translator = Translator.load("run")
     >>> translator.translate(["Ein Mann fährt Rad.", ""])
     ['A man rides a bike.', '']
-
-    Every method takes settings as keywords, by their names in the [inference] table of the configuration, which
-    replace the model's own for that call: ``translate(texts, beam_size=1)``. A setting that is unknown, out of range
-    or contradicts another raises ConfigError. `settings` are the model's own.
     """
 
     def __init__(
@@ -50,19 +69,28 @@ class Translator:
         max_src_tokens: int,
         aligner: Aligner | None = None,
     ) -> None:
-        """Texts of more than `max_src_tokens` are split. The search is told all settings at every call.
-
-        Without an `aligner` there are no alignments.
-        """
         self._search = TextSearch(search, tokenizers, max_src_tokens, aligner)
         self.settings = settings
 
     @classmethod
     def load(cls, path: str | Path, device: str = "auto", precision: str | None = None) -> "Translator":
-        """The translator in a model folder or run; `device` is auto (cuda, mps, cpu) or a device by name.
+        """Load a model.
 
-        `precision` replaces the model's own setting.
-        Raises ModelError where the folder is missing, damaged or no model.
+        Parameters
+        ----------
+        path
+            A model folder, or a run.
+        device
+            Name of a torch device. "auto": the first available of cuda, mps and cpu.
+        precision
+            Replaces the model's setting `inference.precision`.
+
+        Raises
+        ------
+        ModelError
+            If the folder is missing, damaged or no model.
+        ConfigError
+            If this machine does not have the device, or the device does not support the precision.
         """
         return cls.from_trained([TrainedModel.load(resolve_model_folder(Path(path)), device)], precision)
 
@@ -70,7 +98,11 @@ class Translator:
     def load_ensemble(
         cls, paths: Sequence[str | Path], device: str = "auto", precision: str | None = None
     ) -> "Translator":
-        """Several models with the same tokenizers as one: the mean of their probabilities (settings of the first)."""
+        """Load several models with the same tokenizers as an ensemble, which averages their probabilities.
+
+        The settings are those of the first model. Parameters and errors are those of `load`. Raises ModelError if the
+        tokenizers differ.
+        """
         trained_models = [TrainedModel.load(resolve_model_folder(Path(path)), device) for path in paths]
         return cls.from_trained(trained_models, precision)
 
@@ -78,9 +110,10 @@ class Translator:
     def from_trained(
         cls, trained_models: Sequence[TrainedModel], precision: str | None = None, search: Search | None = None
     ) -> "Translator":
-        """One loaded model, or several as an ensemble. Raises ModelError where their tokenizers differ.
+        """Create a translator from one loaded model, or an ensemble from several.
 
-        `search` does what our own would.
+        `precision` replaces the setting of the first model, and `search` replaces `TransformerSearch`. Raises
+        ModelError if the tokenizers of the models differ.
         """
         first, *others = trained_models
         settings = (
@@ -88,12 +121,12 @@ class Translator:
             if precision is None
             else override_settings(first.config.inference, {"precision": precision})
         )
-        # What can't be computed is better said now than at the first text.
+        # Raise errors about the precision now, not at the first text.
         resolve_inference_precision(settings.precision, first.model.device)
         if not all(first.tokenizers.same_as(other.tokenizers) for other in others):
             raise ModelError(
                 "the models of an ensemble must share their tokenizers, but these have different ones. "
-                "Train them on the same text, with another `train.seed` each, or translate with one model."
+                "Train them on the same text with different values of `train.seed`, or translate with one model."
             )
         models = [trained.model for trained in trained_models]
         longest = min(_max_src_tokens(trained.model, trained.config.data.max_tokens) for trained in trained_models)
@@ -104,7 +137,10 @@ class Translator:
     def from_model(
         cls, model: Transformer, tokenizers: TokenizerPair, settings: InferenceSettings, max_src_tokens: int
     ) -> "Translator":
-        """A model in memory, such as one in training. `max_src_tokens`: the longest source it was trained on."""
+        """Create a translator from a model in memory, for example during training.
+
+        `max_src_tokens` is the longest source that the model was trained on, in tokens.
+        """
         longest = _max_src_tokens(model, max_src_tokens)
         return cls(TransformerSearch([model]), tokenizers, settings, longest, Aligner([model], tokenizers))
 
@@ -117,10 +153,30 @@ class Translator:
         by_sentence: bool = False,
         **overrides: SettingValue,
     ) -> list[str]:
-        """One translation a text, in the same order. An empty or blank text gives an empty one.
+        """Translate texts.
 
-        `protect`, `terms` and `by_sentence` are those of `dragoman.inference.options.Preserve`. The first two raise
-        ConfigError without an aligner.
+        Parameters
+        ----------
+        texts
+            The texts, of any length.
+        protect
+            Keep URLs, placeholders, tags and other protected spans unchanged.
+        terms
+            Required translations of certain words.
+        by_sentence
+            Translate each sentence alone, for models that were trained on single sentences.
+        **overrides
+            Settings of [inference] for this call.
+
+        Returns
+        -------
+        One translation for each text, in the same order. An empty or blank text has an empty translation.
+
+        Raises
+        ------
+        ConfigError
+            If `texts` is a single string, if a setting is wrong, or if `protect` or `terms` need an aligner and the
+            translator has none.
         """
         inputs = _without_markers(_check_texts(texts))
         options = self._options(Preserve(protect, terms, by_sentence), NO_DETAILS, overrides)
@@ -133,7 +189,10 @@ class Translator:
         details: Details = DEFAULT_DETAILS,
         **overrides: SettingValue,
     ) -> list[Translation]:
-        """The same for texts with markers in them, which come back at the words they belong to."""
+        """Translate texts with markers, such as inline tags. Markers are inserted again beside the words they mark.
+
+        `preserve`, `details` and settings are as for `translate_detailed`.
+        """
         texts = (InputText(source, "", number) for number, source in enumerate(sources))
         return list(self._translate(texts, self._options(preserve, details, overrides)))
 
@@ -146,25 +205,62 @@ class Translator:
         first_number: int = 0,
         **overrides: SettingValue,
     ) -> list[Translation]:
-        """`translate` with candidates, tokens and scores. `prefixes`: what each translation must begin with, or "".
+        """Translate texts, with candidates, tokens, scores, flags and alignments.
 
-        The random numbers that sample a text follow from the seed and the number of the text; `first_number` is that of
-        the first one. A text that was put together from its translation and its protected spans has an empty alignment
-        and one candidate. Raises ConfigError unless there are as many prefixes as texts.
+        Parameters
+        ----------
+        texts
+            The texts, of any length.
+        preserve
+            What to preserve, and whether to split texts into sentences.
+        details
+            Whether to compute alignments and flags.
+        prefixes
+            The forced start of each translation, "" for none.
+        first_number
+            Number of the first text. The random numbers of sampling depend on the seed and the number of a text.
+        **overrides
+            Settings of [inference] for this call.
+
+        Returns
+        -------
+        One `Translation` for each text, in the same order. A translation with protected spans that were inserted
+        afterwards has an empty alignment and one candidate.
+
+        Raises
+        ------
+        ConfigError
+            As for `translate`, and if `prefixes` does not have one entry for each text.
         """
         texts = _check_texts(texts)
         if prefixes is not None and len(prefixes) != len(texts):
-            raise ConfigError(f"`prefixes` must be as many as the texts ({len(texts)}), but are {len(prefixes)}.")
+            raise ConfigError(f"`prefixes` must have one entry per text ({len(texts)}), but has {len(prefixes)}.")
         options = self._options(preserve, details, overrides)
         return list(self._translate(_without_markers(texts, prefixes or repeat(""), first_number), options))
 
     def translate_stream(
         self, texts: Iterable[str], window_texts: int = WINDOW_TEXTS, **overrides: SettingValue
     ) -> Iterator[Translation]:
-        """Translations of a stream of any length, in order, holding at most `window_texts` texts at once.
+        """Translate a stream of any length, with at most `window_texts` texts in memory.
 
-        A larger window pads less; with a window of 1 each answer comes before the next text is read.
-        Raises ConfigError for a window below 1, and for a single text, which would be its letters.
+        Parameters
+        ----------
+        texts
+            An iterable of texts. It is read one window at a time.
+        window_texts
+            Texts per window. A larger window needs less padding. With 1, each translation is yielded before the next
+            text is read.
+        **overrides
+            Settings of [inference] for this call.
+
+        Yields
+        ------
+        One `Translation` for each text, in the same order.
+
+        Raises
+        ------
+        ConfigError
+            If `texts` is a single string, or if `window_texts` is below 1.
         """
         if isinstance(texts, str):
             raise ConfigError(_ONE_TEXT)
@@ -179,9 +275,11 @@ class Translator:
     def _translate(
         self, texts: Iterable[InputText], options: TranslationOptions, window_texts: int = WINDOW_TEXTS
     ) -> Iterator[Translation]:
-        """Search, preservation, capitals and alignment, window by window."""
+        """Run all stages on one window of texts after the other: search, preservation, capitals and alignment."""
         search, settings, rest = self._search, options.settings, iter(texts)
-        retries_capitals = settings.retry_all_caps and not (settings.sample or settings.mbr_samples)  # no best sample
+        retries_capitals = settings.retry_all_caps and not (
+            settings.sample or settings.mbr_samples
+        )  # samples have no better one
         while window := list(islice(rest, window_texts)):
             answers = translate_preserving(search, window, options)
             if retries_capitals:
@@ -191,11 +289,11 @@ class Translator:
             yield from (answer.translation for answer in answers)
 
 
-_ONE_TEXT = "`texts` must be a list of texts. For one text, give a list with it: [text]."
+_ONE_TEXT = "`texts` must be a list of texts. For a single text, pass [text]."
 
 
 def _check_texts(texts: object) -> list[str]:
-    """The texts as a list. Raises ConfigError for what is none of texts; a single text would be its letters."""
+    """The texts as a list. Raises ConfigError unless they are strings. A single string would be read as letters."""
     found: list[Any] = list(texts) if isinstance(texts, Iterable) and not isinstance(texts, str) else [None]
     if not all(isinstance(text, str) for text in found):
         raise ConfigError(_ONE_TEXT)
@@ -205,18 +303,18 @@ def _check_texts(texts: object) -> list[str]:
 def _without_markers(
     texts: Iterable[str], prefixes: Iterable[str] = repeat(""), first_number: int = 0
 ) -> Iterator[InputText]:
-    """Plain texts as the search takes them, one at a time."""
+    """Plain texts as inputs of the search, one at a time."""
     for number, text, prefix in zip(count(first_number), texts, prefixes, strict=False):
         yield InputText(MarkedText(text, ()), prefix, number)
 
 
 def override_settings(settings: InferenceSettings, overrides: dict[str, SettingValue]) -> InferenceSettings:
-    """The settings with some replaced. Raises ConfigError for an unknown name, a bad value or a contradiction."""
+    """Replace some settings. Raises ConfigError for an unknown name, an invalid value or a contradiction."""
     checked: dict[str, Any] = {}
     for name, value in overrides.items():
         key = f"inference.{name}"
         if key not in SETTINGS:
-            raise ConfigError(f"`{name}` is not a setting of a translation.{_setting_hint(name)}")
+            raise ConfigError(f"`{name}` is not a setting of [inference].{_setting_hint(name)}")
         checked[name] = SETTINGS[key].check(value, f"`{key}`")
     result = replace(settings, **checked)
     check_config(Config(inference=result))
@@ -231,5 +329,5 @@ def _setting_hint(name: str) -> str:
 
 
 def _max_src_tokens(model: Transformer, max_tokens: int) -> int:
-    """The longest source without eos that the model was trained for and has positions for."""
+    """The longest source without eos that the model was trained on and has positions for, in tokens."""
     return max_tokens if model.max_positions is None else min(max_tokens, model.max_positions - 1)

@@ -1,8 +1,8 @@
-"""Several batches at once on a CPU: one Python thread a core, each computing on one thread.
+"""Computation of several batches at once on a CPU: one Python thread per core, each on one torch thread.
 
-torch lets other Python threads run while it computes. Two batches on two cores were 1.6 times as fast as one after the
-other (docs/log.md); two threads inside every operation gain less on operations this small, and lose it all as soon as
-another process needs one of the cores, because each operation waits for its slower half.
+torch releases Python's lock while it computes. Two batches on two cores were 1.6 times as fast as one after the other
+(docs/log.md). Two torch threads inside every operation gain less, because the operations are small. They gain nothing
+if another process needs one of the cores, because each operation waits for its slower half.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ TaskResult = TypeVar("TaskResult")
 
 
 def num_search_threads(device: torch.device) -> int:
-    """As many as torch's threads on a CPU; another device computes one batch at a time."""
+    """Number of batches to search at once: torch's number of threads on a CPU, 1 on other devices."""
     return torch.get_num_threads() if device.type == "cpu" else 1
 
 
@@ -28,10 +28,10 @@ def map_in_threads(
     workers: int,
     give_up: Callable[[], None] | None = None,
 ) -> list[TaskResult]:
-    """What `work` makes of every item, in order.
+    """Apply `work` to every item, in up to `workers` threads, and return the results in order.
 
-    An exception in one of them, or an interrupt of the waiting thread, leaves those not begun undone and is raised once
-    those begun are finished; `give_up` tells these that nobody wants the rest.
+    After an exception, or an interrupt of the calling thread, no further item is started. The exception is raised when
+    the running items have ended. `give_up` is called first, to let them end early.
     """
     workers = min(workers, len(items))
     if workers <= 1:
