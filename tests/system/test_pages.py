@@ -1,0 +1,287 @@
+"""The pages below docs/ are true: links lead somewhere, names exist, and every command of an `sh` block runs.
+
+A page has two kinds of blocks with commands. `sh` blocks hold commands that run here, in order, with stand-ins for the
+files that they name. `console` blocks show a session, or commands for machines that a test does not have. Only their
+verbs and flags are checked.
+"""
+
+import ast
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli.main import VERBS, run_command
+from dragoman.config import SETTINGS
+from dragoman.config.history import REMOVED
+from dragoman.demo.phrasebook_file import load_phrasebook
+from tests.system.test_readme import QUICK, SHELL, assert_serves, forked
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    path
+    for path in DOCS.rglob("*.md")
+    if path.relative_to(DOCS).parts[0] in ("README.md", "tutorials", "how-to", "reference", "explanation")
+)
+LINKED = [*PAGES, *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md"))]
+OTHER_PROGRAMS = {
+    "--fresh", "--report", "--folder", "--threads", "--others", "--wait", "--attempts", "--list", "--seconds",
+    "--parts", "--sizes", "--peers", "--size", "--write",
+    "--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint", "--max-restarts", "--extra-index-url",
+    "--create-home", "--chown", "--no-cache-dir", "--index-url", "--model", "--help-all",
+}  # fmt: skip
+"""Flags on the pages that belong to benchmarks, tools, torchrun, pip and Docker."""
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
+
+
+def blocks_of(text: str, language: str) -> list[str]:
+    """The code blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def commands_of(block: str) -> list[str]:
+    """The commands of a block, one per line, without prompts and line continuations."""
+    lines = re.sub(r"\\\n\s*", " ", block).split("\n")
+    prompted = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    return prompted or [line for line in lines if line.strip() and not line.startswith("#")]
+
+
+def anchors_of(path: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = [re.sub(r"[`*]", "", each).lower() for each in re.findall(r"^#+ (.+)$", text, re.MULTILINE)]
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        name, _, anchor = target.partition("#")
+        if re.match(r"[a-z]+:", target):
+            continue
+        path = (page.parent / name).resolve() if name else page
+        if not path.exists() or (anchor and path.suffix == ".md" and anchor not in anchors_of(path)):
+            broken.append(target)
+    assert not broken
+
+
+def test_the_index_lists_every_page() -> None:
+    index = (DOCS / "README.md").read_text(encoding="utf-8")
+    listed = {(DOCS / target).resolve() for target in re.findall(r"\]\(([^)#\s]+\.md)\)", index)}
+    assert [str(page.relative_to(DOCS)) for page in PAGES if page.name != "README.md" and page not in listed] == []
+
+
+@each_page
+def test_a_page_says_who_needs_it(page: Path) -> None:
+    lines = page.read_text(encoding="utf-8").split("\n")
+    assert lines[0].startswith("# ")
+    assert lines[2].startswith("This page is for you if ")
+
+
+@lru_cache(maxsize=1)
+def known_flags() -> frozenset[str]:
+    """Every flag of every verb, without those of settings."""
+    flags: set[str] = set()
+    for verb in VERBS:
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            assert run_command([verb, "--help"]) == 0
+        flags |= set(re.findall(r"--[a-z][a-z-]*(?![\w.-])", output.getvalue()))
+    return frozenset(flags)
+
+
+@each_page
+def test_flags_settings_and_verbs_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    settings = {f"--{key.replace('_', '-')}" for key in SETTINGS}
+    unknown = [
+        flag
+        for flag in re.findall(r"(?<![\w`/|<!-])--[a-z][a-z.-]*[a-z]", text.replace("`--", " --"))
+        if flag not in settings | known_flags() | OTHER_PROGRAMS
+    ]
+    tables = "|".join({key.partition(".")[0] for key in SETTINGS})
+    for table, name in re.findall(rf"`({tables})\.([a-z_0-9-]+)`", text):
+        key = f"{table}.{name.replace('-', '_')}"
+        if key not in SETTINGS and key not in REMOVED and name not in ("json", "safetensors"):
+            unknown.append(key)
+    unknown += [verb for verb in re.findall(r"(?:`|^\$ |^)dragoman ([a-z]+)", text, re.MULTILINE) if verb not in VERBS]
+    assert not unknown
+
+
+def strings_of(package: str) -> set[str]:
+    """The strings in the code of a package."""
+    return {
+        node.value
+        for path in (ROOT / "dragoman" / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
+def test_quoted_messages_are_in_the_code() -> None:
+    """The messages that the page about refused files quotes are those that the code writes."""
+    page = (DOCS / "how-to" / "fix-a-refused-file.md").read_text(encoding="utf-8")
+    tables = re.findall(r"^\| message contains .*?\n\n", page, re.MULTILINE | re.DOTALL)
+    quoted = [text for table in tables for text in re.findall(r'"([^"]+)"', table)]
+    assert len(quoted) > 5
+    written = "\n".join(strings_of(""))
+    assert [text for text in quoted if text not in written] == []
+
+
+def test_the_page_about_checks_names_findings_that_exist() -> None:
+    page = (DOCS / "how-to" / "check-a-corpus.md").read_text(encoding="utf-8")
+    table = page[page.index("## Read the notes") :].split("\n\n")[1]
+    kinds = {kind for row in table.split("\n")[2:] for kind in re.findall(r"`([^`]+)`", row.split("|")[1])}
+    assert len(kinds) > 5
+    assert kinds <= strings_of("text/doctor")
+
+
+def test_the_page_about_the_watchdog_names_every_warning() -> None:
+    source = (ROOT / "dragoman" / "training" / "run" / "watchdog.py").read_text(encoding="utf-8")
+    names = set(re.findall(r'RunWarning\(\s*"([^"]+)"', source))
+    page = (DOCS / "reference" / "watchdog.md").read_text(encoding="utf-8")
+    assert names
+    assert names <= set(re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory, small_marian: Path) -> Path:
+    """A working directory with the files and models that the pages name, and a cache of the hub."""
+    folder = tmp_path_factory.mktemp("pages")
+    pairs = load_phrasebook().generate(seed=2, count=340)
+    parts = {"corpus": pairs[:260], "test": pairs[260:300], "dev": pairs[300:], "train": pairs[:260]}
+    for name, part in parts.items():
+        for side, language in (("src", "en"), ("tgt", "de")):
+            lines = "".join(f"{getattr(pair, side)}\n" for pair in part)
+            (folder / f"{name}.{language}").write_text(lines, encoding="utf-8")
+    for name in ("corpus.en-de", "mine", "general", "general-test"):
+        part = parts["test" if "test" in name else "corpus"]
+        (folder / f"{name}.tsv").write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in part), encoding="utf-8")
+    units = "".join(
+        f'<tu><tuv xml:lang="en"><seg>{pair.src}</seg></tuv><tuv xml:lang="de"><seg>{pair.tgt}</seg></tuv></tu>\n'
+        for pair in pairs
+    )
+    texts = {
+        "memory.tmx": f'<tmx version="1.4"><header/><body>{units}</body></tmx>\n',
+        "mono.de": "".join(f"{pair.tgt}\n" for pair in parts["dev"]),
+        "beginnings.de": "\n" * len(parts["test"]),
+        "terms.tsv": "bike\tDrahtesel\nred shirt\tRothemd\n",
+        "page.html": "<p>A woman in a <b>red</b> shirt.</p>\n",
+        "film.en.srt": "1\n00:00:01,000 --> 00:00:02,500\nWhere is the station?\n",
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "configs").symlink_to(ROOT / "configs")
+    multi30k = folder / "data" / "multi30k"
+    multi30k.mkdir(parents=True)
+    for ours, theirs in (("corpus", "train"), ("test", "val"), ("test", "test_2016_flickr")):
+        for language in ("en", "de"):
+            (multi30k / f"{theirs}.{language}.gz").write_bytes((folder / f"{ours}.{language}").read_bytes())
+    repository = folder / "hub" / "models--Helsinki-NLP--opus-mt-en-de"
+    (repository / "snapshots").mkdir(parents=True)
+    (repository / "snapshots" / ("0" * 40)).symlink_to(small_marian)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0" * 40)
+    for verb in VERBS:  # import once, before processes are forked
+        import_module(f"dragoman.cli.{verb.replace('import', 'import_')}")
+    for line in (
+        "dragoman train --src corpus.en --tgt corpus.de --out run",
+        "dragoman train --src corpus.en --tgt corpus.de --train.seed 2 --out other-run",
+        "dragoman train --src corpus.en --tgt corpus.de --data.test-fraction 0.2 --out demo-run",
+    ):
+        run_line(line, folder)
+    for name in ("general", "teacher"):
+        (folder / name).symlink_to(folder / "run")
+    return folder
+
+
+def run_line(line: str, place: Path) -> None:
+    """Run one command of a page in `place`; training takes two steps. Fails unless the exit code is 0."""
+    environment = {**os.environ, "DRAGOMAN_DATA": str(place / "data"), "PYTHONPATH": str(ROOT)}
+    environment |= {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(place / "hub")}
+    quick = re.sub(r"(dragoman (?:train|demo|plan)\b[^|>]*)", rf"\1 {QUICK} ", line)
+    quick = re.sub(r"(dragoman verify\b[^|>]*)", r"\1 --sentences 3 --steps 0 ", quick)
+    if "configs/" in quick:
+        quick += " --tokenizer.vocab-size 300"
+    if "distilled_12_1" in quick:
+        quick += " --model.d-model 32 --model.d-ff 64 --train.warmup-steps 1"
+    python = shlex.quote(sys.executable)
+    command = re.sub(r"(?<!-m )\bdragoman (?=[a-z])", f"{python} -m dragoman ", quick)
+    command = command.replace("torchrun ", f"{python} -m torch.distributed.run ")
+    if "dragoman serve" in line:
+        assert_serves(shlex.split(command.replace("--port 5000", "--port 0")), place, environment)
+    elif line.startswith(("dragoman ", "echo ")) and "import" not in line and not SHELL.search(quick):
+        code, said = forked(quick, place, environment)
+        assert code == 0, f"{line}\n{said}"
+    else:
+        done = subprocess.run(
+            command, shell=True, cwd=place, env=environment, capture_output=True, text=True, timeout=280
+        )
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+
+
+def run_page(page: Path, place: Path) -> None:
+    """Run the `sh` and `python` blocks of a page in their order."""
+    for language, block in re.findall(
+        r"^```(sh|python)\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    ):
+        if language == "sh":
+            for line in commands_of(block):
+                run_line(line, place)
+        else:
+            done = subprocess.run(
+                [sys.executable, "-c", block.replace("20_000", "400").replace("19_500", "360")],
+                cwd=place,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                capture_output=True,
+                text=True,
+                timeout=200,
+            )
+            assert done.returncode == 0, done.stderr
+
+
+def test_the_tutorial_runs_from_two_files_to_a_server(tmp_path: Path) -> None:
+    run_page(DOCS / "tutorials" / "first-translator.md", tmp_path)
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+WITH_COMMANDS = [
+    page for page in PAGES if page.parent.name != "tutorials" and "```sh" in page.read_text(encoding="utf-8")
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda path: path.stem)
+def test_every_command_of_a_page_runs(page: Path, base: Path, tmp_path: Path) -> None:
+    """In a copy of the files, so that pages do not depend on each other."""
+    place = tmp_path / "place"
+    subprocess.run(["cp", "-a", str(base), str(place)], check=True)
+    run_page(page, place)
+
+
+def test_every_verb_is_on_a_page() -> None:
+    text = (DOCS / "reference" / "command-line.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\$ dragoman ([a-z]+)", text, re.MULTILINE)) == set(VERBS)
+
+
+def test_the_code_names_only_pages_that_exist() -> None:
+    """Docstrings, comments, configurations and tools may refer to pages."""
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    missing = []
+    for name in tracked.split("\n"):
+        if name.endswith((".py", ".toml", "Makefile", ".md", ".html")) and name not in ("docs/log.md", "CHANGELOG.md"):
+            path = ROOT / name
+            text = path.read_text(encoding="utf-8") if path.is_file() else ""
+            pages = re.findall(r"(?<![\w/.])docs/[\w/-]+\.md", text)
+            missing += [f"{name}: {page}" for page in pages if not (ROOT / page).exists()]
+    assert not missing
