@@ -93,7 +93,7 @@ class Chapter:
         if isinstance(value, Figure):
             self.figures.append(value)
             drawing = re.sub(r"^.*?(?=<svg)", "", svg_of(value), flags=re.DOTALL)
-            # Ids are unique in a document, and every drawing begins to count anew.
+            # Ids are unique in a document, and every drawing starts to count at 1.
             drawing = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>f{len(self.figures)}-", drawing)
             return f"{_output(printed)}<figure>{drawing}</figure>"
         return _output(printed + ("" if value is None else f"{value!r}\n"))
