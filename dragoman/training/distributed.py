@@ -27,9 +27,10 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """The processes of a run, seen from one of them. `rank` counts from 0, and `local_rank` within the machine.
+    """The processes of a run, seen from one of them. The methods are collective: all processes must call them.
 
-    `talk` is the process group for values other than gradients.
+    `rank` counts from 0 over all machines, and `local_rank` within the machine. `talk` is the process group for values
+    other than gradients.
     """
 
     rank: int = 0

@@ -26,12 +26,37 @@ Validate = Callable[[Transformer], Mapping[str, float]]
 
 @dataclass(slots=True)
 class TrainingSession:
-    """The training of `trained.model` on `train` in the folder `run`, as one process sees it.
+    """The training of one model in the folder of one run, as one process sees it.
 
-    `validate` returns the scores of decoded text on `dev`; training knows no search. `encode` replaces stored ids while
-    training (BPE dropout). `soft` are the predictions of teachers for the stored ids. The same settings give the same
-    steps: random numbers follow from (seed, step), and with several `processes` from the number of the process. With
-    `adapts_warmup` a new run may shorten its warm-up to fit a time limit; it is called with the new settings.
+    The same settings give the same steps: random numbers depend on seed and step alone, and with several processes on
+    the rank of the process.
+
+    Attributes
+    ----------
+    run : RunFolder
+        Where checkpoints are written, and where training continues from.
+    trained : TrainedModel
+        The model in training, with its tokenizers, settings and card.
+    train, dev : Pairs
+        Encoded sentence pairs to train on and to validate with.
+    validate : Validate
+        Translates `dev` and scores the output. Training itself does not import inference.
+    log : RunLog
+        Receives progress, validations and warnings.
+    encode : Encode, optional
+        Encodes pairs again in each epoch (augmentation, BPE dropout). Without it, training uses the stored ids.
+    processes : Processes
+        The processes of the run. By default there is one.
+    soft : SoftTargets, optional
+        The predictions of teachers for the stored ids.
+    adapts_warmup : callable, optional
+        If set, a new run may shorten its warm-up to fit a time limit. Called with the new settings.
+    state : TrainState
+        The position of the run. `fit` restores it.
+    sharded : ShardedModel, optional
+        The model, if it is sharded over the processes. `fit` sets it.
+    memory_plan : MemoryPlan, optional
+        The size of micro-batches. The first stretch of training computes it.
     """
 
     run: RunFolder
@@ -63,10 +88,11 @@ class TrainingSession:
         return self.model if self.sharded is None else self.sharded.gather_model()
 
     def measure(self, model: Transformer) -> dict[str, float]:
-        """Losses (mean negative log-probability a token, in nats), perplexity and the metrics of `validate`, on dev.
+        """The scores of a model on dev: losses, perplexity, and the metrics of `validate`.
 
-        `own_source_loss` and `other_source_loss` are of the same few hundred pairs, the second with wrong sources.
-        Both are missing if there are too few pairs.
+        Losses are mean negative log-probabilities per token, in nats. `own_source_loss` and `other_source_loss` are
+        losses of the same few hundred pairs, the second with the sources of other sentences. Both are missing if there
+        are too few pairs.
         """
         model.eval()
         try:

@@ -23,10 +23,28 @@ _SMALL_FILES_BYTES = 1 << 20
 
 
 def fit(session: TrainingSession) -> str:
-    """Train until a limit or patience ends it, from the newest checkpoint if there is one. Returns why, in words.
+    """Train until a limit or patience ends the run, from the newest checkpoint if there is one.
 
-    Raises Interrupted after saving if SIGINT, SIGTERM or SIGHUP came, and ConfigError, ResourceError or
-    CheckpointError if the run cannot start or continue.
+    Parameters
+    ----------
+    session : TrainingSession
+        The model, data and folder. Afterwards it has the trained model, and the state of the run.
+
+    Returns
+    -------
+    str
+        Why training ended, such as "train.max_steps = 1000 reached".
+
+    Raises
+    ------
+    Interrupted
+        A signal (SIGINT, SIGTERM, SIGHUP) stopped the run, after a checkpoint was saved.
+    ConfigError
+        Losses are not finite even at half the learning rate.
+    ResourceError
+        The disk or the memory is too small.
+    CheckpointError
+        The run has checkpoints, but none is intact.
     """
     session.processes.call_on_first(session.run.tidy)
     if session.settings.sharding == "full" and session.processes.count > 1:

@@ -107,9 +107,25 @@ class RunFolder:
 
 
 def save_checkpoint(run: RunFolder, trained: TrainedModel, moments: dict[str, torch.Tensor], state: TrainState) -> None:
-    """Write the checkpoint of `state.step`, with the tensors of its optimizer, and update the pointers.
+    """Write a checkpoint and update the pointers `best` and `last`.
 
-    Raises ResourceError before anything is written if the disk has too little space.
+    The checkpoint is written under a temporary name and then renamed, so it is complete or missing.
+
+    Parameters
+    ----------
+    run : RunFolder
+        The folder of the run.
+    trained : TrainedModel
+        The model with everything that belongs into a model folder.
+    moments : dict of str to Tensor
+        The state of the optimizer by name, from `optimizer_tensors`.
+    state : TrainState
+        The state of the run. `state.step` names the checkpoint.
+
+    Raises
+    ------
+    ResourceError
+        The disk has too little space. Nothing has been written.
     """
     with disk_errors(run.checkpoints):
         run.checkpoints.mkdir(parents=True, exist_ok=True)

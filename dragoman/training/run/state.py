@@ -21,11 +21,28 @@ class ValidationRecord:
 
 @dataclass(slots=True)
 class TrainState:
-    """Counts since the start of the run. `epoch` and `step_in_epoch` name the next step to take.
+    """Counts since the start of the run, and everything else that a resumed run needs to take the same steps.
 
-    `window_*` are sums since the last log line, so that a resumed run logs the same numbers. `seconds` is the time
-    spent training and validating. Each micro-batch is computed in `micro_batch_splits` parts, which is more than one
-    if memory ran out.
+    Attributes
+    ----------
+    step : int
+        Optimizer steps taken.
+    epoch, step_in_epoch : int
+        The position of the next step in the data. Both count from 0.
+    sentences, tgt_tokens : int
+        Sentence pairs and target tokens trained on, without padding.
+    seconds : float
+        Time spent on training and validating.
+    skipped_steps : int
+        Steps whose gradient the watchdog discarded.
+    window_loss, window_nll, window_tokens, window_seconds : float or int
+        Sums since the last log line, so that a resumed run logs the same numbers.
+    micro_batch_splits : int
+        Parts in which each micro-batch is computed. More than 1 if memory ran out.
+    validations : list of ValidationRecord
+        All validations, in the order of steps.
+    watchdog : WatchdogState
+        The memory of the watchdog.
     """
 
     step: int = 0

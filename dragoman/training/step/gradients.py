@@ -43,9 +43,11 @@ _LEAST_POSITIONS = 128
 def losses(
     model: Transformer, batch: Batch, options: LossOptions = PLAIN_LOSS, projection: PreparedProjection | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The sums of the smoothed loss and of the negative log-probability over the labels of a batch, without padding.
+    """The smoothed loss and the negative log-probability of a batch, summed over its labels without padding, in nats.
 
-    If `projection` is set, it receives the gradient of the model's projection instead of the model's parameters.
+    The decoder sees the target shifted right by one position (`batch.decoder_input`), and each position predicts the
+    next token (teacher forcing). If `projection` is set, it receives the gradient of the model's projection instead of
+    the model's parameters.
     """
     memory = model.encode(batch.src_ids, batch.src_lengths)
     hidden = model.decode(batch.decoder_input, memory, batch.src_lengths)
@@ -214,11 +216,24 @@ class Gradients:
         self._pool.shutdown()
 
     def compute(self, batches: Sequence[Batch], seed: Sequence[int], num_tokens: int, splits: int = 1) -> Tensor:
-        """Leave the gradient of the mean loss over `num_tokens` labels in the model's parameters.
+        """Compute the gradient of the mean loss of a step, and store it in `parameter.grad` of the model.
 
-        Returns the sums of loss and negative log-probability, (2,). The random numbers of dropout follow from `seed`.
-        The rows of each batch are computed in `splits` parts, which takes less memory in proportion. The sums are equal
-        except for rounding (on a GPU dropout uses other random numbers). An error leaves no gradients.
+        Parameters
+        ----------
+        batches : sequence of Batch
+            The micro-batches of the step.
+        seed : sequence of int
+            Determines the random numbers of dropout, with the number of the thread.
+        num_tokens : int
+            The number of labels of the whole step, in all processes.
+        splits : int
+            Compute the rows of each batch in this many parts, which takes less memory in proportion. The result is
+            equal except for rounding. On a GPU, dropout uses other random numbers.
+
+        Returns
+        -------
+        Tensor, (2,)
+            The sums of loss and negative log-probability. If an error is raised, no gradients are left.
         """
         self._refresh()
         dealt = shares([batch.to(self.model.device) for batch in batches], self.threads)

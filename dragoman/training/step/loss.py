@@ -30,9 +30,25 @@ _LOG2_E, _LN_2 = math.log2(math.e), math.log(2.0)
 def smoothed_cross_entropy(
     logits: Float[Tensor, "M V"], labels: Int64[Tensor, "M"], epsilon: float, pad_id: int
 ) -> tuple[Tensor, Tensor]:
-    """The sums over M labels of the smoothed loss and of the plain negative log-probability, both in nats.
+    """The smoothed loss and the negative log-probability of M labels, both summed, in nats.
 
-    The reference for tests: every label counts, and none may be `pad_id`. Training uses `projected_cross_entropy`.
+    This is the formula as written, and the reference for tests. Training uses `projected_cross_entropy`.
+
+    Parameters
+    ----------
+    logits : (M, V)
+        Unnormalized scores of all tokens.
+    labels : (M,)
+        The right tokens. All of them count, and none may be `pad_id`.
+    epsilon : float
+        The mass that is spread over the vocabulary without padding, from 0 to 1. The paper uses 0.1.
+    pad_id : int
+        The id of padding, which gets no mass.
+
+    Returns
+    -------
+    loss, nll : scalar tensors
+        Only the loss has a gradient.
     """
     log_probs = torch.log_softmax(logits.float(), dim=-1)
     nll = -log_probs.gather(1, labels[:, None]).sum()
@@ -59,9 +75,10 @@ PLAIN_LOSS = LossOptions()
 
 @dataclass(frozen=True, slots=True)
 class SoftLabels:
-    """For each of M labels, K tokens with their probabilities. `weight` (0 to 1) is their share beside the label.
+    """The predictions of teachers for M labels: K tokens each, with probabilities that sum to 1.
 
-    Tokens with a nonzero probability are distinct. The probabilities of a label sum to 1.
+    `weight` (0 to 1) is their share of the target distribution. The label itself keeps the rest. Tokens with a nonzero
+    probability are distinct.
     """
 
     ids: Int64[Tensor, "M K"]
@@ -75,7 +92,11 @@ class SoftLabels:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """The target distributions of M labels: smoothed by `epsilon` over all but `pad_id`, mixed with soft labels."""
+    """The target distributions of M labels.
+
+    With mass `epsilon` spread evenly over all tokens except `pad_id`, and the soft labels of teachers, the target of a
+    label y is (1 - epsilon) ((1 - weight) [y] + weight probs) + epsilon / (V - 1) [not pad].
+    """
 
     labels: Int64[Tensor, "M"]
     epsilon: float
@@ -90,13 +111,28 @@ def projected_cross_entropy(
     targets: Targets,
     projection: "PreparedProjection | None" = None,
 ) -> tuple[Tensor, Tensor]:
-    """`smoothed_cross_entropy` of the projection of `hidden`, without holding all logits at once.
+    """`smoothed_cross_entropy` of the projection of `hidden`, without holding all logits in memory.
 
-    Works slice by slice and computes the gradient of each slice in the forward pass. Products and softmax run in the
-    type of `hidden`. Sums over rows are float32, and so are the two results. Only the first result has a gradient.
+    The logits of a batch are the largest tensor of training: rows times vocabulary. So they are computed slice by
+    slice, and the gradient of each slice already in the forward pass. Products and softmax run in the type of `hidden`,
+    and sums over rows in float32.
 
-    A `projection`, prepared from the same weight and bias, receives their gradients at once: the gradients of the loss
-    times `projection.scale`, whatever happens to the loss afterwards.
+    Parameters
+    ----------
+    hidden : (M, D)
+        The states of the decoder, one row per label.
+    weight, bias : (V, D) and (V,) or None
+        The projection to the vocabulary.
+    targets : Targets
+        The target distributions.
+    projection : PreparedProjection, optional
+        Prepared from the same weight and bias. It receives their gradients at once, times `projection.scale`, whatever
+        happens to the loss afterwards. Without it, weight and bias get gradients from autograd.
+
+    Returns
+    -------
+    loss, nll : scalar tensors
+        Sums over all labels in nats, in float32. Only the loss has a gradient.
     """
     leaves = (weight, bias) if projection is None else (None, None)
     if projection is None:
@@ -106,11 +142,22 @@ def projected_cross_entropy(
 
 
 class PreparedProjection:
-    """The projection in the form that the batches of one update use, and the sums of its gradients over them.
+    """The projection to the vocabulary, prepared for the batches of one update, and the sums of its gradients.
 
-    Holds the weight and the bias of logits in base 2 in `dtype`, on a CPU also the weight transposed, by which wide
-    matrices multiply several times as fast, and the float32 sums of both gradients times `scale`. All are as large as
-    the vocabulary: preparing them for each batch would take longer than a small batch.
+    It holds weight and bias for logits in base 2, which need no multiplication before `exp2`. On a CPU it also holds
+    the weight transposed, because wide matrices then multiply several times as fast. All of this is as large as the
+    vocabulary, so preparing it for each batch would take longer than a small batch.
+
+    Parameters
+    ----------
+    weight, bias : (V, D) and (V,) or None
+        The projection of the model.
+    dtype : torch.dtype
+        The type of products: float32 or bfloat16.
+    scale : float
+        A factor of all gradients, such as 1 / number of labels.
+    with_gradient : bool
+        Whether to sum gradients at all.
     """
 
     def __init__(

@@ -1,4 +1,17 @@
-"""Learning-rate schedules (Vaswani et al. 2017, section 5.3)."""
+"""Learning-rate schedules (Vaswani et al. 2017, section 5.3).
+
+With warm-up w, model width d and learning rate r, the rates at step t are:
+
+=============  ==================================================
+noam           r d^-0.5 min(t^-0.5, t w^-1.5), equation 3 times r
+inverse_sqrt   r min(t / w, (w / t)^0.5)
+constant       r min(1, t / w)
+linear         r min(1, t / w) s
+cosine         r min(1, t / w) (1 - cos(pi s)) / 2
+=============  ==================================================
+
+where s falls linearly from 1 at step w to 0 at step `max_steps` + 1. So the last step still has a small rate.
+"""
 
 import math
 
@@ -6,14 +19,7 @@ from dragoman.config import TrainSettings
 
 
 def learning_rate(step: int, settings: TrainSettings, d_model: int) -> float:
-    """The learning rate of optimizer step `step`, counted from 1.
-
-    - noam is equation 3 of the paper times `learning_rate`.
-    - inverse_sqrt has the same shape with a free peak: it rises linearly to `learning_rate` over the warm-up, and then
-      falls with 1/sqrt(step).
-    - constant stays at `learning_rate` after the warm-up.
-    - linear and cosine fall after the warm-up and reach 0 at step `max_steps` + 1, so that the last step counts.
-    """
+    """The learning rate of optimizer step `step`, counted from 1."""
     warmup = max(settings.warmup_steps, 1)
     if settings.schedule == "noam":
         return settings.learning_rate / math.sqrt(d_model) * min(1 / math.sqrt(step), step / math.sqrt(warmup) ** 3)
