@@ -1,18 +1,20 @@
 # make demo   a translator trained, scored and used in one go
 # make test   the tests, except for the slow ones
 # make check  everything a change must pass: format, lint, import rules, types, tests
+# make coverage  the same tests with branch coverage, as build/coverage/index.html
 # make bench  Dragoman and its peers side by side: hours; BENCH='--parts training --sizes tiny' for less
 # make test-slow  the tests that take most of a minute each
 # make soak   fault injection at full size: an hour or more; RUN=a trained run for the tests that need one
 # make guide  the annotated guide as pages, build/guide/index.html: every cell runs
 # make wheel  dist/dragoman-*.whl
+# make lock   constraints.txt and requirements.lock, written again from pyproject.toml
 # make release  checks that this tree can be released: version, changelog, tag, packages, the installed wheel
 
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: venv demo test test-slow lint check bench soak guide release wheel clean
+.PHONY: venv demo test coverage test-slow lint check bench soak guide lock release wheel clean
 
 venv: $(STAMP)
 
@@ -30,6 +32,10 @@ demo: $(STAMP)
 # Files come in the order of pytest's testpaths, the longest first, so that no process works alone at the end.
 test: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --durations 25
+
+# Branch coverage of the package by every test that is not slow.
+coverage: $(STAMP)
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report term --cov-report html
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -55,6 +61,11 @@ soak: test-slow
 
 guide: $(STAMP)
 	$(BIN)/python docs/guide/build.py --out build/guide
+
+# LOCK=--upgrade takes the newest versions.
+lock: $(STAMP)
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/python tools/lock.py $(LOCK)
 
 # Publishes nothing: a pushed tag does (.github/workflows/release.yml).
 release: $(STAMP)
