@@ -1,8 +1,8 @@
-"""Phenomena that translators are known to stumble over, each counted on sentences that have it.
+"""Checks of phenomena that translators often get wrong. A score rates the whole test; these checks show what is wrong.
 
-A score says how good a translation is on the whole; these say what is wrong with it. Some are found among the test's
-own sentences (numbers, names, negation, questions, long and short ones), some are probes made from them: the same
-sentence in capitals, or without its final dot, should come out the same, and nothing should come out of nothing.
+Some checks use the test's own sentences: numbers, names, negation, questions, long and short sentences. Others are
+probes made from them: the same sentence in capitals or without its final full stop must give the same translation, and
+an empty text an empty one.
 """
 
 import re
@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 _DOTS = (".", "。", "।")
 _QUESTIONS = ("?", "？", "؟", "\u037e")
-"""Of Greek the mark of its own; its semicolon is a semicolon elsewhere."""
+"""For Greek only U+037E: its usual question mark is a semicolon in other languages."""
 _NEGATIONS: dict[str, frozenset[str]] = {
     language: frozenset(words.split())
     for language, words in {
@@ -45,7 +45,7 @@ _NEGATIONS: dict[str, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A sentence on which a check failed; `expected` is its reference, or what the probe should have given."""
+    """A sentence that fails a check. `expected` is its reference, or the expected output of a probe."""
 
     src: str
     expected: str
@@ -54,10 +54,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class PhenomenonCount:
-    """One phenomenon: how many sentences had it, how many passed the check, and two that did not.
+    """The result of one check: the number of sentences checked and passed, and up to two failures.
 
-    `chrf` is the mean sentence chrF2 of those that had it, None for probes and where there were none. `note` says why
-    nothing was checked, or is empty.
+    `chrf` is the mean sentence chrF2 of the sentences checked; None for probes and if there are none. `note` gives the
+    reason if nothing was checked, else it is "".
     """
 
     name: str
@@ -72,9 +72,16 @@ class PhenomenonCount:
 def check_phenomena(
     sources: _Texts, references: _Texts, outputs: _Texts, translate: Translate, src_lang: str = "", tgt_lang: str = ""
 ) -> list[PhenomenonCount]:
-    """All checks of one test in a fixed order; the probes ask `translate` for some more sentences.
+    """Run all checks on one test, in a fixed order.
 
-    Languages are codes; without a list of their negations that check says so. The three lists are of one length.
+    Parameters
+    ----------
+    sources, references, outputs
+        The test and its translations, of equal length.
+    translate
+        Translates the sentences of the probes.
+    src_lang, tgt_lang
+        Language codes. Negation is only checked for languages with a list of negations.
     """
     test = _Test(tuple(sources), tuple(references), tuple(outputs), tuple(sentence_chrf(outputs, references)))
     names_stay = "a name that the reference leaves as it is stands in the output"
@@ -112,7 +119,7 @@ class _Test:
         return [row for row in range(len(self.sources)) if self.names(row)]
 
     def names(self, row: int) -> set[str]:
-        """Capitalised words that are the same on both sides, those that begin the source left out."""
+        """Capitalized words that are the same on both sides, except the first word of the source."""
         inner = _WORD.findall(self.sources[row])[1:]
         written = {word for word in inner if len(word) > 1 and word[0].isupper() and not word.isupper()}
         return written & set(_WORD.findall(self.references[row]))
@@ -127,12 +134,12 @@ class _Test:
         return sorted(sorted(filled, key=lambda row: -len(self.sources[row]))[:count])
 
     def shortest(self) -> list[int]:
-        """Sources of one to three words, in languages that write them apart."""
+        """Rows whose source has one to three words. Long sources without spaces do not count."""
         rows = [row for row, text in enumerate(self.sources) if 0 < len(text.split()) <= _SHORT_WORDS]
         return [row for row in rows if len(self.sources[row]) < 12 * _SHORT_WORDS]
 
     def filled(self) -> list[int]:
-        """Some rows, evenly spread, whose source and output are not empty."""
+        """At most `MOST_PROBES` rows, evenly spread, whose source and output are not empty."""
         rows = [row for row in range(len(self.sources)) if self.sources[row].strip() and self.outputs[row].strip()]
         return rows[:: max(1, -(-len(rows) // MOST_PROBES))]
 
@@ -199,5 +206,5 @@ def _probe(
 
 
 def strip_final_dots(text: str) -> str:
-    """The text up to its last dots, and the white space around them."""
+    """The text without its final full stops and the white space around them."""
     return text.rstrip().rstrip("".join(_DOTS)).rstrip()

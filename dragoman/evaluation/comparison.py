@@ -1,4 +1,4 @@
-"""Two systems on one test: their scores, whether the difference is more than chance, and where it comes from."""
+"""Compare two systems on one test: their scores, the significance of the difference, and where it comes from."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ _MOST_SEEN = (0, 1, 5, 20, 100)
 
 @dataclass(frozen=True, slots=True)
 class MetricComparison:
-    """One metric of both systems. `better` is "A" or "B" where that is significant, else ""."""
+    """One metric of both systems. `better` is "A" or "B" if the difference is significant, else ""."""
 
     a: Score
     b: Score
@@ -33,7 +33,7 @@ class MetricComparison:
 
 @dataclass(frozen=True, slots=True)
 class LengthGroup:
-    """Sentences whose sources have `shortest` to `longest` characters: mean sentence chrF2, and B's wins and losses."""
+    """Mean sentence chrF2, and wins and losses of B, for sources of `shortest` to `longest` characters."""
 
     shortest: int
     longest: int
@@ -46,7 +46,7 @@ class LengthGroup:
 
 @dataclass(frozen=True, slots=True)
 class RarityGroup:
-    """Words of the references that were seen `at_least` to `at_most` times: how many, and in how many outputs."""
+    """Reference words seen `at_least` to `at_most` times: their number, and how many of them each system wrote."""
 
     at_least: int
     at_most: int | None
@@ -57,7 +57,7 @@ class RarityGroup:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A sentence (`line` from 1) that the systems translate differently, with the chrF2 of both."""
+    """A sentence (`line`, from 1) that the systems translate differently, with the chrF2 of both."""
 
     line: int
     src: str
@@ -70,7 +70,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All that is known about two systems on one test. A sentence is won by the system with the higher chrF2."""
+    """The result of comparing two systems on one test. The system with the higher chrF2 wins a sentence."""
 
     num_sentences: int
     metrics: tuple[MetricComparison, ...]
@@ -84,7 +84,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """One sentence, which calls a system better only where that is significant."""
+        """One sentence. It calls a system better only if the difference is significant."""
         better = {name: [one.a.name for one in self.metrics if one.better == name] for name in ("A", "B")}
         found = [f"{name} is better by {_join_names(names)}" for name, names in better.items() if names]
         rest = [one.a.name for one in self.metrics if not one.better]
@@ -102,15 +102,15 @@ def compare(
 ) -> Comparison:
     """Compare the outputs `a` and `b` of two systems for the same sources.
 
-    A word's rarity is its count in `training_text`, or in the references without it. `tokenize` is sacreBLEU's
-    tokenizer, for BLEU and for words. Raises DataError where there is nothing to compare.
+    The rarity of a word is its count in `training_text`, or in the references if there is none. `tokenize` names
+    sacreBLEU's tokenizer, for BLEU and for words. Raises DataError if there is nothing to compare.
     """
     found = [metrics.applicable_metrics(tokenize, outputs, references) for outputs in (a, b)]
     compared, warnings = [], list[tuple[str, ...]]()
     for metric, _ in zip(found[0][0], found[1][0], strict=False):
         counts = [metrics.counts_of(metric, outputs, references) for outputs in (a, b)]
         compared.append(_compare_metric(metric, *counts))
-        if not warnings:  # of the first metric, which is BLEU
+        if not warnings:  # the first metric is BLEU
             warnings = [metrics.warnings_about(*bleu, references) for bleu in zip(counts, (a, b), strict=True)]
     chrf = np.array([metrics.sentence_chrf(outputs, references) for outputs in (a, b)])
     gains = np.sign(np.round(chrf[1] - chrf[0], 9))
@@ -141,7 +141,7 @@ def _compare_metric(metric: Metric, a: Statistics, b: Statistics) -> MetricCompa
 def _by_length(
     sources: Sequence[str], chrf: NDArray[np.float64], gains: NDArray[np.float64]
 ) -> tuple[LengthGroup, ...]:
-    """As many sentences in each group as can be, those of one length together."""
+    """Groups of about equal size. Sentences of one length are in one group."""
     lengths = np.array([len(source) for source in sources])
     edges = np.unique(np.quantile(lengths, np.linspace(0, 1, _LENGTH_GROUPS + 1)[1:-1], method="lower"))
     groups = np.searchsorted(edges, lengths)
@@ -174,7 +174,7 @@ def _join_names(names: Sequence[str]) -> str:
 
 
 def _words_by(tokenizer: Callable[[str], str]) -> Callable[[str], list[str]]:
-    """What sacreBLEU counts as words, without punctuation."""
+    """A function that splits a text into the words that sacreBLEU counts, without punctuation."""
     return lambda text: [word for word in tokenizer(text).split() if any(map(str.isalnum, word))]
 
 

@@ -1,6 +1,6 @@
-"""What looks wrong with a translation, found without a reference and without the model: strings and numbers only.
+"""Flags: signs of errors in a translation, found from the texts alone, without a reference or the model.
 
-A flag says "look here", not "this is wrong". Every rule takes time linear in the texts.
+A flag means "check this", not "this is wrong". Every rule takes time linear in the texts.
 """
 
 import math
@@ -12,19 +12,19 @@ from itertools import pairwise
 from dragoman.records import Translation
 
 FLAGS = {
-    "loop": "the same words or letters come again and again, and in the source they do not",
-    "copied": "most of the source stands untranslated in the output",
+    "loop": "words or letters repeat several times in a row, but not in the source",
+    "copied": "most of the source is left untranslated",
     "cut": "the output reached the limit on its length",
-    "short": "much shorter than the source, or nothing at all",
-    "long": "much longer than the source",
-    "number": "a number is missing, or another one stands in its place",
-    "url": "a web or mail address is not the source's",
-    "tag": "a tag, placeholder or character entity is not the source's",
-    "lost": "a protected piece, or the target of a term, is not there as often as it should be",
+    "short": "the output is much shorter than the source, or empty",
+    "long": "the output is much longer than the source",
+    "number": "a number is missing or replaced by another one",
+    "url": "a web or mail address differs from the source",
+    "tag": "a tag, placeholder or character entity differs from the source",
+    "lost": "a protected span or the target of a term occurs less or more often than it should",
     "characters": "the source has characters that the model's vocabulary has no token for",
-    "unsure": "the model gave its own words little probability",
+    "unsure": "the model assigned a low probability to its output",
 }
-"""Flag -> what it says; a translation's flags are in this order."""
+"""Each flag and its meaning. The flags of a translation are in this order."""
 
 _LONGEST_PERIOD = 8
 _PERIOD_TIMES = (3, 3, 3, 2)
@@ -47,7 +47,10 @@ _IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 
 
 def flags_of(translation: Translation, has_new_characters: Callable[[str], bool]) -> tuple[str, ...]:
-    """The flags of a translation; `has_new_characters` says whether a source has such. A blank source has none."""
+    """The flags of a translation. A blank source has none.
+
+    `has_new_characters` returns whether a source has characters without a token.
+    """
     if not translation.src.strip():
         return ()
     checks = {
@@ -61,7 +64,7 @@ def flags_of(translation: Translation, has_new_characters: Callable[[str], bool]
 
 
 def text_flags(src: str, tgt: str) -> tuple[str, ...]:
-    """The flags that need no more than both texts."""
+    """The flags that depend only on the texts of source and translation."""
     src_words, tgt_words = (_WORD.findall(text.casefold()) for text in (src, tgt))
     checks = {
         "loop": _loops(tgt_words, tgt) and not _loops(src_words, src),
@@ -76,10 +79,7 @@ def text_flags(src: str, tgt: str) -> tuple[str, ...]:
 
 
 def _loops(words: Sequence[str], text: str) -> bool:
-    """Whether some words come several times in a row, or letters inside a word.
-
-    One to three words three times, longer phrases twice.
-    """
+    """Whether words or letters repeat: one to three words three times in a row, up to eight words twice."""
     for period in range(1, _LONGEST_PERIOD + 1):
         times = _PERIOD_TIMES[min(period, len(_PERIOD_TIMES)) - 1]
         again = 0
@@ -91,7 +91,7 @@ def _loops(words: Sequence[str], text: str) -> bool:
 
 
 def _is_copied(src: Sequence[str], tgt: Sequence[str]) -> bool:
-    """Whether pairs of neighbouring words are mostly the source's: single words may well be the same."""
+    """Whether at least 75 % of the word bigrams are those of the source. Single words may be the same."""
     if min(len(src), len(tgt)) < _COPIED_WORDS:
         return False
     there, copied = Counter(pairwise(src)), Counter(pairwise(tgt))
@@ -99,13 +99,13 @@ def _is_copied(src: Sequence[str], tgt: Sequence[str]) -> bool:
 
 
 def _length(text: str) -> int:
-    """Characters as an alphabet's would be: an ideograph says as much as three letters, a syllable as two."""
+    """The length in letters of an alphabet: an ideograph counts as three letters, a syllable as two."""
     text = text.strip()
     return len(text) + (0 if text.isascii() else len(_SYLLABLE.findall(text)) + 2 * len(_IDEOGRAPH.findall(text)))
 
 
 def _numbers_differ(src: str, tgt: str) -> bool:
-    """Small numbers may be written out on one side, so they count only where another number stands instead."""
+    """Whether the numbers differ. Small numbers may be spelled out, so a missing one needs a wrong one to count."""
     there, found = count_numbers(src), count_numbers(tgt)
     missing, added = there - found, found - there
     for one, other in ((missing, added), (added, missing)):
@@ -119,7 +119,7 @@ def _numbers_differ(src: str, tgt: str) -> bool:
 
 
 def count_numbers(text: str) -> Counter[int]:
-    """Digits between other characters; those of 1,000 and 1.000 and 1 000 are one number."""
+    """Count the numbers in a text. 1,000 and 1.000 and 1 000 are the same number."""
     if not any(map(str.isdecimal, text)):
         return Counter()
     joined = _THOUSANDS.sub(lambda match: re.sub(r"\D", "", match[0]), text)
@@ -127,7 +127,7 @@ def count_numbers(text: str) -> Counter[int]:
 
 
 def _number(digits: str) -> int:
-    """Whatever the script; of absurdly long ones the end, because `int` takes time that is not linear."""
+    """The value of digits in any script. Only the last 1,000 digits count, because `int` is not linear in time."""
     return int(digits[-1000:])
 
 

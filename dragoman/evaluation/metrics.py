@@ -1,6 +1,6 @@
-"""BLEU, chrF and TER of detokenised text, all by sacreBLEU and each with its signature (Post 2018).
+"""BLEU, chrF and TER of detokenized text, computed by sacreBLEU, each with its signature (Post 2018).
 
-A score without its signature cannot be compared with anybody's, so there is no function that returns a bare number.
+Scores can only be compared if their signatures are equal, so no function returns a bare number.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ from dragoman.records import Score
 
 FEW_SENTENCES = 100
 _MOST_TER_WORDS = 200
-"""In both lines of a pair: TER's time rises with the fourth power, and is some seconds here."""
+"""Limit for the shorter line of a pair. The time of TER grows with the fourth power of the length: seconds here."""
 _BY_CHARACTER = ("zh", "char")
 _TOKENISED_SHARE = 0.5
 _SAME_SHARE, _SHOWN_CHARACTERS = 0.2, 40
@@ -28,9 +28,9 @@ _SAME_SHARE, _SHOWN_CHARACTERS = 0.2, 40
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Scores of one test in the order BLEU, chrF, TER, and what to know before believing them.
+    """Scores of one test in the order BLEU, chrF, TER, and warnings about their meaning.
 
-    TER is left out, with a warning, where lines are so long that it would take minutes.
+    TER is left out, with a warning, if lines are so long that it would take minutes.
     """
 
     scores: tuple[Score, ...]
@@ -56,9 +56,19 @@ def ter(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
 def evaluate(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a", *, intervals: bool = False
 ) -> Evaluation:
-    """All metrics of one test, with their 95 % intervals if `intervals` is set, and with warnings in plain words.
+    """Score one test with all metrics.
 
-    Raises DataError where the counts differ or there is nothing to score. `tokenize` is for BLEU alone.
+    Parameters
+    ----------
+    tokenize
+        sacreBLEU's tokenizer for BLEU.
+    intervals
+        Add a 95 % bootstrap interval to each score.
+
+    Raises
+    ------
+    DataError
+        If the numbers of lines differ or there is nothing to score.
     """
     metrics, notes = applicable_metrics(tokenize, hypotheses, references)
     scores, counted = [], []
@@ -71,15 +81,15 @@ def evaluate(
 
 
 def all_metrics(tokenize: str) -> tuple[BLEU, CHRF, TER]:
-    """The metrics in their order. sacreBLEU's warning about tokenised text is off: there is one of ours."""
-    by_character = tokenize in _BY_CHARACTER  # a line without spaces would be one word, which is right or not
+    """BLEU, chrF and TER. sacreBLEU's own warning about tokenized text is off, see `_text_warnings`."""
+    by_character = tokenize in _BY_CHARACTER  # otherwise TER would take a line without spaces for one word
     return BLEU(tokenize=tokenize, force=True), CHRF(), TER(normalized=by_character, asian_support=by_character)
 
 
 def applicable_metrics(
     tokenize: str, hypotheses: Sequence[str], references: Sequence[str]
 ) -> tuple[tuple[Metric, ...], tuple[str, ...]]:
-    """Those for such lines, and a warning where TER is not among them."""
+    """The metrics to compute for these lines, and a warning if TER is left out because lines are too long."""
     for number, pair in enumerate(zip(hypotheses, references, strict=False), start=1):
         if min(len(line) if tokenize in _BY_CHARACTER else len(line.split()) for line in pair) > _MOST_TER_WORDS:
             units = "characters" if tokenize in _BY_CHARACTER else "words"
@@ -89,11 +99,11 @@ def applicable_metrics(
 
 
 def counts_of(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
-    """What `metric` counts in each sentence. Raises DataError where there is nothing to score, or no pairs."""
+    """The statistics of `metric` for each sentence. Raises DataError if the numbers of lines differ or are 0."""
     if len(hypotheses) != len(references):
         raise DataError(
             f"there are {len(hypotheses)} translations but {len(references)} references. "
-            f"Give one reference a line, in the order of the translations."
+            f"Give one reference per line, in the order of the translations."
         )
     if not hypotheses:
         raise DataError("there are no translations to score. Give at least one line and its reference.")
@@ -101,7 +111,7 @@ def counts_of(metric: Metric, hypotheses: Sequence[str], references: Sequence[st
 
 
 def make_score(metric: Metric, statistics: Statistics, resampled: Statistics | None = None) -> Score:
-    """The score of counted sentences; `resampled` scores give it an interval, which the signature names too."""
+    """The score of sentences with these counts. `resampled` scores add an interval, also to the signature."""
     value, signature = significance.score_of(metric, statistics.sum(0)), metric.get_signature()
     name = type(metric).__name__ if not isinstance(metric, CHRF) else f"chrF{metric.beta}"
     if resampled is None:
@@ -112,20 +122,20 @@ def make_score(metric: Metric, statistics: Statistics, resampled: Statistics | N
 
 
 def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
-    """chrF2 of each sentence, 0 to 100: to sort sentences by, not to report. The mean is not the corpus' chrF."""
+    """chrF2 of each sentence, 0 to 100, for sorting. Do not report it: the mean is not the chrF of the corpus."""
     metric = CHRF()
     pairs = zip(hypotheses, references, strict=True)
     return [float(metric.sentence_score(hypothesis, [reference]).score) for hypothesis, reference in pairs]
 
 
 def tokenizer_for(lang: str) -> str:
-    """sacreBLEU's tokenizer for a target language written without spaces; 13a, its default, for all others."""
+    """sacreBLEU's tokenizer for a target language: zh or char for languages without spaces, else the default 13a."""
     by_language = {"zh": "zh", "yue": "zh", "ja": "char", "th": "char", "lo": "char", "km": "char", "my": "char"}
     return by_language.get(main_language(lang), "13a")
 
 
 def warnings_about(bleu_counts: Statistics, hypotheses: Sequence[str], references: Sequence[str]) -> tuple[str, ...]:
-    """What to know before believing the scores; `bleu_counts` are what BLEU counts."""
+    """Warnings about the scores of a test. `bleu_counts` are BLEU's statistics of each sentence."""
     return (*_size_warnings(bleu_counts), *_text_warnings(hypotheses, references))
 
 
@@ -136,28 +146,28 @@ def _score(metric: Metric, hypotheses: Sequence[str], references: Sequence[str])
 def _size_warnings(bleu_counts: Statistics) -> Iterator[str]:
     if len(bleu_counts) < FEW_SENTENCES:
         count = f"{len(bleu_counts)} sentence{'s' * (len(bleu_counts) != 1)}"
-        yield f"the test has only {count}: scores of fewer than {FEW_SENTENCES} say little."
+        yield f"the test has only {count}: scores on fewer than {FEW_SENTENCES} mean little."
     sums = bleu_counts.sum(0)  # lengths of both sides, n-grams that match, n-grams
     if sums[-1] == 0:
-        yield "no translation has four words: BLEU is not defined here, look at chrF."
+        yield "no translation has four words: BLEU is not defined here. Use chrF."
     elif sums[5] == 0:
-        yield "no four words in a row are right anywhere: BLEU is only its smoothing here, look at chrF."
+        yield "no four words in a row match anywhere: BLEU is only its smoothing here. Use chrF."
 
 
 def _text_warnings(hypotheses: Sequence[str], references: Sequence[str]) -> Iterator[str]:
     for name, lines in (("translations", hypotheses), ("references", references)):
         if _looks_tokenized(lines):
-            yield f"the {name} look tokenised (a space before the full stop): scores need plain text."
+            yield f"the {name} look tokenized (a space before the full stop): scores need detokenized text."
         if empty := sum(not line.strip() for line in lines):
             yield f"{empty} of the {len(lines)} {name} are empty lines."
     most_alike = max(Counter(references).values(), default=0)
     for line, count in Counter(line for line in hypotheses if line.strip()).most_common(1):
         if count > max(_SAME_SHARE * len(hypotheses), most_alike, 10):
             shown = line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}…"
-            yield f"{count} of the {len(hypotheses)} translations are the same, {shown!r}: this is no translator yet."
+            yield f"{count} of the {len(hypotheses)} translations are the same, {shown!r}: train for longer."
 
 
 def _looks_tokenized(lines: Sequence[str]) -> bool:
-    """sacreBLEU's sign, a line that ends in " .", in most of the lines that end in a full stop."""
+    """Whether most lines that end in a full stop end in " ." (sacreBLEU's sign of tokenized text)."""
     stops = [line.rstrip() for line in lines if line.rstrip().endswith(".")]
     return sum(line.endswith(" .") for line in stops) > _TOKENISED_SHARE * len(stops)

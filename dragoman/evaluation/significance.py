@@ -1,8 +1,8 @@
-"""How much of a score is chance: what it would be on other tests, made from the sentences of this one.
+"""Confidence intervals and significance tests for scores, by resampling the sentences of the test.
 
-Bootstrap and paired bootstrap: Koehn 2004. Approximate randomisation: Riezler and Maxwell 2005. Statistics, samples
-and p-values are those of sacreBLEU's paired tests with its seed. Here the samples come in blocks, whose memory does not
-grow with the test, and the difference has an interval too.
+Bootstrap and paired bootstrap: Koehn 2004. Approximate randomization: Riezler and Maxwell 2005. Statistics, samples
+and p-values equal those of sacreBLEU's paired tests with its seed. Unlike there, samples are made in blocks, so that
+memory does not grow with the test, and the difference has an interval too.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,16 +21,16 @@ _BITS_OF_A_DRAW = 32
 _LEVEL = 0.05
 
 Statistics = NDArray[np.float64]
-"""One row a sentence; a metric's score is a function of their sum."""
+"""Counts of a metric, (sentences, counts). The score of a test is a function of their sum over the sentences."""
 
 
 @dataclass(frozen=True, slots=True)
 class Significance:
     """The difference of two scores, second minus first, on a test of `num_sentences` sentences.
 
-    95 % of the resampled differences lie in `interval`. `p_randomisation` is two-sided. `p_bootstrap` is Moses' and
-    sacreBLEU's, whose chance differences are the sizes of the resampled ones less their mean: about half of a two-sided
-    one, and far below 1 for two systems that are level, so that it alone shows nothing.
+    95 % of the resampled differences are in `interval`. `p_randomisation` is two-sided. `p_bootstrap` is computed as in
+    Moses and sacreBLEU, from the absolute resampled differences less their mean. It is about half of a two-sided
+    p-value, and far below 1 for two equal systems, so it proves nothing alone.
     """
 
     num_sentences: int
@@ -41,10 +41,10 @@ class Significance:
 
     @property
     def is_significant(self) -> bool:
-        """Whether both tests say so at 0.05, and the interval too.
+        """Whether both p-values are below 0.05 and the interval excludes 0.
 
-        Never on fewer than six sentences, which can be shuffled in so few ways that one in twenty or more is as far
-        apart as what was found; p-values as sacreBLEU has them do not count those.
+        Always false for fewer than six sentences: they can be swapped in so few ways that at least one in twenty gives
+        an equal difference. sacreBLEU's p-values do not count equal differences.
         """
         low, high = self.interval
         by_chance = max(self.p_bootstrap, self.p_randomisation)
@@ -52,17 +52,17 @@ class Significance:
 
 
 def statistics_of(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
-    """What `metric` counts in each sentence."""
+    """The counts of `metric` for each sentence, (sentences, counts)."""
     return np.array(metric._extract_corpus_statistics(list(hypotheses), [list(references)]), dtype=np.float64)
 
 
 def score_of(metric: Metric, sums: Statistics) -> float:
-    """The score of sentences whose statistics have these sums."""
+    """The score of a test whose counts have these sums, (counts,)."""
     return float(metric._compute_score_from_stats(sums.tolist()).score)
 
 
 def resampled_scores(metric: Metric, *systems: Statistics) -> Statistics:
-    """The scores of each system on `RESAMPLES` tests sampled with replacement, the same tests for all systems."""
+    """Scores (systems, `RESAMPLES`) on tests sampled with replacement, the same tests for all systems."""
     size = len(systems[0])
     sums: list[list[Statistics]] = [[] for _ in systems]
     rng = np.random.default_rng(SEED)
@@ -84,9 +84,9 @@ def interval_of(scores: Statistics) -> tuple[float, float]:
 def significance(
     metric: Metric, first: Statistics, second: Statistics, resampled: Statistics, trials: int = TRIALS
 ) -> Significance:
-    """How sure the difference of two systems on one test is; `resampled` are the scores of both.
+    """The significance of the difference of two systems on one test. `resampled` has the scores of both.
 
-    Two systems with one score have p-values of 1, where sacreBLEU's have the smallest that is possible.
+    Two systems with equal scores have p-values of 1. sacreBLEU gives them the smallest possible p-value.
     """
     difference = score_of(metric, second.sum(0)) - score_of(metric, first.sum(0))
     differences = resampled[1] - resampled[0]
@@ -97,7 +97,7 @@ def significance(
 
 
 def _shuffled_differences(metric: Metric, first: Statistics, second: Statistics, trials: int) -> NDArray[np.float64]:
-    """How far two systems are apart that share out the sentences of the two by lot."""
+    """Absolute differences (trials,) of two systems after swapping random sentences between them."""
     rng = np.random.default_rng(SEED)
     both = first.sum(0) + second.sum(0)
     found: list[float] = []
@@ -109,12 +109,12 @@ def _shuffled_differences(metric: Metric, first: Statistics, second: Statistics,
 
 
 def _p_value(chance: NDArray[np.float64], difference: float) -> float:
-    """The share of differences by chance that are larger (Noreen 1989: the one that was found counts as well)."""
+    """The share of larger differences by chance. The observed one is counted too (Noreen 1989)."""
     return float((np.sum(chance > abs(difference)) + 1) / (len(chance) + 1)) if difference else 1.0
 
 
 def _blocks(rows: int, size: int) -> Iterator[int]:
-    """`rows` in parts; all but the last are multiples of 32, so that drawing in parts is drawing at once."""
+    """Split `rows` into blocks. All but the last are multiples of 32, so blocks give the same random numbers as one."""
     most = max(1, _DRAWS_AT_ONCE // size // _BITS_OF_A_DRAW) * _BITS_OF_A_DRAW
     while rows > 0:
         yield min(rows, most)

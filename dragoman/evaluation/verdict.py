@@ -1,7 +1,7 @@
-"""One line for a newcomer about a finished training: what its score means, what is weakest, what to do next.
+"""One line about a finished training, for a newcomer: what the score means, what is weakest, what to do next.
 
-The bands of BLEU are those of Google Cloud's documentation, "Evaluate models", section "Interpretation"
-(cloud.google.com/translate/docs/advanced/automl-evaluate). They are rough, and hold for words, not for characters.
+The bands of BLEU come from Google Cloud's documentation, "Evaluate models", section "Interpretation"
+(cloud.google.com/translate/docs/advanced/automl-evaluate). They are rough, and apply to BLEU on words, not characters.
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,17 @@ _BANDS = (
     (50.0, "high quality"),
     (60.0, "very high quality"),
 )
-"""Above them, a score says more of the test than of the model."""
+"""Upper limits of BLEU. A higher score means that the test is too easy."""
 _GOOD_BLEU, _PERFECT_BLEU, _PERFECT_SHARE = 40.0, 60.0, 0.5
 _SAME_SHARE = 0.1
-"""Of different outputs among different sources: below it, the model writes the same whatever it is given."""
+"""The share of distinct outputs of distinct sources below which the model ignores its input."""
 _MEMORISED_GAP = 1.0
-"""Nats a token that validation is worse than training: its words have a third of the probability or less."""
+"""Validation loss less training loss in nats per token, above which the model has memorized its text.
+
+A gap of 1 means that validation tokens have about a third of the probability of training tokens.
+"""
 _IMPROVEMENT = 0.01
-"""Of the best score before: less is noise of a validation."""
+"""The relative gain over the best earlier score above which a score counts as better than noise."""
 _CLEARLY_WEAKER_CHRF, _MANY_FLAGGED, _LEAST_IN_GROUP = 5.0, 0.05, 30
 _FLAG_WORDS = {
     "loop": "repeat themselves",
@@ -38,12 +41,12 @@ _FLAG_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is known of a finished training, of the text that it is judged by and of its end.
+    """Facts about a finished training: its evaluation and its end.
 
-    `exact` and `distinct` are shares: of outputs that are their reference, and of different outputs among different
-    sources. `held_out` says that the text was taken from the training corpus. `limit` is the key of the setting that
-    ended training, or empty. `gap` is the validation loss less the training loss, in nats a token. `weakest` is a
-    clause, or empty.
+    `part` names the text it was scored on, and `held_out` means that this text was taken from the training corpus.
+    `exact` is the share of outputs equal to their reference, `distinct` the share of distinct outputs of distinct
+    sources. `limit` is the key of the setting that ended training, or "". `gap` is the validation loss less the
+    training loss, in nats per token. `weakest` is a clause from `weakest_group`, or "".
     """
 
     part: str
@@ -62,14 +65,13 @@ class Outcome:
 
 
 def verdict(outcome: Outcome) -> str:
-    """The line, of about 45 words at most."""
+    """The line about a training, about 45 words at most."""
     parts = [f"{_meaning(outcome)}.", f"Weakest: {outcome.weakest}." if outcome.weakest else "", _advice(outcome)]
     return " ".join(part for part in parts if part)
 
 
 def is_improving(scores: Sequence[float]) -> bool:
-    """Whether the last third of a run's validations, in order, is clearly better than those before; true if there
-    are too few to tell."""
+    """Whether the last third of the validation scores, in order, is clearly better. True for fewer than three."""
     if len(scores) < 3:
         return True
     cut = len(scores) - max(1, len(scores) // 3)
@@ -78,9 +80,9 @@ def is_improving(scores: Sequence[float]) -> bool:
 
 
 def weakest_group(sources: Sequence[str], references: Sequence[str], outputs: Sequence[str]) -> str:
-    """What is clearly worse than the rest: outputs with one kind of flag, or sources of one length. Empty if nothing.
+    """A clause about the weakest group of sentences, or "" if no group is clearly weaker.
 
-    The thirds are by the length of the source; each is scored by chrF2.
+    A group is all outputs with one kind of flag, or a third of the sentences by source length, scored by chrF2.
     """
     count = len(sources)
     if count < _LEAST_IN_GROUP:
@@ -121,21 +123,21 @@ def _advice(outcome: Outcome) -> str:
     raising = f"raise `{outcome.limit}` and repeat the command" if outcome.limit else ""
     if outcome.distinct <= _SAME_SHARE:
         then = f"; if it does, {raising}" if raising else ""
-        return f"Nearly every source gets the same output. Check that line n of both sides says the same{then}."
+        return f"Nearly every source gets the same output. Check that line n of both sides has the same content{then}."
     if outcome.within_warmup and raising:
         return f"It has barely trained: {raising}."
     if outcome.bleu >= _PERFECT_BLEU or outcome.exact >= _PERFECT_SHARE:
         return (
-            "So high a score means that these sentences are much like the training text: score text from elsewhere "
-            "(`dragoman evaluate`) before you rely on it."
+            "Such a high score means that these sentences are very similar to the training text: score text from "
+            "another source (`dragoman evaluate`) before you rely on it."
         )
     if outcome.limit and outcome.is_improving:
         return f"It was still improving: {raising}."
     if outcome.sentences < FEW_SENTENCES:
         return f"Name a test of {FEW_SENTENCES} sentences or more (`--data.test FILE`)."
     if outcome.bleu >= _GOOD_BLEU:
-        return "Fine: try it on your own text."
+        return "Good: try it on your own text."
     pairs = f"{outcome.train_pairs:,} training pairs"
     if outcome.gap is not None and outcome.gap >= _MEMORISED_GAP:
-        return f"It knows its {pairs} by heart: more text helps most, longer training does not."
+        return f"It has memorized its {pairs}: more text helps most, longer training does not."
     return f"It has stopped improving: more text than these {pairs} helps most."

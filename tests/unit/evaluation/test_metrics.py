@@ -110,9 +110,9 @@ def test_bleu_without_four_words_is_warned_about() -> None:
 def test_tokenised_text_and_empty_lines_are_warned_about() -> None:
     plain, tokenised = ["This is a good sentence."] * 100, ["This is a good sentence ."] * 100
     assert evaluate(tokenised, plain).warnings == (
-        "the translations look tokenised (a space before the full stop): scores need plain text.",
+        "the translations look tokenized (a space before the full stop): scores need detokenized text.",
     )
-    assert any("references look tokenised" in warning for warning in evaluate(plain, tokenised).warnings)
+    assert any("references look tokenized" in warning for warning in evaluate(plain, tokenised).warnings)
     assert any("1 of the 101 references are empty" in w for w in evaluate([*plain, "x"], [*plain, " "]).warnings)
 
 

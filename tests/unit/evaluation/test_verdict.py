@@ -24,7 +24,7 @@ GOOD = Outcome(
 LIMITED = replace(GOOD, limit="train.max_minutes", bleu=25.0)
 
 CASES = {
-    "good": (GOOD, ["BLEU 44 on 1,000 test sentences: high quality.", "Fine: try it on your own text."]),
+    "good": (GOOD, ["BLEU 44 on 1,000 test sentences: high quality.", "Good: try it on your own text."]),
     "barely trained": (
         replace(LIMITED, bleu=0.4, within_warmup=True, is_improving=True),
         ["BLEU 0", "almost useless.", "It has barely trained: raise `train.max_minutes` and repeat the command."],
@@ -36,19 +36,19 @@ CASES = {
     "level at the limit": (LIMITED, ["stopped improving: more text than these 160,000 training pairs helps most."]),
     "over-fitted": (
         replace(GOOD, bleu=12.0, gap=1.9, train_pairs=3000),
-        ["the gist is hard to get", "It knows its 3,000 training pairs by heart: more text helps most"],
+        ["the gist is hard to get", "It has memorized its 3,000 training pairs: more text helps most"],
     ),
     "too little text": (replace(GOOD, bleu=12.0, gap=None), ["It has stopped improving: more text"]),
     "perfect within a narrow corpus": (
         replace(LIMITED, bleu=99.6, exact=0.97, held_out=True, is_improving=True),
         [
-            "1,000 held-out sentences, 97% of them word for word. So high a score means",
-            "score text from elsewhere (`dragoman ev",
+            "1,000 held-out sentences, 97% of them word for word. Such a high score means",
+            "score text from another source (`dragoman ev",
         ],
     ),
     "perfect on a text of its own": (
         replace(GOOD, bleu=99.6, exact=0.97),
-        ["97% of them word for word. So high a score", "much like the training text"],
+        ["97% of them word for word. Such a high score", "very similar to the training text"],
     ),
     "one line for everything": (
         replace(LIMITED, bleu=0.1, distinct=0.01, within_warmup=True),
@@ -58,7 +58,7 @@ CASES = {
         replace(GOOD, sentences=9),
         ["BLEU 44 on 9 test sentences means little: there are too few. Name a test of 100 sentences or more"],
     ),
-    "characters": (replace(GOOD, by_character=True), ["BLEU 44 of characters on 1,000 test sentences. Fine"]),
+    "characters": (replace(GOOD, by_character=True), ["BLEU 44 of characters on 1,000 test sentences. Good"]),
     "weak group": (replace(GOOD, weakest="long sentences (chrF2 31, all 48)"), ["Weakest: long sentences (chrF2 31"]),
 }
 
