@@ -1,10 +1,10 @@
-"""Word alignments read from attention, against those that the phrasebook's grammar knows.
+"""Compares word alignments from attention with the true alignments of the phrasebook's grammar.
 
-Takes 300 test pairs of the phrasebook, and the 200 validation pairs beside them, to see that both would choose the same
-default. The model runs over each pair teacher-forced, so that the target is the reference whose alignment is known, and
-the decoder's attention is read at every layer: at the step that predicts a word (``prediction``), and at the one after
-it (``next``: Shift-Att, Chen et al. 2020). Alignment error rate: Och and Ney 2003, all links of the grammar being sure
-ones. Intervals: 1,000 bootstrap samples of the test pairs.
+It uses 300 test pairs of the phrasebook, and 200 validation pairs to check that both would choose the same default. The
+model reads each pair with teacher forcing, so that the target is the reference, whose alignment is known. The script
+reads the decoder's attention at every layer: at the step that predicts a word (``prediction``), and at the next step
+(``next``: Shift-Att, Chen et al. 2020). The alignment error rate is that of Och and Ney 2003, with all links of the
+grammar as sure links. Intervals come from 1,000 bootstrap samples of the test pairs.
 
     dragoman demo --out runs/demo
     python benchmarks/alignment.py runs/demo
@@ -25,7 +25,7 @@ from dragoman.text.tokenization.words import Word, words_of
 PAIRS, SAMPLES, SEED = 300, 1000, 1
 READINGS: tuple[Reading, Reading] = ("prediction", "next")
 Counts = tuple[int, int, int]
-"""Links found, links known, links in both."""
+"""The numbers of links found, of true links, and of links that are both."""
 
 
 def main() -> None:
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def counted(trained: TrainedModel, pairs: Sequence[PhrasebookPair], reading: Reading, layer: int) -> list[Counts]:
-    """For each pair how many links were found, are known, and are both."""
+    """Count for each pair the links found, the true links, and the links that are both."""
     tokenizers = trained.tokenizers
     ids = [(tokenizers.src.encode(pair.src), tokenizers.tgt.encode(pair.tgt)) for pair in pairs]
     found = Aligner([trained.model], tokenizers, reading, layer).links(ids)
@@ -65,7 +65,7 @@ def counted(trained: TrainedModel, pairs: Sequence[PhrasebookPair], reading: Rea
 
 
 def words_of_tokens(units: Sequence[Word], known: Sequence[str]) -> list[int]:
-    """The number of each token's word as the grammar counts them ("3." is one word in "3. Mai")."""
+    """Return the word number of each token, counted as in the grammar ("3." is one word in "3. Mai")."""
     places = [number for number, word in enumerate(known) for _ in word]
     numbers, place = [], 0
     for unit in units:
@@ -85,7 +85,7 @@ def difference(counts: dict[Reading, list[Counts]]) -> float:
 
 
 def interval(rows: Sequence[Sequence[Counts]]) -> tuple[float, float]:
-    """Where 95% of the error rates (or differences of two) of pairs drawn with replacement lie."""
+    """Return the 95% bootstrap interval of an error rate, or of the difference of two."""
     rng = random.Random(SEED)
     values = []
     for _ in range(SAMPLES):

@@ -1,11 +1,12 @@
-"""How far it is from a verb to the work: the calls of this package from a command to the first step or search.
+"""Counts the calls in this package from a command to the first training step or search.
 
     python benchmarks/call_chain.py                  # the checkout that this file is in
     PYTHONPATH=OTHER python benchmarks/call_chain.py # another checkout
 
-Three chains on a tiny model: `dragoman train` until the optimizer's first step, `dragoman translate` and a request to
-`dragoman serve` until the search. The second run is measured, so that no import counts. Columns: modules with a
-function that was called, functions that returned (each counted once); functions and modules on the stack at the end.
+It measures three chains on a tiny model: `dragoman train` until the optimizer's first step, and `dragoman translate`
+and a request to `dragoman serve` until the search. The second run is measured, so that imports do not count. The
+columns are modules with a function that was called, functions that returned (each counted once), and functions and
+modules on the stack at the end.
 """
 
 import json
@@ -27,7 +28,7 @@ from typing import Any
 import dragoman
 from dragoman.demo.phrasebook_file import load_phrasebook
 
-# The function that ends a chain: its names, and a part of its file's path.
+# The function that ends a chain: its names, and a part of the path of its file.
 STEP, SEARCH = (("step",), "torch/optim/"), (("search_all", "beam_search"), "dragoman/inference/")
 PACKAGE = str(Path(dragoman.__file__).parent)
 SIZE = "--model.preset custom --model.d-model 16 --model.d-ff 16 --model.num-heads 2 --tokenizer.vocab-size 300"
@@ -63,7 +64,7 @@ class Chain:
 
 
 def is_function(code: CodeType) -> bool:
-    """Whether this is a function of the package: no module, class body or comprehension."""
+    """True for a function of the package, and not for a module, class body or comprehension."""
     named = code.co_flags & CO_OPTIMIZED > 0 and code.co_name[-5:] not in ("comp>", "expr>")
     return named and code.co_filename.startswith(PACKAGE)
 
@@ -90,7 +91,7 @@ def serve(chain: Chain) -> None:
         )
         answers = 0
         while answers < 2:
-            time.sleep(0.5)  # also until nothing else is going on in the server
+            time.sleep(0.5)  # and until the server is idle
             chain.open = answers == 1
             with suppress(OSError), urllib.request.urlopen(request, timeout=60):
                 answers += 1

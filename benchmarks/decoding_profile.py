@@ -1,10 +1,11 @@
-"""Where a step of the compiled search spends its time, part by part, and the products' share of what the core can do.
+"""Times the parts of a step of the compiled search, and compares matrix products with the peak of the core.
 
     python benchmarks/decoding_profile.py MODEL TEXT [--precision int8] [--beam 5] [--sentences 1000]
 
-Every step of the search of the first sentences of TEXT is taken apart: its parts are called one by one and timed, on
-one core. Shares are of the rate of a large product of torch (oneDNN in int8, MKL in float32) in the same run; of int16,
-in which torch has none, of twice the rate in float32, as registers hold twice as many numbers.
+The script searches the first sentences of TEXT on one core, and calls and times the parts of every step one by one.
+Shares are relative to the rate of a large product of torch (oneDNN in int8, MKL in float32) in the same run. torch has
+no products in int16. Their shares are relative to twice the rate in float32, because registers hold twice as many
+numbers.
 """
 
 import argparse
@@ -42,7 +43,7 @@ def main() -> None:
     weights = compiled_weights(trained.model, given.precision)
     parts = Parts()
     engine.decode_steps = parts.step  # type: ignore[assignment]
-    for _ in range(2):  # the first compiles
+    for _ in range(2):  # the first call compiles
         parts.seconds.clear()
         parts.numbers.clear()
         waiting = engine.Waiting([Source("", row) for row in rows], settings, None, weights.vocab_sizes)
@@ -53,9 +54,9 @@ def main() -> None:
 
 
 class Parts:
-    """A step of the search as its parts; seconds of each, and how many numbers its products multiply.
+    """The parts of a search step: the seconds of each, and the number of multiplications in its products.
 
-    What is in none of them, such as reading sentences, is the rest of "all, with encoding".
+    Work outside these parts, such as reading sentences, counts only in "all, with encoding".
     """
 
     def __init__(self) -> None:
@@ -85,7 +86,7 @@ class Parts:
         done: Integers,
         room: int,
     ) -> int:
-        """Stands in for `decode_steps`, and comes back after each step."""
+        """Replace `decode_steps`, and return after each step."""
         num_rows = beams.place_rows(rows, search, active, num_active)
         self.seconds["hypotheses"] += num_rows
         self.timed("embedding", layers.embed_token, weights, rows, num_rows, search)
@@ -116,7 +117,7 @@ class Parts:
 
 
 def ceiling(precision: str) -> float:
-    """Multiplications a second of a large product, with one core."""
+    """Return the multiplications per second of a large product on one core."""
     rows, inner, outer = 512, 512, 2048
     known, times = ("float32", 2) if precision == "int16" else (precision, 1)
     inputs, multiply = torch.randn(rows, inner), product_function(torch.randn(outer, inner), None, known)

@@ -1,11 +1,11 @@
-"""How much faster each engine is than the definition in `dragoman.model`, on this machine.
+"""Measures how many times as fast as the definition in `dragoman.model` each engine is.
 
     python benchmarks/engines.py MODEL SOURCE TARGET [--rounds 7] [--sentences 200]
 
 Training: the gradient of one update on the first pairs, with the modules of the definition and with the accelerated
-ones, these also by torch's operations alone, as without numba. Translation: beam 5, by full passes of the definition,
-by the tensor decoder and by the compiled decoder. The ways take turns; prints medians of the seconds, and how many
-times as fast as the definition each is.
+modules. The accelerated modules are also measured with torch's operations alone, as without numba. Translation: beam 5,
+by full passes of the definition, by the tensor decoder and by the compiled decoder. The engines take turns. The script
+prints the median seconds of each, and how many times as fast as the definition it is.
 """
 
 import argparse
@@ -93,7 +93,7 @@ def report(what: str, ways: dict[str, Way], rounds: int) -> None:
         for name, way in ways.items():
             start = time.perf_counter()
             way()
-            if number:  # the first round compiles
+            if number:  # the first round compiles, so it does not count
                 seconds[name].append(time.perf_counter() - start)
         say(f"{what}: round {number} of {rounds}")
     plain = median(seconds["definition"])

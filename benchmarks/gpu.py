@@ -1,16 +1,16 @@
-"""Training and translation on a GPU: ours, plain torch.nn.Transformer and transformers' Marian, in one run.
+"""Measures training and translation on a GPU: Dragoman, torch.nn.Transformer and Marian in transformers.
 
     python benchmarks/gpu.py [--sizes tiny base big] [--seconds 60] [--device cuda] [--out FILE]
 
-Needs no data: sentences are random ids with lengths like those of news text. Everything is in bfloat16 (autocast while
-training, weights while translating). Training reads the same steps of `--batch-tokens` target tokens everywhere; the
-first third of the time warms up and does not count. Tokens are target tokens without padding, end of sentence counted.
+It needs no data: sentences are random ids with lengths as in news text. Everything is in bfloat16 (autocast in
+training, weights in translation). All contenders train on the same steps of `--batch-tokens` target tokens. The first
+third of the time is warm-up and does not count. Tokens are target tokens without padding, with the end of the sentence.
 
-Utilisation is what the model's products need for these tokens, three times the forward pass, without padding, dropout
-or anything else, as a share of the rate of one large bfloat16 matrix product on the same chip in the same run.
+Utilization is the rate of the model's products for these tokens, three times the forward pass, relative to one large
+bfloat16 matrix product on the same chip in the same run. Padding, dropout and other operations do not count.
 
-Translation makes every output `--length` tokens long, so that untrained weights do; sentences are sorted by length.
-transformers is left out where it is not installed. The table goes to stderr, the JSON to stdout.
+In translation, every output has `--length` tokens, so that untrained weights are enough. Sentences are sorted by
+length. transformers is left out if it is not installed. The table goes to stderr, and the JSON to stdout.
 """
 
 import argparse
@@ -162,7 +162,7 @@ def config_of(size: str, device: torch.device, given: argparse.Namespace) -> Con
 
 
 def dragoman_configs(size: str, device: torch.device, given: argparse.Namespace) -> Iterator[tuple[str, Config]]:
-    """As it is, and compiled where there is a setting for that."""
+    """Yield the configurations to measure: without and, if there is a setting for it, with compiling."""
     config = config_of(size, device, given)
     if "compile" not in {field.name for field in fields(TrainSettings)}:
         yield "Dragoman", config
@@ -174,7 +174,7 @@ def dragoman_configs(size: str, device: torch.device, given: argparse.Namespace)
 def train_dragoman(
     config: Config, pairs: InMemoryPairs, device: torch.device, seconds: float
 ) -> tuple[float, int, float]:
-    """The product's own trainer for so many seconds: tokens a second from its log, steps, last loss."""
+    """Run Dragoman's trainer for some seconds. Return tokens per second from its log, steps and the last loss."""
     torch.manual_seed(1)
     model = Transformer(config.model, VOCAB_SIZE, VOCAB_SIZE).to(device)
     tokenizer = train_tokenizer(TokenizerSettings(vocab_size=300), ["made up"])  # a model folder must hold one
@@ -187,7 +187,7 @@ def train_dragoman(
 
 
 def rate_of(events: list[dict[str, float]], seconds: float) -> tuple[float, int, float]:
-    """Tokens a second after the warm-up, the number of steps and the last loss, from lines of a log."""
+    """Read tokens per second after the warm-up, the number of steps and the last loss from the lines of a log."""
     last = events[-1]
     start = next((event["seconds"] for event in reversed(events) if event["seconds"] < WARM_UP_SHARE * seconds), 0.0)
     tokens, before = 0.0, 0.0
@@ -201,7 +201,7 @@ def rate_of(events: list[dict[str, float]], seconds: float) -> tuple[float, int,
 def train_peer(
     kind: type[TorchPeer | MarianPeer], config: Config, pairs: InMemoryPairs, device: torch.device, seconds: float
 ) -> tuple[float, int, float]:
-    """A plain loop over the same steps and micro-batches: autocast, fused AdamW; no device is waited for but to log."""
+    """Train in a plain loop over the same steps and micro-batches; autocast, fused AdamW, synchronizing only to log."""
     torch.manual_seed(1)
     peer = kind(config.model, VOCAB_SIZE, longest(pairs)).to(device).train()
     optimizer = torch.optim.AdamW(peer.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0, fused=True)
@@ -238,14 +238,14 @@ def train_peer(
 
 
 def log_every(device: torch.device) -> int:
-    """Steps between two looks at the clock, which wait for a GPU."""
+    """Steps between two readings of the clock, each of which waits for the GPU."""
     return 1 if device.type == "cpu" else 5
 
 
 def training_flops_a_token(settings: ModelSettings, pairs: InMemoryPairs) -> float:
-    """Floating-point operations of one step for each target token, in the mean over the data: 3 times a forward pass.
+    """Return the mean floating-point operations per target token of a training step: 3 times a forward pass.
 
-    Counted are the products of the layers, of attention (for the decoder's own, half of the square) and of the
+    These are the products of the layers, of attention (half of the square for the decoder's self-attention) and of the
     projection to the vocabulary.
     """
     width, inner = settings.d_model, settings.d_ff
@@ -263,7 +263,7 @@ def training_flops_a_token(settings: ModelSettings, pairs: InMemoryPairs) -> flo
 
 
 class FixedLength(FastModel):
-    """A model whose outputs all have the same length: the settings keep them from ending sooner."""
+    """Return a model whose settings give every output the same length."""
 
     def __init__(self, model: Transformer, length: int) -> None:
         super().__init__(model, "bfloat16")
@@ -321,11 +321,11 @@ def marian_search(
     return lambda src_ids, src_lengths, beam: peer.generate(src_ids, src_lengths, beam, length)
 
 
-# What both need.
+# Shared by training and translation.
 
 
 def made_up_pairs(count: int, seed: int = 0) -> InMemoryPairs:
-    """Pairs of random ids; 24 tokens in the mean, at most 127, both sides of similar length."""
+    """Return pairs of random ids with 24 tokens on average, 127 at most, and sides of similar length."""
     random = np.random.default_rng(seed)
     src = np.clip(np.rint(random.lognormal(3.0, 0.6, count)), 2, 127).astype(np.int64)
     tgt = np.clip(np.rint(src * random.normal(1.05, 0.15, count)), 2, 127).astype(np.int64)
@@ -339,7 +339,7 @@ def longest(pairs: InMemoryPairs) -> int:
 
 
 def matrix_product_rate(device: torch.device) -> float:
-    """Operations a second of a large bfloat16 product: the best of several runs."""
+    """Return the operations per second of a large bfloat16 product: the best of several runs."""
     size = 8192 if device.type == "cuda" else 1024
     left, right = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
     rates = []
@@ -361,7 +361,7 @@ def synchronise(device: torch.device) -> None:
 
 @contextlib.contextmanager
 def memory_of(device: torch.device) -> Iterator[Callable[[], float]]:
-    """A function that says how many GB were allocated at most since the block began; 0 where nobody counts."""
+    """Yield a function that returns the peak of allocated GB since the block started, or 0 on a CPU."""
     gc.collect()
     if device.type != "cuda":
         yield lambda: 0.0
@@ -373,7 +373,7 @@ def memory_of(device: torch.device) -> Iterator[Callable[[], float]]:
 
 @contextlib.contextmanager
 def failure_is_said(name: str, size: str) -> Iterator[None]:
-    """One contender that runs out of memory, or does not compile, must not cost the others' figures."""
+    """Report a contender that runs out of memory or does not compile, so that the others continue."""
     try:
         yield
     except RuntimeError as error:
@@ -401,7 +401,7 @@ def installed(name: str) -> str | None:
 
 
 def tables(training: list[TrainingResult], translation: list[TranslationResult]) -> str:
-    """Every rate, and ours in relation to it."""
+    """Print every rate, and the ratio of Dragoman's rate to it."""
     lines = [f"\n{'training':<28} {'size':<6} {'tokens/s':>12} {'of ceiling':>11} {'peak GB':>8} {'ours is':>8}"]
     best = best_of_ours({(each.contender, each.size): each.tokens_per_second for each in training})
     lines += [
@@ -421,7 +421,7 @@ def tables(training: list[TrainingResult], translation: list[TranslationResult])
 
 
 def best_of_ours(rates: Mapping[tuple[str, str], float]) -> dict[str, float]:
-    """By size, the faster of our contenders."""
+    """Return the faster of Dragoman's contenders for each size."""
     best: dict[str, float] = {}
     for (contender, size), rate in rates.items():
         if contender.startswith("Dragoman"):

@@ -1,4 +1,4 @@
-"""The peers of `gpu.py`, in our shapes: torch.nn.Transformer as documented, and Marian in transformers."""
+"""The peers of `gpu.py` with the same shapes: torch.nn.Transformer as documented, and Marian in transformers."""
 
 import math
 
@@ -20,7 +20,7 @@ except ImportError:
 
 
 class TorchPeer(nn.Module):
-    """torch.nn.Transformer with tied embeddings; its attention is the fused kernel, told which mask is causal."""
+    """torch.nn.Transformer with tied embeddings and fused attention, which knows that the target mask is causal."""
 
     def __init__(self, settings: ModelSettings, vocab_size: int, max_length: int) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class TorchPeer(nn.Module):
         self.scale = math.sqrt(settings.d_model)
 
     def loss(self, batch: Batch, label_smoothing: float) -> Tensor:
-        """The sum of the smoothed loss over the labels."""
+        """Return the sum of the smoothed loss over the labels."""
         decoder_input = batch.decoder_input
         length = decoder_input.size(1)
         src_padding, tgt_padding = batch.src_ids == PAD_ID, decoder_input == PAD_ID
@@ -63,7 +63,7 @@ class TorchPeer(nn.Module):
 
 
 class MarianPeer(nn.Module):
-    """transformers' MarianMTModel from a configuration, with its fused attention."""
+    """MarianMTModel of transformers from a configuration, with its fused attention."""
 
     def __init__(self, settings: ModelSettings, vocab_size: int, max_length: int) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class MarianPeer(nn.Module):
         )
 
     def loss(self, batch: Batch, label_smoothing: float) -> Tensor:
-        """The sum of the smoothed loss over the labels."""
+        """Return the sum of the smoothed loss over the labels."""
         output = self.model(
             input_ids=batch.src_ids,
             attention_mask=(batch.src_ids != PAD_ID).long(),
@@ -105,7 +105,7 @@ class MarianPeer(nn.Module):
 
     @torch.inference_mode()
     def generate(self, src_ids: Tensor, src_lengths: Tensor, beam: int, length: int) -> Tensor:
-        """The ids of outputs of exactly `length` tokens."""
+        """Return the ids of outputs with exactly `length` tokens."""
         positions = torch.arange(src_ids.size(1), device=src_ids.device)
         return self.model.generate(
             input_ids=src_ids,

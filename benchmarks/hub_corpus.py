@@ -1,10 +1,10 @@
-"""A translation data set of the Hugging Face hub as JSON lines that `dragoman train --data` reads.
+"""Converts a translation data set of the Hugging Face hub to JSON lines for `dragoman train --data`.
 
     pip install datasets
     python benchmarks/hub_corpus.py opus_books en-it --out opus_books.en-it.jsonl
-    python benchmarks/hub_corpus.py parquet --files 'part-*.parquet' --out corpus.en-it.jsonl     # files that are here
+    python benchmarks/hub_corpus.py parquet --files 'part-*.parquet' --out corpus.en-it.jsonl     # local files
 
-Rows must have a column "translation" with a text a language, as the OPUS sets have.
+Rows must have a column "translation" with one text per language, as the OPUS data sets have.
 """
 
 import argparse

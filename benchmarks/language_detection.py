@@ -1,12 +1,12 @@
-"""How often the language of a line, and of a side of a corpus, is told right, and what that costs.
+"""Measures how often the language of a line, and of a side of a corpus, is detected correctly, and how fast.
 
     pip install Django lingua-language-detector heliport       # texts, and detectors to compare (both optional)
     python benchmarks/language_detection.py "$(python -c 'import django; print(*django.__path__)')" --out results
 
-The texts are messages of software as its translators wrote them, from the .mo files below the folders given: no
-detector was made from Django's. The first table compares detectors by line, each choosing among all languages it
-knows. The second is what `train` and `evaluate` rely on: samples of a language that is stated rightly must not be
-refused, and of one that is stated wrongly must be.
+The texts are translated messages of software, from the .mo files below the given folders. No detector was trained on
+those of Django. The first table compares detectors by line, each choosing among all languages that it supports. The
+second table shows what `train` and `evaluate` rely on: samples whose language is stated correctly must not be refused,
+and samples whose language is stated wrongly must be refused.
 """
 
 import argparse
@@ -32,7 +32,7 @@ Detect = Callable[[str], str]
 
 
 def texts_below(folders: list[Path]) -> dict[str, list[str]]:
-    """Distinct messages by language, those that are the English one left out."""
+    """Return the distinct messages of each language, without those that equal the English message."""
     texts: dict[str, dict[str, None]] = defaultdict(dict)
     for path in sorted(path for folder in folders for path in folder.rglob("LC_MESSAGES/*.mo")):
         with path.open("rb") as file:

@@ -1,9 +1,9 @@
-"""BLEU of the validation set, translated greedily, against minutes of training.
+"""Draws BLEU of the validation set, translated greedily, against minutes of training.
 
     python benchmarks/learning_curve.py [RUN ...]
 
-Adds finished runs by the names of their folders to benchmarks/results/learning_curve.json, one run a line, and draws
-all curves in it as learning_curve.svg beside it.
+It adds finished runs, named after their folders, to benchmarks/results/learning_curve.json, one run per line. It draws
+all curves of that file in learning_curve.svg.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def read_curve(run: Path) -> Curve:
-    """Minutes and BLEU."""
+    """Return minutes and BLEU of each validation."""
     events = map(json.loads, (run / "log.jsonl").read_text(encoding="utf-8").splitlines())
     found = [event for event in events if event["event"] == "validation" and "bleu" in event]
     return [(round(event["seconds"] / 60, 2), round(event["bleu"], 2)) for event in found]

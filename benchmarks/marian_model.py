@@ -1,12 +1,14 @@
-"""Makes the model that transformers, CTranslate2 and Dragoman translate with in the benchmarks: one set of weights.
+"""Makes the model that transformers, CTranslate2 and Dragoman share in the benchmarks, with the same weights.
 
     python benchmarks/marian_model.py --size tiny --minutes 20 [--folder .bench]
 
-A MarianMTModel of random weights is made with transformers, with a SentencePiece tokeniser trained on Multi30k, German
-to English; imported; trained with Dragoman's trainer so that its translations have a real BLEU (the best validation
-counts, on the sentences that are translated in the benchmarks: the model is for measuring speed); and written in three
-forms under FOLDER/models/SIZE: dragoman, marian (transformers) and ctranslate2. The base model, which would take many
-hours, begins as the trained tiny one made wider and deeper (`side_by_side/grown.py`). A run that was cut off continues.
+1. transformers makes a MarianMTModel with random weights and a SentencePiece tokenizer for Multi30k, German to English.
+2. Dragoman imports and trains it, so that its translations have a real BLEU. The best checkpoint is chosen on the
+   sentences that the benchmarks translate, because the model is only for measuring speed.
+3. The model is written in three forms below FOLDER/models/SIZE: dragoman, marian (transformers) and ctranslate2.
+
+Training the base model would take many hours. It starts from the trained tiny model, made wider and deeper
+(`side_by_side/grown.py`). An interrupted run continues.
 """
 
 import argparse
@@ -38,8 +40,8 @@ from dragoman.training.session import TrainingSession
 from dragoman.training.trainer import choose_mean, fit
 
 MAX_TOKENS = 128
-# What learns most in an hour: many small steps, little dropout, and sublayers that begin small beside their residuals,
-# because post-norm is slow to learn where to attend (see docs/log.md).
+# These settings learn most in an hour: many small steps, little dropout, and sublayers that start small beside their
+# residuals, because post-norm is slow to learn where to attend (see docs/log.md).
 DROPOUT = 0.1
 BRANCH_SCALE = 0.2
 RECIPES = {
@@ -51,7 +53,7 @@ GROWN_FROM = {"base": "tiny"}
 
 @dataclass(frozen=True, slots=True)
 class GreedyScore:
-    """What validation asks for: BLEU of the greedy translations."""
+    """The score of a validation: BLEU of greedy translations."""
 
     tokenizers: TokenizerPair
     config: Config
@@ -97,7 +99,7 @@ def main() -> None:
 
 
 def make_random(corpus: Corpus, size: Size, folder: Path) -> None:
-    """A MarianMTModel folder as a hub has it, with random weights; made once."""
+    """Return a MarianMTModel folder as on the hub, with random weights. Made once."""
     from transformers import MarianMTModel
 
     if (folder / "vocab.json").exists():
@@ -126,10 +128,10 @@ def make_random(corpus: Corpus, size: Size, folder: Path) -> None:
 
 
 def restarted(trained: TrainedModel) -> TrainedModel:
-    """The imported model with weights drawn as Dragoman draws them, which learn faster than Marian's small ones.
+    """Return the imported model with Dragoman's initial weights, which learn faster than Marian's small ones.
 
-    The decoder starts from an embedding of zeros in Marian's form, which CTranslate2 counts on: its row, which is our
-    bos, and that of our padding stay zero and what the import made of their biases is kept.
+    In Marian's form, the decoder starts from an embedding of zeros, and CTranslate2 relies on that. The rows of our bos
+    and padding stay zero, and keep their imported biases.
     """
     shape = replace(trained.config.model, dropout=DROPOUT)
     torch.manual_seed(1)
@@ -146,12 +148,12 @@ def restarted(trained: TrainedModel) -> TrainedModel:
 
 @torch.no_grad()
 def _clear_start_rows(model: Transformer) -> None:
-    """After every step of any optimiser, whatever it did."""
+    """Set the rows of padding and bos to zero again; called after every step of any optimizer."""
     model.tgt_embedding.weight[[PAD_ID, BOS_ID]] = 0.0
 
 
 def train(trained: TrainedModel, corpus: Corpus, folder: Path) -> None:
-    """Trains in the run `folder`, which ends with a best checkpoint or an average."""
+    """Train in the run `folder`, which then has a best checkpoint or an average."""
     texts = {part: [corpus.texts(part, lang) for lang in (SRC_LANG, TGT_LANG)] for part in ("train", "val")}
     train_pairs, dev_pairs = (_encoded(trained.tokenizers, *texts[part]) for part in ("train", "val"))
     score = GreedyScore(trained.tokenizers, trained.config, *texts["val"])
@@ -172,7 +174,7 @@ def _encoded(tokenizers: TokenizerPair, src: list[str], tgt: list[str]) -> InMem
 
 
 def write_forms(trained: TrainedModel, folder: Path) -> None:
-    """The trained model for each engine. Refuses one whose start is not zero: the engines would differ."""
+    """Write the trained model for each engine. Raise SystemExit if its start embedding is not zero."""
     from ctranslate2.converters import TransformersConverter
 
     if trained.model.tgt_embedding.weight[[PAD_ID, BOS_ID]].any():

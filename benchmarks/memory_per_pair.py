@@ -1,8 +1,8 @@
-"""How much memory a sentence pair costs: anonymous memory (RssAnon, Linux) of preparing and of reading batches.
+"""Measures memory per sentence pair: anonymous memory (RssAnon, Linux) of preparing and of reading batches.
 
-Runs the whole preparation (holding out, training the tokeniser, cleaning, encoding) and then training's batches on a
-small and a large synthetic corpus, each in a process of its own, watches them from outside, and prints the growth of
-the peak per pair. The promise is at most 32 bytes.
+For a small and a large synthetic corpus, each in a separate process, it runs the whole preparation (holding out,
+training the tokenizer, cleaning, encoding) and then reads training batches. It observes both from outside, and prints
+the growth of the peak per pair. The limit that we promise is 32 bytes.
 
     python benchmarks/memory_per_pair.py [--small 200000] [--large 2000000]
 """
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def measure(num_pairs: int) -> dict[str, tuple[int, float]]:
-    """Peak of RssAnon in bytes, and seconds, for each stage of a process that handles so many pairs."""
+    """Return the peak of RssAnon in bytes, and the seconds, of each stage for a number of pairs."""
     with tempfile.TemporaryDirectory() as name:
         write_corpus(Path(name), num_pairs)
         command = [sys.executable, __file__, "--inside", name]
@@ -77,7 +77,7 @@ def watch(process: subprocess.Popen[str], current: list[str], stages: dict[str, 
 
 
 def write_corpus(folder: Path, num_pairs: int) -> None:
-    """Sentences of 3 to 20 words, drawn from 30,000 words with frequencies as in a language (Zipf)."""
+    """Yield random sentences of 3 to 20 words, from 30,000 words with the frequencies of a language (Zipf)."""
     random = np.random.default_rng(0)
     letters = np.array(list("etaoinshrdlucmfwypvbgk"))
     words = np.array(["".join(random.choice(letters, length)) for length in random.integers(2, 9, 30_000)])
@@ -115,7 +115,7 @@ def prepare_and_read(folder: Path) -> None:
 
 
 def last_step(pairs: object) -> int:
-    """A position shortly before the end of the first epoch, so that the order of the second is made as well."""
+    """Return a position shortly before the end of the first epoch, so that the second is also shuffled."""
     from dragoman.data.batching import epoch_batches
     from dragoman.data.store import PairStore
 

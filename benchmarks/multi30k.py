@@ -1,9 +1,9 @@
-"""Multi30k as Wu et al. 2021 and most others train on it: punctuation normalised, Moses tokens, lower-cased; no BPE.
+"""Prepares Multi30k as in Wu et al. 2021: normalized punctuation, Moses tokens, lower case, no BPE.
 
     pip install sacremoses
     python benchmarks/multi30k.py $DRAGOMAN_DATA/multi30k --out $DRAGOMAN_DATA/multi30k_tokenised
 
-Hyphens are not split and nothing is escaped (&apos; and the like), which changes no count of tokens.
+Hyphens are not split, and nothing is escaped (such as &apos;). Neither changes the number of tokens.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def tokenised(lines: Iterable[str], lang: str) -> list[str]:
-    """Lower-cased Moses tokens, separated by spaces."""
+    """Return lower-cased Moses tokens, separated by spaces."""
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
     normalizer, tokenizer = MosesPunctNormalizer(lang), MosesTokenizer(lang)

@@ -1,15 +1,16 @@
-"""From raw text to the ids of a joint 10k BPE on disk: ours, the bare library, JoeyNMT and OpenNMT-py, side by side.
+"""Measures preparation, from raw text to ids of a joint 10k BPE on disk, beside JoeyNMT and OpenNMT-py.
 
     python benchmarks/prepare_data.py [--pairs 2000000] [--peer-pairs 200000] [--rounds 3] [--venvs DIR] [--out FILE]
 
-The text is made up (see `synthetic_corpus`) and the same for all. In each round every contender does the whole job in
-a process of its own: `learn` is everything until the vocabulary is there, `encode` from there to ids on disk. Ours also
-drops empty, repeated and lopsided pairs and holds out validation pairs; the peers clean nothing. As peers take long,
-they get `--peer-pairs` pairs, and we do that many, too, to be compared with them; nothing is extrapolated.
-`encode_batch` is the `tokenizers` library alone, on the same lines with our vocabulary: lists of lines in memory to
-`Encoding` objects, in batches of 1,000, the fastest size; no reading, no writing.
+All contenders read the same synthetic text (see `synthetic_corpus`). In each round, each of them does the whole job in
+a separate process: `learn` ends with the vocabulary, and `encode` ends with ids on disk. Dragoman also drops empty,
+repeated and lopsided pairs, and holds out validation pairs. The peers do not clean. Because the peers take long, they
+get `--peer-pairs` pairs, and Dragoman is compared with them on the same number. Nothing is extrapolated.
 
-Peers are run by DIR/joeynmt/bin/python and DIR/opennmt/bin/python and left out where those are missing.
+`encode_batch` is the `tokenizers` library alone, with Dragoman's vocabulary on the same lines: from lists of lines in
+memory to `Encoding` objects in batches of 1,000, the fastest size, without reading or writing.
+
+DIR/joeynmt/bin/python and DIR/opennmt/bin/python run the peers. A missing one is left out.
 """
 
 import argparse
@@ -38,7 +39,7 @@ TIME_LIMIT_SECONDS = 1800
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Seconds of both halves (`learn_seconds` is 0 where a vocabulary was given) and the main process's memory."""
+    """Seconds of both halves (`learn_seconds` is 0 with a given vocabulary) and the memory of the main process."""
 
     learn_seconds: float
     encode_seconds: float
@@ -86,7 +87,7 @@ def main() -> None:
 def measured(
     corpus: SyntheticCorpus, contenders: Mapping[str, Contender], rounds: int, work: Path
 ) -> dict[str, list[dict[str, float]]]:
-    """Each contender once a round, in turn; the first of ours leaves the vocabulary for the bare library."""
+    """Run each contender once per round. The first run of Dragoman writes the vocabulary for the bare library."""
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
     for number in range(1, rounds + 1):
         for name, contender in contenders.items():
@@ -105,7 +106,7 @@ def measured(
 
 
 def table(pairs: int, contenders: Mapping[str, list[dict[str, float]]]) -> str:
-    """Medians, and our rate in relation to each contender's in the same rounds."""
+    """Return medians, and the ratio of Dragoman's rate to each contender's in the same rounds."""
     rows = [f"\n{pairs:,} pairs{'':12} {'learn s':>9} {'encode s':>9} {'lines/s':>10} {'peak MB':>8} {'ours is':>9}"]
     for name, rounds in contenders.items():
         learn, encode, peak = (
@@ -129,17 +130,17 @@ def seconds_of(one: Mapping[str, float], with_learning: bool) -> float:
 
 
 def dragoman(corpus: SyntheticCorpus, out: Path) -> Measured:
-    """`dragoman.data.prepare` as `dragoman train` calls it; keeps the tokeniser beside the corpus."""
+    """Run `dragoman.data.prepare` as `dragoman train` does, and keep the tokenizer beside the corpus."""
     return result_of([sys.executable, __file__, "--inside", "dragoman", str(corpus.src.parent), str(out)])
 
 
 def encode_batch(corpus: SyntheticCorpus, out: Path) -> Measured:
-    """The library alone."""
+    """Run the library alone."""
     return result_of([sys.executable, __file__, "--inside", "encode_batch", str(corpus.src.parent)])
 
 
 def peers_in(venvs: Path) -> dict[str, Contender]:
-    """The peers whose environments are there."""
+    """Return the peers that are installed."""
     found: dict[str, Contender] = {}
     for name, (environment, script) in PEERS.items():
         python = venvs / environment / "bin" / "python"
@@ -158,7 +159,7 @@ def peer(python: Path, script: Path) -> Contender:
 
 
 def result_of(command: list[str]) -> Measured:
-    """Runs a contender, which prints a RESULT line."""
+    """Run a contender, and read the RESULT line that it prints."""
     done = subprocess.run(command, capture_output=True, timeout=TIME_LIMIT_SECONDS)
     lines = [line for line in done.stdout.decode().split("\n") if line.startswith("RESULT ")]
     if done.returncode or not lines:

@@ -2,16 +2,16 @@
 
     export DRAGOMAN_DATA=...                               the folder that holds multi30k/, tatoeba_en_de/ ...
     python benchmarks/quality.py --list
-    python benchmarks/quality.py multi30k_en_de            as long as the recipe says
+    python benchmarks/quality.py multi30k_en_de            as long as the recipe runs
     python benchmarks/quality.py multi30k_en_de --minutes 3 --name trial --train --train.ema-decay 0.999
 
-What stands after --train goes to `dragoman train`. A run that was cut off goes on with the same command. Each row has:
+Arguments after --train go to `dragoman train`. The same command continues an interrupted run. Each row contains:
 
-- tokenised lower-cased BLEU, as Wu et al. 2021 count it: Moses tokens, lower case, BLEU of four orders over the corpus,
-  which is `sacrebleu --tokenize none -lc` of tokenised text. What was trained on as tokens is scored as it is.
-- BLEU (13a, mixed case) and chrF of plain text, with signatures; for text that exists as tokens only, of the tokens.
+- tokenized lower-cased BLEU as in Wu et al. 2021: Moses tokens, lower case, BLEU of four orders over the corpus, which
+  is `sacrebleu --tokenize none -lc` of tokenized text. A corpus of tokens is scored as it is.
+- BLEU (13a, mixed case) and chrF of plain text, with signatures. A corpus of tokens is scored on tokens.
 
-All with 95 % intervals of 1,000 bootstrap samples (Koehn 2004, by sacreBLEU).
+All scores have 95 % intervals from 1,000 bootstrap samples (Koehn 2004, by sacreBLEU).
 """
 
 import argparse
@@ -39,7 +39,7 @@ Parts = dict[str, Pairs]
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Where the parts "train", "validation" and "test" come from; `tokens` says that the text is tokens already."""
+    """The sources of the parts "train", "validation" and "test"; `tokens` is true if the text is already tokenized."""
 
     src: str
     tgt: str
@@ -49,7 +49,7 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A configuration, or the default rule where there is none, and the corpus it is for."""
+    """A configuration, or the default recipe without one, and its corpus."""
 
     corpus: Corpus
     config: str | None = None
@@ -69,7 +69,7 @@ def multi30k_tokens(data: Path, src: str, tgt: str) -> Parts:
 
 
 def tatoeba(data: Path, src: str, tgt: str) -> Parts:
-    """Split by English sentence: the thousand with the smallest hashes are the test, the next are for validation."""
+    """Split by English sentence: the smallest thousand hashes are the test set, the next ones the validation set."""
     pairs = columns(data / "tatoeba_en_de" / "deu.txt.gz")
     keys = {
         english.strip().lower(): hashlib.sha256(english.strip().lower().encode()).hexdigest() for english, _ in pairs
@@ -91,7 +91,7 @@ def small_enja(data: Path, src: str, tgt: str) -> Parts:
 
 
 def english_telugu(data: Path, src: str, tgt: str) -> Parts:
-    """Training sources that are in a test are left out by `dragoman train` for validation, and here for the test."""
+    """Drop training sources that are in the test. `dragoman train` drops those of the validation set."""
     folder = data / "english_telugu"
     files = {"train": "trainp.tsv.gz", "validation": "devp.tsv", "test": "testp.tsv"}
     parts = {part: columns(folder / name) for part, name in files.items()}
@@ -158,7 +158,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipe", nargs="?", help="one of --list")
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("--minutes", type=float, help="end training after so many")
+    parser.add_argument("--minutes", type=float, help="end training after this many minutes")
     parser.add_argument("--name", help="of the row and of its folder (default: the recipe's)")
     parser.add_argument("--folder", type=Path, default=HERE.parent / ".bench" / "quality", help="for text and runs")
     parser.add_argument("--results", type=Path, default=HERE / "results" / "quality", help="without ending")
@@ -178,7 +178,7 @@ def prepared(corpus: Corpus, folder: Path) -> Parts:
 
 
 def train_command(recipe: Recipe, folder: Path, given: argparse.Namespace) -> list[str]:
-    """The configuration's own data is replaced by the prepared files, and no test is given: it is scored here, once."""
+    """Train with the prepared files instead of the configuration's data, and without the test, which is scored here."""
     corpus, text = recipe.corpus, folder / "text"
     files = {"--data.train-src": f"train.{corpus.src}", "--data.train-tgt": f"train.{corpus.tgt}"}
     files |= {"--data.dev-src": f"validation.{corpus.src}", "--data.dev-tgt": f"validation.{corpus.tgt}"}
@@ -190,7 +190,7 @@ def train_command(recipe: Recipe, folder: Path, given: argparse.Namespace) -> li
 
 
 def facts_of_run(run: Path, folder: Path) -> dict[str, Any]:
-    """From its card, and its settings without what is particular to a machine."""
+    """Read the facts of a run from its card, and its settings without those of the machine."""
     from dragoman.bundle import resolve_model_folder
     from dragoman.config import dump_config
     from dragoman.model.trained import TrainedModel
@@ -215,7 +215,7 @@ def scores(corpus: Corpus, folder: Path, part: str, pairs: Pairs) -> list[dict[s
 
 
 def judged(corpus: Corpus, outputs: Sequence[str], references: Sequence[str]) -> list[dict[str, Any]]:
-    """In this order: tokenised lower-cased BLEU, BLEU and chrF2, as the text above defines them."""
+    """Return tokenized lower-cased BLEU, BLEU and chrF2, in this order, as defined at the top of this file."""
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
@@ -240,7 +240,7 @@ def scored(name: str, metric: Any, outputs: Sequence[str], references: Sequence[
 
 
 def machine() -> dict[str, Any]:
-    """What the figures are of, with as many cores as may be used."""
+    """Describe the machine, with the number of usable cores."""
     return facts(int(os.environ.get("OMP_NUM_THREADS", len(os.sched_getaffinity(0)))))
 
 
@@ -250,7 +250,7 @@ def read_rows(results: Path) -> list[dict[str, Any]]:
 
 
 def markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """One line a row and part; signatures below."""
+    """Return a table with a line per row and part, and the signatures below it."""
     lines = ["# Quality", "", "Made by `python benchmarks/quality.py RECIPE`; all facts are in quality.json.", ""]
     lines += [
         "| recipe | date | parameters | steps | minutes | data | tokenised lower-cased BLEU | BLEU | chrF2 |",
@@ -283,7 +283,7 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def shown(command: Sequence[str], folder: Path) -> str:
-    """The command without what is particular to a machine."""
+    """Return the command without the paths of this machine."""
     words = [word.replace(str(folder), "FOLDER").replace(str(CONFIGS), "configs") or '""' for word in command[3:]]
     return " ".join(["dragoman", *words])
 

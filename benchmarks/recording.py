@@ -1,4 +1,4 @@
-"""What several benchmarks need: lines of text, results as JSON, progress, the peak of memory."""
+"""Helpers of several benchmarks: lines of text, results as JSON, progress, and peak memory."""
 
 import gzip
 import json
@@ -11,20 +11,20 @@ WIDTH = 1000
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a file or a .gz file, split at line feeds only."""
+    """Return the lines of a file, plain or gzip, split at line feeds only."""
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8", newline="\n") as stream:
         return [line.removesuffix("\n") for line in stream]
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> Path:
-    """Writes a line each; returns the path."""
+    """Write the lines, and return the path."""
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
     return path
 
 
 def write_json(path: Path, content: object) -> None:
-    """Whatever fits on a line is on one, so that a file of many measurements stays short."""
+    """Return JSON with everything that fits on a line on one line, so that files with many measurements stay short."""
     path.write_text(_layout(content) + "\n", encoding="utf-8")
 
 
@@ -42,12 +42,12 @@ def _layout(content: Any, indent: str = "") -> str:
 
 
 def say(text: str) -> None:
-    """Progress, on standard error."""
+    """Print progress to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def peak_bytes() -> int:
-    """Peak resident memory of this process. Linux keeps it per program; elsewhere it is what getrusage says."""
+    """Return the peak resident memory of this process: per program on Linux, and from getrusage elsewhere."""
     status = Path("/proc/self/status")
     if status.exists():
         lines = status.read_text(encoding="ascii").split("\n")

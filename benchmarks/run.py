@@ -5,8 +5,8 @@ docs/explanation/benchmarks.md.
     python benchmarks/run.py --parts training --sizes tiny --peers torch opennmt
     python benchmarks/run.py --report                                only the tables of what has been measured
 
-The same command continues a run that was cut off; --fresh begins another. DRAGOMAN_DATA names the folder that holds
-multi30k/; without it made-up sentences stand in, and BLEU means nothing.
+The same command continues an interrupted run, and --fresh starts a new one. DRAGOMAN_DATA names the folder with
+multi30k/. Without it, random sentences replace the corpus, and BLEU is meaningless.
 """
 
 import argparse
@@ -78,14 +78,14 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--name", default="side_by_side", help="of the measurements and the results")
     parser.add_argument("--results", type=Path, default=HERE / "results")
     parser.add_argument(
-        "--fresh", action="store_true", help="begin anew; the old measurements are kept under another name"
+        "--fresh", action="store_true", help="start again, and keep the old measurements under another name"
     )
     parser.add_argument("--report", action="store_true", help="measure nothing")
     return parser
 
 
 def plan_of(given: argparse.Namespace) -> Plan:
-    """What can be measured of what was asked for: missing peers are installed, a missing model is trained."""
+    """Plan the requested measurements that are possible: install missing peers, and train a missing model."""
     environments = given.environments or given.folder / "environments"
     toolkits = [peer for peer in given.peers if peer in RECIPES]
     if not (given.no_install or given.report):
@@ -96,7 +96,7 @@ def plan_of(given: argparse.Namespace) -> Plan:
         say(f"not installed and left out: {', '.join(sorted(left_out))}")
     parts = given.parts
     if set(parts) - {"training"} and not given.report:
-        # The base model grows from the tiny one.
+        # The base model starts from the tiny one.
         needed = [size for size in SIZES if size in given.sizes or size == "tiny"]
         untrained = [size for size in needed if not (given.folder / "models" / size / "ctranslate2").exists()]
         parts = parts if all(make_model(given, size) for size in untrained) else ["training"]
@@ -115,7 +115,7 @@ def plan_of(given: argparse.Namespace) -> Plan:
 
 
 def make_model(given: argparse.Namespace, size: str) -> bool:
-    """Trains the model that the engines share."""
+    """Train the model that the engines share."""
     say(f"training the {size} model that all engines translate with: {given.model_minutes:g} minutes")
     command = [sys.executable, str(HERE / "marian_model.py"), "--size", size, "--minutes", str(given.model_minutes)]
     command += ["--folder", str(given.folder), "--threads", str(given.threads)]
@@ -126,7 +126,7 @@ def make_model(given: argparse.Namespace, size: str) -> bool:
 
 
 def report(given: argparse.Namespace, plan: Plan, patience: Patience, rounds: Rounds, corpus: Corpus) -> None:
-    """Prints the tables and writes the files."""
+    """Print the tables and write the files."""
     found = tables(rounds.journal, PARTS, corpus)
     if not found:
         sys.exit("Nothing has been measured.")

@@ -1,10 +1,10 @@
-"""Load and faults on a running server, each a command that prints one row of a table.
+"""Puts load and faults on a running server. Each command prints one row of a table.
 
     python benchmarks/serving.py throughput --model runs/demo
     python benchmarks/serving.py all --model runs/demo
 
 Commands: throughput, overload, soak, fairness, drain, poison, leaving, slow, stalled. `--scale` makes each longer. The
-server runs as a process of its own, this one has the clients; both share the machine.
+server runs in a separate process, and the clients in this one. Both share the machine.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from typing import Any
 import psutil
 
 Row = tuple[str, str, str, bool]
-"""What was done, what came of it, what was to come, and whether it did."""
+"""A row: the experiment, the measurement, the goal, and whether it was reached."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ class Answer:
 
 
 class Client:
-    """One connection, kept alive."""
+    """A connection that is kept alive."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, path: str, fields: Any = None, timeout: float = 30.0) -> Answer:
-        """POST of JSON, or GET where there are no fields."""
+        """Send JSON with POST, or a GET without fields."""
         begun = time.perf_counter()
         body = b"" if fields is None else json.dumps(fields).encode()
         head = f"{'GET' if fields is None else 'POST'} {path} HTTP/1.1\r\nHost: x\r\n"
@@ -70,7 +70,7 @@ class Client:
         return Answer(status, time.perf_counter() - begun, headers, content)
 
     def close(self) -> None:
-        """Leaves."""
+        """Close the connection."""
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None
@@ -98,7 +98,7 @@ class Running:
         return float(self.facts.memory_info().rss) / 1e6
 
     async def stop(self) -> int:
-        """Its exit code."""
+        """Return its exit code."""
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
         return await asyncio.wait_for(self.process.wait(), 60)
@@ -126,8 +126,8 @@ async def server(options: argparse.Namespace, *flags: str, fault: str = "") -> A
 
 
 def serve(options: argparse.Namespace) -> int:
-    """The server itself, with a fault where one is asked for: texts with POISON in them fail, none is answered, or the
-    model does nothing.
+    """Run the server, with a fault if requested: texts with POISON fail, no text is answered, or the model does
+    nothing.
     """
     from dragoman.cli import serve as verb
     from dragoman.records import Candidate, Translation
@@ -160,7 +160,7 @@ def question(text: str | list[str]) -> dict[str, Any]:
 
 
 def p(values: Sequence[float], share: float) -> float:
-    """A percentile; 0 of nothing."""
+    """Return a percentile, or 0 for an empty list."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
@@ -168,7 +168,7 @@ def p(values: Sequence[float], share: float) -> float:
 async def for_seconds(
     seconds: float, clients: int, work: Callable[[Client, int, int], Awaitable[Answer]], port: int
 ) -> list[Answer]:
-    """Each client asks again as soon as it is answered; `work` has the client, its number and the question's."""
+    """Each client sends a request when it has an answer; `work` gets the client, its number and the request's."""
     until = time.perf_counter() + seconds
 
     async def one(number: int) -> list[Answer]:
@@ -243,7 +243,7 @@ async def overload(options: argparse.Namespace) -> Row:
             await asyncio.sleep(0.05)
             return await client.ask("/livez")
 
-        await for_seconds(3, 128, ask, running.port)  # full batches, for which memory is taken once
+        await for_seconds(3, 128, ask, running.port)  # full batches, which allocate their memory once
         usual = p([one.seconds for one in await for_seconds(1, 1, ask, running.port)], 0.5)
         before = running.megabytes()
         answers, alive = await asyncio.gather(
@@ -484,7 +484,7 @@ async def stalled(options: argparse.Namespace) -> Row:
 
 
 def _slowest(metrics: str) -> str:
-    """The bound below which all requests to /v2/translate were answered."""
+    """Return the smallest bound in seconds within which all requests to /v2/translate were answered."""
     rows = [
         line
         for line in metrics.splitlines()
@@ -502,7 +502,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("command", choices=[*COMMANDS, "all", "server"])
     parser.add_argument("--model", required=True)
-    parser.add_argument("--scale", type=float, default=1.0, help="so many times as long, or as many requests")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor for durations and numbers of requests")
     parser.add_argument("--fault", default="", help=argparse.SUPPRESS)
     parser.add_argument("--flag", action="append", default=[], help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -1,9 +1,12 @@
-"""A parallel corpus out of a random generator: the word frequencies and sentence lengths of real text, no meaning.
+"""Generates a random parallel corpus with the word frequencies and sentence lengths of real text.
 
-Frequencies follow Zipf's law with Mandelbrot's correction and have a tail of a million rare words, so that new words
-keep coming however long the text is. 10 words cover 12 % of the text, 100 cover 44 %, 10,000 cover 93 %; in Tatoeba and
-Multi30k, English and German, it is 17 to 34 %, 46 to 62 % and 92 to 98 %. Of 170,000 sentences 2.9 % of the words occur
-once; in Tatoeba 1.0 % and 2.5 %. Sentences have 9 words in the mean, Tatoeba's 6.5, Multi30k's 11.5.
+Frequencies follow Zipf's law with Mandelbrot's correction. A tail of a million rare words gives new words in a text of
+any length. Comparison with Tatoeba and Multi30k, in English and German:
+
+- 10 words cover 12 % of the text, 100 cover 44 % and 10,000 cover 93 %. In the real corpora, these are 17 to 34 %, 46
+  to 62 % and 92 to 98 %.
+- Of the words in 170,000 sentences, 2.9 % occur once. In Tatoeba, these are 1.0 % and 2.5 %.
+- Sentences have 9 words on average, those of Tatoeba 6.5 and those of Multi30k 11.5.
 """
 
 from dataclasses import dataclass
@@ -14,7 +17,7 @@ import numpy.typing as npt
 
 WORD_TYPES = 1_500_000
 REPEATED_SHARE = 0.02
-"""Pairs that repeat the one before the one before them: what deduplication is for."""
+"""The share of pairs that repeat the pair two before them, for deduplication."""
 
 _ROWS_AT_ONCE = 20_000
 _LETTERS = {"xx": "etaoinshrdlucmfwypvbgkqjxz", "yy": "enisratdhulcgmobwfkzüäöpvßjy"}
@@ -30,7 +33,7 @@ class SyntheticCorpus:
 
 
 def write_corpus(folder: Path, num_pairs: int) -> SyntheticCorpus:
-    """Writes train.xx and train.yy, a pure function of the number of pairs."""
+    """Write train.xx and train.yy, which depend only on the number of pairs."""
     corpus = SyntheticCorpus(folder / "train.xx", folder / "train.yy", num_pairs)
     for side, path in enumerate((corpus.src, corpus.tgt)):
         random = np.random.default_rng([0, side])
@@ -39,7 +42,7 @@ def write_corpus(folder: Path, num_pairs: int) -> SyntheticCorpus:
             for start in range(0, num_pairs, _ROWS_AT_ONCE):
                 rows = min(_ROWS_AT_ONCE, num_pairs - start)
                 lines = _sentences(random, words, rows)
-                # The same rows on both sides, from a generator of their own.
+                # The same rows on both sides, from a separate generator.
                 repeated = np.random.default_rng([1, start]).random(rows) < REPEATED_SHARE
                 for row in np.flatnonzero(repeated[2:]).tolist():
                     lines[row + 2] = lines[row]
@@ -48,7 +51,7 @@ def write_corpus(folder: Path, num_pairs: int) -> SyntheticCorpus:
 
 
 def _vocabulary(random: np.random.Generator, letters: str) -> npt.NDArray[np.object_]:
-    """Different words, frequent ones first and shorter."""
+    """Return distinct words, frequent ones first and shorter."""
     weights = 1.0 / (np.arange(len(letters)) + 3.0)
     means = 2.0 + 1.4 * np.log10(np.arange(1, WORD_TYPES + 1))
     lengths = np.clip(np.rint(random.normal(means, 1.3)), 1, 20).astype(np.int64)

@@ -1,12 +1,12 @@
-"""Compares two checkouts of Dragoman: are results the same to the last bit, and are speeds level?
+"""Compares two checkouts of Dragoman: are results equal to the last bit, and are speeds equal?
 
     export DRAGOMAN_DATA=...                                 the folder that holds multi30k/
     git worktree add ../before main~20
     python benchmarks/two_checkouts.py ../before . --results             hashes of training, resuming and translating
     python benchmarks/two_checkouts.py ../before . --speed               interleaved, medians and ratios
 
-Both checkouts run in this script's Python, one process a command, through the command line alone. A refactoring is
-finished when every hash agrees and every ratio is at least 0.97.
+Both checkouts run in the Python of this script, with one process per command, and only through the command line. A
+refactoring is finished when every hash agrees and every ratio is at least 0.97.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def dragoman(checkout: Path, *arguments: str | Path, stdin: str = "") -> str:
-    """Runs a command of one checkout and returns its standard output."""
+    """Run a command of one checkout, and return its standard output."""
     environment = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONHASHSEED": "0"}
     command = [sys.executable, "-m", "dragoman", *map(str, arguments)]
     done = subprocess.run(command, env=environment, input=stdin, capture_output=True, text=True, cwd="/")
@@ -75,7 +75,7 @@ def train(checkout: Path, out: Path, preset: str, max_steps: int, *flags: str) -
 
 
 def trained_model(given: argparse.Namespace, checkout: Path) -> Path:
-    """A run of the earlier checkout that translates, trained once and used again by later calls."""
+    """Return a run of the earlier checkout for translation. It is trained once and reused by later calls."""
     run = given.folder / f"run_{given.preset}"
     if not (run / "finished.json").exists():
         train(checkout, run, given.preset, given.model_steps)
@@ -83,7 +83,7 @@ def trained_model(given: argparse.Namespace, checkout: Path) -> Path:
 
 
 def compare_results(given: argparse.Namespace, checkouts: dict[str, Path], model: Path) -> list[str]:
-    """Prints each hash of both sides. Returns the names of those that differ."""
+    """Print each hash of both sides, and return the names of those that differ."""
     text = "".join(sentences(given.sentences))
     found: dict[str, dict[str, str]] = {}
     for side, checkout in checkouts.items():
@@ -108,7 +108,7 @@ def compare_results(given: argparse.Namespace, checkouts: dict[str, Path], model
 
 
 def run_hashes(name: str, run: Path) -> dict[str, str]:
-    """Hashes of a run's newest weights, of what continues it, and of every number in its log that is no time."""
+    """Hash a run's newest weights, the state that continues it, and every number in its log except times."""
     last = run / (run / "last").read_text().strip()
     events = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     timings = {"seconds", "tokens_per_second", "time", "versions"}
@@ -120,7 +120,7 @@ def run_hashes(name: str, run: Path) -> dict[str, str]:
 
 
 def tensor_hash(tensors: dict) -> str:
-    """The hash of names, shapes and values, whatever the order in the file."""
+    """Return the hash of names, shapes and values, independent of their order in the file."""
     return digest(
         b"".join(f"{name}{tensors[name].shape}".encode() + tensors[name].tobytes() for name in sorted(tensors))
     )
@@ -136,7 +136,7 @@ def sentences(count: int) -> list[str]:
 
 
 def compare_speed(given: argparse.Namespace, checkouts: dict[str, Path], model: Path) -> None:
-    """Prints medians of both sides and of the ratio before / after: above 1, the later checkout is faster."""
+    """Print medians of both sides and of the ratio before / after: above 1, the later checkout is faster."""
     with contextlib.ExitStack() as stack:
         workers = {side: stack.enter_context(worker(checkout, model)) for side, checkout in checkouts.items()}
         measures: dict[str, Callable[[str], float]] = {
@@ -151,7 +151,7 @@ def compare_speed(given: argparse.Namespace, checkouts: dict[str, Path], model: 
                 continue
             times: dict[str, list[float]] = {side: [] for side in checkouts}
             for side in checkouts:
-                measure(side)  # compiles, and warms caches
+                measure(side)  # compiles and warms caches
             for number in range(given.rounds):
                 for side in list(checkouts)[:: -1 if number % 2 else 1]:
                     times[side].append(measure(side))
@@ -181,7 +181,7 @@ for line in sys.stdin:
 
 @contextlib.contextmanager
 def worker(checkout: Path, model: Path) -> Iterator[Callable[[str], float]]:
-    """A process of one checkout that keeps a translator and answers with the seconds that each request took."""
+    """A process of one checkout that holds a translator and returns the seconds of each request."""
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".txt") as text:
         text.writelines(sentences(1000))
         text.flush()
@@ -214,7 +214,7 @@ def seconds_to_start(checkout: Path, model: Path) -> float:
 
 
 def seconds_to_train(checkout: Path, given: argparse.Namespace) -> float:
-    """Seconds between the tenth and the fiftieth step of a new run, as its own log has them."""
+    """Return the seconds between the tenth and the fiftieth step of a new run, from its log."""
     run = given.folder / "timed"
     shutil.rmtree(run, ignore_errors=True)
     prepared = given.folder / f"data_{checkout.name}"

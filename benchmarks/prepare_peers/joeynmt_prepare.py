@@ -20,7 +20,7 @@ from joeynmt.data import load_data
 from outcome import print_result
 
 LEARN_SENTENCES = 1_000_000
-"""Its vocabulary script learns from so many sentences at most, drawn at random."""
+"""The largest number of sentences, chosen at random, that its vocabulary script learns from."""
 
 # Newer releases of sentencepiece lack this method; the vocabulary here is all pieces, so it would change nothing.
 if not hasattr(sentencepiece.SentencePieceProcessor, "SetVocabulary"):

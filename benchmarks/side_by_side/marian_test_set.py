@@ -22,7 +22,7 @@ Output = TypeVar("Output", bound=Sequence[Any])
 
 
 def sources(data: Path, count: int) -> list[str]:
-    """The first so many sentences."""
+    """Return the first `count` sentences."""
     return Corpus(data).texts("val", SRC_LANG)[:count]
 
 
@@ -39,7 +39,7 @@ def measured(
     result |= {"batch": given.batch, "output_tokens": round(sum(map(len, outputs)) / len(outputs), 2)}
     if given.forced:
         if any(len(output) != given.forced for output in outputs):
-            raise ValueError(f"an output has not the {given.forced} tokens asked for")
+            raise ValueError(f"an output does not have {given.forced} tokens")
         return result
     references = Corpus(given.data).texts("val", TGT_LANG)[: len(sentences)]
     return result | scored([text_of(output) for output in outputs], references)

@@ -42,7 +42,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was asked for. `folder` holds corpus, models and the toolkits' work; `environments` the toolkits."""
+    """The requested measurements. `folder` has corpus, models and working files; `environments` has the toolkits."""
 
     folder: Path
     environments: Path

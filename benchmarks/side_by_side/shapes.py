@@ -17,7 +17,7 @@ FORCED_TOKENS = 15
 class Size:
     """One shape of the Transformer, and how long it must be measured.
 
-    `dropped_steps` are the first training steps, which are not counted; toolkits log every so many steps.
+    `dropped_steps` are the first training steps, which are not counted; toolkits log every `dropped_steps` steps.
     """
 
     name: str

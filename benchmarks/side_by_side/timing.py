@@ -33,7 +33,7 @@ def translation_arguments(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--batch", type=int, default=64, help="sentences, or what fits as many of average length")
     parser.add_argument("--sentences", type=int, default=1000)
-    parser.add_argument("--forced", type=int, default=0, help="every output has exactly so many tokens; 0: as it ends")
+    parser.add_argument("--forced", type=int, default=0, help="tokens of every output; 0: no fixed number")
     parser.add_argument("--latency", action="store_true", help="sentences one by one instead of batches")
     return parser
 

@@ -42,7 +42,7 @@ class Clock(RunLog):
         self.steps = 0
 
     def progress(self, event: dict[str, Any], seconds_left: float | None) -> None:
-        """Called by the trainer every so many steps; `seconds` are the trainer's own since it began."""
+        """Called by the trainer every few steps; `seconds` is its own time since it started."""
         super().progress(event, seconds_left)
         if self._began is not None:
             passed = event["seconds"] - self._began - self.seconds

@@ -67,7 +67,7 @@ class Run:
 
 
 def translated(toolkit: Toolkit, given: argparse.Namespace, name: str, sentences: int) -> Run:
-    """Translates the first so many sentences."""
+    """Translate the first `sentences` sentences."""
     search = Search(
         toolkit.first_lines(name, sentences), toolkit.work / f"{name}.output", given.beam, given.batch, given.forced
     )

@@ -38,7 +38,7 @@ class Toolkit(ABC):
 
     package: ClassVar[str]
     speed_line: ClassVar[re.Pattern[str]]
-    """Finds `speed` in what training logs every so many steps; `tokens_per_unit` says of what."""
+    """Finds `speed` in the lines that training logs; a unit is `tokens_per_unit` tokens."""
 
     @abstractmethod
     def train_command(self, log_every_steps: int, updates: int) -> list[str]:
