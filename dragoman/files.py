@@ -1,7 +1,7 @@
-"""Writing so that nothing is ever half written, and noticing when something was damaged afterwards.
+"""Write files and folders atomically, and detect damage when they are read.
 
-A folder is written under a temporary name beside its place, every file is flushed to the disk, a manifest with the
-size and SHA-256 of each file goes in last, then the folder is renamed into place. A reader checks the manifest.
+A folder is written under a temporary name beside its target. Each file is flushed to disk, a manifest with the size and
+the SHA-256 of each file is added, and the folder is renamed. `VerifiedFolder` checks the manifest.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from dragoman.errors import ConfigError, ModelError, ResourceError
 
 MANIFEST = "manifest.json"
 TEMPORARY_PREFIX = ".writing-"
-"""How the names of files and folders begin while they are written."""
+"""The prefix of temporary names."""
 _PART_SUFFIX = ".part"
 _CHUNK_BYTES = 1 << 20
 _OLD_PREFIX = f"{TEMPORARY_PREFIX}old-"
@@ -38,36 +38,36 @@ def sha256_of(path: Path) -> str:
 
 
 def check_target(path: Path, name: str, example: str) -> None:
-    """Raises ConfigError where no file can be written at `path`, which `name` (a flag) gave; costs nothing.
+    """Raise ConfigError if no file can be written at `path`, without writing. `name` is the flag that set it.
 
-    `example` is a file name to suggest.
+    `example` is a file name for the error message.
     """
     if path.is_dir():
         suggested = Path(example) if (path / MANIFEST).exists() else path / example
         raise ConfigError(f"`{name}` is {path}, which is a folder. Give a file name, such as {suggested}.")
     if (path.parent / MANIFEST).exists():
-        raise ConfigError(f"`{name}` is {path}, in a model folder, which holds nothing else. Choose another folder.")
+        raise ConfigError(
+            f"`{name}` is {path}, in a model folder, which must not have other files. Choose another folder."
+        )
     if not path.parent.is_dir():
-        raise ConfigError(f"`{name}` is {path}, but {path.parent} is no folder. Make it first.")
+        raise ConfigError(f"`{name}` is {path}, but {path.parent} is not a folder. Create it first.")
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise ConfigError(f"`{name}` is {path}, but {path.parent} may not be written to. Choose another folder.")
+        raise ConfigError(f"`{name}` is {path}, but {path.parent} is not writable. Choose another folder.")
 
 
 def check_new_folder(path: Path) -> None:
-    """Raises ModelError where no folder can be made at `path`, which `--out` gave: it is there, or within a model's."""
+    """Raise ModelError if `path`, the value of `--out`, exists or is inside a model folder."""
     if path.exists():
-        raise ModelError(f"{path} exists already. Choose another --out, or remove it.")
+        raise ModelError(f"{path} exists already. Choose another `--out`, or remove it.")
     if (path.parent / MANIFEST).exists():
-        raise ModelError(f"{path} is in a model folder, which holds nothing else. Choose another --out.")
+        raise ModelError(f"{path} is in a model folder, which must not have other files. Choose another `--out`.")
 
 
 def write_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:
-    """Replaces a file's content at once: a reader sees the old content or the new, never a part.
+    """Replace the content of a file atomically: a reader sees the old or the new content, never a part.
 
-    What is too large for memory comes in chunks.
-
-    A device or a pipe has no content to replace, so it is written to. Raises ResourceError, which names `path`, where
-    it cannot be written.
+    Large content can be an iterable of chunks. A device or a pipe is written to directly. Raises ResourceError, which
+    names `path`, if writing fails.
     """
     if _is_no_file(path):
         with disk_errors(path), path.open("wb") as stream:
@@ -81,7 +81,7 @@ def write_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:
             _flush_to_disk(temporary)
             temporary.replace(path)
             _flush_to_disk(path.parent)
-        except OSError as error:  # of the temporary file, whose name says nothing to anybody
+        except OSError as error:  # it names the temporary file
             if error.errno in _DISK_ERRORS:
                 raise
             problem = f"{path} could not be written: {error.strerror or error}. Choose another name or folder."
@@ -92,17 +92,17 @@ def write_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:
 
 
 def partial_path(path: Path) -> Path:
-    """Where `stream_to_file` writes what is to become a file; a link is followed."""
+    """The path that `stream_to_file` writes to before it renames the file. Follows links."""
     real = Path(os.path.realpath(path))
     return real.with_name(f"{real.name}{_PART_SUFFIX}")
 
 
 @contextlib.contextmanager
 def stream_to_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write results to as they come: at `partial_path(path)`, renamed to `path` at the end.
+    """A stream to `partial_path(path)`, which is renamed to `path` at the end.
 
-    Left by an error, it stays under its first name, unless it is empty, and what `path` held stays as well. A device or
-    a pipe is written to. Raises ResourceError, which names `path`, where it cannot be written.
+    After an error, the partial file stays unless it is empty, and `path` keeps its old content. A device or a pipe is
+    written to directly. Raises ResourceError, which names `path`, if writing fails.
     """
     if _is_no_file(path):
         with disk_errors(path), path.open("wb") as stream:
@@ -123,10 +123,10 @@ def stream_to_file(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def write_folder(target: Path, facts: dict[str, Any]) -> Iterator[Path]:
-    """Gives an empty temporary folder to fill; on success it becomes `target`, with a manifest, in one rename.
+    """An empty temporary folder to fill. On success it becomes `target`, with a manifest, in one rename.
 
-    `facts` (JSON values) are kept in the manifest. On an error nothing is left and an existing `target` stays.
-    Raises ResourceError where the disk is full.
+    The manifest also has the `facts` (JSON values). After an error, the temporary folder is removed and an existing
+    `target` stays. Raises ResourceError if the disk is full.
     """
     temporary = target.with_name(f"{TEMPORARY_PREFIX}{target.name}-{os.getpid()}")
     with disk_errors(target):
@@ -141,25 +141,25 @@ def write_folder(target: Path, facts: dict[str, Any]) -> Iterator[Path]:
 
 
 def verify_folder(folder: Path) -> dict[str, Any]:
-    """The manifest of a folder whose every file is as it was written.
+    """The manifest of a folder, after all its files are verified.
 
-    Raises ModelError that names the file which is missing, added, truncated or changed.
+    Raises ModelError, which names the file that is missing, added, truncated or changed.
     """
     return VerifiedFolder(folder).manifest
 
 
 class VerifiedFolder:
-    """A folder whose every file is as it was written, as long as it is not changed.
+    """A folder whose files are verified against its manifest.
 
-    `unread` names files that are large: only their sizes are compared, until `read` gives their content. No other has
-    more than `most_bytes`. Raises ModelError as `verify_folder` does.
+    `unread` names large files. Only their sizes are verified, until `read` returns their content. Other files must not
+    have more than `most_bytes` bytes. Raises ModelError as `verify_folder` does.
     """
 
     def __init__(self, folder: Path, unread: Collection[str] = (), most_bytes: int | None = None) -> None:
         self.path = folder
         content, self.manifest = _read_manifest(folder)
         self.fingerprint = hashlib.sha256(content).hexdigest()[:_FINGERPRINT_DIGITS]
-        """The beginning of the manifest's hash, which stands for the content of all files."""
+        """The first digits of the hash of the manifest, which identify the content of all files."""
         files = self.manifest["files"]
         present = {path.name for path in folder.iterdir()} - {MANIFEST}
         for name in sorted(present - files.keys()):
@@ -170,11 +170,11 @@ class VerifiedFolder:
             if name in unread:
                 continue
             if most_bytes is not None and size > most_bytes:
-                raise ModelError(f"{path} has {size} bytes, more than any such file ({most_bytes}). {_RESTORE}")
+                raise ModelError(f"{path} must have at most {most_bytes} bytes, but has {size}. {_RESTORE}")
             _check_content(path, sha256_of(path), facts)
 
     def read(self, name: str) -> bytes:
-        """The whole content of a file, which is what was written: it is read once, and that is compared."""
+        """The verified content of a file. It is read only once, so that it cannot change after the check."""
         path, facts = self.path / name, self.manifest["files"][name]
         try:
             with path.open("rb") as stream:
@@ -187,7 +187,7 @@ class VerifiedFolder:
 
 
 def verify_file(folder: Path, name: str) -> None:
-    """Raises ModelError where this one file of a folder with a manifest is not as it was written."""
+    """Verify one file of a folder against the manifest. Raises ModelError."""
     listed, path = _read_manifest(folder)[1]["files"], folder / name
     if name not in listed:
         raise _unlisted_error(path)
@@ -196,7 +196,7 @@ def verify_file(folder: Path, name: str) -> None:
 
 
 def _unlisted_error(path: Path) -> ModelError:
-    return ModelError(f"{path} does not belong to this model: its manifest does not list it. Remove it.")
+    return ModelError(f"{path} is not in the manifest of this model. Remove it.")
 
 
 def _check_size_on_disk(path: Path, facts: dict[str, Any]) -> int:
@@ -214,13 +214,13 @@ def _check_size(path: Path, size: int, facts: dict[str, Any]) -> None:
 
 def _check_content(path: Path, digest: str, facts: dict[str, Any]) -> None:
     if digest != facts["sha256"]:
-        raise ModelError(f"{path} is damaged: its content is not what was written. {_RESTORE}")
+        raise ModelError(f"{path} is damaged: its hash differs from the manifest. {_RESTORE}")
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes what an interrupted write left in `folder`; what it had moved aside and not yet replaced comes back.
+    """Remove the temporary files and folders of interrupted writes from `folder`.
 
-    What another process of this machine is still writing stays.
+    A folder that was moved aside and not yet replaced gets its name back. Files of other running processes stay.
     """
     for path in folder.glob(f"{TEMPORARY_PREFIX}*"):
         name, _, process = path.name.removeprefix(_OLD_PREFIX).rpartition("-")
@@ -236,7 +236,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def _is_another_process(number: str) -> bool:
-    """Whether a process of that number lives, and is not this one: numbers are given out again."""
+    """True if another process with this id is running. This process may have the id of an old one."""
     if not number.isdecimal() or int(number) == os.getpid():
         return False
     try:
@@ -249,13 +249,13 @@ def _is_another_process(number: str) -> bool:
 
 
 def sibling_path(path: Path, ending: str) -> Path:
-    """A neighbour with the same name and an ending: demo-corpus of demo, also where demo is given as `.`."""
+    """The path with `ending` after its name: ``demo-corpus`` for ``demo``. Works for ``.`` and ``..`` too."""
     named = path.resolve() if path.name in ("", "..") else path
     return named.parent / f"{named.name}{ending}"
 
 
 def remove_folder(folder: Path) -> None:
-    """Removes a folder, which at no time is there in part under its name."""
+    """Remove a folder, atomically under its name: it is renamed first."""
     doomed = folder.with_name(f"{TEMPORARY_PREFIX}removed-{folder.name}-{os.getpid()}")
     with contextlib.suppress(OSError):
         folder.rename(doomed)
@@ -263,42 +263,42 @@ def remove_folder(folder: Path) -> None:
 
 
 def free_space(folder: Path) -> int:
-    """The bytes left on the disk that holds `folder`, or will when it is made."""
+    """The free bytes of the disk of `folder`, which need not exist yet."""
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     return shutil.disk_usage(there).free
 
 
 def require_free_space(folder: Path, needed_bytes: int) -> None:
-    """Raises ResourceError where the disk that holds `folder` has less than `needed_bytes` free."""
+    """Raise ResourceError if the disk of `folder` has less than `needed_bytes` free."""
     free = free_space(folder)
     if free < needed_bytes:
         raise ResourceError(
-            f"{folder} has {free / 1e6:.0f} MB of disk space left, but {needed_bytes / 1e6:.0f} MB are needed. "
-            "Free some space, or choose another place with --out."
+            f"{folder} needs {needed_bytes / 1e6:.0f} MB of disk space, but {free / 1e6:.0f} MB are left. Free some "
+            "space, or choose another disk with `--out`."
         )
 
 
 @contextlib.contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turns a full or read-only disk into a ResourceError that names `path`."""
+    """Turn errors of a full or read-only disk into a ResourceError that names `path`."""
     try:
         yield
     except OSError as error:
         if error.errno in _FULL:
             raise ResourceError(
-                f"{path} could not be written: no space left on the disk. Free some space and start again."
+                f"{path} could not be written: no space left on the disk. Free some space, and repeat the command."
             ) from error
         if error.errno in _DISK_ERRORS:
-            raise ResourceError(f"{path} could not be written: {error.strerror}. Choose another place.") from error
+            raise ResourceError(f"{path} could not be written: {error.strerror}. Choose another folder.") from error
         raise
 
 
-_RESTORE = "Restore the folder from where it came."
+_RESTORE = "Restore the folder from a copy."
 
 
 def _write_manifest(folder: Path, facts: dict[str, Any]) -> None:
     files = {}
-    mode = folder.stat().st_mode & 0o666  # as the umask wants it: safetensors makes files only their owner can read
+    mode = folder.stat().st_mode & 0o666  # follow the umask: safetensors makes files that only their owner can read
     for path in sorted(folder.iterdir()):
         path.chmod(mode)
         _flush_to_disk(path)
@@ -312,7 +312,7 @@ def _write_manifest(folder: Path, facts: dict[str, Any]) -> None:
 
 
 def _read_manifest(folder: Path) -> tuple[bytes, dict[str, Any]]:
-    """Its bytes, and what they say."""
+    """The bytes of the manifest, and its content without the hash."""
     path = folder / MANIFEST
     try:
         if path.exists() and not (path.is_file() and path.stat().st_size <= _MOST_MANIFEST_BYTES):
@@ -335,8 +335,8 @@ def _read_manifest(folder: Path) -> tuple[bytes, dict[str, Any]]:
 
 
 def _is_no_file(path: Path) -> bool:
-    """Whether it is a device or a pipe."""
-    return os.path.exists(path) and not (path.is_file() or path.is_dir())  # and not Path.exists, which may raise
+    """True for a device or a pipe."""
+    return os.path.exists(path) and not (path.is_file() or path.is_dir())  # Path.exists may raise
 
 
 def _chunks(content: str | bytes | Iterable[bytes]) -> Iterable[bytes]:
@@ -346,7 +346,7 @@ def _chunks(content: str | bytes | Iterable[bytes]) -> Iterable[bytes]:
 
 
 def hash_json(content: Any) -> str:
-    """The SHA-256 of JSON values, in hexadecimal; the order of keys does not count."""
+    """The SHA-256 of JSON values in hexadecimal, independent of the order of keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

@@ -33,7 +33,9 @@ def run(arguments: Sequence[str]) -> int:
     add_layout_flags(parser)
     options = parser.parse(arguments)
     if bool(options.files) == bool(options.data):
-        raise ConfigError("Give either SRC and TGT, or one file with both sides as `--data`.")
+        raise ConfigError(
+            "Either SRC and TGT or `--data` must be given. Name two aligned files, or one file with both sides."
+        )
     files = CorpusFiles(
         options.files or [options.data],
         options.dev or (),
@@ -55,9 +57,9 @@ def report(examination: Examination) -> str:
     blocks = [f"{examination.name}\n{_size(examination)}"]
     blocks += map(_block, examination.findings)
     if examination.serious:
-        blocks.append("This corpus cannot be right as it is: fix what is marked WRONG.")
+        blocks.append("Fix the findings marked WRONG before you train on this corpus.")
     else:
-        blocks.append("Nothing here forbids training on this corpus.")
+        blocks.append("No finding is serious: you can train on this corpus.")
     return "\n\n".join(blocks) + "\n"
 
 

@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     given = parser.parse(arguments)
     limits = {} if given.minutes is None else {"train.max_minutes": given.minutes}
     if limits and overrides_of(given).get("train.max_minutes", given.minutes) != given.minutes:
-        raise ConfigError("`--minutes` and `--train.max-minutes` mean the same, but differ. Leave one out.")
+        raise ConfigError("`--minutes` and `--train.max-minutes` are one setting, but differ. Leave one out.")
     for minutes in limits.values():
         SETTINGS["train.max_minutes"].parse(minutes, "`--minutes`")
     corpus = sibling_path(given.out, "-corpus")

@@ -28,11 +28,11 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_choice("--quantization", _QUANTIZATIONS, text)
     given = parser.parse(arguments)
     if given.to == "marian" and given.quantization not in (None, "float32"):
-        raise ConfigError(f"`--quantization` is {given.quantization}, but marian keeps float32. Leave it out.")
+        raise ConfigError(f"`--quantization` must be float32 for marian, but is {given.quantization}. Leave it out.")
     out = given.out or sibling_path(given.model, f"-{given.to}")
     check_new_folder(out)
     require_model(given.model)
-    from dragoman.bundle import resolve_model_folder  # torch: only once the arguments are right
+    from dragoman.bundle import resolve_model_folder  # torch: after the arguments are checked
     from dragoman.model.trained import TrainedModel
 
     folder = resolve_model_folder(given.model)

@@ -28,7 +28,7 @@ def run(arguments: Sequence[str]) -> int:
         say(note)
     card = imported.trained.card
     languages = f"{card.src_lang or '?'} to {card.tgt_lang or '?'}"
-    say(f"{languages}, {card.parameters:,} parameters; `dragoman translate {quote(str(out))}` uses it")
+    say(f"{languages}, {card.parameters:,} parameters; translate with `dragoman translate {quote(str(out))}`")
     print(out)
     return 0
 
@@ -38,8 +38,8 @@ def _folder(model: str) -> Path:
         return Path(model)
     if Path(model).exists() or not is_hub_name(model):
         raise ModelError(
-            f"{model} is no folder. Give the folder of a Marian model in Hugging Face form, or its name there, such as "
-            "Helsinki-NLP/opus-mt-de-en."
+            f"{model} is not a folder. Give the folder of a Marian model in Hugging Face format, or its name on the "
+            "hub, such as Helsinki-NLP/opus-mt-de-en."
         )
-    say(f"fetching {model}")
+    say(f"downloading {model}")
     return fetch_model(model)

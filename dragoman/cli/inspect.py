@@ -39,12 +39,12 @@ def run(arguments: Sequence[str]) -> int:
 
         kind = _KINDS[options.kind or "cross"]
         save_figure(plot_heads(inspection, kind, _layer(options.layer, inspection, kind)), options.png)
-        say(f"the picture is {options.png}")
+        say(f"wrote the picture to {options.png}")
     if options.out is not None:
         from dragoman.visualization.inspection.inspection_page import inspection_page
 
         write_file(options.out, inspection_page(inspection))
-        say(f"the page is {options.out}; open it in a browser")
+        say(f"wrote the page to {options.out}; open it in a browser")
     if options.json:
         print(inspection.to_json())
     else:

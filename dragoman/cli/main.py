@@ -102,9 +102,9 @@ def help_text() -> str:
 
 
 def _check_streams() -> None:
-    """Raises ConfigError where there is nowhere to answer; where nobody wants to hear of errors, they go nowhere."""
+    """Raise ConfigError if standard output is closed. If standard error is closed, discard what is written to it."""
     if cast(TextIO | None, sys.stderr) is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (for as long as the process lives)
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (open until the process ends)
     if cast(TextIO | None, sys.stdout) is None:
         raise ConfigError("standard output is closed. Redirect it to a file, or to /dev/null.")
 
@@ -138,7 +138,7 @@ def _dispatch(arguments: list[str]) -> int:
         sys.stdout.write(f"dragoman {__version__}\n")
         return 0
     if verb not in VERBS:
-        hint = did_you_mean(verb, VERBS) or " `dragoman --help` lists them."
+        hint = did_you_mean(verb, VERBS) or " See `dragoman --help`."
         raise ConfigError(f"`{verb}` is not a verb of dragoman.{hint}")
     module = f"{verb}_" if keyword.iskeyword(verb) else verb
     code: int = importlib.import_module(f"dragoman.cli.{module}").run(rest)
@@ -146,29 +146,29 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _user_error(error: OSError | MemoryError | RuntimeError) -> str | None:
-    """The line for an error of the machine that the user can do something about; None for a mistake of ours."""
+    """The message for an error of disk or memory, or None for a bug of ours."""
     if isinstance(error, OSError):
         where = f" for {error.filename}" if error.filename else ""
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return f"no disk space is left{where}. Free some, and run the same command again."
-        said = f"{error.filename or 'a file'}: {error.strerror}. Look at the path and its permissions."
+            return f"no disk space is left{where}. Free some space, and run the same command again."
+        said = f"{error.filename or 'a file'}: {error.strerror}. Check the path and its permissions."
         return said if error.strerror else None
     out_of_memory = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
     if isinstance(error, MemoryError) or out_of_memory:
         return (
-            "memory does not suffice. Lower `train.micro_batch_tokens` (training; it changes no more than what dropout "
-            "draws) or `inference.batch_tokens` (translating; it changes nothing), or take a smaller model."
+            "out of memory. For training, lower `train.micro_batch_tokens`, which only changes the random numbers of "
+            "dropout. For translation, lower `inference.batch_tokens`, which changes no result. Or use a smaller model."
         )
     return None
 
 
 def _reports_errors() -> bool:
-    """Of several processes of one run on a machine (`torchrun`) the first says what all find in settings and data."""
+    """False for all but the first process of a run on this machine (`torchrun`), because all find the same errors."""
     return "WORLD_SIZE" not in os.environ or os.environ.get("LOCAL_RANK", "0") == "0"
 
 
 def _complain(message: str) -> int:
-    with suppress(OSError):  # nobody reads it: the pipe is closed, the terminal is gone
+    with suppress(OSError):  # the pipe or the terminal is closed
         sys.stderr.write(f"dragoman: {' '.join(message.splitlines())}\n")
         sys.stderr.flush()
     return USER_ERROR
@@ -184,7 +184,7 @@ def _flush_stdout(code: int) -> int:
 
 
 def _abandon_stdout() -> None:
-    """Points stdout at nothing, so that the interpreter's last flush does not complain about a closed pipe again."""
+    """Redirect stdout to the null device, so that the final flush of the interpreter does not fail again."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):

@@ -46,7 +46,7 @@ def _print(plan: Plan) -> None:
         if math.isfinite(forecast.hours_at_most):
             end += f"; at most {duration(3600 * forecast.hours_at_most)}"
     shape = f"{model.num_encoder_layers}+{model.num_decoder_layers} layers, d_model {model.d_model}"
-    suggested = f"{recipe.preset}, vocabulary {recipe.vocab_size:,}: the rule for {limit} ({recipe.why})"
+    suggested = f"{recipe.preset}, vocabulary {recipe.vocab_size:,}: the default recipe for {limit} ({recipe.why})"
     if train.teachers:
         suggested += "; tokenizer and vocabulary are the teachers'"
     if train.start_from:

@@ -31,7 +31,7 @@ def run(arguments: Sequence[str]) -> int:
     options = _parser().parse(arguments)
     check_search_flags(options)
     if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
-        raise ConfigError(f"serving needs {', '.join(missing)}: pip install 'dragoman[serve]'.")
+        raise ConfigError(f"`dragoman serve` needs {', '.join(missing)}. Run `pip install 'dragoman[serve]'`.")
     for text in options.model:  # before the slow imports
         if not os.path.exists(text):
             require_model(text.partition("=")[2] or text)
@@ -49,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
         service = Service(models, settings)
         address, pairs = url_of_socket(found), ", ".join(models.pairs)
         app = make_app(service, keys, with_page=not options.no_page)
-        run_server(app, service, found, lambda: say(f"{address} translates {pairs}; {address}/docs says how to ask"))
+        run_server(app, service, found, lambda: say(f"{address} translates {pairs}; see {address}/docs for the API"))
     return 0
 
 
@@ -78,7 +78,7 @@ def _parser() -> ArgumentParser:
 
 
 def _load_models(options: argparse.Namespace) -> "list[ServedModel]":
-    """Raises ModelError, and ConfigError for settings that do not fit a model."""
+    """Load the models. Raises ModelError, and ConfigError for settings that do not fit a model."""
     from dragoman.bundle import resolve_model_folder
     from dragoman.devices.device import keep_freed_memory
     from dragoman.inference.tensors.products import resolve_inference_precision
@@ -99,10 +99,10 @@ def _load_models(options: argparse.Namespace) -> "list[ServedModel]":
         overrides: dict[str, Any] = {one: getattr(loaded.config.inference, one) for one in given}
         precision = resolve_inference_precision(loaded.config.inference.precision, trained.model.device)
         if precision == "bfloat16" and "precision" not in overrides:
-            say(f"{folder} is served in float32: in bfloat16 an answer would depend on what is translated beside it")
+            say(f"{folder} is served in float32, because bfloat16 answers depend on the other texts in the batch")
             overrides["precision"] = "float32"
         if own.sample or own.mbr_samples:
-            say(f"{folder} is served by beam search: what it draws would depend on what is translated beside it")
+            say(f"{folder} is served by beam search, because samples depend on the other texts in the batch")
         overrides |= searched
         models.append(served_model(name, trained, Translator.from_trained([trained]), overrides, folder))
     return models

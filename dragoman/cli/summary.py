@@ -25,7 +25,7 @@ def run(arguments: Sequence[str]) -> int:
     given = _parser().parse(arguments)
     if given.what is not None and given.what.suffix != ".toml":
         require_model(given.what)
-    # torch and matplotlib: only once the arguments are right
+    # torch and matplotlib: after the arguments are checked
     from dragoman.bundle import resolve_model_folder
     from dragoman.model.parameters import expected_parameters, parameter_table
     from dragoman.model.trained import TrainedModel
@@ -47,7 +47,7 @@ def run(arguments: Sequence[str]) -> int:
     _print(rows, expected, config.model, card, given.json)
     if given.plot is not None:
         save_figure(plot_summary(rows, config.train, config.model.d_model), given.plot)
-        say(f"the picture is {given.plot}")
+        say(f"wrote the picture to {given.plot}")
     return 0 if sum(row.count for row in rows) == expected else 1
 
 
@@ -67,14 +67,14 @@ def _parser() -> ArgumentParser:
 
 
 def _model_without_values(given: argparse.Namespace) -> "tuple[Transformer, Config]":
-    """The model of a configuration, without memory for its parameters. Raises ConfigError for contradicting sizes."""
+    """The model of a configuration, without values for its parameters. Raises ConfigError for contradicting sizes."""
     from dragoman.devices.device import build_without_values
     from dragoman.model.transformer import Transformer
 
     settings = read_given([given.what] if given.what else [], overrides_of(given))
     base = Config().model
     if not settings.unchecked_over(Config()).tokenizer.joint:
-        base = replace(base, tie="decoder")  # as every recipe has it
+        base = replace(base, tie="decoder")  # as in every recipe
     loaded = settings.over(Config(model=base))
     config = loaded.config
     one_size = (given.src_vocab_size or given.tgt_vocab_size) if config.model.tie == "all" else None
@@ -82,22 +82,20 @@ def _model_without_values(given: argparse.Namespace) -> "tuple[Transformer, Conf
     tgt_size = given.tgt_vocab_size or one_size or config.tokenizer.vocab_size
     if config.model.tie == "all" and src_size != tgt_size:
         raise ConfigError(
-            f"`--src-vocab-size` is {src_size} and `--tgt-vocab-size` {tgt_size}, but one tensor embeds both sides "
-            "(`model.tie` = all). Give one size, or `--model.tie decoder`."
+            f'`--src-vocab-size` and `--tgt-vocab-size` must be equal if `model.tie` is "all", but are {src_size} and '
+            f"{tgt_size}. Give one size, or `--model.tie decoder`."
         )
     if not loaded.given & {"model.preset", "model.d_model"}:
-        say("the model's size is not given: this is the default one, where `train` goes by the amount of text")
+        say("the size of the model is not given: this is the default; `train` chooses a size by the amount of text")
     with build_without_values():
         return Transformer(config.model, src_size, tgt_size), config
 
 
 def _refuse_settings(given: argparse.Namespace) -> None:
-    """Raises ConfigError for what would change a configuration, where a model is given, which stays as it is."""
+    """Raise ConfigError for flags that set a configuration, because a trained model cannot change."""
     sizes = [flag for flag in ("src_vocab_size", "tgt_vocab_size") if getattr(given, flag)]
     if flags := [*map(flag_of, overrides_of(given)), *(f"--{flag.replace('_', '-')}" for flag in sizes)]:
-        raise ConfigError(
-            f"`{flags[0]}` is for a configuration, but {given.what} is a model, whose settings stay. Leave it out."
-        )
+        raise ConfigError(f"`{flags[0]}` is for a configuration, but {given.what} is a trained model. Leave it out.")
 
 
 def _print(rows: "list[ParameterRow]", expected: int, settings: ModelSettings, card: str, as_json: bool) -> None:

@@ -84,14 +84,14 @@ def add_data_flags(parser: ArgumentParser) -> None:
 
 
 def run_request(given: argparse.Namespace, out: Path | None = None) -> RunRequest:
-    """The files and settings among the parsed flags of `add_data_flags`, short flags under their keys.
+    """The request for a run, from the parsed flags of `add_data_flags`. Short flags set their settings.
 
     Raises ConfigError if flags contradict each other.
     """
     if not given.configs and (given.src is None) != (given.tgt is None):
         present, missing = ("--src", "--tgt") if given.tgt is None else ("--tgt", "--src")
         raise ConfigError(
-            f"`{present}` is given, but `{missing}` is not. Give both, or one file with both sides as --data."
+            f"`{present}` is given, but `{missing}` is not. Give both, or one file with both sides as `--data`."
         )
     said = {key: getattr(given, flag) for flag, key in _DATA_FLAGS.items() if getattr(given, flag) is not None}
     short = {key: ",".join(value) if isinstance(value, list) else value for key, value in said.items()}
@@ -99,14 +99,14 @@ def run_request(given: argparse.Namespace, out: Path | None = None) -> RunReques
     for flag, key in _DATA_FLAGS.items():
         if key in short and long.get(key, short[key]) != short[key]:
             raise ConfigError(
-                f"`{flag_of(flag)}` is {short[key]}, and `{flag_of(key)}`, which means the same, {long[key]}. "
+                f"`{flag_of(flag)}` and `{flag_of(key)}` are one setting, but are {short[key]} and {long[key]}. "
                 "Leave one out."
             )
     return RunRequest(tuple(given.configs), long | short, out)
 
 
 def train(request: RunRequest) -> int:
-    """The verb behind its flags: settings and data are checked first, and only then is torch loaded."""
+    """Train, or continue the run in `request.out`. Checks settings and data before torch is imported."""
     out = request.out or Path("runs") / _name(request)
     interrupts.last_words = lambda: _last_words(out)
     progress = _TrainingProgress()
@@ -120,13 +120,13 @@ def train(request: RunRequest) -> int:
         interrupts.has_saved()
         return stop.exit_code
     if result is not None:
-        say(f"the model is {result.model}; `dragoman translate {quote(str(out))}` uses it")
+        say(f"the model is {result.model}; translate with `dragoman translate {quote(str(out))}`")
     interrupts.last_words = None
     return 0
 
 
 class _TrainingProgress(TerminalProgress):
-    """Prints the table of cleaning on stderr, and the scores on stdout."""
+    """Prints the table of cleaning to stderr, and scores to stdout."""
 
     def result(self, part: object) -> None:
         match part:
@@ -167,15 +167,15 @@ def _print_changes(changes: Sequence[ScoreChange]) -> None:
 
 
 def _last_words(out: Path) -> str:
-    """What a run that was stopped before it could save says: where the same command continues."""
+    """The last line of a run that could not save: where the same command continues."""
     steps = sorted(path.name for path in (out / "checkpoints").glob("step_*"))
     if not steps:
-        return "stopped without saving. There is no checkpoint yet: the same command starts from the beginning."
+        return "stopped without saving. There is no checkpoint yet, so the same command starts from the beginning."
     return f"stopped without saving. The same command continues from {out / 'checkpoints' / steps[-1]}."
 
 
 def _name(request: RunRequest) -> str:
-    """A run's name after its last configuration file, or else after its data."""
+    """The name of a run: that of its last configuration file, or else of its training text."""
     overrides = request.overrides
     source = request.configs[-1] if request.configs else overrides.get("data.train") or overrides.get("data.train_src")
     return Path(source or "run").name.split(".")[0] or "run"

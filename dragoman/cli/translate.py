@@ -39,7 +39,7 @@ _PIECE_LINES = 5000
 
 @dataclass(frozen=True, slots=True)
 class InputLines:
-    """A stream of lines, and optionally the file with a prefix for each translation."""
+    """A stream of lines, and optionally a file with a prefix for each translation."""
 
     stream: BinaryIO
     name: str
@@ -57,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
     with ExitStack() as files:
         source = _open_source(options, files)
         terms = Terms.load(options.terms, encoding_of(options)) if options.terms else None
-        hint = " A text to translate is given by `--text`."
+        hint = " To translate a text, use `--text`."
         request = replace(model_request(options.model, options), engine=options.engine, hint=hint)
         announce_compiling()
         model = load_model(request, TerminalProgress())
@@ -81,7 +81,7 @@ def run(arguments: Sequence[str]) -> int:
                 sys.stdout.buffer.write(document)
         else:
             output = files.enter_context(_open_output(Path(options.output))) if options.output else sys.stdout.buffer
-            files.enter_context(notes)  # its last lines come before the output is closed, or kept as a part
+            files.enter_context(notes)  # prints its counts before the output is closed or kept in part
             windows = translate_windows(source, model, notes, wanted)
             _write_windows(windows, output, write, terms, options)
     return 0
@@ -94,7 +94,7 @@ def _write_windows(
     terms: Terms | None,
     options: argparse.Namespace,
 ) -> None:
-    """Write each window as soon as it is translated. Then report unused terms and the counts of flags."""
+    """Write each window as soon as it is translated. Then print notes about unused terms and the counts of flags."""
     found: Counter[str] = Counter()
     has_terms = terms is None
     for window in windows:
@@ -103,20 +103,20 @@ def _write_windows(
         output.flush()
         found.update(flag for translation in window for flag in translation.flags)
     if terms is not None and not has_terms:
-        say(f"none of the {len(terms.pairs):,} terms in {options.terms} is in the text. Are its columns swapped?")
+        say(f"the text has none of the {len(terms.pairs):,} terms in {options.terms}; check the order of its columns")
     if options.flags:
-        say(f"lines flagged: {', '.join(f'{flag} {found[flag]:,}' for flag in FLAGS if found[flag]) or 'none'}.")
+        say(f"flagged lines: {', '.join(f'{flag} {found[flag]:,}' for flag in FLAGS if found[flag]) or 'none'}.")
 
 
 @contextmanager
 def _open_output(path: Path) -> Iterator[BinaryIO]:
-    """The output file. If the work ends early, report where the finished part is."""
+    """The output file. After an error, print the path of the finished part."""
     try:
         with stream_to_file(path) as stream:
             yield stream
     except BaseException:
         if partial_path(path).exists():
-            say(f"what was translated before that is in {partial_path(path)}.")
+            say(f"the finished part of the translation is in {partial_path(path)}.")
         raise
 
 
@@ -142,15 +142,15 @@ def _translate_on_cluster(
 
 
 def _check_format(options: argparse.Namespace) -> None:
-    """Raise ConfigError for candidates that the format cannot hold. Suggest the format of a document."""
+    """Raise ConfigError for more candidates than the format has. Suggest a format for HTML and subtitle files."""
     given = overrides_of(options).get("inference.n_best", "1")
     if options.format != "jsonl" and given != "1":
         raise ConfigError(
-            f"`--inference.n-best` is {given}, but `--format {options.format}` has one translation a text. Use "
-            "`--format jsonl`, which has all candidates."
+            f"`--inference.n-best` must be 1 with `--format {options.format}`, but is {given}. Use "
+            "`--format jsonl` for all candidates."
         )
     if options.format == "text" and str(options.input).lower().endswith((".srt", ".vtt", ".html", ".htm")):
-        say(f"{options.input} is translated line by line; `--format srt` or `--format html` keeps what is no text")
+        say(f"{options.input} is translated line by line; use `--format srt` or `--format html` to keep its structure")
 
 
 def _check_cluster(options: argparse.Namespace) -> None:
@@ -158,17 +158,19 @@ def _check_cluster(options: argparse.Namespace) -> None:
     if not options.cluster:
         for flag, value in (("--piece-lines", options.piece_lines), ("--worker-cpus", options.worker_cpus)):
             if value is not None:
-                raise ConfigError(f"`{flag}` is for a cluster, but no `--cluster` is given. Add it, or leave it out.")
+                raise ConfigError(
+                    f"`{flag}` has no effect without `--cluster`. Add `--cluster`, or leave `{flag}` out."
+                )
         return
     if not options.input or not options.output:
         missing = "--output" if options.input else "--input"
-        raise ConfigError(f"`--cluster` needs files to read and to write, but `{missing}` is not given.")
+        raise ConfigError(f"`--cluster` needs `--input` and `--output`, but `{missing}` is not given. Add it.")
     if options.prefix:
-        raise ConfigError("`--cluster` and `--prefix` do not go together. Leave one out.")
+        raise ConfigError("`--cluster` and `--prefix` must not both be given. Leave one out.")
     if options.format in DOCUMENTS:
-        raise ConfigError(f"`--cluster` and `--format {options.format}` do not go together. Leave one out.")
+        raise ConfigError(f"`--cluster` and `--format {options.format}` must not both be given. Leave one out.")
     if options.engine != ENGINES[0]:
-        raise ConfigError(f"`--cluster` and `--engine {options.engine}` do not go together. Leave one out.")
+        raise ConfigError(f"`--cluster` and `--engine {options.engine}` must not both be given. Leave one out.")
 
 
 def _check_models(options: argparse.Namespace) -> None:
@@ -179,16 +181,16 @@ def _check_models(options: argparse.Namespace) -> None:
         try:
             resolve_model_folder(Path(path))
         except ModelError as error:
-            raise ModelError(f"{error} A text to be translated is given by `--input`.") from None
+            raise ModelError(f"{error} To translate a text file, use `--input`.") from None
 
 
 def translate_windows(
     source: InputLines, model: LoadedModel, notes: Notes, wanted: Mapping[str, Any] = MappingProxyType({})
 ) -> Iterator[list[Translation]]:
-    """Translate lines as they arrive, window by window. Warnings about single lines go to the notes.
+    """Translate lines as they arrive, window by window. Notes about single lines go to `notes`.
 
-    `wanted` are further arguments of `translate_detailed`: ``preserve`` and ``details``.
-    Raises DataError if the file of prefixes has more or fewer lines than the input.
+    `wanted` has the arguments ``preserve`` and ``details`` of `translate_detailed`. Raises DataError if the number of
+    prefixes differs from the number of lines.
     """
     number = 0
     options: dict[str, Any] = {**wanted, **model.overrides}
@@ -198,18 +200,20 @@ def translate_windows(
         if beginnings is not None and len(beginnings) < len(texts):
             count = number + len(beginnings)
             lines = f"only {count} line{'s' * (count != 1)}, fewer than {source.name}"
-            raise DataError(f"{source.prefix_file} has {lines}. Give one a line.")
+            raise DataError(f"{source.prefix_file} has {lines}. Give one prefix per line.")
         window = model.translator.translate_detailed(texts, prefixes=beginnings, first_number=number, **options)
         for line, translation in enumerate(window, start=number + 1):
             notes.line(line, translation)
         yield window
         number += len(texts)
     if prefixes is not None and next(prefixes, None) is not None:
-        raise DataError(f"{source.prefix_file} has more lines than {source.name}, which has {number}. Give one a line.")
+        raise DataError(
+            f"{source.prefix_file} has more lines than {source.name}, which has {number}. Give one prefix per line."
+        )
 
 
 def text_line(translation: Translation) -> str:
-    """The translation on one line, whatever the model wrote; an alignment after ``|||``, in Pharaoh format."""
+    """The translation on one line, with spaces for line breaks. An alignment follows ``|||``, in Pharaoh format."""
     text = _LINE_BREAK.sub(" ", translation.text)
     if translation.alignment is None:
         return text
@@ -217,16 +221,16 @@ def text_line(translation: Translation) -> str:
 
 
 def flagged_line(translation: Translation) -> str:
-    """`text_line`, a tab, and the flags with commas between them; it is the last tab, whatever the model wrote."""
+    """`text_line`, a tab, and the flags, separated by commas. No tab follows it, but the text may have tabs."""
     return f"{text_line(translation)}\t{','.join(translation.flags)}"
 
 
 def json_line(translation: Translation) -> str:
-    """The translation with all that is known about it, as one JSON object on one line.
+    """The translation with scores, tokens, flags and candidates, as one JSON object on one line.
 
-    ``translation``, ``score``, ``log_prob``, ``tokens`` and ``token_log_probs`` are those of the first of
-    ``candidates``, and missing for an empty line. ``alignment``, where asked for, has pairs of source and target word;
-    ``lost`` the protected pieces and terms that are not in it as often as they should be.
+    ``score``, ``log_prob``, ``tokens`` and ``token_log_probs`` belong to the first of ``candidates``. An empty line has
+    none of them. ``alignment``, if requested, has pairs of source and target word. ``lost`` has the protected spans and
+    terms that are missing or repeated.
     """
     candidates = [_candidate(asdict(candidate)) for candidate in translation.candidates]
     best = candidates[0] if candidates else {"translation": ""}
@@ -280,14 +284,14 @@ def _parser() -> ArgumentParser:
 def _open_source(options: argparse.Namespace, files: ExitStack) -> InputLines:
     if options.format in DOCUMENTS and (options.prefix or options.alignment or options.flags):
         flag = "--prefix" if options.prefix else "--alignment" if options.alignment else "--flags"
-        raise ConfigError(f"`{flag}` is for lines, but `--format` is {options.format}. Leave out one of the two.")
+        raise ConfigError(f"`{flag}` and `--format {options.format}` must not both be given. Leave one out.")
     _check_output(options)
     encoding = encoding_of(options)
     prefixes = prefetch_first(read_lines(Path(options.prefix), encoding=encoding)) if options.prefix else None
     if options.text is not None:
         if options.input or options.cluster:
             raise ConfigError(
-                f"`--text` and `{'--input' if options.input else '--cluster'}` are both given. Leave one out."
+                f"`--text` and `{'--input' if options.input else '--cluster'}` must not both be given. Leave one out."
             )
         return InputLines(BytesIO(options.text.encode("utf-8", "replace")), "`--text`", options.prefix, prefixes)
     if not options.input:
@@ -299,7 +303,7 @@ def _open_source(options: argparse.Namespace, files: ExitStack) -> InputLines:
 
 @contextmanager
 def _standard_input(source: InputLines, encoding: str) -> Iterator[BinaryIO]:
-    """The stream, decompressed if it is gzip and as UTF-8 if it has another encoding. Waits for its first bytes."""
+    """The stream, decompressed if it is gzip and recoded to UTF-8. Waits for the first bytes."""
     with open_stream(source.stream, source.name, encoding) as stream:
         refuse_utf16(_start_of(stream), source.name)
         yield stream
@@ -310,14 +314,14 @@ def _start_of(stream: BinaryIO) -> bytes:
 
 
 def _check_output(options: argparse.Namespace) -> None:
-    """Raise ConfigError if the output cannot be written, or would overwrite a file that is read."""
+    """Raise ConfigError if the output cannot be written, or would overwrite an input file."""
     if not options.output:
         return
     output = Path(options.output)
     check_target(output, "--output", "translations.txt")
     read = {"`--input`": options.input, "`--prefix`": options.prefix, "`--terms`": options.terms}
     if not options.input:
-        with suppress(OSError, ValueError):  # it is no file
+        with suppress(OSError, ValueError):  # standard input is not a file
             read["standard input"] = standard_input().fileno()
     for name, source in read.items():
         for written in (output, partial_path(output)):
@@ -326,9 +330,9 @@ def _check_output(options: argparse.Namespace) -> None:
 
 
 def _is_same_file(source: str | int, target: Path) -> bool:
-    """True if a path or descriptor and a path are one regular file."""
+    """True if `source`, a path or a file descriptor, and `target` are one regular file."""
     try:
         read, there = os.stat(source), os.stat(target)
-    except OSError:  # there is none
+    except OSError:  # one of them does not exist
         return False
     return stat.S_ISREG(read.st_mode) and os.path.samestat(read, there)

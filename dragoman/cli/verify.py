@@ -62,12 +62,12 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _complain(error: DragomanError) -> int:
-    say(f"could not verify resuming: {error} `--steps 0` leaves it out.")
+    say(f"could not verify resuming: {error} Use `--steps 0` to skip it.")
     return _NOT_VERIFIED
 
 
 class _Rows(TerminalProgress):
-    """Prints each check as a row as soon as it is done."""
+    """Prints a row for each check as soon as it is done."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,7 +115,8 @@ def _verdict(found: TranslationChecks) -> Iterator[str]:
             yield f"  expected  {one.expected}"
             yield f"  found     {one.found}  (log_prob differs by {one.log_prob_difference:.1e})"
     yield ""
-    yield "The judge computes every step anew, without padding and cache, in float32. The same is the same text with a"
-    yield f"log_prob at most {LOG_PROB_TOLERANCE:g} away; a tie is what the judge may give, moved by {TIE:g} a token."
+    yield "The reference computes each step from scratch in float32, without padding or cache."
+    yield f"same: the text of the reference, with a log_prob at most {LOG_PROB_TOLERANCE:g} away."
+    yield f"ties: a text that the reference gives if its log-probabilities move by {TIE:g} per token."
     total = found.num_texts * len(found.checks)
-    yield f"{'DIFFERENT' if different else 'ok'}: {different:,} of {total:,} translations differ from the judge's."
+    yield f"{'DIFFERENT' if different else 'ok'}: {different:,} of {total:,} translations differ from the reference."

@@ -77,6 +77,6 @@ def check_lines(model: str, lines: Sequence[bytes]) -> list[str]:
             lines_of[kind] += [number] * is_so
     for kind, numbers in lines_of.items():  # the first are named, and all are counted
         named = [number for number in range(1, len(lines) + 1) if kind.format(number) in notes]
-        if named != numbers[:NAMED] or (len(numbers) > NAMED) != (f"in all, {len(numbers):,} " in notes):
+        if named != numbers[:NAMED] or (len(numbers) > NAMED) != (f"in total, {len(numbers):,} " in notes):
             wrong.append(f"`{kind}` is reported for {named} instead of {numbers}")
     return wrong

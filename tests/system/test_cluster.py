@@ -35,9 +35,15 @@ def test_pieces_hold_every_line_once():
     [
         (["--cluster", "local"], "`--cluster` needs files to read and to write, but `--input` is not given"),
         (["--cluster", "local", "--input", "IN"], "but `--output` is not given"),
-        (["--cluster", "local", "--input", "IN", "--output", "OUT", "--prefix", "IN"], "`--prefix` do not go together"),
-        (["--cluster", "local", "--input", "IN", "--output", "OUT", "--engine", "ctranslate2"], "do not go together"),
-        (["--cluster", "local", "--input", "IN", "--output", "no/OUT"], "`--output` is no/OUT, but no is no folder"),
+        (
+            ["--cluster", "local", "--input", "IN", "--output", "OUT", "--prefix", "IN"],
+            "`--prefix` must not both be given",
+        ),
+        (
+            ["--cluster", "local", "--input", "IN", "--output", "OUT", "--engine", "ctranslate2"],
+            "must not both be given",
+        ),
+        (["--cluster", "local", "--input", "IN", "--output", "no/OUT"], "`--output` is no/OUT, but no is not a folder"),
         (["--cluster", "local", "--piece-lines", "0"], "`--piece-lines` must be a whole number of at least 1, but is"),
     ],
 )

@@ -29,7 +29,7 @@ def test_import_and_export(small_marian: Path, tmp_path: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["import", "nothing"], ["nothing is no folder", "Helsinki-NLP/opus-mt-de-en"]),
+        (["import", "nothing"], ["nothing is not a folder", "Helsinki-NLP/opus-mt-de-en"]),
         (["import", "."], ["config.json is missing"]),
         (["import"], ["MODEL is missing"]),
         (["export", "MODEL"], ["`--to` is missing"]),

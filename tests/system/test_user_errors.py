@@ -188,7 +188,7 @@ class TestScores:
 def test_a_text_beside_a_model_is_led_to_its_flag(model_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     said = refused(capfd, "translate", str(model_folder), "some text")  # type: ignore[arg-type]
     assert said.endswith("some text does not exist. Name a model folder, or a run of `dragoman train`. "
-                         "A text to translate is given by `--text`.")  # fmt: skip
+                         "To translate a text, use `--text`.")  # fmt: skip
     assert run_command(["translate", str(model_folder), "--text", "one two\nthree"]) == 0
     assert len(capfd.readouterr().out.splitlines()) == 2
 
@@ -197,7 +197,7 @@ def test_candidates_that_a_format_would_drop_are_refused(
     model_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = refused(capsys, "translate", str(model_folder), "--text", "one", "--inference.n-best", "2")
-    assert "`--inference.n-best` is 2, but `--format text` has one translation a text" in said
+    assert "`--inference.n-best` must be 1 with `--format text`, but is 2." in said
 
 
 def test_input_in_another_encoding(model_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -140,7 +140,7 @@ def test_a_neighbour_has_the_name_also_where_that_is_a_dot(tmp_path: Path, monke
 
 def test_space_is_asked_for_before_writing(tmp_path: Path) -> None:
     require_free_space(tmp_path, 1)
-    with pytest.raises(ResourceError, match="are needed"):
+    with pytest.raises(ResourceError, match="of disk space, but"):
         require_free_space(tmp_path, 1 << 60)
 
 

@@ -1,4 +1,4 @@
-"""Whole files of ``dragoman translate``: HTML pages and subtitles."""
+"""Translation of whole files by ``dragoman translate``: HTML pages and subtitles."""
 
 from argparse import Namespace
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _LONGEST_NAME = 60
 def translate_document(
     stream: BinaryIO, name: str, options: Namespace, model: LoadedModel, notes: Notes, terms: "Terms | None"
 ) -> bytes:
-    """The translated file. Warnings about its texts go to the notes. Raises DataError if it is not UTF-8."""
+    """The translated file. Notes about its texts go to `notes`. Raises DataError if the file is not UTF-8."""
     from dragoman.inference.preservation.markup import translate_markup, translate_srt
     from dragoman.text.documents.markup import MarkupRules
 
@@ -30,8 +30,8 @@ def translate_document(
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise DataError(
-            f"{name}, line {line} holds 0x{content[error.start]:02x}, which is not UTF-8. Read it with `--encoding`, "
-            "or save it as UTF-8."
+            f"{name} line {line} has 0x{content[error.start]:02x}, which is not UTF-8. Set `--encoding`, or save the "
+            "file as UTF-8."
         ) from None
     report = _reporter(notes)
     try:
@@ -46,7 +46,7 @@ def translate_document(
 
 
 def _reporter(notes: Notes) -> Callable[[Translation], None]:
-    """Report a note by the beginning of its text, because line numbers of a page say little."""
+    """A function that notes a fault, with the start of the text as its name, because a page has no useful lines."""
 
     def report(translation: Translation) -> None:
         text = translation.src

@@ -1,4 +1,4 @@
-"""Lines as they arrive: a program at the other end of a pipe gets its answer at once."""
+"""Lines of a stream as they arrive, so that a program at the other end of a pipe gets each answer at once."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -18,9 +18,10 @@ def arriving_lines(
     *,
     max_lines: int = MAX_LINES,
 ) -> Iterator[list[str]]:
-    """Windows of 1 to `max_lines` lines without their ends, in order.
+    """Yield windows of 1 to `max_lines` lines without line ends, in order.
 
-    Lines end at ``\\n`` only. Bytes that are no UTF-8 become U+FFFD; `report_invalid` gets the line's number (from 1).
+    Lines end at ``\\n`` only. Invalid UTF-8 becomes U+FFFD, and `report_invalid` gets the number of the line, counted
+    from 1.
     """
     waiting: deque[bytes] = deque()
     texts = read_lines(_pop_lines(waiting), on_invalid="replace", report_invalid=report_invalid, name=name)
@@ -36,7 +37,7 @@ def _pop_lines(waiting: deque[bytes]) -> Iterator[bytes]:
 
 
 def _complete_lines(stream: BinaryIO) -> Iterator[list[bytes]]:
-    """The lines that each read completes; the last one may lack its end."""
+    """Yield the lines that each read completes. The last line may lack its end."""
     pieces: list[bytes] = []
     size = 0
     while piece := stream.read1(_READ_BYTES):  # type: ignore[attr-defined]
@@ -47,7 +48,7 @@ def _complete_lines(stream: BinaryIO) -> Iterator[list[bytes]]:
         if tail:
             pieces.append(tail)
             size += len(tail)
-        if size > MOST_LINE_BYTES:  # which the reader of these lines refuses
+        if size > MOST_LINE_BYTES:  # read_lines refuses such a line
             break
     if pieces:
         yield [b"".join(pieces)]

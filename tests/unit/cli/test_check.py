@@ -29,7 +29,7 @@ def test_a_report_says_what_was_found_and_what_to_do(capsys: pytest.CaptureFixtu
     answer = capsys.readouterr()
     assert answer.out.startswith("train.en and train.de\n500 pairs; ")
     assert "leak: 2 (66.7%)  sources of the test set are in the training text" in answer.out
-    assert answer.out.endswith("Nothing here forbids training on this corpus.\n")
+    assert answer.out.endswith("No finding is serious: you can train on this corpus.\n")
     assert answer.err == ""
 
 
@@ -59,7 +59,7 @@ def test_what_cannot_be_right_comes_first_and_the_exit_code_says_so(
     assert blocks[1].startswith("WRONG  misalignment")
     assert "near line 20" in blocks[1]
     assert phrases[200][0][:40] in blocks[1]
-    assert "fix what is marked WRONG" in blocks[-1]
+    assert "Fix the findings marked WRONG" in blocks[-1]
     Path("train.de").write_text("")
     assert run_command(["check", "train.en", "train.de"]) == 2
     assert "train.de is empty" in capsys.readouterr().err
@@ -69,8 +69,8 @@ def test_what_cannot_be_right_comes_first_and_the_exit_code_says_so(
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ([], "Give either SRC and TGT"),
-        (["train.en", "train.de", "--data", "test.en-de.tsv"], "Give either SRC and TGT"),
+        ([], "Either SRC and TGT or `--data` must be given."),
+        (["train.en", "train.de", "--data", "test.en-de.tsv"], "Either SRC and TGT or `--data` must be given."),
         (["train.en", "train.de", "test.en-de.tsv"], "SRC TGT must be one or two files, but is 3"),
         (["train.en"], "train.en ends in .en"),
         (["train.en", "missing.de"], "missing.de does not exist"),

@@ -75,7 +75,7 @@ def test_the_page_names_both_and_says_what_is_chance(capsys: pytest.CaptureFixtu
             ["out.de", "gone.de", "--src", "test.en", "--ref", "test.de"],
             "gone.de does not exist. Name a model folder, a run, or a file",
         ),
-        (["out.de", "out.de", "--src", "test.en", "--ref", "short.de"], "test.en has 4 lines, but short.de has 3;"),
+        (["out.de", "out.de", "--src", "test.en", "--ref", "short.de"], "test.en has 4 lines, but short.de has 3."),
         (["out.de", "out.de", "--src", "test.en", "--ref", "test.de", "--train", "no.de"], "no.de does not exist."),
         (["out.de", "out.de", "--ref", "test.de"], "`--src` is missing."),
         (

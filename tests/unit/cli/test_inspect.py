@@ -33,7 +33,7 @@ def test_a_page_is_written_and_the_translation_printed(
     expected = Translator.load(model_folder).translate(["one two"])[0]
     shown = _one_line(expected)
     assert answer.out == f"SOURCE    one two\nPREDICTED {shown}\n"
-    assert answer.err.endswith(f"dragoman: the page is {page}; open it in a browser\n")
+    assert answer.err.endswith(f"dragoman: wrote the page to {page}; open it in a browser\n")
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
@@ -131,12 +131,12 @@ def test_on_a_terminal_the_translation_appears_token_by_token(
         (["--test", "1"], "has no test sentences"),
         (["one", "--layer", "9", "--png", "x.png"], "`--layer` must be from 1 to 1"),
         (["one", "--png", "x.gif"], "does not have the extension of a figure."),
-        (["one", "--out", "nowhere/x.html"], "nowhere is no folder."),
+        (["one", "--out", "nowhere/x.html"], "nowhere is not a folder."),
         (["one", "--kind", "crosss"], "Did you mean"),
         (["one", "--out", ""], "`--out` is empty. Name a file."),
         (["one", "--out", "."], "`--out` is ., which is a folder. Give a file name, such as inspection.html."),
         (["one", "--png", "."], "`--png` is ., which is a folder. Give a file name, such as figure.png."),
-        (["one", "--png", "nowhere/x.png"], "`--png` is nowhere/x.png, but nowhere is no folder."),
+        (["one", "--png", "nowhere/x.png"], "`--png` is nowhere/x.png, but nowhere is not a folder."),
         (["one", "--out", "x.png", "--png", "./x.png"], "`--out` and `--png` must differ, but both are x.png."),
         (["one", "--layer", "1"], "`--layer` has no effect without `--png`."),
         (["one", "--kind", "cross", "--json"], "`--kind` has no effect without `--png`."),
@@ -164,7 +164,7 @@ def test_a_folder_that_may_not_be_written_to_is_noticed_before_the_model_is_load
     monkeypatch.setattr("os.access", lambda path, mode: Path(path) != tmp_path)
     page = tmp_path / "p.html"
     assert run_command(["inspect", "no-model", "one", "--out", str(page)]) == 2
-    assert f"`--out` is {page}, but {tmp_path} may not be written to." in capfd.readouterr().err
+    assert f"`--out` is {page}, but {tmp_path} is not writable." in capfd.readouterr().err
 
 
 def test_joiners_are_printed_and_what_moves_the_cursor_is_not() -> None:

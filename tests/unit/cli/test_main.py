@@ -15,10 +15,10 @@ from dragoman.cli import main as command_line
 from dragoman.errors import DataError
 
 BAD_COMMANDS = {
-    "summary --src-vocab-size 100 --tgt-vocab-size 200": "`--src-vocab-size` is 100 and `--tgt-vocab-size` 200",
-    "summary --tgt-vocab-size 400 --src-vocab-size 300": "`--src-vocab-size` is 300 and `--tgt-vocab-size` 400",
+    "summary --src-vocab-size 100 --tgt-vocab-size 200": "`--src-vocab-size` and `--tgt-vocab-size` must be equal",
+    "summary --tgt-vocab-size 400 --src-vocab-size 300": "`--src-vocab-size` and `--tgt-vocab-size` must be equal",
     "trnslate": "`trnslate` is not a verb of dragoman. Did you mean `translate`?",
-    "qqq": "`qqq` is not a verb of dragoman. `dragoman --help` lists them.",
+    "qqq": "`qqq` is not a verb of dragoman. See `dragoman --help`.",
     "--verison": "`--verison` is not a verb of dragoman.",
     "translate": "MODEL is missing. See `dragoman translate --help`.",
     "translate m --inptu x": "`--inptu` is not a flag of `dragoman translate`. Did you mean `--input`?",
@@ -35,14 +35,14 @@ BAD_COMMANDS = {
     "translate m --inference.sample maybe": '`--inference.sample` must be true or false, but is "maybe".',
     "translate m --help=x": "`--help` takes no value, but is given 'x'.",
     "translate m -x": "`-x` is not a flag of `dragoman translate`.",
-    "translate m --piece-lines 3": "`--piece-lines` is for a cluster, but no `--cluster` is given.",
+    "translate m --piece-lines 3": "`--piece-lines` has no effect without `--cluster`.",
     "translate m --input=": "`--input` is empty. Name a file.",
     "translate m --output=": "`--output` is empty. Name a file.",
     "train --out= --data d.tsv": "`--out` is empty. Name a file.",
     "train --from= --data d.tsv": "`--from` is empty. Name a file.",
     "train --out bad\udcff --data d.tsv": '`--out` must be a name in UTF-8, but is "bad\\udcff". Rename the file.',
-    "train --data d.tsv --data.train e.tsv": "`--data` is d.tsv, and `--data.train`, which means the same, e.tsv.",
-    "train --src-lang en --data.src-lang fr": "`--src-lang` is en, and `--data.src-lang`, which means the same, fr.",
+    "train --data d.tsv --data.train e.tsv": "`--data` and `--data.train` are one setting, but are d.tsv and e.tsv.",
+    "train --src-lang en --data.src-lang fr": "`--src-lang` and `--data.src-lang` are one setting, but are en and fr.",
     "train --data d.tsv --train.learning-rate -1e-3": "`--train.learning-rate` must be greater than 0, but is -0.001.",
     "train --data d.tsv --train.learning-rate -inf": "`--train.learning-rate` must be a finite number, but is -inf.",
     "summary --src-vocab-size 99999999999": "`--src-vocab-size` must be at most 10000000, but is",
@@ -95,7 +95,7 @@ def test_summary_ties_what_can_be_tied_and_says_whose_size_it_shows(capsys: pyte
     assert command_line.run_command(["summary", "--tokenizer.joint", "false", "--json"]) == 0
     answer = capsys.readouterr()
     assert json.loads(answer.out)["model"]["tie"] == "decoder"
-    assert "the model's size is not given" in answer.err
+    assert "the size of the model is not given" in answer.err
     assert command_line.run_command(["summary", "--model.preset", "tiny", "--json"]) == 0
     assert capsys.readouterr().err == ""
 
@@ -165,14 +165,14 @@ ENDS: list[tuple[BaseException, int, str]] = [
     (DataError("two\nlines"), 2, "dragoman: two lines\n"),
     (KeyboardInterrupt(), 130, ""),
     (SystemExit(0), 0, ""),
-    (MemoryError(), 2, "dragoman: memory does not suffice. Lower "),
-    (OutOfMemoryError("CUDA out of memory"), 2, "dragoman: memory does not suffice. Lower "),
-    (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 2, "dragoman: memory does not suffice. Lower "),
+    (MemoryError(), 2, "dragoman: out of memory. For training, lower "),
+    (OutOfMemoryError("CUDA out of memory"), 2, "dragoman: out of memory. For training, lower "),
+    (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 2, "dragoman: out of memory. For training, lower "),
     (OSError(errno.ENOSPC, "No space left on device", "run/x"), 2, "dragoman: no disk space is left for run/x. "),
     (
         PermissionError(errno.EACCES, "Permission denied", "run/x"),
         2,
-        "dragoman: run/x: Permission denied. Look at the path and its permissions.\n",
+        "dragoman: run/x: Permission denied. Check the path and its permissions.\n",
     ),
 ]
 

@@ -65,7 +65,7 @@ def test_a_model_that_samples_is_served_by_beam_search(
     expected = Translator.load(model_folder).translate_detailed(["one two"], n_best=2)[0].candidates
     for folder in (sampling_folder, tmp_path / "voting"):
         model = loaded(f"en-de={folder}")
-        assert capsys.readouterr().err.count("is served by beam search: ") == 1
+        assert capsys.readouterr().err.count("is served by beam search, ") == 1
         for n_best in (1, 2):
             (answer,) = model.translate([MarkedText("one two", ())], BatchOptions(n_best))
             assert len(answer.candidates) == n_best

@@ -40,7 +40,7 @@ def test_one_line_out_for_each_line_in(model_folder: Path, type_in: Any, capfd: 
     expected = Translator.load(model_folder).translate(["one", "", "two three", " ", "fo\ufffdur"])
     assert answer.out.split("\n") == [line.replace("\n", " ").replace("\r", " ") for line in expected] + [""]
     assert expected[1] == expected[3] == ""
-    assert "dragoman: line 5 is not UTF-8; what could not be read became U+FFFD.\n" in answer.err
+    assert "dragoman: line 5 is not UTF-8; invalid bytes became U+FFFD.\n" in answer.err
 
 
 def test_empty_input_gives_empty_output(model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]) -> None:
@@ -76,7 +76,7 @@ def test_files_flags_and_notes(model_folder: Path, tmp_path: Path, capfd: pytest
     assert lines[1] == empty
     answer = capfd.readouterr()
     assert answer.out == ""
-    assert f"line 3 is long and was translated in {expected[2].segments} pieces." in answer.err
+    assert f"line 3 is long and was split into {expected[2].segments} segments." in answer.err
 
 
 def test_flags_stand_after_the_last_tab(model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]) -> None:
@@ -91,7 +91,7 @@ def test_flags_stand_after_the_last_tab(model_folder: Path, type_in: Any, capfd:
     columns = [line.rpartition("\t") for line in answer.out.split("\n")[:-1]]
     assert [flags for _, _, flags in columns] == [",".join(one.flags) for one in expected]
     assert [text_line(one) for one in expected] == [text for text, _, _ in columns]
-    assert "dragoman: lines flagged: " in answer.err
+    assert "dragoman: flagged lines: " in answer.err
     assert "number 1, characters 1" in answer.err
     type_in(text)
     assert run_command(["translate", str(model_folder), "--format", "jsonl"]) == 0
@@ -207,7 +207,7 @@ def test_a_text_in_place_of_a_model_is_one_short_line(tmp_path: Path, capfd: pyt
     said = capfd.readouterr().err
     assert said.endswith(
         "text does not lead to a model folder. Name a model folder, or a run of `dragoman train`. "
-        "A text to be translated is given by `--input`.\n"
+        "To translate a text file, use `--input`.\n"
     )
     assert len(said) < 300
 
@@ -265,10 +265,10 @@ def test_a_fault_of_every_line_is_named_some_times_and_counted(capfd: pytest.Cap
     said = capfd.readouterr().err.splitlines()
     named = [line for line in said if "was cut at the limit. Raise" in line]
     assert [line.split()[5] for line in named] == [str(number) for number in range(1, NAMED + 1)]
-    assert "dragoman: line 3 is long and was translated in 2 pieces." in said
+    assert "dragoman: line 3 is long and was split into 2 segments." in said
     assert said[-2:] == [
-        "dragoman: more like this one are counted, not named.",
-        "dragoman: in all, 1,000 translations were cut at the limit (`cut` in `--format jsonl`).",
+        "dragoman: further notes of this kind are only counted.",
+        "dragoman: in total, 1,000 translations were cut at the limit (`cut` in `--format jsonl`).",
     ]
 
 
@@ -300,7 +300,7 @@ def test_what_was_there_stays_until_all_is_translated(
     lines = part.read_text().split("\n")
     assert lines.pop() == ""
     said = capfd.readouterr().err.splitlines()
-    assert said[-2] == f"dragoman: what was translated before that is in {part}."
+    assert said[-2] == f"dragoman: the finished part of the translation is in {part}."
     assert said[-1].startswith("dragoman: standard input is a damaged or truncated gzip file")
     type_in(packed)
     assert run_command(["translate", str(model_folder), "--inference.beam-size", "1", "--output", str(link)]) == 0
@@ -408,8 +408,8 @@ def test_what_whole_files_cannot_have(model_folder: Path, type_in: Any, capfd: p
     assert run_command(["translate", str(model_folder), "--format", "srt", "--alignment"]) == 2
     said = capfd.readouterr()
     assert said.out == ""
-    assert "standard input, line 1 holds 0xff, which is not UTF-8. Read it with `--encoding`" in said.err
-    assert "`--alignment` is for lines, but `--format` is srt. Leave out one of the two." in said.err
+    assert "standard input line 1 has 0xff, which is not UTF-8. Set `--encoding`" in said.err
+    assert "`--alignment` and `--format srt` must not both be given. Leave one out." in said.err
 
 
 class Losing:
@@ -435,7 +435,7 @@ def test_what_is_lost_in_whole_files_is_said(kind: str, content: str, capfd: pyt
     text = "one {a} two" if kind == "html" else f"one {{a}} two {long}"[:59] + "…"
     assert said[:2] == [
         f"dragoman: the translation of '{text}' was cut at the limit. Raise `--inference.max-extra-tokens`.",
-        f"dragoman: the translation of '{text}' lacks, or repeats, '{{a}}', 'Zwei'.",
+        f"dragoman: the translation of '{text}' lost or repeated '{{a}}', 'Zwei'.",
     ]
     assert [line[:50] for line in said[2:]] == ["dragoman: the translation of 'one one one one one "] * (kind == "html")
 

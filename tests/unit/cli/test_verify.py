@@ -19,7 +19,7 @@ def test_a_model_without_texts_of_its_own_gets_invented_ones(
     answer = capsys.readouterr()
     rows = answer.out.split("\n")[1:13]
     assert [row.split()[-5] for row in rows] == ["1"] * 6 + ["2"] * 6
-    assert "ok: 0 of 72 translations differ from the judge's.\n" in answer.out
+    assert "ok: 0 of 72 translations differ from the reference.\n" in answer.out
     assert "6 texts (random tokens of its vocabulary)" in answer.err
 
 

@@ -34,7 +34,7 @@ def test_by_name(small_marian: Path, tmp_path: Path) -> None:
     done = _import(cache, "Someone/opus-mt-en-de")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "models/opus-mt-en-de\n"
-    assert "fetching Someone/opus-mt-en-de" in done.stderr
+    assert "downloading Someone/opus-mt-en-de" in done.stderr
     assert "Someone/opus-mt-en-de" in (cache / "models" / "opus-mt-en-de" / "card.md").read_text()
 
 
@@ -46,7 +46,7 @@ def test_a_name_that_is_not_there(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     assert run_command(["import", "Someone/no-such-model"]) == 2
     fetching, error = capsys.readouterr().err.rstrip("\n").split("\n")
-    assert "fetching Someone/no-such-model" in fetching
+    assert "downloading Someone/no-such-model" in fetching
     assert "Someone/no-such-model is neither in the local cache nor can it be downloaded" in error
     assert not list(tmp_path.iterdir())
 

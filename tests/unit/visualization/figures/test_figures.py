@@ -171,7 +171,7 @@ def test_files_are_of_the_format_that_their_names_say(tmp_path: Path) -> None:
     assert png_of(figure).startswith(b"\x89PNG")
     with pytest.raises(ConfigError, match=r"png, \.svg, \.pdf"):
         visualization.save_figure(figure, tmp_path / "picture.jpeg2000")
-    with pytest.raises(ConfigError, match=r"nowhere is no folder\. Make it first\."):
+    with pytest.raises(ConfigError, match=r"nowhere is not a folder\. Create it first\."):
         visualization.save_figure(figure, tmp_path / "nowhere" / "picture.png")
     assert {path.name for path in tmp_path.iterdir()} == {"picture.png", "picture.svg", "picture.pdf"}
 
@@ -180,7 +180,7 @@ def test_summary_draws_a_preset_without_making_its_weights(tmp_path: Path, capsy
     from dragoman.cli.main import run_command
 
     assert run_command(["summary", "--model.preset", "big", "--plot", str(tmp_path / "big.png")]) == 0
-    assert f"the picture is {tmp_path / 'big.png'}" in capsys.readouterr().err
+    assert f"wrote the picture to {tmp_path / 'big.png'}" in capsys.readouterr().err
     assert (tmp_path / "big.png").read_bytes().startswith(b"\x89PNG")
     assert run_command(["summary", "--plot", str(tmp_path / "big.txt")]) == 2
     assert "does not have the extension of a figure" in capsys.readouterr().err
