@@ -1,4 +1,4 @@
-"""The one record with tensors that all packages share: padded ids and their lengths."""
+"""The `Batch` record: padded ids and their lengths, as `dragoman.data` hands them to models and training."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from torch import Tensor
 class Batch:
     """Sentence pairs as padded ids.
 
-    `src_ids` (B, S) end with eos and are padded with `pad_id`; `src_lengths` (B,) count the eos. `tgt_ids` (B, T + 1)
-    hold bos, the target, eos, padding; `tgt_lengths` (B,) count target ids and eos but not bos, so that they are
-    the lengths of both `decoder_input` and `labels`. Lengths are int64.
+    `src_ids` (B, S) end with eos and are padded with `pad_id`. `src_lengths` (B,) include eos. `tgt_ids` (B, T + 1) are
+    bos, the target, eos and padding. `tgt_lengths` (B,) include eos but not bos: they are the lengths of both
+    `decoder_input` and `labels`. Lengths are int64.
 
-    Where teachers are learnt from, `soft_ids` (B, T, K) and `soft_probs` (B, T, K), float32, are what they say at the
-    place of each label: tokens and their probabilities, which sum to 1, and to 0 at padding.
+    With teachers, `soft_ids` (B, T, K) and `soft_probs` (B, T, K), float32, are the teachers' predictions for each
+    label: tokens and their probabilities, which sum to 1, or to 0 at padding.
     """
 
     src_ids: Tensor
@@ -28,17 +28,17 @@ class Batch:
 
     @property
     def decoder_input(self) -> Tensor:
-        """What the decoder reads: bos and the target without its eos, (B, T)."""
+        """The input of the decoder: bos and the target without eos, (B, T)."""
         return self.tgt_ids[:, :-1]
 
     @property
     def labels(self) -> Tensor:
-        """What the decoder should say at each position: the target shifted by one, then eos, (B, T)."""
+        """The correct output of the decoder at each position: the target and eos, (B, T)."""
         return self.tgt_ids[:, 1:]
 
     @property
     def num_tgt_tokens(self) -> int:
-        """Labels that count: target tokens and eos, padding excluded."""
+        """The number of labels: target tokens and eos, without padding."""
         return int(self.tgt_lengths.sum())
 
     def map_tensors(self, change: Callable[[Tensor], Tensor]) -> "Batch":
@@ -47,19 +47,19 @@ class Batch:
         return Batch(*map(change, (self.src_ids, self.src_lengths, self.tgt_ids, self.tgt_lengths)), *soft)
 
     def part(self, start: int, stop: int) -> "Batch":
-        """Some of its rows, without padding that only the others needed."""
+        """Rows `start` to `stop` - 1, cut to their own longest sentences."""
         rows = self.map_tensors(lambda tensor: tensor[start:stop])
         src, tgt = int(rows.src_lengths.max()), int(rows.tgt_lengths.max())
         soft = (None if each is None else each[:, :tgt] for each in (rows.soft_ids, rows.soft_probs))
         return Batch(rows.src_ids[:, :src], rows.src_lengths, rows.tgt_ids[:, : tgt + 1], rows.tgt_lengths, *soft)
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on a device. A pinned batch is copied asynchronously: only computations on the device wait."""
+        """The same batch on a device. The copy of a pinned batch to a GPU is asynchronous."""
         non_blocking = device.type == "cuda"
         return self.map_tensors(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> "Batch":
-        """The same batch in pinned memory, from which a GPU copies asynchronously."""
+        """The same batch in pinned memory, for asynchronous copies to a GPU."""
         return self.map_tensors(lambda tensor: tensor.pin_memory())
 
 

@@ -1,12 +1,11 @@
-"""Which pairs make an optimiser step, and which of them are computed together: indices only, no tensors.
+"""Choose the pairs of each optimizer step and cut steps into micro-batches. Indices only, no tensors.
 
-A *step* holds at most `batch_tokens` target tokens (eos counted), however little fits into memory; its pairs depend
-on (seed, epoch, batch_tokens) alone. It is computed in *micro-batches*, cut to a limit of padded positions.
+A *step* has at most `batch_tokens` target tokens (including eos), whatever fits into memory. Its pairs depend only on
+(seed, epoch, batch_tokens). It is computed in *micro-batches*, which have a limit of padded positions.
 
-Steps are packed from groups: the shuffled epoch is sorted by length, cut into groups of 1/`GROUPS_PER_STEP` of a
-step, the groups are shuffled and packed until the budget is full. So a step mixes lengths, without which its gradient
-is biased towards whatever sentences of one length have in common, and still computes little padding
-(Morishita et al. 2017 compare such orders).
+The pairs of an epoch are shuffled, sorted by length, and cut into groups of 1/`GROUPS_PER_STEP` of a step. The groups
+are shuffled and packed into steps. So a step mixes lengths but computes little padding. Sentences of one length alone
+would bias the gradient (Morishita et al. 2017 compare such orders).
 """
 
 import mmap
@@ -21,24 +20,24 @@ from dragoman.data.pairs import Lengths, Pairs
 from dragoman.errors import ConfigError
 
 GROUPS_PER_STEP = 4
-"""Groups of similar length in a step: more mix lengths better, fewer leave larger micro-batches and less padding.
+"""Groups of similar length per step. More groups mix lengths better; fewer give larger micro-batches, less padding.
 
-At 8, the micro-batches of a step of 4,096 tokens have some 750 target positions; processors compute
-512 to 2,048 positions at once about equally fast, and 4,096 more slowly.
+With 8 groups, the micro-batches of a step of 4,096 tokens have about 750 target positions. CPUs compute 512 to 2,048
+positions at once about equally fast, and 4,096 more slowly.
 """
 
 PADDING_SLACK = 64
 PADDING_SHARE = 0.04
-"""A micro-batch may hold `PADDING_SLACK` padding positions plus this share of all its positions, both sides counted."""
+"""A micro-batch may have `PADDING_SLACK` padding positions plus this share of all its positions, on both sides."""
 
 _ROWS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class EpochBatches:
-    """The steps of one epoch: `epoch[k]` gives the pair indices of step k without building those before it.
+    """The steps of one epoch: `epoch[k]` returns the pair indices of step k in constant time.
 
-    `order` (pairs,) int32 are the indices in the order of the epoch, `ends` (steps,) int64 where each step ends in it.
+    `order` (pairs,) int32 has the indices in the order of the epoch, `ends` (steps,) int64 the end of each step in it.
     """
 
     order: npt.NDArray[np.int32]
@@ -54,10 +53,10 @@ class EpochBatches:
 
 
 def epoch_batches(pairs: Pairs, batch_tokens: int, seed: int, epoch: int) -> EpochBatches:
-    """All pairs, each once, in steps of at most `batch_tokens` target tokens: a pure function of its arguments.
+    """All pairs, each once, in steps of at most `batch_tokens` target tokens. A pure function of its arguments.
 
-    `epoch` counts from 0. Needs 12 bytes a pair while it runs, 4 afterwards.
-    Raises ConfigError where a single pair exceeds the budget.
+    `epoch` counts from 0. Needs 12 bytes per pair while it runs, 4 afterwards. Raises ConfigError if a single pair
+    exceeds the budget.
     """
     check_budget(pairs, batch_tokens)
     random = np.random.default_rng([seed, epoch])
@@ -82,24 +81,29 @@ def epoch_batches(pairs: Pairs, batch_tokens: int, seed: int, epoch: int) -> Epo
 
 
 def check_budget(pairs: Pairs, batch_tokens: int) -> None:
-    """ConfigError where the longest target and its eos do not fit into a step."""
+    """Raise ConfigError if the longest target with its eos exceeds `batch_tokens`."""
     longest = int(pairs.tgt_lengths.max(initial=-1)) + 1
     if longest > batch_tokens:
         raise ConfigError(
-            f"`train.batch_tokens` is {batch_tokens}, but the longest training target has {longest} tokens; "
-            f"set it to at least {longest}, or `data.max_tokens` to at most {max(1, batch_tokens - 1)}."
+            f"`train.batch_tokens` is {batch_tokens}, but the longest training target has {longest} tokens. "
+            f"Set it to at least {longest}, or `data.max_tokens` to at most {max(1, batch_tokens - 1)}."
         )
 
 
 def micro_batches(
     src_lengths: npt.ArrayLike, tgt_lengths: npt.ArrayLike, micro_batch_tokens: int, padding_slack: int = PADDING_SLACK
 ) -> list[npt.NDArray[np.int64]]:
-    """Cuts a step into pieces of similar length: positions into the given lengths, each once, shortest targets first.
+    """Cut a step into micro-batches of similar length. Returns the rows of each, shortest targets first.
 
-    `src_lengths` and `tgt_lengths` (rows,) are without eos. A piece computes at most `micro_batch_tokens` padded
-    positions on either side (rows x the longest, eos counted), and at most
-    ``padding_slack + PADDING_SHARE * positions`` of its positions on both sides are padding. A single row that is
-    longer than `micro_batch_tokens` is a piece of its own: `smallest_micro_batch` says what avoids it.
+    Parameters
+    ----------
+    src_lengths, tgt_lengths
+        Lengths (rows,) without eos.
+    micro_batch_tokens
+        Limit for the padded positions on either side: rows times the longest row with eos. A single row that exceeds
+        it is a micro-batch alone; `smallest_micro_batch` returns a limit that avoids this.
+    padding_slack
+        At most ``padding_slack + PADDING_SHARE * positions`` positions on both sides are padding.
     """
     src, tgt = (np.asarray(lengths, np.int64) + 1 for lengths in (src_lengths, tgt_lengths))
     order = np.lexsort((np.where(tgt % 2 == 0, src, -src), tgt))
@@ -122,20 +126,21 @@ def micro_batches(
 
 
 def smallest_micro_batch(pairs: Pairs) -> int:
-    """The least `micro_batch_tokens` that holds every pair: the longest side with its eos."""
+    """The smallest `micro_batch_tokens` that fits every pair: the longest side with its eos."""
     return 1 + max(int(lengths.max(initial=0)) for lengths in (pairs.src_lengths, pairs.tgt_lengths))
 
 
 def sequential_batches(pairs: Pairs, micro_batch_tokens: int) -> list[npt.NDArray[np.int64]]:
-    """All pairs once in batches of similar length, never shuffled: for validation. Limits as in `micro_batches`."""
+    """All pairs once in batches of similar length, not shuffled, for validation. Limits as in `micro_batches`."""
     return micro_batches(pairs.src_lengths, pairs.tgt_lengths, micro_batch_tokens)
 
 
 def _sorted_shuffle(src_lengths: Lengths, tgt_lengths: Lengths, random: np.random.Generator) -> npt.NDArray[np.int32]:
-    """All indices sorted by target length, then source length, equal ones in random order.
+    """All indices sorted by target length, then source length, with ties in random order.
 
-    Odd target lengths run through the source lengths downwards, so that neighbours stay similar where one target
-    length ends and the next begins. One sort in place, of integers that hold lengths and position in the shuffle.
+    Odd and even target lengths sort the source lengths in opposite directions, so that neighbours stay similar where
+    one target length ends and the next starts. One in-place sort of integers that combine both lengths and the
+    position in the shuffle.
     """
     order = _allocate_returnable(len(tgt_lengths), np.int32)
     for start in range(0, len(order), _ROWS_AT_ONCE):
@@ -160,10 +165,10 @@ def _sorted_shuffle(src_lengths: Lengths, tgt_lengths: Lengths, random: np.rando
 def _cut_groups(
     order: npt.NDArray[np.int32], tgt_lengths: Lengths, group_tokens: int, random: np.random.Generator
 ) -> "tuple[array[int], array[int]]":
-    """Where each group of consecutive pairs ends in `order`, and the target tokens of each.
+    """The end of each group of consecutive pairs in `order`, and the target tokens of each group.
 
-    A group has at most `group_tokens`, or one longer pair. The first is cut at random, so that the
-    borders of the others move from epoch to epoch.
+    A group has at most `group_tokens`, or one longer pair. The size of the first group is random, so that the borders
+    differ from epoch to epoch.
     """
     ends, tokens = array("q"), array("q")
     start, budget = 0, int(random.integers(1, group_tokens, endpoint=True))
@@ -178,9 +183,9 @@ def _cut_groups(
 
 
 def _allocate_returnable(rows: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """An array whose memory goes back to the system when it is dropped.
+    """An array whose memory returns to the operating system when it is freed.
 
-    The C library keeps what arrays of some megabytes leave, so that every epoch would find its memory in pieces.
+    The C library keeps the memory of arrays of a few megabytes, which fragments more with every epoch.
     """
     num_bytes = rows * np.dtype(dtype).itemsize
     if not num_bytes or not hasattr(mmap, "MAP_ANONYMOUS"):

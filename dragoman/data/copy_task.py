@@ -1,7 +1,7 @@
-"""The copy task: repeat a random sequence of symbols. A Transformer that is right learns it in minutes on a processor.
+"""The copy task: repeat a random sequence of symbols. A correct Transformer learns it in minutes on a CPU.
 
-The sizes are those of "The Annotated Transformer" (Rush 2018): sequences of 10 over a vocabulary of 11 symbols;
-here the control ids are kept free, so the symbols are the ids 4 to 14.
+The sizes are those of "The Annotated Transformer" (Rush 2018): sequences of 10 over a vocabulary of 11 symbols. The
+control ids are not used, so the symbols are the ids 4 to 14.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ NUM_CONTROL_IDS = 4
 
 @dataclass(frozen=True, slots=True)
 class CopyTask:
-    """Two sets of sequences, of which none is in both; source and target are equal. Ids are below `vocab_size`."""
+    """Two disjoint sets of sequences with equal source and target. Ids are below `vocab_size`."""
 
     train: InMemoryPairs
     held_out: InMemoryPairs
@@ -23,7 +23,7 @@ class CopyTask:
 
 
 def copy_task(num_train: int, num_held_out: int, seed: int, num_symbols: int = 11, length: int = 10) -> CopyTask:
-    """Distinct random sequences, a pure function of the arguments; ValueError where fewer exist."""
+    """Distinct random sequences, a pure function of the arguments. Raises ValueError if there are too few."""
     total = num_train + num_held_out
     if num_symbols**length < total:
         raise ValueError(f"there are only {num_symbols**length} sequences of {length} over {num_symbols} symbols")

@@ -1,4 +1,4 @@
-"""What batching and training need to know of a data set: ids of both sides by index, and all lengths at once."""
+"""The `Pairs` protocol, which batching and training need from a data set: ids by index, and all lengths at once."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
@@ -11,18 +11,18 @@ Lengths: TypeAlias = npt.NDArray[np.int32]
 
 
 class Pairs(Protocol):
-    """A data set of encoded pairs, random access, without bos and eos: `PairStore` on disk, `InMemoryPairs`."""
+    """A data set of encoded pairs with random access, without bos and eos: `PairStore` or `InMemoryPairs`."""
 
     def __len__(self) -> int: ...
 
     @property
     def src_lengths(self) -> Lengths:
-        """(pairs,) source ids of each pair, eos not counted."""
+        """The number of source ids of each pair without eos, (pairs,)."""
         ...
 
     @property
     def tgt_lengths(self) -> Lengths:
-        """(pairs,) target ids of each pair, eos not counted."""
+        """The number of target ids of each pair without eos, (pairs,)."""
         ...
 
     def src_ids(self, index: int) -> Ids:
@@ -35,7 +35,7 @@ class Pairs(Protocol):
 
 
 class InMemoryPairs:
-    """Pairs held in lists: for the copy task, tests, and data small enough not to need a store."""
+    """Pairs in memory, for the copy task, tests and small data."""
 
     def __init__(self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> None:
         if len(src) != len(tgt):

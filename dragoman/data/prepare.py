@@ -1,7 +1,7 @@
-"""From a corpus to everything training reads: tokenisers, and one store each for training, validation and test.
+"""Prepare the data of a run: tokenizers, and one store each for training, validation and test.
 
-All of it is kept in one folder and made again only when the corpus, the tokeniser or a setting that matters changes:
-every part carries a key, a hash of what it is made from. Text is read in passes and never held.
+Everything is kept in one folder. Every part has a key, a hash of its inputs, and is made again only if the corpus, the
+tokenizer or a relevant setting changes. Text is read in passes and never held in memory.
 """
 
 import gc
@@ -30,31 +30,31 @@ from dragoman.text.tokenization.encoding_processes import ProcessEncoderPair
 from dragoman.text.tokenization.tokenizer import TokenizerPair, train_tokenizers
 
 VERSION = 1
-"""Raised when the same inputs would give other stores."""
+"""Part of every key. Raise it when a change of the code gives other stores for the same inputs."""
 
 PreparationProgress: TypeAlias = Callable[[str, int], None]
-"""``progress(stage, pairs)``: what is being done and how many pairs it has passed."""
+"""``progress(stage, pairs)``: the name of the current stage, and the number of pairs that it has processed."""
 
 _Encoded: TypeAlias = Callable[[tuple[str, str], int, int], tuple[list[int], list[int]]]
 """The ids of both texts of a pair in an epoch; the last number is the pair's index."""
 
 _CHUNK_PAIRS = 10_000
 _TESTS = ("test", "replay_test")
-# What is said about data without deciding which pairs and ids are kept.
 _HELD_OUT_SEED = 1
-"""Not `train.seed`: models that differ in that alone share tokenisers and validation text, and can be one ensemble."""
+"""Not `train.seed`: models that differ only in it share tokenizers and validation text, and can be ensembled."""
 _AUGMENTATIONS = ("augment_case", "augment_punctuation", "augment_noise")
+# Settings of [data] that do not affect which pairs and ids are stored, so they are not part of the keys.
 _OTHER_SETTINGS = {*CORPUS_FILES, "check_languages", *_AUGMENTATIONS, "replay_share"}
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedData:
-    """What training needs. `dev` and `test`, None where not wanted, keep the text.
+    """The data of a run.
 
-    `train` keeps the text if it is encoded again each epoch.
-
-    `cleaning` says what was left out of the training pairs, also when the store was made earlier. `late_tests` are
-    those of "test" and "replay_test" that training did not start with, and that were not kept out of it.
+    `dev` and `test` are None if not requested, and keep the text. `train` keeps the text only if it is encoded again in
+    each epoch. `cleaning` counts the pairs removed from the training text, also if the store was made earlier.
+    `late_tests` names the tests ("test", "replay_test") that were added after training started: their sources may be in
+    the training pairs.
     """
 
     tokenizers: TokenizerPair
@@ -67,10 +67,10 @@ class PreparedData:
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """What must hold of prepared data: anything else is an error.
+    """Conditions that prepared data must meet.
 
-    `full_vocabulary`: the text supports as many tokens as `tokenizer.vocab_size`. `same_pairs`: the pairs are those
-    that `folder` was prepared with before, because a training that has started continues at a place among them.
+    `full_vocabulary`: the text supports a full vocabulary of `tokenizer.vocab_size` entries. `same_pairs`: the pairs
+    equal those that the folder was prepared with, because a resumed training continues at a position among them.
     """
 
     full_vocabulary: bool = False
@@ -85,19 +85,33 @@ def prepare(
     progress: PreparationProgress = lambda stage, pairs: None,
     require: Requirements = Requirements(),
 ) -> PreparedData:
-    """Make, or find in `folder`, the tokenizers and stores of a corpus. One process prepares, others wait.
+    """Make the tokenizers and stores of a corpus, or find them in `folder`. One process prepares, others wait.
 
-    The training text is read once for each of these, because each needs the whole result of the one before:
+    Each of these stages reads the training text once, because it needs the whole result of the stage before:
 
-    1. hashing the files, which tells whether anything has to be made;
-    2. holding out pairs, if no files for validation and test are given: those with the smallest fingerprints;
-    3. training the tokenizers, twice if each side has its own. If files were given instead of 2, and nothing has read
-       the whole corpus before (`Corpus.count`), the pairs are counted first, to sample them evenly;
-    4. encoding the pairs, without those that cleaning leaves out. Cleaning decides once, in 3 or else in 4.
+    1. hash the files, to find out what must be made;
+    2. hold out validation and test pairs, unless files are given: those with the smallest fingerprints;
+    3. train the tokenizers, in two passes if each side has its own. If stage 2 was skipped and the number of pairs is
+       not known (`Corpus.count`), the pairs are counted first, to sample them evenly;
+    4. encode the pairs that cleaning keeps. Cleaning decides once, in stage 3 or else in stage 4.
 
-    Without `tokenizers` they are trained on the training pairs. Raises DataError where the corpus is misread, nothing
-    is left of it, or the pairs are not the required ones; ConfigError where the vocabulary is too small; ResourceError
-    where the disk is full.
+    Parameters
+    ----------
+    tokenizers
+        Use these instead of training new ones.
+    progress
+        Called with the name of the stage and the number of pairs processed.
+    require
+        Conditions that raise an error if they are not met.
+
+    Raises
+    ------
+    DataError
+        If the corpus cannot be read, no pair is left after cleaning, or the pairs are not the required ones.
+    ConfigError
+        If the vocabulary is too small.
+    ResourceError
+        If the disk is full.
     """
     remove_leftovers(folder)
     preparation = _Preparation(config, corpora, folder, progress)
@@ -113,7 +127,7 @@ def prepare(
 
 @contextmanager
 def _without_garbage_collector() -> Iterator[None]:
-    """Pairs come and go by the million without cycles; looking for some takes a tenth of the time."""
+    """Turn off the cyclic garbage collector: millions of pairs have no cycles, and searching takes 10 % of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -124,10 +138,10 @@ def _without_garbage_collector() -> Iterator[None]:
 
 
 def epoch_encoder(store: PairStore, tokenizers: TokenizerPair, config: Config) -> Encode | None:
-    """The function that encodes a pair each epoch, with augmentation and BPE dropout; None if neither is on.
+    """A function that encodes a pair in each epoch, with augmentation and BPE dropout. None if both are off.
 
-    Text that is longer than `data.max_tokens` when augmented stays as it is, and ids that are more than the model has
-    learned positions for are those of the store. `store` must keep the text.
+    A pair stays unchanged if augmentation makes it longer than `data.max_tokens`. The stored ids are used if BPE
+    dropout gives more ids than the model has learned positions. `store` must keep the text.
     """
     augmentation, probability, seed = Augmentation.of(config.data), config.tokenizer.bpe_dropout, config.train.seed
     if not augmentation.is_on and not probability:
@@ -165,7 +179,7 @@ def _encoder(tokenizers: TokenizerPair, probability: float, seed: int) -> _Encod
 
 
 class _Preparation:
-    """One run of `prepare` and what its parts share."""
+    """One call of `prepare`: what its stages share."""
 
     def __init__(self, config: Config, corpora: Corpora, folder: Path, progress: PreparationProgress) -> None:
         self._config, self._corpora, self._folder, self._progress = config, corpora, folder, progress
@@ -184,11 +198,11 @@ class _Preparation:
         self.key = hash_json([VERSION, _HELD_OUT_SEED, settings, parts])
 
     def keep_identity(self, same_pairs: bool) -> None:
-        """Record the files that are trained on. Raises DataError where `same_pairs` is set and a file has changed.
+        """Record the files of the training. Raises DataError if `same_pairs` is set and a file has changed.
 
-        What a started training reads does not change with the test set: the key of its stores is kept. Where the
-        stores have to be made again, a test set that was added since has no part in it, and one that is no longer
-        given is missing.
+        A changed test set does not change the pairs of a started training: the key of its stores is kept. If the
+        stores must be made again, a test set added since is ignored, and a test set that is no longer named is an
+        error (see `held_out`).
         """
         path, files = self._folder / IDENTITY, self._files()
         if same_pairs and path.exists():
@@ -196,13 +210,14 @@ class _Preparation:
             for (file, digest), (name, was) in zip(files.items(), before["files"].items(), strict=False):
                 if digest != was and Path(file).name != Path(name).name:
                     raise DataError(
-                        f"{file} is not the text that this run is trained on, which was {name} when it started. Name "
-                        "that text, or start a new run: another --out, with `--from` this run to keep what it learnt."
+                        f"{file} is not the text that this run started with, which was {name}. Name that text, or "
+                        "start a new run: another --out, with `--from` this run to keep what it learned."
                     )
                 if digest != was:
                     raise DataError(
-                        f"{file} has changed since this run started, which cannot continue with other pairs. Restore "
-                        "the file, or start a new run: another --out, with `--from` this run to keep what it learnt."
+                        f"{file} has changed since this run started, and a run cannot continue with other pairs. "
+                        "Restore the file, or start a new run: another --out, with `--from` this run to keep what it "
+                        "learned."
                     )
             self.key = before["key"]
             changed = [part for part in _TESTS if _recorded_test(before, part) != self._identities[part]]
@@ -216,7 +231,7 @@ class _Preparation:
         write_file(path, json.dumps(now, indent=1) + "\n")
 
     def _files(self) -> dict[str, str]:
-        """The digest of each file that decides what is trained on."""
+        """The digest of each file that determines the training pairs."""
         return {
             str(file): digest
             for part in ("train", "replay", "dev")
@@ -252,7 +267,7 @@ class _Preparation:
         return self._write("train", key, kept, tokenizers, keep_text)
 
     def held_out_store(self, part: str, tokenizers: TokenizerPair, key: str) -> PairStore | None:
-        """The store of "dev" or "test": all pairs of the file given for it, else what is held out, else None."""
+        """The store of "dev" or "test": all pairs of its file, else the held-out pairs, else None."""
         folder, key = self._folder / part, hash_json([key, part, self._identities[part]])
         corpus: Corpus | None = getattr(self._corpora, part)
         if corpus is None and not getattr(self._config.data, f"{part}_fraction"):
@@ -260,14 +275,14 @@ class _Preparation:
         if store := open_if_current(folder, key):
             return store
         pairs = corpus.pairs() if corpus else getattr(self.held_out(), part)
-        # None is left out: the lines of a validation file and of its output belong together.
+        # No cleaning: line n of a validation file must match line n of its translation.
         encoded = BatchEncoderPair.of(tokenizers).encode_chunks(chunks(pairs, _CHUNK_PAIRS))
         return self._write(part, key, encoded, tokenizers, keep_text=True)
 
     def _write(
         self, part: str, key: str, encoded: Iterable[EncodedChunk], tokenizers: TokenizerPair, keep_text: bool
     ) -> PairStore:
-        """Write a store. The counts of cleaning, complete when `encoded` is exhausted, become the notes of "train"."""
+        """Write a store. The notes of "train" are the counts of cleaning, complete when `encoded` is exhausted."""
         folder = self._folder / part
         with write_store(folder, key, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size, keep_text) as writer:
             for chunk in encoded:
@@ -284,9 +299,9 @@ class _Preparation:
         if self._held_out is None:
             if self._excluded_gone:
                 raise DataError(
-                    f"{self._folder} is not whole, and cannot be made again with the same pairs: the test that was "
-                    "kept out of training is not the one that is named now. Name that one, or begin anew: another "
-                    "--out, with `--from` this run to keep what was learnt."
+                    f"{self._folder} is incomplete and cannot be made again with the same pairs: the test set that was "
+                    "kept out of training is not the one named now. Name the earlier one, or start a new run: another "
+                    "--out, with `--from` this run to keep what it learned."
                 )
             train, dev, test = self._corpora.train, self._corpora.dev, self._excluded.get("test")
             self._held_out = hold_out(
@@ -297,18 +312,18 @@ class _Preparation:
                 test=test.pairs() if test else None,
                 names=self._names(),
             )
-            if replay_test := self._excluded.get("replay_test"):  # what shall be remembered is not trained on, either
+            if replay_test := self._excluded.get("replay_test"):  # a test must not be trained on either
                 for chunk in chunks(replay_test.pairs(), _CHUNK_PAIRS):
                     self._held_out.sources.add(source_fingerprints(chunk, _HELD_OUT_SEED))
         return self._held_out
 
     def _names(self) -> tuple[str, str]:
-        """What errors call the training text, and the files whose sources are kept out of it."""
+        """Names for errors: the training text, and the files whose sources are kept out of it."""
         given = [self._corpora.dev, *self._excluded.values()]
         return str(self._corpora.train), " and ".join(dict.fromkeys(str(corpus) for corpus in given if corpus))
 
     def _with_replay_pairs(self) -> Iterator[SentencePair]:
-        """The training pairs, then replay pairs, evenly spread, up to a share of `data.replay_share` of all."""
+        """The training pairs, then evenly spread replay pairs, up to a share of `data.replay_share` of all pairs."""
         yield from self._corpora.train.pairs()
         if replay := self._corpora.replay:
             share, total = self._config.data.replay_share, replay.count()
@@ -323,16 +338,16 @@ class _Preparation:
         return self._cleaner
 
     def _tokenizer_texts(self) -> tuple[Iterable[str], Iterable[str]]:
-        """What the tokenisers learn from; in one pass over the corpus where they learn from both sides together."""
+        """The texts to train the tokenizers on, source and target. A joint tokenizer reads the corpus once."""
         if self._config.tokenizer.joint:
             return concatenate_texts(text for pair in self._training_texts() for text in (pair.src, pair.tgt)), ()
         src = concatenate_texts(pair.src for pair in self._training_texts())
         return src, concatenate_texts(pair.tgt for pair in self._training_texts())
 
     def _training_texts(self) -> Iterator[SentencePair]:
-        """The training pairs that are kept, or an even sample of at most `tokenizer.max_pairs` of them.
+        """The pairs that cleaning keeps, or an even sample of them.
 
-        The share is of all pairs read: where cleaning takes many, fewer are learnt from.
+        The sampling rate is `tokenizer.max_pairs` over all pairs read: if cleaning removes many, the sample is smaller.
         """
         cleaner, most = self.cleaner(), self._config.tokenizer.max_pairs
         total = self._corpora.train.count() if most else 0
@@ -354,8 +369,8 @@ def _nothing_left_error(report: CleaningReport, names: tuple[str, str]) -> DataE
         return only_shared_sources_error(*names)
     dropped = ", ".join(f"{rule}: {count}" for rule, count in report.dropped.items() if count)
     return DataError(
-        f"No training pair is left: of {report.read} read, all were left out ({dropped}). "
-        "Look at the corpus with `dragoman check`, or loosen the rules in [data]."
+        f"No training pair is left: cleaning removed all {report.read} pairs ({dropped}). "
+        "Check the corpus with `dragoman check`, or relax the rules in [data]."
     )
 
 
@@ -365,7 +380,7 @@ def _recorded_test(record: dict[str, Any], part: str) -> Any:
 
 
 def _identity(corpus: Corpus | None) -> Any:
-    """What tells a corpus from another: content, format and languages, but not where it lies."""
+    """The identity of a corpus: content, format and languages, but not its path."""
     if corpus is None:
         return None
     try:

@@ -1,8 +1,8 @@
-"""The predictions of teachers for every label of a store, computed once and kept in memory-mapped files beside it.
+"""Soft targets: the teachers' predictions for every label of a store, computed once and memory-mapped from files.
 
-A model that learns from others (Hinton et al. 2015; Kim & Rush 2016, section 3.1) needs their predictions of each
-target token in every epoch, and they are always the same. Of each the `TOP_TOKENS` most probable tokens are kept: an
-ensemble's others have a few hundredths of the probability together (Tan et al. 2019 keep 8, too).
+Word-level distillation (Hinton et al. 2015; Kim & Rush 2016, section 3.1) needs the teachers' predictions for each
+target token in every epoch, and they never change. Only the `TOP_TOKENS` most probable tokens are kept. All others
+together have a few percent of an ensemble's probability (Tan et al. 2019 keep 8 too).
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from dragoman.errors import DataError, ModelError
 from dragoman.files import verify_folder, write_folder
 
 TOP_TOKENS = 8
-"""Tokens of a label."""
+"""Tokens kept per label."""
 
 _FORMAT = "dragoman soft targets 1"
 _PROB = np.dtype("<f2")
@@ -28,21 +28,24 @@ _IDS, _PROBS = "ids", "probs"
 
 @dataclass(frozen=True, slots=True)
 class SoftRow:
-    """Of one pair's labels, eos included: `ids` (T + 1, K), and `probs` (T + 1, K), which sum to 1 but for rounding."""
+    """Soft targets of one pair: `ids` (T + 1, K) and `probs` (T + 1, K), eos included.
+
+    The probabilities of a label sum to 1 up to rounding.
+    """
 
     ids: npt.NDArray[np.integer[Any]]
     probs: npt.NDArray[np.floating[Any]]
 
 
 class SoftTargets:
-    """The soft targets of a store, memory-mapped. `teachers` say which models were asked."""
+    """The soft targets of a store, memory-mapped. `teachers` identifies the teacher models."""
 
     def __init__(self, folder: Path, store: PairStore) -> None:
-        """Opens those at `folder`; DataError where they are missing, damaged, or of another store."""
+        """Open the soft targets in `folder`. Raises DataError if they are missing, damaged, or of another store."""
         try:
             manifest = verify_folder(folder)
         except (ModelError, OSError) as error:
-            raise DataError(f"{folder} is not whole ({error})") from None
+            raise DataError(f"{folder} is incomplete ({error})") from None
         if manifest.get("format") != _FORMAT or manifest.get("store") != store.key:
             raise DataError(f"{folder} was made from other pairs.")
         self.teachers: tuple[str, ...] = tuple(manifest["teachers"])
@@ -52,19 +55,19 @@ class SoftTargets:
         self._probs = memory_map(folder / _PROBS, _PROB).reshape(-1, manifest["kept"])
 
     def row(self, index: int) -> SoftRow:
-        """Those of one pair, views of the files."""
+        """The soft targets of one pair, as views of the files."""
         rows = self._store.label_rows(index)
         return SoftRow(self._ids[rows], self._probs[rows])
 
 
 class SoftTargetsWriter:
-    """Takes the soft targets of all labels in the order of the store; `write_soft_targets` makes one."""
+    """Writes the soft targets of all labels in the order of the store. Made by `write_soft_targets`."""
 
     def __init__(self, ids: BinaryIO, probs: BinaryIO, dtype: np.dtype[Any]) -> None:
         self._ids, self._probs, self._dtype = ids, probs, dtype
 
     def append(self, ids: npt.NDArray[np.integer[Any]], probs: npt.NDArray[np.floating[Any]]) -> None:
-        """Adds those of some labels, (labels, `TOP_TOKENS`) both."""
+        """Add the soft targets of some labels, both (labels, `TOP_TOKENS`)."""
         self._ids.write(np.ascontiguousarray(ids, self._dtype).data)
         self._probs.write(np.ascontiguousarray(probs, _PROB).data)
 
@@ -73,9 +76,9 @@ class SoftTargetsWriter:
 def write_soft_targets(
     folder: Path, store: PairStore, teachers: Sequence[str], vocab_size: int, kept: int = TOP_TOKENS
 ) -> Iterator[SoftTargetsWriter]:
-    """A writer for the soft targets at `folder`, which appear, or are replaced, when the block ends without an error.
+    """A writer for the soft targets in `folder`, which appear or are replaced when the block ends without an error.
 
-    Raises ResourceError where the disk is full.
+    Raises ResourceError if the disk is full.
     """
     dtype = id_dtype(vocab_size)
     facts = {"format": _FORMAT, "store": store.key, "teachers": list(teachers), "kept": kept, "id_dtype": dtype.str}

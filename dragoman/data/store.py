@@ -1,9 +1,9 @@
-"""Token ids of a corpus in memory-mapped files, encoded once and read again by every later run.
+"""A store: the token ids of a corpus in memory-mapped files, encoded once and reused by later runs.
 
-A store is a folder: per side one flat array of ids, their offsets and lengths, on request the text as UTF-8 in the same
-form (BPE dropout needs it every epoch), and a manifest with the counts, the hash of every file and a key that names
-what the store was made from. It is written under another name and renamed when complete: one that exists is whole.
-Reading one costs page cache and no other memory, however many pairs it has.
+A store is a folder. For each side it has a flat array of ids with offsets and lengths, and optionally the text as UTF-8
+in the same form (BPE dropout needs it in every epoch). Its manifest has the counts, the hash of every file, and a key
+that identifies the inputs. A store is written under another name and renamed when complete, so an existing store is
+complete. Reading uses only the page cache, whatever the number of pairs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,12 +30,12 @@ _BYTE = np.dtype("u1")
 
 
 def id_dtype(vocab_size: int) -> np.dtype[Any]:
-    """The type that ids below `vocab_size` are kept in: 2 bytes below 65,536 entries, else 4."""
+    """The type of stored ids: 2 bytes for vocabularies below 65,536 entries, else 4."""
     return np.dtype("<u2") if vocab_size < 1 << 16 else np.dtype("<u4")
 
 
 class _Column:
-    """Rows of varying length: a flat file, one of offsets (rows + 1, the first is 0), and one of lengths (rows)."""
+    """Rows of varying length in three files: flat values, offsets (rows + 1,) starting with 0, lengths (rows,)."""
 
     def __init__(self, folder: Path, name: str, dtype: np.dtype[Any]) -> None:
         self.dtype = dtype
@@ -58,9 +58,9 @@ class _Column:
 
 
 class StoreWriter:
-    """Takes the pairs of a store in chunks; `write_store` makes one.
+    """Writes the pairs of a store in chunks. Made by `write_store`.
 
-    `notes` (anything JSON can hold, such as the counts of cleaning) come back from `PairStore.notes`.
+    `notes` can have any JSON content, such as the counts of cleaning. `PairStore.notes` returns it.
     """
 
     def __init__(self, folder: Path, src_vocab_size: int, tgt_vocab_size: int, keep_text: bool) -> None:
@@ -76,9 +76,9 @@ class StoreWriter:
         self.append_rows(RaggedIds.of(src_ids), RaggedIds.of(tgt_ids), src_texts, tgt_texts)
 
     def append_rows(self, src: RaggedIds, tgt: RaggedIds, src_texts: _Texts = (), tgt_texts: _Texts = ()) -> None:
-        """Adds pairs: ids without bos and eos, and the texts where the store keeps them.
+        """Add pairs: ids without bos and eos, and the texts if the store keeps them.
 
-        Raises ValueError where the sides do not match or an id is outside the vocabulary: a mistake of the caller.
+        Raises ValueError if the numbers of rows differ or an id is outside the vocabulary.
         """
         texts = (src_texts, tgt_texts) if self._texts else ()
         if any(len(column) != len(src) for column in (tgt, *texts)):
@@ -97,7 +97,7 @@ class StoreWriter:
         self.num_pairs += len(src)
 
     def close(self) -> None:
-        """Closes the files; what was not yet written is."""
+        """Flush and close the files."""
         for column in (*self._ids, *self._texts):
             column.close()
 
@@ -106,10 +106,10 @@ class StoreWriter:
 def write_store(
     folder: Path, key: str, src_vocab_size: int, tgt_vocab_size: int, keep_text: bool = False
 ) -> Iterator[StoreWriter]:
-    """A writer for the store at `folder`, which appears, or is replaced, when the block ends without an exception.
+    """A writer for the store in `folder`, which appears or is replaced when the block ends without an exception.
 
-    `key` identifies what the store is made from and is checked when it is opened. One process writes, others wait.
-    Raises ResourceError where the disk is full.
+    `key` identifies the inputs of the store; `PairStore` checks it. One process writes, others wait. Raises
+    ResourceError if the disk is full.
     """
     facts: dict[str, Any] = {"format": _FORMAT, "key": key, "keeps_text": keep_text}
     with write_folder(folder, facts) as partial:
@@ -120,13 +120,13 @@ def write_store(
 
 
 class PairStore:
-    """A finished store, memory-mapped: the `Pairs` protocol, and the texts where they were kept.
+    """A finished store, memory-mapped. Implements `Pairs`, and returns the texts if the store keeps them.
 
     `src_lengths` and `tgt_lengths` (pairs,) count ids without eos.
     """
 
     def __init__(self, folder: Path, key: str | None = None) -> None:
-        """Opens the store at `folder`; DataError where it is missing, damaged, or made from other things than `key`."""
+        """Open the store in `folder`. Raises DataError if it is missing, damaged, or has another key than `key`."""
         manifest = _read_manifest(folder)
         if key is not None and manifest["key"] != key:
             raise DataError(f"{folder} was made from another corpus, tokeniser or settings; {_REMAKE}")
@@ -160,12 +160,12 @@ class PairStore:
         return _row(self._tgt, self._tgt_offsets, index)
 
     def label_rows(self, index: int) -> slice:
-        """Where the labels of a pair, its target ids and eos, stand among those of all pairs, one after the other."""
+        """The rows of a pair's labels (target ids and eos) among the labels of all pairs in order."""
         pair = int(index)  # a narrow integer of numpy would overflow in the sum
         return slice(int(self._tgt_offsets[pair]) + pair, int(self._tgt_offsets[pair + 1]) + pair + 1)
 
     def src_text(self, index: int) -> str:
-        """Source text of one pair; AttributeError where the store keeps no text."""
+        """Source text of one pair. Raises AttributeError if the store keeps no text."""
         return _row(self._src_text, self._src_text_offsets, index).tobytes().decode("utf-8", "surrogatepass")
 
     def texts(self, limit: int | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -174,12 +174,12 @@ class PairStore:
         return tuple(map(self.src_text, indices)), tuple(map(self.tgt_text, indices))
 
     def tgt_text(self, index: int) -> str:
-        """Target text of one pair; AttributeError where the store keeps no text."""
+        """Target text of one pair. Raises AttributeError if the store keeps no text."""
         return _row(self._tgt_text, self._tgt_text_offsets, index).tobytes().decode("utf-8", "surrogatepass")
 
 
 def open_if_current(folder: Path, key: str) -> PairStore | None:
-    """The store at `folder` if it is whole and was made from what `key` names, else None: it must be made (again)."""
+    """The store in `folder` if it is complete and has this key, else None: then it must be made."""
     try:
         return PairStore(folder, key)
     except DataError:
@@ -187,18 +187,18 @@ def open_if_current(folder: Path, key: str) -> PairStore | None:
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a store whose files are as they were written; DataError otherwise."""
+    """The manifest of a store, after checking its files. Raises DataError if they are missing or damaged."""
     try:
         manifest = verify_folder(folder)
     except (ModelError, OSError) as error:
-        raise DataError(f"{folder} is no whole store ({error}) If it exists, {_REMAKE}") from None
+        raise DataError(f"{folder} is not a complete store ({error}) If it exists, {_REMAKE}") from None
     if manifest.get("format") != _FORMAT:
         raise DataError(f"{folder} is a store of another version; {_REMAKE}")
     return manifest
 
 
 def memory_map(path: Path, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """A file as a read-only array; a plain view, because slicing `np.memmap` itself is ten times slower."""
+    """A file as a read-only array. A plain view: slicing `np.memmap` itself is ten times slower."""
     if path.stat().st_size == 0:
         return np.empty(0, dtype)
     return np.asarray(np.memmap(path, dtype, mode="r"))

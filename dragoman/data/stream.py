@@ -1,4 +1,4 @@
-"""Steps of padded batches, built ahead in a background thread, from any position of any epoch."""
+"""A stream of training steps: padded batches built ahead in a background thread, from any position in any epoch."""
 
 import queue
 import threading
@@ -20,12 +20,12 @@ from dragoman.errors import ConfigError, DataError
 from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 Encode: TypeAlias = Callable[[int, int], tuple[Sequence[int], Sequence[int]]]
-"""``encode(index, epoch) -> (src_ids, tgt_ids)``, a pure function: other ids for a pair than the stored ones."""
+"""``encode(index, epoch) -> (src_ids, tgt_ids)``: a pure function that replaces the stored ids of a pair."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A step of the training order: both count from 0. The whole state of a `BatchStream`."""
+    """A step in the training order; both count from 0. It is the whole state of a `BatchStream`."""
 
     epoch: int = 0
     step: int = 0
@@ -33,10 +33,9 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """What decides which pairs make a step, and how a step is cut into micro-batches (see `batching`).
+    """The parameters that determine the pairs of each step and its micro-batches (see `batching`).
 
-    A larger `padding_slack` makes fewer and larger micro-batches of the same steps, which suits devices that are slow
-    to start and fast to compute.
+    A larger `padding_slack` gives fewer and larger micro-batches, which suits devices with a high cost per launch.
     """
 
     batch_tokens: int
@@ -47,10 +46,11 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Which micro-batches of a step a process gets, and how they are handed over.
+    """Which micro-batches of a step this process builds, and how.
 
-    With `world_size` above 1 every rank builds its share of each step's micro-batches, possibly none. `steps_ahead`
-    steps are built in advance; `pin_memory` leaves the batches in memory that a GPU copies from asynchronously.
+    With `world_size` above 1 every rank builds its share of each step's micro-batches, possibly none. `steps_ahead` is
+    the number of steps built in advance. `pin_memory` puts the batches in pinned memory, for asynchronous copies to a
+    GPU.
     """
 
     rank: int = 0
@@ -61,11 +61,11 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class StepBatches:
-    """The micro-batches of one optimiser step.
+    """The micro-batches of one optimizer step.
 
-    `position` is the step's own, `following` the one after it, at which a run that stops here continues.
-    `num_tgt_tokens` counts the labels of the whole step, on all ranks: what its loss is divided by; `num_sentences`
-    its sentences.
+    `position` is the position of this step, `following` that of the next, where a resumed run continues.
+    `num_tgt_tokens` and `num_sentences` count the labels and sentences of the whole step, on all ranks. The loss is
+    divided by `num_tgt_tokens`.
     """
 
     position: Position
@@ -82,19 +82,19 @@ class StepBatches:
 
     @property
     def epochs_before(self) -> float:
-        """How many epochs were done before this step, with the share of the one that it is in."""
+        """The number of epochs done before this step, with a fraction for the current epoch."""
         return self.position.epoch + self.position.step / self.steps_in_epoch
 
     @property
     def epochs_passed(self) -> float:
-        """The same after this step."""
+        """The number of epochs done after this step, with a fraction for the current epoch."""
         return self.epochs_before + 1 / self.steps_in_epoch
 
 
 def collate(src_rows: Sequence[Ids], tgt_rows: Sequence[Ids], soft_rows: Sequence[SoftRow] = ()) -> Batch:
-    """Rows of ids without control ids as a `Batch`: eos after the source, bos before and eos after the target.
+    """Make a `Batch` of rows without control ids: adds eos to the sources, bos and eos to the targets.
 
-    `soft_rows`, if any, are what teachers say of each row's labels, eos included.
+    `soft_rows` are the soft targets of each row, eos included, if there are teachers.
     """
     src_ids, src_lengths = _pad(src_rows, first=())
     tgt_ids, tgt_lengths = _pad(tgt_rows, first=(BOS_ID,))
@@ -108,15 +108,33 @@ def load_batch(pairs: Pairs, indices: npt.NDArray[np.integer]) -> Batch:
 
 
 class BatchStream(Iterator[StepBatches]):
-    """Endless steps, epoch after epoch, from `start` on; `position` is all it takes to continue exactly there.
+    """An endless iterator over steps, epoch after epoch, from `start` on. A new stream from `position` continues it.
 
-    With `encode` its ids replace the stored ones (BPE dropout). Which pairs make a step is then still decided by the
-    stored lengths, so the target tokens of a step may exceed `batch_tokens` by as much as the other ids are longer;
-    micro-batches are cut by the true lengths, and a pair that would not fit into one keeps its stored ids, so
-    `micro_batch_tokens` holds always. `soft` holds the teachers' predictions for the stored ids; it excludes `encode`.
+    Close the stream, or use it in a `with` block. `next` raises an error that occurs in the background thread.
 
-    Raises ConfigError where a pair exceeds `batch_tokens` or `micro_batch_tokens`, and DataError without pairs. An
-    error in the thread is raised by `next`. Close the stream, or use it in a `with` block.
+    Parameters
+    ----------
+    pairs
+        The data set.
+    plan
+        Determines the pairs of each step and its micro-batches.
+    start
+        The position of the first step.
+    encode
+        Replaces the stored ids (BPE dropout, augmentation). The stored lengths still determine the pairs of a step, so
+        its target tokens may exceed `batch_tokens` if the new ids are longer. A pair that would exceed
+        `micro_batch_tokens` keeps its stored ids.
+    soft
+        The teachers' predictions for the stored ids. Excludes `encode`.
+    delivery
+        The share of this process, and how batches are built.
+
+    Raises
+    ------
+    ConfigError
+        If a pair exceeds `batch_tokens` or `micro_batch_tokens`.
+    DataError
+        If there are no pairs.
     """
 
     def __init__(
@@ -131,12 +149,12 @@ class BatchStream(Iterator[StepBatches]):
         if soft is not None and encode is not None:
             raise ValueError("teachers were asked about the stored ids, and not about those of `encode`")
         if not len(pairs):
-            raise DataError("There are no training pairs; look at the counts of cleaning and at the corpus files.")
+            raise DataError("There are no training pairs. Check the counts of cleaning and the corpus files.")
         check_budget(pairs, plan.batch_tokens)
         if plan.micro_batch_tokens < (needed := smallest_micro_batch(pairs)):
             raise ConfigError(
                 f"`train.micro_batch_tokens` is {plan.micro_batch_tokens}, but the longest side of a training pair has "
-                f"{needed} tokens; set it to at least {needed}, or lower `data.max_tokens`."
+                f"{needed} tokens. Set it to at least {needed}, or lower `data.max_tokens`."
             )
         self._pairs, self._plan, self._encode, self._soft = pairs, plan, encode, soft
         self._delivery = delivery
@@ -165,7 +183,7 @@ class BatchStream(Iterator[StepBatches]):
         raise self._failure
 
     def close(self) -> None:
-        """Ends the thread; steps built ahead are dropped and `position` stays at the first one not delivered."""
+        """End the thread. Steps built ahead are dropped; `position` stays at the first step not delivered."""
         self._closing.set()
         while self._thread.is_alive():
             with suppress(queue.Empty):
@@ -176,7 +194,7 @@ class BatchStream(Iterator[StepBatches]):
             for step in self._steps(start):
                 if not self._put(step):
                     return
-        except BaseException as error:  # handed to the thread that asks for the next step
+        except BaseException as error:  # raised again by `__next__` in the other thread
             self._put(error)
 
     def _put(self, item: StepBatches | BaseException) -> bool:
@@ -229,7 +247,7 @@ class BatchStream(Iterator[StepBatches]):
 
 
 def _pad_soft_rows(rows: Sequence[SoftRow]) -> tuple[Tensor, ...]:
-    """Tokens and probabilities of all rows, (B, longest, K) each; nothing for no rows."""
+    """Tokens and probabilities of all rows, (B, longest, K) each. () if there are no rows."""
     if not rows:
         return ()
     shape = len(rows), max(len(row.ids) for row in rows), rows[0].ids.shape[1]
@@ -237,12 +255,12 @@ def _pad_soft_rows(rows: Sequence[SoftRow]) -> tuple[Tensor, ...]:
     for index, row in enumerate(rows):
         ids[index, : len(row.ids)], probs[index, : len(row.ids)] = row.ids, row.probs
     sums = probs.sum(2, keepdims=True)
-    np.divide(probs, sums, where=sums > 0, out=probs)  # they were rounded to be kept
+    np.divide(probs, sums, where=sums > 0, out=probs)  # the stored probabilities are rounded
     return torch.from_numpy(ids), torch.from_numpy(probs)
 
 
 def _pad(rows: Sequence[Ids], first: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """`first`, each row and eos, padded to the longest: (B, longest) int64, and the lengths (B,), all ids counted."""
+    """Rows of `first`, ids and eos, padded: (B, longest) int64, and their full lengths (B,)."""
     extra = len(first) + 1
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     width = int(lengths.max(initial=0)) + extra

@@ -375,7 +375,7 @@ def test_the_same_text_may_have_another_name(
     write_pairs(moved, "other pears")
     assert run_command(["train", "--data", f"./{moved.name}", "--out", str(run), *flags]) == 2
     said = capsys.readouterr().err
-    assert f"{moved.name} is not the text that this run is trained on, which was {corpus} when it started" in said
+    assert f"{moved.name} is not the text that this run started with, which was {corpus}" in said
     aligned = [tmp_path / "other.en", tmp_path / "other.de"]
     for path in aligned:
         path.write_text(f"{path.suffix}\n" * 300, encoding="utf-8")

@@ -173,7 +173,7 @@ def test_given_tokenizers_are_used(folder: Path, made: list[str]) -> None:
 def test_a_corpus_of_which_nothing_is_left_says_which_rules_took_it(folder: Path) -> None:
     strict = replace(CONFIG, data=replace(CONFIG.data, max_tokens=1))
     with pytest.raises(
-        DataError, match=r"of 100 read, .*held out for validation or test: 7, longer than max_tokens: 93"
+        DataError, match=r"all 100 pairs .*held out for validation or test: 7, longer than max_tokens: 93"
     ):
         prepare(strict, corpora_in(folder), folder / "data")
 

@@ -101,5 +101,5 @@ def test_what_is_damaged_is_not_read(tmp_path: Path, file: str) -> None:
     content = bytearray((tmp_path / "teachers" / file).read_bytes())
     content[-3] ^= 1
     (tmp_path / "teachers" / file).write_bytes(content)
-    with pytest.raises(DataError, match="is not whole"):
+    with pytest.raises(DataError, match="is incomplete"):
         SoftTargets(tmp_path / "teachers", store)

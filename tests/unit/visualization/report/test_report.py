@@ -224,7 +224,7 @@ def test_a_damaged_test_is_said_before_anything_is_translated(run: Path, capsys:
     before = (run / "report.html").read_bytes()
     assert run_command(["report", str(run), "--device", "cpu"]) == 2
     error = capsys.readouterr().err
-    assert f"{run / 'data' / 'test'} is no whole store" in error.splitlines()[-1]
+    assert f"{run / 'data' / 'test'} is not a complete store" in error.splitlines()[-1]
     assert (run / "report.html").read_bytes() == before
 
 
