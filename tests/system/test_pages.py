@@ -194,14 +194,10 @@ def base(tmp_path_factory: pytest.TempPathFactory, small_marian: Path) -> Path:
     (repository / "refs" / "main").write_text("0" * 40)
     for verb in VERBS:  # import once, before processes are forked
         import_module(f"dragoman.cli.{verb.replace('import', 'import_')}")
-    for line in (
-        "dragoman train --src corpus.en --tgt corpus.de --out run",
-        "dragoman train --src corpus.en --tgt corpus.de --train.seed 2 --out other-run",
-        "dragoman train --src corpus.en --tgt corpus.de --data.test-fraction 0.2 --out demo-run",
-    ):
-        run_line(line, folder)
-    for name in ("general", "teacher"):
-        (folder / name).symlink_to(folder / "run")
+    data = "--src corpus.en --tgt corpus.de --data.test-src test.en --data.test-tgt test.de"
+    run_line(f"dragoman train {data} --out run", folder)
+    for name in ("other-run", "general", "teacher"):
+        (folder / name).symlink_to("run")
     return folder
 
 
@@ -250,6 +246,7 @@ def run_page(page: Path, place: Path) -> None:
             assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.timeout(900)
 def test_the_tutorial_runs_from_two_files_to_a_server(tmp_path: Path) -> None:
     run_page(DOCS / "tutorials" / "first-translator.md", tmp_path)
     assert (tmp_path / "run" / "report.html").exists()
@@ -261,6 +258,7 @@ WITH_COMMANDS = [
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # a new version of the kernels is compiled first
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda path: path.stem)
 def test_every_command_of_a_page_runs(page: Path, base: Path, tmp_path: Path) -> None:
     """In a copy of the files, so that pages do not depend on each other."""
