@@ -1,14 +1,15 @@
-# make demo   a translator trained, scored and used in one go
-# make test   the tests, except for the slow ones
-# make check  everything a change must pass: format, lint, import rules, types, tests
-# make coverage  the same tests with branch coverage, as build/coverage/index.html
-# make bench  Dragoman and its peers side by side: hours; BENCH='--parts training --sizes tiny' for less
+# make demo       train the demo translator, score it, and translate
+# make check      everything that a change must pass: lint and test
+# make lint       format, lint, import rules, spelling, words, types
+# make test       all tests except the slow ones
 # make test-slow  the tests that take most of a minute each
-# make soak   fault injection at full size: an hour or more; RUN=a trained run for the tests that need one
-# make guide  the annotated guide as pages, build/guide/index.html: every cell runs
-# make wheel  dist/dragoman-*.whl
-# make lock   constraints.txt and requirements.lock, written again from pyproject.toml
-# make release  checks that this tree can be released: version, changelog, tag, packages, the installed wheel
+# make coverage   the tests of `make test` with branch coverage; writes build/coverage/index.html
+# make soak       fault injection at full size, an hour or more; RUN=FOLDER adds the tests that need a trained run
+# make bench      benchmarks of Dragoman and other toolkits, hours; BENCH='--parts training --sizes tiny' for fewer
+# make guide      the annotated guide as HTML in build/guide; runs every cell
+# make wheel      dist/dragoman-*.whl
+# make lock       update constraints.txt and requirements.lock; LOCK=--upgrade for the newest versions
+# make release    check that a release can be made: version, changelog, tag, packages, the installed wheel
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -18,7 +19,7 @@ STAMP := .venv/installed
 
 venv: $(STAMP)
 
-# torch first and alone: where it comes from (CPU or CUDA build) is the index's business, its version is ours.
+# torch comes first: the index of pip decides between its CPU and CUDA builds, and constraints.txt its version.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch
@@ -28,12 +29,11 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/dragoman demo
 
-# As many processes as cores, a file in one of them: fixtures that train a model are made once or twice, not for each test.
-# Files come in the order of pytest's testpaths, the longest first, so that no process works alone at the end.
+# One process per core. All tests of a file run in the same process, so that fixtures which train a model are shared.
+# The files with the slowest tests start first (`testpaths`), so that no process works alone at the end.
 test: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --durations 25
 
-# Branch coverage of the package by every test that is not slow.
 coverage: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report term --cov-report html
 
@@ -50,24 +50,23 @@ check: lint test
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m slow
 
-# Toolkits that cannot live beside Dragoman get environments of their own below .bench; see docs/explanation/benchmarks.md.
+# Toolkits whose dependencies conflict with ours get separate environments in .bench; see docs/explanation/benchmarks.md.
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/run.py $(BENCH)
 
-# Prints rows of a table; benchmarks/results/reliability.md keeps them. SOAK='--size 0.05 -k damage' for less.
+# Prints the rows of the table in benchmarks/results/reliability.md. SOAK='--size 0.05 -k damage' runs less.
 soak: test-slow
 	$(BIN)/python -m pytest tests/soak $(if $(RUN),--run $(RUN)) $(SOAK)
 
 guide: $(STAMP)
 	$(BIN)/python docs/guide/build.py --out build/guide
 
-# LOCK=--upgrade takes the newest versions.
 lock: $(STAMP)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/python tools/lock.py $(LOCK)
 
-# Publishes nothing: a pushed tag does (.github/workflows/release.yml).
+# It does not publish. Pushing a tag does: .github/workflows/release.yml.
 release: $(STAMP)
 	$(BIN)/python tools/release.py
 
