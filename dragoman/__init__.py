@@ -1,6 +1,6 @@
-"""Dragoman: train, trust, inspect and serve your own translator.
+"""Dragoman: train, serve and inspect your own translator.
 
-The public names load on first use, so that importing the package (and ``dragoman --help``) stays instant.
+Public names are imported on first use, so that ``import dragoman`` and ``dragoman --help`` stay fast.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command, `argv` without the program's name; returns its exit code."""
+    """Run the command and return its exit code. `argv` is without the name of the program."""
     try:
         from dragoman.interrupts import interrupts
     except KeyboardInterrupt:
@@ -18,13 +18,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = run_command(argv)
         if not interrupts.is_leaving:
             return code
-        if interrupts.last_words:  # caught on the way, and not for good
+        if interrupts.last_words:  # the verb caught the interrupt and went on
             code = 130
     except BaseException:
         if not interrupts.is_leaving:
             raise
         code = 130
-    # After an interrupt even the interpreter's own end is not safe from a second one.
+    # A second interrupt could hit the shutdown of the interpreter, so skip it.
     interrupts.say_last_words()
     os._exit(code)
 

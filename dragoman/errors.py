@@ -1,16 +1,16 @@
-"""What a person can act on: every error a user can cause is one of these.
+"""Errors that a user can cause and fix.
 
-The message is one line in one grammar: what is wrong (naming the file and line, or the setting and its value),
-then the next thing to do. The command line prints it without a traceback and exits with 2.
+Each message is one line: what is wrong (with the file and line, or the setting and its value), then what to do next.
+The command line prints the message without a traceback and exits with code 2.
 """
 
 
 class DragomanError(Exception):
-    """Base of all errors whose message is written for the user."""
+    """The base class of all errors with a message for the user."""
 
 
 class ConfigError(DragomanError):
-    """A setting, flag or configuration file is unknown, mistyped, out of range or contradicts another."""
+    """A setting, flag or configuration file is unknown, misspelled, out of range or contradicts another."""
 
 
 class DataError(DragomanError):
@@ -18,11 +18,11 @@ class DataError(DragomanError):
 
 
 class ModelError(DragomanError):
-    """A model folder is missing a file, damaged, or not what the caller requested."""
+    """A model folder is incomplete, damaged, or does not fit the request."""
 
 
 class CheckpointError(ModelError):
-    """A run directory or one of its checkpoints cannot be continued."""
+    """A run or one of its checkpoints cannot be continued."""
 
 
 class SettingsWarning(FutureWarning):
@@ -30,4 +30,4 @@ class SettingsWarning(FutureWarning):
 
 
 class ResourceError(DragomanError):
-    """Memory or disk space does not suffice; the message says what would fit."""
+    """Memory or disk space is too small. The message says what would fit."""

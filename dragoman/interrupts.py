@@ -1,4 +1,4 @@
-"""Ctrl-C: the first raises KeyboardInterrupt; whatever becomes of that, the process ends with one line and code 130."""
+"""Ctrl-C: the first raises KeyboardInterrupt, and the process always ends with one line and exit code 130."""
 
 import os
 import signal
@@ -10,15 +10,15 @@ from types import FrameType
 from typing import Any, NoReturn
 
 EXIT_CODE = 130
-# Cleaning up takes some milliseconds. A second Ctrl-C meanwhile would only tear it; a later one means that it hangs.
+# Cleaning up takes some milliseconds. An earlier second Ctrl-C is ignored, a later one means that the cleanup hangs.
 _GRACE_SECONDS = 2.0
 
 
 class Interrupts:
-    """What SIGINT does to this process.
+    """The handler of SIGINT in this process.
 
-    `last_words` returns the line that is printed. Once a signal is `noted` by code that saves and leaves by itself, the
-    next one ends the process at once.
+    `last_words` returns the line to print. Code that saves and ends the process itself sets `noted`. The next signal
+    then ends the process at once.
     """
 
     def __init__(self) -> None:
@@ -28,30 +28,30 @@ class Interrupts:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether an interrupt was raised that nothing may catch for good."""
+        """True after an interrupt: the process must end, even if code catches the exception."""
         return self._first is not None
 
     def install(self) -> None:
-        """Handles SIGINT from here on, for the life of the process; where it is ignored, it stays so."""
+        """Handle SIGINT until the process ends, unless SIGINT is ignored."""
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             self.last_words = lambda: "interrupted."
             signal.signal(signal.SIGINT, self._handle)
             sys.unraisablehook = self._unraisable
 
     def has_saved(self) -> None:
-        """From here on there is nothing to say, and the process ends by itself."""
+        """Print no last words: the work is saved, and the process ends by itself."""
         self.last_words, self.noted, self._first = None, False, time.monotonic()
 
     def say_last_words(self) -> None:
-        """Prints the line, once, past all buffers."""
+        """Print the last words once, without buffers."""
         words, self.last_words = self.last_words, None
         if words is not None:
             line = f"dragoman: {words()}\n".encode()
-            with suppress(OSError):  # nobody reads it
+            with suppress(OSError):  # standard error is closed
                 os.write(2, b"\n" + line if os.isatty(2) else line)
 
     def leave(self) -> NoReturn:
-        """Ends the process without cleaning up: what is half written is removed by the next command."""
+        """End the process without cleaning up. The next command removes half-written files."""
         self.say_last_words()
         os._exit(EXIT_CODE)
 
@@ -64,11 +64,11 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def _unraisable(self, unraisable: Any) -> None:
-        """An interrupt that comes in a destructor or a callback would be shown and forgotten."""
+        """End the process after an interrupt in a destructor or callback, which Python would print and ignore."""
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
             self.leave()
         sys.__unraisablehook__(unraisable)
 
 
 interrupts = Interrupts()
-"""The process's own: a command installs it, the library never does."""
+"""The handler of this process. Commands install it, the library never does."""

@@ -1,4 +1,4 @@
-"""Names of languages, and their codes, which files, settings and clients write in many forms: EN, en_US, eng."""
+"""Codes and names of languages. Files, settings and clients write codes in many forms: EN, en_US, eng."""
 
 import difflib
 import json
@@ -27,7 +27,7 @@ LANGUAGE_NAMES = dict(
         "zh-Hant Chinese (traditional)|zu Zulu"
     ).split("|")
 )
-"""In English, by code."""
+"""English names of languages by code."""
 _CODE = re.compile(r"([A-Za-z]{2,3}|[xX](?=[-_]))([-_][A-Za-z0-9]{1,8})*")
 _NAME = re.compile(r"[^\W\d_]{3,}([ '’()-]+[^\W\d_]+)*\)?")
 _NO_LANGUAGE = frozenset({"und", "mul", "zxx", "mis"})
@@ -36,9 +36,9 @@ _LONGEST_NAME = 60
 
 @lru_cache(maxsize=1 << 12)
 def language_code(text: str) -> str:
-    """The standard code of the language that a text names by a code (EN, en_US, eng) or by its name in any language.
+    """The standard code of a language, given by a code (EN, en_US, eng) or by its name in any language.
 
-    Empty where it names none: codes must be registered (BCP 47), or private such as x-mine.
+    Returns "" if `text` is not a language. Codes must be registered (BCP 47) or private, such as x-mine.
     """
     text = text.strip()
     if _CODE.fullmatch(text):
@@ -55,20 +55,22 @@ def language_code(text: str) -> str:
 
 
 def check_language(text: str, place: str) -> str:
-    """The code of the language that a setting or flag names, or "" where it is empty.
+    """The code of the language in a setting or flag, or "" if `text` is empty.
 
-    Raises ConfigError where it names none; `place` is what set it.
+    Raises ConfigError, which starts with `place`, if `text` is not a language.
     """
     if not text or (code := language_code(text)):
         return code if text else ""
     near = difflib.get_close_matches(text.title(), LANGUAGE_NAMES.values(), n=1) or _suggest_language_of_country(text)
     hint = f"Did you mean {near[0]}?" if near else "Write a code such as `cs` or a name such as `Czech`."
     shown = json.dumps(text[:_LONGEST_NAME], ensure_ascii=False)
-    raise ConfigError(f"{place} is {shown}, which is not a language. {hint} For one without a code, write `x-name`.")
+    raise ConfigError(
+        f"{place} is {shown}, which is not a language. {hint} For a language without a code, write `x-name`."
+    )
 
 
 def _suggest_language_of_country(country: str) -> list[str]:
-    """The language that most speak in a country, where a text is the code of one: cz, dk, jp."""
+    """The main language of a country, if `country` is a country code such as cz, dk or jp."""
     if not re.fullmatch(r"[A-Za-z]{2}", country):
         return []
     found = langcodes.Language.get(f"und-{country}")
@@ -79,13 +81,13 @@ def _suggest_language_of_country(country: str) -> list[str]:
 
 
 def is_code(text: str) -> bool:
-    """Whether a text is the code, not the name, of a language."""
+    """True for the code of a language, False for a name."""
     return bool(_CODE.fullmatch(text) and language_code(text))
 
 
 @lru_cache(maxsize=1 << 12)
 def _two_letters(language: str) -> str:
-    """Of two letters where there is such a code; Mandarin is Chinese."""
+    """The code with two letters if one exists. Mandarin becomes Chinese."""
     if not langcodes.tag_is_valid(language):
         return language
     standard = langcodes.standardize_tag(language).partition("-")[0]
@@ -93,18 +95,18 @@ def _two_letters(language: str) -> str:
 
 
 def normalize_code(code: str) -> str:
-    """In lower case, with hyphens, and of two letters where there are such: en-us of en_US and of eng-US."""
+    """The code in lower case, with hyphens and with two letters if possible: en-us for en_US and eng-US."""
     language, hyphen, region = code.strip().lower().replace("_", "-").partition("-")
     return _two_letters(language) + hyphen + region
 
 
 def main_language(code: str) -> str:
-    """Without its region: en of en-US and of eng."""
+    """The code without its region: en for en-US and eng."""
     return normalize_code(code).partition("-")[0]
 
 
 def language_name(code: str) -> str:
-    """The English name of a language, or the code itself where no name is known."""
+    """The English name of a language, or `code` itself if it has no name here."""
     return LANGUAGE_NAMES.get(code, code)
 
 

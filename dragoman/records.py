@@ -1,4 +1,4 @@
-"""The records that packages hand to each other, in the order of the data flow: strings and numbers, no tensors.
+"""Records that packages exchange, in the order of the data flow. They hold strings and numbers, no tensors.
 
 ``SentencePair -> Batch -> loss`` in training, ``text -> Batch -> Hypothesis -> Translation -> Score`` in translation.
 `Batch` holds tensors and lives in `dragoman.data`.
@@ -19,9 +19,9 @@ class SentencePair:
 class Hypothesis:
     """One finished output of a search.
 
-    `ids` are target ids without bos and eos. `token_log_probs` holds one natural-log probability a token, eos
-    included where the hypothesis ended by itself (`finished`); `log_prob` is their sum, and `score` is `log_prob`
-    after the length penalty: higher is better.
+    `ids` are target ids without bos and eos. `token_log_probs` holds one natural-log probability per token, including
+    eos if the hypothesis ends with eos (`finished`). `log_prob` is their sum. `score` is `log_prob` after the length
+    penalty; higher is better.
     """
 
     ids: tuple[int, ...]
@@ -33,9 +33,9 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One translation of a text with the token strings and scores behind it.
+    """One translation of a text, with its token strings and scores.
 
-    For a text that was split into several segments `score` and `log_prob` are sums over the segments.
+    If the text was split into segments, `score` and `log_prob` are sums over the segments.
     """
 
     text: str
@@ -47,13 +47,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """The answer to one input text: the best candidate first, and what happened on the way.
+    """The translation of one text: its candidates, the best first, and notes about them.
 
-    `segments` is the number of segments the input was split into (0 for an empty line, 1 normally).
-    `cut` is true where some output reached the length limit without ending by itself. `alignment`, where requested,
-    links words of `src` to words of the best candidate, both counted from 0 as `str.split` finds them. `flags` name
-    what looks wrong (`dragoman.evaluation.flags.FLAGS`). `lost` names protected spans and targets of terms that the
-    translation does not have as often as it should.
+    `segments` is the number of segments that the text was split into: usually 1, and 0 for an empty line. `cut` is true
+    if an output reached the length limit without eos. `alignment`, if requested, links words of `src` to words of the
+    best candidate, counted from 0 and split at white space. `flags` names suspected errors
+    (`dragoman.evaluation.flags.FLAGS`). `lost` has the protected spans and terms that are missing or repeated.
     """
 
     src: str
@@ -66,15 +65,15 @@ class Translation:
 
     @property
     def text(self) -> str:
-        """The best translation; the empty string for an empty line."""
+        """The best translation, or "" for an empty line."""
         return self.candidates[0].text if self.candidates else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A metric's value, with the signature that states how it was computed.
+    """The value of a metric, with the signature that states how it was computed.
 
-    95 % of the values on resampled tests lie in `interval`, where requested.
+    `interval`, if requested, contains 95 % of the values on resampled tests.
     """
 
     name: str

@@ -1,6 +1,7 @@
-"""What a grammar book has in tables: endings of German determiners and adjectives, and the forms of words.
+"""German and English inflection: endings of determiners and adjectives, and the forms of words.
 
-Each word knows its English and its German text for a form (a case, a tense) and an agreement. Used by the phrasebook.
+Each class of words returns its English and German text for a form (such as a case or tense) and an agreement: "1" or
+"3" for the person, "p" for the plural. The phrasebook uses these classes.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ import re
 from dataclasses import dataclass
 
 CASES = ("nom", "acc", "dat", "gen")
-GENDERS = ("m", "f", "n", "p")  # p is the plural, which knows no gender
+GENDERS = ("m", "f", "n", "p")  # p: plural, without gender
 
 
 def _table(rows: str) -> dict[tuple[str, str], str]:
-    """Reads a grammar-book table: one row a case, one column a gender; "-" is the empty ending."""
+    """Parse a table with a row for each case and a column for each gender. "-" is the empty ending."""
     cells = [["" if cell == "-" else cell for cell in row.split()] for row in rows.split("/")]
     return {(case, gender): cells[r][c] for r, case in enumerate(CASES) for c, gender in enumerate(GENDERS)}
 
@@ -43,7 +44,11 @@ DETERMINERS = {  # name: (English singular, English plural, German stem, its end
     "who": ("who", "who", "", "relative"),
     "that": ("that", "that", "", "relative"),
 }
-PRONOUNS = {"it": "it", "who": "relative", "that": "relative"}  # determiners that replace their noun, and their role
+PRONOUNS = {
+    "it": "it",
+    "who": "relative",
+    "that": "relative",
+}  # pronouns in the place of a determiner and its noun, and their role
 CONTRACTIONS = {
     ("in", "dem"): "im", ("in", "das"): "ins", ("an", "dem"): "am", ("an", "das"): "ans", ("zu", "dem"): "zum",
     ("zu", "der"): "zur", ("bei", "dem"): "beim", ("von", "dem"): "vom",
@@ -52,32 +57,29 @@ DEGREES = {"more-": 1, "most-": 2}
 
 
 def decline_adjective(word: str, kind: str, case: str, gender: str) -> str:
-    """A German adjective with its ending; `kind` is "weak", "mixed" or "strong"."""
+    """A German adjective with its ending. `kind` is "weak", "mixed" or "strong"."""
     if word.endswith(("el", "uer")):  # dunkel -> dunkle, teuer -> teure
         word = word[:-2] + word[-1]
     return word + _ADJECTIVE_ENDINGS[kind][case, gender]
 
 
 def decline_stem(stem: str, kind: str, case: str, gender: str) -> str:
-    """A stem with the ending of one of the determiner tables; "a" has no plural, so that it gives nothing."""
+    """A stem with an ending from one of the determiner tables. The plural of "ein" is ""."""
     if (stem, gender) == ("ein", "p"):
         return ""
     return stem + _DETERMINER_ENDINGS[kind][case, gender]
 
 
-# Agreements are "1" and "3" (person) and "p" (plural).
-
-
 @dataclass(frozen=True)
 class Noun:
-    """A noun as a dictionary gives it: "museum" and "das Museum, des Museums, die Museen"."""
+    """A noun in dictionary form: "museum" and "das Museum, des Museums, die Museen"."""
 
     en: str
     en_plural: str
     gender: str
     nominative: str
     genitive: str
-    plural: str  # empty where there is none
+    plural: str  # "" if the noun has no plural
 
     def english(self, form: str, agreement: str) -> str:
         """`form` "poss" is the possessive."""
@@ -91,7 +93,7 @@ class Noun:
             if not self.plural:
                 raise ValueError(f"`{self.en}` has no plural")
             return self.plural + "n" if form == "dat" and self.plural[-1] not in "ns" else self.plural
-        # Masculines without an s in the genitive take its ending everywhere: der Student, den Studenten.
+        # Masculine nouns with a genitive in -n have this ending in all cases but the nominative: den Studenten.
         weak = form != "nom" and not self.genitive.endswith("s")
         return self.genitive if form == "gen" or weak else self.nominative
 
@@ -99,7 +101,7 @@ class Noun:
 
     @property
     def possessive(self) -> tuple[str, str]:
-        """English and German stem of the possessive that refers to this noun."""
+        """The English and the German stem of the possessive of this noun."""
         return ("her", "ihr") if self.gender == "f" else ("his", "sein")
 
 
@@ -127,7 +129,7 @@ class Adjective:
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb: "pick up, picked up" and "abholen, holt ab, hat abgeholt"; the data file says what may follow."""
+    """A verb: "pick up, picked up" and "abholen, holt ab, hat abgeholt". phrasebook.toml lists optional forms."""
 
     en: tuple[str, ...]
     de: tuple[str, ...]
@@ -139,7 +141,7 @@ class Verb:
         return {"inf": base, "past": past, "part": participle or past, "fin": finite[agreement]}[form]
 
     def german(self, form: str, agreement: str) -> str:
-        """`form` is inf, zu, part, aux, fin (without separable prefix), sep (that prefix) or last (both, joined)."""
+        """`form` is inf, zu, part, aux, fin (without separable prefix), sep (the prefix) or last (prefix and fin)."""
         infinitive, third, perfect, first, plural = (*self.de, *[""] * (5 - len(self.de)))
         third, _, prefix = third.partition(" ")
         bare = infinitive.removeprefix(prefix)
@@ -155,7 +157,7 @@ class Verb:
 
 @dataclass(frozen=True)
 class Pronoun:
-    """A personal pronoun: "I, me, my" and "ich, mich, mir, mein, 1" (the last is the agreement of its verb)."""
+    """A personal pronoun: "I, me, my" and "ich, mich, mir, mein, 1". The last part is the agreement of its verb."""
 
     en: tuple[str, ...]
     de: tuple[str, ...]
@@ -177,12 +179,12 @@ class Pronoun:
 
     @property
     def possessive(self) -> tuple[str, str]:
-        """English and German stem of the possessive."""
+        """The English and the German stem of the possessive."""
         return self.en[2], self.de[3]
 
 
 def english_plural(noun: str) -> str:
-    """The regular plural: "bus" gives "buses", "city" gives "cities"."""
+    """The regular plural: "buses" for "bus", "cities" for "city"."""
     if re.search("(s|sh|ch|x)$", noun):
         return noun + "es"
     return noun[:-1] + "ies" if re.search("[^aeiou]y$", noun) else noun + "s"

@@ -1,10 +1,10 @@
-"""The embedded corpus: a synchronous grammar of a travel phrasebook, English and German, with word alignment.
+"""The built-in corpus: a synchronous grammar of a travel phrasebook, English and German, with word alignment.
 
-The words and sentence patterns live in `phrasebook.toml`, which a person can read and extend; its first lines explain
-the notation. This module turns patterns and words into sentence pairs.
+`phrasebook.toml` has the words and the sentence patterns. Its first lines explain the notation. This module generates
+sentence pairs from patterns and words.
 
-Alignment comes out of the grammar, no aligner is involved: every word that is put down carries keys (the slot it
-fills, the number it was marked with), and two words are aligned when they share a key.
+The grammar also gives the alignment. Each generated word has keys: the slot that it fills, and the numbers of its
+markers. Words with a common key are aligned.
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ _CONSONANT_SOUND = re.compile("uni|eu|one")  # a university, a European, a one-w
 
 
 def split_words(text: str) -> list[str]:
-    """The words that alignments count: letters and digits held together by - ' . , : inside ("12.50", "U-Bahn",
-    "driver's"), a German ordinal with its dot when more text follows ("3. Mai"), and single punctuation marks."""
+    """The words that alignments count.
+
+    A word is letters and digits, with - ' . , : inside ("12.50", "U-Bahn", "driver's"), a German ordinal with its dot
+    before more text ("3. Mai"), or a single punctuation mark.
+    """
     return _WORD.findall(text)
 
 
 class Token(NamedTuple):
-    """One word put down, with the keys that align it; an article may melt into the preposition before it."""
+    """A generated word, with the keys that align it. An article may merge with the preposition before it."""
 
     text: str
     keys: frozenset[str]
@@ -42,7 +45,7 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True)
 class Phrase:
-    """Words that go together unchanged: names, adverbials, numbers. Words with equal keys are aligned."""
+    """Words without inflection: names, adverbials, numbers. Words with a common key are aligned."""
 
     en: tuple[Token, ...]
     de: tuple[Token, ...]
@@ -53,11 +56,11 @@ Entry = Noun | Adjective | Verb | Pronoun | Phrase
 
 @dataclass(frozen=True)
 class BracedPhrase:
-    """What stands between braces in a pattern."""
+    """The content of braces in a pattern."""
 
     head: str
     keys: frozenset[str]
-    verb: Verb | None  # set where the head is a certain verb, not a slot
+    verb: Verb | None  # set if the head is a fixed verb, not a slot
     determiner: str
     determiner_keys: frozenset[str]
     adjectives: tuple[tuple[str, str], ...]  # (slot, degree)
@@ -74,7 +77,7 @@ Template = tuple[Token | BracedPhrase, ...]
 
 @dataclass(frozen=True)
 class PhrasebookPair:
-    """A sentence pair: English, German, and (source word, target word) indices into `split_words` of the two texts."""
+    """A sentence pair, English and German, with pairs of word positions as `split_words` counts them."""
 
     pattern: str
     src: str
@@ -84,7 +87,7 @@ class PhrasebookPair:
 
 @dataclass(frozen=True)
 class PhrasebookSplit:
-    """Three disjoint lists of pairs; no combination of pattern and words in dev or test occurs in train."""
+    """Three disjoint lists of pairs. No combination of pattern and words of dev or test occurs in train."""
 
     train: list[PhrasebookPair]
     dev: list[PhrasebookPair]
@@ -93,22 +96,22 @@ class PhrasebookSplit:
 
 @dataclass(frozen=True)
 class Pattern:
-    """One sentence pattern: two templates and the entries that may fill each slot they share."""
+    """A sentence pattern: two templates, and the entries that may fill their common slots."""
 
     name: str
     en: Template
     de: Template
-    slots: Mapping[str, Sequence[Entry]]  # words: every combination is another sentence
-    values: Mapping[str, Sequence[Phrase]]  # numbers, times, prices, dates: each counts as one
+    slots: Mapping[str, Sequence[Entry]]  # words: each combination is another sentence
+    values: Mapping[str, Sequence[Phrase]]  # numbers, times, prices, dates
 
     @cached_property
     def combinations(self) -> list[tuple[Entry, ...]]:
-        """Every way to fill the word slots; no word fills two of them."""
+        """All ways to fill the word slots. No word fills two slots."""
         return [c for c in itertools.product(*self.slots.values()) if len({id(entry) for entry in c}) == len(c)]
 
     @cached_property
     def value_combinations(self) -> list[tuple[Phrase, ...]]:
-        """Every way to fill the value slots."""
+        """All ways to fill the value slots."""
         return list(itertools.product(*self.values.values()))
 
     def render(self, combination: tuple[Entry, ...], values: tuple[Phrase, ...]) -> PhrasebookPair:
@@ -124,20 +127,20 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Phrasebook:
-    """The grammar, ready to generate. Everything it returns is a pure function of the arguments."""
+    """The grammar. Its methods are pure functions of their arguments."""
 
     grammar: Mapping[str, Pattern]
     lexicon: Mapping[str, Mapping[str, Entry]]  # class of words: English: entry
 
     def generate(self, seed: int, count: int) -> list[PhrasebookPair]:
-        """`count` distinct pairs in random order, spread evenly over the patterns (one that has fewer gives all)."""
+        """`count` distinct pairs in random order, spread evenly over the patterns as far as their sizes allow."""
         return self._draw(Random(seed), {name: p.combinations for name, p in self.grammar.items()}, count)
 
     def split(self, seed: int, train_pairs: int, test_pairs: int, dev_pairs: int = 200) -> PhrasebookSplit:
-        """Training pairs, and held-out pairs evenly over the patterns.
+        """Training pairs, and held-out pairs spread evenly over the patterns.
 
-        The combination of pattern and words of a held-out pair is not in training, whatever the numbers in it, while
-        each of its words is there at least three times. Raises DataError when there are not enough such pairs.
+        The combination of pattern and words of a held-out pair never occurs in training, whatever its numbers. Each of
+        its words occurs there at least three times. Raises DataError if there are too few such pairs.
         """
         rng = Random(seed)
         shares = list(zip(_shares(test_pairs, len(self.grammar)), _shares(dev_pairs, len(self.grammar)), strict=True))
@@ -145,7 +148,7 @@ class Phrasebook:
         kept: dict[str, list[tuple[Entry, ...]]] = {}
         for pattern, share in zip(self.grammar.values(), shares, strict=True):
             order = rng.sample(pattern.combinations, len(pattern.combinations))
-            # Twice as many as needed, since a held-out sentence with a word that training lacks is passed over.
+            # Twice the needed number, because sentences with words that are not in training are skipped.
             cut = min(2 * sum(share), len(order) // 3)
             held[pattern.name], kept[pattern.name] = order[:cut], order[cut:]
         train = self._draw(rng, kept, train_pairs)
@@ -161,7 +164,7 @@ class Phrasebook:
             if len(known) < test_share + dev_share:
                 raise DataError(
                     f"The phrasebook pattern `{pattern.name}` has {len(known)} held-out pairs with known words, but "
-                    f"{test_share + dev_share} are asked for. Ask for fewer, or for more training pairs."
+                    f"{test_share + dev_share} are requested. Request fewer, or more training pairs."
                 )
             test += known[:test_share]
             dev += known[test_share : test_share + dev_share]
@@ -170,10 +173,12 @@ class Phrasebook:
         return PhrasebookSplit(train, dev, test)
 
     def _draw(self, rng: Random, pools: Mapping[str, list[tuple[Entry, ...]]], count: int) -> list[PhrasebookPair]:
-        """Distinct pairs from the given combinations, as evenly over the patterns as these allow."""
+        """Distinct pairs of the given combinations, spread evenly over the patterns as far as their sizes allow."""
         sizes = {name: len(pool) * len(self.grammar[name].value_combinations) for name, pool in pools.items()}
         if count > sum(sizes.values()):
-            raise DataError(f"The phrasebook has {sum(sizes.values())} pairs, not {count}. Ask for fewer.")
+            raise DataError(
+                f"The phrasebook has {sum(sizes.values())} pairs, but {count} are requested. Request fewer."
+            )
         pairs: list[PhrasebookPair] = []
         for position, name in enumerate(sorted(sizes, key=lambda name: (sizes[name], name))):  # the smallest first
             share = min(sizes[name], _shares(count - len(pairs), len(sizes) - position)[0])
@@ -193,11 +198,11 @@ def _shares(total: int, parts: int) -> list[int]:
     return [total // parts + (i < total % parts) for i in range(parts)]
 
 
-# Putting words down.
+# Generate words.
 
 
 class _Filler:
-    """Puts down the words of a piece, given the entry chosen for each slot."""
+    """Generates the words of a braced phrase from the entry chosen for each slot."""
 
     def __init__(self, choice: Mapping[str, Entry]) -> None:
         self.choice = choice
@@ -227,14 +232,14 @@ class _Filler:
             yield from self._declined(piece, "p" if piece.plural else entry.gender)
             if piece.determiner in PRONOUNS:
                 return
-        if text.startswith("zu "):  # the mark is that of "to", the head that of the verb
+        if text.startswith("zu "):  # the marker aligns "zu" with "to", the head aligns the verb
             yield Token("zu", piece.keys - {piece.head})
             yield Token(text[3:], frozenset((piece.head,)))
         else:
             yield from _tokens(text, piece.keys)
 
     def _declined(self, piece: BracedPhrase, gender: str) -> Iterator[Token]:
-        """Determiner and adjectives; what the determiner does not show of case and gender, the adjectives do."""
+        """The determiner and the adjectives, whose endings depend on the ending of the determiner."""
         stem, kind = "", ""
         if piece.determiner.endswith("'s"):
             stem, kind = self._person(piece.determiner[:-2]).possessive[1], "ein"
@@ -257,13 +262,13 @@ class _Filler:
         entry = self.choice[slot]
         if isinstance(entry, Noun | Pronoun):
             return entry
-        raise ValueError(f"nothing agrees with `{slot}`, which is no noun or pronoun")
+        raise ValueError(f"`{slot}` must be a noun or pronoun, because other words agree with it")
 
     def _adjective(self, slot: str) -> Adjective:
         entry = self.choice[slot]
         if isinstance(entry, Adjective):
             return entry
-        raise ValueError(f"`{slot}` is no class of adjectives")
+        raise ValueError(f"`{slot}` must be a class of adjectives")
 
 
 def _tokens(text: str, keys: frozenset[str]) -> Iterator[Token]:
@@ -271,14 +276,14 @@ def _tokens(text: str, keys: frozenset[str]) -> Iterator[Token]:
 
 
 def _in_slot(tokens: tuple[Token, ...], piece: BracedPhrase) -> Iterator[Token]:
-    """The words of a phrase; its marks are its own affair, so they are told apart from those of the pattern."""
+    """The words of a phrase. A prefix distinguishes its markers from the markers of the pattern."""
     for token in tokens:
         keys = frozenset(f"{piece.head}:{key}" for key in token.keys)
         yield Token(token.text, keys or piece.keys)
 
 
 def _contract(tokens: list[Token]) -> list[Token]:
-    """Melts articles into the preposition before them; the one word has both alignments."""
+    """Merge articles with the preposition before them. The merged word has the keys of both."""
     out: list[Token] = []
     for token in tokens:
         melted = inflection.CONTRACTIONS.get((out[-1].text.lower(), token.text)) if out and token.is_article else None
@@ -298,6 +303,6 @@ def _choose_an(texts: list[str]) -> list[str]:
 
 
 def _sentence(texts: list[str]) -> str:
-    """Joins words: no space before punctuation, a capital at the start."""
+    """Join words, without spaces before punctuation and with a capital at the start."""
     text = re.sub(r" (?=[,.?!])", "", " ".join(texts))
     return text[0].upper() + text[1:]

@@ -1,4 +1,4 @@
-"""Reads the notation of `phrasebook.toml`: classes of words, groups of them, and sentence patterns made of both."""
+"""The reader of `phrasebook.toml`: classes of words, groups of classes, and sentence patterns."""
 
 from __future__ import annotations
 
@@ -15,16 +15,13 @@ from dragoman.demo.phrasebook import BracedPhrase, Entry, Pattern, Phrase, Phras
 from dragoman.errors import DataError
 
 _FORMS = (*CASES, "obj", "poss", "inf", "past", "part", "zu", "sep")
-_AGREEING_FORMS = ("fin", "last", "aux")  # followed by the slot of the subject they agree with
-
-
-# Reading the data file.
+_AGREEING_FORMS = ("fin", "last", "aux")  # the slot of their subject follows
 
 
 def load_phrasebook(path: Path | None = None) -> Phrasebook:
-    """The embedded grammar, or one of your own in the same notation.
+    """The built-in grammar, or the grammar in a file with the same notation.
 
-    Raises DataError that names the file and the entry when something in it is wrong.
+    Raises DataError, which names the file and the wrong entry.
     """
     source = path or resources.files(__package__).joinpath("phrasebook.toml")
     try:
@@ -34,33 +31,35 @@ def load_phrasebook(path: Path | None = None) -> Phrasebook:
 
 
 class _Reader:
-    """Turns the tables of the data file into a Phrasebook; a ValueError says which entry is wrong, and how."""
+    """Converts the tables of the file into a Phrasebook. Raises ValueError, which names the wrong entry."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         missing = [kind for kind in (*_ENTRY_READERS, "values", "groups", "patterns") if kind not in data]
         if missing:
-            raise ValueError(f"there is no `{missing[0]}`. The embedded phrasebook.toml shows all that is needed.")
+            raise ValueError(f"`{missing[0]}` is missing. See the built-in phrasebook.toml for an example.")
         self.data = data
         self.lexicon: dict[str, dict[str, Entry]] = {}
         self.verbs: dict[str, Verb] = {}  # by English and by German infinitive
         self.values = _values(data["values"])
 
     def phrasebook(self) -> Phrasebook:
-        """Reads classes of words, then groups of them, then the patterns made of both."""
+        """Read the classes of words, then the groups, then the patterns."""
         for kind, read in _ENTRY_READERS.items():
             for name, entries in self.data[kind].items():
                 self._read_class(kind, name, entries, read)
         for name, members in self.data["groups"].items():
             unknown = [member for member in members if member not in self.lexicon]
             if unknown or name in self.lexicon or name in self.values:
-                raise ValueError(f"`groups.{name}`: " + (f"there is no class `{unknown[0]}`." if unknown else "taken."))
+                raise ValueError(
+                    f"`groups.{name}`: " + (f"`{unknown[0]}` is not a class." if unknown else "the name is taken.")
+                )
             self.lexicon[name] = {en: entry for member in members for en, entry in self.lexicon[member].items()}
         grammar = {name: self._read_pattern(name, entry) for name, entry in self.data["patterns"].items()}
         return Phrasebook(grammar, self.lexicon)
 
     def _read_class(self, kind: str, name: str, entries: Mapping[str, str], read: Callable[[str, str], Entry]) -> None:
         if name in self.lexicon or name in self.values or name in CASES or "_" in name:
-            raise ValueError(f"`{kind}.{name}`: the name `{name}` is taken or contains `_`. Choose another.")
+            raise ValueError(f"`{kind}.{name}`: the name `{name}` is taken or has a `_`. Choose another.")
         self.lexicon[name] = {}
         for en, de in entries.items():
             try:
@@ -73,14 +72,14 @@ class _Reader:
     def _read_pattern(self, name: str, entry: Mapping[str, str]) -> Pattern:
         try:
             en, de = self._template(entry["en"]), self._template(entry["de"])
-            for what, of in (("mark", _alignment_numbers), ("slot", _slots)):
+            for what, of in (("marker", _alignment_numbers), ("slot", _slots)):
                 if lonely := of(en).keys() ^ of(de).keys():
-                    raise ValueError(f"{what} `{min(lonely)}` is on one side only")
+                    raise ValueError(f"{what} `{min(lonely)}` must be on both sides")
             classes = {slot: class_of(slot) for slot in _slots(en)}
             words_of = {slot: list(self.lexicon[c].values()) for slot, c in classes.items() if c in self.lexicon}
             values_of = {slot: self.values[c] for slot, c in classes.items() if c in self.values}
             pattern = Pattern(name, en, de, words_of, values_of)
-            # Rendering every word in every slot once finds what a pattern asks for and a word does not have.
+            # Render each word in each slot once, to find words without a form that the pattern needs.
             for position, entries in enumerate(words_of.values()):
                 for word in entries:
                     sample = [options[0] for options in words_of.values()]
@@ -97,12 +96,12 @@ class _Reader:
         for plain, braced in re.findall(r"([^{}]+)|\{([^{}]*)\}", text):
             parts += [self._piece(braced)] if braced else [_parse_token(word) for word in split_words(plain)]
         if not isinstance(parts[-1], Token) or parts[-1].text not in (*".?!",):
-            raise ValueError("a sentence ends with . or ? or !")
+            raise ValueError("a sentence must end with . or ? or !")
         parts[-1] = Token(parts[-1].text, frozenset(("end",)))
         return tuple(parts)
 
     def _piece(self, text: str) -> BracedPhrase:
-        """Reads what stands between braces, from its end: form, head, and before the head determiner, adjectives."""
+        """Parse the content of braces from its end: form, head, adjectives, determiner."""
         tokens = text.split()
         form = agrees = determiner = ""
         if len(tokens) > 2 and tokens[-2] in _AGREEING_FORMS:
@@ -116,7 +115,7 @@ class _Reader:
             form, head = head[:5], head[5:]
         is_slot = class_of(head) in self.lexicon or class_of(head) in self.values
         if not is_slot and head not in self.verbs:
-            raise ValueError(f"`{head}` in {{{text}}} is neither a class of words nor a verb")
+            raise ValueError(f"`{head}` in {{{text}}} must be a class of words or a verb")
         if tokens and (tokens[0] in DETERMINERS or tokens[0].endswith("'s")):
             determiner = tokens.pop(0)
         return BracedPhrase(
@@ -133,7 +132,7 @@ class _Reader:
 
 
 def class_of(slot: str) -> str:
-    """The class of words that may fill a slot: its name without the number that tells it from another."""
+    """The class of words that may fill a slot: its name without the number at the end."""
     return slot.rstrip("0123456789")
 
 
@@ -142,7 +141,7 @@ def _alignment_numbers(template: Template) -> dict[str, None]:
 
 
 def _slots(template: Template) -> dict[str, None]:
-    """The slots a template names, in order."""
+    """The slots of a template, in order."""
     slots: list[str] = []
     for piece in template:
         if isinstance(piece, BracedPhrase):
@@ -160,7 +159,7 @@ def _parse_token(word: str) -> Token:
 def _noun(en: str, de: str) -> Noun:
     match = re.fullmatch(r"(der|die|das) ([^,]+)(?:, des ([^,]+))?(?:, die ([^,]+))?", de)
     if not match or (match[1] != "die" and not match[3]):
-        raise ValueError('a noun is written like "der Tag, des Tages, die Tage"')
+        raise ValueError('a noun must be written like "der Tag, des Tages, die Tage"')
     singular, _, plural = en.partition(", ")
     gender = {"der": "m", "die": "f", "das": "n"}[match[1]]
     return Noun(
@@ -171,14 +170,14 @@ def _noun(en: str, de: str) -> Noun:
 def _fields(text: str, least: int, most: int) -> tuple[str, ...]:
     fields = tuple(field.strip() for field in text.split(","))
     if not least <= len(fields) <= most or not all(fields):
-        raise ValueError(f'{least} to {most} forms are needed, separated by commas, but "{text}" has {len(fields)}')
+        raise ValueError(f'"{text}" must have {least} to {most} forms, separated by commas, but has {len(fields)}')
     return fields
 
 
 def _verb(en: str, de: str) -> Verb:
     verb = Verb(_fields(en, 2, 6), _fields(de, 3, 5))
     if verb.de[2].split(" ")[0] not in ("hat", "ist"):
-        raise ValueError("the third form begins with hat or ist")
+        raise ValueError("the third form must start with hat or ist")
     return verb
 
 
@@ -196,7 +195,7 @@ _ENTRY_READERS: dict[str, Callable[[str, str], Entry]] = {
 
 
 def _values(listed: Mapping[str, Mapping[str, str]]) -> dict[str, list[Phrase]]:
-    """The slots that count as one value: those listed in the data file, and what is computed from digits."""
+    """The values of each slot for numbers: the listed values, and times, prices, dates and numbers made here."""
     hours = [(hour, f"{hour % 12 or 12}", "am" if hour < 12 else "pm") for hour in range(6, 24)]
     times = [(f"{en}_1 {half}_2", f"{hour}_1 Uhr_2") for hour, en, half in hours]
     times += [(f"{en}:{m}_1 {half}_2", f"{hour}:{m}_1 Uhr_2") for hour, en, half in hours for m in (15, 30, 45)]

@@ -114,7 +114,7 @@ def test_a_split_holds_out_combinations_but_no_words(book: Phrasebook) -> None:
 
 
 def test_asking_for_too_much_says_so(book: Phrasebook) -> None:
-    with pytest.raises(DataError, match="Ask for fewer"):
+    with pytest.raises(DataError, match="Request fewer"):
         book.generate(0, 10**9)
     with pytest.raises(DataError, match="held-out pairs with known words"):
         book.split(0, 1000, 5000)
@@ -358,15 +358,30 @@ def test_hunspell_knows_every_english_word(pairs: list[PhrasebookPair]) -> None:
 @pytest.mark.parametrize(
     ("table", "key", "value", "message"),
     [
-        ("nouns.sight", "abbey", "Abtei", r"`abbey` in `nouns.sight`: cannot read \"Abtei\": a noun is written like"),
+        (
+            "nouns.sight",
+            "abbey",
+            "Abtei",
+            r"`abbey` in `nouns.sight`: cannot read \"Abtei\": a noun must be written like",
+        ),
         ("nouns.sight", "abbey", "das Kloster, die Klöster", r"`abbey` in `nouns.sight`"),
         ("adjectives.size", "tiny", "winzig", r"`patterns\.\w+`: `tiny` has no degrees"),
         ("verbs.coming", "arrive", "ankommen", r"`arrive` in `verbs.coming`"),
-        ("patterns.late", "de", "Nein.", r"`patterns.late`: mark `1` is on one side only"),
-        ("patterns.late", "de", "{the lines nom}.", r"`patterns.late`: `lines` in {the lines nom} is neither"),
-        ("patterns.kilo", "de", "Ein_1 Kilo_2 {produce fruit+ nom} kostet_3.", r"slot `lowprice` is on one side only"),
+        ("patterns.late", "de", "Nein.", r"`patterns.late`: marker `1` must be on both sides"),
+        (
+            "patterns.late",
+            "de",
+            "{the lines nom}.",
+            r"`patterns.late`: `lines` in {the lines nom} must be a class of words or a verb",
+        ),
+        (
+            "patterns.kilo",
+            "de",
+            "Ein_1 Kilo_2 {produce fruit+ nom} kostet_3.",
+            r"slot `lowprice` must be on both sides",
+        ),
         ("patterns.kilo", "de", "Ein_1 Kilo_2 {produce fruit+} kostet_3 {lowprice}.", r"`apple` needs a case"),
-        ("patterns.kilo", "de", "Ein_1 Kilo_2", r"`patterns.kilo`: a sentence ends with"),
+        ("patterns.kilo", "de", "Ein_1 Kilo_2", r"`patterns.kilo`: a sentence must end with"),
     ],
 )
 def test_a_wrong_entry_is_named(tmp_path: Path, table: str, key: str, value: str, message: str) -> None:
@@ -383,7 +398,7 @@ def test_a_file_that_is_no_phrasebook_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"missing\.toml"):
         load_phrasebook(tmp_path / "missing.toml")
     (tmp_path / "other.toml").write_text("[data]\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"other\.toml: there is no `nouns`"):
+    with pytest.raises(DataError, match=r"other\.toml: `nouns` is missing"):
         load_phrasebook(tmp_path / "other.toml")
 
 
