@@ -1,7 +1,7 @@
 """The ASGI application: routes from paths to the functions that answer them."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -48,20 +48,25 @@ def make_app(service: Service, keys: Keys, with_page: bool = True) -> ASGIApp:
     routes = [*work, *_info_routes(service, files, keys), *_page_routes(service, with_page)]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _refuse_address})
     app.router.redirect_slashes = False  # the redirect would name a wrong address behind a proxy
-    paths = [frozenset(route.path for route in some) for some in (routes, work)]
-    paths[1] -= {"/detect"}
-    return Middleware(app, service, *paths)
+    all_paths, work_paths = (frozenset(route.path for route in some) for some in (routes, work))
+    return Middleware(app, service, all_paths, work_paths - {"/detect"})
+
+
+def _routes(service: Service, handlers: Mapping[str, Handler], methods: list[str], **options: Any) -> list[Route]:
+    """One route per path. `options` are keywords of `Endpoint`."""
+    limits = {"most_bytes": _FORM_BYTES} | options
+    return [Route(path, Endpoint(handler, service, **limits), methods=methods) for path, handler in handlers.items()]
 
 
 def _work_routes(service: Service, files: FileTranslations, keys: Keys) -> list[Route]:
     """Routes that translate or inspect. They need a key if the server has keys."""
     texts: dict[str, Handler] = {
         "/translate": lambda _, fields: libretranslate.post_translate(service, fields),
-        "/detect": lambda _, fields: libretranslate.post_detect(service, fields),
         "/v1/translate": lambda _, fields: native_api.post_v1_translate(service, fields),
         "/v2/translate": lambda _, fields: deepl.post_v2_translate(service, fields),
         "/inspect": lambda _, fields: native_api.post_inspect(service, fields),
     }
+    detection: dict[str, Handler] = {"/detect": lambda _, fields: libretranslate.post_detect(service, fields)}
     uploads: dict[str, Handler] = {
         "/translate_file": lambda request, fields: libretranslate.post_translate_file(
             service, files, fields, keys.client(request.scope, fields), _base_url(request)
@@ -70,16 +75,13 @@ def _work_routes(service: Service, files: FileTranslations, keys: Keys) -> list[
             service, files, fields, keys.client(request.scope, fields)
         ),
     }
-    limits = service.settings
-    sized = [(texts, limits.max_body_bytes), (uploads, limits.max_file_bytes + _FORM_BYTES)]
-    look = Endpoint(lambda _, fields: native_api.get_look(service, fields), service, _FORM_BYTES, keys, is_work=True)
+    look: dict[str, Handler] = {"/look": lambda _, fields: native_api.get_look(service, fields)}
+    text_bytes, upload_bytes = service.settings.max_body_bytes, service.settings.max_file_bytes + _FORM_BYTES
     return [
-        Route("/look", look, methods=["GET"]),
-        *(
-            Route(path, Endpoint(handler, service, most_bytes, keys, is_work=path != "/detect"), methods=["POST"])
-            for handlers, most_bytes in sized
-            for path, handler in handlers.items()
-        ),
+        *_routes(service, look, ["GET"], keys=keys, is_work=True),
+        *_routes(service, texts, ["POST"], most_bytes=text_bytes, keys=keys, is_work=True),
+        *_routes(service, detection, ["POST"], most_bytes=text_bytes, keys=keys),
+        *_routes(service, uploads, ["POST"], most_bytes=upload_bytes, keys=keys, is_work=True),
     ]
 
 
@@ -99,19 +101,13 @@ def _info_routes(service: Service, files: FileTranslations, keys: Keys) -> list[
         "/v2/languages": lambda _, fields: deepl.get_v2_languages(service, fields),
         "/v2/usage": lambda _, fields: deepl.get_v2_usage(service),
     }
-    file_status = Endpoint(lambda request, fields: _file_status(files, request), service, _FORM_BYTES)
-    suggest = Endpoint(_refuse_suggestions, service, service.settings.max_body_bytes)
+    file_status: dict[str, Handler] = {"/v1/files/{name}": lambda request, fields: _file_status(files, request)}
+    suggest: dict[str, Handler] = {"/suggest": _refuse_suggestions}
     return [
-        *(
-            Route(path, Endpoint(handler, service, _FORM_BYTES), methods=["GET"])
-            for path, handler in without_key.items()
-        ),
-        *(
-            Route(path, Endpoint(handler, service, _FORM_BYTES, keys), methods=["GET", "POST"])
-            for path, handler in with_key.items()
-        ),
-        Route("/v1/files/{name}", file_status, methods=["GET", "DELETE"]),
-        Route("/suggest", suggest, methods=["POST"]),
+        *_routes(service, without_key, ["GET"]),
+        *_routes(service, with_key, ["GET", "POST"], keys=keys),
+        *_routes(service, file_status, ["GET", "DELETE"]),
+        *_routes(service, suggest, ["POST"], most_bytes=service.settings.max_body_bytes),
     ]
 
 
@@ -149,7 +145,7 @@ def _page_routes(service: Service, with_page: bool) -> list[Route]:
     for path, answer in page_files().items():
         if with_page or path in DOCS_FILES:
             answers[path] = partial(_return_file, answer)
-    return [Route(path, Endpoint(handler, service, _FORM_BYTES), methods=["GET"]) for path, handler in answers.items()]
+    return _routes(service, answers, ["GET"])
 
 
 def _base_url(request: Request) -> str:
