@@ -1,6 +1,7 @@
 """Prometheus metrics of the service. They never contain a text, an address or a key."""
 
 import time
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 
@@ -12,30 +13,20 @@ class Metrics:
     """Counters and histograms of one server."""
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
-        self.requests = Counter("dragoman_requests", "Answered requests", ["route", "code"], registry=registry)
-        self.seconds = Histogram(
-            "dragoman_request_seconds", "Seconds from request to answer", ["route"], buckets=_SECONDS, registry=registry
-        )
-        self.in_flight = Gauge("dragoman_requests_in_flight", "Requests in progress", registry=registry)
-        self.refused = Counter(
-            "dragoman_refused", "Requests refused because of load (429, 503)", ["code"], registry=registry
-        )
-        self.queue = Histogram(
-            "dragoman_queue_seconds", "Seconds from request to first batch", buckets=_SECONDS, registry=registry
-        )
-        self.batch_sentences = Histogram(
-            "dragoman_batch_sentences", "Sentences per batch", buckets=_SIZES, registry=registry
-        )
-        self.batch_seconds = Histogram(
-            "dragoman_batch_seconds", "Seconds per batch", buckets=_SECONDS, registry=registry
-        )
-        self.tokens = Counter("dragoman_source_tokens", "Translated source tokens (estimated)", registry=registry)
-        self.disconnects = Counter(
-            "dragoman_clients_gone", "Requests whose client disconnected before the answer", registry=registry
-        )
-        self.waiting = Gauge("dragoman_requests_waiting", "Requests queued or being translated", registry=registry)
-        self.models = Info("dragoman_model", "A served model", ["pair"], registry=registry)
+        self.registry = CollectorRegistry()
+        counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
+        histogram = partial(Histogram, buckets=_SECONDS, registry=self.registry)
+        self.requests = counter("dragoman_requests", "Answered requests", ["route", "code"])
+        self.seconds = histogram("dragoman_request_seconds", "Seconds from request to answer", ["route"])
+        self.in_flight = gauge("dragoman_requests_in_flight", "Requests in progress")
+        self.refused = counter("dragoman_refused", "Requests refused because of load (429, 503)", ["code"])
+        self.queue = histogram("dragoman_queue_seconds", "Seconds from request to first batch")
+        self.batch_sentences = histogram("dragoman_batch_sentences", "Sentences per batch", buckets=_SIZES)
+        self.batch_seconds = histogram("dragoman_batch_seconds", "Seconds per batch")
+        self.tokens = counter("dragoman_source_tokens", "Translated source tokens (estimated)")
+        self.disconnects = counter("dragoman_clients_gone", "Requests whose client disconnected before the answer")
+        self.waiting = gauge("dragoman_requests_waiting", "Requests queued or being translated")
+        self.models = Info("dragoman_model", "A served model", ["pair"], registry=self.registry)
 
     def add_model(self, pair: str, fingerprint: str) -> None:
         """Add a served model by its language pair and fingerprint."""
