@@ -6,7 +6,7 @@ import logging
 import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope
 
 from dragoman.serving.http.refusals import Refused
@@ -65,37 +65,29 @@ async def read_body(
     size = 0
     try:
         async with asyncio.timeout(seconds):
-            more = True
-            while more:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientDisconnect
-                chunks.append(message.get("body", b""))
-                size += len(chunks[-1])
-                take(len(chunks[-1]))
-                more = message.get("more_body", False)
+            async for chunk in Request(scope, receive).stream():
+                chunks.append(chunk)
+                size += len(chunk)
+                take(len(chunk))
                 if size > most_bytes:
                     raise _too_large(most_bytes)
     except TimeoutError:
         raise Refused(408, f"The request must arrive within {seconds:g} seconds. Send it again.", closes=True) from None
-    if scope["type"] == "http" and announced.isdecimal() and size < int(announced):
+    if announced.isdecimal() and size < int(announced):
         # The parser stops at a request to upgrade the connection (h2c), and returns no body.
         raise Refused(501, "This server does not upgrade connections. Send the request without `Upgrade`.", closes=True)
     return b"".join(chunks)
 
 
-async def linger(receive: Receive) -> None:
+async def linger(scope: Scope, receive: Receive) -> None:
     """Keep reading for a moment after a refusal, so that a client that is still sending can receive it."""
     size = 0
-    try:
+    with suppress(TimeoutError, ClientDisconnect):
         async with asyncio.timeout(_LINGER_SECONDS):
-            while size < _LINGER_BYTES:
-                message = await receive()
-                if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            async for chunk in Request(scope, receive).stream():
+                size += len(chunk)
+                if size >= _LINGER_BYTES:
                     return
-                size += len(message.get("body", b""))
-    except TimeoutError:
-        return
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,14 +240,10 @@ async def _multipart_fields(scope: Scope, body: bytes, most_file_bytes: int) -> 
 
 def _group_by_name(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """Map each name to its value, or to a list of values if the name is repeated."""
-    gathered: dict[str, Any] = {}
+    gathered: dict[str, list[Any]] = {}
     for name, value in pairs:
-        gathered[name] = [*_as_list(gathered[name]), value] if name in gathered else value
-    return gathered
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+        gathered.setdefault(name, []).append(value)
+    return {name: values if len(values) > 1 else values[0] for name, values in gathered.items()}
 
 
 def _normalize_line_ends(text: str) -> str:

@@ -130,7 +130,7 @@ async def _send_and_linger(response: Response, scope: Scope, receive: Receive, s
         await send({**message, "more_body": True} if message["type"] == "http.response.body" else message)
 
     await response(scope, receive, send_unfinished)
-    await linger(receive)
+    await linger(scope, receive)
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
