@@ -3,11 +3,11 @@
 import difflib
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from dragoman.config.settings import Config
+from dragoman.config.settings import Config, ModelSettings
 from dragoman.errors import ConfigError
 
 SettingValue = bool | int | float | str
@@ -115,6 +115,18 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 def settings_of(table: str) -> list[Setting]:
     """The settings of a table, in the order of their definition."""
     return [setting for setting in SETTINGS.values() if setting.table == table]
+
+
+def model_settings(values: Mapping[str, object]) -> ModelSettings:
+    """The settings of a model with these values of [model]. Raises ConfigError for an unknown name or a wrong value."""
+    checked: dict[str, Any] = {}
+    for name, value in values.items():
+        setting = SETTINGS.get(f"model.{name}")
+        if setting is None:
+            hint = did_you_mean(name, [each.name for each in settings_of("model")])
+            raise ConfigError(f"`{name}` is not a setting of [model].{hint}")
+        checked[name] = setting.check(value, f"`{name}`")
+    return ModelSettings(**checked)
 
 
 def describe(config_class: type) -> dict[str, Setting]:

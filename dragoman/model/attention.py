@@ -18,6 +18,11 @@ Mask = Tensor
 """Boolean and broadcastable to (B, H, T, S): True where a query may attend to a key."""
 
 
+def attention_scores(query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]) -> Float[Tensor, "B H T S"]:
+    """Scores Q K^T / sqrt(K) of each query with each key, before the mask and the softmax (equation 1)."""
+    return query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
+
+
 def attention_weights(
     query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"], mask: Bool[Tensor, "..."] | None
 ) -> Float[Tensor, "B H T S"]:
@@ -25,7 +30,7 @@ def attention_weights(
 
     Each row sums to 1. Masked keys get a weight of exactly 0. If a query may attend to no key, its whole row is 0.
     """
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
+    scores = attention_scores(query, key)
     if mask is None:
         return torch.softmax(scores, dim=-1)
     # The lowest finite number instead of -inf: a row with every key masked would give NaN, also in the gradient.
@@ -109,10 +114,7 @@ class MultiHeadAttention(nn.Module):
                 f"`mask` must be Boolean, True where a query may attend to a key, but its dtype is {mask.dtype}. "
                 "Turn additive masks into Boolean ones by `mask == 0`."
             )
-        in_weights = self.in_weight.chunk(3)
-        in_biases = (None, None, None) if self.in_bias is None else self.in_bias.chunk(3)
-        projected = map(functional.linear, (query, key, value), in_weights, in_biases)
-        queries, keys, values = (self._split_heads(hidden) for hidden in projected)
+        queries, keys, values = self.project(query, key, value)
         if weights is None:
             rate = self.dropout.p if self.training else 0.0
             heads = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, dropout_p=rate)
@@ -120,6 +122,15 @@ class MultiHeadAttention(nn.Module):
             weights.append(attention_weights(queries, keys, mask))
             heads = self.dropout(weights[-1]) @ values
         return self.out(heads.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+    def project(
+        self, query: Float[Tensor, "B T D"], key: Float[Tensor, "B S D"], value: Float[Tensor, "B S D"]
+    ) -> tuple[Tensor, ...]:
+        """The projected queries (B, H, T, K), keys and values (B, H, S, K) of all heads."""
+        in_weights = self.in_weight.chunk(3)
+        in_biases = (None, None, None) if self.in_bias is None else self.in_bias.chunk(3)
+        projected = map(functional.linear, (query, key, value), in_weights, in_biases)
+        return tuple(self._split_heads(hidden) for hidden in projected)
 
     def _split_heads(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
         rows, length, width = hidden.shape

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from dragoman.config import ModelSettings
+from dragoman.display import html_table
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -22,6 +23,34 @@ class ParameterRow:
     shape: tuple[int, ...]
     count: int
     shared_with: tuple[str, ...]
+
+
+class ParameterTable(tuple[ParameterRow, ...]):
+    """The rows of `parameter_table`, with their sum. Printing it, or showing it in a notebook, draws the table."""
+
+    __slots__ = ()
+
+    @property
+    def total(self) -> int:
+        """The number of parameters. A shared tensor counts once."""
+        return sum(row.count for row in self)
+
+    def __repr__(self) -> str:
+        width = max((len(row.name) for row in self), default=0)
+        lines = [f"{row.name:{width}}  {_shape_text(row):>14}  {row.count:>12,}  {_shared_text(row)}" for row in self]
+        return "\n".join([*(line.rstrip() for line in lines), f"{'total':{width}}  {'':14}  {self.total:>12,}"])
+
+    def _repr_html_(self) -> str:
+        cells = [(row.name, _shape_text(row), f"{row.count:,}", _shared_text(row)) for row in self]
+        return html_table(("parameter", "shape", "count", ""), [*cells, ("total", "", f"{self.total:,}", "")])
+
+
+def _shape_text(row: ParameterRow) -> str:
+    return " x ".join(map(str, row.shape))
+
+
+def _shared_text(row: ParameterRow) -> str:
+    return f"also {', '.join(row.shared_with)}" if row.shared_with else ""
 
 
 def parameter_table(model: nn.Module) -> list[ParameterRow]:

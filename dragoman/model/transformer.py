@@ -15,12 +15,14 @@ from torch import Tensor, nn
 from dragoman.bundle.weights import Arrays
 from dragoman.config import ModelSettings
 from dragoman.config.checking import check_shape, check_vocabularies
+from dragoman.config.fields import model_settings
 from dragoman.devices.device import build_without_values
 from dragoman.model.attention import Mask
 from dragoman.model.embedding import Embedding
 from dragoman.model.layers import DecoderLayer, EncoderLayer
 from dragoman.model.masks import causal_mask, padding_mask
-from dragoman.model.parameters import replace_parameters
+from dragoman.model.parameters import ParameterTable, parameter_table, replace_parameters
+from dragoman.model.trace import Trace, TracedBatch, trace_modules
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,36 @@ class Transformer(nn.Module):
             self.src_embedding.weight = self.tgt_embedding.weight
 
     @classmethod
+    def build(cls, src_vocab_size: int, tgt_vocab_size: int, preset: str = "base", **sizes: object) -> "Transformer":
+        """Build a model with random weights from its sizes.
+
+        Parameters
+        ----------
+        src_vocab_size, tgt_vocab_size
+            Numbers of source and target token ids.
+        preset
+            "tiny", "small", "base" or "big". The last two have the sizes of the paper (table 3).
+        **sizes
+            Settings of [model] that replace those of the preset: `d_model`, `d_ff`, `num_heads`, `num_encoder_layers`,
+            `num_decoder_layers`, `dropout`, `norm_first`, `tie` and others. Without `tie`, vocabularies of different
+            sizes share only the target embedding and the projection.
+
+        Raises
+        ------
+        ConfigError
+            If a size is unknown, out of range, or does not fit the others.
+
+        Examples
+        --------
+        >>> model = Transformer.build(src_vocab_size=6, tgt_vocab_size=6, d_model=8, num_heads=8, d_ff=16, tie="none")
+        >>> sum(row.count for row in model.parameter_table())
+        9206
+        """
+        if src_vocab_size != tgt_vocab_size:
+            sizes = {"tie": "decoder", **sizes}
+        return cls(model_settings({"preset": preset, **sizes}), src_vocab_size, tgt_vocab_size)
+
+    @classmethod
     def from_arrays(
         cls, settings: ModelSettings, src_vocab_size: int, tgt_vocab_size: int, arrays: Arrays
     ) -> "Transformer":
@@ -223,6 +255,27 @@ class Transformer(nn.Module):
         memory = self.encode(src_ids, src_lengths, encoder_self)
         self.decode(tgt_ids, memory, src_lengths, decoder_self, cross)
         return AttentionWeights(tuple(encoder_self), tuple(decoder_self), tuple(cross))
+
+    def trace(self, batch: TracedBatch) -> Trace:
+        """Run a forward pass and return every intermediate tensor by name.
+
+        Parameters
+        ----------
+        batch
+            A `dragoman.Batch`, or any object with `src_ids` (B, S), `src_lengths` (B,) and `decoder_input` (B, T).
+
+        Returns
+        -------
+        Trace
+            A mapping from names to tensors, in the order of computation. Names are those of `print(model)`, such as
+            "encoder.layers.0.self_attn". Attention also has its queries, keys, values, scores and weights, and
+            embeddings their tokens and positions. The last tensor is "logits". Printing the trace lists all shapes.
+        """
+        return trace_modules(self, batch)
+
+    def parameter_table(self) -> ParameterTable:
+        """The parameters: names, shapes and counts, and which names share one tensor. Displays itself in notebooks."""
+        return ParameterTable(parameter_table(self))
 
 
 def _embedding(settings: ModelSettings, vocab_size: int) -> Embedding:

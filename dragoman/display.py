@@ -1,0 +1,18 @@
+"""How records display themselves in a notebook: tables as HTML, without colours, so that dark themes work."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+
+def html_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table. The first column is aligned left, and the others right. All texts are escaped."""
+
+    def cells(tag: str, texts: Sequence[str]) -> str:
+        sides = ["left", *["right"] * (len(texts) - 1)]
+        marked = (
+            f'<{tag} style="text-align: {side}">{escape(text)}</{tag}>' for side, text in zip(sides, texts, strict=True)
+        )
+        return f"<tr>{''.join(marked)}</tr>"
+
+    body = "".join(cells("td", row) for row in rows)
+    return f"<table><thead>{cells('th', header)}</thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,96 @@
+"""Every intermediate tensor of a forward pass, by name.
+
+Forward hooks read the outputs of the modules. The parts of attention that are no modules (queries, keys, values, scores
+and weights) are computed from the inputs of attention, with the functions of `dragoman.model.attention`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.display import html_table
+from dragoman.model.attention import MultiHeadAttention, attention_scores, attention_weights
+from dragoman.model.embedding import Embedding
+
+_NOT_TRACED = (nn.Dropout, nn.Identity, nn.ModuleList)
+
+
+@runtime_checkable
+class TracedBatch(Protocol):
+    """The inputs of a forward pass."""
+
+    @property
+    def src_ids(self) -> Tensor:
+        """Source token ids (B, S), padded at the end."""
+
+    @property
+    def src_lengths(self) -> Tensor:
+        """Number of tokens of each source (B,)."""
+
+    @property
+    def decoder_input(self) -> Tensor:
+        """What the decoder reads (B, T): bos, then the target."""
+
+
+class Trace(Mapping[str, Tensor]):
+    """The intermediate tensors of a forward pass by name, in the order of computation."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self._tensors = dict(tensors)
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._tensors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __repr__(self) -> str:
+        width = max(map(len, self), default=0)
+        return "\n".join(f"{name:{width}}  {_shape_text(tensor)}" for name, tensor in self.items())
+
+    def _repr_html_(self) -> str:
+        return html_table(("tensor", "shape"), [(name, _shape_text(tensor)) for name, tensor in self.items()])
+
+
+def _shape_text(tensor: Tensor) -> str:
+    return " x ".join(map(str, tensor.shape))
+
+
+@torch.no_grad()
+def trace_modules(model: nn.Module, batch: TracedBatch) -> Trace:
+    """Run `model` on the batch and record the outputs of its modules. Use `Transformer.trace`."""
+    tensors: dict[str, Tensor] = {}
+    names = {module: name for name, module in model.named_modules() if name}
+
+    def record(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        name = names[module]
+        if isinstance(module, Embedding):
+            length, width = inputs[0].size(1), module.weight.size(1)
+            tensors[f"{name}.tokens"] = nn.functional.embedding(inputs[0], module.weight) * width**0.5
+            tensors[f"{name}.positions"] = module.table(0, length)
+        if isinstance(module, MultiHeadAttention):
+            query, key, value, mask = inputs[:4]
+            queries, keys, values = module.project(query, key, value)
+            tensors[f"{name}.queries"], tensors[f"{name}.keys"], tensors[f"{name}.values"] = queries, keys, values
+            tensors[f"{name}.scores"] = attention_scores(queries, keys)
+            tensors[f"{name}.weights"] = weights = attention_weights(queries, keys, mask)
+            tensors[f"{name}.heads"] = weights @ values
+        tensors["logits" if name == "projection" else name] = output
+
+    handles = [
+        module.register_forward_hook(record)
+        for module, name in names.items()
+        # The last product of attention is its output, and dropout and identity change nothing here.
+        if not isinstance(module, _NOT_TRACED) and not name.endswith("attn.out")
+    ]
+    try:
+        model(batch.src_ids, batch.src_lengths, batch.decoder_input)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return Trace(tensors)

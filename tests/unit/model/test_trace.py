@@ -1,0 +1,96 @@
+"""Models built from sizes, the trace of a forward pass, and the table of parameters."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dragoman.data.batch import Batch
+from dragoman.errors import ConfigError
+from dragoman.model.transformer import Transformer
+
+SIZES = {"d_model": 8, "num_heads": 8, "d_ff": 16}
+
+
+def small_batch() -> Batch:
+    src, tgt = torch.tensor([[4, 5, 5, 2], [4, 2, 0, 0]]), torch.tensor([[1, 4, 5, 2], [1, 5, 2, 0]])
+    return Batch(src, torch.tensor([4, 2]), tgt, torch.tensor([3, 2]))
+
+
+def test_a_model_is_built_from_a_preset_and_sizes() -> None:
+    model = Transformer.build(src_vocab_size=6, tgt_vocab_size=6, **SIZES, tie="none")
+    assert model.parameter_table().total == sum(each.numel() for each in model.parameters()) == 9206
+    paper = Transformer.build(10, 10, "big").settings
+    assert (paper.d_model, paper.d_ff, paper.num_heads, paper.num_encoder_layers) == (1024, 4096, 16, 6)
+    assert Transformer.build(6, 9, **SIZES).settings.tie == "decoder", "two vocabularies cannot share one embedding"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "error"),
+    [
+        ({"d_modle": 8}, "`d_modle` is not a setting of [model]. Did you mean `d_model`?"),
+        ({"d_model": "8"}, '`d_model` must be a whole number, but is "8".'),
+        ({"d_model": 9, "num_heads": 8}, "`model.d_model` must be a multiple of `model.num_heads` (8), but is 9."),
+        ({"preset": "huge"}, '`preset` must be one of tiny, small, base, big, custom, but is "huge".'),
+    ],
+)
+def test_sizes_that_make_no_model_are_refused(sizes: dict[str, object], error: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        Transformer.build(6, 6, **sizes)  # type: ignore[arg-type]
+    assert str(refusal.value).startswith(error)
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_a_trace_has_every_tensor_of_the_pass_in_order(norm_first: bool) -> None:
+    model = Transformer.build(6, 6, **SIZES, num_encoder_layers=2, num_decoder_layers=1, norm_first=norm_first).eval()
+    batch = small_batch()
+    trace = model.trace(batch)
+    inputs = batch.src_ids, batch.src_lengths, batch.decoder_input
+    with torch.no_grad():
+        assert torch.equal(trace["logits"], model(*inputs))
+        weights = model.attention(*inputs)
+        memory = model.encode(*inputs[:2])
+    assert torch.equal(trace["encoder"], memory)
+    named = [(f"encoder.layers.{n}.self_attn.weights", each) for n, each in enumerate(weights.encoder_self)]
+    named += [("decoder.layers.0.self_attn.weights", weights.decoder_self[0])]
+    named += [("decoder.layers.0.cross_attn.weights", weights.cross[0])]
+    for name, expected in named:
+        torch.testing.assert_close(trace[name], expected)
+    tokens, positions = trace["src_embedding.tokens"], trace["src_embedding.positions"]
+    assert torch.equal(tokens + positions, trace["src_embedding"])
+    attention = "decoder.layers.0.cross_attn"
+    scores = trace[f"{attention}.queries"] @ trace[f"{attention}.keys"].transpose(-2, -1) / (8 / 8) ** 0.5
+    torch.testing.assert_close(trace[f"{attention}.scores"], scores)
+    heads = trace[f"{attention}.heads"].transpose(1, 2).flatten(2)
+    torch.testing.assert_close(model.decoder.layers[0].cross_attn.out(heads), trace[attention])
+    assert list(trace)[-1] == "logits"
+    assert list(trace).index("encoder.layers.0") < list(trace).index("encoder.layers.1.self_attn.queries")
+    assert trace["decoder.layers.0.cross_attn.scores"].shape == (2, 8, 3, 4)
+
+
+def test_a_trace_leaves_no_hook_behind_even_after_an_error() -> None:
+    model = Transformer.build(6, 6, **SIZES)
+    with pytest.raises(IndexError):
+        model.trace(Batch(torch.tensor([[99]]), torch.tensor([1]), torch.tensor([[1, 2]]), torch.tensor([1])))
+    model.trace(small_batch())
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_tables_list_names_and_shapes() -> None:
+    model = Transformer.build(6, 6, **SIZES, num_encoder_layers=1, num_decoder_layers=1)
+    assert "decoder.layers.0.cross_attn.scores" in repr(model.trace(small_batch()))
+    assert "<td" in model.trace(small_batch())._repr_html_()
+    table = model.parameter_table()
+    assert "also src_embedding.weight" in repr(table) or "also tgt_embedding.weight" in repr(table)
+    assert f"{table.total:,}" in table._repr_html_()
+
+
+def test_hooks_of_users_still_fire_while_a_trace_is_taken() -> None:
+    model = Transformer.build(6, 6, **SIZES)
+    seen: list[nn.Module] = []
+
+    def note(module: nn.Module, _: tuple[Tensor, ...], __: Tensor) -> None:
+        seen.append(module)
+
+    model.projection.register_forward_hook(note)
+    model.trace(small_batch())
+    assert seen == [model.projection]
