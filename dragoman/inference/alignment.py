@@ -20,7 +20,7 @@ from dragoman.data.batch import pad_ids
 from dragoman.inference.segments import AnsweredText, SearchedText
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.sentence_splitting import Segment, separators
-from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, TokenizerPair
+from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, TokenizerPair
 from dragoman.text.tokenization.words import spaced_words
 
 Reading = Literal["prediction", "next"]
@@ -91,8 +91,9 @@ class Aligner:
 
     def word_links(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Links]:
         """Links between words, as `str.split` separates them."""
+        src_tokens, tgt_tokens = self._tokenizers.src.tokens, self._tokenizers.tgt.tokens
         return [
-            _between_words(links, _words(self._tokenizers.src, src), _words(self._tokenizers.tgt, tgt))
+            _between_words(links, spaced_words(src_tokens(src)), spaced_words(tgt_tokens(tgt)))
             for (src, tgt), links in zip(pairs, self.links(pairs), strict=True)
         ]
 
@@ -102,8 +103,7 @@ class Aligner:
         Answers that are not plain get an empty alignment.
         """
         plain = [answer.searched for answer in answers if answer.is_plain]
-        pairs = [pair for one in plain for pair in zip(_source_ids(one), one.best_ids(), strict=True)]
-        links = iter(self.word_links(pairs))
+        links = iter(self.word_links([pair for one in plain for pair in one.best_pairs()]))
         alignments = [self._join_segments(answer.searched, links) if answer.is_plain else () for answer in answers]
         return [
             replace(answer, translation=replace(answer.translation, alignment=alignment))
@@ -135,10 +135,6 @@ class Aligner:
         ]
 
 
-def _source_ids(searched: SearchedText) -> list[list[int]]:
-    return [source.ids for source in searched.request.sources]
-
-
 def _batches(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[int]]:
     """Batches of pairs of similar length, as indices. Pairs without tokens on one side are left out."""
     batches: list[list[int]] = []
@@ -155,10 +151,6 @@ def _batches(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[
 def _between_words(links: Links, src: Sequence[tuple[int, ...]], tgt: Sequence[tuple[int, ...]]) -> Links:
     found = {(one, other) for i, j in links for one in src[i] for other in tgt[j]}
     return tuple(sorted(found, key=_by_target))
-
-
-def _words(tokenizer: Tokenizer, ids: Sequence[int]) -> list[tuple[int, ...]]:
-    return spaced_words(tokenizer.tokens(ids))
 
 
 def _by_target(link: tuple[int, int]) -> tuple[int, int]:

@@ -83,6 +83,10 @@ class SearchedText:
         """Ids of each source's best hypothesis, empty for a source without hypotheses."""
         return [found[0].ids if found else () for found in self.hypotheses]
 
+    def best_pairs(self) -> list[tuple[list[int], tuple[int, ...]]]:
+        """Ids of each source, and of its best hypothesis."""
+        return [(source.ids, ids) for source, ids in zip(self.request.sources, self.best_ids(), strict=True)]
+
     def _candidate(self, rank: int, tokenizer: Tokenizer) -> Candidate:
         """The candidate at a rank from 0. A source with fewer hypotheses contributes its last one."""
         chosen = [found[: rank + 1][-1:] for found in self.hypotheses]

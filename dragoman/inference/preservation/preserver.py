@@ -122,24 +122,20 @@ def _weights(search: TextSearch, pairs: Sequence[tuple[Sequence[int], Sequence[i
 
 def _align_words(search: TextSearch, found: Sequence[SearchedText]) -> list[list[AlignedPart]]:
     """The alignment between the words of each text and of its translation, segment by segment."""
-    pairs = [
-        (source.ids, ids) for one in found for source, ids in zip(one.request.sources, one.best_ids(), strict=True)
-    ]
-    weights = iter(_weights(search, pairs))
+    weights = iter(_weights(search, [pair for one in found for pair in one.best_pairs()]))
     return [_align_segments(search.tokenizers, one, weights) for one in found]
 
 
 def _align_segments(tokenizers: TokenizerPair, found: SearchedText, weights: Iterator[_Matrix]) -> list[AlignedPart]:
     """The alignments of one text's segments, in character positions of the whole text."""
-    request, best_ids = found.request, found.best_ids()
-    written = [tokenizers.tgt.detokenize(ids) for ids in best_ids]
+    request = found.request
+    written = [tokenizers.tgt.detokenize(ids) for ids in found.best_ids()]
     after = separators(request.segments, written)
     src_start, tgt_start = len(request.text) - len(request.text.lstrip()), 0
     parts = []
-    for number, (segment, text, space) in enumerate(zip(request.segments, written, after, strict=True)):
+    for pair, segment, text, space in zip(found.best_pairs(), request.segments, written, after, strict=True):
         own = next(weights)
         if own.size:
-            pair = request.sources[number].ids, best_ids[number]
             part = _align_segment(tokenizers, pair, (segment.text, text), own)
             spans = _shift_ranges(part.src_spans, src_start), _shift_ranges(part.tgt_spans, tgt_start)
             parts.append(AlignedPart(*spans, part.weights))

@@ -30,6 +30,8 @@ _MIN_WEIGHTS_FOR_INT8 = 2**17
 # the tiny model, one sentence takes 1.2 to 1.4 times as long in pure bfloat16, and 100 sentences up to 1.3 times as
 # long in pure float32 (docs/log.md).
 _MIN_ROWS_FOR_BFLOAT16 = 24
+# Number of rows that oneDNN chooses the layout of packed weights for.
+_TYPICAL_ROWS = 64
 _LARGEST = 127
 _ZERO_POINT = 128
 
@@ -134,9 +136,6 @@ class _Int8:
             "",
         )
         return sums.mul_(scale) if self._bias is None else torch.addcmul(self._bias, sums, scale)
-
-
-_TYPICAL_ROWS = 64
 
 
 def resolve_inference_precision(name: str, device: torch.device) -> str:
