@@ -14,7 +14,7 @@ def compute_on_one_thread() -> None:
 
 
 @contextmanager
-def own_threads_restored() -> Iterator[None]:
+def restore_num_threads() -> Iterator[None]:
     """Restore the thread count of the calling thread afterwards.
 
     Setting the number in one thread also changes what other threads read in the libraries that they share.

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import torch
 
-from dragoman.devices.threads import compute_on_one_thread, own_threads_restored
+from dragoman.devices.threads import compute_on_one_thread, restore_num_threads
 
 Item = TypeVar("Item")
 TaskResult = TypeVar("TaskResult")
@@ -36,7 +36,7 @@ def map_in_threads(
     workers = min(workers, len(items))
     if workers <= 1:
         return [work(item) for item in items]
-    with own_threads_restored(), ThreadPoolExecutor(workers, "translate", compute_on_one_thread) as pool:
+    with restore_num_threads(), ThreadPoolExecutor(workers, "translate", compute_on_one_thread) as pool:
         pending = [pool.submit(work, item) for item in items]
         try:
             return [one.result() for one in pending]

@@ -20,7 +20,7 @@ from torch import Tensor
 from dragoman.config import TrainSettings
 from dragoman.data.batch import Batch
 from dragoman.devices.device import build_without_values, resolve_precision, sum_type
-from dragoman.devices.threads import compute_on_one_thread, own_threads_restored
+from dragoman.devices.threads import compute_on_one_thread, restore_num_threads
 from dragoman.model.parameters import replace_parameters
 from dragoman.model.transformer import Transformer
 from dragoman.text.tokenization.tokenizer import PAD_ID
@@ -253,7 +253,7 @@ class Gradients:
         self, dealt: Sequence[Sequence[Batch]], seed: Sequence[int], num_tokens: int, splits: int
     ) -> Tensor:
         # The number of BLAS threads belongs to the process. While the workers compute, it is one, as they need it.
-        with own_threads_restored():
+        with restore_num_threads():
             torch.set_num_threads(1)
             futures = [
                 self._pool.submit(replica.add, share, [*seed, number], num_tokens, splits)
