@@ -5,21 +5,18 @@ import importlib.util
 import logging
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name
 from dragoman.cli.models import add_model_flags, check_search_flags
-from dragoman.config import WITHOUT_SAMPLING, Config, Setting, read_config
+from dragoman.cli.progress import TerminalProgress
+from dragoman.config import WITHOUT_SAMPLING, Setting
 from dragoman.config.fields import SettingValue, quote_value
 from dragoman.errors import ConfigError
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.serving.settings import SERVE_SETTINGS, ServeSettings
 from dragoman.workflows.models import require_model
-
-if TYPE_CHECKING:
-    from dragoman.serving.models import ServedModel
 
 _NEEDED = ("starlette", "uvicorn", "httptools", "multipart", "prometheus_client")
 # Settings that a request sets itself, and settings that would make answers differ between requests.
@@ -38,14 +35,17 @@ def run(arguments: Sequence[str]) -> int:
     from dragoman.serving.app import make_app
     from dragoman.serving.http.keys import Keys
     from dragoman.serving.http.server import bind_socket, run_server, url_of_socket
-    from dragoman.serving.models import Models, add_terms
+    from dragoman.serving.models import Models, add_terms, load_served_model
     from dragoman.serving.service import Service
 
     settings = ServeSettings(**{name: getattr(options, name) for name in SERVE_SETTINGS})
     keys = Keys(options.api_keys, settings.requests_per_minute)
     logging.basicConfig(format="dragoman: %(message)s", level=logging.WARNING)
     with bind_socket(options.host, options.port) as found:
-        models = Models(add_terms(_load_models(options), options.terms), options.pivot)
+        announce_compiling()
+        load = partial(load_served_model, overrides=overrides_of(options), device=options.device)
+        loaded = [load(name, progress=TerminalProgress()) for name in options.model]
+        models = Models(add_terms(loaded, options.terms), options.pivot)
         service = Service(models, settings)
         address, pairs = url_of_socket(found), ", ".join(models.pairs)
         app = make_app(service, keys, with_page=not options.no_page)
@@ -75,37 +75,6 @@ def _parser() -> ArgumentParser:
             help=f"{one.help} [default: {quote_value(one.default)}]",
         )
     return parser
-
-
-def _load_models(options: argparse.Namespace) -> "list[ServedModel]":
-    """Load the models. Raises ModelError, and ConfigError for settings that do not fit a model."""
-    from dragoman.bundle import resolve_model_folder
-    from dragoman.devices.device import keep_freed_memory
-    from dragoman.inference.tensors.products import resolve_inference_precision
-    from dragoman.inference.translator import Translator
-    from dragoman.model.trained import TrainedModel
-    from dragoman.serving.models import parse_model_spec, served_model
-
-    keep_freed_memory()
-    announce_compiling()
-    models = []
-    for name in map(parse_model_spec, options.model):
-        folder = resolve_model_folder(name.path)
-        trained = TrainedModel.load(folder, options.device)
-        own = trained.config.inference
-        searched: dict[str, Any] = {**WITHOUT_SAMPLING, "n_best": 1}
-        loaded = read_config([], overrides_of(options), Config(inference=replace(own, **searched)))
-        given = sorted(key.removeprefix("inference.") for key in loaded.given)
-        overrides: dict[str, Any] = {one: getattr(loaded.config.inference, one) for one in given}
-        precision = resolve_inference_precision(loaded.config.inference.precision, trained.model.device)
-        if precision == "bfloat16" and "precision" not in overrides:
-            say(f"{folder} is served in float32, because bfloat16 answers depend on the other texts in the batch")
-            overrides["precision"] = "float32"
-        if own.sample or own.mbr_samples:
-            say(f"{folder} is served by beam search, because samples depend on the other texts in the batch")
-        overrides |= searched
-        models.append(served_model(name, trained, Translator.from_trained([trained]), overrides, folder))
-    return models
 
 
 def _argument_type(setting: Setting) -> Callable[[str], SettingValue]:

@@ -1,13 +1,16 @@
 """The served models, and the paths through them from one language to another."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dragoman.config import InferenceSettings
+from dragoman.bundle import resolve_model_folder
+from dragoman.config import WITHOUT_SAMPLING, Config, InferenceSettings, read_config
+from dragoman.devices.device import keep_freed_memory
 from dragoman.errors import ConfigError
 from dragoman.inference.options import Details, Preserve
+from dragoman.inference.tensors.products import resolve_inference_precision
 from dragoman.inference.translator import Translator, override_settings
 from dragoman.languages import LANGUAGE_NAMES, normalize_code
 from dragoman.model.trained import TrainedModel
@@ -16,6 +19,7 @@ from dragoman.serving.requests import BatchOptions
 from dragoman.text.documents.markers import MarkedText
 from dragoman.text.documents.markup import escape_text
 from dragoman.text.documents.terms import Terms
+from dragoman.workflows.progress import QUIET, Progress
 
 _BY_LOWER_CASE = {code.lower(): code for code in LANGUAGE_NAMES}
 _SAME = {"zh-hans": "zh", "zh": "zh-hans", "zt": "zh-hant", "zh-hant": "zt", "pb": "pt-br", "pt-br": "pb"}
@@ -163,6 +167,35 @@ def served_model(
         raise ConfigError(f"{name.path} has no languages. Write them in front of it: en-de={name.path}.")
     where = (folder, trained.fingerprint)
     return ServedModel(canonical_code(source), canonical_code(target), trained, translator, overrides, *where)
+
+
+def load_served_model(
+    name: str, overrides: Mapping[str, str] = {}, device: str = "auto", progress: Progress = QUIET
+) -> ServedModel:
+    """Load the model of an argument such as ``en-de=runs/demo``.
+
+    `overrides` are settings as text by key, such as ``inference.beam_size``. The model does not sample and does not use
+    bfloat16, because then answers would depend on the other texts in the batch. Notes this if the model has such
+    settings. Raises ModelError, and ConfigError for settings that do not fit the model.
+    """
+    keep_freed_memory()
+    spec = parse_model_spec(name)
+    folder = resolve_model_folder(spec.path)
+    trained = TrainedModel.load(folder, device)
+    own = trained.config.inference
+    fixed: dict[str, Any] = {**WITHOUT_SAMPLING, "n_best": 1}
+    loaded = read_config([], overrides, Config(inference=replace(own, **fixed)))
+    settings = loaded.config.inference
+    given: dict[str, Any] = {
+        each: getattr(settings, each) for each in sorted(key.removeprefix("inference.") for key in loaded.given)
+    }
+    precision = resolve_inference_precision(settings.precision, trained.model.device)
+    if precision == "bfloat16" and "precision" not in given:
+        progress.note(f"{folder} is served in float32, because bfloat16 answers depend on the other texts in the batch")
+        given["precision"] = "float32"
+    if own.sample or own.mbr_samples:
+        progress.note(f"{folder} is served by beam search, because samples depend on the other texts in the batch")
+    return served_model(spec, trained, Translator.from_trained([trained]), given | fixed, folder)
 
 
 def add_terms(models: Sequence[ServedModel], files: Sequence[str]) -> list[ServedModel]:

@@ -35,7 +35,10 @@ def test_import_and_export(small_marian: Path, tmp_path: Path, capsys: pytest.Ca
         (["export", "MODEL"], ["`--to` is missing"]),
         (["export", "MODEL", "--to", "onnx"], ["`--to` must be one of ctranslate2, marian"]),
         (["export", "MODEL", "--to", "ctranslate2", "--quantization", "int4"], ["`--quantization` must be one of"]),
-        (["export", "MODEL", "--to", "marian", "--quantization", "int8"], ["`--quantization` is int8", "marian"]),
+        (
+            ["export", "MODEL", "--to", "marian", "--quantization", "int8"],
+            ["`--quantization` must be float32 for marian"],
+        ),
         (["export", "MODEL", "--to", "marian"], ["tokenizer of kind byte_bpe", "ctranslate2"]),
         (["export", "nothing", "--to", "marian"], ["nothing does not exist"]),
         (["export", "MODEL", "--to", "marian", "--out", "."], ["exists already", "--out"]),

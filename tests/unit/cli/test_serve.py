@@ -1,15 +1,8 @@
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dragoman.cli.main import run_command
-from dragoman.cli.serve import _load_models, _parser
-from dragoman.inference.translator import Translator
-from dragoman.model.trained import TrainedModel
-from dragoman.serving.models import ServedModel
-from dragoman.serving.requests import BatchOptions
-from dragoman.text.documents.markers import MarkedText
 
 
 @pytest.mark.parametrize(
@@ -48,39 +41,3 @@ def test_help_has_every_limit_with_its_default(capsys: pytest.CaptureFixture[str
     assert "--port N Port to listen on; 0: any free port [default: 5000]" in said
     assert "--max-requests N Maximum number of open requests; more are refused (503) [default: 256]" in said
     assert "--deadline-seconds X" in said
-
-
-def loaded(*arguments: str) -> ServedModel:
-    """The one model that is served."""
-    (model,) = _load_models(_parser().parse(list(arguments)))
-    return model
-
-
-def test_a_model_that_samples_is_served_by_beam_search(
-    model_folder: Path, sampling_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    trained = TrainedModel.load(sampling_folder)
-    voting = replace(trained.config.inference, sample=False, mbr_samples=4)
-    replace(trained, config=replace(trained.config, inference=voting)).save(tmp_path / "voting")
-    expected = Translator.load(model_folder).translate_detailed(["one two"], n_best=2)[0].candidates
-    for folder in (sampling_folder, tmp_path / "voting"):
-        model = loaded(f"en-de={folder}")
-        assert capsys.readouterr().err.count("is served by beam search, ") == 1
-        for n_best in (1, 2):
-            (answer,) = model.translate([MarkedText("one two", ())], BatchOptions(n_best))
-            assert len(answer.candidates) == n_best
-        assert answer.candidates == expected
-    loaded(f"en-de={model_folder}", "--inference.beam-size", "1")
-    assert "beam search" not in capsys.readouterr().err
-
-
-def test_a_folder_that_is_there_says_no_pair(
-    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    trained = TrainedModel.load(model_folder)
-    config = replace(trained.config, data=replace(trained.config.data, src_lang="en", tgt_lang="de"))
-    replace(trained, config=config).save(tmp_path / "run-lr=0.001")
-    assert loaded("run-lr=0.001").pair == "en-de"
-    assert loaded("fr-en=run-lr=0.001").pair == "fr-en"
-    assert loaded("fr-en=run-lr=0.001").folder == Path("run-lr=0.001")
