@@ -10,7 +10,7 @@ import pytest
 from tools import release
 from tools.release import NotReady
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
