@@ -1,4 +1,4 @@
-"""A model as a folder: weights, tokenizers, settings and card, with a manifest that proves them whole."""
+"""A model as a folder: weights, tokenizers, settings and card, with a manifest that detects damage."""
 
 from dragoman.bundle.card import Card
 from dragoman.bundle.folder import Bundle, load_bundle, replace_card, save_bundle, write_bundle_files

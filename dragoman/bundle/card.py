@@ -1,4 +1,4 @@
-"""The model card: what a model was trained on, how it scores and how large it is, for people and for programs."""
+"""The model card: training data, scores and size of a model, as JSON and as Markdown."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -15,11 +15,11 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """Facts about a model; empty where nobody has found them out.
+    """Facts about a model. An unknown fact keeps its default.
 
-    `origin` says where an imported model comes from, `lineage` which models, oldest first, a fine-tuned one was begun
-    with, `teachers` which ones it learnt from. With `ema_decay` the weights are the running mean at the step in
-    `averaged_steps`. `cleaning` has rows of rule and count. `scores` has rows of data set, metric, value, signature.
+    `origin` is the source of an imported model. `lineage` has the models that a fine-tuned model started from, oldest
+    first, `teachers` the models that it was distilled from. With `ema_decay` the weights are the running mean at the
+    step in `averaged_steps`. `cleaning` has rows (rule, pairs), `scores` rows (data set, metric, value, signature).
     """
 
     src_lang: str = ""
@@ -46,17 +46,17 @@ class Card:
     teachers: tuple[str, ...] = ()
 
     def with_scores(self, data: str, scores: list[Score]) -> "Card":
-        """The card with the scores on a data set, in place of earlier ones on it."""
+        """The card with new scores on a data set, which replace earlier scores on it."""
         others = tuple(row for row in self.scores if row[0] != data)
         rows = tuple((data, score.name, round(score.value, 2), score.signature) for score in scores)
         return replace(self, scores=others + rows)
 
     def to_json(self) -> str:
-        """card.json."""
+        """The content of card.json."""
         return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
 
     def to_markdown(self) -> str:
-        """card.md."""
+        """The content of card.md."""
         languages = f"{self.src_lang or '?'} to {self.tgt_lang or '?'}"
         lines = [
             f"# Translation model, {languages}",
@@ -64,10 +64,10 @@ class Card:
             f"A Transformer with {self.parameters:,} parameters, {'imported into' if self.origin else 'made with'} "
             f"Dragoman. Vocabularies: {self.src_vocab_size:,} (source) and {self.tgt_vocab_size:,} (target) entries.",
         ]
-        lines += ["", f"It comes from {self.origin}; its licence is stated there."] if self.origin else []
+        lines += ["", f"It comes from {self.origin}. See its licence there."] if self.origin else []
         lines += ["", self._training()] if self.steps or not self.origin else []
         lines += ["", f"It was fine-tuned from {', then '.join(self.lineage)}."] if self.lineage else []
-        lines += ["", f"Beside its text it learnt from {', '.join(self.teachers)}."] if self.teachers else []
+        lines += ["", f"It was distilled from {', '.join(self.teachers)}."] if self.teachers else []
         lines += ["", self.averaging()] if self.averaging() else []
         lines += _table("Scores", ("data", "metric", "value", "signature"), self.scores)
         lines += _table("Cleaning of the training data", ("rule", "pairs"), self.cleaning)
@@ -75,12 +75,12 @@ class Card:
         return "\n".join(lines) + "\n"
 
     def averaging(self) -> str:
-        """Of which weights these are the mean, as a sentence; empty where they are those of one step."""
+        """A sentence that says which weights were averaged, or "" if the weights are those of one step."""
         if self.ema_decay:
             step = f"step {self.averaged_steps[0]:,}" if self.averaged_steps else "the last step"
             return f"The weights are their running mean with decay {self.ema_decay:g} at {step}."
         steps = ", ".join(map(str, self.averaged_steps))
-        return f"The weights are the mean of those after steps {steps}." if steps else ""
+        return f"The weights are the mean of the weights after steps {steps}." if steps else ""
 
     def _training(self) -> str:
         tested = f", tested on {self.test_pairs:,}." if self.test_pairs else "."
@@ -92,31 +92,30 @@ class Card:
 
 
 def read_card(folder: Path) -> Card:
-    """The card of a model folder; an empty one where there is none. Raises ModelError where it is malformed."""
+    """Read the card of a model folder, or an empty card if there is none. Raises ModelError if it is malformed."""
     path = folder / "card.json"
     if not path.exists():
         return Card()
     if path.stat().st_size > _MOST_BYTES:
         raise ModelError(
-            f"{path} is not a model card: it has more than {_MOST_BYTES} bytes. Restore the folder from where it came."
+            f"{path} is not a model card: it has more than {_MOST_BYTES} bytes. Copy or download the model again."
         )
     hints = get_type_hints(Card)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         known = {name: _frozen(value) for name, value in content.items() if name in hints}
     except (ValueError, AttributeError, RecursionError):
-        raise ModelError(f"{path} is not a model card. Restore the folder from where it came.") from None
+        raise ModelError(f"{path} is not a model card. Copy or download the model again.") from None
     for name, value in known.items():
         if not _fits(value, hints[name]):
             raise ModelError(
-                f"{path} is not a model card: its `{name}` is {quote_value(value)}. "
-                "Restore the folder from where it came."
+                f"{path} is not a model card: its `{name}` is {quote_value(value)}. Copy or download the model again."
             )
     return Card(**known)
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is what a field of the card holds: a text in UTF-8, a number, or rows of these."""
+    """Whether a value has the type of a field of the card: valid Unicode text, a number, or rows of these."""
     if get_origin(hint) is tuple:
         kinds = get_args(hint)
         if not isinstance(value, tuple):

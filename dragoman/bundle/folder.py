@@ -1,4 +1,4 @@
-"""Writing and reading model folders. Reading executes nothing and checks every file against the manifest first."""
+"""Write and read model folders. Reading executes nothing, and checks every file against the manifest first."""
 
 import shutil
 from contextlib import suppress
@@ -23,23 +23,23 @@ FORMAT = 1
 """Version of the layout of a model folder. Raise it when earlier versions cannot read what this one writes."""
 _CONFIG = "config.toml"
 _MAX_BYTES = 64 << 20
-"""Bytes of a file that is not the weights: three times the largest tokenizer known."""
+"""Limit for every file except the weights: three times the largest known tokenizer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A model as numpy arrays, with all it takes to translate text."""
+    """A model as numpy arrays, with everything needed to translate text."""
 
     arrays: Arrays
     tokenizers: TokenizerPair
     config: Config
     card: Card
     fingerprint: str = ""
-    """Of the folder that it was read from: the beginning of the manifest's hash."""
+    """The beginning of the manifest's hash of the folder that was read, else ""."""
 
 
 def manifest_facts() -> dict[str, Any]:
-    """What a manifest records besides its files."""
+    """The facts that a manifest records besides its files: format and versions."""
     versions = {"dragoman": __version__}
     with suppress(PackageNotFoundError):
         versions["torch"] = installed_version("torch")
@@ -47,13 +47,13 @@ def manifest_facts() -> dict[str, Any]:
 
 
 def save_bundle(bundle: Bundle, folder: Path) -> None:
-    """Write a model folder at once; an existing one is replaced."""
+    """Write a model folder atomically. An existing folder is replaced."""
     with write_folder(folder, manifest_facts()) as temporary:
         write_bundle_files(bundle, temporary)
 
 
 def replace_card(folder: Path, card: Card, config: Config | None = None) -> None:
-    """Replace the card of a model folder, and its settings if `config` is given; the other files stay."""
+    """Replace the card of a model folder, and its settings if `config` is set. The other files stay."""
     manifest = verify_folder(folder)
     facts = {name: value for name, value in manifest.items() if name != "files"}
     with write_folder(folder, facts) as temporary:
@@ -65,7 +65,7 @@ def replace_card(folder: Path, card: Card, config: Config | None = None) -> None
 
 
 def write_bundle_files(bundle: Bundle, folder: Path) -> None:
-    """Write the files of a model folder without the manifest. A tensor shared by several names is written once."""
+    """Write the files of a model folder, without the manifest."""
     _write_config(bundle.config, folder)
     _write_card(bundle.card, folder)
     bundle.tokenizers.save(folder)
@@ -82,34 +82,36 @@ def _write_card(card: Card, folder: Path) -> None:
 
 
 def load_bundle(folder: Path) -> Bundle:
-    """Read a model folder. The arrays are in memory of their own: the folder may change or go.
+    """Read a model folder. The arrays are copies: the folder may change or disappear afterwards.
 
-    Raises ModelError that names the file which is missing, damaged or does not fit the others.
+    Raises ModelError that names the file that is missing, damaged, or does not fit the others.
     """
     checked = VerifiedFolder(folder, {WEIGHTS}, _MAX_BYTES)
     if (found := checked.manifest.get("format")) != FORMAT:
         raise ModelError(
             f"{folder} has model format {quote_value(found)}, but this version of Dragoman reads {FORMAT}. "
-            "Update Dragoman, or restore the folder from where it came."
+            "Update Dragoman, or copy or download the model again."
         )
     path = folder / WEIGHTS
     if WEIGHTS not in checked.manifest["files"]:
-        raise ModelError(f"{path} is missing. Restore the folder from where it came.")
+        raise ModelError(f"{path} is missing. Copy or download the model again.")
     config = _settings_in(checked.read(_CONFIG), folder / _CONFIG)
     tokenizers = TokenizerPair.load(folder)
     try:
         shapes = parameter_shapes(config.model, tokenizers.src.vocab_size, tokenizers.tgt.vocab_size)
     except ValueError as error:
-        raise ModelError(f"{folder}: config.toml and tokenizer do not fit each other: {error}.") from None
+        raise ModelError(
+            f"{folder} has a config.toml that does not fit its tokenizer: {error}. Copy or download the model again."
+        ) from None
     check_file_size(path, shapes)
     arrays = parse_weights(checked.read(WEIGHTS), path, shapes)
     card = read_card(folder)
-    VerifiedFolder(folder, {WEIGHTS})  # what was read in between is of the same model
+    VerifiedFolder(folder, {WEIGHTS})  # nothing changed while the other files were read
     return Bundle(arrays, tokenizers, config, card, checked.fingerprint)
 
 
 def read_settings(folder: Path) -> Config:
-    """The settings a model folder was made with. Raises ModelError."""
+    """Read the settings of a model folder. Raises ModelError."""
     path = folder / _CONFIG
     try:
         return _settings_in(toml_bytes(path), path)

@@ -1,4 +1,4 @@
-"""Which model folder a path means: itself, a run, or a pointer file."""
+"""Find the model folder that a path refers to: itself, the best model of a run, or the target of a pointer file."""
 
 import contextlib
 from pathlib import Path
@@ -13,9 +13,9 @@ _LONGEST_POINTER = 4096
 
 
 def resolve_model_folder(path: Path) -> Path:
-    """The model folder that `path` means: itself, or a run's averaged model, or else its best checkpoint.
+    """The model folder that `path` refers to: itself, or the averaged model of a run, else its best checkpoint.
 
-    Raises ModelError where there is none.
+    Raises ModelError if there is none.
     """
     if not path.exists():
         raise ModelError(f"{path} does not exist. Name a model folder, or a run of `dragoman train`.")
@@ -23,8 +23,8 @@ def resolve_model_folder(path: Path) -> Path:
         return _followed(path)
     if (path / CTRANSLATE2_WEIGHTS).is_file():
         raise ModelError(
-            f"{path} is a model exported for CTranslate2. Name the model it was made from, with `--engine ctranslate2` "
-            "where `dragoman translate` is to use CTranslate2."
+            f"{path} is a model exported for CTranslate2. Name the model that it was exported from. To translate with "
+            "CTranslate2, add `--engine ctranslate2` to `dragoman translate`."
         )
     if (path / MANIFEST).exists():
         return path
@@ -35,19 +35,19 @@ def resolve_model_folder(path: Path) -> Path:
             return _followed(path / name)
     if (path / _HUGGING_FACE_CONFIG).is_file():
         raise ModelError(
-            f"{path} is a model in Hugging Face form. Make one of ours of it: `dragoman import {path} --out MODEL`."
+            f"{path} is a model in Hugging Face format. Import it first: `dragoman import {path} --out MODEL`."
         )
     if (path / "checkpoints").is_dir():
-        raise ModelError(f"{path} is a run without a finished validation. Let it train on, for there is no model yet.")
+        raise ModelError(f"{path} is a run without a finished validation, so it has no model yet. Let it train longer.")
     raise ModelError(
-        f"{path} is neither a model folder (it has no {MANIFEST}) nor a run. Name one that `dragoman train` wrote."
+        f"{path} is neither a model folder (it has no {MANIFEST}) nor a run. Name a folder that `dragoman train` wrote."
     )
 
 
 def _followed(pointer: Path) -> Path:
-    """A pointer is a one-line file that names a folder below its own."""
+    """The folder that a pointer names: a one-line file with a path below its own folder."""
     target, leads = pointer, False
-    with contextlib.suppress(OSError, ValueError):  # a text, given in place of a model, is no name of a file
+    with contextlib.suppress(OSError, ValueError):  # another text file may be named by mistake
         with pointer.open(encoding="utf-8") as stream:
             target = (pointer.parent / stream.read(_LONGEST_POINTER).strip()).resolve()
         leads = (target / MANIFEST).exists() and target.is_relative_to(pointer.parent.resolve())

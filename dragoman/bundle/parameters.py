@@ -1,4 +1,4 @@
-"""Names and shapes of a Transformer's parameters, from its settings alone."""
+"""Names and shapes of a Transformer's parameters, computed from its settings without building the model."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def parameter_shapes(settings: ModelSettings, src_vocab_size: int, tgt_vocab_size: int) -> Shapes:
-    """Every distinct parameter in the order of the model. A tied one stands under its first name.
+    """The shape of every distinct parameter, in the order of the model. A tied parameter has its first name.
 
     Raises ValueError if one tensor must embed two vocabularies of different sizes.
     """

@@ -1,4 +1,4 @@
-"""Reading and writing model.safetensors as numpy arrays."""
+"""Read and write model.safetensors as numpy arrays."""
 
 import errno
 import math
@@ -17,10 +17,10 @@ from dragoman.bundle.parameters import Shapes
 from dragoman.errors import ModelError
 
 Arrays = Mapping[str, NDArray[np.float32]]
-"""Every distinct parameter by its name, as `parameter_shapes` lists them."""
+"""Every distinct parameter by name, as in `parameter_shapes`."""
 WEIGHTS = "model.safetensors"
 _MAX_HEADER_BYTES = 1 << 10
-"""Bytes for one tensor: its name, shape and offsets take some hundred."""
+"""Limit per tensor: name, shape and offsets take a few hundred bytes."""
 
 
 def write_tensors(tensors: Mapping[str, NDArray[Any]], path: Path, metadata: dict[str, str] | None = None) -> None:
@@ -34,10 +34,10 @@ def write_tensors(tensors: Mapping[str, NDArray[Any]], path: Path, metadata: dic
 
 
 def read_weights(path: Path, shapes: Shapes) -> dict[str, NDArray[np.float32]]:
-    """The arrays of a safetensors file, which must have exactly the given names and shapes.
+    """Read the arrays of a safetensors file, which must have exactly these names and shapes, and finite numbers.
 
-    All numbers must be finite. Names, shapes and types are compared before any array is made. The arrays are in memory
-    of their own, so the file may be changed or truncated afterwards. Raises ModelError.
+    Names, shapes and types are checked before any array is made. The arrays are copies, so the file may change
+    afterwards. Raises ModelError.
     """
     check_file_size(path, shapes)
     try:
@@ -57,15 +57,15 @@ def check_file_size(path: Path, shapes: Shapes) -> None:
             f"{path} has {size} bytes, but the model in config.toml takes at most {most}. "
             "The file is of another model than config.toml."
         )
-    if 2 * size < least:  # numbers of 16 bits, or a missing tensor, are named later
+    if 2 * size < least:  # 16-bit numbers and missing tensors are reported later, by name
         raise ModelError(
-            f"{path} has {size} bytes, but the model in config.toml needs {least} and more. "
+            f"{path} has {size} bytes, but the model in config.toml needs at least {least}. "
             "The file is of another model than config.toml."
         )
 
 
 def parse_weights(content: bytes, path: Path, shapes: Shapes) -> dict[str, NDArray[np.float32]]:
-    """What `read_weights` returns, from the content of the file."""
+    """`read_weights` from the content of the file."""
     try:
         found = dict(deserialize(content))  # type: ignore[no-untyped-call]
     except SafetensorError as error:
@@ -85,5 +85,5 @@ def parse_weights(content: bytes, path: Path, shapes: Shapes) -> dict[str, NDArr
         with np.errstate(over="ignore", invalid="ignore"):
             is_finite = np.isfinite(array.sum()) or np.isfinite(array).all()
         if not is_finite:
-            raise ModelError(f"{path}: tensor `{name}` holds numbers that are not finite. Take an earlier model.")
+            raise ModelError(f"{path}: tensor `{name}` has numbers that are not finite. Use an earlier model.")
     return arrays

@@ -1,7 +1,7 @@
-"""Whether a CTranslate2 model translates as ours does: greedy outputs and the log-probability of every token.
+"""Compare an exported CTranslate2 model with the original: greedy outputs and the log-probability of every token.
 
-The sample are random tokens, so that it needs no text and fits any language. Beams are not compared: CTranslate2
-normalises probabilities without the tokens that are never written, which changes a few of them.
+The sources are random tokens, so the check needs no text and works for any language. Beam search is not compared:
+CTranslate2 normalizes probabilities without the suppressed tokens, which changes a few beams.
 """
 
 import random
@@ -19,7 +19,7 @@ from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
 from dragoman.text.tokenization.tokenizer import EOS_ID, PAD_ID
 
 SUPPRESSED: dict[str, Any] = {"disable_unk": True, "suppress_sequences": [["<pad>"], ["<s>"]]}
-"""Options of CTranslate2 that keep out of its outputs what ours never have."""
+"""Options of CTranslate2 that suppress the tokens that Dragoman never outputs."""
 
 _SENTENCES, _TOKENS, _EXTRA_TOKENS, _SEED = 32, 12, 20, 1
 _TOLERANCE = 1e-3
@@ -27,7 +27,7 @@ _TOLERANCE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How many of the sample's greedy translations are equal, and how far log-probabilities are apart at most."""
+    """The number of equal greedy translations of the sample, and the largest difference of a log-probability."""
 
     equal: int
     total: int
@@ -35,7 +35,7 @@ class Agreement:
 
     @property
     def exact(self) -> bool:
-        """Whether all that differs is rounding: then outputs differ only where two tokens are equally probable."""
+        """Whether all differences are rounding: then outputs differ only if two tokens are equally probable."""
         return self.largest_difference <= _TOLERANCE
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ class Agreement:
 
 
 def compare_with_ctranslate2(engine: Any, trained: TrainedModel) -> Agreement:
-    """`engine` is a `ctranslate2.Translator`."""
+    """Compare a `ctranslate2.Translator` with the model that it was exported from."""
     rows = _sample(trained)
     ours = _translate_greedily(trained, rows)
     src_names, tgt_names = tokens_of(trained.tokenizers.src), tokens_of(trained.tokenizers.tgt)
@@ -65,7 +65,7 @@ def compare_with_ctranslate2(engine: Any, trained: TrainedModel) -> Agreement:
 
 
 def _sample(trained: TrainedModel) -> list[list[int]]:
-    """Source ids without eos, all of one length, so that one limit holds for all outputs."""
+    """Source ids without eos. All have the same length, so that one limit applies to all outputs."""
     positions = trained.model.max_positions or _TOKENS + 1
     length = max(1, min(_TOKENS, trained.config.data.max_tokens, positions - 1))
     draw = random.Random(_SEED)

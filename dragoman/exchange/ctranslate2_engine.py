@@ -1,7 +1,8 @@
-"""A translator of ours whose search CTranslate2 does: the same texts, settings and answers, and its speed on a CPU.
+"""A `Translator` that searches with CTranslate2: the same texts, settings and results, at its speed on a CPU.
 
-Segments, order, flags and n-best are ours, the model and the beams CTranslate2's. It ends some searches earlier than we
-do and knows no probabilities of single tokens (`token_log_probs` are empty).
+Dragoman splits texts, orders them, and computes flags and n-best lists. CTranslate2 runs the model and the beam search.
+It ends some searches earlier than Dragoman, and it gives no probabilities of single tokens (`token_log_probs` are
+empty).
 """
 
 import tempfile
@@ -25,15 +26,14 @@ _COMPUTE_TYPES: dict[str, Quantization] = {"float32": "float32", "int8": "int8",
 
 
 def ctranslate2_translator(trained: TrainedModel, precision: str, threads: int | None = None) -> Translator:
-    """The model of `trained`, converted by way of a temporary folder, on `threads` cores (all torch uses).
+    """Convert a model through a temporary folder and return a translator on `threads` cores (default: as torch).
 
-    `precision` is that of the setting: float32, int8, or auto, which is int8. Raises ConfigError for bfloat16, and
-    ModelError where ctranslate2 is not installed.
+    `precision` is float32, int8, or auto, which means int8. Raises ConfigError for bfloat16, and ModelError if
+    ctranslate2 is not installed.
     """
     if precision not in _COMPUTE_TYPES:
         raise ConfigError(
-            f"`--inference.precision` is {precision}, which ctranslate2 does not compute in on a CPU. "
-            "Use int8 or float32."
+            f"`--inference.precision` is {precision}, which ctranslate2 does not support on a CPU. Use int8 or float32."
         )
     engine = _Engine(trained, _COMPUTE_TYPES[precision], threads or torch.get_num_threads())
     return Translator.from_trained([trained], search=engine)
@@ -54,9 +54,11 @@ class _Engine:
             )
 
     def __call__(self, sources: Sequence[Source], settings: InferenceSettings) -> list[list[Hypothesis]]:
-        """The hypotheses of every source. Raises ConfigError if they are to be sampled."""
+        """The hypotheses of every source. Raises ConfigError if `settings.sample` is set."""
         if settings.sample:
-            raise ConfigError("`--engine` is ctranslate2, which is here for searching only. Leave out one of the two.")
+            raise ConfigError(
+                "`--inference.sample` does not work with `--engine ctranslate2`. Leave out one of the two."
+            )
         limits = [output_limit(one.length, len(one.prefix), settings, self._max_length) for one in sources]
         batches = list(token_batches(sources, settings.beam_size, settings.batch_tokens, self._threads))
         pending = [
@@ -76,13 +78,13 @@ class _Engine:
         return found
 
     def _submit(self, batch: Sequence[Source], longest: int, settings: InferenceSettings) -> list[Any]:
-        """Begins the search of a batch; its results can be waited for one by one."""
+        """Start the search of a batch. The results can be awaited one by one."""
         prefixes = [[self._tgt_names[index] for index in source.prefix] for source in batch]
         results: list[Any] = self._translator.translate_batch(
             [[self._src_names[index] for index in source.ids] for source in batch],
             target_prefix=prefixes if any(prefixes) else None,
             beam_size=settings.beam_size,
-            # Its penalty is n ** alpha only; where ours is another, the best by ours is chosen among all it finds.
+            # CTranslate2 only has the penalty n ** alpha. For another one, all its hypotheses are rescored here.
             num_hypotheses=settings.n_best if settings.length_penalty == "power" else settings.beam_size,
             length_penalty=settings.length_penalty_alpha,
             min_decoding_length=settings.min_tokens,
@@ -94,7 +96,7 @@ class _Engine:
         return results
 
     def _hypothesis(self, tokens: Sequence[str], score: float, limit: int, settings: InferenceSettings) -> Hypothesis:
-        """Its score is divided by n ** alpha, ours by the penalty of the settings; n counts the end of sentence."""
+        """Replace CTranslate2's penalty n ** alpha by the penalty of the settings. n includes the end token."""
         ids = tuple(self._tgt_ids[token] for token in tokens)
         finished = len(ids) < limit
         length = max(1, len(ids) + finished)

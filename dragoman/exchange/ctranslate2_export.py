@@ -1,7 +1,7 @@
-"""Any model of ours as a CTranslate2 model: the same Transformer, weight by weight, with its tokenisers and a README.
+"""Export any model to CTranslate2: the same Transformer, weight by weight, with its tokenizers and a README.
 
-Where the two differ: CTranslate2 takes pad, bos and unk out before it normalises probabilities, we after; and it
-divides a log-probability by n ** length_penalty, which is our `power` penalty (n counts eos in both).
+Two differences remain. CTranslate2 removes pad, bos and unk before it normalizes probabilities, Dragoman afterwards.
+CTranslate2 divides a log-probability by n ** length_penalty, which is Dragoman's `power` penalty (n includes eos).
 """
 
 import math
@@ -28,13 +28,13 @@ from dragoman.version import __version__
 Quantization = Literal["float32", "float16", "int8"]
 
 _POSITIONS = 2048
-"""Computed positions in the file at least: CTranslate2 reads them from a table."""
+"""The fewest computed positions to write: CTranslate2 reads positions from a table."""
 
 
 def export_ctranslate2(trained: TrainedModel, folder: Path, quantization: Quantization) -> Agreement:
-    """Writes the folder and translates a sample with it.
+    """Write the folder, and compare translations of a sample with those of the model.
 
-    Raises ModelError, and leaves nothing, where ctranslate2 is missing or float32 does not translate as we do.
+    Raises ModelError, and writes nothing, if ctranslate2 is not installed or float32 translations differ.
     """
     engine = import_ctranslate2()
     specification = build_specification(trained, quantization)
@@ -44,12 +44,12 @@ def export_ctranslate2(trained: TrainedModel, folder: Path, quantization: Quanti
         (temporary / "README.md").write_text(readme_text(trained, folder.name), encoding="utf-8")
         agreement = compare_with_ctranslate2(engine.Translator(str(temporary), device="cpu", intra_threads=1), trained)
         if quantization == "float32" and not agreement.exact:
-            raise ModelError(f"{folder} is not written: {agreement}. Report it as a bug, with the model's config.toml.")
+            raise ModelError(f"{folder} was not written: {agreement}. Report this bug with the model's config.toml.")
     return agreement
 
 
 def import_ctranslate2() -> ModuleType:
-    """The package ctranslate2. Raises ModelError where it is not installed."""
+    """The package ctranslate2. Raises ModelError if it is not installed."""
     try:
         import ctranslate2
     except ImportError:
@@ -61,7 +61,7 @@ def import_ctranslate2() -> ModuleType:
 
 
 def build_specification(trained: TrainedModel, quantization: Quantization) -> Any:
-    """The model as CTranslate2 describes and saves one, checked. Raises ModelError where that is not installed."""
+    """The model as a validated CTranslate2 specification. Raises ModelError if ctranslate2 is not installed."""
     import_ctranslate2()
     from ctranslate2.specs import TransformerSpec, common_spec
 
@@ -106,7 +106,7 @@ def _set_embedding(stack: Any, theirs: Any, ours: Embedding, length: int) -> Non
 
 
 def _set_layer(theirs: Any, ours: Any) -> None:
-    """Self-attention and feed-forward, which both kinds of layers have."""
+    """Set self-attention and feed-forward, which encoder and decoder layers have."""
     _set_linear(theirs.self_attention.linear[0], *_part(ours.self_attn, 0, 3))
     _set_linear(theirs.self_attention.linear[1], ours.self_attn.out.weight, ours.self_attn.out.bias)
     _set_norm(theirs.self_attention.layer_norm, ours.self_attn_residual.norm)
@@ -123,7 +123,7 @@ def _set_cross_attention(theirs: Any, ours: Any) -> None:
 
 
 def _part(attention: MultiHeadAttention, start: int, end: int) -> tuple[Tensor, Tensor | None]:
-    """Weight and bias of some of the projections of query, key and value, which are one tensor here."""
+    """Weight and bias of projections `start` to `end` - 1 of query, key and value, which are one tensor here."""
     width = attention.in_weight.size(1)
     rows = slice(start * width, end * width)
     return attention.in_weight[rows], None if attention.in_bias is None else attention.in_bias[rows]
@@ -140,7 +140,7 @@ def _set_norm(theirs: Any, norm: Any) -> None:
 
 
 def _array(tensor: Tensor) -> "np.ndarray[Any, Any]":
-    """A copy: quantisation works in place."""
+    """A copy as a numpy array, because quantization works in place."""
     return tensor.detach().cpu().float().clone(memory_format=torch.contiguous_format).numpy()
 
 

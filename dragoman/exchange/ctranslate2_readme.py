@@ -1,11 +1,11 @@
-"""What a user of an exported CTranslate2 model needs to know: a page with an example that runs."""
+"""The README of an exported CTranslate2 model, with an example that runs."""
 
 from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.sentencepiece import SentencePieceTokenizer
 
 
 def readme_text(trained: TrainedModel, name: str) -> str:
-    """README.md of the folder, in Markdown."""
+    """The content of README.md. `name` is the folder of the model in the example."""
     card, settings, longest = trained.card, trained.config.inference, trained.config.data.max_tokens
     search = f"beam_size={settings.beam_size}"
     if (positions := trained.model.max_positions) is not None:
@@ -14,12 +14,12 @@ def readme_text(trained: TrainedModel, name: str) -> str:
     if settings.length_penalty == "power":
         search += f", length_penalty={settings.length_penalty_alpha:g}"
         penalty = (
-            "`length_penalty` is the exponent that Dragoman divides by, n ** alpha; n counts the end token in both."
+            "`length_penalty` is the exponent alpha of Dragoman's penalty n ** alpha; n includes the end token in both."
         )
     else:
         penalty = (
-            f"Dragoman's penalty for this model, ((5 + n) / 6) ** {settings.length_penalty_alpha:g}, has no "
-            "counterpart there: beams may choose other lengths."
+            f"CTranslate2 has no counterpart of Dragoman's penalty for this model, ((5 + n) / 6) ** "
+            f"{settings.length_penalty_alpha:g}: translations may have other lengths."
         )
     if isinstance(trained.tokenizers.tgt.library, SentencePieceTokenizer):
         package = "sentencepiece"
@@ -47,5 +47,5 @@ print({shown})
 ```
 
 {penalty}
-Sources may have {longest} tokens; split longer text into sentences first. The end token is added by itself.
+Sources may have up to {longest} tokens. Split longer text into sentences first. CTranslate2 adds the end token.
 """

@@ -1,4 +1,4 @@
-"""Fetching a model folder by its name from the Hugging Face hub, through its own client (extra `hub`)."""
+"""Download a model folder from the Hugging Face hub with its client `huggingface_hub` (extra `hub`)."""
 
 import re
 from pathlib import Path
@@ -11,12 +11,12 @@ _FILES = ("*config.json", "*vocab.json", "source.spm", "target.spm")
 
 
 def is_hub_name(text: str) -> bool:
-    """Whether this is written like OWNER/NAME."""
+    """Whether a text has the form OWNER/NAME."""
     return _NAME.fullmatch(text) is not None
 
 
 def fetch_model(name: str) -> Path:
-    """The folder with a model's files, downloaded or from the client's cache. Raises ModelError."""
+    """Download the files of a model, or find them in the client's cache. Returns the folder. Raises ModelError."""
     folder = _snapshot(name, [*_FILES, SAFETENSORS])
     if not (folder / SAFETENSORS).exists():
         folder = _snapshot(name, [*_FILES, PICKLED])
@@ -29,23 +29,23 @@ def _snapshot(name: str, files: list[str]) -> Path:
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
     except ImportError:
         raise ModelError(
-            "the package huggingface_hub is not installed. Install it (pip install 'dragoman[hub]'), or give a folder."
+            "the package huggingface_hub is not installed. Install it (pip install 'dragoman[hub]'), or name a folder."
         ) from None
     try:
         return Path(snapshot_download(name, allow_patterns=files))
     except LocalEntryNotFoundError:
         raise ModelError(
-            f"{name} is neither in the local cache nor can it be downloaded (no network, or HF_HUB_OFFLINE is set). "
-            "Check the connection, or give a folder."
+            f"{name} is not in the local cache and cannot be downloaded (no network, or HF_HUB_OFFLINE is set). "
+            "Check the connection, or name a folder."
         ) from None
     except (HfHubHTTPError, HFValidationError) as error:
         status = getattr(getattr(error, "response", None), "status_code", None)
         reason = "it does not exist there, or is private" if status in (401, 404) else str(error).split("\n")[0]
         raise ModelError(
-            f"{name} cannot be fetched from the Hugging Face hub: {reason.rstrip('.')}. Check the name."
+            f"{name} cannot be downloaded from the Hugging Face hub: {reason.rstrip('.')}. Check the name."
         ) from None
     except OSError as error:
-        raise ModelError(f"{name} cannot be downloaded: {error}. Check the connection, or give a folder.") from None
-    except Exception as error:  # the client's network library has errors of many kinds, and none in common
+        raise ModelError(f"{name} cannot be downloaded: {error}. Check the connection, or name a folder.") from None
+    except Exception as error:  # the client's network library has many kinds of errors without a common base
         reason = f"{type(error).__name__}: {error}".split("\n")[0].rstrip(".")
-        raise ModelError(f"{name} cannot be downloaded ({reason}). Check the connection, or give a folder.") from None
+        raise ModelError(f"{name} cannot be downloaded ({reason}). Check the connection, or name a folder.") from None

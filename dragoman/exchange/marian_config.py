@@ -1,7 +1,7 @@
-"""What the JSON files of a Marian model in Hugging Face form say, in our settings.
+"""Read the JSON files of a Marian model in Hugging Face format as settings of Dragoman.
 
-Such a folder has config.json (the shape), generation_config.json (the search; older models have it in config.json) and
-tokenizer_config.json. Every key that would make the model something else than our Transformer is refused by name.
+Such a folder has config.json (shape), generation_config.json (search; in config.json for older models) and
+tokenizer_config.json. A key with a value that Dragoman's Transformer cannot represent is an error that names the key.
 """
 
 import json
@@ -17,7 +17,7 @@ CONFIG, GENERATION, TOKENIZER = "config.json", "generation_config.json", "tokeni
 MAX_JSON_BYTES = 64 << 20
 _ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu", "gelu": "gelu"}
 
-# What a MarianMTModel always is, or must be to fit here. A key that is absent is as stated.
+# Values that every supported MarianMTModel has. A missing key has the value given here.
 _MUST_BE: dict[str, Any] = {
     "model_type": "marian",
     "is_encoder_decoder": True,
@@ -27,7 +27,7 @@ _MUST_BE: dict[str, Any] = {
     "add_final_layer_norm": False,
     "static_position_embeddings": True,
 }
-# What transformers assumes where config.json does not say.
+# The defaults of transformers for keys that are not in config.json.
 _DEFAULTS: dict[str, Any] = {
     "model_type": None,
     "scale_embedding": False,
@@ -50,7 +50,7 @@ _DEFAULTS: dict[str, Any] = {
     "share_encoder_decoder_embeddings": True,
     "tie_word_embeddings": True,
 }
-# Far beyond any model there is, so that nobody's numbers alone take time and memory.
+# Limits far beyond any existing model, so that a hostile file cannot exhaust time and memory.
 _AT_MOST: dict[str, Any] = {
     "model.d_model": 1 << 16,
     "model.d_ff": 1 << 20,
@@ -58,7 +58,7 @@ _AT_MOST: dict[str, Any] = {
     "model.num_decoder_layers": 1000,
     "model.max_positions": 1 << 16,
 }
-# Searches that ours cannot do, and the values that ask for nothing.
+# Options of the search that Dragoman does not have, with the values that turn them off.
 _NEUTRAL: dict[str, Any] = {
     "repetition_penalty": 1.0,
     "no_repeat_ngram_size": 0,
@@ -70,10 +70,10 @@ _NEUTRAL: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class MarianConfig:
-    """A Marian model's facts: the settings that they mean here, and its own ids and sizes.
+    """The settings of a Marian model as Dragoman's settings, and its own ids and sizes.
 
-    `separate_vocabularies`: target_vocab.json beside vocab.json. `max_positions`: the longest sequence in tokens, eos
-    included. `notes` say what was not taken over.
+    `separate_vocabularies`: there is a target_vocab.json beside vocab.json. `max_positions` is the longest sequence in
+    tokens, eos included. `notes` list the options that were not imported.
     """
 
     model: ModelSettings
@@ -91,7 +91,7 @@ class MarianConfig:
 
 
 def read_marian_config(folder: Path) -> MarianConfig:
-    """Raises ModelError that names the file, the key and its value where the model cannot be had here."""
+    """Read the configuration of a Marian model. Raises ModelError that names an unsupported key and its value."""
     config = _Table(folder / CONFIG, _DEFAULTS | read_json(folder / CONFIG))
     for key, value in _MUST_BE.items():
         config.require(key, value)
@@ -120,19 +120,19 @@ def read_marian_config(folder: Path) -> MarianConfig:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The table in a JSON file. Raises ModelError where there is none."""
+    """Read a JSON file that holds a table. Raises ModelError if it is missing or invalid."""
     try:
         if path.stat().st_size > MAX_JSON_BYTES:
             raise ModelError(f"{path} has more than {MAX_JSON_BYTES:,} bytes. Check where the model comes from.")
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise ModelError(
-            f"{path} is missing. Give the whole folder of a Marian model in Hugging Face form, or its name there."
+            f"{path} is missing. Name the complete folder of a Marian model in Hugging Face format, or its hub name."
         ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} cannot be read as JSON: {error}. Download the model again.") from None
     if not isinstance(content, dict):
-        raise ModelError(f"{path} holds no JSON table. Download the model again.")
+        raise ModelError(f"{path} is not a JSON table. Download the model again.")
     return content
 
 
@@ -150,7 +150,7 @@ class _Table:
             )
 
     def value_for(self, key: str, setting: str) -> Any:
-        """The value of a key, which must be one that our setting may have."""
+        """The value of a key. Raises ModelError if the setting of Dragoman does not allow it."""
         try:
             value = SETTINGS[setting].check(self.content[key], f"{self.path}: `{key}`")
         except ConfigError as error:
@@ -209,13 +209,13 @@ def _tie(config: _Table) -> str:
 
 
 def _decoder_vocab_size(config: dict[str, Any]) -> Any:
-    """Where embeddings are shared there is one size, whatever the other key says."""
+    """The size of the target vocabulary. With shared embeddings `decoder_vocab_size` is ignored."""
     shared = config["share_encoder_decoder_embeddings"]
     return config["vocab_size"] if shared else config.get("decoder_vocab_size") or config["vocab_size"]
 
 
 def _inference(generation: _Table) -> InferenceSettings:
-    """transformers divides a hypothesis' log-probability by its tokens, eos included, to the power of the penalty."""
+    """The search settings. transformers divides a log-probability by tokens ** length_penalty, eos included."""
     content, ours = generation.content, InferenceSettings()
     content.setdefault("length_penalty", 1.0)
     content.setdefault("num_beams", ours.beam_size)
@@ -230,7 +230,7 @@ def _inference(generation: _Table) -> InferenceSettings:
 
 
 def _max_positions(config: _Table, tokenizer: dict[str, Any]) -> int:
-    """The fewer of the positions that the model was trained for and the tokens that its tokeniser lets through."""
+    """The smaller one of the model's positions and its tokenizer's maximum length."""
     positions = config.value_for("max_position_embeddings", "model.max_positions")
     limit = tokenizer.get("model_max_length", 512)
     return min(positions, limit) if type(limit) is int and limit > 1 else int(positions)
@@ -238,7 +238,7 @@ def _max_positions(config: _Table, tokenizer: dict[str, Any]) -> int:
 
 def _notes(generation: dict[str, Any]) -> tuple[str, ...]:
     unlike = [key for key, neutral in _NEUTRAL.items() if generation.get(key) not in (None, neutral)]
-    return tuple(f"`{key}` ({quote_value(generation[key])}) of its search is not taken over" for key in unlike)
+    return tuple(f"`{key}` ({quote_value(generation[key])}) of its search is not imported" for key in unlike)
 
 
 def _text(value: Any) -> str:

@@ -1,6 +1,6 @@
-"""Post-norm models with an imported tokeniser, as transformers loads them (`MarianMTModel`, `MarianTokenizer`).
+"""Export a post-norm model with an imported tokenizer for transformers (`MarianMTModel`, `MarianTokenizer`).
 
-The way back of `marian_import`: what was imported, exported and imported again is the same model.
+The inverse of `marian_import`: a model that is imported, exported and imported again is the same model.
 """
 
 import json
@@ -30,7 +30,7 @@ _POSITIONS = 512
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One side's tokeniser, and for each of Marian's ids ours: eos, unk, the vocabulary, and last Marian's padding."""
+    """The tokenizer of one side. `rows` has our id for each of Marian's: eos, unk, the vocabulary, Marian's padding."""
 
     tokenizer: SentencePieceTokenizer
 
@@ -45,7 +45,7 @@ class _Side:
 
 
 def export_marian(trained: TrainedModel, folder: Path) -> tuple[str, ...]:
-    """Writes the folder; returns notes on what that form cannot say. Raises ModelError for models it cannot hold."""
+    """Write the folder. Returns notes on settings without a counterpart. Raises ModelError for unsupported models."""
     src, tgt = _side(trained.tokenizers.src), _side(trained.tokenizers.tgt)
     _check_exportable(trained, src, tgt)
     shared = src.tokenizer.vocabulary == tgt.tokenizer.vocabulary
@@ -63,13 +63,13 @@ def export_marian(trained: TrainedModel, folder: Path) -> tuple[str, ...]:
     settings = trained.config.inference
     if settings.length_penalty == "power":
         return ()
-    return (f"`inference.length_penalty` ({settings.length_penalty}) has no counterpart there and is left out",)
+    return (f"`inference.length_penalty` ({settings.length_penalty}) has no counterpart in Marian and is left out",)
 
 
 def _side(tokenizer: Tokenizer) -> _Side:
     if not isinstance(tokenizer.library, SentencePieceTokenizer):
         raise ModelError(
-            f"a tokenizer of kind {tokenizer.kind} cannot be written as Marian's, only an imported one can. "
+            f"a tokenizer of kind {tokenizer.kind} cannot be exported to Marian, only an imported one can. "
             "Export to ctranslate2 instead."
         )
     return _Side(tokenizer.library)
@@ -78,16 +78,16 @@ def _side(tokenizer: Tokenizer) -> _Side:
 def _check_exportable(trained: TrainedModel, src: _Side, tgt: _Side) -> None:
     settings = trained.config.model
     problems = {
-        "`model.norm_first` is true, but Marian's models there normalise after each sublayer": settings.norm_first,
+        "`model.norm_first` is true, but Marian models in transformers are post-norm": settings.norm_first,
         f'`model.positions` is "{settings.positions}", not "marian"': settings.positions != "marian",
         "`model.attention_bias` is false, but Marian's attention has biases": not settings.attention_bias,
-        "the two vocabularies have different sizes, but one of Marian's ids must be padding in both": (
+        "the two vocabularies have different sizes, but one id must be padding in both": (
             len(src.tokenizer.vocabulary) != len(tgt.tokenizer.vocabulary)
         ),
     }
     for problem, holds in problems.items():
         if holds:
-            raise ModelError(f"this model cannot be written as Marian's: {problem}. Export to ctranslate2 instead.")
+            raise ModelError(f"this model cannot be exported to Marian: {problem}. Export to ctranslate2 instead.")
 
 
 def _tensors(trained: TrainedModel, src: _Side, tgt: _Side) -> dict[str, Tensor]:
@@ -145,7 +145,7 @@ def _config(trained: TrainedModel, src: _Side, tgt: _Side) -> dict[str, Any]:
 
 
 def _num_positions(trained: TrainedModel) -> int:
-    """Enough for the longest source and the longest output: transformers reads positions from a table."""
+    """Positions for the longest source and the longest output: transformers reads positions from a table."""
     return max(_POSITIONS, trained.config.data.max_tokens + 1 + trained.config.inference.max_extra_tokens)
 
 

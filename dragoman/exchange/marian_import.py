@@ -1,7 +1,7 @@
-"""Marian models in Hugging Face form (`MarianMTModel`), such as the OPUS-MT models, as model folders of ours.
+"""Import Marian models in Hugging Face format (`MarianMTModel`), such as the OPUS-MT models.
 
-Marian's decoder starts from its padding token, so our bos takes that token's row; our own padding gets a row of zeros
-that no output can reach. The other rows keep their order after our four control tokens.
+Marian's decoder starts with the padding token, so our bos gets the embedding of that token. Our padding gets a row of
+zeros, and its logit is so low that it is never output. The other rows keep their order after our four control tokens.
 """
 
 import re
@@ -32,7 +32,7 @@ from dragoman.version import __version__
 SOURCE_SPM, TARGET_SPM = "source.spm", "target.spm"
 VOCABULARY, TARGET_VOCABULARY = "vocab.json", "target_vocab.json"
 UNREACHABLE = -10_000.0
-"""The logit of what must never be written: finite, so that it survives float16, and without any probability."""
+"""The logit of a token that must never be output: a probability of 0, but finite in float16."""
 
 _LANGUAGES = re.compile(r"-([a-z]{2,3})-([a-z]{2,3})$")
 _POSITION_TOLERANCE = 1e-3
@@ -40,16 +40,16 @@ _POSITION_TOLERANCE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class ImportedModel:
-    """A model of ours, and notes for the user on what was done."""
+    """The imported model, and notes for the user."""
 
     trained: TrainedModel
     notes: tuple[str, ...]
 
 
 def import_marian(folder: Path, origin: str) -> ImportedModel:
-    """The model in a folder of Marian's Hugging Face form; `origin` is its name there.
+    """Import a Marian model from a folder in Hugging Face format. `origin` is its name on the hub.
 
-    Nothing in the folder is trusted: every size is checked before memory is taken. Raises ModelError.
+    Nothing in the folder is trusted: every size is checked before memory is allocated. Raises ModelError.
     """
     marian = read_marian_config(folder)
     src, tgt = _read_tokenizers(folder, marian)
@@ -61,13 +61,13 @@ def import_marian(folder: Path, origin: str) -> ImportedModel:
     model = _model(marian, tensors, names, _our_rows(src, marian), _our_rows(tgt, marian))
     pair = TokenizerPair(Tokenizer("sentencepiece", src.tokenizer), Tokenizer("sentencepiece", tgt.tokenizer), False)
     config = _config(marian, pair, origin)
-    pickled = [f"{tensors.path} is a pickle, read for its tensors alone"] if tensors.path.suffix == ".bin" else []
+    pickled = [f"{tensors.path} is a pickle; only its tensors were read"] if tensors.path.suffix == ".bin" else []
     return ImportedModel(TrainedModel(model, pair, config, _card(config, model, origin)), (*pickled, *marian.notes))
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One side's vocabulary: Marian's token -> id, and the tokeniser with ours."""
+    """The vocabulary of one side: Marian's ids by token, and the tokenizer with our ids."""
 
     vocabulary: dict[str, int]
     tokenizer: SentencePieceTokenizer
@@ -77,23 +77,24 @@ def _read_tokenizers(folder: Path, marian: MarianConfig) -> tuple[_Side, _Side]:
     src_path = folder / VOCABULARY
     tgt_path = folder / (TARGET_VOCABULARY if marian.separate_vocabularies else VOCABULARY)
     if marian.model.tie == "all" and src_path != tgt_path:
-        raise ModelError(f"{folder}: two vocabularies cannot share one embedding. Download the model again.")
+        raise ModelError(f"{folder} has two vocabularies, which cannot share one embedding. Download the model again.")
     src = _vocabulary(src_path, marian, marian.src_vocab_size)
     tgt = _vocabulary(tgt_path, marian, marian.tgt_vocab_size)
     return _side(folder / SOURCE_SPM, src_path, src), _side(folder / TARGET_SPM, tgt_path, tgt)
 
 
 def _vocabulary(path: Path, marian: MarianConfig, size: int) -> dict[str, int]:
-    """Token -> id. Raises ModelError unless it has the ids 0 ... size - 1 once each, the control tokens' as stated."""
+    """Marian's ids by token. Raises ModelError unless they are 0 ... `size` - 1 and match the ids in config.json."""
     vocabulary = read_json(path)
     ids = list(vocabulary.values())
     if len(ids) != size or not all(type(index) is int for index in ids) or sorted(ids) != list(range(size)):
         raise ModelError(
-            f"{path} does not have the ids 0 to {size - 1} once each, as config.json says. Download the model again."
+            f"{path} must have each id from 0 to {size - 1} once (see config.json), but does not. "
+            "Download the model again."
         )
     for token, expected in (("<pad>", marian.pad_id), ("</s>", marian.eos_id), ("<unk>", vocabulary.get("<unk>"))):
         if token not in vocabulary:
-            raise ModelError(f"{path} lacks {token}. Such a model cannot be imported.")
+            raise ModelError(f"{path} has no {token}. Such a model cannot be imported.")
         if vocabulary[token] != expected:
             raise ModelError(
                 f"{path}: the id of {token} is {vocabulary[token]}, but config.json says {expected}. "
@@ -115,7 +116,7 @@ _CONTROLS = frozenset(("<pad>", "</s>", "<unk>"))
 
 
 def _our_rows(side: _Side, marian: MarianConfig) -> list[int]:
-    """For each of our ids after padding the id in Marian's vocabulary."""
+    """Marian's id for each of our ids after padding."""
     unk_id = side.vocabulary["<unk>"]
     special = {marian.pad_id, marian.eos_id, unk_id}
     controls = {BOS_ID: marian.pad_id, EOS_ID: marian.eos_id, UNK_ID: unk_id}
@@ -126,7 +127,7 @@ def _our_rows(side: _Side, marian: MarianConfig) -> list[int]:
 
 
 def _embedding_names(tensors: TensorFile, marian: MarianConfig) -> dict[str, str]:
-    """Our embeddings and projection -> the tensor that has them; a tied one has one name or several in the file."""
+    """The name in the file for each of our embeddings and the projection. Tied tensors have one of several names."""
     present = tensors.shapes().keys()
     tied = (SHARED, EMBEDDINGS["encoder"], EMBEDDINGS["decoder"], PROJECTION)
     choices: dict[str, dict[str, tuple[str, ...]]] = {
@@ -146,7 +147,7 @@ def _embedding_names(tensors: TensorFile, marian: MarianConfig) -> dict[str, str
 
 
 def _shapes_of(marian: MarianConfig, names: dict[str, str], tensors: TensorFile) -> dict[str, tuple[int, ...]]:
-    """The shape that each tensor must have, by its name in the file."""
+    """The required shape of each tensor, by its name in the file."""
     with build_without_values():
         shapes = {name: tuple(one.shape) for name, one in Transformer(marian.model, 4, 4).named_parameters()}
     expected = {
@@ -163,7 +164,7 @@ def _shapes_of(marian: MarianConfig, names: dict[str, str], tensors: TensorFile)
 
 
 def _check_positions(tensors: TensorFile) -> None:
-    """Positions in the file must be the sinusoids, which are computed here."""
+    """Raise ModelError if the positions in the file are not the usual sinusoids, which Dragoman computes."""
     for name in POSITIONS:
         if shape := tensors.shapes().get(name):
             error = (tensors.tensor(name) - marian_positions(shape[0], shape[1])).abs().max()
@@ -192,7 +193,7 @@ def _model(
 
 
 def _permute_rows(tensor: Tensor, rows: Iterable[int], padding: float) -> Tensor:
-    """The rows in our order, with one for padding before them."""
+    """The rows in our order, after a row for padding."""
     first = torch.full_like(tensor[:1], padding)
     assert PAD_ID == 0
     return torch.cat((first, tensor[torch.tensor(list(rows))]))

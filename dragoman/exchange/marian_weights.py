@@ -1,4 +1,4 @@
-"""Where our tensors are in a Marian model in Hugging Face form, and reading them from a file nobody vouches for."""
+"""Names of the tensors of a Marian model in Hugging Face format, and reading them from an untrusted file."""
 
 import pickle
 import zipfile
@@ -24,25 +24,25 @@ _FLOAT_NAMES = {"F32", "F16", "BF16"}
 
 
 class TensorFile(Protocol):
-    """The tensors of a file: which there are, of which shape, and each one."""
+    """The tensors of a file."""
 
     path: Path
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Name -> shape, read without taking memory for the tensors."""
+        """The shapes by name, read without allocating memory for the tensors."""
 
     def tensor(self, name: str) -> Tensor:
         """One tensor in float32."""
 
 
 def open_tensors(folder: Path) -> TensorFile:
-    """The weights of a folder, safetensors before pickle. Raises ModelError where there are none that can be read."""
+    """Open the weights of a folder, safetensors before pickle. Raises ModelError if they are missing or invalid."""
     if (folder / SAFETENSORS).exists():
         return _Safetensors(folder / SAFETENSORS)
     if (folder / PICKLED).exists():
         return _Pickled(folder / PICKLED)
     raise ModelError(
-        f"{folder} has neither {SAFETENSORS} nor {PICKLED}. Give the whole folder of a model in Hugging Face form."
+        f"{folder} has neither {SAFETENSORS} nor {PICKLED}. Name the complete folder of a model in Hugging Face format."
     )
 
 
@@ -57,7 +57,7 @@ class _Safetensors:
         except (SafetensorError, OSError) as error:
             raise ModelError(f"{path} is not a readable safetensors file: {error}. Download the model again.") from None
         if strange:
-            raise ModelError(f"{path}: tensor `{strange[0]}` is of no float type. Such a model cannot be imported.")
+            raise ModelError(f"{path}: tensor `{strange[0]}` has no float type. Such a model cannot be imported.")
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return self._shapes
@@ -69,7 +69,7 @@ class _Safetensors:
 
 
 class _Pickled:
-    """torch's own format; with `weights_only` its pickle can make nothing but tensors."""
+    """A file in torch's pickle format. With `weights_only`, unpickling cannot create anything but tensors."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -80,9 +80,9 @@ class _Pickled:
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=archive)
         except (pickle.UnpicklingError, RuntimeError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
             reason = str(error).split("\n")[0][:200]
-            raise ModelError(f"{path} does not hold tensors alone: {reason}. Look for {SAFETENSORS} instead.") from None
+            raise ModelError(f"{path} does not hold tensors alone: {reason}. Use {SAFETENSORS} instead.") from None
         if not isinstance(content, dict) or not all(_is_plain(name, value) for name, value in content.items()):
-            raise ModelError(f"{path} does not hold a table of tensors. Look for {SAFETENSORS} instead.")
+            raise ModelError(f"{path} does not hold a table of tensors. Use {SAFETENSORS} instead.")
         self._content: dict[str, Tensor] = content
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -99,7 +99,7 @@ def _refuse_compressed(path: Path) -> None:
 
 
 def _is_plain(name: Any, value: Any) -> bool:
-    """Whether this is a tensor of floats that takes no more room than its storage has: not a small one drawn out."""
+    """Whether this is a float tensor that fits into its storage, so not a small one expanded by strides of 0."""
     return (
         isinstance(name, str)
         and isinstance(value, Tensor)
@@ -110,7 +110,7 @@ def _is_plain(name: Any, value: Any) -> bool:
 
 
 def layer_tensors(settings: ModelSettings) -> dict[str, tuple[str, ...]]:
-    """Our name of each tensor in the layers -> its names in Marian's form; several stand below each other here."""
+    """Marian's names for each of our tensors in the layers. Several of Marian's are stacked to one of ours."""
     names: dict[str, tuple[str, ...]] = {}
     for index in range(settings.num_encoder_layers):
         names |= _layer(f"encoder.layers.{index}", {"self_attn": "self_attn"})
@@ -134,17 +134,17 @@ def _layer(place: str, attentions: Mapping[str, str]) -> dict[str, tuple[str, ..
 
 
 def require_shapes(tensors: TensorFile, expected: dict[str, tuple[int, ...]], allowed: frozenset[str]) -> None:
-    """Raises ModelError unless exactly these tensors, and perhaps the allowed ones, are there, of these shapes."""
+    """Raise ModelError unless the file has exactly these tensors with these shapes, and maybe the allowed ones."""
     found = tensors.shapes()
     for name, shape in expected.items():
         if name not in found:
             raise ModelError(f"{tensors.path}: tensor `{name}` is missing. Download the model again.")
         if found[name] != shape:
             raise ModelError(
-                f"{tensors.path}: tensor `{name}` is {found[name]} instead of {shape}. The file is of another model "
-                "than config.json."
+                f"{tensors.path}: tensor `{name}` must have the shape {shape}, but has {found[name]}. The file and "
+                "config.json are of different models."
             )
     for name in sorted(found.keys() - expected.keys() - allowed):
         raise ModelError(
-            f"{tensors.path}: tensor `{name}` has no place in Dragoman's Transformer. Such a model cannot be imported."
+            f"{tensors.path}: tensor `{name}` is unknown to Dragoman's Transformer. Such a model cannot be imported."
         )

@@ -1,7 +1,7 @@
-"""Reading and writing SentencePiece's .spm files (sentencepiece_model.proto), as far as a tokeniser of ours needs them.
+"""Read and write SentencePiece's .spm files (sentencepiece_model.proto), as far as a tokenizer needs them.
 
-The file is a protocol buffer: numbered fields, each a number, four or eight bytes, or a length and bytes. That is
-little enough to read here, so that importing a model needs no further library and trusts no foreign parser.
+The file is a protocol buffer: numbered fields, each a number, four or eight bytes, or a length and bytes. It is read
+here, so that importing a model needs no other library and trusts no third-party parser.
 """
 
 import struct
@@ -28,14 +28,16 @@ _ALGORITHMS: dict[int, Literal["unigram", "bpe"]] = {_UNIGRAM: "unigram", _BPE: 
 
 
 def read_spm(path: Path) -> PieceModel:
-    """The model in a .spm file. Raises ModelError where it is damaged or works in a way that Dragoman does not know."""
+    """Read the model in a .spm file. Raises ModelError if it is damaged or uses an unsupported feature."""
     try:
         if (size := path.stat().st_size) > MAX_FILE_BYTES:
             problem = f"{path} has {size:,} bytes, too many for a SentencePiece model. Check where it comes from."
             raise ModelError(problem)
         model, problem = _model(path.read_bytes())
     except FileNotFoundError:
-        raise ModelError(f"{path} is missing. Give the whole folder of a Marian model in Hugging Face form.") from None
+        raise ModelError(
+            f"{path} is missing. Name the complete folder of a Marian model in Hugging Face format."
+        ) from None
     except (ValueError, IndexError, struct.error, OSError) as error:
         raise ModelError(f"{path} is not a SentencePiece model: {error}. Download the model again.") from None
     if problem:
@@ -44,7 +46,7 @@ def read_spm(path: Path) -> PieceModel:
 
 
 def write_spm(model: PieceModel) -> bytes:
-    """The content of a .spm file, which SentencePiece reads as this model."""
+    """The content of a .spm file that SentencePiece reads as this model."""
     specials = [("<unk>", 0.0, _UNKNOWN), ("<s>", 0.0, _CONTROL), ("</s>", 0.0, _CONTROL)]
     in_bytes = [(byte_token(byte), 0.0, _BYTE) for byte in range(256)] if model.byte_fallback else []
     normal = [(piece, score, _NORMAL) for piece, score in model.pieces]
@@ -58,7 +60,7 @@ def write_spm(model: PieceModel) -> bytes:
 
 
 def _model(content: bytes) -> tuple[PieceModel, str]:
-    """The model, and what about it cannot be had here, or ""."""
+    """The model, and the first unsupported feature, or ""."""
     fields = list(_fields(content))
     messages = (_numbers_and_texts(fields, which) for which in (_TRAINER, _NORMALIZER, _DENORMALIZER))
     trainer, normalizer, denormalizer = messages
@@ -93,18 +95,18 @@ def _read_piece(content: bytes) -> tuple[str, float, int]:
 
 
 def _numbers_and_texts(fields: Iterable[Field], which: int) -> dict[int, int | bytes]:
-    """The fields of a message inside the message; where it comes in parts, later ones win."""
+    """The fields of message `which` inside the outer message. If it comes in parts, later fields win."""
     return {number: value for outer, inner in fields if outer == which for number, value in _fields(_bytes(inner))}
 
 
 def _bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
-        raise ValueError("a number stands where text is expected")
+        raise ValueError("it has a number instead of text")
     return value
 
 
 def _fields(content: bytes) -> Iterator[Field]:
-    """Number and value of each field; four and eight bytes are given as they are. Raises ValueError or IndexError."""
+    """Number and value of each field. Fixed-size values stay bytes. Raises ValueError or IndexError for damage."""
     place = 0
     while place < len(content):
         tag, place = _varint(content, place)
@@ -126,7 +128,7 @@ def _fields(content: bytes) -> Iterator[Field]:
 
 
 def _varint(content: bytes, place: int) -> tuple[int, int]:
-    """A number in groups of seven bits, lowest first, and where it ends."""
+    """Read a number in groups of seven bits, lowest first. Returns it and the position after it."""
     number = 0
     for shift in range(0, 70, 7):
         byte = content[place]

@@ -76,5 +76,5 @@ def test_int8_and_auto_translate(imported: TrainedModel, texts: list[str]) -> No
 def test_what_it_cannot_do_is_said(imported: TrainedModel, theirs: Translator) -> None:
     with pytest.raises(ConfigError, match=r"`--inference.precision` is bfloat16, .* Use int8 or float32\.$"):
         ctranslate2_translator(imported, "bfloat16")
-    with pytest.raises(ConfigError, match=r"`--engine` is ctranslate2, which is here for searching only\."):
+    with pytest.raises(ConfigError, match=r"`--inference.sample` does not work with `--engine ctranslate2`"):
         theirs.translate(["one"], sample=True)

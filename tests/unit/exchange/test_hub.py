@@ -47,7 +47,7 @@ def test_a_name_that_is_not_there(
     assert run_command(["import", "Someone/no-such-model"]) == 2
     fetching, error = capsys.readouterr().err.rstrip("\n").split("\n")
     assert "downloading Someone/no-such-model" in fetching
-    assert "Someone/no-such-model is neither in the local cache nor can it be downloaded" in error
+    assert "Someone/no-such-model is not in the local cache and cannot be downloaded" in error
     assert not list(tmp_path.iterdir())
 
 

@@ -205,7 +205,7 @@ def test_what_the_watchdog_found_is_said(run: Path) -> None:
 @pytest.mark.parametrize(
     ("known", "said"),
     [
-        ({"averaged_steps": (3, 4)}, "The weights are the mean of those after steps 3, 4."),
+        ({"averaged_steps": (3, 4)}, "The weights are the mean of the weights after steps 3, 4."),
         ({"averaged_steps": (1200,), "ema_decay": 0.999}, "their running mean with decay 0.999 at step 1,200."),
         ({"lineage": ("old", "older")}, "The model was fine-tuned from old, then older."),
         ({"teachers": ("one", "two")}, "It was also trained on the predictions of one, two."),

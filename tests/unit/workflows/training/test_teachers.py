@@ -54,7 +54,7 @@ def test_a_run_learns_from_teachers_and_goes_on_without_them(
     assert model.config.tokenizer.bpe_dropout == 0  # which the rule for so little text would have drawn
     assert [name.split(" (")[0] for name in model.card.teachers] == ["first", "second"]
     assert sha256_of(teachers[1] / "model.safetensors")[:12] in model.card.teachers[1]
-    assert "Beside its text it learnt from first (" in model.card.to_markdown()
+    assert "It was distilled from first (" in model.card.to_markdown()
     soft = SoftTargets(straight / "data" / "teachers", PairStore(straight / "data" / "train"))
     assert soft.teachers == model.card.teachers
 
