@@ -170,7 +170,8 @@ class Translator:
 
         Returns
         -------
-        One translation for each text, in the same order. An empty or blank text has an empty translation.
+        list of str
+            One translation for each text, in the same order. An empty or blank text has an empty translation.
 
         Raises
         ------
@@ -224,8 +225,9 @@ class Translator:
 
         Returns
         -------
-        One `Translation` for each text, in the same order. A translation with protected spans that were inserted
-        afterwards has an empty alignment and one candidate.
+        list of Translation
+            One translation for each text, in the same order. A translation with protected spans that were inserted
+            afterwards has an empty alignment and one candidate.
 
         Raises
         ------
@@ -255,7 +257,8 @@ class Translator:
 
         Yields
         ------
-        One `Translation` for each text, in the same order.
+        Translation
+            One for each text, in the same order.
 
         Raises
         ------

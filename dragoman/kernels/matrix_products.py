@@ -52,8 +52,8 @@ def multiply(
     float32: out = inputs @ weights + bias, summed in the order of depth. int8 (uint8 inputs) and int16:
     out = (inputs @ weights - correction) * input scale * weight scale + bias, summed exactly in int32.
 
-    Shapes and layout
-    -----------------
+    Parameters
+    ----------
     inputs
         (R, depth) from `row` on, with one of `scales` (R,) for each row.
     panels

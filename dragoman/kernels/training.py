@@ -4,19 +4,15 @@ Each function makes one pass over its rows. torch would read and write all numbe
 which takes longer than the products in a small model. `training/step/fused.py` wraps these functions as autograd
 functions, and `training/step/accelerated.py` builds modules of them.
 
-Conventions
------------
-Arrays
-    Most arguments are addresses of contiguous memory. Making an array of a tensor in Python would release Python's lock
-    several times, and other computing threads wait for the lock.
-kind
-    Any number of the type that activations are stored in: float32, or uint16 for bfloat16. All other arrays and all
-    sums are float32.
-dropout_bits, first_kept, scale
-    16 random bits for each element, as int16. Dropout keeps an element if its bits are at least `first_kept`, and
-    multiplies it by `scale`. If the address of the bits is 0, functions that allow it apply no dropout.
-Chunks
-    Attention works on matrices whose columns are split into chunks of VECTOR_WIDTH (L): (rows, chunks, L).
+Conventions:
+
+- Most arguments are addresses of contiguous memory. Making an array of a tensor in Python would release Python's lock
+  several times, and other computing threads wait for the lock.
+- `kind` is any number of the type that activations are stored in: float32, or uint16 for bfloat16. All other arrays and
+  all sums are float32.
+- `dropout_bits` are 16 random bits for each element, as int16. Dropout keeps an element if its bits are at least
+  `first_kept`, and multiplies it by `scale`. If the address of the bits is 0, functions that allow it apply no dropout.
+- Attention works on matrices whose columns are split into chunks of VECTOR_WIDTH (L): (rows, chunks, L).
 """
 
 import math
@@ -381,6 +377,8 @@ def attention_forward(
     One head of one sentence at a time fits into the processor's cache. Scores are in base 2, because exp2 is cheaper
     than exp.
 
+    Parameters
+    ----------
     shape
         (B, H, T, S, chunks of a head).
     queries, sources, beside

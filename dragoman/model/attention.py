@@ -102,7 +102,8 @@ class MultiHeadAttention(nn.Module):
 
         Returns
         -------
-        The output (B, T, D). If a query may attend to no key, its input to the output projection is zero.
+        Tensor
+            The output (B, T, D). If a query may attend to no key, its input to the output projection is zero.
 
         Raises
         ------
@@ -112,7 +113,7 @@ class MultiHeadAttention(nn.Module):
         if mask is not None and mask.dtype != torch.bool:
             raise TypeError(
                 f"`mask` must be Boolean, True where a query may attend to a key, but its dtype is {mask.dtype}. "
-                "Turn additive masks into Boolean ones by `mask == 0`."
+                "Convert an additive mask with `mask == 0`."
             )
         queries, keys, values = self.project(query, key, value)
         if weights is None:

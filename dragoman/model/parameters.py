@@ -26,7 +26,7 @@ class ParameterRow:
 
 
 class ParameterTable(tuple[ParameterRow, ...]):
-    """The rows of `parameter_table`, with their sum. Printing it, or showing it in a notebook, draws the table."""
+    """The rows of `parameter_table` and their total. Prints as a table and displays as a table in notebooks."""
 
     __slots__ = ()
 

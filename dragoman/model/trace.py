@@ -1,7 +1,7 @@
 """Every intermediate tensor of a forward pass, by name.
 
-Forward hooks read the outputs of the modules. The parts of attention that are no modules (queries, keys, values, scores
-and weights) are computed from the inputs of attention, with the functions of `dragoman.model.attention`.
+Forward hooks record the outputs of modules. Queries, keys, values, scores and weights of attention are not outputs of
+modules. They are computed from the inputs of attention, with the functions of `dragoman.model.attention`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ class TracedBatch(Protocol):
 
     @property
     def decoder_input(self) -> Tensor:
-        """What the decoder reads (B, T): bos, then the target."""
+        """Input of the decoder (B, T): bos, then the target tokens."""
 
 
 class Trace(Mapping[str, Tensor]):
@@ -85,7 +85,7 @@ def trace_modules(model: nn.Module, batch: TracedBatch) -> Trace:
     handles = [
         module.register_forward_hook(record)
         for module, name in names.items()
-        # The last product of attention is its output, and dropout and identity change nothing here.
+        # The output projection of attention has the same output as attention. Dropout and identity change nothing.
         if not isinstance(module, _NOT_TRACED) and not name.endswith("attn.out")
     ]
     try:

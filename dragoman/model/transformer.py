@@ -210,7 +210,8 @@ class Transformer(nn.Module):
 
         Returns
         -------
-        Logits (B, T, V). Position t predicts the token after `tgt_ids[:, t]`.
+        Tensor
+            Logits (B, T, V). Position t predicts the token after `tgt_ids[:, t]`.
         """
         memory = self.encode(src_ids, src_lengths)
         return self.projection(self.decode(tgt_ids, memory, src_lengths))  # type: ignore[no-any-return]

@@ -108,8 +108,9 @@ def beam_search(
 
     Returns
     -------
-    Up to `n_best` distinct hypotheses for each sentence, best first. A hypothesis that reaches the length limit without
-    eos is cut (its `finished` is False) and comes after all hypotheses that end with eos.
+    list of list of Hypothesis
+        Up to `n_best` distinct hypotheses for each sentence, best first. A hypothesis that reaches the length limit
+        without eos is cut (its `finished` is False) and comes after all hypotheses that end with eos.
     """
     results: list[list[Hypothesis]] = [[] for _ in range(src_lengths.numel())]
     if not results:

@@ -89,8 +89,9 @@ def sample(
 
     Returns
     -------
-    `n_best` independent samples for each sentence, highest score first. Some may be equal. Log-probabilities are the
-    model's, before temperature, top_k and top_p.
+    list of list of Hypothesis
+        `n_best` independent samples for each sentence, highest score first. Some may be equal. Log-probabilities are
+        the model's, before temperature, top_k and top_p.
     """
     results: list[list[Hypothesis]] = [[] for _ in range(src_lengths.numel())]
     if not results:
