@@ -1,0 +1,118 @@
+"""Convert models from and to the formats of other toolkits."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from dragoman.bundle import Card
+from dragoman.errors import ConfigError, ModelError
+from dragoman.files import check_new_folder, sibling_path
+from dragoman.workflows.models import find_folder, require_model
+from dragoman.workflows.progress import QUIET, Progress
+
+if TYPE_CHECKING:
+    from dragoman.exchange.ctranslate2_export import Quantization
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedFolder:
+    """The folder of an imported model, and its card."""
+
+    path: Path
+    card: Card
+
+
+def import_model(model: str, out: Path | None = None, progress: Progress = QUIET) -> ImportedFolder:
+    """Convert a Marian (OPUS-MT) model in Hugging Face format into a model folder.
+
+    Parameters
+    ----------
+    model
+        A folder, or a name on the Hugging Face hub such as ``Helsinki-NLP/opus-mt-de-en``.
+    out
+        The model folder to write. By default, ``models/NAME``.
+    progress
+        Receives notes about the download and the conversion.
+
+    Raises
+    ------
+    ModelError
+        If `out` exists, or if the model is missing, damaged or not supported.
+    """
+    from dragoman.exchange.marian_import import import_marian
+
+    name = Path(model).resolve().name
+    path = out or Path("models") / name
+    check_new_folder(path)
+    folder = _find_marian(model, progress)
+    imported = import_marian(folder, name if folder == Path(model) else model)
+    imported.trained.save(path)
+    for note in imported.notes:
+        progress.note(note)
+    return ImportedFolder(path, imported.trained.card)
+
+
+def _find_marian(model: str, progress: Progress) -> Path:
+    from dragoman.exchange.hub import fetch_model, is_hub_name
+
+    if Path(model).is_dir():
+        return Path(model)
+    if Path(model).exists() or not is_hub_name(model):
+        raise ModelError(
+            f"{model} is not a folder. Give the folder of a Marian model in Hugging Face format, or its name on the "
+            "hub, such as Helsinki-NLP/opus-mt-de-en."
+        )
+    progress.note(f"downloading {model}")
+    return fetch_model(model)
+
+
+def export_model(
+    model: str | Path,
+    to: Literal["ctranslate2", "marian"],
+    out: Path | None = None,
+    quantization: "Quantization" = "float32",
+    progress: Progress = QUIET,
+) -> Path:
+    """Write a model for CTranslate2, or in the Hugging Face format of Marian.
+
+    Parameters
+    ----------
+    model
+        A model folder or a run.
+    to
+        The format.
+    out
+        The folder to write. By default, the path of the model with ``-ctranslate2`` or ``-marian`` after it.
+    quantization
+        The number format of the weights. Marian models have float32.
+    progress
+        Receives notes about the model folder and the exported model.
+
+    Returns
+    -------
+    Path
+        The new folder.
+
+    Raises
+    ------
+    ConfigError
+        If `quantization` does not fit the format.
+    ModelError
+        If `out` exists, or if the model is missing, damaged, or cannot be written in this format.
+    """
+    if to == "marian" and quantization != "float32":
+        raise ConfigError(f"`--quantization` must be float32 for marian, but is {quantization}. Leave it out.")
+    folder = out or sibling_path(Path(model), f"-{to}")
+    check_new_folder(folder)
+    require_model(model)
+    from dragoman.exchange.ctranslate2_export import export_ctranslate2  # torch: after the arguments are checked
+    from dragoman.exchange.marian_export import export_marian
+    from dragoman.model.trained import TrainedModel
+
+    trained = TrainedModel.load(find_folder(model, progress), "cpu")
+    if to == "marian":
+        for note in export_marian(trained, folder):
+            progress.note(note)
+    else:
+        progress.note(f"{quantization}: {export_ctranslate2(trained, folder, quantization)}")
+    return folder
