@@ -85,7 +85,7 @@ def keep_freed_memory() -> None:
     """Tell glibc to keep freed memory for later allocations. Other C libraries are left alone.
 
     Every step allocates and frees the same hundreds of megabytes. Returning them to the system and clearing new pages
-    takes about a quarter of the training time of a small model and a tenth of its decoding time. Peak memory does not
+    would take about a quarter of a small model's training time, and a tenth of its decoding time. Peak memory does not
     change.
     """
     with contextlib.suppress(OSError, AttributeError, TypeError):

@@ -1,6 +1,11 @@
 """Translation: from texts to translations with a trained model.
 
-Start with `translator.py`, the public class. A text becomes segments (`segments.py`), the segments are searched
-(`text_search.py`, `searches.py`), and the later stages add what the search does not know: terms and markup
-(`preservation`), alignments (`alignment.py`). `verification.py` checks that all ways of searching agree.
+Start with `translator.py`, the public class. A text passes these stages:
+
+1. `segments.py` splits it into segments.
+2. `text_search.py` and `searches.py` search the segments, with one of `compiled` and `search`.
+3. `preservation` restores terms, markup, protected spans and capitals.
+4. `alignment.py` links the words of source and translation.
+
+`verification.py` checks that all ways of searching agree.
 """

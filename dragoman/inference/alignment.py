@@ -1,9 +1,8 @@
 """Word alignments of finished translations, from the decoder's attention to the source.
 
 The decoder predicts target token i in the step whose input is token i - 1. Token i is the input of the next step.
-Attention can be read in either step: ``prediction``, or ``next`` (Shift-Att: Chen et al. 2020,
-https://arxiv.org/abs/2004.14837), in which the model already knows the word that it attends for.
-`docs/explanation/word-alignments.md` compares the two.
+Attention can be read in either step. In ``prediction``, the model does not have the token yet. In ``next`` it does
+(Shift-Att: Chen et al. 2020, https://arxiv.org/abs/2004.14837). `docs/explanation/word-alignments.md` compares the two.
 """
 
 from collections.abc import Iterator, Sequence

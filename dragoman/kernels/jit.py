@@ -37,8 +37,8 @@ def jit_compile(function: Function) -> Function:
     The function releases Python's lock, so other threads run at the same time.
 
     Floating-point operations keep their order and rounding. For sums, which need reordering to be fast, `vectors` has
-    explicit instructions. If the compiler could reorder operations, results would depend on memory addresses: it
-    compiles a loop twice, for arrays that are close to each other and for others. They would also depend on whether
+    explicit instructions. If the compiler could reorder operations, results would depend on memory addresses. It
+    compiles loops twice, for arrays that are close to each other and for others. Results would also depend on whether
     the code is new or from disk.
     """
     return _compile(function, set())

@@ -1,7 +1,7 @@
 """Operations of a training step between the matrix products of a layer, forward and backward.
 
-Each function makes one pass over its rows. torch would read and write all numbers once for each elementary operation,
-which takes longer than the products in a small model. `training/step/fused.py` wraps these functions as autograd
+Each function makes one pass over its rows. torch would read and write all numbers once for each elementary operation.
+In a small model that takes longer than the products. `training/step/fused.py` wraps these functions as autograd
 functions, and `training/step/accelerated.py` builds modules of them.
 
 Conventions:

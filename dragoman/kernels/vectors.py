@@ -1,9 +1,10 @@
 """Instructions for compiled functions that compute VECTOR_WIDTH (16) numbers at once.
 
-Three groups: one tile of a matrix product (`multiply_tile`), operations on one line of exactly VECTOR_WIDTH numbers
-(`..._vector`, `..._vectors`), and reductions over vectors of any length (`sum_of...`, `write_powers`). Reductions add
-in a fixed order, so the result does not depend on memory addresses. The compiler may not vectorize a plain sum in
-Python, because it must not reorder additions (`jit_compile`).
+- `multiply_tile` computes one tile of a matrix product.
+- Functions from `copy_vector` to `subtract_and_multiply` work on one line of exactly VECTOR_WIDTH numbers.
+- Functions from `sum_of` to `write_powers` reduce vectors of any length. They add in a fixed order, so the result does
+  not depend on memory addresses. The compiler cannot vectorize a plain sum in Python, because it must not reorder
+  additions (`jit_compile`).
 
 Numbers are float32 unless the docstring allows bfloat16, which is stored as uint16.
 """

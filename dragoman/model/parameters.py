@@ -67,8 +67,8 @@ def parameter_table(model: nn.Module) -> list[ParameterRow]:
 def expected_parameters(settings: ModelSettings, src_vocab_size: int, tgt_vocab_size: int) -> int:
     """Number of parameters, computed from the settings without building a model.
 
-    Multi-head attention has four D x D matrices (and 4 D biases), a feed-forward network 2 D F + F + D parameters, and
-    a layer norm 2 D. An encoder layer has two norms and a decoder layer three.
+    Multi-head attention has four D x D matrices and 4 D biases. A feed-forward network has 2 D F + F + D parameters.
+    A layer norm has 2 D. An encoder layer has two norms and a decoder layer three.
     """
     width, inner = settings.d_model, settings.d_ff
     attention = 4 * width * width + (4 * width if settings.attention_bias else 0)

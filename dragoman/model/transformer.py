@@ -80,13 +80,18 @@ class Decoder(nn.Module):
 class Transformer(nn.Module):
     """The Transformer of "Attention Is All You Need": source ids in, logits of target tokens out.
 
-    `settings.tie` selects the weights that are shared (section 3.4). "all" shares one tensor between source embedding,
-    target embedding and output projection, as in the paper, and needs a joint vocabulary. "decoder" shares the target
-    embedding and the projection. "none" shares nothing.
+    `settings.tie` selects which weights are one tensor (section 3.4):
 
-    Deviations from the paper, each a setting of [model]: layer norm before the sublayers (`norm_first`, the default),
-    biases in attention and output projection (`attention_bias` and `projection_bias`, on by default), dropout inside
-    attention and feed-forward networks (off by default), other activations and other positions.
+    - "all": source embedding, target embedding and output projection, as in the paper. Needs a joint vocabulary.
+    - "decoder": target embedding and output projection.
+    - "none": each has its own tensor.
+
+    Deviations from the paper, each a setting of [model]:
+
+    - `norm_first` (default): layer norm before the sublayers. The paper has it after them.
+    - `attention_bias` and `projection_bias` (default): biases in attention and in the output projection.
+    - `attention_dropout` and `activation_dropout` (default 0): dropout inside attention and feed-forward networks.
+    - `activation` and `positions` (default as in the paper): other activation functions and positional encodings.
 
     Parameters
     ----------

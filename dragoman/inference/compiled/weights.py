@@ -2,8 +2,8 @@
 
 The inner loop of a product (`kernels/matrix_products.multiply`) reads a panel from beginning to end. A panel has
 PRODUCT_COLUMNS output columns. For each step of depth it holds 32 bits of each column: one float32, two int16 or four
-int8. Constant factors are multiplied into the weights once: sqrt(D) of embeddings, 1 / sqrt(K) of attention scores, and
-log2 e where an exponential follows, because the search computes powers of 2.
+int8. Constant factors are multiplied into the weights once: sqrt(D) of embeddings and 1 / sqrt(K) of attention scores.
+Logits and attention scores also get log2 e, because the search computes powers of 2 instead of exponentials.
 """
 
 import math

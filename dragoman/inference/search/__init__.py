@@ -1,7 +1,12 @@
 """Beam search and sampling in torch operations, over any model with the three verbs of `StepModel`.
 
-`beam.py` and `sampling.py` are the two searches. The other files are their parts: the model's interface
-(`step_model.py`), forced prefixes and forbidden ids (`constraints.py`), the best next tokens (`continuations.py`),
-hypotheses being written (`paths.py`), finished ones (`finished.py`), and the choice among samples
-(`minimum_bayes_risk.py`).
+| file | content |
+|---|---|
+| `beam.py` | beam search |
+| `sampling.py` | sampling |
+| `minimum_bayes_risk.py` | choice among samples |
+| `step_model.py` | the interface of models: `start`, `step`, `reorder` |
+| `constraints.py` | forced prefixes, forbidden ids, limits of the length |
+| `continuations.py` | the best next tokens |
+| `paths.py`, `finished.py` | hypotheses that are being written, and finished ones |
 """

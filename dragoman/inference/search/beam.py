@@ -9,8 +9,8 @@ The beam of a sentence has `beam_size` live hypotheses. Each step works as follo
 
 The search of a sentence stops in one of two cases. Either `beam_size` hypotheses are finished, and the best live one
 would score below all of them if it ended now. Or no live hypothesis can ever beat the `n_best` best finished ones.
-A beam of 1 is therefore greedy search, and a beam as wide as the space of outputs equals exhaustive search.
-transformers with early_stopping=False fills and ends its beam in the same way.
+A beam of 1 is therefore greedy search, and a beam as wide as the space of outputs equals exhaustive search. The
+library transformers fills and ends its beam in the same way with early_stopping=False.
 
 The result of a sentence does not depend on the other sentences in the batch. Finished sentences leave the batch, some
 at a time.

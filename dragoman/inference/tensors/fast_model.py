@@ -4,8 +4,8 @@ Weights are converted once: query, key and value become one product, and cross-a
 another. The scale of attention scores is multiplied into the query's weights. Steps are plain tensor operations without
 modules.
 
-The cache is a tree. Hypotheses of a sentence share most of their tokens, so each sentence has *slots*, one for every
-token that was appended to any of its hypotheses. A mask marks which slots are a hypothesis's own past. Choosing
+The cache is a tree, because the hypotheses of a sentence share most of their tokens. Each sentence has *slots*, one for
+every token that was appended to any of its hypotheses. A mask marks which slots are a hypothesis's own past. Choosing
 hypotheses moves rows of the mask, and no keys or values. Slots that no hypothesis sees are dropped when the cache is
 full.
 """

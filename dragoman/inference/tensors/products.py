@@ -1,7 +1,7 @@
 """Matrix products with fixed weights, y = x W^T + b, in the fastest form for their size and precision.
 
-Weights are converted once, before the search. On a CPU they are also packed once into the layout that oneDNN's kernels
-read, which saves up to three quarters of the time of a product with few rows.
+Weights are converted once, before the search. On a CPU they are also packed into the layout that oneDNN's kernels read.
+This saves up to three quarters of the time of a product with few rows.
 
 int8 is quantized dynamically. Every row of x and every output column has its own scale, which maps the largest
 magnitude to 127. Sums are exact integers, so the result of a row does not depend on the other rows.
