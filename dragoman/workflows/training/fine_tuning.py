@@ -4,7 +4,7 @@ A run fine-tunes a model if `train.start_from` (--from) is set. It takes the arc
 that model. The card of the new model records its lineage: the models that it descends from.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from dragoman.text.corpus.corpus import Corpora
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.run.checkpoint import RunFolder
 from dragoman.training.step.schedule import learning_rate
+from dragoman.visualization.report.report import ReportedTest
 from dragoman.workflows.progress import QUIET, Progress
 from dragoman.workflows.training.results import ScoreChange
 
@@ -141,20 +142,11 @@ def _fingerprint(folder: Path) -> str:
     return f"weights sha256 {verify_folder(folder)['files'][WEIGHTS]['sha256'][:12]}"
 
 
-@dataclass(frozen=True, slots=True)
-class TranslatedTest:
-    """A test set and the new model's translations."""
-
-    sources: Sequence[str]
-    references: Sequence[str]
-    outputs: Sequence[str]
-
-
 def compare_with_base(
     tuned: TrainedModel,
     translator: Translator,
     corpora: Corpora,
-    parts: Mapping[str, TranslatedTest],
+    tests: Sequence[ReportedTest],
     progress: Progress = QUIET,
 ) -> tuple[ScoreChange, ...]:
     """Score the model from before fine-tuning, and pair its scores with those of the tuned model.
@@ -165,22 +157,22 @@ def compare_with_base(
         The tuned model and its translator. The model from before translates with the same settings.
     corpora
         The corpora of the run. Its replay test, if there is one, is scored too.
-    parts
-        The translations of the tuned model by part, such as "validation".
+    tests
+        The translations of the tuned model.
     progress
         Receives a note if the scores before are missing.
 
     Returns
     -------
     tuple of ScoreChange
-        BLEU and chrF on each part, before and after. Empty if the original model is gone or has changed.
+        BLEU and chrF on each test, before and after. Empty if the original model is gone or has changed.
     """
     path = tuned.config.train.start_from
     if corpora.replay_test:
         pairs = list(corpora.replay_test.pairs())
-        sources = [pair.src for pair in pairs]
-        replay_test = TranslatedTest(sources, [pair.tgt for pair in pairs], translator.translate(sources))
-        parts = {**parts, REPLAY_TEST: replay_test}
+        sources, references = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
+        outputs = translator.translate(sources)
+        tests = [*tests, ReportedTest(REPLAY_TEST, sources, references, outputs, (), translator.translate)]
     try:
         folder = resolve_model_folder(Path(path))
         if _fingerprint(folder) not in "".join(tuned.card.lineage[-1:]):
@@ -191,10 +183,10 @@ def compare_with_base(
         return ()
     before.settings = translator.settings  # so that only the weights differ
     changes: list[ScoreChange] = []
-    for name, part in parts.items():
-        old = _scores(before.translate(part.sources), part.references, tuned)
-        new = _scores(part.outputs, part.references, tuned)
-        changes += [ScoreChange(name, len(part.sources), *pair) for pair in zip(old, new, strict=True)]
+    for test in tests:
+        old = _scores(before.translate(test.sources), test.references, tuned)
+        new = _scores(test.outputs, test.references, tuned)
+        changes += [ScoreChange(test.part, len(test.sources), *pair) for pair in zip(old, new, strict=True)]
     return tuple(changes)
 
 

@@ -15,7 +15,7 @@ from dragoman.visualization.report.report import ReportedTest, write_report
 from dragoman.visualization.report.run_facts import read_log
 from dragoman.visualization.report.word_weights import cross_attention_of
 from dragoman.workflows.progress import QUIET, Progress
-from dragoman.workflows.training.fine_tuning import REPLAY_TEST, TranslatedTest, compare_with_base
+from dragoman.workflows.training.fine_tuning import REPLAY_TEST, compare_with_base
 from dragoman.workflows.training.results import FinalScores, FineTuningScores, PartScores
 from dragoman.workflows.training.settings import ResolvedRun
 
@@ -46,26 +46,24 @@ def score_run(run: ResolvedRun, data: PreparedData, end: TrainingEnd, progress: 
     trained = replace(trained, config=replace(trained.config, inference=run.config.inference))
     translator, beam_size = Translator.from_trained([trained]), trained.config.inference.beam_size
     card = replace(trained.card, test_pairs=len(data.test) if data.test is not None else 0)
-    parts: dict[str, TranslatedTest] = {}
+    tests: list[ReportedTest] = []
     found: list[PartScores] = []
-    line, last, gap = "", None, _loss_gap(run.folder)
     for part, store in (("validation", data.dev), ("test", data.test)):
         if store is None or not len(store):
             continue
         sources, references = store.texts()
         outputs = translator.translate(sources)
-        parts[part] = test = TranslatedTest(sources, references, outputs)
         result = evaluate(outputs, references, tokenizer_for(trained.config.data.tgt_lang))
         card = card.with_scores(f"{part}, beam {beam_size}", list(result.scores))
         for warning in result.warnings:
             progress.note(f"{part}: {warning}")
         found.append(PartScores(part, result.num_sentences, beam_size, result.scores))
-        line = verdict(_outcome(run, found[-1], test, data, end, gap))
-        alignment = cross_attention_of(trained)
-        last = ReportedTest(part, sources, references, outputs, result.warnings, translator.translate, alignment)
+        aligned = cross_attention_of(trained)
+        tests.append(ReportedTest(part, sources, references, outputs, result.warnings, translator.translate, aligned))
+    line = verdict(_outcome(run, data, end, found[-1], tests[-1]))
     progress.result(FinalScores(line, tuple(found)))
     if trained.config.train.start_from:
-        changes = compare_with_base(trained, translator, run.corpora, parts, progress)
+        changes = compare_with_base(trained, translator, run.corpora, tests, progress)
         if changes:
             progress.result(FineTuningScores(changes))
         for name in dict.fromkeys(change.data for change in changes):
@@ -76,24 +74,17 @@ def score_run(run: ResolvedRun, data: PreparedData, end: TrainingEnd, progress: 
                 card = card.with_scores(f"{name}, beam {beam_size}", [change.after for change in scores])
     replace_card(folder, card, trained.config)
     try:  # the model is complete and scored, so a failure here does not fail the run
-        progress.note(f"the report is {write_report(run.folder, last)}")
+        progress.note(f"the report is {write_report(run.folder, tests[-1])}")
     except DragomanError as error:
         progress.note(f"the report was not written: {error}")
 
 
-def _outcome(
-    run: ResolvedRun,
-    scored: PartScores,
-    test: TranslatedTest,
-    data: PreparedData,
-    end: TrainingEnd,
-    gap: float | None,
-) -> Outcome:
+def _outcome(run: ResolvedRun, data: PreparedData, end: TrainingEnd, scored: PartScores, test: ReportedTest) -> Outcome:
     sources, references, outputs = test.sources, test.references, test.outputs
     right = sum(output == reference for output, reference in zip(outputs, references, strict=True))
-    given = run.corpora.dev if scored.part == "validation" else run.corpora.test
+    given = run.corpora.dev if test.part == "validation" else run.corpora.test
     return Outcome(
-        part=scored.part,
+        part=test.part,
         sentences=len(sources),
         bleu=scored.scores[0].value,
         by_character=tokenizer_for(run.config.data.tgt_lang) == "char",
@@ -104,7 +95,7 @@ def _outcome(
         limit=end.limit,
         is_improving=end.is_improving,
         within_warmup=end.within_warmup,
-        gap=gap,
+        gap=_loss_gap(run.folder),
         weakest=weakest_group(sources, references, outputs),
     )
 
