@@ -183,15 +183,11 @@ def _check(request: EvaluationRequest) -> None:
         raise ConfigError("`--checklist` needs a model to translate more texts. Give MODEL and `--src`, not `--hyp`.")
 
 
-def read_test(src: str, ref: str, layout: Layout = PLAIN) -> EvaluationTexts:
-    """Read the sources from `src` and the references from `ref`. Raises DataError if their lengths differ.
+def read_test(first: str, second: str, layout: Layout, sides: tuple[int, int] = (0, 1)) -> EvaluationTexts:
+    """Read the sources and references of a test from two files. Raises DataError if their lengths differ.
 
-    Of a file with both sides, only the source or the target is read.
+    Of a file with both sides, only one side is read: `sides` has 0 for the source and 1 for the target.
     """
-    return _read_two(src, ref, layout, (0, 1))
-
-
-def _read_two(first: str, second: str, layout: Layout, sides: tuple[int, int]) -> EvaluationTexts:
     if not any(map(holds_pairs, (Path(first), Path(second)))):
         corpus = open_aligned(first, second, encoding=layout.encoding)
         pairs = list(corpus.pairs())
@@ -207,7 +203,7 @@ def _read_two(first: str, second: str, layout: Layout, sides: tuple[int, int]) -
 
 def _read_translated_test(request: EvaluationRequest) -> tuple[EvaluationTexts, Sequence[str]]:
     """Read the test and the translations in `hyp`. The test has sources only if `src` is given."""
-    found = _read_two(request.hyp, request.ref, request.layout, (1, 1))
+    found = read_test(request.hyp, request.ref, request.layout, (1, 1))
     hypotheses, src_lang = found.sources, ""
     sources: Sequence[str] = ()
     if request.src:
