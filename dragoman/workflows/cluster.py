@@ -138,7 +138,7 @@ def translate_on_cluster(job: ClusterJob, cluster: Cluster, progress: Progress =
             if not parts.has(chunk.number):
                 yield chunk
 
-    for chunk, translations in translate_chunks(missing(), job.models, job.options, job.device, cluster):
+    for chunk, translations in _translate_chunks(missing(), job, cluster):
         for line, translation in enumerate(translations, start=chunk.first_line + 1):
             job.report(line, translation)
         parts.write(chunk.number, "".join(f"{job.write(translation)}\n" for translation in translations).encode())
@@ -176,8 +176,8 @@ def split_into_chunks(lines: Iterable[str], chunk_lines: int) -> Iterator[Chunk]
         number += 1
 
 
-def translate_chunks(
-    chunks: Iterable[Chunk], models: Sequence[Path], options: Mapping[str, Any], device: str, cluster: Cluster
+def _translate_chunks(
+    chunks: Iterator[Chunk], job: ClusterJob, cluster: Cluster
 ) -> Iterator[tuple[Chunk, list[Translation]]]:
     """Yield each chunk with its translations, in order of completion. Only a few chunks are in memory at a time.
 
@@ -185,15 +185,13 @@ def translate_chunks(
     """
     ray = _ray()
     with _connection(ray, cluster.address):
-        files = ray.put([{path.name: path.read_bytes() for path in folder.iterdir()} for folder in models])
-        workers = _workers(ray, cluster, files, device)
+        files = ray.put([{path.name: path.read_bytes() for path in folder.iterdir()} for folder in job.models])
+        idle = _workers(ray, cluster, files, job.device) * _CHUNKS_WAITING
         running: dict[Any, tuple[Chunk, Any]] = {}
-        idle = workers * _CHUNKS_WAITING
-        rest = iter(chunks)
         while True:
-            while idle and (chunk := next(rest, None)) is not None:
+            while idle and (chunk := next(chunks, None)) is not None:
                 worker = idle.pop(0)
-                running[worker.translate.remote(chunk, dict(options))] = chunk, worker
+                running[worker.translate.remote(chunk, dict(job.options))] = chunk, worker
             if not running:
                 return
             for done in ray.wait(list(running), num_returns=1)[0]:
