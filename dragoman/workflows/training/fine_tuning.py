@@ -43,31 +43,32 @@ def settings_for(path: str, size: CorpusSize) -> Config:
 def check_same_model(config: Config, path: str) -> None:
     """Raise ConfigError if architecture, tokenizer or languages differ from those of the model at `path`."""
     folder = resolve_model_folder(Path(path))
-    base = read_settings(folder)
-    for table in ("model", "tokenizer"):
+    model, setting = f"{folder}, which training starts from,", "`train.start_from` (--from)"
+    check_settings(config, folder, ("model", "tokenizer"), model, setting)
+
+
+def check_settings(config: Config, folder: Path, tables: Sequence[str], model: str, setting: str) -> None:
+    """Raise ConfigError if tables of the configuration, or its languages, differ from those of the model in `folder`.
+
+    Languages that the data or the model does not state are not compared. In the error, `model` names the model and
+    `setting` the setting that selects it.
+    """
+    base, card = read_settings(folder), read_card(folder)
+    free = FREE_IN_FINE_TUNING | {"model.preset", "tokenizer.bpe_dropout"}
+    for table in tables:
         asked, has = (asdict(getattr(one, table)) for one in (config, base))
-        free = FREE_IN_FINE_TUNING | {"model.preset", "tokenizer.bpe_dropout"}
         if name := next((name for name in has if asked[name] != has[name] and f"{table}.{name}" not in free), None):
             if asked.get("preset") != has.get("preset"):  # the user set the preset, and it changed the sizes
                 name = "preset"
             raise ConfigError(
-                f"`{table}.{name}` is {quote_value(asked[name])}, but {folder}, which training starts from, has "
-                f"{quote_value(has[name])}. Leave it out, or train without `train.start_from` (--from)."
+                f"`{table}.{name}` is {quote_value(asked[name])}, but {model} has {quote_value(has[name])}. "
+                f"Leave it out, or train without {setting}."
             )
-    check_languages(config, folder, "which training starts from")
-
-
-def check_languages(config: Config, folder: Path, role: str) -> None:
-    """Raise ConfigError if the languages of the data differ from those of the model in `folder`.
-
-    Languages that are unknown on one side are not compared. `role` says in the error what the model is for.
-    """
-    card = read_card(folder)
     for side in ("src_lang", "tgt_lang"):
         given, known = (main_language(lang) for lang in (getattr(config.data, side), getattr(card, side)))
         if given and known and len(given) == len(known) and given != known:
             raise ConfigError(
-                f"`data.{side}` is {given}, but {folder}, {role}, has {known}. "
+                f"`data.{side}` is {given}, but {model} has {known}. "
                 "Use a model with the same languages in the same direction."
             )
 

@@ -5,7 +5,7 @@ training pairs (soft targets) are computed once and kept in the run's folder, so
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from dragoman.bundle import resolve_model_folder
@@ -20,7 +20,7 @@ from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.step.memory import give_back_memory, memory_errors
 from dragoman.training.teaching import ask_teachers
 from dragoman.workflows.progress import QUIET, Progress
-from dragoman.workflows.training.fine_tuning import check_languages, describe_model
+from dragoman.workflows.training.fine_tuning import check_settings, describe_model
 
 _FOLDER = "teachers"
 
@@ -38,23 +38,17 @@ def paths_of(teachers: str) -> list[str]:
 
 def tokenizer_settings_of(teachers: str) -> TokenizerSettings:
     """Return the settings of the teachers' tokenizer, without BPE dropout: soft targets need fixed ids."""
-    settings = read_settings(_folders(teachers)[0]).tokenizer
-    return replace(settings, bpe_dropout=0.0)
+    _, folder = _folders(teachers)[0]
+    return replace(read_settings(folder).tokenizer, bpe_dropout=0.0)
 
 
 def check_teachers(config: Config) -> None:
     """Raise ConfigError if a teacher has another tokenizer or other languages, or cannot read the longest pairs."""
-    for path, folder in zip(paths_of(config.train.teachers), _folders(config.train.teachers), strict=True):
-        known = read_settings(folder)
-        asked, has = asdict(config.tokenizer), asdict(known.tokenizer)
-        if name := next((name for name in has if asked[name] != has[name] and name != "bpe_dropout"), None):
-            raise ConfigError(
-                f"`tokenizer.{name}` is {quote_value(asked[name])}, but the teacher {path} has "
-                f"{quote_value(has[name])}. Leave it out, or train without `train.teachers` (--teacher)."
-            )
-        check_languages(config, folder, "a teacher")
-        longest = known.model.max_positions - 1
-        if known.model.positions == "learned" and config.data.max_tokens > longest:
+    for path, folder in _folders(config.train.teachers):
+        check_settings(config, folder, ("tokenizer",), f"the teacher {path}", "`train.teachers` (--teacher)")
+        model = read_settings(folder).model
+        longest = model.max_positions - 1
+        if model.positions == "learned" and config.data.max_tokens > longest:
             raise ConfigError(
                 f"`data.max_tokens` is {config.data.max_tokens}, but the teacher {path} has positions for "
                 f"{longest} only. Set it to {longest}, or train without this teacher."
@@ -64,7 +58,7 @@ def check_teachers(config: Config) -> None:
 def tokenizers_of(teachers: str, student: TokenizerPair | None = None) -> TokenizerPair:
     """Return the tokenizers that teachers and student share. Raises ModelError if they differ."""
     first, pair = "the student", student
-    for path, folder in zip(paths_of(teachers), _folders(teachers), strict=True):
+    for path, folder in _folders(teachers):
         own = TokenizerPair.load(folder)
         if pair is None:
             first, pair = path, own
@@ -98,7 +92,7 @@ def soft_targets_of(
     if found and (found.teachers == recorded or not is_first):
         return found
     folders = _folders(teachers)
-    names = tuple(describe_model(path, each) for path, each in zip(paths_of(teachers), folders, strict=True))
+    names = tuple(describe_model(path, each) for path, each in folders)
     if recorded and names != recorded:
         other = next(new for new, old in zip(names, recorded, strict=False) if new != old)
         raise DataError(
@@ -111,7 +105,7 @@ def soft_targets_of(
     whom = "the teacher" if len(names) == 1 else f"{len(names)} teachers"
     stage = f"running {whom} on {len(data.train):,} pairs"
     with memory_errors(stage, "Use smaller teachers, or fewer."):
-        models = [TrainedModel.load(each, train.device).model for each in folders]
+        models = [TrainedModel.load(each, train.device).model for _, each in folders]
         targets = ask_teachers(models, names, data.train, folder / _FOLDER, lambda pairs: progress.stage(stage, pairs))
         device = models[0].device
     del models
@@ -126,6 +120,6 @@ def _found(folder: Path, data: PreparedData) -> SoftTargets | None:
         return None
 
 
-def _folders(teachers: str) -> Sequence[Path]:
-    """The model folders. Raises ModelError."""
-    return [resolve_model_folder(Path(path)) for path in paths_of(teachers)]
+def _folders(teachers: str) -> Sequence[tuple[str, Path]]:
+    """Return each teacher's path with its model folder. Raises ModelError."""
+    return [(path, resolve_model_folder(Path(path))) for path in paths_of(teachers)]
