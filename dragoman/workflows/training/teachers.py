@@ -5,6 +5,7 @@ training pairs (soft targets) are computed once and kept in the run's folder, so
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from dragoman.model.trained import TrainedModel
 from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.step.memory import give_back_memory, memory_errors
 from dragoman.training.teaching import ask_teachers
-from dragoman.workflows.progress import QUIET, Progress
+from dragoman.workflows.progress import Progress
 from dragoman.workflows.training.fine_tuning import check_settings, describe_model
 
 _FOLDER = "teachers"
@@ -75,9 +76,9 @@ def soft_targets_of(
     train: TrainSettings,
     data: PreparedData,
     folder: Path,
-    recorded: tuple[str, ...] = (),
-    is_first: bool = True,
-    progress: Progress = QUIET,
+    recorded: tuple[str, ...],
+    is_first: bool,
+    progress: Progress,
 ) -> SoftTargets | None:
     """Load the soft targets of the teachers from `folder`, or compute them. Returns None if the run has no teachers.
 
@@ -85,13 +86,14 @@ def soft_targets_of(
     again only if their soft targets are lost. Of several processes, only the first computes. Raises DataError if a
     teacher is not the recorded one, and ResourceError if memory runs out.
     """
-    teachers = train.teachers
-    if not teachers:
+    if not train.teachers:
         return None
-    found = _found(folder / _FOLDER, data)
+    found = None
+    with suppress(DataError):
+        found = SoftTargets(folder / _FOLDER, data.train)
     if found and (found.teachers == recorded or not is_first):
         return found
-    folders = _folders(teachers)
+    folders = _folders(train.teachers)
     names = tuple(describe_model(path, each) for path, each in folders)
     if recorded and names != recorded:
         other = next(new for new, old in zip(names, recorded, strict=False) if new != old)
@@ -101,7 +103,7 @@ def soft_targets_of(
         )
     if found and found.teachers == names:
         return found
-    tokenizers_of(teachers, data.tokenizers)
+    tokenizers_of(train.teachers, data.tokenizers)
     whom = "the teacher" if len(names) == 1 else f"{len(names)} teachers"
     stage = f"running {whom} on {len(data.train):,} pairs"
     with memory_errors(stage, "Use smaller teachers, or fewer."):
@@ -111,13 +113,6 @@ def soft_targets_of(
     del models
     give_back_memory(device)
     return targets
-
-
-def _found(folder: Path, data: PreparedData) -> SoftTargets | None:
-    try:
-        return SoftTargets(folder, data.train)
-    except DataError:
-        return None
 
 
 def _folders(teachers: str) -> Sequence[tuple[str, Path]]:
