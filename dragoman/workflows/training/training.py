@@ -5,7 +5,7 @@
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 
 import numpy as np
@@ -13,7 +13,7 @@ import torch
 
 from dragoman.bundle import Card, resolve_model_folder
 from dragoman.bundle.card import read_card
-from dragoman.config import WITHOUT_SAMPLING, Config, InferenceSettings
+from dragoman.config import WITHOUT_SAMPLING, Config
 from dragoman.data.prepare import PreparedData, epoch_encoder
 from dragoman.data.store import PairStore
 from dragoman.devices.device import resolve_device
@@ -32,7 +32,7 @@ from dragoman.training.run.frozen_settings import absolute_paths, check_frozen, 
 from dragoman.training.run.lock import lock_run
 from dragoman.training.run.log import RunLog
 from dragoman.training.run.signals import Interrupted
-from dragoman.training.session import TrainingSession
+from dragoman.training.session import TrainingSession, Validate
 from dragoman.training.trainer import choose_mean, fit
 from dragoman.training.validation import fitting
 from dragoman.version import __version__
@@ -140,25 +140,22 @@ def _scores_of(card: Card) -> Mapping[str, tuple[Score, ...]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _DecodedScores:
-    """`TrainingSession.validate`: BLEU, chrF and the share of distinct translations of the validation set."""
+def _scores_on(dev: PairStore, tokenizers: TokenizerPair, config: Config) -> Validate:
+    """Return a function that translates `dev` and returns BLEU, chrF and the share of distinct translations."""
+    sources, references = dev.texts(config.validate.max_sentences)
+    settings = replace(config.inference, beam_size=config.validate.beam_size, n_best=1, **WITHOUT_SAMPLING)
+    tokenize = tokenizer_for(config.data.tgt_lang)
 
-    tokenizers: TokenizerPair
-    settings: InferenceSettings
-    max_tokens: int
-    sources: tuple[str, ...]
-    references: tuple[str, ...]
-    tokenize: str
-
-    def __call__(self, model: Transformer) -> dict[str, float]:
-        translator = Translator.from_model(model, self.tokenizers, self.settings, self.max_tokens)
-        hypotheses = translator.translate(self.sources)
+    def validate(model: Transformer) -> dict[str, float]:
+        translator = Translator.from_model(model, tokenizers, settings, config.data.max_tokens)
+        hypotheses = translator.translate(sources)
         return {
-            "bleu": bleu(hypotheses, self.references, self.tokenize).value,
-            "chrf": chrf(hypotheses, self.references).value,
-            "distinct": len(set(hypotheses)) / len(set(self.sources)),
+            "bleu": bleu(hypotheses, references, tokenize).value,
+            "chrf": chrf(hypotheses, references).value,
+            "distinct": len(set(hypotheses)) / len(set(sources)),
         }
+
+    return validate
 
 
 def make_session(
@@ -184,11 +181,7 @@ def make_session(
     )
     dev = validation_data(data)
     _check_lengths(model, dev, config.data.max_tokens, log)
-    sources, references = dev.texts(config.validate.max_sentences)
-    settings = replace(config.inference, beam_size=config.validate.beam_size, n_best=1, **WITHOUT_SAMPLING)
-    most, tokenize = config.data.max_tokens, tokenizer_for(config.data.tgt_lang)
-    validate = _DecodedScores(tokenizers, settings, most, sources, references, tokenize)
-    encode = epoch_encoder(data.train, tokenizers, config)
+    validate, encode = _scores_on(dev, tokenizers, config), epoch_encoder(data.train, tokenizers, config)
     trained = TrainedModel(model, tokenizers, config, card)
     return TrainingSession(
         RunFolder(run.folder), trained, data.train, dev, validate, log, encode, processes, inputs.soft_targets
