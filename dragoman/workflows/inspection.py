@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.config import WITHOUT_SAMPLING, Config, read_config
 from dragoman.errors import ConfigError, DataError, ModelError
-from dragoman.workflows.models import find_folder, require_model
+from dragoman.workflows.models import find_folder
 from dragoman.workflows.progress import QUIET, Progress
 
 if TYPE_CHECKING:
@@ -71,11 +71,10 @@ def inspect_model(request: InspectionRequest, progress: Progress = QUIET) -> "In
         text, reference = _test_sentence(Path(request.model), request.test_sentence)
     if not text.strip():
         raise DataError("the text is empty. Give a sentence to inspect, in quotes.")
-    require_model(request.model)
-    from dragoman.model.trained import TrainedModel
+    folder = find_folder(request.model, progress)
+    from dragoman.model.trained import TrainedModel  # torch: only once the arguments are right
     from dragoman.visualization.inspection.inspector import inspect_text
 
-    folder = find_folder(request.model, progress)
     trained = TrainedModel.load(folder, request.device)
     own = trained.config.inference
     if own.sample or own.mbr_samples:

@@ -92,13 +92,13 @@ def report_run(run: Path, device: str = "auto", progress: Progress = QUIET) -> P
     DataError
         If the folder is not a run.
     """
-    require_model(run)
-    from dragoman.bundle import resolve_model_folder  # torch: only once the arguments are right
-    from dragoman.model.trained import TrainedModel
+    from dragoman.bundle import resolve_model_folder
+
+    folder = resolve_model_folder(run)
+    from dragoman.model.trained import TrainedModel  # torch: only once the arguments are right
     from dragoman.visualization.report.report import write_report
     from dragoman.visualization.report.run_facts import read_run
 
-    folder = resolve_model_folder(run)
     read_run(run)  # raises for a folder that is not a run, before anything is loaded or translated
     progress.note(f"the model is {folder}")
     return write_report(run, _translate_test(run, TrainedModel.load(folder, device), progress))

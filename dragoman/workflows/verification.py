@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from dragoman.errors import DataError, DragomanError
 from dragoman.text.lines import read_lines
 from dragoman.training.run.frozen_settings import check_resumable
-from dragoman.workflows.models import require_model
 from dragoman.workflows.progress import QUIET, Progress
 
 if TYPE_CHECKING:
@@ -95,12 +94,12 @@ def verify_translating(request: VerificationRequest, progress: Progress = QUIET)
     ResumingNotVerified
         If resuming is to be tested later, but the run cannot be resumed. This is checked before the work.
     """
-    require_model(request.model)
-    from dragoman.bundle import resolve_model_folder  # torch: only once the arguments are right
-    from dragoman.inference.verification import verify_translations
-    from dragoman.model.trained import TrainedModel
+    from dragoman.bundle import resolve_model_folder
 
     folder = resolve_model_folder(request.model)
+    from dragoman.inference.verification import verify_translations  # torch: only once the arguments are right
+    from dragoman.model.trained import TrainedModel
+
     trained = TrainedModel.load(folder, request.device)
     texts, origin = _texts(request, trained)
     if request.resumes:
