@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -13,7 +14,9 @@ from dragoman.cli.progress import TerminalProgress
 from dragoman.cli.train import add_data_flags, run_request
 from dragoman.training.run.log import duration, finite_or_none
 from dragoman.training.run.signals import Interrupted
-from dragoman.workflows.training.planning import Plan, plan_run
+
+if TYPE_CHECKING:
+    from dragoman.workflows.training.planning import Plan
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -22,8 +25,11 @@ def run(arguments: Sequence[str]) -> int:
     add_data_flags(parser)
     parser.add_switch("--json", "Print JSON instead of a table")
     given = parser.parse(arguments)
+    request = run_request(given)
+    from dragoman.workflows.training.planning import plan_run  # torch: only once the flags are right
+
     try:
-        plan = plan_run(run_request(given), TerminalProgress())
+        plan = plan_run(request, TerminalProgress())
     except Interrupted as stop:
         return stop.exit_code
     if given.json:
@@ -35,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _print(plan: Plan) -> None:
+def _print(plan: "Plan") -> None:
     config, recipe, measured, forecast = plan.run.config, plan.recipe, plan.measured, plan.forecast
     model, train = config.model, config.train
     limit = "more words" if math.isinf(recipe.max_words) else f"up to {recipe.max_words:,.0f} words"

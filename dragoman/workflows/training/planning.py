@@ -10,10 +10,17 @@ import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from dragoman.config import Config
 from dragoman.config.recipes import CorpusSize, Recipe, row_for, vocab_size_for
+from dragoman.data.batching import epoch_batches
+from dragoman.data.prepare import PreparedData
+from dragoman.evaluation.metrics import evaluate
+from dragoman.inference.translator import Translator
+from dragoman.model.trained import TrainedModel
 from dragoman.text.corpus.corpus import Corpora
 from dragoman.text.corpus.opening import open_aligned
 from dragoman.training.run.limits import kept_bytes, validations_until
@@ -21,13 +28,9 @@ from dragoman.training.run.log import RunLog
 from dragoman.training.run.signals import clean_up_when_terminated
 from dragoman.training.trainer import fit
 from dragoman.workflows.progress import QUIET, Progress
+from dragoman.workflows.training.inputs import add_soft_targets, prepare_pairs, validation_data
 from dragoman.workflows.training.settings import ResolvedRun, RunRequest, resolve_run
-
-if TYPE_CHECKING:
-    import torch
-
-    from dragoman.data.prepare import PreparedData
-    from dragoman.model.trained import TrainedModel
+from dragoman.workflows.training.training import make_session
 
 _MOST_PAIRS, _MOST_TAUGHT_PAIRS = 200_000, 5_000  # to prepare, without and with teachers
 _STEPS, _WARM_STEPS, _MOST_MINUTES = 20, 5, 2.0  # the first _WARM_STEPS are not timed
@@ -152,16 +155,14 @@ def forecast_of(config: Config, measured: Measurement, usual_epochs: int) -> For
     """
     train, validate = config.train, config.validate
     by_epoch = measured.steps_per_epoch * validate.every_epochs
-    intervals = [1 / each for each in (by_epoch, validate.every_steps) if each]
-    validation_share = sum(intervals)
-    save_share = validation_share + (1 / train.checkpoint_every_steps if train.checkpoint_every_steps else 0.0)
-    seconds_a_step = (
-        measured.step_seconds + validation_share * measured.validation_seconds + save_share * measured.save_seconds
-    )
+    validations_per_step = sum(1 / each for each in (by_epoch, validate.every_steps) if each)
+    saves_per_step = validations_per_step + (1 / train.checkpoint_every_steps if train.checkpoint_every_steps else 0.0)
+    step_seconds = measured.step_seconds + validations_per_step * measured.validation_seconds
+    step_seconds += saves_per_step * measured.save_seconds
     limits = {
         "train.max_steps": float(train.max_steps),
         "train.max_epochs": train.max_epochs * measured.steps_per_epoch,
-        "train.max_minutes": 60 * train.max_minutes / seconds_a_step,
+        "train.max_minutes": 60 * train.max_minutes / step_seconds,
     }
     limits = {name: steps for name, steps in limits.items() if steps}
     most = min(limits.values(), default=math.inf)
@@ -176,8 +177,8 @@ def forecast_of(config: Config, measured: Measurement, usual_epochs: int) -> For
         steps=steps,
         epochs=steps / measured.steps_per_epoch,
         validations=validations,
-        hours=(steps * seconds_a_step + rest) / 3600,
-        hours_at_most=(most * seconds_a_step + rest) / 3600,
+        hours=(steps * step_seconds + rest) / 3600,
+        hours_at_most=(most * step_seconds + rest) / 3600,
         ends_by=ends_by,
         disk_bytes=kept_bytes(train, validations, measured.checkpoint_bytes, measured.parameters) + measured.data_bytes,
     )
@@ -185,10 +186,6 @@ def forecast_of(config: Config, measured: Measurement, usual_epochs: int) -> For
 
 def measure(run: ResolvedRun, folder: Path, progress: Progress = QUIET) -> Measurement:
     """Train a few steps in `folder` as training would, with one validation, one checkpoint and a scored sample."""
-    from dragoman.data.batching import epoch_batches
-    from dragoman.workflows.training.inputs import add_soft_targets, prepare_pairs
-    from dragoman.workflows.training.training import make_session
-
     config, num_pairs = run.config, run.corpora.train.count()
     most = _MOST_TAUGHT_PAIRS if config.train.teachers else _MOST_PAIRS
     share = min(1.0, most / num_pairs)
@@ -222,10 +219,8 @@ def measure(run: ResolvedRun, folder: Path, progress: Progress = QUIET) -> Measu
     )
 
 
-def _peak_bytes(device: "torch.device") -> int:
+def _peak_bytes(device: torch.device) -> int:
     """Return the most memory that was in use at once, of the GPU or else of this process."""
-    import torch
-
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
@@ -260,12 +255,8 @@ def _shorten(config: Config) -> Config:
     return replace(config, train=train, validate=validate, inference=inference)
 
 
-def _scoring_seconds(config: Config, trained: "TrainedModel", data: "PreparedData") -> float:
+def _scoring_seconds(config: Config, trained: TrainedModel, data: PreparedData) -> float:
     """Return the seconds to translate and score validation and test data at the end, extrapolated from a sample."""
-    from dragoman.evaluation.metrics import evaluate
-    from dragoman.inference.translator import Translator
-    from dragoman.workflows.training.inputs import validation_data
-
     dev = validation_data(data)
     translator = Translator.from_trained([replace(trained, config=_shorten(config))])
     sources, references = (texts[:: max(1, len(texts) // _SCORED_SENTENCES)] for texts in dev.texts())
