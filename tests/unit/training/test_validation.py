@@ -1,4 +1,4 @@
-"""The validation loss: which pairs count, and when sources of other sentences say something."""
+"""The validation loss: which pairs count, and when the loss with wrong sources is measured."""
 
 import math
 
@@ -24,7 +24,7 @@ def _pairs(*lengths: int) -> InMemoryPairs:
     return InMemoryPairs(*([rng.integers(4, 50, length).tolist() for length in lengths] for rng in rngs))
 
 
-def test_what_training_would_leave_out_does_not_count() -> None:
+def test_pairs_that_training_leaves_out_do_not_count() -> None:
     model, short = _model(), (3, 7, 12)
     assert dev_loss(model, _pairs(*short, 400), 12).loss == pytest.approx(dev_loss(model, _pairs(*short), 12).loss)
     assert dev_loss(model, _pairs(*short, 400), 400).loss != pytest.approx(dev_loss(model, _pairs(*short), 12).loss)
@@ -33,7 +33,7 @@ def test_what_training_would_leave_out_does_not_count() -> None:
     assert fitting(model, _pairs(*short, 8), np.arange(4), 7).tolist() == [True, True, False, False]
 
 
-def test_a_few_pairs_say_nothing_about_their_sources() -> None:
+def test_losses_by_source_are_missing_for_a_few_pairs() -> None:
     few = dev_loss(_model(), _pairs(*[5] * 9), 250)
     assert (few.own, few.shuffled) == (None, None)
     enough = dev_loss(_model(), _pairs(*[5] * 10), 250)
@@ -41,7 +41,7 @@ def test_a_few_pairs_say_nothing_about_their_sources() -> None:
     assert enough.shuffled != pytest.approx(enough.own)
 
 
-def test_guessing_is_the_entropy_of_the_targets() -> None:
+def test_the_loss_of_guessing_is_the_entropy_of_the_targets() -> None:
     pairs = InMemoryPairs([[5], [5]], [[6, 7], [6, 8]])
     assert guessing_loss(pairs) == pytest.approx(-(4 / 6 * math.log(2 / 6) + 2 / 6 * math.log(1 / 6)))
     many = InMemoryPairs([[5]] * 6000, [[6]] * 3000 + [[7]] * 3000)

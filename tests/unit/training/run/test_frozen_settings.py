@@ -1,4 +1,4 @@
-"""A run's configuration is written once; what may change later may, the rest is refused by name."""
+"""The frozen settings of a run: some may change later, and the others are refused by name."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ def begin(run: Path, config: Config) -> Path:
     return run
 
 
-def test_before_the_first_checkpoint_everything_may_change(tmp_path: Path) -> None:
+def test_every_setting_may_change_before_the_first_checkpoint(tmp_path: Path) -> None:
     run, other = tmp_path / "run", replace(Config(), model=replace(Config().model, d_model=512))
     assert not check_frozen(run, Config())
     freeze_config(run, Config())
@@ -48,25 +48,25 @@ def test_limits_may_change_and_the_model_may_not(tmp_path: Path) -> None:
     other = replace(config, model=replace(config.model, d_model=512))
     with pytest.raises(CheckpointError, match=r"`model\.d_model` = 256, but now it is 512"):
         check_frozen(run, other)
-    assert frozen_config(run) == config, "to check writes nothing"
+    assert frozen_config(run) == config, "checking writes nothing"
 
 
 @pytest.mark.parametrize("name", ["thesis.txt", "manifest.json"])
-def test_a_folder_with_something_else_is_left_alone(tmp_path: Path, name: str) -> None:
+def test_a_folder_with_other_files_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("mine")
     freeze_config(tmp_path, Config())
     with pytest.raises(CheckpointError, match=f"holds {name}, and no run"):
         check_frozen(tmp_path, Config())
 
 
-def test_what_is_left_of_a_finished_run_is_one(tmp_path: Path) -> None:
+def test_the_remains_of_a_finished_run_are_a_run(tmp_path: Path) -> None:
     freeze_config(tmp_path, Config())
     (tmp_path / "averaged").mkdir()
     assert frozen_config(tmp_path) == Config()
 
 
 @pytest.mark.parametrize("has_begun", [True, False])
-def test_a_configuration_that_is_not_ours_is_named(tmp_path: Path, has_begun: bool) -> None:
+def test_an_unreadable_configuration_is_refused_by_name(tmp_path: Path, has_begun: bool) -> None:
     if has_begun:
         begin(tmp_path, Config())
     (tmp_path / "config.toml").write_text("[train\n")
@@ -74,7 +74,7 @@ def test_a_configuration_that_is_not_ours_is_named(tmp_path: Path, has_begun: bo
         check_frozen(tmp_path, Config())
 
 
-def test_the_limit_is_part_of_a_schedule_that_ends_there(tmp_path: Path) -> None:
+def test_the_limit_of_a_schedule_that_ends_is_frozen(tmp_path: Path) -> None:
     config = Config()
     config = replace(config, train=replace(config.train, schedule="cosine", max_steps=9000))
     run = begin(tmp_path / "run", config)
@@ -83,14 +83,14 @@ def test_the_limit_is_part_of_a_schedule_that_ends_there(tmp_path: Path) -> None
 
 
 def checkpoint(run: Path, step: int, config: Config) -> Path:
-    """A checkpoint's configuration, as it is protected by a manifest."""
+    """Write the configuration of a checkpoint with the manifest that protects it."""
     folder = run / "checkpoints" / f"step_{step:07d}"
     with write_folder(folder, {}) as partial:
         (partial / "config.toml").write_text(dump_config(config))
     return folder
 
 
-def test_a_configuration_that_was_edited_is_named_with_the_value_that_was_trained_with(tmp_path: Path) -> None:
+def test_an_edited_configuration_is_refused_with_the_original_value(tmp_path: Path) -> None:
     config = Config()
     freeze_config(tmp_path, config)
     checkpoint(tmp_path, 1, config)
@@ -107,7 +107,7 @@ def test_a_configuration_that_was_edited_is_named_with_the_value_that_was_traine
     assert not check_frozen(tmp_path, free)
 
 
-def test_recorded_paths_are_absolute_and_those_of_models_as_given(
+def test_recorded_paths_of_corpora_are_absolute_and_paths_of_models_as_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -124,16 +124,14 @@ def test_recorded_paths_are_absolute_and_those_of_models_as_given(
     assert shared_paths(run, recorded.data) == config.data
     moved = replace(recorded.data, dev="other.tsv")
     assert shared_paths(run, moved) == replace(config.data, dev="other.tsv")
-    assert not check_frozen(run, config), "the same path in other words"
+    assert not check_frozen(run, config), "the same path in another form"
 
 
 @pytest.mark.parametrize(
     ("name", "flag"),
     [("train", "--data FILE"), ("train_tgt", "--src FILE --tgt FILE"), ("dev_src", "--data.dev-src FILE")],
 )
-def test_a_recorded_corpus_that_is_missing_is_named_with_the_flag_that_replaces_it(
-    tmp_path: Path, name: str, flag: str
-) -> None:
+def test_a_missing_corpus_is_named_with_the_flag_that_replaces_it(tmp_path: Path, name: str, flag: str) -> None:
     data = DataSettings(**{name: str(tmp_path / "gone")})
     with pytest.raises(DataError, match=rf"gone, which .*config\.toml records as `data\.{name}`, does not.*{flag}"):
         check_recorded(tmp_path, data)

@@ -1,4 +1,4 @@
-"""What limits mean for a run, worked out by hand."""
+"""Limits of a run, against values computed by hand."""
 
 import math
 import re
@@ -32,7 +32,7 @@ def test_the_nearest_limit_is_found_in_steps() -> None:
 
 
 @pytest.mark.parametrize("limit", [{"max_minutes": 5.0}, {"max_steps": 83}, {"max_epochs": 1}])
-def test_a_limit_within_the_warmup_is_told_with_values_that_fit(limit: dict[str, float]) -> None:
+def test_a_limit_within_the_warmup_is_noted_with_values_that_fit(limit: dict[str, float]) -> None:
     train = replace(TRAIN, **limit)  # type: ignore[arg-type]
     (note,) = limit_notes(train, EVERY_EPOCH, PACE, validated=True)
     assert "within its warm-up of 1,000" in note
@@ -44,7 +44,7 @@ def test_a_limit_within_the_warmup_is_told_with_values_that_fit(limit: dict[str,
     assert not limit_notes(replace(train, warmup_steps=warmup), EVERY_EPOCH, PACE, validated=True)
 
 
-def test_a_limit_before_the_first_validation_is_told_with_values_that_fit() -> None:
+def test_a_limit_before_the_first_validation_is_noted_with_values_that_fit() -> None:
     train = replace(TRAIN, warmup_steps=10, max_steps=80)
     rare = ValidateSettings(every_epochs=0, every_steps=400)
     (note,) = limit_notes(train, rare, PACE, validated=False)
@@ -53,10 +53,10 @@ def test_a_limit_before_the_first_validation_is_told_with_values_that_fit() -> N
     assert "`--validate.every-steps 16`" in note
     assert not limit_notes(train, rare, PACE, validated=True)
     assert not limit_notes(train, EVERY_EPOCH, PACE, validated=False)
-    assert not limit_notes(TRAIN, rare, PACE, validated=False), "no limit, nothing to tell"
+    assert not limit_notes(TRAIN, rare, PACE, validated=False), "no limit, no note"
 
 
-def test_a_long_silence_is_announced_and_a_short_one_is_not() -> None:
+def test_a_long_pause_of_the_log_is_announced_and_a_short_one_is_not() -> None:
     note = pace_note(TRAIN, PACE)
     assert note is not None
     assert note.startswith("A step takes 3.6 s; progress is logged every 50 steps (`train.log_every_steps`), next in ")
@@ -65,7 +65,7 @@ def test_a_long_silence_is_announced_and_a_short_one_is_not() -> None:
     assert pace_note(TRAIN, replace(PACE, step_seconds=0.3)) is None
 
 
-def test_the_disk_is_asked_for_what_is_kept_and_is_not_there_yet(
+def test_the_disk_needs_space_for_the_files_that_are_not_written_yet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert kept_bytes(replace(TRAIN, average_best=2), 100, 1000, 10) == 8 * 1000 + 40

@@ -1,4 +1,4 @@
-"""One training at a time in a run's folder, whatever became of those before."""
+"""The lock of a run: one process trains in a folder at a time, even after crashes."""
 
 import fcntl
 import os
@@ -11,8 +11,8 @@ from dragoman.errors import CheckpointError
 from dragoman.training.run.lock import LOCK, lock_run
 
 
-def _held_by_another(run: Path) -> int:
-    """A process that holds the lock until it is killed."""
+def _lock_in_another_process(run: Path) -> int:
+    """Start a process that holds the lock until it is killed."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -26,9 +26,9 @@ def _held_by_another(run: Path) -> int:
     return child
 
 
-def test_a_second_training_is_refused_in_one_line_until_the_first_is_gone(tmp_path: Path) -> None:
+def test_a_second_process_is_refused_in_one_line_until_the_first_ends(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    child = _held_by_another(run)
+    child = _lock_in_another_process(run)
     with pytest.raises(CheckpointError) as error, lock_run(run):
         pass
     assert str(error.value).startswith(f"{run} is being trained by another process (id {child}). ")
@@ -41,12 +41,12 @@ def test_a_second_training_is_refused_in_one_line_until_the_first_is_gone(tmp_pa
     assert not (run / LOCK).exists()
 
 
-def test_other_folders_are_free(tmp_path: Path) -> None:
+def test_other_folders_are_not_locked(tmp_path: Path) -> None:
     with lock_run(tmp_path / "one"), lock_run(tmp_path / "two"):
         pass
 
 
-def test_a_lock_removed_between_opening_and_holding_is_taken_anew(
+def test_a_lock_file_removed_before_it_is_locked_is_created_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original, calls = fcntl.flock, []
@@ -63,7 +63,7 @@ def test_a_lock_removed_between_opening_and_holding_is_taken_anew(
         assert (tmp_path / LOCK).read_text() == str(os.getpid())
 
 
-def test_a_disk_without_locks_lets_everybody_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_without_locks_refuses_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def flock(stream: object, how: int) -> None:
         raise OSError(38, "Function not implemented")
 

@@ -1,4 +1,4 @@
-"""The log for programs and the lines for people."""
+"""The log of a run as JSON, as lines on a terminal, and for TensorBoard."""
 
 import errno
 import io
@@ -40,7 +40,7 @@ def test_plain_lines_and_json(tmp_path: Path) -> None:
     assert events[1]["bleu"] == 3.2
 
 
-def test_a_run_goes_on_where_its_terminal_was_closed(tmp_path: Path) -> None:
+def test_a_run_continues_after_its_terminal_is_closed(tmp_path: Path) -> None:
     class Closed(io.StringIO):
         def write(self, text: str) -> int:
             raise OSError(errno.EIO, "Input/output error")
@@ -52,7 +52,7 @@ def test_a_run_goes_on_where_its_terminal_was_closed(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "log.jsonl").read_text()) == {"event": "train", **EVENT}
 
 
-def test_what_is_not_finite_is_no_number_of_json(tmp_path: Path) -> None:
+def test_numbers_that_are_not_finite_are_null_in_json(tmp_path: Path) -> None:
     log = RunLog(tmp_path, io.StringIO())
     log.progress({**EVENT, "loss": math.nan, "perplexity": math.inf}, seconds_left=None)
     log.close()
@@ -60,7 +60,7 @@ def test_what_is_not_finite_is_no_number_of_json(tmp_path: Path) -> None:
     assert json.loads(text, parse_constant=pytest.fail) == {"event": "train", **EVENT, "loss": None, "perplexity": None}
 
 
-def test_a_terminal_gets_one_line_written_over_itself(tmp_path: Path) -> None:
+def test_a_terminal_shows_progress_in_one_line(tmp_path: Path) -> None:
     stream = Terminal()
     log = RunLog(tmp_path, stream)
     log.progress(EVENT, None)
@@ -71,7 +71,7 @@ def test_a_terminal_gets_one_line_written_over_itself(tmp_path: Path) -> None:
     assert stream.getvalue().endswith("\nStopped.\n")
 
 
-def test_what_came_after_the_checkpoint_is_dropped_also_half_a_line(tmp_path: Path) -> None:
+def test_lines_after_the_checkpoint_are_dropped_including_half_a_line(tmp_path: Path) -> None:
     log = RunLog(tmp_path, io.StringIO())
     for step in (5, 10, 15):
         log.progress({**EVENT, "step": step}, None)
@@ -97,7 +97,7 @@ def test_tensorboard_gets_the_curves(tmp_path: Path) -> None:
     assert (point.step, point.value) == (7, 2.5)
 
 
-def test_a_disk_too_full_for_tensorboard_ends_neither_the_run_nor_the_log(
+def test_a_disk_too_full_for_tensorboard_stops_neither_the_run_nor_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream, full = io.StringIO(), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -115,7 +115,7 @@ def test_a_disk_too_full_for_tensorboard_ends_neither_the_run_nor_the_log(
     assert stream.getvalue().count("TensorBoard's file could not be written") == 2
 
 
-def test_a_tensorboard_that_cannot_be_loaded_is_said_and_done_without(
+def test_a_tensorboard_that_cannot_be_loaded_is_noted_and_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Broken(ModuleType):

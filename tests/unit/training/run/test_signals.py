@@ -1,4 +1,4 @@
-"""Which signals a run saves at."""
+"""Signals that make a run save and stop."""
 
 import signal
 
@@ -17,7 +17,7 @@ def handlers_restored():
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_the_first_signal_is_noted_and_all_act_as_before_after_it(number: signal.Signals) -> None:
+def test_the_first_signal_is_recorded_and_later_signals_act_as_before(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     with catch_signals() as request:
         signal.raise_signal(number)
@@ -35,7 +35,7 @@ def test_a_hangup_that_is_ignored_stays_ignored() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_what_is_temporary_goes_when_a_command_is_terminated(number: signal.Signals) -> None:
+def test_temporary_files_are_removed_when_a_command_is_terminated(number: signal.Signals) -> None:
     with pytest.raises(SystemExit) as leaving, clean_up_when_terminated():
         signal.raise_signal(number)
     assert leaving.value.code == 128 + number

@@ -1,4 +1,4 @@
-"""The state of a run is read back exactly, from older versions too."""
+"""The state of a run is read back exactly, also from older versions."""
 
 import json
 

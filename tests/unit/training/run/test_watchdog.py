@@ -1,4 +1,4 @@
-"""Each fault is named once, by what it does to losses and norms; runs that go well hear nothing."""
+"""The watchdog names each fault once, by its effect on losses and norms, and is silent about good runs."""
 
 import json
 import math
@@ -19,65 +19,66 @@ FAULTS = {
 }
 
 
-def _said(measured: list[ValidationLosses], warmup: int = 100) -> list[tuple[int, str]]:
+def _findings(measured: list[ValidationLosses], warmup: int = 100) -> list[tuple[int, str]]:
     state = WatchdogState()
     return [
         (each.step, finding.name) for each in measured for finding in state.judge_validation(each, warmup, GUESSING)
     ]
 
 
-def test_a_good_run_hears_nothing() -> None:
-    assert _said(GOOD) == []
+def test_a_good_run_has_no_findings() -> None:
+    assert _findings(GOOD) == []
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_named_once_and_alone(name: str) -> None:
-    assert [found for _, found in _said(FAULTS[name])] == [name]
-    assert _said(FAULTS[name][:2]) == []
-    assert _said(FAULTS[name], warmup=10_000) == []
+def test_each_fault_is_named_once_and_alone(name: str) -> None:
+    assert [found for _, found in _findings(FAULTS[name])] == [name]
+    assert _findings(FAULTS[name][:2]) == []
+    assert _findings(FAULTS[name], warmup=10_000) == []
 
 
-def test_a_rise_of_the_training_loss_is_a_rate_too_high() -> None:
+def test_a_rising_training_loss_means_that_the_rate_is_too_high() -> None:
     rising = [
         ValidationLosses(100 * n, 3.0, 5.0, loss, 0.9) for n, loss in enumerate((3.0, 2.0, 2.7, 2.8, 2.9), start=1)
     ]
-    assert _said(rising) == [(500, "learning rate too high")]
+    assert _findings(rising) == [(500, "learning rate too high")]
 
 
-def test_a_rate_too_high_is_the_only_reason_given_where_nothing_is_learnt() -> None:
-    assert _said([ValidationLosses(100 * n, 6.5, 6.5, 5.9, 0.9) for n in range(1, 9)]) == [
+def test_a_rate_too_high_is_the_only_finding_if_nothing_is_learnt() -> None:
+    assert _findings([ValidationLosses(100 * n, 6.5, 6.5, 5.9, 0.9) for n in range(1, 9)]) == [
         (300, "learning rate too high")
     ]
 
 
-def test_a_young_run_that_still_learns_hears_nothing() -> None:
-    """Smoothing and dropout keep the training loss above that of guessing for a while."""
+def test_a_young_run_that_still_learns_has_no_findings() -> None:
+    """Label smoothing and dropout keep the training loss above the loss of guessing for a while."""
     young = (6.7, 5.9, 5.5, 5.4, 5.3, 5.2, 5.1, 5.0)
     assert (
-        _said([ValidationLosses(10 * n, dev, dev + 0.5, 6.4 - 0.05 * n, 0.9) for n, dev in enumerate(young)], 10) == []
+        _findings([ValidationLosses(10 * n, dev, dev + 0.5, 6.4 - 0.05 * n, 0.9) for n, dev in enumerate(young)], 10)
+        == []
     )
 
 
-def test_sources_that_were_not_measured_are_no_fault() -> None:
-    assert _said([ValidationLosses(100 * n, 3.0 - 0.01 * n, None, 2.9, 0.9) for n in range(1, 9)]) == []
+def test_missing_losses_by_source_are_not_a_fault() -> None:
+    assert _findings([ValidationLosses(100 * n, 3.0 - 0.01 * n, None, 2.9, 0.9) for n in range(1, 9)]) == []
 
 
-def test_each_fault_goes_by_its_own_loss() -> None:
-    """Sources are exchanged among the shortest pairs only, whose loss need not go where that of all goes."""
+def test_each_fault_is_found_in_its_own_loss() -> None:
+    """Sources are exchanged among the shortest pairs only, and their loss may differ from the loss of all pairs."""
     steady = [ValidationLosses(100 * n, 2.0, 6.0, 2.0 / n, 0.9, 1.0 + 0.2 * n) for n in range(1, 9)]
-    assert _said(steady) == []
-    assert _said([ValidationLosses(100 * n, 3.0 - 0.01 * n, 2.5, 2.9, 0.9, 2.5) for n in range(1, 9)]) == [
+    assert _findings(steady) == []
+    assert _findings([ValidationLosses(100 * n, 3.0 - 0.01 * n, 2.5, 2.9, 0.9, 2.5) for n in range(1, 9)]) == [
         (300, "ignores the source")
     ]
 
 
-def test_over_fitting_says_since_when() -> None:
+def test_overfitting_names_the_step_where_it_started() -> None:
     state = WatchdogState()
     found = [finding for each in FAULTS["over-fitting"] for finding in state.judge_validation(each, 100, GUESSING)]
     assert "since step 300" in found[0].text
 
 
-def test_a_loss_that_is_not_finite_is_skipped_then_the_run_goes_back_once() -> None:
+def test_steps_without_a_finite_loss_are_skipped_and_then_the_run_rolls_back_once() -> None:
     state = WatchdogState()
     for value in (math.nan, math.inf):
         verdict, finding = state.judge_step(1, value, 1.0)
@@ -91,7 +92,7 @@ def test_a_loss_that_is_not_finite_is_skipped_then_the_run_goes_back_once() -> N
     assert [state.judge_step(step, math.nan, 1.0)[0] for step in range(5)][-1] is Verdict.STOP
 
 
-def test_spikes_are_told_from_a_gradient_that_grows() -> None:
+def test_a_gradient_spike_differs_from_a_growing_gradient() -> None:
     state = WatchdogState()
     growing = [state.judge_step(step, 1.0, 1.03**step)[0] for step in range(200)]
     assert set(growing) == {Verdict.APPLY}
@@ -100,7 +101,7 @@ def test_spikes_are_told_from_a_gradient_that_grows() -> None:
     assert state.judge_step(201, 1.0, 1.03**200)[0] is Verdict.APPLY
 
 
-def test_its_memory_comes_back_from_json_exactly() -> None:
+def test_the_state_of_the_watchdog_is_read_back_exactly_from_json() -> None:
     state = WatchdogState()
     for step in range(30):
         state.judge_step(step, 1 / (step + 3), 1 / (step + 7))

@@ -1,4 +1,4 @@
-"""Accelerated modules: what is computed in one pass on a CPU, against the same modules by torch's operations."""
+"""Accelerated modules on a CPU, compared with the same modules in operations of torch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +28,7 @@ Results = list[Tensor]
 
 
 def results(module: torch.nn.Module, compute: Callable[..., Tensor], *inputs: Tensor, seed: int = 1) -> Results:
-    """The output, and the gradients of a fixed function of it with respect to inputs and parameters."""
+    """Return the output, and the gradients of a fixed function of the output for inputs and parameters."""
     randomness = Randomness()
     randomness.seed(seed)
     accelerate(module, randomness)
@@ -45,7 +45,7 @@ def results(module: torch.nn.Module, compute: Callable[..., Tensor], *inputs: Te
 def assert_same_in_one_pass(
     monkeypatch: pytest.MonkeyPatch, module: torch.nn.Module, compute: Callable[..., Tensor], *inputs: Tensor
 ) -> None:
-    """In float32 but for the order of sums; in bfloat16 no further from float32 than torch's operations."""
+    """Compare both ways: in float32 up to the order of sums, in bfloat16 as close to float32 as torch's operations."""
     exact = plain(monkeypatch, module, compute, *inputs)
     for one, other in zip(results(module, compute, *inputs), exact, strict=True):
         torch.testing.assert_close(one, other, rtol=2e-5, atol=2e-5)
@@ -105,7 +105,7 @@ def test_feed_forward(monkeypatch: pytest.MonkeyPatch, rate: float, activation: 
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize(("length", "bias"), [(1, True), (7, False), (16, True), (33, True)])
-def test_self_attention_to_what_came_before(
+def test_causal_self_attention(
     monkeypatch: pytest.MonkeyPatch, rate: float, heads: int, length: int, bias: bool
 ) -> None:
     module = filled(MultiHeadAttention(32, heads, rate, bias))
@@ -167,7 +167,7 @@ def test_an_id_without_an_embedding_is_an_error(wrong: int) -> None:
 def test_a_whole_model_learns_the_same(
     lengths: list[int], length: int, width: tuple[int, int], norm_first: bool, rate: float
 ) -> None:
-    """Heads of 8 are computed by torch, and beside them the rest in one pass."""
+    """Torch computes attention with heads of 8, and machine code the other parts of the same model."""
     torch.manual_seed(0)
     shape = {"d_model": width[0], "num_heads": width[1], "d_ff": 20, "num_encoder_layers": 1, "num_decoder_layers": 1}
     rates = {"dropout": rate, "attention_dropout": rate, "activation_dropout": rate}
@@ -183,7 +183,7 @@ def test_a_whole_model_learns_the_same(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
-def test_what_is_not_finite_is_not_hidden(dtype: torch.dtype, wrong: float) -> None:
+def test_values_that_are_not_finite_stay_visible(dtype: torch.dtype, wrong: float) -> None:
     hidden = torch.ones(1, 3, 32, dtype=dtype, requires_grad=True)
     bad = torch.ones(1, 3, 32, dtype=dtype).index_fill_(1, torch.tensor([1]), wrong).requires_grad_()
     residual, layer = (module.to(dtype) for module in (Residual(32, 0.1, True), FeedForward(32, 8, 0.0, "relu")))
@@ -203,7 +203,7 @@ def test_what_is_not_finite_is_not_hidden(dtype: torch.dtype, wrong: float) -> N
 
 @pytest.mark.parametrize("kind", ["any key", "no key", "later keys"])
 def test_any_boolean_mask_is_computed_as_the_definition_does(kind: str) -> None:
-    """One pass only knows masks that allow the first keys."""
+    """Machine code supports only masks that allow the first N keys."""
     mask = torch.rand(2, 1, 5, 7, generator=torch.Generator().manual_seed(1)) < 0.6
     if kind == "no key":
         mask[1, 0, 2] = False
@@ -221,13 +221,13 @@ def test_any_boolean_mask_is_computed_as_the_definition_does(kind: str) -> None:
     assert all(bool(each.isfinite().all()) for each in grads[0])
 
 
-def test_the_models_masks_are_computed_in_one_pass() -> None:
+def test_masks_of_the_model_are_computed_by_machine_code() -> None:
     hidden = torch.ones(1, 9, 32)
     for mask in (None, padding_mask(torch.tensor([9, 1]), 9), causal_mask(9, torch.device("cpu"))):
         assert fused.attention_active(hidden, mask, 16)
 
 
-def test_dropout_samples_the_same_bits_for_both_ways() -> None:
+def test_dropout_samples_the_same_bits_with_and_without_machine_code() -> None:
     module = Dropout(0.4).train()
     module.randomness = Randomness()
     module.randomness.seed(0)
@@ -238,7 +238,7 @@ def test_dropout_samples_the_same_bits_for_both_ways() -> None:
     assert not module.eval().bits(7, 9).drops
 
 
-def test_without_gradients_or_for_other_numbers_torchs_operations_compute() -> None:
+def test_torch_computes_without_gradients_and_for_other_dtypes() -> None:
     hidden = torch.ones(1, 2, 32)
     assert fused.active(hidden)
     assert not fused.active(hidden.double())
@@ -249,8 +249,8 @@ def test_without_gradients_or_for_other_numbers_torchs_operations_compute() -> N
     assert not fused.attention_active(hidden, None, 8)
 
 
-def test_only_classes_change() -> None:
-    """Parameters, their names and hooks stay, and so does what `print` shows of the sizes."""
+def test_acceleration_changes_classes_only() -> None:
+    """Parameters, their names, hooks and the sizes that `print` shows stay the same."""
     model = Transformer(ModelSettings(preset="custom", d_model=16, num_heads=2, d_ff=20), 30, 30)
     names, shown = [name for name, _ in model.named_parameters()], repr(model)
     called = []
@@ -285,7 +285,7 @@ def test_products_equal_torchs_linear_and_its_gradients(shape: tuple[int, ...], 
         torch.testing.assert_close(ours, torchs)
 
 
-def test_products_in_bfloat16_come_in_few_shapes() -> None:
+def test_products_in_bfloat16_have_few_shapes() -> None:
     counts = range(1, 2049)
     rough, exact = torch.empty(0, dtype=torch.bfloat16), torch.empty(0)
     assert len({count + fused.missing_rows(count, rough) for count in counts}) == 32

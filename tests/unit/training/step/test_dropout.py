@@ -1,4 +1,4 @@
-"""Dropout keeps the expectation, drops the stated share, and backpropagates through what it kept."""
+"""Dropout keeps the expectation, drops the configured share, and backpropagates through the kept values."""
 
 import pytest
 import torch
@@ -26,13 +26,13 @@ def test_share_dropped_and_expectation(rate: float) -> None:
     assert dropped.unique().numel() == 2
 
 
-def test_every_position_of_a_random_word_is_as_likely() -> None:
+def test_every_position_of_a_random_word_is_equally_likely() -> None:
     torch.manual_seed(0)
     share = (dropout(0.5)(torch.ones(200_000, 8)) == 0).double().mean(0)
     assert (share - 0.5).abs().max().item() < 4 * 0.5 / 200_000**0.5
 
 
-def test_gradient_flows_through_what_was_kept() -> None:
+def test_gradients_flow_through_kept_values_only() -> None:
     hidden = torch.randn(50, 60, requires_grad=True)
     dropped = dropout(0.25)(hidden)
     dropped.sum().backward()
@@ -45,7 +45,7 @@ def test_does_nothing_outside_training_or_at_rate_zero() -> None:
     assert dropout(0.0)(hidden) is hidden
 
 
-def test_same_generator_state_same_mask_and_bfloat16_stays() -> None:
+def test_the_same_generator_state_gives_the_same_mask_and_bfloat16_stays_bfloat16() -> None:
     hidden = torch.randn(7, 9, dtype=torch.bfloat16)
     layer = dropout(0.3)
     torch.manual_seed(5)
@@ -59,24 +59,24 @@ def test_rates_below_the_smallest_step_still_drop() -> None:
     assert kept_share(1e-9) < 1
 
 
-def test_seeded_randomness_is_its_own_and_shared_by_all_modules_of_a_model() -> None:
+def test_the_seeded_generator_is_independent_of_torch_and_shared_by_the_modules_of_a_model() -> None:
     hidden = torch.ones(64, 65)
     model = torch.nn.Sequential(torch.nn.Dropout(0.3), torch.nn.Dropout(0.5)).train()
     randomness = Randomness()
     accelerate(model, randomness)
     outputs: list[torch.Tensor] = []
     for seed in (1, 1, 2):
-        torch.manual_seed(len(outputs))  # torch's generator has no part in it
+        torch.manual_seed(len(outputs))  # torch's generator must not matter
         randomness.seed(7, seed)
         outputs.append(model(hidden))
     assert torch.equal(outputs[0], outputs[1])
     assert not torch.equal(outputs[0], outputs[2])
     first, second = (model[0](hidden) != 0, model[1](hidden) != 0)
-    agreement = (first == second).double().mean().item()  # 0.7 * 0.5 + 0.3 * 0.5 where they are independent
+    agreement = (first == second).double().mean().item()  # 0.7 * 0.5 + 0.3 * 0.5 if the masks are independent
     assert abs(agreement - 0.5) < 4 * 0.5 / hidden.numel() ** 0.5
 
 
-def test_seeded_bits_are_uniform_at_every_place_of_a_word() -> None:
+def test_seeded_bits_are_uniform_at_every_position_of_a_word() -> None:
     randomness = Randomness()
     randomness.seed(3)
     bits = randomness.sample_bits(400_001)
@@ -86,7 +86,7 @@ def test_seeded_bits_are_uniform_at_every_place_of_a_word() -> None:
     assert (share - 0.5).abs().max().item() < 4 * 0.5 / 100_000**0.5
 
 
-def test_compiled_random_words_are_numpys() -> None:
+def test_compiled_random_words_equal_numpys() -> None:
     pytest.importorskip("numba", reason="numba compiles what is tested here")
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Label smoothing against torch's own loss and its closed form; the sliced loss against the plain one."""
+"""Label smoothing against the loss of torch and a closed form, and the sliced loss against the plain loss."""
 
 import math
 
@@ -12,7 +12,7 @@ from dragoman.training.step.loss import SoftLabels, Targets, projected_cross_ent
 
 
 def _smoothed_targets(labels: torch.Tensor, vocab_size: int, epsilon: float, pad_id: int) -> torch.Tensor:
-    """The target distribution, written down: epsilon evenly over all but padding, the rest on the label."""
+    """Return the target distribution: 1 - epsilon on the label, epsilon evenly over the other tokens except padding."""
     targets = torch.full((labels.numel(), vocab_size), epsilon / (vocab_size - 1))
     targets[:, pad_id] = 0
     targets[torch.arange(labels.numel()), labels] += 1 - epsilon
@@ -20,7 +20,7 @@ def _smoothed_targets(labels: torch.Tensor, vocab_size: int, epsilon: float, pad
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.9])
-def test_equals_torch_cross_entropy_with_the_distribution_written_out(epsilon: float) -> None:
+def test_equals_torch_cross_entropy_with_the_explicit_distribution(epsilon: float) -> None:
     logits, labels = torch.randn(40, 13) * 3, torch.randint(1, 13, (40,))
     expected = functional.cross_entropy(logits, _smoothed_targets(labels, 13, epsilon, 0), reduction="sum")
     loss, nll = smoothed_cross_entropy(logits, labels, epsilon, pad_id=0)
@@ -29,7 +29,7 @@ def test_equals_torch_cross_entropy_with_the_distribution_written_out(epsilon: f
 
 
 def test_closed_form_minimum() -> None:
-    # The loss is least where the model says the smoothed distribution itself; its value is that one's entropy:
+    # The loss is smallest if the model predicts the smoothed distribution. Its value is then the entropy:
     # -(1 - e + e/(V-1)) ln(1 - e + e/(V-1)) - (V-2) e/(V-1) ln(e/(V-1)).
     vocab_size, epsilon = 11, 0.1
     targets = _smoothed_targets(torch.tensor([5]), vocab_size, epsilon, 0)
@@ -46,7 +46,7 @@ def test_closed_form_minimum() -> None:
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("rows", [1, 5, 17])
-@pytest.mark.parametrize("scale", [1, 20], ids=["logits that are safe as they are", "logits that might overflow"])
+@pytest.mark.parametrize("scale", [1, 20], ids=["safe logits", "logits that may overflow"])
 def test_sliced_loss_and_gradients_equal_the_plain_ones(
     bias: bool, rows: int, scale: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,12 +69,12 @@ def test_sliced_loss_and_gradients_equal_the_plain_ones(
 
 
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "torch"])
-@pytest.mark.parametrize("scale", [1, 20], ids=["logits that are safe as they are", "logits that might overflow"])
+@pytest.mark.parametrize("scale", [1, 20], ids=["safe logits", "logits that may overflow"])
 @pytest.mark.parametrize("weight", [0.5, 1.0])
-def test_soft_labels_share_what_is_at_the_label(
+def test_soft_labels_share_the_probability_of_the_label(
     weight: float, scale: int, compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Against torch's loss of the distribution written out; what has no probability may stand there several times."""
+    """Compare with torch's loss of the explicit distribution. Ids without probability may occur several times."""
     monkeypatch.setitem(loss_module._ROWS_PER_SLICE, "cpu", 6)
     if not compiled:
         monkeypatch.setattr(fused, "can_compute", lambda _: False)
@@ -117,7 +117,7 @@ def test_without_gradients_only_the_sums_are_computed() -> None:
 
 
 def test_equals_torchs_own_cross_entropy_within_a_millionth() -> None:
-    # torch spreads epsilon over the whole vocabulary; without smoothing the two are the same.
+    # torch spreads epsilon over the whole vocabulary. Without smoothing, the two losses are the same.
     torch.manual_seed(0)
     hidden, weight, labels = torch.randn(200, 32), torch.randn(500, 32), torch.randint(1, 500, (200,))
     loss, nll = projected_cross_entropy(hidden, weight, None, Targets(labels, 0.0, 0))

@@ -1,4 +1,4 @@
-"""What is computed at once: as asked, in as many parts as fit; what cannot fit is refused with a value to set."""
+"""Memory plans: the configured micro-batch if it fits, smaller ones otherwise, and an error if nothing fits."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ def _plan(free: int | None, monkeypatch: pytest.MonkeyPatch, settings: TrainSett
         return plan_memory(gradients, settings, PAIRS)
 
 
-def test_with_enough_memory_the_setting_or_what_is_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_enough_memory_gives_the_configured_or_the_fastest_size(monkeypatch: pytest.MonkeyPatch) -> None:
     for free in (64 << 30, None):
         plan = _plan(free, monkeypatch)
         assert (plan.micro_batch_tokens, plan.splits) == (4096, 1)
@@ -33,7 +33,7 @@ def test_with_enough_memory_the_setting_or_what_is_fast(monkeypatch: pytest.Monk
     assert _plan(64 << 30, monkeypatch, replace(SETTINGS, batch_tokens=1000)).micro_batch_tokens == 1000
 
 
-def test_with_less_memory_the_same_is_computed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_less_memory_gives_more_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     roomy = _plan(None, monkeypatch)
     tight = _plan(roomy.need_bytes - 1, monkeypatch)
     assert tight.micro_batch_tokens == roomy.micro_batch_tokens
@@ -55,13 +55,13 @@ def test_a_model_too_large_for_one_pair_is_refused(monkeypatch: pytest.MonkeyPat
         RuntimeError("std::bad_alloc"),
     ],
 )
-def test_a_failed_allocation_is_recognised_and_says_what_to_set(failure: Exception) -> None:
+def test_a_failed_allocation_is_an_error_that_names_a_setting(failure: Exception) -> None:
     assert is_out_of_memory(failure)
     with pytest.raises(ResourceError, match=r"while validating\. Lower `x`"), memory_errors("validating", "Lower `x`."):
         raise failure
 
 
-def test_other_errors_stay_what_they_are() -> None:
+def test_other_errors_are_not_changed() -> None:
     with pytest.raises(RuntimeError, match="shape"), memory_errors("training", ""):
         raise RuntimeError("shape mismatch")
 
@@ -73,7 +73,7 @@ def _group(folder: Path, limit: str, used: int, **stat: int) -> None:
     (folder / "memory.stat").write_text("".join(f"{name} {value}\n" for name, value in stat.items()))
 
 
-def test_pages_of_files_that_were_read_are_free_in_a_container(tmp_path: Path) -> None:
+def test_cached_pages_of_files_count_as_free_in_a_container(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.write_text("0::/\n")
     root = tmp_path / "root"
@@ -83,7 +83,7 @@ def test_pages_of_files_that_were_read_are_free_in_a_container(tmp_path: Path) -
     assert memory._control_group(root, own) is None
 
 
-def test_the_least_of_the_limits_of_groups_around_counts(tmp_path: Path) -> None:
+def test_the_smallest_limit_of_the_enclosing_groups_counts(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.write_text("1:name=old:/elsewhere\n0::/work.slice/job.scope\n")
     root = tmp_path / "root"

@@ -1,4 +1,4 @@
-"""Muon for matrices and Adam for the rest, and the running mean of weights, against their formulas."""
+"""Muon for matrices, Adam for other parameters, and the running mean of weights, against their formulas."""
 
 from dataclasses import replace
 
@@ -28,10 +28,10 @@ def _step(model: Transformer, optimizer: torch.optim.Optimizer, seed: int) -> No
     optimizer.step()
 
 
-def test_matrices_of_the_layers_take_the_step_of_muon_and_the_rest_that_of_adam(
+def test_muon_updates_the_matrices_of_layers_and_adam_the_other_parameters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In float32, which torch's Muon takes no account of: it always asks for bfloat16."""
+    """Compare in float32. Torch's Muon always uses bfloat16, so the test replaces the conversion."""
     monkeypatch.setattr("dragoman.training.step.muon.resolve_precision", lambda name, device: torch.float32)
     monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.clone)
     ours, theirs = _model(), _model()
@@ -50,7 +50,7 @@ def test_matrices_of_the_layers_take_the_step_of_muon_and_the_rest_that_of_adam(
 
 
 @pytest.mark.parametrize("shape", [(16, 40), (40, 16), (24, 24)])
-def test_singular_values_become_nearly_one_and_directions_stay(shape: tuple[int, int]) -> None:
+def test_singular_values_become_nearly_one_and_directions_are_kept(shape: tuple[int, int]) -> None:
     matrices = (
         torch.randn((3, *shape), generator=torch.Generator().manual_seed(3))
         * torch.tensor([1e-3, 1.0, 1e3])[:, None, None]
@@ -66,7 +66,7 @@ def test_singular_values_become_nearly_one_and_directions_stay(shape: tuple[int,
 
 
 @pytest.mark.parametrize("settings", [MUON, replace(MUON, optimizer="adam"), replace(MUON, ema_decay=0.0)])
-def test_restored_it_goes_on_bit_for_bit(settings: TrainSettings) -> None:
+def test_a_restored_optimizer_continues_bit_for_bit(settings: TrainSettings) -> None:
     straight, resumed = _model(), _model()
     optimizer = build_optimizer(straight, settings)
     for seed in (1, 2):
@@ -102,8 +102,8 @@ def test_the_running_mean_follows_its_formula_and_forgets_the_first_weights() ->
     torch.testing.assert_close(mean.double(), expected, atol=1e-6, rtol=1e-5)
 
 
-def test_a_running_mean_that_has_not_begun_is_kept_and_begins_with_the_first_weights() -> None:
-    """Steps without a finite gradient are skipped: a checkpoint may come before the first that is taken."""
+def test_a_running_mean_that_has_not_started_is_saved_and_starts_with_the_first_weights() -> None:
+    """Steps without a finite gradient are skipped, so a checkpoint may come before the first update."""
     model = _model()
     optimizer = build_optimizer(model, MUON)
     kept = optimizer_tensors(model, optimizer)

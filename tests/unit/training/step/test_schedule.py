@@ -1,4 +1,4 @@
-"""The schedules at values worked out from the paper's equation 3."""
+"""Learning rate schedules, against values computed from equation 3 of the paper."""
 
 from dataclasses import replace
 
@@ -23,14 +23,14 @@ def test_inverse_sqrt_peaks_at_the_end_of_the_warm_up() -> None:
     assert learning_rate(8000, settings, 128) == pytest.approx(0.0025)
 
 
-def test_constant_and_no_warm_up() -> None:
+def test_constant_schedule_and_no_warm_up() -> None:
     settings = replace(BASE, schedule="constant", learning_rate=0.001, warmup_steps=0)
     assert learning_rate(1, settings, 128) == learning_rate(10**6, settings, 128) == 0.001
     assert learning_rate(1, replace(settings, schedule="inverse_sqrt"), 128) == 0.001
 
 
 @pytest.mark.parametrize(("schedule", "halfway"), [("linear", 0.0005), ("cosine", 0.0005)])
-def test_schedules_that_end_fall_from_the_peak_to_zero_after_the_last_step(schedule: str, halfway: float) -> None:
+def test_linear_and_cosine_fall_from_the_peak_to_zero_after_the_last_step(schedule: str, halfway: float) -> None:
     settings = replace(BASE, schedule=schedule, learning_rate=0.001, warmup_steps=100, max_steps=999)
     rates = [learning_rate(step, settings, 128) for step in (50, 100, 550, 999, 1000, 5000)]
     assert rates[:3] == pytest.approx([0.0005, 0.001, halfway])

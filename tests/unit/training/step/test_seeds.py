@@ -1,4 +1,4 @@
-"""Dropout draws something else at every step, in every process and every worker."""
+"""Dropout uses other random numbers in every step, process and thread."""
 
 import itertools
 
@@ -10,7 +10,7 @@ from dragoman.training.step.seeds import cpu_seeds, torch_seed
 STEPS, RANKS, WORKERS = (1, 2, 3), range(4), range(4)
 
 
-def test_no_two_workers_of_any_process_draw_the_same() -> None:
+def test_every_thread_of_every_process_has_another_seed() -> None:
     found = set()
     for step, rank, worker in itertools.product(STEPS, RANKS, WORKERS):
         randomness = Randomness()
@@ -19,7 +19,7 @@ def test_no_two_workers_of_any_process_draw_the_same() -> None:
     assert len(found) == len(STEPS) * len(RANKS) * len(WORKERS)
 
 
-def test_torch_draws_otherwise_in_every_process() -> None:
+def test_torch_has_another_seed_in_every_process() -> None:
     found = set()
     for step, rank in itertools.product(STEPS, RANKS):
         torch.manual_seed(torch_seed(1, step, rank))

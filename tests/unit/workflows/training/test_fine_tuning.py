@@ -1,4 +1,4 @@
-"""Fine-tuning begins with a model's weights and tokeniser, mixes in old data, and says what it made of both domains."""
+"""Fine-tuning: it starts from a model's weights and tokenizer, mixes in old data, and scores both domains."""
 
 import shutil
 from pathlib import Path
@@ -35,12 +35,12 @@ def data(tmp_path: Path) -> list[str]:
     new, old = (write_pairs(tmp_path / f"{name}.tsv", name, count) for name, count in (("new", 60), ("old", 90)))
     test = write_pairs(tmp_path / "old-test.tsv", "test", 4)
     with old.open("a") as file:
-        file.write(test.read_text())  # what is tested must not be trained on
+        file.write(test.read_text())  # cleaning must remove the test sentences from the training text
     files = {"--data": new, "--data.replay": old, "--data.replay-test": test, "--data.replay-share": 0.4}
     return [str(each) for pair in files.items() for each in pair]
 
 
-def test_a_model_goes_on_with_new_data_and_remembers_where_it_comes_from(
+def test_fine_tuning_keeps_the_tokenizer_and_records_the_lineage(
     model_folder: Path, data: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     base_folder = shutil.copytree(model_folder, tmp_path / "base")
@@ -52,7 +52,7 @@ def test_a_model_goes_on_with_new_data_and_remembers_where_it_comes_from(
     assert tuned.tokenizers.src.library.to_str() == base.tokenizers.src.library.to_str()
     assert tuned.config.model == base.config.model
     moved = [(a - b).abs().max() for a, b in zip(base.model.parameters(), tuned.model.parameters(), strict=True)]
-    assert 0 < max(moved) < 0.01  # two gentle steps away from where it began
+    assert 0 < max(moved) < 0.01  # two small steps from the original weights
     assert len(tuned.card.lineage) == 1
     assert tuned.card.lineage[0].startswith("base (")
     assert sha256_of(base_folder / "model.safetensors")[:12] in tuned.card.lineage[0]
@@ -66,7 +66,7 @@ def test_a_model_goes_on_with_new_data_and_remembers_where_it_comes_from(
         f"{part}, beam 2"
         for part in ("validation", "replay test", "validation, before fine-tuning", "replay test, before fine-tuning")
     }
-    # It goes on where that model has become another, or is gone, and keeps the lineage.
+    # The run continues if the original model has changed or is gone, and keeps the lineage.
     shutil.rmtree(base_folder)
     shutil.copytree(resolve_model_folder(out), base_folder)
     command[command.index("--train.max-steps") + 1] = "4"
@@ -93,7 +93,7 @@ def test_a_model_goes_on_with_new_data_and_remembers_where_it_comes_from(
         (["--data.replay", "missing.tsv"], "missing.tsv"),
     ],
 )
-def test_what_contradicts_the_model_is_refused_before_anything_is_written(
+def test_settings_that_contradict_the_model_are_refused_before_anything_is_written(
     model_folder: Path,
     data: list[str],
     tmp_path: Path,
@@ -110,7 +110,7 @@ def test_what_contradicts_the_model_is_refused_before_anything_is_written(
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
-def test_old_data_without_a_model_is_refused(
+def test_replay_data_without_a_model_is_refused(
     data: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command(["train", *data, "--out", str(tmp_path / "run"), *FLAGS]) == 2
@@ -125,7 +125,7 @@ def _state_languages(folder: Path) -> None:
     replace_card(folder, replace(TrainedModel.load(folder, "cpu").card, src_lang="en", tgt_lang="de"))
 
 
-def test_a_run_whose_translations_are_drawn_is_validated_by_a_search(model_folder: Path, tmp_path: Path) -> None:
+def test_a_run_that_samples_translations_is_validated_with_beam_search(model_folder: Path, tmp_path: Path) -> None:
     pairs = write_pairs(tmp_path / "new.tsv", "new", 60)
     drawn = ["--inference.sample", "true", "--inference.temperature", "0.8", "--inference.top-k", "9"]
     command = ["train", "--from", str(model_folder), "--data", str(pairs), "--out", str(tmp_path / "run"), *FLAGS]

@@ -1,4 +1,4 @@
-"""The plan's arithmetic worked out by hand."""
+"""The arithmetic of forecasts, against values computed by hand."""
 
 import math
 from dataclasses import replace
@@ -24,23 +24,23 @@ MEASURED = Measurement(
 CONFIG = Config(train=TrainSettings(max_steps=1000, patience=0, average_last=5, keep_checkpoints=5))
 
 
-def test_a_run_of_known_length_takes_its_steps_validations_checkpoints_and_what_is_around_them() -> None:
+def test_the_forecast_adds_steps_validations_checkpoints_preparation_and_scoring() -> None:
     found = forecast_of(CONFIG, MEASURED, usual_epochs=10)
-    # 1,000 steps of 2 s; 20 epochs' validations and savings of 40 s; 100 s before; an average of 40 s, scores of 60 s.
+    # 1,000 steps of 2 s, 20 validations with checkpoints of 40 s, 100 s to prepare, 40 s to average, 60 s to score.
     assert found.hours * 3600 == pytest.approx(1000 * 2 + 20 * 40 + 100 + 40 + 60)
     assert (found.steps, found.epochs, found.validations, found.ends_by) == (1000, 20, 20, "train.max_steps")
     assert found.hours_at_most == found.hours
     assert found.disk_bytes == 6 * 12_000 + 4 * 1000 + 500
 
 
-def test_more_checkpoints_and_validations_by_steps_are_counted() -> None:
+def test_checkpoints_and_validations_at_fixed_steps_are_counted() -> None:
     train = replace(CONFIG.train, checkpoint_every_steps=100, average_last=0)
     config = replace(CONFIG, train=train, validate=ValidateSettings(every_epochs=0, every_steps=200))
     found = forecast_of(config, MEASURED, usual_epochs=10)
     assert found.hours * 3600 == pytest.approx(1000 * 2 + 5 * 40 + 10 * 10 + 160)
 
 
-def test_the_nearest_limit_ends_it_and_patience_is_a_guess() -> None:
+def test_the_nearest_limit_or_patience_ends_the_run() -> None:
     minutes = replace(CONFIG, train=replace(CONFIG.train, max_minutes=14, average_last=0))
     found = forecast_of(minutes, MEASURED, usual_epochs=10)
     assert found.ends_by == "train.max_minutes"

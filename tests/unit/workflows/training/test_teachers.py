@@ -1,4 +1,4 @@
-"""One model from several: what teachers say of the text is asked for once, kept with the run, and told of."""
+"""Knowledge distillation: predictions of teachers are computed once, kept in the run, and recorded in its card."""
 
 import re
 import shutil
@@ -43,7 +43,7 @@ def command(pairs: Path, teachers: list[Path], out: Path, steps: int, *more: str
     return ["train", "--data", str(pairs), *named, "--out", str(out), *FLAGS, "--train.max-steps", str(steps), *more]
 
 
-def test_a_run_learns_from_teachers_and_goes_on_without_them(
+def test_a_run_learns_from_teachers_and_continues_without_them(
     pairs: Path, teachers: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
@@ -51,14 +51,14 @@ def test_a_run_learns_from_teachers_and_goes_on_without_them(
     assert "running 2 teachers on 59 pairs" in capsys.readouterr().err
     model = TrainedModel.load(resolve_model_folder(straight), "cpu")
     assert model.tokenizers.same_as(TrainedModel.load(teachers[0], "cpu").tokenizers)
-    assert model.config.tokenizer.bpe_dropout == 0  # which the rule for so little text would have drawn
+    assert model.config.tokenizer.bpe_dropout == 0  # the recipe for a small corpus would use BPE dropout
     assert [name.split(" (")[0] for name in model.card.teachers] == ["first", "second"]
     assert sha256_of(teachers[1] / "model.safetensors")[:12] in model.card.teachers[1]
     assert "It was distilled from first (" in model.card.to_markdown()
     soft = SoftTargets(straight / "data" / "teachers", PairStore(straight / "data" / "train"))
     assert soft.teachers == model.card.teachers
 
-    # The same in two parts, the second without the teachers.
+    # The same run, stopped once and continued without the teachers.
     assert run_command(command(pairs, teachers, stopped, 3, *SIZE)) == 0
     for teacher in teachers:
         teacher.rename(teacher.with_name(f"{teacher.name} elsewhere"))
@@ -69,13 +69,13 @@ def test_a_run_learns_from_teachers_and_goes_on_without_them(
     for ours, theirs in zip(again.model.parameters(), straight_last.model.parameters(), strict=True):
         assert torch.equal(ours, theirs)
 
-    # And it is another model than without them.
+    # Fine-tuning without teachers records none.
     assert run_command(["train", "--from", str(straight / "checkpoints" / "step_0000006"), "--data", str(pairs), *FLAGS,
                  "--out", str(tmp_path / "plain"), "--train.max-steps", "1"]) == 0  # fmt: skip
     assert TrainedModel.load(resolve_model_folder(tmp_path / "plain"), "cpu").card.teachers == ()
 
 
-def test_what_they_said_is_asked_for_again_where_it_is_lost_and_only_of_the_same(
+def test_lost_soft_targets_are_computed_again_by_the_same_teachers_only(
     pairs: Path, teachers: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"
@@ -95,14 +95,14 @@ def test_what_they_said_is_asked_for_again_where_it_is_lost_and_only_of_the_same
     error = capsys.readouterr().err.strip().split("\n")[-1]
     assert "second (" in error
     assert "another model than the one that this run started with" in error
-    # A run that has not begun takes them as they are.
+    # A new run accepts the changed teacher.
     assert run_command(command(pairs, teachers, tmp_path / "another", 1, *SIZE)) == 0
 
 
-def test_a_run_that_was_begun_without_them_does_not_go_on_with_them(
+def test_a_run_without_teachers_does_not_continue_with_teachers(
     pairs: Path, teachers: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The rule draws merges for so little text, which teachers forbid; but that is not what is wrong."""
+    """The error names the teachers and not BPE dropout, which teachers forbid but the recipe for small corpora uses."""
     out = tmp_path / "run"
     assert run_command(command(pairs, [], out, 2, *SIZE)) == 0
     assert TrainedModel.load(resolve_model_folder(out), "cpu").config.tokenizer.bpe_dropout > 0
@@ -111,7 +111,7 @@ def test_a_run_that_was_begun_without_them_does_not_go_on_with_them(
     assert "is a run with `train.teachers` = ''" in capsys.readouterr().err.strip().split("\n")[-1]
 
 
-def test_a_run_without_a_whole_checkpoint_says_so(
+def test_a_run_without_an_intact_checkpoint_is_an_error(
     pairs: Path, teachers: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"
@@ -125,7 +125,7 @@ def test_a_run_without_a_whole_checkpoint_says_so(
     assert (out / "data" / "train" / "manifest.json").read_bytes() == store
 
 
-def test_a_model_goes_on_from_one_of_them(pairs: Path, teachers: list[Path], tmp_path: Path) -> None:
+def test_a_run_fine_tunes_one_of_its_teachers(pairs: Path, teachers: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert run_command(command(pairs, teachers, out, 2, "--from", str(teachers[0]))) == 0
     card = TrainedModel.load(resolve_model_folder(out), "cpu").card
@@ -133,7 +133,7 @@ def test_a_model_goes_on_from_one_of_them(pairs: Path, teachers: list[Path], tmp
     assert len(card.teachers) == 2
 
 
-def test_somebody_elses_model_can_teach_a_smaller_one(pairs: Path, small_marian: Path, tmp_path: Path) -> None:
+def test_an_imported_model_teaches_a_smaller_model(pairs: Path, small_marian: Path, tmp_path: Path) -> None:
     imported, out = tmp_path / "opus", tmp_path / "run"
     assert run_command(["import", str(small_marian), "--out", str(imported)]) == 0
     assert run_command(command(pairs, [imported], out, 2, *SIZE)) == 0
@@ -144,7 +144,7 @@ def test_somebody_elses_model_can_teach_a_smaller_one(pairs: Path, small_marian:
     assert [name.split(" (")[0] for name in student.card.teachers] == ["opus"]
 
 
-def test_a_plan_asks_them_about_a_part(
+def test_a_plan_runs_teachers_on_a_sample(
     pairs: Path, teachers: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dragoman.workflows.training.planning._MOST_TAUGHT_PAIRS", 31)
@@ -174,7 +174,7 @@ def test_a_plan_asks_them_about_a_part(
         (["--teacher", "SHORT"], "has positions for 15 only. Set it to 15"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_written(
+def test_contradictions_are_refused_before_anything_is_written(
     pairs: Path,
     teachers: list[Path],
     tmp_path: Path,
@@ -199,7 +199,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
 
 
 def _stranger(trained: TrainedModel) -> TrainedModel:
-    """A model whose tokeniser was made with the same settings from another text."""
+    """A model whose tokenizer was trained with the same settings on another text."""
     tokenizer = train_tokenizer(trained.config.tokenizer, ["sechs sieben acht neun zehn"] * 3)
     model = Transformer(trained.config.model, tokenizer.vocab_size, tokenizer.vocab_size)
     return replace(trained, model=model, tokenizers=TokenizerPair(tokenizer, tokenizer, joint=True))

@@ -1,4 +1,4 @@
-"""A run that is called as a function: what it reports, how it stops, and what it refuses."""
+"""Training through the Python functions: reports, signals and refused settings."""
 
 import io
 import signal
@@ -31,7 +31,7 @@ SETTINGS = {
 
 
 class Log(io.StringIO):
-    """A log of training that stops it at a step."""
+    """A log that stops training at a step."""
 
     def __init__(self, stop_at: int = 0) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ def test_a_signal_raises_interrupted_after_saving_and_the_same_call_continues(sm
     assert (result.steps, result.reason) == (4, "train.max_steps = 4 reached")
 
 
-def test_a_setting_that_may_not_change_is_refused_before_the_corpus_is_read(small_run: RunRequest) -> None:
+def test_a_frozen_setting_is_refused_before_the_corpus_is_read(small_run: RunRequest) -> None:
     assert train_run(resolve_run(small_run)) is not None
     other = RunRequest(overrides={**small_run.overrides, "model.d_model": "32"}, out=small_run.out)
     progress = Kept()
