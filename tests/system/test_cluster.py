@@ -33,7 +33,7 @@ def test_pieces_hold_every_line_once():
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--cluster", "local"], "`--cluster` needs files to read and to write, but `--input` is not given"),
+        (["--cluster", "local"], "`--cluster` needs `--input` and `--output`, but `--input` is not given"),
         (["--cluster", "local", "--input", "IN"], "but `--output` is not given"),
         (
             ["--cluster", "local", "--input", "IN", "--output", "OUT", "--prefix", "IN"],

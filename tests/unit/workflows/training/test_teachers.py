@@ -162,7 +162,7 @@ def test_a_plan_runs_teachers_on_a_sample(
         (["--teacher", "nowhere"], "nowhere does not exist"),
         (["--teacher", "FIRST,SECOND"], "`--teacher` must be one name"),
         (["--train.teachers", "FIRST,,SECOND"], "where a name is missing. Put one comma between"),
-        (["--teacher", "FIRST", "--train.teachers", "SECOND"], "`--teacher` is "),
+        (["--teacher", "FIRST", "--train.teachers", "SECOND"], "`--teacher` and `--train.teachers` are one setting"),
         (["--teacher", "FIRST", "--tokenizer.vocab-size", "500"], "`tokenizer.vocab_size` is 500, but "),
         (["--teacher", "FIRST", "--tokenizer.bpe-dropout", "0.1"], "`--tokenizer.bpe-dropout` must be 0 if "),
         (["--teacher", "FIRST", "--data.augment-noise", "0.1"], "`--data.augment-noise` must be 0 if "),
