@@ -1,4 +1,4 @@
-"""A table of probabilities as a StepModel, and what is true of it by enumeration: the oracles of the search."""
+"""Oracles of the search: a table of probabilities as a StepModel, and its outputs by enumeration."""
 
 import math
 import random
@@ -25,7 +25,7 @@ FIRST_LETTER = 4
 
 @dataclass
 class TableState:
-    """For every row the source it belongs to, and for every row the target so far."""
+    """The source and the target so far of each row."""
 
     sources: list[tuple[int, ...]]
     written: list[tuple[int, ...]]
@@ -33,9 +33,9 @@ class TableState:
 
 @dataclass
 class TableModel:
-    """The next token's distribution is a random function of seed, source and the whole target so far.
+    """A model whose next-token distribution is a random function of seed, source and the whole target so far.
 
-    Ids: pad, bos, eos, unk, then `num_letters` letters. All of them, also those that must never come out, are likely.
+    Ids: pad, bos, eos, unk, then `num_letters` letters. All ids are likely, even those that a search must never write.
     """
 
     seed: int
@@ -50,9 +50,9 @@ class TableModel:
         return FIRST_LETTER + self.num_letters
 
     def log_probs(self, source: Sequence[int], written: Sequence[int]) -> list[float]:
-        """After `written`, which does not hold bos."""
+        """Return the log-probabilities of the next token after `written`, which has no bos."""
         rng = random.Random(f"{self.seed}/{tuple(source)}/{tuple(written)}")
-        sharpness = self.sharpness * rng.choice([1, 4])  # now and then the model is sure of itself
+        sharpness = self.sharpness * rng.choice([1, 4])  # some distributions are much sharper than others
         weights = [math.exp(sharpness * rng.gauss(0, 1)) for _ in range(self.vocab_size)]
         return [math.log(weight / sum(weights)) for weight in weights]
 
@@ -77,7 +77,7 @@ class TableModel:
     def outputs(
         self, source: Sequence[int], limit: int, settings: InferenceSettings, start: tuple[int, ...] = ()
     ) -> list[Hypothesis]:
-        """Every output that the search may give, the best first: those ended by eos, then those cut."""
+        """Return every output that a search may find, best first: outputs that end in eos, then cut ones."""
         found = list(self._outputs(source, limit, settings, start))
         return sorted(found, key=lambda hypothesis: (not hypothesis.finished, -hypothesis.score))
 
@@ -110,7 +110,7 @@ def table_model() -> type[TableModel]:
 
 @pytest.fixture(scope="session")
 def imported(trained_marian: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
-    """The trained Marian model as one of ours, saved and loaded."""
+    """The trained Marian model after import, saved and loaded again."""
     folder = tmp_path_factory.mktemp("imported") / "model"
     import_marian(trained_marian, "opus-mt-en-de").trained.save(folder)
     return TrainedModel.load(folder, "cpu")
@@ -121,9 +121,9 @@ Found = Sequence[Sequence[Hypothesis]]
 
 @pytest.fixture(scope="session")
 def assert_teacher_forced() -> Callable[[Transformer, Sequence[Sequence[int]], Found], None]:
-    """What a search found has the full pass's log-probabilities, token by token, within 1e-4.
+    """Check that outputs of a search have the log-probabilities of a full pass, token by token, within 1e-4.
 
-    Takes the sources' ids, eos included, and for each the hypotheses.
+    Takes the ids of the sources, eos included, and the hypotheses of each source.
     """
 
     def check(model: Transformer, sources: Sequence[Sequence[int]], found: Found) -> None:

@@ -1,4 +1,4 @@
-"""Small random Transformers of every kind, and the comparison of what two searches find with one."""
+"""Small random Transformers of every kind, and a comparison of the outputs of two searches."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ SHAPE = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 2, "nu
 
 
 def random_transformer(vocab_size: int, seed: int = 3, deviation: float = 0.4, **shape: Any) -> Transformer:
-    """Its distributions are sharp and depend on the source, where those of an untrained model are nearly uniform."""
+    """Return a model with sharp distributions that depend on the source. An untrained model's are nearly uniform."""
     torch.manual_seed(seed)
     model = Transformer(ModelSettings(preset="custom", **SHAPE | shape), vocab_size, vocab_size)
     for parameter in model.parameters():
@@ -32,7 +32,7 @@ def random_transformer(vocab_size: int, seed: int = 3, deviation: float = 0.4, *
 
 
 def assert_same(found: Sequence[Sequence[Hypothesis]], expected: Sequence[Sequence[Hypothesis]]) -> None:
-    """The same outputs, with scores within 1e-4."""
+    """Check that two searches found the same outputs, with scores within 1e-4."""
     assert [[h.ids for h in one] for one in found] == [[h.ids for h in one] for one in expected]
     for one, other in zip(found, expected, strict=True):
         for h, g in zip(one, other, strict=True):

@@ -1,4 +1,4 @@
-"""Attention that is shown is attention that was used: torch's own module gives the same weights and outputs."""
+"""Recorded attention weights are the weights used, compared with `torch.nn.MultiheadAttention`."""
 
 from dataclasses import replace
 from typing import Any
@@ -33,7 +33,7 @@ def _inputs() -> tuple[Tensor, Tensor]:
 
 
 def _library(attention: MultiHeadAttention) -> nn.MultiheadAttention:
-    """torch's own module with the same weights."""
+    """Return torch's module with the same weights."""
     oracle = nn.MultiheadAttention(24, 3, batch_first=True)
     oracle.in_proj_weight.data.copy_(attention.in_weight)
     oracle.in_proj_bias.data.copy_(attention.in_bias)
@@ -43,7 +43,7 @@ def _library(attention: MultiHeadAttention) -> nn.MultiheadAttention:
 
 
 def _record(model: Transformer, kind: str) -> list[tuple[MultiHeadAttention, Any, Tensor]]:
-    """Every attention of a kind with its inputs and its output, as hooks see them in the next pass."""
+    """Record each attention module of a kind with its inputs and output in the next pass."""
     calls: list[tuple[MultiHeadAttention, Any, Tensor]] = []
     for name, module in model.named_modules():
         if (
@@ -56,7 +56,7 @@ def _record(model: Transformer, kind: str) -> list[tuple[MultiHeadAttention, Any
 
 
 @torch.no_grad()
-def test_weights_of_all_layers_are_the_librarys_and_make_the_outputs(model: Transformer) -> None:
+def test_weights_of_all_layers_equal_torchs_and_produce_the_outputs(model: Transformer) -> None:
     src, tgt = _inputs()
     logits = model(src, LENGTHS, tgt)
     kinds = ("encoder self_attn", "decoder self_attn", "decoder cross_attn")
@@ -80,7 +80,7 @@ def test_weights_of_all_layers_are_the_librarys_and_make_the_outputs(model: Tran
 
 
 @torch.no_grad()
-def test_rows_sum_to_one_masked_weights_are_zero_and_nothing_stays_behind(model: Transformer) -> None:
+def test_rows_sum_to_one_masked_weights_are_zero_and_no_state_remains(model: Transformer) -> None:
     src, tgt = _inputs()
     before = {name: set(vars(module)) for name, module in model.named_modules()}
     shown = model.attention(src, LENGTHS, tgt)

@@ -28,9 +28,9 @@ def search(model: Any, batch: list[list[int]], settings: InferenceSettings, pref
 
 
 def assert_best(found: list[Hypothesis], possible: list[Hypothesis], n_best: int) -> None:
-    """The first `n_best` of all `possible` ones, each with its own scores, and no two the same.
+    """Check that `found` are the first `n_best` of all `possible` outputs, with their scores and without duplicates.
 
-    The search counts in float32, so those that score almost alike may change places.
+    The search computes in float32, so outputs with almost equal scores may change places.
     """
     expected = possible[:n_best]
     assert [h.score for h in found] == pytest.approx([h.score for h in expected], rel=1e-5, abs=1e-5)
@@ -45,7 +45,7 @@ def assert_best(found: list[Hypothesis], possible: list[Hypothesis], n_best: int
 
 
 def plain_beam_search(model: Any, source: list[int], limit: int, settings: InferenceSettings) -> list[Hypothesis]:
-    """The same search for one sentence, in lists, without the bound that stops it early."""
+    """The same search for one sentence, with lists, and without the bound that stops early."""
     live: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
     done: list[Hypothesis] = []
     size = settings.beam_size
@@ -82,7 +82,7 @@ def plain_beam_search(model: Any, source: list[int], limit: int, settings: Infer
     st.integers(1, 9),
     st.integers(0, 2),
 )
-def test_a_beam_as_wide_as_the_space_finds_what_exhaustive_search_finds(
+def test_a_beam_as_wide_as_the_space_equals_exhaustive_search(
     table_model: Any,
     seed: int,
     letters: int,
@@ -108,7 +108,7 @@ def test_a_beam_as_wide_as_the_space_finds_what_exhaustive_search_finds(
 
 @quick
 @given(st.integers(0, 10**6), source_batches, alphas, penalties)
-def test_all_outputs_come_when_all_are_asked_for(
+def test_a_search_for_all_outputs_returns_all(
     table_model: Any, seed: int, batch: Any, alpha: float, penalty: Any
 ) -> None:
     model = table_model(seed, 2)
@@ -124,7 +124,7 @@ def test_all_outputs_come_when_all_are_asked_for(
     st.integers(0, 10**6), st.integers(1, 5), source_batches, alphas, penalties, sharpnesses, st.integers(1, 7),
     st.integers(1, 12), st.data(),
 )  # fmt: skip
-def test_stopping_early_batching_and_leaving_the_batch_change_nothing(
+def test_stopping_early_and_batching_do_not_change_the_result(
     table_model: Any, seed: int, letters: int, batch: Any, alpha: float, penalty: Any, sharpness: float, beam_size: int,
     extra: int, data: Any,
 ) -> None:  # fmt: skip
@@ -146,7 +146,7 @@ def test_stopping_early_batching_and_leaving_the_batch_change_nothing(
         assert [found] == search(model, [source], chosen)
 
 
-def test_a_worse_start_may_win_by_its_length(table_model: Any) -> None:
+def test_a_worse_start_can_win_by_its_length(table_model: Any) -> None:
     class LongIsSure(table_model):  # type: ignore[misc]
         def log_probs(self, source: Any, written: Any) -> list[float]:
             if not written:
@@ -199,7 +199,9 @@ def test_a_beam_of_one_is_greedy(table_model: Any, seed: int, letters: int, batc
     st.lists(st.tuples(sources, st.lists(st.integers(3, 6), max_size=5)), min_size=1, max_size=4),
     alphas,
 )
-def test_a_prefix_is_kept_exactly_and_counts(table_model: Any, seed: int, pairs: Any, alpha: float) -> None:
+def test_a_prefix_is_kept_exactly_and_counts_in_the_score(
+    table_model: Any, seed: int, pairs: Any, alpha: float
+) -> None:
     model = table_model(seed, 3)
     wide = InferenceSettings(min_tokens=0, beam_size=150, n_best=3, length_penalty_alpha=alpha, max_extra_tokens=2)
     batch, prefixes = [source for source, _ in pairs], [prefix for _, prefix in pairs]
@@ -209,7 +211,7 @@ def test_a_prefix_is_kept_exactly_and_counts(table_model: Any, seed: int, pairs:
         assert all(h.ids[: len(prefix)] == tuple(prefix) for h in found)
 
 
-def test_equal_scores_give_the_same_answer_in_every_batch(table_model: Any) -> None:
+def test_equal_scores_give_the_same_result_in_every_batch(table_model: Any) -> None:
     class Level(table_model):  # type: ignore[misc]
         def log_probs(self, source: Any, written: Any) -> list[float]:
             return [-2.0] * self.vocab_size
@@ -220,7 +222,7 @@ def test_equal_scores_give_the_same_answer_in_every_batch(table_model: Any) -> N
     assert search(model, [[4, 5, 5, EOS_ID], [4, EOS_ID], [EOS_ID]], chosen)[1:2] == alone
 
 
-def test_sentences_leave_the_batch_when_they_are_done(table_model: Any) -> None:
+def test_finished_sentences_leave_the_batch(table_model: Any) -> None:
     class Early(table_model):  # type: ignore[misc]
         def log_probs(self, source: Any, written: Any) -> list[float]:
             end = len(written) >= len(source) - 1
@@ -232,14 +234,14 @@ def test_sentences_leave_the_batch_when_they_are_done(table_model: Any) -> None:
     assert model.rows_seen == [3, 3, 2, 2, 1, 1]
 
 
-def test_the_models_own_limit_is_kept(table_model: Any) -> None:
+def test_the_length_limit_of_the_model_is_kept(table_model: Any) -> None:
     model = table_model(1, 2, max_length=3)
     everything = InferenceSettings(min_tokens=0, beam_size=100, n_best=100, max_extra_tokens=50)
     [found] = search(model, [[4, EOS_ID]], everything)
     assert_best(found, model.outputs([4, EOS_ID], 3, everything), 100)
 
 
-def test_an_empty_batch_and_a_wrong_number_of_prefixes(table_model: Any) -> None:
+def test_an_empty_batch_is_empty_and_a_wrong_number_of_prefixes_is_an_error(table_model: Any) -> None:
     empty = torch.zeros(0, 1, dtype=torch.int64)
     assert beam_search(table_model(0, 2), empty, empty[:, 0], InferenceSettings()) == []
     with pytest.raises(ValueError, match="2 prefixes do not fit 1 sentences"):

@@ -19,7 +19,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("numba", reason="numba compiles what is tested here")
+pytest.importorskip("numba", reason="needs numba")
 
 from dragoman.config import InferenceSettings, ModelSettings
 from dragoman.data.batch import pad_ids
@@ -37,8 +37,8 @@ from dragoman.records import Hypothesis
 from tests.contract.random_models import EOS_ID, KINDS, assert_same, random_transformer
 
 PREFIXES = [[5, 6], [], [7], [], [], [8, 5, 4], [], [], [2]]
-NEEDS_BYTES = pytest.mark.skipif(not HAS_BYTE_PRODUCTS, reason="this processor multiplies no bytes")
-NEEDS_SHORTS = pytest.mark.skipif(not HAS_SHORT_PRODUCTS, reason="this processor has no pmaddwd")
+NEEDS_BYTES = pytest.mark.skipif(not HAS_BYTE_PRODUCTS, reason="needs a processor that multiplies bytes")
+NEEDS_SHORTS = pytest.mark.skipif(not HAS_SHORT_PRODUCTS, reason="needs a processor with pmaddwd")
 PRECISIONS = ["float32", pytest.param("int8", marks=NEEDS_BYTES), pytest.param("int16", marks=NEEDS_SHORTS)]
 
 
@@ -70,7 +70,7 @@ def by_full_passes(
 
 @pytest.mark.parametrize("vocab_size", [pytest.param(16, marks=pytest.mark.slow), 3001])
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_finds_what_full_passes_find(kind: str, vocab_size: int, assert_teacher_forced: Any) -> None:
+def test_it_finds_the_same_as_full_passes(kind: str, vocab_size: int, assert_teacher_forced: Any) -> None:
     compared = different = 0
     for seed in range(6):
         model, rows = transformer(kind, vocab_size, seed), sources(vocab_size, seed)
@@ -93,7 +93,7 @@ def test_it_finds_what_full_passes_find(kind: str, vocab_size: int, assert_teach
 
 @pytest.mark.parametrize("penalty", ["paper", "power"])
 def test_searches_end_as_with_full_passes(penalty: Any) -> None:
-    """Milder models, whose hypotheses end at many lengths."""
+    """Models with flatter distributions, whose hypotheses end at many lengths."""
     for seed in range(12):
         model, rows = transformer("pre-norm", 40, seed, deviation=0.15), sources(40, seed, 6)
         for alpha, n_best in ((0.0, 1), (1.0, 3), (2.5, 1)):
@@ -133,7 +133,7 @@ def test_long_sources_and_outputs_in_batches_that_fill_up_again() -> None:
     st.integers(1, 6),
     st.integers(1, 3),
 )
-def test_a_sentence_is_the_same_to_the_last_bit_in_any_company(
+def test_a_sentence_is_the_same_bit_for_bit_in_every_batch(
     computing_on: Any,
     precision: str,
     kind: str,
@@ -157,8 +157,8 @@ def test_a_sentence_is_the_same_to_the_last_bit_in_any_company(
     ("precision", "most"),
     [pytest.param("int8", 0.15, marks=NEEDS_BYTES), pytest.param("int16", 0.005, marks=NEEDS_SHORTS)],
 )
-def test_integers_are_near_float32(precision: str, most: float) -> None:
-    """Of outputs that both find, the log-probabilities differ little: less than this a token."""
+def test_integer_products_are_close_to_float32(precision: str, most: float) -> None:
+    """Where both find the same output, the log-probability of each token differs by at most `most`."""
     both = 0
     for seed in range(8):
         model, rows = transformer("pre-norm", 3001, seed, deviation=0.15), sources(3001, seed)
@@ -172,7 +172,7 @@ def test_integers_are_near_float32(precision: str, most: float) -> None:
     assert both > 36
 
 
-def test_weights_changed_in_place_are_seen() -> None:
+def test_weights_changed_in_place_take_effect() -> None:
     model, rows = transformer("pre-norm", 30), sources(30, 2)
     search, chosen = CompiledSearch(model, "float32"), InferenceSettings(beam_size=2, max_extra_tokens=6)
     before = searched(search, rows, chosen)
@@ -184,8 +184,8 @@ def test_weights_changed_in_place_are_seen() -> None:
     assert_same(after, by_full_passes(model, rows, chosen))
 
 
-def test_what_it_has_not_is_searched_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Narrow heads, wide beams, samples, ensembles; and everything where numba is missing."""
+def test_unsupported_models_and_settings_use_another_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Narrow heads, wide beams, samples and ensembles. Without numba, everything."""
     rows, chosen = sources(30, 2), InferenceSettings(beam_size=2, max_extra_tokens=6)
     model, narrow = transformer("pre-norm", 30), transformer("pre-norm", 30)
     torch.manual_seed(1)
@@ -201,7 +201,7 @@ def test_what_it_has_not_is_searched_otherwise(monkeypatch: pytest.MonkeyPatch) 
     assert_same(searched(TransformerSearch([model]), rows, chosen), by_full_passes(model, rows, chosen))
 
 
-def test_a_limit_that_nobody_reaches_costs_nothing() -> None:
+def test_a_limit_that_no_output_reaches_takes_no_memory() -> None:
     model, rows = transformer("marian", 40), sources(40, 1)
     with torch.no_grad():
         model.projection.bias[EOS_ID] = 8.0  # outputs end
@@ -211,7 +211,7 @@ def test_a_limit_that_nobody_reaches_costs_nothing() -> None:
     assert_same(searched(CompiledSearch(model, "float32"), rows, chosen), expected)
 
 
-def test_ids_that_are_in_no_vocabulary_are_refused() -> None:
+def test_ids_outside_the_vocabulary_are_refused() -> None:
     search, chosen = CompiledSearch(transformer("pre-norm", 30), "float32"), InferenceSettings()
     with pytest.raises(ValueError, match=r"^a source's ids must be below 30$"):
         searched(search, [[5], [30]], chosen)
@@ -219,7 +219,7 @@ def test_ids_that_are_in_no_vocabulary_are_refused() -> None:
         searched(search, [[5], [6]], chosen, [[], [-1]])
 
 
-def test_weights_that_are_no_numbers_find_what_full_passes_find() -> None:
+def test_weights_that_are_not_finite_find_the_same_as_full_passes() -> None:
     model, rows, chosen = transformer("pre-norm", 30), sources(30, 2), InferenceSettings(beam_size=2)
     with torch.no_grad():
         model.projection.weight[7, 3] = float("nan")
@@ -227,7 +227,7 @@ def test_weights_that_are_no_numbers_find_what_full_passes_find() -> None:
     assert by_full_passes(model, rows, chosen) == [[]] * len(rows)
 
 
-def test_who_gives_up_waits_for_no_sentence() -> None:
+def test_giving_up_does_not_wait_for_a_sentence() -> None:
     from dragoman.inference.compiled.engine import Waiting, search_all
 
     weights, chosen = (
@@ -242,7 +242,7 @@ def test_who_gives_up_waits_for_no_sentence() -> None:
     assert not any(waiting.found)
 
 
-def test_numba_that_does_not_work_is_said_and_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_numba_is_noted_and_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     can_compile.cache_clear()
     monkeypatch.setitem(sys.modules, "dragoman.kernels", None)
     with pytest.warns(RuntimeWarning, match="numba cannot be used, so that training and translating are slower: "):
@@ -259,7 +259,7 @@ def test_when_one_worker_fails_the_others_stop(monkeypatch: pytest.MonkeyPatch, 
     def failing_first(*arguments: Any) -> int:
         if next(calls) == 0:
             raise ModelError("it fails. Mend it.")
-        given_up.wait(1)  # or they would be done before it has failed
+        given_up.wait(1)  # otherwise they would finish before it fails
         return decode_steps(*arguments)
 
     seen: list[engine.Waiting] = []
@@ -282,7 +282,7 @@ def test_when_one_worker_fails_the_others_stop(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="needs an x86")
 @pytest.mark.slow
 def test_it_runs_on_a_processor_with_narrow_registers(tmp_path: Any) -> None:
-    """The code for one with AVX2 alone, as it runs on this one: to the last bit, new code or kept."""
+    """Code for AVX2 alone, run on this processor: the same bit for bit, whether compiled now or cached."""
     program = """
 from dragoman.kernels.tiles import PRODUCT_COLUMNS, HAS_BYTE_PRODUCTS, HAS_SHORT_PRODUCTS
 assert (PRODUCT_COLUMNS, HAS_BYTE_PRODUCTS, HAS_SHORT_PRODUCTS) == (16, False, True)
@@ -290,7 +290,7 @@ from tests.contract.test_compiled_search import *
 model, rows = transformer("pre-norm", 100), sources(100, 1)
 chosen = InferenceSettings(beam_size=1, max_extra_tokens=6)
 assert_same(searched(CompiledSearch(model, "float32"), rows, chosen), by_full_passes(model, rows, chosen))
-test_integers_are_near_float32("int16", 0.005)
+test_integer_products_are_close_to_float32("int16", 0.005)
 for precision in ("float32", "int16"):
     print([one[0].token_log_probs for one in searched(CompiledSearch(model, precision), rows, chosen)])
 """

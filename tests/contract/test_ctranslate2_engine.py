@@ -1,4 +1,4 @@
-"""A Translator that searches with CTranslate2 answers as ours does."""
+"""A Translator that searches with CTranslate2 finds the same as our search."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def _ended(translation: Translation) -> bool:
     return not translation.cut
 
 
-def test_greedy_answers_are_ours(ours: Translator, theirs: Translator, texts: list[str]) -> None:
+def test_greedy_outputs_are_the_same(ours: Translator, theirs: Translator, texts: list[str]) -> None:
     expected = ours.translate_detailed(texts, beam_size=1, **LIMIT)
     found = theirs.translate_detailed(texts, beam_size=1, **LIMIT)
     assert [one.src for one in found] == texts
@@ -43,13 +43,13 @@ def test_greedy_answers_are_ours(ours: Translator, theirs: Translator, texts: li
     assert len(pairs) > 50
     for one, other in pairs:
         assert one.text == other.text
-        # It leaves the tokens that are never written out of the sum of probabilities, so its own are a little larger.
+        # CTranslate2 leaves suppressed tokens out of the sum, so its probabilities are a little larger.
         length = len(other.candidates[0].tokens) + 1
         assert -1e-3 < one.candidates[0].log_prob - other.candidates[0].log_prob < 0.05 * length
 
 
 @pytest.mark.parametrize("penalty", ["paper", "power"])
-def test_beams_score_nearly_as_ours(ours: Translator, theirs: Translator, texts: list[str], penalty: str) -> None:
+def test_beam_scores_are_close(ours: Translator, theirs: Translator, texts: list[str], penalty: str) -> None:
     search = {"beam_size": 4, "n_best": 3, "length_penalty": penalty, "length_penalty_alpha": 0.6, **LIMIT}
     pairs = list(zip(theirs.translate_detailed(texts, **search), ours.translate_detailed(texts, **search), strict=True))
     pairs = [pair for pair in pairs if pair[1].candidates and _ended(pair[1]) and _ended(pair[0])]
@@ -60,7 +60,7 @@ def test_beams_score_nearly_as_ours(ours: Translator, theirs: Translator, texts:
         assert scores == sorted(scores, reverse=True)
 
 
-def test_a_translation_begins_as_it_must(theirs: Translator, texts: list[str]) -> None:
+def test_a_translation_starts_with_the_prefix(theirs: Translator, texts: list[str]) -> None:
     beginnings = ["", "Ein Mann", *[""] * (len(texts) - 2)]
     found = theirs.translate_detailed(texts, prefixes=beginnings, beam_size=2, **LIMIT)
     assert found[1].text.startswith("Ein Mann")
@@ -73,7 +73,7 @@ def test_int8_and_auto_translate(imported: TrainedModel, texts: list[str]) -> No
         assert all(answers[1:])
 
 
-def test_what_it_cannot_do_is_said(imported: TrainedModel, theirs: Translator) -> None:
+def test_unsupported_settings_are_an_error(imported: TrainedModel, theirs: Translator) -> None:
     with pytest.raises(ConfigError, match=r"`--inference.precision` is bfloat16, .* Use int8 or float32\.$"):
         ctranslate2_translator(imported, "bfloat16")
     with pytest.raises(ConfigError, match=r"`--inference.sample` does not work with `--engine ctranslate2`"):

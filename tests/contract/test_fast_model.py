@@ -1,4 +1,4 @@
-"""The tensor decoder agrees with full passes: in log-probabilities at every step, in translations, for every model.
+"""The tensor decoder equals full passes for every model: log-probabilities at every step, and translations.
 
 Long outputs are compared step by step on forced tokens, because a beam may prune either of two that tie.
 """
@@ -43,7 +43,7 @@ def ids_of(hypotheses: Any) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("vocab_size", [16, 3000])
 @pytest.mark.parametrize("kind", KINDS)
 @torch.inference_mode()
-def test_every_step_is_the_full_pass_far_beyond_64_keys_and_through_reorderings(kind: str, vocab_size: int) -> None:
+def test_every_step_equals_a_full_pass_beyond_64_keys_and_after_reordering(kind: str, vocab_size: int) -> None:
     model = transformer(kind, vocab_size)
     rows, lengths = pad_ids(sources(vocab_size, 1), 0)
     fast = FastModel(model)
@@ -54,7 +54,7 @@ def test_every_step_is_the_full_pass_far_beyond_64_keys_and_through_reorderings(
     written = ancestors = torch.empty(num_sentences, 0, dtype=torch.int64)
 
     def check() -> None:
-        """Each hypothesis with its ancestors' log-probabilities, against one teacher-forced pass."""
+        """Compare each hypothesis, with the log-probabilities of its ancestors, with one teacher-forced pass."""
         expected = model(rows[origins], lengths[origins], written).log_softmax(-1)
         found = torch.stack([step[ancestors[:, position]] for position, step in enumerate(steps)], dim=1)
         torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
@@ -65,7 +65,7 @@ def test_every_step_is_the_full_pass_far_beyond_64_keys_and_through_reorderings(
         written = torch.cat((written, ids[:, None]), dim=1)
         ancestors = torch.cat((ancestors, torch.arange(ids.numel())[:, None]), dim=1)
         keep = list(range(num_sentences))
-        if position % 9 == 0:  # sentences leave and change places
+        if position % 9 == 0:  # sentences leave the batch and change places
             check()
             keep = rng.sample(keep, max(1, num_sentences - 1))
         wider = rng.randint(1, 4)
@@ -79,7 +79,7 @@ def test_every_step_is_the_full_pass_far_beyond_64_keys_and_through_reorderings(
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 @torch.inference_mode()
-def test_reordered_hypotheses_keep_their_own_past_and_source(data: st.DataObject) -> None:
+def test_reordered_hypotheses_keep_their_past_and_source(data: st.DataObject) -> None:
     model = transformer("pre-norm", 30)
     rows, lengths = torch.randint(4, 30, (4, 6)), torch.tensor([6, 3, 1, 4])
     written, origins = torch.empty(4, 0, dtype=torch.int64), torch.arange(4)
@@ -90,7 +90,7 @@ def test_reordered_hypotheses_keep_their_own_past_and_source(data: st.DataObject
         written = torch.cat((written, ids[:, None]), 1)
         expected = model(rows[origins], lengths[origins], written)[:, -1].log_softmax(-1)
         torch.testing.assert_close(fast.step(ids, state).log_probs(), expected, atol=1e-4, rtol=0)
-        # Any sentences, in any order, each with as many of its own hypotheses as the others, repeated or not.
+        # Any sentences in any order, each with the same number of hypotheses, which may repeat.
         width = written.size(0) // num_sentences
         kept = data.draw(st.lists(st.integers(0, num_sentences - 1), min_size=1, max_size=4))
         beam = data.draw(st.integers(1, 3))
@@ -105,9 +105,9 @@ def test_reordered_hypotheses_keep_their_own_past_and_source(data: st.DataObject
     "seeds", [range(4), pytest.param(range(4, 8), marks=pytest.mark.slow)], ids=["some seeds", "other seeds"]
 )
 def test_searches_find_the_same(seeds: range, kind: str, vocab_size: int, assert_teacher_forced: Any) -> None:
-    """A beam differs only in near ties, which random models make by writing the same few words in any order.
+    """Beams differ only in near ties, which random models produce because they write the same few words in any order.
 
-    A near tie is what full passes find as well when their log-probabilities move by 2e-6. Whatever is found has the
+    In a near tie, full passes find the other output if their log-probabilities move by 2e-6. Every output has the
     log-probabilities of the full pass.
     """
     prefixes = [[5, 6], [], [7], [], [], [8, 5, 4], [], [], []]
@@ -130,7 +130,7 @@ def test_searches_find_the_same(seeds: range, kind: str, vocab_size: int, assert
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10**6), st.permutations(range(9)), st.integers(1, 9))
-def test_a_sentence_does_not_depend_on_its_company(seed: int, order: list[int], size: int) -> None:
+def test_a_sentence_does_not_depend_on_its_batch(seed: int, order: list[int], size: int) -> None:
     fast, rows = FastModel(transformer("pre-norm", 3000)), sources(3000, seed, 9)
     chosen = InferenceSettings(beam_size=4, n_best=2, max_extra_tokens=6)
     alone = [beam_search(fast, *pad_ids([row], 0), chosen)[0] for row in rows]
@@ -139,7 +139,7 @@ def test_a_sentence_does_not_depend_on_its_company(seed: int, order: list[int], 
         assert_same(beam_search(fast, *pad_ids([rows[i] for i in part], 0), chosen), [alone[i] for i in part])
 
 
-def test_samples_and_ensembles_are_those_of_full_passes() -> None:
+def test_samples_and_ensembles_equal_those_of_full_passes() -> None:
     model, batch = transformer("pre-norm", 30), pad_ids(sources(30, 2), 0)
     names = [str(number) for number in range(9)]
     chosen = InferenceSettings(sample=True, beam_size=2, n_best=2, max_extra_tokens=6)
@@ -150,7 +150,7 @@ def test_samples_and_ensembles_are_those_of_full_passes() -> None:
     assert_same(beam_search(Ensemble(members), *batch, searched), beam_search(Ensemble(plain), *batch, searched))
 
 
-def test_weights_changed_in_place_are_seen() -> None:
+def test_weights_changed_in_place_take_effect() -> None:
     model, batch = transformer("pre-norm", 30), pad_ids(sources(30, 2), 0)
     fast, chosen = FastModel(model), InferenceSettings(beam_size=2, max_extra_tokens=6)
     before = beam_search(fast, *batch, chosen)

@@ -1,4 +1,4 @@
-"""The fast way to a step's gradient equals the plain one: threads, copies in working precision, cut batches."""
+"""The fast gradient of a step equals the plain gradient: threads, copies in working precision, split batches."""
 
 import subprocess
 import sys
@@ -50,7 +50,7 @@ def _num_tokens(batches: list[Batch]) -> int:
 
 
 def _plain(model: Transformer, batches: list[Batch]) -> tuple[dict[str, torch.Tensor], float, float]:
-    """Gradients, loss and nll by the forward pass that anyone would write: logits of all positions, one loss."""
+    """Gradients, loss and nll by a plain forward pass: logits of all positions, one loss."""
     model.zero_grad()
     sums = torch.zeros(2)
     for batch in batches:
@@ -80,7 +80,7 @@ def _gradients(model: Transformer) -> dict[str, torch.Tensor]:
     [{}, {"norm_first": False, "tie": "none", "projection_bias": False}, {"tie": "decoder", "positions": "learned"}],
     ids=["default", "post-norm untied", "learned positions"],
 )
-def test_in_float32_equal_the_plain_gradients_for_any_number_of_workers(
+def test_float32_gradients_equal_the_plain_ones_for_every_number_of_threads(
     workers: int, changes: dict[str, object]
 ) -> None:
     model, batches = _model(**changes), _batches()
@@ -94,7 +94,7 @@ def test_in_float32_equal_the_plain_gradients_for_any_number_of_workers(
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_in_bfloat16_they_point_the_same_way_and_are_float32(workers: int) -> None:
+def test_bfloat16_gradients_point_the_same_way_and_are_float32(workers: int) -> None:
     model, batches = _model(), _batches()
     expected, loss, _ = _plain(model, batches)
     settings = replace(SETTINGS, precision="bfloat16", threads=workers)
@@ -108,7 +108,7 @@ def test_in_bfloat16_they_point_the_same_way_and_are_float32(workers: int) -> No
 
 @pytest.mark.slow
 def test_small_gradients_of_many_batches_are_not_lost_in_their_sum() -> None:
-    # In bfloat16 a sum of equal terms stops growing at 256 of them.
+    # In bfloat16, a sum of equal terms stops growing after 256 terms.
     model, batch = _model(), _batches(4, 10**6)[0]
     settings = replace(SETTINGS, precision="bfloat16", threads=1)
     once, _, _ = _computed(model, [batch], settings)
@@ -117,7 +117,7 @@ def test_small_gradients_of_many_batches_are_not_lost_in_their_sum() -> None:
         assert ((often[name] - gradient).norm() / gradient.norm()).item() < 0.05, name
 
 
-def test_what_dropout_draws_follows_from_the_seed_alone() -> None:
+def test_dropout_depends_on_the_seed_alone() -> None:
     model, batches = _model(dropout=0.3, attention_dropout=0.2, activation_dropout=0.1), _batches()
     settings = replace(SETTINGS, threads=2)
     with Gradients(model, settings) as gradients:
@@ -148,7 +148,7 @@ def test_an_update_of_the_weights_reaches_the_next_step() -> None:
     assert abs(loss - other) > 1
 
 
-def test_an_error_in_a_worker_reaches_the_caller_and_threads_come_back(computing_on: Any) -> None:
+def test_an_error_in_a_thread_reaches_the_caller_and_all_threads_are_restored(computing_on: Any) -> None:
     model, batches = _model(), _batches()
     bad = replace(batches[0], src_ids=batches[0].src_ids + VOCAB_SIZE)
     with computing_on(3), Gradients(model, replace(SETTINGS, threads=2)) as gradients:
@@ -158,7 +158,7 @@ def test_an_error_in_a_worker_reaches_the_caller_and_threads_come_back(computing
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_shares_are_even_and_hold_every_row_once_in_order(count: int) -> None:
+def test_shares_are_even_and_contain_every_row_once_in_order(count: int) -> None:
     batches = _batches(200, 500)
     dealt = shares(batches, count)
     assert len(dealt) == count
@@ -178,11 +178,11 @@ def _rows(batch: Batch) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     ]  # fmt: skip
 
 
-def test_small_steps_are_not_shared_out() -> None:
+def test_small_steps_are_not_split() -> None:
     assert len(shares(_batches(2), 4)) == 1
 
 
-def test_one_worker_elsewhere_and_at_most_four_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_devices_use_one_thread_and_cpus_at_most_four_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
     assert num_threads(SETTINGS, torch.device("cpu")) == 4
     assert num_threads(replace(SETTINGS, threads=9), torch.device("cpu")) == 9
@@ -199,13 +199,13 @@ def test_losses_count_no_padding() -> None:
 
 @pytest.mark.slow
 def test_compiled_layers_give_the_same_gradients() -> None:
-    # In a process of its own: the shape checks that tests switch on cannot be traced.
+    # In a separate process, because the shape checks that are active in tests cannot be traced.
     script = "import test_gradients; test_gradients.compare_compiled()"
     subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parent, check=True, timeout=280)
 
 
 def compare_compiled() -> None:
-    """Traced and differentiated as for a GPU, but run by torch: that needs no C++ compiler and few seconds."""
+    """Trace and differentiate as for a GPU, but run in torch, which needs no C++ compiler and only a few seconds."""
     compile_module, compiled = torch.nn.Module.compile, []
 
     def traced(module: torch.nn.Module, **options: object) -> None:

@@ -1,4 +1,4 @@
-"""Looking inside shows what translating does, for models of our own kind and for imported ones."""
+"""An inspection shows what translating computes, for trained and for imported models."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from dragoman.visualization.inspection.inspector import inspect_text
 
 
 @pytest.mark.parametrize("place", [0, 100, 200])
-def test_an_imported_model_is_looked_at_like_any_other(
+def test_an_imported_model_is_inspected_like_a_trained_one(
     imported: TrainedModel, english_german: list[tuple[str, str]], place: int
 ) -> None:
     text = english_german[place][0]

@@ -1,7 +1,7 @@
 """The same weights give the same translations here, in transformers and in CTranslate2.
 
-Greedy and beam outputs equal those of transformers token for token, ties aside. CTranslate2 ends some searches earlier:
-where it finds something else, ours scores better.
+Greedy and beam outputs equal those of transformers token for token, except for ties. CTranslate2 ends some searches
+earlier. If it finds another output, ours has a better score.
 """
 
 import random
@@ -87,7 +87,9 @@ def sentences(english_german: list[tuple[str, str]]) -> list[str]:
     return [src for src, _ in english_german[:500]]
 
 
-def test_ids_are_those_of_marian_tokenizer(trained_marian: Path, imported: TrainedModel, sentences: list[str]) -> None:
+def test_ids_equal_those_of_marian_tokenizer(
+    trained_marian: Path, imported: TrainedModel, sentences: list[str]
+) -> None:
     theirs, ours = MarianTokenizer.from_pretrained(trained_marian), imported.tokenizers.src
     texts = sentences + NASTY
     assert ours.encode_batch(texts) == [_our_ids(ours, theirs, theirs(text)["input_ids"][:-1]) for text in texts]
@@ -101,7 +103,7 @@ def test_ids_and_text_of_any_string(marian_model: Callable[..., Path], tmp_path:
     @settings(max_examples=300, deadline=None)
     @given(st.text(alphabet=st.sampled_from(" ▁\t\nabcdetinghß.é>日ﬁ½\u0301\u0308\u3000\u00a0")) | st.text())
     def check(text: str) -> None:
-        # transformers reads "</s>" in a text as the token; here a text is only ever text (the test after this one).
+        # transformers reads "</s>" in a text as the token. We read it as text (see the next test).
         assume(not any(token in text for token in theirs.all_special_tokens))
         ids = pair.src.encode(text)
         assert ids == _our_ids(pair.src, theirs, theirs(text)["input_ids"][:-1])
@@ -111,14 +113,14 @@ def test_ids_and_text_of_any_string(marian_model: Callable[..., Path], tmp_path:
 
 
 @pytest.mark.parametrize("token", ["</s>", "<unk>", "<pad>"])
-def test_special_tokens_in_a_text_are_text(trained_marian: Path, imported: TrainedModel, token: str) -> None:
+def test_special_tokens_in_a_text_are_read_as_text(trained_marian: Path, imported: TrainedModel, token: str) -> None:
     theirs, ours, text = MarianTokenizer.from_pretrained(trained_marian), imported.tokenizers.src, f"a {token} b{token}"
     pieces = SentencePieceProcessor(model_file=str(trained_marian / "source.spm")).encode(text, out_type=str)
     assert ours.encode(text) == _our_ids(ours, theirs, theirs.convert_tokens_to_ids(pieces))
     assert not {BOS_ID, EOS_ID, PAD_ID} & set(ours.encode(text))
 
 
-def test_text_of_any_ids_is_that_of_marian_tokenizer(trained_marian: Path, imported: TrainedModel) -> None:
+def test_text_of_random_ids_equals_that_of_marian_tokenizer(trained_marian: Path, imported: TrainedModel) -> None:
     theirs, ours, draw = MarianTokenizer.from_pretrained(trained_marian), imported.tokenizers.tgt, random.Random(1)
     for _ in range(1000):
         ids = [draw.randrange(4, ours.vocab_size) for _ in range(draw.randrange(12))]
@@ -162,7 +164,7 @@ def test_logits(marian_model: Callable[..., Path], sentences: list[str], tmp_pat
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_outputs_are_those_of_transformers(
+def test_outputs_equal_those_of_transformers(
     trained_marian: Path, imported: TrainedModel, sentences: list[str], beam_size: int
 ) -> None:
     ours = _translated(imported, sentences, beam_size, alpha=1.0)
@@ -171,14 +173,16 @@ def test_outputs_are_those_of_transformers(
     assert not [pair for pair in zip(ours, theirs, strict=True) if not _same(*pair)]
 
 
-def test_greedy_outputs_are_those_of_ctranslate2(imported: TrainedModel, sentences: list[str], engine: Any) -> None:
+def test_greedy_outputs_equal_those_of_ctranslate2(imported: TrainedModel, sentences: list[str], engine: Any) -> None:
     ours = _translated(imported, sentences, 1, alpha=1.0)
     theirs = _by_ctranslate2(engine, imported, sentences, 1, alpha=1.0)
     assert [_tokens(imported, one.ids) for one in ours] == theirs
 
 
-def test_beams_are_those_of_ctranslate2_or_better(imported: TrainedModel, sentences: list[str], engine: Any) -> None:
-    """CTranslate2 ends a search as soon as as many hypotheses are finished as the beam has places; ours may go on."""
+def test_beams_equal_those_of_ctranslate2_or_are_better(
+    imported: TrainedModel, sentences: list[str], engine: Any
+) -> None:
+    """CTranslate2 ends a search when `beam_size` hypotheses are finished. Ours may continue."""
     ours = _translated(imported, sentences, 4, alpha=1.0)
     theirs = _by_ctranslate2(engine, imported, sentences, 4, alpha=1.0)
     names = tokens_of(imported.tokenizers.tgt)
@@ -189,19 +193,19 @@ def test_beams_are_those_of_ctranslate2_or_better(imported: TrainedModel, senten
     assert len(different) < len(pairs) / 4
     scores = [_score(imported, row, [ids[name] for name in other]) for row, _, other in different]
     worse = [one for (_, one, _), score in zip(different, scores, strict=True) if one.score < score - 1e-4]
-    # It normalises without the tokens that are never written, which now and then keeps another hypothesis in the beam.
+    # CTranslate2 normalises without suppressed tokens, which sometimes keeps another hypothesis in the beam.
     assert len(worse) <= len(pairs) / 100
 
 
 def _score(trained: TrainedModel, src: list[int], tgt: list[int]) -> float:
-    """Our mean log-probability of a token of this output, eos counted."""
+    """Return our mean log-probability per token of an output, eos included."""
     src_ids = torch.tensor([[*src, EOS_ID]])
     with torch.inference_mode():
         logits = trained.model(src_ids, torch.tensor([src_ids.size(1)]), torch.tensor([[BOS_ID, *tgt]]))[0]
     return float(logits.log_softmax(1).gather(1, torch.tensor([*tgt, EOS_ID])[:, None]).mean())
 
 
-def test_exported_and_imported_again_is_the_same(imported: TrainedModel, tmp_path: Path) -> None:
+def test_export_and_import_give_the_same_model(imported: TrainedModel, tmp_path: Path) -> None:
     export_marian(imported, tmp_path / "marian")
     again = import_marian(tmp_path / "marian", "opus-mt-en-de").trained
     imported.save(tmp_path / "one")
@@ -213,7 +217,7 @@ def test_exported_and_imported_again_is_the_same(imported: TrainedModel, tmp_pat
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_transformers_and_ctranslate2_load_what_is_exported(
+def test_transformers_and_ctranslate2_load_exported_models(
     imported: TrainedModel, sentences: list[str], tmp_path: Path
 ) -> None:
     export_marian(imported, tmp_path / "marian")
@@ -272,7 +276,7 @@ def _tokens(trained: TrainedModel, ids: Any, side: str = "tgt") -> list[str]:
 def _generated(
     kind: type[MarianMTModel], folder: Path, trained: TrainedModel, texts: list[str], beam_size: int
 ) -> Iterator[tuple[list[int], float, bool]]:
-    """For each text our ids of transformers' output, its score, and whether it ended by itself."""
+    """Yield for each text the output of transformers in our ids, its score, and whether it ends in eos."""
     model, tokenizer = kind.from_pretrained(folder).eval(), MarianTokenizer.from_pretrained(folder)
     rows = [tokenizer(text)["input_ids"] for text in texts]
     found: dict[int, tuple[list[int], float, bool]] = {}
@@ -299,7 +303,7 @@ def _generated(
 
 
 def _same(ours: Hypothesis, theirs: tuple[list[int], float, bool]) -> bool:
-    """Equal, or equally good, or cut at the limit: we put those behind all that ended, transformers does not."""
+    """Whether outputs are equal, equally good, or cut at the limit. We rank cut outputs last, transformers does not."""
     ids, score, ended = theirs
     return list(ours.ids) == ids or abs(ours.score - score) < TIE or not ended
 
@@ -312,7 +316,7 @@ def _by_length(rows: list[list[int]]) -> dict[int, list[int]]:
 
 
 def _target_order(ours: Tokenizer, theirs: MarianTokenizer) -> list[int]:
-    """Our id -> transformers' id, with its padding for our bos, and for our padding anything."""
+    """Return transformers' id for each of our ids. Our bos is its padding, and our padding is never used."""
     encoder: Any = theirs.target_encoder if theirs.separate_vocabs else theirs.encoder
     names = ["<unk>", "<pad>", "</s>", "<unk>", *ours.tokens(range(4, ours.vocab_size))]
     return [int(encoder[name]) for name in names]

@@ -1,4 +1,4 @@
-"""Sampling against the table it draws from: frequencies by a chi-square test, and independence of the batch."""
+"""Sampling from a table of probabilities: frequencies by a chi-square test, and independence of the batch."""
 
 import math
 from collections import Counter
@@ -31,11 +31,11 @@ def assert_frequencies(counts: Counter[Any], expected: dict[Any, float]) -> None
     assert stats.chisquare([counts[key] for key in keys], [total * expected[key] for key in keys]).pvalue > 1e-3
 
 
-def test_whole_outputs_come_as_often_as_the_table_says(table_model: Any) -> None:
+def test_frequencies_of_whole_outputs_match_the_table(table_model: Any) -> None:
     model = table_model(3, 2, sharpness=0.7)
     found = draw(model, [[4, EOS_ID]], ["0"], n_best=DRAWS)[0]
     assert len(found) == DRAWS
-    # Control ids never come out, so the probabilities at each step are those among the rest.
+    # Control ids are never written, so the probabilities at each step are normalised over the other ids.
     expected = {}
     for output in model.outputs([4, EOS_ID], 3, settings(length_penalty_alpha=0.0)):
         tokens = (*output.ids, EOS_ID) if output.finished else output.ids
@@ -50,7 +50,9 @@ def test_whole_outputs_come_as_often_as_the_table_says(table_model: Any) -> None
 @pytest.mark.parametrize(
     ("top_k", "top_p", "temperature"), [(0, 1.0, 0.5), (3, 1.0, 1.0), (0, 0.7, 1.0), (3, 0.6, 2.0)]
 )
-def test_one_token_with_temperature_top_k_and_top_p(top_k: int, top_p: float, temperature: float) -> None:
+def test_frequencies_of_one_token_with_temperature_top_k_and_top_p(
+    top_k: int, top_p: float, temperature: float
+) -> None:
     probs = torch.tensor([0.1, 0.1, 0.05, 0.1, 0.3, 0.15, 0.12, 0.08])
     chosen = settings(top_k=top_k, top_p=top_p, temperature=temperature)
     drawn = sample_ids(probs.log().expand(DRAWS, -1), uniforms("test", DRAWS), chosen)
@@ -67,7 +69,7 @@ def test_one_token_with_temperature_top_k_and_top_p(top_k: int, top_p: float, te
 
 
 @pytest.mark.parametrize("top_p", [0.3, 0.9, 0.999])
-def test_a_nucleus_is_the_fewest_best_tokens_of_a_large_vocabulary_however_many_they_are(top_p: float) -> None:
+def test_a_nucleus_is_the_smallest_set_of_best_tokens_in_a_large_vocabulary(top_p: float) -> None:
     sharpness = torch.tensor([8.0, 3.0, 1.0, 0.01])[:, None]  # at 0.9 a nucleus of 2 to 2,700 tokens
     log_probs = (sharpness * torch.randn(4, 3000, generator=torch.Generator().manual_seed(2))).log_softmax(1)
     log_probs[:, [0, 1, 3]] = float("-inf")
@@ -78,7 +80,7 @@ def test_a_nucleus_is_the_fewest_best_tokens_of_a_large_vocabulary_however_many_
         kept = order[: int((row[order].cumsum(0) < top_p).sum()) + 1].sort()[0]
         running = row[kept].cumsum(0)
         expected = kept[torch.searchsorted(running, numbers * running[-1], right=True)]
-        assert (expected == found).float().mean() > 0.99  # sums in another order may round a border another way
+        assert (expected == found).float().mean() > 0.99  # sums in another order may round differently at the border
         assert set(found.tolist()) <= set(kept.tolist())
 
 
@@ -90,19 +92,19 @@ def test_top_k_of_one_and_a_tiny_top_p_are_greedy() -> None:
         assert sample_ids(log_probs, uniforms("x", 50), chosen).equal(best.argmax(1))
 
 
-def test_the_largest_uniform_number_draws_a_token_that_may_come_out() -> None:
+def test_the_largest_uniform_number_samples_a_possible_token() -> None:
     probs = torch.tensor([[0.2, 0.2, 0.0, 0.2, 0.4, 0.0]]).log()
     for chosen in (settings(), settings(top_k=4), settings(top_p=0.9)):
         for number in (0.0, 1 - 2**-48, 1.0):
             assert sample_ids(probs, torch.tensor([number], dtype=torch.float64), chosen).tolist() == [4]
 
 
-def test_an_output_has_as_many_tokens_as_it_must(table_model: Any) -> None:
+def test_an_output_has_at_least_the_minimum_of_tokens(table_model: Any) -> None:
     [found] = draw(table_model(2, 3), [[4, 5, EOS_ID]], ["0"], n_best=50, min_tokens=2, max_extra_tokens=3)
     assert min(len(hypothesis.ids) for hypothesis in found) == 2
 
 
-def test_a_sentences_draws_do_not_depend_on_its_batch(table_model: Any) -> None:
+def test_samples_of_a_sentence_do_not_depend_on_its_batch(table_model: Any) -> None:
     model = table_model(5, 3)
     batch = [[4, EOS_ID], [4, 5, 6, 4, EOS_ID], [EOS_ID], [5, 5, EOS_ID]]
     prefixes = [[], [4, 5], [6], []]
@@ -113,7 +115,7 @@ def test_a_sentences_draws_do_not_depend_on_its_batch(table_model: Any) -> None:
         assert all(h.ids[: len(prefixes[index])] == tuple(prefixes[index]) for h in alone[0])
 
 
-def test_seed_sentence_and_draw_each_change_what_is_drawn(table_model: Any) -> None:
+def test_seed_sentence_and_sample_number_each_change_the_sample(table_model: Any) -> None:
     class Endless(table_model):  # type: ignore[misc]
         def log_probs(self, source: Any, written: Any) -> list[float]:
             return [-99.0 if token == EOS_ID else -2.0 for token in range(self.vocab_size)]
@@ -121,10 +123,10 @@ def test_seed_sentence_and_draw_each_change_what_is_drawn(table_model: Any) -> N
     model = Endless(5, 5)
     outputs = [draw(model, [[4] * 20], [name], seed=seed)[0][0].ids for name in ("0", "1") for seed in (1, 2)]
     outputs += [h.ids for h in draw(model, [[4] * 20], ["0"], n_best=4)[0]]
-    assert len(set(outputs)) == len(outputs) - 1  # the first draw of sentence 0 with seed 1 is there twice
+    assert len(set(outputs)) == len(outputs) - 1  # the first sample of sentence 0 with seed 1 occurs twice
 
 
-def test_log_probs_are_the_models_own_and_the_best_come_first(table_model: Any) -> None:
+def test_log_probs_are_the_models_and_the_best_sample_comes_first(table_model: Any) -> None:
     model = table_model(8, 3)
     [found] = draw(model, [[4, 5, EOS_ID]], ["0"], n_best=20, temperature=3.0, top_k=4, max_extra_tokens=3)
     assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)

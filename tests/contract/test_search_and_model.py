@@ -1,4 +1,4 @@
-"""Search on a real, small Transformer: its scores are the model's, and a batch changes nothing."""
+"""Search on a small Transformer: its scores are the model's, and a batch changes nothing."""
 
 from itertools import chain
 from typing import Any
@@ -38,7 +38,7 @@ def batch_of(sources: list[list[int]], hypotheses: list[Hypothesis]) -> Batch:
 
 
 @pytest.mark.parametrize("sampled", [False, True])
-def test_the_teacher_forced_score_is_the_searchs_log_prob(model: Transformer, sampled: bool) -> None:
+def test_the_log_prob_of_a_search_is_the_teacher_forced_score(model: Transformer, sampled: bool) -> None:
     prefixes = [[], [6, 6], [], [9], []]
     names = [str(index) for index in range(len(SOURCES))]
     rows = pad_ids(SOURCES, 0)
@@ -58,7 +58,7 @@ def test_the_teacher_forced_score_is_the_searchs_log_prob(model: Transformer, sa
 
 
 @pytest.mark.parametrize("beam_size", [1, 4, 40])
-def test_a_batch_gives_what_each_sentence_gives_alone(model: Transformer, beam_size: int) -> None:
+def test_a_batch_gives_the_same_as_each_sentence_alone(model: Transformer, beam_size: int) -> None:
     chosen = InferenceSettings(
         min_tokens=0,
         beam_size=beam_size,
@@ -97,7 +97,7 @@ def test_an_ensemble_is_the_mean_of_probabilities() -> None:
         assert mean.tolist() == pytest.approx([h.log_prob for h in hypotheses], abs=1e-4)
 
 
-def test_models_with_different_vocabularies_are_no_ensemble() -> None:
+def test_models_with_different_vocabularies_cannot_form_an_ensemble() -> None:
     other = Transformer(ModelSettings(preset="custom", d_model=16, num_heads=2), 20, 20)
     with pytest.raises(ModelError, match=r"share one target vocabulary, but theirs have \[16, 20\] entries"):
         Ensemble([FastModel(random_transformer(16, 1)), FastModel(other)])

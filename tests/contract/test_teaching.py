@@ -1,4 +1,4 @@
-"""What teachers say of a text is what their ensemble would write there, and a model that learns it comes to say it."""
+"""Soft targets are the probabilities of the teachers' ensemble, and a model that learns them predicts the same."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ MODEL = ModelSettings(
 
 
 def model(seed: int, sharp: float = 3.0) -> Transformer:
-    """Untrained, and surer of what it says than such models are."""
+    """Return an untrained model with sharper distributions than usual."""
     torch.manual_seed(seed)
     made = Transformer(MODEL, VOCAB_SIZE, VOCAB_SIZE)
     with torch.no_grad():
@@ -40,7 +40,7 @@ def store(folder: Path, count: int = 40) -> PairStore:
     return PairStore(folder)
 
 
-def test_they_say_what_their_ensemble_gives_step_by_step(tmp_path: Path) -> None:
+def test_soft_targets_equal_the_steps_of_the_ensemble(tmp_path: Path) -> None:
     teachers, pairs = [model(1), model(2)], store(tmp_path / "train")
     soft = ask_teachers(teachers, ["one", "two"], pairs, tmp_path / "teachers")
     ensemble = Ensemble([FullPasses(teacher.eval()) for teacher in teachers])
@@ -58,7 +58,7 @@ def test_they_say_what_their_ensemble_gives_step_by_step(tmp_path: Path) -> None
         torch.testing.assert_close(torch.from_numpy(row.probs.astype(np.float32)), expected, atol=1e-3, rtol=1e-3)
 
 
-def test_what_is_asked_in_chunks_is_what_is_asked_at_once(tmp_path: Path) -> None:
+def test_soft_targets_in_chunks_equal_those_computed_at_once(tmp_path: Path) -> None:
     teachers, pairs = [model(1)], store(tmp_path / "train")
     soft = ask_teachers(teachers, ["one"], pairs, tmp_path / "teachers")
     ids, probs = most_probable(teachers, load_batch(pairs, np.arange(len(pairs))), TOP_TOKENS)
@@ -69,7 +69,7 @@ def test_what_is_asked_in_chunks_is_what_is_asked_at_once(tmp_path: Path) -> Non
     assert all(row.probs.sum(1).min() > 0.99 for row in rows)
 
 
-def test_a_model_comes_to_say_what_its_teacher_says_and_not_what_the_text_says(tmp_path: Path) -> None:
+def test_a_student_learns_the_predictions_of_its_teacher_and_not_the_text(tmp_path: Path) -> None:
     teacher, pairs = model(1), store(tmp_path / "train", 12)
     soft = ask_teachers([teacher], ["one"], pairs, tmp_path / "teachers")
     settings = TrainSettings(precision="float32", device="cpu", teacher_weight=1.0, label_smoothing=0.0)

@@ -1,4 +1,4 @@
-"""What the data room stores as ids is the text that was read, whichever segmentation it went through."""
+"""The ids in the store decode to the text that was read, whatever the segmentation."""
 
 from dragoman.config import DataSettings, TokenizerSettings
 from dragoman.records import SentencePair

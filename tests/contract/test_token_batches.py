@@ -1,4 +1,4 @@
-"""Steps are the same whatever fits into memory, wherever training was stopped, and on however many ranks."""
+"""Steps do not depend on the memory, on where training stopped, or on the number of ranks."""
 
 import torch
 from hypothesis import given, settings
@@ -22,7 +22,7 @@ def take(stream: BatchStream, count: int) -> list[StepBatches]:
 
 
 def rows(step: StepBatches) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """The pairs of a step, without padding, in an order that does not depend on its batches."""
+    """Return the pairs of a step without padding, in an order that does not depend on the batches."""
     return sorted(
         (tuple(src[:src_length].tolist()), tuple(tgt[: tgt_length + 1].tolist()))
         for batch in step.batches

@@ -1,4 +1,4 @@
-"""Promises of training: resuming is as if nothing had happened, and accumulating changes nothing but memory."""
+"""Promises of training: a resumed run equals an uninterrupted one, and accumulation changes only the memory."""
 
 import json
 import os
@@ -96,7 +96,7 @@ def _session(
     stop_after: int | None = None,
     signal_number: int = signal.SIGTERM,
 ) -> TrainingSession:
-    """A session that sends itself a signal when it logs step `stop_after`."""
+    """Build a session that sends itself a signal when it logs step `stop_after`."""
     folder.mkdir(exist_ok=True)
     torch.manual_seed(config.train.seed)
     model = Transformer(config.model, corpus.tokenizers.src.vocab_size, corpus.tokenizers.tgt.vocab_size)
@@ -108,7 +108,7 @@ def _session(
                 os.kill(os.getpid(), signal_number)
 
     def validate(model: Transformer) -> Mapping[str, float]:
-        torch.rand(3)  # a validation that draws random numbers must not change what follows
+        torch.rand(3)  # random numbers used in a validation must not change the training steps after it
         return {}
 
     trained = TrainedModel(model, corpus.tokenizers, config, Card())
@@ -118,7 +118,7 @@ def _session(
 
 
 def _log(folder: Path) -> list[dict[str, object]]:
-    """The log without clocks."""
+    """Return the log without times."""
     lines = (folder / "log.jsonl").read_text().split("\n")
     timed = {"seconds", "tokens_per_second"}
     return [{k: v for k, v in json.loads(line).items() if k not in timed} for line in lines if line]
@@ -126,7 +126,7 @@ def _log(folder: Path) -> list[dict[str, object]]:
 
 @pytest.fixture(scope="module")
 def straight(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> TrainingSession:
-    """One that has trained all steps without a stop."""
+    """A session that trained all steps without a stop."""
     session = _session(corpus, tmp_path_factory.mktemp("straight"))
     assert fit(session) == "train.max_steps = 70 reached"
     return session
@@ -140,7 +140,7 @@ def straight(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Traini
         ((7,), signal.SIGHUP),
     ],
 )
-def test_stopped_and_resumed_is_uninterrupted_bit_for_bit(
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
     corpus: Corpus, straight: TrainingSession, tmp_path: Path, stops: tuple[int, ...], signal_number: int
 ) -> None:
     for stop in stops:
@@ -158,10 +158,10 @@ def test_stopped_and_resumed_is_uninterrupted_bit_for_bit(
     assert replace(resumed.state, seconds=0) == replace(straight.state, seconds=0)
 
 
-def test_a_warmup_that_fits_the_time_changes_nothing_but_the_rate(
+def test_a_warmup_fitted_to_the_time_changes_only_the_rate(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Measuring leaves no trace: the run is the one whose warm-up was given, bit for bit."""
+    """The run equals a run with this warm-up in its settings bit for bit, so measuring has no effect."""
     monkeypatch.setattr(
         "dragoman.training.loop.TrainingPace.steps_until", lambda self, train: (30.0, "train.max_minutes")
     )
@@ -180,7 +180,7 @@ def test_a_warmup_that_fits_the_time_changes_nothing_but_the_rate(
     resumed = _session(corpus, tmp_path / "chosen", replace(limited, train=replace(taken[0], max_steps=14)))
     resumed.adapts_warmup = taken.append
     fit(resumed)
-    assert len(taken) == 1, "a run that goes on keeps its warm-up"
+    assert len(taken) == 1, "a run that continues keeps its warm-up"
 
 
 def test_a_disk_that_is_too_small_is_refused_before_the_first_step(
@@ -199,7 +199,7 @@ def test_a_disk_that_is_too_small_is_refused_before_the_first_step(
 def test_several_processes_stop_when_the_first_has_saved(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever starts them kills all once one has ended, and would kill it while it writes."""
+    """The launcher kills all processes when one ends, and must not kill the first while it writes."""
     stopped = _session(corpus, tmp_path, stop_after=7)
     met: list[int] = []
     gather = Processes.gather
@@ -215,7 +215,7 @@ def test_several_processes_stop_when_the_first_has_saved(
     assert met == [7]
 
 
-def test_every_lever_keeps_resuming_exact_and_its_weights_are_candidates(corpus: Corpus, tmp_path: Path) -> None:
+def test_muon_ema_and_averages_resume_exactly_and_their_weights_are_candidates(corpus: Corpus, tmp_path: Path) -> None:
     levers = replace(CONFIG.train, optimizer="muon", ema_decay=0.9, schedule="cosine", max_steps=28)
     train = replace(levers, threads=2, average_best=2, average_last=0, keep_checkpoints=2)
     config = replace(CONFIG, train=train, validate=replace(CONFIG.validate, every_steps=10))
@@ -238,7 +238,7 @@ def test_every_lever_keeps_resuming_exact_and_its_weights_are_candidates(corpus:
         assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     running = means[1].weights(resumed.run, resumed.model)
     assert any(not torch.equal(running[name], parameter) for name, parameter in resumed.model.named_parameters())
-    # What is chosen is the best of all that was measured.
+    # The chosen weights are the best of all measured ones.
     best = resumed.state.best
     assert best is not None
     measured = [best.score]
@@ -252,7 +252,7 @@ def test_every_lever_keeps_resuming_exact_and_its_weights_are_candidates(corpus:
     assert chosen.card.ema_decay == (0.9 if measured[2] == max(measured) else 0.0)
 
 
-def test_a_lost_checkpoint_costs_only_the_steps_since_the_one_before(corpus: Corpus, tmp_path: Path) -> None:
+def test_a_lost_checkpoint_costs_only_the_steps_since_the_previous_one(corpus: Corpus, tmp_path: Path) -> None:
     config = replace(CONFIG, train=replace(CONFIG.train, max_steps=35, checkpoint_every_steps=10))
     straight = _session(corpus, tmp_path / "straight", config)
     fit(straight)
@@ -270,8 +270,8 @@ def test_a_lost_checkpoint_costs_only_the_steps_since_the_one_before(corpus: Cor
     assert _log(tmp_path / "damaged") == _log(tmp_path / "straight")
 
 
-def test_the_pointers_lead_to_what_is_whole(corpus: Corpus, tmp_path: Path) -> None:
-    """Also where the best is damaged, be it the newest or not."""
+def test_the_pointers_lead_to_intact_checkpoints(corpus: Corpus, tmp_path: Path) -> None:
+    """Also if the best checkpoint is damaged, whether it is the newest or not."""
     config = replace(CONFIG, train=replace(CONFIG.train, max_steps=30), validate=ValidateSettings(0, 10, "loss"))
     session = _session(corpus, tmp_path, config)
     fit(session)
@@ -291,7 +291,9 @@ def test_the_pointers_lead_to_what_is_whole(corpus: Corpus, tmp_path: Path) -> N
         TrainedModel.load(resolve_model_folder(tmp_path), "cpu")
 
 
-def test_a_lost_best_is_no_longer_the_best(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_best_checkpoint_is_no_longer_the_best(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = replace(CONFIG, train=replace(CONFIG.train, max_steps=30), validate=ValidateSettings(0, 10, "loss"))
     session = _session(corpus, tmp_path, config)
     scores = iter((-3.0, -1.0, -2.0))
@@ -306,7 +308,7 @@ def test_a_lost_best_is_no_longer_the_best(corpus: Corpus, tmp_path: Path, monke
     assert (tmp_path / "best").read_text() == "checkpoints/step_0000030\n"
 
 
-def test_accumulated_gradient_is_that_of_the_whole_batch(corpus: Corpus, tmp_path: Path) -> None:
+def test_an_accumulated_gradient_equals_that_of_the_whole_batch(corpus: Corpus, tmp_path: Path) -> None:
     config = replace(
         CONFIG,
         model=replace(CONFIG.model, dropout=0.0),
@@ -344,7 +346,7 @@ def test_less_memory_takes_the_same_steps(corpus: Corpus, tmp_path: Path) -> Non
     assert logs[0] == pytest.approx(logs[1], rel=1e-4)
 
 
-def test_the_best_and_enough_checkpoints_are_kept_and_pointed_to(corpus: Corpus, tmp_path: Path) -> None:
+def test_the_best_and_the_newest_checkpoints_are_kept_with_pointers(corpus: Corpus, tmp_path: Path) -> None:
     config = replace(CONFIG, train=replace(CONFIG.train, keep_checkpoints=2, average_last=3))
     session = _session(corpus, tmp_path / "run", config)
     fit(session)
@@ -358,7 +360,7 @@ def test_the_best_and_enough_checkpoints_are_kept_and_pointed_to(corpus: Corpus,
     assert (tmp_path / "run" / "last").read_text() == f"checkpoints/step_{70:07d}\n"
 
 
-def test_the_average_is_the_mean_and_is_kept_only_where_it_helps(
+def test_the_average_is_the_mean_and_is_kept_only_if_it_helps(
     corpus: Corpus, straight: TrainingSession, tmp_path: Path
 ) -> None:
     shutil.copytree(straight.run.path, tmp_path / "run")
@@ -388,10 +390,10 @@ def test_a_step_without_a_finite_gradient_is_skipped_and_counted(corpus: Corpus,
     assert all(torch.equal(old, new) for old, new in zip(before, session.model.parameters(), strict=True))
 
 
-def test_where_memory_runs_out_the_same_is_computed_in_parts(
+def test_a_step_that_runs_out_of_memory_is_computed_in_parts(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also what dropout draws is the same; a run resumed afterwards is the one that went on."""
+    """Dropout samples the same bits, and a run resumed afterwards equals a run that continued."""
     config = replace(CONFIG, train=replace(CONFIG.train, max_steps=14, log_every_steps=1))
     whole = _session(corpus, tmp_path / "whole", config)
     fit(whole)
@@ -415,9 +417,9 @@ def test_where_memory_runs_out_the_same_is_computed_in_parts(
 
 
 def test_a_step_with_a_loss_that_is_not_finite_never_reaches_a_checkpoint(corpus: Corpus, tmp_path: Path) -> None:
-    """Five in a row send the run back to the last checkpoint, with half the rate.
+    """After five such steps in a row, the run returns to the last checkpoint with half the rate.
 
-    The memory that the steps before have taken is this process's own: it is not planned for again.
+    The memory is planned only once, because memory that earlier steps took already belongs to the process.
     """
     plans: list[MemoryPlan] = []
 

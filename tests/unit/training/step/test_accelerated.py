@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-pytest.importorskip("numba", reason="numba compiles what is tested here")
+pytest.importorskip("numba", reason="needs numba")
 
 from dragoman.config import ModelSettings
 from dragoman.model.attention import MultiHeadAttention

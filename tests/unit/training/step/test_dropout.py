@@ -87,7 +87,7 @@ def test_seeded_bits_are_uniform_at_every_position_of_a_word() -> None:
 
 
 def test_compiled_random_words_equal_numpys() -> None:
-    pytest.importorskip("numba", reason="numba compiles what is tested here")
+    pytest.importorskip("numba", reason="needs numba")
     import numpy as np
 
     from dragoman.training.step.fused import random_words
