@@ -258,7 +258,7 @@ def test_when_one_worker_fails_the_others_stop(monkeypatch: pytest.MonkeyPatch, 
 
     def failing_first(*arguments: Any) -> int:
         if next(calls) == 0:
-            raise ModelError("it fails. Mend it.")
+            raise ModelError("it fails. Fix it.")
         given_up.wait(1)  # otherwise they would finish before it fails
         return decode_steps(*arguments)
 
@@ -273,7 +273,7 @@ def test_when_one_worker_fails_the_others_stop(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(engine.Waiting, "give_up", noted)
     search = CompiledSearch(transformer("pre-norm", 30), "float32")
     found = [Source(str(number), row) for number, row in enumerate(sources(30, 2, count=40))]
-    with computing_on(3), pytest.raises(ModelError, match=r"^it fails\. Mend it\.$"):
+    with computing_on(3), pytest.raises(ModelError, match=r"^it fails\. Fix it\.$"):
         search(found, InferenceSettings(batch_tokens=20, max_extra_tokens=6))
     assert next(calls) <= 3
     assert sum(map(bool, seen[0].found)) <= 2

@@ -1,4 +1,4 @@
-"""The command in a process of its own, and what a run has logged."""
+"""The command in a separate process, and the log of a run."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def dragoman(*arguments: object, stdin: str = "", code: int = 0) -> "subprocess.CompletedProcess[str]":
-    """Runs the command and checks its exit code."""
+    """Run the command and check its exit code."""
     command = [sys.executable, "-m", "dragoman", *map(str, arguments)]
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=280)
     assert done.returncode == code, done.stderr
@@ -16,5 +16,5 @@ def dragoman(*arguments: object, stdin: str = "", code: int = 0) -> "subprocess.
 
 
 def events(run: Path) -> list[dict[str, Any]]:
-    """The entries of a run's log."""
+    """Return the entries of a run's log."""
     return [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").split("\n") if line]

@@ -1,4 +1,4 @@
-"""What a user can get wrong: one clear line, exit code 2, nothing half written."""
+"""Errors that users make: one clear line, exit code 2, and no incomplete files."""
 
 import subprocess
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Run = Callable[..., Done]
 
 @pytest.fixture
 def train(capfd: pytest.CaptureFixture[str]) -> Run:
-    """Runs the verb in this process."""
+    """Run the verb in this process."""
 
     def run(*arguments: object) -> Done:
         code = run_command(["train", *map(str, arguments)])
@@ -28,7 +28,7 @@ def train(capfd: pytest.CaptureFixture[str]) -> Run:
 
 
 def refused(done: Done, *words: str) -> None:
-    """Exit code 2, and the last line says all of it."""
+    """Check for exit code 2 and for all words in the last line."""
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     last = done.stderr.rstrip("\n").split("\n")[-1]
@@ -65,7 +65,7 @@ def test_bad_corpora(train: Run, tmp_path: Path, name: str, content: bytes | Non
     assert not list(tmp_path.rglob("checkpoints"))
 
 
-def test_a_directory_where_a_file_is_wanted(train: Run, tmp_path: Path) -> None:
+def test_a_directory_instead_of_a_file(train: Run, tmp_path: Path) -> None:
     (tmp_path / "d.en-de.tsv").mkdir()
     refused(train("--data", tmp_path / "d.en-de.tsv", "--out", tmp_path / "run"), "d.en-de.tsv", "director")
 
@@ -102,7 +102,7 @@ def test_one_side_without_the_other(train: Run, good: Path) -> None:
     refused(train("--src", good), "`--src`", "`--tgt` is not")
 
 
-def test_a_file_where_the_run_is_to_be(train: Run, good: Path) -> None:
+def test_a_file_at_the_path_of_the_run(train: Run, good: Path) -> None:
     refused(train("--data", good, "--out", good), "is a file, but a run is a folder")
     refused(train("--data", good, "--out", f"{good}/run"), f"{good} is a file, but a run is a folder")
     assert good.read_text() == GOOD
@@ -118,13 +118,13 @@ def test_no_model(tmp_path: Path) -> None:
     refused(dragoman("translate", tmp_path / "nothing", stdin="a\n", code=2), "nothing", "does not exist")
 
 
-def test_a_bad_corpus_in_a_process_of_its_own(tmp_path: Path) -> None:
+def test_a_bad_corpus_in_a_separate_process(tmp_path: Path) -> None:
     (tmp_path / "columns.en-de.tsv").write_bytes(b"a\tb\nc\n")
     done = dragoman("train", "--data", tmp_path / "columns.en-de.tsv", "--out", tmp_path / "run", code=2)
     refused(done, "columns.en-de.tsv", "line 2", "tab")
     assert done.stderr.count("\n") == 2
 
 
-def test_a_variable_that_is_not_set_is_named(train: Run, tmp_path: Path) -> None:
+def test_an_unset_environment_variable_is_named(train: Run, tmp_path: Path) -> None:
     done = train("--src", "$NO_SUCH_VARIABLE/a.en", "--tgt", tmp_path / "a.de", "--out", tmp_path / "run")
     refused(done, "NO_SUCH_VARIABLE", "not set")

@@ -59,10 +59,10 @@ def train(corpus: Path, changes: Mapping[str, str] = {}) -> int:
     return run_command(["train", "--data", str(corpus), "--out", str(corpus.parent / "run"), *given])
 
 
-def test_a_run_goes_on_from_any_folder(
+def test_a_run_continues_from_any_folder(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its model does not tell where its makers keep their text."""
+    """The model does not contain the folder of its training text."""
     monkeypatch.chdir(tmp_path)
     assert train(Path(corpus.name)) == 0
     (tmp_path / "elsewhere").mkdir()
@@ -84,14 +84,14 @@ def test_a_run_goes_on_from_any_folder(
 
 
 def test_a_run_that_continues_reads_no_pair(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its stores hold the pairs: the files are only hashed, to see that they have not changed."""
+    """The stores contain the pairs. The files are only hashed, to check that they have not changed."""
     assert train(corpus) == 0
     monkeypatch.setattr(Corpus, "pairs", lambda *_: pytest.fail("the corpus was read"))
     assert train(corpus, {"--train.max-steps": "3"}) == 0
 
 
 @pytest.mark.parametrize(("flags", "warmup"), [({}, 7), ({"--train.warmup-steps": "30"}, 30)])
-def test_the_warmup_fits_the_steps_unless_it_is_given(
+def test_the_warmup_fits_the_steps_unless_it_is_set(
     corpus: Path, flags: dict[str, str], warmup: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = {f"--{key}": value for key, value in (("validate.every-epochs", "100"), ("train.max-steps", "40"))}
@@ -100,7 +100,7 @@ def test_the_warmup_fits_the_steps_unless_it_is_given(
     assert ("the warm-up is 7 of 40 steps (`train.warmup_steps`)" in capsys.readouterr().err) == (not flags)
 
 
-def test_a_long_stage_counts_along_where_there_is_no_terminal(
+def test_a_long_stage_reports_counts_without_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = iter([0.0, 5.0, 19.0, 21.0, 21.0, 30.0])
@@ -112,7 +112,9 @@ def test_a_long_stage_counts_along_where_there_is_no_terminal(
     assert said == ["dragoman: encoding", "dragoman: encoding: 30,000 pairs", ""]
 
 
-def test_other_pairs_are_refused_by_name_and_nothing_is_lost(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_pairs_are_refused_with_the_file_and_nothing_is_lost(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert train(corpus) == 0
     run, before = corpus.parent / "run", corpus.read_text()
     kept = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
@@ -142,10 +144,10 @@ def test_a_damaged_record_of_the_files_is_refused_in_one_line(
     assert train(corpus, {"--train.max-steps": "3"}) == 0
 
 
-def test_a_test_that_comes_later_is_scored_and_changes_no_id(
+def test_a_test_set_added_later_is_scored_and_changes_no_id(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Had it been there before, its pairs would not be trained on, and other merges would be learnt."""
+    """With this test set from the start, its pairs would be left out of training, and the merges would differ."""
     assert train(corpus) == 0
     stores = {part: (tmp_path / "run" / "data" / part / "manifest.json").read_bytes() for part in ("train", "dev")}
     before = TrainedModel.load(resolve_model_folder(tmp_path / "run"), "cpu").tokenizers
@@ -171,10 +173,10 @@ def test_a_test_that_comes_later_is_scored_and_changes_no_id(
     assert after.tokenizers.src.library.to_str() == before.src.library.to_str()
 
 
-def test_pairs_that_must_be_made_again_are_those_the_run_was_begun_with(
+def test_lost_pairs_are_prepared_again_exactly_as_before(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first test was kept out of them: without it they would be others, and it would be trained on."""
+    """The first test was left out of the training pairs. Without it the pairs would differ, and contain the test."""
     lines = corpus.read_text().splitlines(keepends=True)
     tests = [tmp_path / "first.tsv", tmp_path / "second.tsv"]
     for path, part in zip(tests, (lines[:20], lines[20:25]), strict=True):
@@ -190,11 +192,11 @@ def test_pairs_that_must_be_made_again_are_those_the_run_was_begun_with(
     assert {path.name: path.read_bytes() for path in store.iterdir()} == kept
 
 
-def test_a_run_that_never_began_takes_the_advice_it_was_given(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_never_started_accepts_other_settings(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(corpus, {"--tokenizer.vocab-size": "9000"}) == 2
     assert "`tokenizer.vocab_size`" in capsys.readouterr().err
     assert train(corpus) == 0
-    assert train(corpus, {"--model.d-model": "32"}) == 2, "now it has"
+    assert train(corpus, {"--model.d-model": "32"}) == 2, "now it has started"
     assert "`model.d_model` = 16, but now it is 32" in capsys.readouterr().err
 
 
@@ -207,14 +209,14 @@ def test_a_run_that_never_began_takes_the_advice_it_was_given(corpus: Path, caps
         {"train.schedule": "cosine", "train.max_steps": "1500"},
     ],
 )
-def test_what_the_recipe_allows_is_not_refused_because_of_other_defaults(corpus: Path, flags: dict[str, str]) -> None:
+def test_settings_that_fit_the_recipe_are_not_refused_because_of_defaults(corpus: Path, flags: dict[str, str]) -> None:
     config = resolve_run(RunRequest(overrides=flags | {"data.train": str(corpus)})).config
     for key, value in flags.items():
         table, _, name = key.partition(".")
         assert str(getattr(getattr(config, table), name)).lower() == value
 
 
-def test_a_model_and_a_folder_of_others_are_left_alone(
+def test_a_model_and_a_folder_with_other_files_are_refused_and_unchanged(
     corpus: Path, model_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = {path: path.read_bytes() for path in model_folder.iterdir()}
@@ -227,7 +229,7 @@ def test_a_model_and_a_folder_of_others_are_left_alone(
     assert "cannot be read" in capsys.readouterr().err
 
 
-def test_a_mean_that_is_no_longer_wanted_is_not_the_model(corpus: Path) -> None:
+def test_an_average_that_is_switched_off_is_removed(corpus: Path) -> None:
     often = {"--validate.every-steps": "1", "--train.max-steps": "4", "--train.learning-rate": "0.01"}
     assert train(corpus, often) == 0
     averaged = corpus.parent / "run" / "averaged"
@@ -240,11 +242,11 @@ def test_a_mean_that_is_no_longer_wanted_is_not_the_model(corpus: Path) -> None:
 @pytest.mark.parametrize(
     ("limit", "epochs"), [({}, 200), ({"train.max_steps": "900"}, 0), ({"train.max_minutes": "9"}, 0)]
 )
-def test_a_limit_that_is_given_takes_the_place_of_the_recipes(corpus: Path, limit: dict[str, str], epochs: int) -> None:
+def test_a_limit_that_is_set_replaces_the_limit_of_the_recipe(corpus: Path, limit: dict[str, str], epochs: int) -> None:
     assert resolve_run(RunRequest(overrides=limit | {"data.train": str(corpus)})).config.train.max_epochs == epochs
 
 
-def test_what_no_recipe_allows_is_refused_before_the_corpus_is_read(
+def test_settings_that_fit_no_recipe_are_refused_before_the_corpus_is_read(
     corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     late = {"--train.schedule": "cosine", "--train.max-steps": "100", "--train.warmup-steps": "100"}
@@ -277,10 +279,10 @@ OFTEN = {"--validate.every-steps": "1", "--train.max-steps": "4", "--train.learn
 
 
 @pytest.mark.parametrize("where", ["average", "score"])
-def test_what_a_stop_kept_from_being_averaged_and_scored_is_done_by_the_same_command(
+def test_the_same_command_averages_and_scores_after_a_stop(
     corpus: Path, where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Not even where an earlier stretch was: its mean must not stay the run's model."""
+    """The average of an earlier call must not stay the model of the run."""
     run, more = corpus.parent / "run", OFTEN | {"--train.max-steps": "8"}
     assert train(corpus, OFTEN) == 0
     if not (run / "averaged").exists():
@@ -306,7 +308,7 @@ def test_what_a_stop_kept_from_being_averaged_and_scored_is_done_by_the_same_com
     assert "Nothing is left to do" in capsys.readouterr().err
 
 
-def test_a_finished_run_takes_over_another_search_and_is_scored_with_it(
+def test_a_finished_run_accepts_other_search_settings_and_is_scored_again(
     corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert train(corpus) == 0
@@ -320,7 +322,7 @@ def test_a_finished_run_takes_over_another_search_and_is_scored_with_it(
     assert any(row[0] == "validation, beam 3" for row in trained.card.scores)
 
 
-def test_a_stop_in_the_last_validation_is_obeyed_after_saving(
+def test_a_stop_during_the_last_validation_takes_effect_after_saving(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     measure = TrainingSession.measure
@@ -339,7 +341,7 @@ def test_a_stop_in_the_last_validation_is_obeyed_after_saving(
 
 
 @pytest.mark.parametrize("flag", ["--data.dev", "--data.test"])
-def test_text_that_is_all_in_the_validation_or_test_data_is_called_that(
+def test_text_that_is_all_in_the_validation_or_test_data_is_refused(
     corpus: Path, flag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = corpus.with_name("other.tsv")
@@ -349,7 +351,7 @@ def test_text_that_is_all_in_the_validation_or_test_data_is_called_that(
 
 
 def test_the_time_left_counts_the_part_of_an_epoch(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At a steady pace it falls with every step, also within the first epoch and across epochs."""
+    """At a constant pace, the time left falls with every step, also in the first epoch and across epochs."""
     clock, left = iter(range(10**6)), []
     monkeypatch.setattr("dragoman.training.loop.time.perf_counter", lambda: float(next(clock)))
     monkeypatch.setattr(RunLog, "progress", lambda self, event, seconds: left.append(seconds))
@@ -382,25 +384,25 @@ def test_the_same_text_may_have_another_name(
     two = ["--src", str(aligned[0]), "--tgt", str(aligned[1])]
     assert run_command(["train", *two, "--out", str(run), *flags]) == 2
     assert "is a run with `data.train` = " in capsys.readouterr().err
-    (run / "data" / "corpus.json").unlink()  # who knows what it was
+    (run / "data" / "corpus.json").unlink()  # now the original text is unknown
     shutil.copyfile(moved, "copy.tsv")
     assert run_command(["train", "--data", "copy.tsv", "--out", str(run), *flags]) == 2
     assert "is a run with `data.train`" in capsys.readouterr().err
 
 
-def test_a_run_keeps_its_workers_until_it_is_told_others(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What dropout draws follows from them: a machine with more processors must not change a run unasked."""
+def test_a_run_keeps_its_number_of_threads_until_it_is_set(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dropout depends on the number of threads, so a machine with more processors must not change a run."""
     run = corpus.parent / "run"
     monkeypatch.setattr("torch.get_num_threads", lambda: 3)
     assert train(corpus) == 0
     monkeypatch.setattr("torch.get_num_threads", lambda: 2)
     assert train(corpus, {"--train.max-steps": "3"}) == 0
-    assert _frozen_workers(run) == 3
+    assert _frozen_threads(run) == 3
     assert train(corpus, {"--train.max-steps": "4", "--train.threads": "1"}) == 0
-    assert _frozen_workers(run) == 1
+    assert _frozen_threads(run) == 1
 
 
-def test_a_run_and_a_model_of_an_earlier_version_go_on(
+def test_a_run_and_a_model_of_an_earlier_version_continue(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = corpus.parent / "run"
@@ -434,13 +436,13 @@ def _with_old_names(config: Config) -> str:
     return tomli_w.dumps(tables)
 
 
-def _frozen_workers(run: Path) -> int:
+def _frozen_threads(run: Path) -> int:
     config = frozen_config(run)
     assert config is not None
     return config.train.threads
 
 
-def test_a_mean_by_hand_stands_beside_the_runs_own_model(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_average_writes_beside_the_model_of_the_run(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = corpus.parent / "run"
     assert train(corpus) == 0
     before = resolve_model_folder(run)

@@ -1,4 +1,4 @@
-"""The guide is true: every cell of every chapter runs, as `make guide` runs them, and the pages stand by themselves."""
+"""The guide is correct: every cell of every chapter runs as in `make guide`, and the pages are self-contained."""
 
 import importlib.util
 import re
@@ -16,7 +16,7 @@ GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The folder of the pages, and what the builder said."""
+    """Build the pages. Returns their folder and the output of the builder."""
     out = tmp_path_factory.mktemp("guide")
     done = subprocess.run(
         [sys.executable, str(GUIDE / "build.py"), "--out", str(out)],
@@ -40,7 +40,7 @@ def builder() -> ModuleType:
 
 
 @pytest.mark.slow
-def test_ten_chapters_and_the_mistakes_are_built_and_every_cell_runs(built: tuple[Path, str]) -> None:
+def test_ten_chapters_and_the_page_of_mistakes_are_built_and_every_cell_runs(built: tuple[Path, str]) -> None:
     out, said = built
     chapters = sorted(GUIDE.glob("[0-9]*.md"))
     assert len(chapters) == 11
@@ -68,7 +68,7 @@ def test_the_promised_results_are_on_the_pages(built: tuple[Path, str]) -> None:
 
 
 @pytest.mark.slow
-def test_pages_need_no_network_and_no_script_and_links_lead_somewhere(built: tuple[Path, str]) -> None:
+def test_pages_need_no_network_and_no_script_and_all_links_work(built: tuple[Path, str]) -> None:
     out, _ = built
     for path in out.glob("[0-9]*.html"):
         page = path.read_text(encoding="utf-8")
@@ -97,7 +97,7 @@ def test_a_cell_that_fails_is_named_by_its_line(builder: ModuleType, tmp_path: P
         builder.Chapter(path).render()
 
 
-def test_what_a_cell_prints_is_text_on_the_page(builder: ModuleType, tmp_path: Path) -> None:
+def test_the_output_of_a_cell_is_text_on_the_page(builder: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "01_text.md"
     path.write_text("# Text\n\n```python\nprint('<script>alert(1)</script>')\n'a & b'\n```\n")
     rendered = builder.Chapter(path).render()

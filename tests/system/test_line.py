@@ -1,4 +1,4 @@
-"""The whole line as a user runs it: train, translate, evaluate, summary, average, stop and continue."""
+"""All steps as a user runs them: train, translate, evaluate, summary, average, stop and continue."""
 
 import json
 import random
@@ -31,7 +31,7 @@ Here = Callable[..., tuple[str, str]]
 
 @pytest.fixture
 def here(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Here:
-    """Runs the command in this process and checks its exit code; what it says on stdout and on stderr."""
+    """Run the command in this process and check its exit code. Returns its stdout and stderr."""
 
     def run(*arguments: object, stdin: str = "", code: int = 0) -> tuple[str, str]:
         monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(stdin.encode())))
@@ -74,7 +74,7 @@ def test_the_copy_task_is_learned(copy_run: Path) -> None:
     assert Translator.load(copy_run).translate(test, beam_size=1) == test
 
 
-def test_a_run_holds_what_it_should(copy_run: Path) -> None:
+def test_a_run_has_all_its_files(copy_run: Path) -> None:
     names = {path.name for path in copy_run.iterdir()}
     assert {"config.toml", "log.jsonl", "best", "last", "checkpoints", "data", "report.html", "card.md"} <= names
     assert {"step", "loss", "perplexity", "learning_rate", "tokens_per_second"} <= events(copy_run)[0].keys()
@@ -84,7 +84,7 @@ def test_a_run_holds_what_it_should(copy_run: Path) -> None:
     assert state["tgt_tokens"] == state["sentences"] * 11
 
 
-def test_finished_runs_say_so_and_summary_shows_the_card(copy_run: Path, here: Here) -> None:
+def test_a_finished_run_has_nothing_left_to_do_and_summary_shows_its_card(copy_run: Path, here: Here) -> None:
     _, said = here("train", "--out", copy_run)
     assert "Nothing is left to do" in said
     summary, _ = here("summary", copy_run)
@@ -93,7 +93,7 @@ def test_finished_runs_say_so_and_summary_shows_the_card(copy_run: Path, here: H
     assert "BLEU" in summary
 
 
-def test_a_raised_limit_trains_on_and_scores_anew(copy_run: Path, tmp_path: Path, here: Here) -> None:
+def test_a_raised_limit_continues_training_and_scores_again(copy_run: Path, tmp_path: Path, here: Here) -> None:
     shutil.copytree(copy_run, tmp_path / "run")
     answer, said = here("train", "--out", tmp_path / "run", "--train.max-steps", "702")
     assert "Continuing after step 700." in said
@@ -115,7 +115,7 @@ def test_evaluate_scores_the_model(copy_run: Path, tmp_path: Path, here: Here) -
     assert json.loads(answer)["scores"][0]["value"] == pytest.approx(100)
 
 
-def test_a_folder_that_is_no_run_is_refused(copy_run: Path, tmp_path: Path, here: Here) -> None:
+def test_a_folder_that_is_not_a_run_is_refused(copy_run: Path, tmp_path: Path, here: Here) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     languages = ("--src-lang", "x-copy", "--tgt-lang", "x-turned")
     _, said = here("train", "--data", copy_run.parent / "train.tsv", "--out", tmp_path, *languages, code=2)
@@ -154,7 +154,7 @@ def test_a_signal_saves_and_the_same_command_continues(tmp_path: Path, name: str
 
 
 def assert_scores_of_training_are_those_of_the_model(run: Path) -> None:
-    """The last validation's, to the last digit; greedy search, as `validate.beam_size` has it."""
+    """Compare the scores of the last validation with those of the model (greedy search, as in `validate.beam_size`)."""
     sources, references = open_stored_part(run, "dev").texts()
     model = run / (run / "last").read_text().strip()
     outputs = Translator.load(model, "cpu").translate(sources, beam_size=1)

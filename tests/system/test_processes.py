@@ -1,7 +1,7 @@
-"""One run in several processes, as torchrun starts them: the same steps, whoever computes them, and nothing lost.
+"""One run in several processes, as torchrun starts them: the same steps as in one process, and nothing is lost.
 
-torchrun itself starts the run that goes on after a kill. The others are forked with what torchrun tells a process: they
-need no start.
+torchrun itself starts the run that continues after a kill. The other runs fork this process and set the environment
+variables of torchrun, which is faster.
 """
 
 import os
@@ -46,7 +46,7 @@ def corpus(tmp_path_factory: Any) -> Path:
     path: Path = tmp_path_factory.mktemp("processes") / "phrases.tsv"
     pairs = load_phrasebook().generate(seed=5, count=700)
     path.write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in pairs), encoding="utf-8")
-    torch.optim.AdamW([torch.zeros(1)])  # what it imports is imported once, before processes are forked
+    torch.optim.AdamW([torch.zeros(1)])  # import its modules once, before processes are forked
     return path
 
 
@@ -63,7 +63,7 @@ def torchrun(corpus: Path, out: Path) -> "subprocess.Popen[str]":
 
 
 def start(corpus: Path, out: Path, processes: int, steps: int = STEPS, **settings: Any) -> list[int]:
-    """The processes of a run."""
+    """Start the processes of a run."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -90,7 +90,7 @@ def start(corpus: Path, out: Path, processes: int, steps: int = STEPS, **setting
 
 
 def ended(corpus: Path, children: list[int]) -> tuple[list[int], str]:
-    """Their exit codes, and what they said."""
+    """Return the exit codes of the processes and their output."""
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     return codes, (corpus.parent / "said").read_text()
 
@@ -130,13 +130,13 @@ def test_two_processes_take_the_steps_of_one(alone: Path, two: Path):
     assert losses(alone)[1] - losses(alone)[STEPS] > 0.3, "it learns, so that equal losses say something"
 
 
-def test_a_spread_model_takes_the_same_steps_and_goes_on_whole(corpus: Path, alone: Path):
+def test_a_sharded_model_takes_the_same_steps_and_continues_in_one_process(corpus: Path, alone: Path):
     spread = trained(corpus, corpus.parent / "spread", 2, STEPS - 10, **{"train.sharding": "full"})
     trained(corpus, spread, 1)
     assert farthest(alone, spread) < 1e-5
 
 
-def test_all_processes_learn_what_the_first_heard_from_teachers(corpus: Path, alone: Path, two: Path):
+def test_all_processes_use_the_soft_targets_that_the_first_computed(corpus: Path, alone: Path, two: Path):
     taught = {"train.teachers": f"{alone},{two}", "train.seed": 3}
     one = trained(corpus, corpus.parent / "taught alone", 1, 10, **taught)
     both = trained(corpus, corpus.parent / "taught", 2, 10, **taught)
@@ -192,7 +192,7 @@ def test_a_killed_process_ends_the_run_which_then_continues_exactly(corpus: Path
     assert losses(two) == losses(killed)
 
 
-def test_the_first_process_says_once_what_is_wrong(tmp_path: Path):
+def test_the_first_process_reports_an_error_once(tmp_path: Path):
     broken = tmp_path / "broken.tsv"
     broken.write_text("only one side\n")
     codes, said = ended(broken, start(broken, tmp_path / "run", 2))

@@ -1,6 +1,6 @@
-"""`verify_resume` on a run as a user makes one: exact as it is, and not where resuming is broken on purpose.
+"""`verify_resume` on a run: the run resumes exactly, and does not if a bug is planted on purpose.
 
-Beside the processes of the exact case, which are whole commands, the children are forked: they need no start.
+The exact case runs whole commands. The other cases fork this process, which is faster.
 """
 
 import os
@@ -30,7 +30,7 @@ SETTINGS = (
 
 
 class Forked:
-    """In the place of `subprocess.Popen`: a fork of this process that runs the verb."""
+    """A replacement of `subprocess.Popen`: a fork of this process that runs the verb."""
 
     def __init__(self, arguments: list[str], stdout: Any, **_: Any) -> None:
         self.status: int | None = None
@@ -67,7 +67,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_a_run_continues_bit_for_bit_and_stays_as_it_is(run: Path) -> None:
+def test_a_run_continues_bit_for_bit_and_is_not_changed(run: Path) -> None:
     before = sorted((path, path.stat().st_mtime_ns) for path in run.rglob("*"))
     report = verify_resume(run, steps=6)
     assert report.exact, report.differences
@@ -98,7 +98,7 @@ def lose_dropout(patch: pytest.MonkeyPatch) -> None:
 def test_a_planted_bug_is_found(
     run: Path, monkeypatch: pytest.MonkeyPatch, bug: Callable[[pytest.MonkeyPatch], None] | None
 ) -> None:
-    """Without one, the same forked children give an exact run."""
+    """Without a bug, the forked processes resume exactly."""
     monkeypatch.setattr("dragoman.training.verification.subprocess.Popen", Forked)
     if bug is not None:
         bug(monkeypatch)
@@ -108,10 +108,10 @@ def test_a_planted_bug_is_found(
 
 
 @pytest.mark.parametrize("while_it_starts", [False, True])
-def test_what_is_temporary_goes_when_it_is_stopped(
+def test_temporary_files_are_removed_if_verification_is_stopped(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, while_it_starts: bool
 ) -> None:
-    """Also where the signal comes when the process is there and nobody holds it yet."""
+    """Also if the signal arrives before `Popen` has returned the new process."""
     started = tmp_path / "process"
 
     class Started(subprocess.Popen[bytes]):
@@ -144,7 +144,7 @@ def test_what_is_temporary_goes_when_it_is_stopped(
     assert not Path(f"/proc/{started.read_text().strip()}").exists()
 
 
-def test_what_cannot_be_verified_says_why(run: Path, tmp_path: Path) -> None:
+def test_runs_that_cannot_be_verified_are_errors_with_a_reason(run: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no checkpoint"):
         verify_resume(tmp_path)
     with pytest.raises(CheckpointError, match=r"ended early\. It said last: no such data"):

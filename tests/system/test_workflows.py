@@ -1,4 +1,4 @@
-"""Everything a person does with a run, from Python alone: the command line is not imported, and nothing is printed."""
+"""A run from Python alone: everything works without importing the command line, and nothing is printed."""
 
 import json
 import os
@@ -99,15 +99,15 @@ def test_a_run_is_planned_trained_and_continued(answer: dict[str, Any]) -> None:
     assert answer["reasons"] == ["train.max_steps = 8 reached", "train.max_steps = 12 reached"]
 
 
-def test_the_result_names_the_best_model_and_has_the_scores_of_its_card(answer: dict[str, Any], folder: Path) -> None:
+def test_the_result_has_the_best_model_and_the_scores_of_its_card(answer: dict[str, Any], folder: Path) -> None:
     card = read_card(folder / answer["model"])
     assert card.parameters == answer["planned"][3]
     assert [[data, *row] for data, rows in answer["scores"][0].items() for row in rows] == list(map(list, card.scores))
     assert [row[0] for row in answer["scores"][0]["validation, beam 2"]] == ["BLEU", "chrF2", "TER"]
-    assert answer["scores"][1] == answer["scores"][0], "a run that has nothing left to do has its scores too"
+    assert answer["scores"][1] == answer["scores"][0], "a finished run returns its scores too"
 
 
-def test_a_model_is_evaluated_compared_averaged_and_used_as_on_the_command_line(
+def test_evaluation_comparison_average_and_translation_equal_the_command_line(
     answer: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
