@@ -1,6 +1,6 @@
-"""Shapes that signatures state are checked in every test that calls them (jaxtyping with beartype).
+"""Fixtures for tests of every kind: sentence pairs, small models, Marian models in Hugging Face form, a server.
 
-Also here, for tests of every kind: real pairs of sentences, a small model, and Marian models in Hugging Face form.
+Importing this file also makes beartype check the shapes in signatures (jaxtyping).
 """
 
 import gzip
@@ -17,24 +17,24 @@ import hypothesis
 import pytest
 from jaxtyping import install_import_hook
 
-# Before anything imports torch, and for processes that tests start. Other tests run beside this one, and threads that
-# share a core wait for each other busily; who wants several threads asks for them.
+# Set before torch is imported, and for the processes that tests start. Several tests run in parallel, and threads that
+# share a core slow each other down. A test that needs more threads uses the fixture `computing_on`.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 MODEL = Path(__file__).parent.parent / "dragoman" / "model"
 CHECKED = ["dragoman.devices.device", "dragoman.devices.threads", "dragoman.training.step.loss"]
-# Not the functions of dragoman.kernels, which numba must read as they stand.
+# Functions of dragoman.kernels are left out: numba compiles them and needs the originals.
 install_import_hook([*(f"dragoman.model.{path.stem}" for path in MODEL.glob("*.py")), *CHECKED], "beartype.beartype")
 
 
 def _compute_on_one_thread() -> None:
-    """OpenMP's other threads are not there after a fork, and a product that wants them would wait for ever."""
+    """Use one thread after a fork: OpenMP's other threads do not exist there, and waiting for them would never end."""
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
 
 
 os.register_at_fork(after_in_child=_compute_on_one_thread)
 
-# How long an example takes is the machine's business: with hypothesis' deadline a test fails where others compute.
+# Without hypothesis's deadline, because examples take longer while other tests run.
 hypothesis.settings.register_profile("unhurried", deadline=None)
 hypothesis.settings.load_profile("unhurried")
 
@@ -52,7 +52,7 @@ TINY = {
 
 @pytest.fixture(scope="session")
 def computing_on() -> Callable[[int], AbstractContextManager[None]]:
-    """While it lasts, torch has so many threads, and as many batches are computed at once."""
+    """Set the number of torch's threads, and so of batches in parallel, inside a `with` block."""
 
     @contextmanager
     def threads_of(count: int) -> Iterator[None]:
@@ -70,7 +70,7 @@ def computing_on() -> Callable[[int], AbstractContextManager[None]]:
 
 @pytest.fixture(scope="session")
 def english_german() -> Pairs:
-    """640 distinct English sentences and their translations: Tatoeba's, or without it the phrasebook's."""
+    """640 distinct English sentences with German translations, from Tatoeba if available, else from the phrasebook."""
     if data := os.environ.get("DRAGOMAN_DATA"):
         lines = gzip.decompress((Path(data) / "tatoeba_en_de" / "deu.txt.gz").read_bytes()).decode().split("\n")
         rows = [line.split("\t") for line in lines if line]
@@ -82,7 +82,7 @@ def english_german() -> Pairs:
 
 @pytest.fixture(scope="session")
 def small_bundle() -> Any:
-    """A model that has learnt nothing, but writes several words of several tokens."""
+    """An untrained model whose outputs have several words of several tokens."""
     import torch
 
     from dragoman.bundle import Card
@@ -105,25 +105,25 @@ def small_bundle() -> Any:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
-        model.projection.bias[3:260] -= 2.5  # bytes, so that it writes words
+        model.projection.bias[3:260] -= 2.5  # makes bytes less likely than words
     return TrainedModel(model, TokenizerPair(tokenizer, tokenizer, joint=True), config, Card())
 
 
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An untrained model, small and quick; it splits texts of more than 24 tokens."""
+    """The folder of a small untrained model that splits texts of more than 24 tokens."""
     return _save_untrained_model(tmp_path_factory.mktemp("models") / "one", 1)
 
 
 @pytest.fixture(scope="session")
 def other_model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Another untrained model with the same tokenizer."""
+    """The folder of another untrained model with the same tokenizer."""
     return _save_untrained_model(tmp_path_factory.mktemp("models") / "other", 2)
 
 
 @pytest.fixture(scope="session")
 def sampling_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The model of `model_folder` with settings that sample three candidates, more than its beam is wide."""
+    """The model of `model_folder` with settings that sample three candidates, more than its beam size."""
     folder = tmp_path_factory.mktemp("models") / "sampling"
     return _save_untrained_model(folder, 1, sample=True, temperature=0.8, top_k=9, top_p=0.9, beam_size=1, n_best=3)
 
@@ -154,7 +154,7 @@ def _save_untrained_model(folder: Path, seed: int, **inference: Any) -> Path:
 
 @pytest.fixture(scope="session")
 def serving() -> Callable[..., Any]:
-    """Runs a service, with keys where there are any, in a real server in a thread of its own; gives its address."""
+    """Run a service in a real server in a separate thread, with a file of keys if given; yields the address."""
     from dragoman.serving.app import make_app
     from dragoman.serving.http.keys import Keys
     from dragoman.serving.http.server import Server, bind_socket, url_of_socket
@@ -178,7 +178,7 @@ def serving() -> Callable[..., Any]:
 
 @pytest.fixture(scope="session")
 def marian_model(english_german: Pairs) -> Callable[..., Path]:
-    """Writes a MarianMTModel with its tokenisers into a new folder; trains it for `steps` on the pairs."""
+    """Write a MarianMTModel and its tokenizers into a new folder, after training for `steps` on the pairs."""
 
     def build(
         folder: Path,
@@ -207,20 +207,20 @@ def marian_model(english_german: Pairs) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def trained_marian(marian_model: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One that has learnt some of the pairs, so that its outputs end; as in OPUS-MT's, padding's row is zero."""
+    """A model that has learnt some of the pairs, so that its outputs end. As in OPUS-MT, padding's row is zero."""
     return marian_model(tmp_path_factory.mktemp("marian") / "opus-mt-en-de", steps=400, pieces=600)
 
 
 @pytest.fixture(scope="session")
 def small_marian(marian_model: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One that has learnt nothing, to copy and to damage."""
+    """An untrained model, for tests that copy or damage it."""
     return marian_model(tmp_path_factory.mktemp("marian") / "opus-mt-en-de")
 
 
 def _write_tokenizers(
     folder: Path, pairs: Pairs, pieces: int, separate: bool, algorithm: str
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """source.spm, target.spm, vocab.json and tokenizer_config.json; the vocabularies of both sides."""
+    """Write source.spm, target.spm, vocab.json and tokenizer_config.json; return the vocabularies of both sides."""
     import sentencepiece
 
     sides = []

@@ -1,4 +1,4 @@
-"""A file translated by two workers of a local Ray cluster, one of which is killed on the way."""
+"""Two workers of a local Ray cluster translate a file, and one of them is killed meanwhile."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ LINES[11] = "no line ends here:\x85, nor here:\u2028."
 MARK = "DRAGOMAN_TEST_OF_THE_CLUSTER"
 
 
-def test_pieces_hold_every_line_once():
+def test_chunks_hold_every_line_once():
     pieces = list(split_into_chunks(iter("abcdefg"), 3))
     assert [(piece.number, piece.first_line, piece.texts) for piece in pieces] == [
         (0, 0, ("a", "b", "c")),
@@ -47,7 +47,7 @@ def test_pieces_hold_every_line_once():
         (["--cluster", "local", "--piece-lines", "0"], "`--piece-lines` must be a whole number of at least 1, but is"),
     ],
 )
-def test_what_does_not_go_with_a_cluster(
+def test_options_that_exclude_a_cluster_are_refused(
     arguments: list[str], complaint: str, tmp_path: Path, monkeypatch: Any, capsys: Any
 ):
     monkeypatch.chdir(tmp_path)
@@ -102,13 +102,13 @@ def _run(*arguments: str) -> "subprocess.Popen[bytes]":
 def _wait_for(condition: Any, process: "subprocess.Popen[bytes]") -> None:
     until = time.monotonic() + 200
     while not condition():
-        assert process.poll() is None, "it ended before it was to be killed"
+        assert process.poll() is None, "it ended before it was killed"
         assert time.monotonic() < until
         time.sleep(0.02)
 
 
 def _kill_one_worker() -> bool:
-    """Kills a translating worker of this test's own cluster."""
+    """Kill a worker of the cluster that this test started."""
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             ours = f"{MARK}={os.getpid()}".encode() in (folder / "environ").read_bytes().split(b"\0")

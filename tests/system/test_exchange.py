@@ -1,4 +1,4 @@
-"""The verbs `import` and `export`."""
+"""The commands `import` and `export`."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def test_import_and_export(small_marian: Path, tmp_path: Path, capsys: pytest.Ca
         (["summary", "MODEL", "--tgt-vocab-size", "99", "--out"], ["`--tgt-vocab-size` is for a configuration"]),
     ],
 )
-def test_what_is_refused(
+def test_models_and_options_that_are_refused(
     model_folder: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,6 +1,6 @@
-"""What the README shows is true: every command in it runs, every configuration trains, public names are documented.
+"""The README is true: every command in it runs, every configuration trains, and public names are documented.
 
-Most commands run in forks of this process: they need no start.
+Most commands run in forks of this process, which saves the time to start Python.
 """
 
 import inspect
@@ -30,13 +30,13 @@ from dragoman.records import SentencePair
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = "--train.max-steps 2 --train.device cpu --train.batch-tokens 256 --inference.max-extra-tokens 3"
-"""For commands that would train for minutes or hours; a model that has hardly learnt writes until it is stopped."""
+"""For commands that would train for minutes or hours. Outputs are short, because an untrained model does not end them."""
 
 
 PROCESSES = {"serve": 99, "import": 99, "train": 1, "translate": 1}
-"""So many commands of a verb run in processes of their own. The hub's settings are read when its code is imported."""
+"""How many commands of a verb run in separate processes. The hub's settings are read when its code is imported."""
 SHELL = re.compile(r"[;&$*`()~\\]|\|.*\||>>|<<|\d[<>]")
-"""What a fork does not understand; the shell runs lines with it."""
+"""Syntax that a fork cannot run; the shell runs lines with it."""
 
 
 def readme_commands() -> list[str]:
@@ -50,7 +50,7 @@ def readme_commands() -> list[str]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, small_marian: Path) -> Path:
-    """A working directory with files of the names that the README uses, and a cache of the hub."""
+    """A working directory with the files that the README names, and a cache of the hub."""
     folder = tmp_path_factory.mktemp("readme")
     pairs = load_phrasebook().generate(seed=2, count=300)
     for name, part in (("corpus", pairs[:260]), ("test", pairs[260:])):
@@ -77,7 +77,7 @@ def test_every_command_of_the_readme_runs(place: Path) -> None:
     assert verbs == dragoman_verbs(), "the README shows every verb"
     environment = {**os.environ, "DRAGOMAN_DATA": str(place / "data")}
     environment |= {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(place / "hub")}
-    for verb in VERBS:  # what they import is imported once, before processes are forked
+    for verb in VERBS:  # imported once, before processes are forked
         import_module(f"dragoman.cli.{verb.replace('import', 'import_')}")
     left = dict(PROCESSES)
     for line in commands:
@@ -102,7 +102,7 @@ def test_every_command_of_the_readme_runs(place: Path) -> None:
 
 
 def forked(line: str, place: Path, environment: dict[str, str]) -> tuple[int, str]:
-    """The exit code and stderr of a fork that runs a line in which the shell has `echo TEXT |`, `<` and `>` to do."""
+    """Run a line with `echo TEXT |`, `<` and `>` in a fork; return the exit code and stderr."""
     words = shlex.split(line)
     streams = {name: place / f"{name}.txt" for name in ("stdin", "stdout", "stderr")}
     streams["stdin"].write_text(f"{words[1]}\n" if words[0] == "echo" else "")
@@ -134,7 +134,7 @@ def forked(line: str, place: Path, environment: dict[str, str]) -> tuple[int, st
 
 
 def assert_serves(command: list[str], place: Path, environment: dict[str, str]) -> None:
-    """It says where, answers there, and leaves when asked to."""
+    """Assert that the server prints its address, answers, and stops on SIGTERM."""
     with subprocess.Popen(command, cwd=place, env=environment, stderr=subprocess.PIPE, text=True) as server:
         try:
             address = next(found[0] for line in server.stderr if (found := re.search(r"http://\S+", line)))
@@ -167,7 +167,7 @@ each_configuration = pytest.mark.parametrize(
 
 
 def files_of(path: Path) -> list[Path]:
-    """The configuration, and a corpus where it is for everybody's own."""
+    """The configuration, and a corpus if it has none."""
     return [path, path.with_name("english_telugu.toml")] if path.stem == "low_resource" else [path]
 
 
@@ -182,7 +182,7 @@ def test_every_configuration_loads(path: Path) -> None:
 def test_every_configuration_trains_on_a_stand_in_of_its_data(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The files that it names hold a phrasebook, in the format that their names say; its model is made small."""
+    """The named files hold the phrasebook in the format of their endings, and the model is made small."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path / "data"))
     data = load_config(files_of(path)).data
@@ -196,7 +196,7 @@ def test_every_configuration_trains_on_a_stand_in_of_its_data(
 
 
 def write_part(data: DataSettings, part: str, pairs: list[SentencePair]) -> None:
-    """The files that a part of [data] names, if it names any."""
+    """The files of a part of [data], if any."""
     for side in ("src", "tgt"):
         write_lines(getattr(data, f"{part}_{side}"), [getattr(pair, side) for pair in pairs])
     one = getattr(data, part)

@@ -43,7 +43,7 @@ def write(name: str, lines: Sequence[str]) -> str:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *command: str) -> str:
-    """The line that a command is refused with."""
+    """The line with which a command is refused."""
     assert run_command(command) == 2
     answer = capsys.readouterr()
     assert answer.out == ""
@@ -67,7 +67,7 @@ class TestTrain:
         assert said.endswith("If it is right, add `--data.check-languages false`.")
         assert run_command([*data, "--tgt-lang", "cs", "--data.check-languages", "false"]) == 0
         capsys.readouterr()
-        # The check may be left out or not whenever the run goes on.
+        # The check may be switched off or on whenever the run continues.
         assert run_command([*data, "--tgt-lang", "Czech", "--train.max-steps", "2"]) == 0
 
     def test_a_test_in_another_language(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,7 +85,7 @@ class TestTrain:
             (["--from", "nowhere"], "nowhere does not exist. Name a model folder"),
         ],
     )
-    def test_values(self, flags: list[str], match: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_values_of_options(self, flags: list[str], match: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert match in refused(capsys, "train", "--src", "train.en", "--tgt", "train.de", "--out", "run", *flags)
 
     def test_ids_a_header_and_an_encoding(
@@ -107,7 +107,7 @@ class TestTrain:
         assert "en to de" in answer.err
         assert run_command([*command, "--columns", "2,3", "--header", "--train.max-steps", "2"]) == 0
 
-    def test_check_says_the_same_and_shows_how(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_check_prints_the_same_error_and_an_example(self, capsys: pytest.CaptureFixture[str]) -> None:
         Path("train.de").write_bytes(Path("train.de").read_text("utf-8").encode("iso8859_15"))
         assert run_command(["check", "train.en", "train.de"]) == 2
         report = capsys.readouterr().out
@@ -119,7 +119,7 @@ class TestTrain:
 class TestScores:
     @pytest.fixture
     def model(self, model_folder: Path, tmp_path: Path) -> str:
-        """A model that says it translates English into Czech."""
+        """A model whose card names English and Czech."""
         from shutil import copytree
 
         folder = copytree(model_folder, tmp_path / "model")
@@ -185,7 +185,7 @@ class TestScores:
             assert scores == expected
 
 
-def test_a_text_beside_a_model_is_led_to_its_flag(model_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_text_as_an_argument_is_answered_with_its_flag(model_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     said = refused(capfd, "translate", str(model_folder), "some text")  # type: ignore[arg-type]
     assert said.endswith("some text does not exist. Name a model folder, or a run of `dragoman train`. "
                          "To translate a text, use `--text`.")  # fmt: skip
@@ -193,7 +193,7 @@ def test_a_text_beside_a_model_is_led_to_its_flag(model_folder: Path, capfd: pyt
     assert len(capfd.readouterr().out.splitlines()) == 2
 
 
-def test_candidates_that_a_format_would_drop_are_refused(
+def test_several_candidates_in_a_format_for_one_are_refused(
     model_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = refused(capsys, "translate", str(model_folder), "--text", "one", "--inference.n-best", "2")
@@ -211,7 +211,7 @@ def test_input_in_another_encoding(model_folder: Path, tmp_path: Path, capfd: py
     assert outputs == outputs[:1] * 3
 
 
-def test_terms_that_are_in_no_line_are_said(
+def test_terms_that_occur_in_no_line_are_reported(
     model_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "terms.tsv").write_text("Haus\thouse\nHund\tdog\n")
