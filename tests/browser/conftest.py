@@ -1,4 +1,4 @@
-"""Pages in Debian's Chromium, driven by Playwright; without either these tests skip and say so."""
+"""Pages in Chromium, driven by Playwright. Without either, these tests are skipped with a reason."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ TEXT = "one two three. four Bahnhof"
 
 @dataclass
 class Opened:
-    """A page in a browser, with all that it asked the network for and all that went wrong."""
+    """A page in a browser, with its network requests and its errors."""
 
     page: Any
     inspection: Inspection
@@ -26,12 +26,12 @@ class Opened:
     problems: list[str] = field(default_factory=list)
 
     def note(self, message: Any) -> None:
-        """What the console says, but for advice about the pixels that these tests read."""
+        """Messages of the console, except advice about reading pixels, which these tests do."""
         if not message.text.startswith("Canvas2D:"):
             self.problems.append(message.text)
 
     def dismiss(self, dialog: Any) -> None:
-        """No page of ours opens one."""
+        """Our pages open no dialogs."""
         self.problems.append(dialog.message)
         dialog.dismiss()
 
@@ -50,13 +50,13 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def inspection(small_bundle: TrainedModel) -> Inspection:
-    """What is looked at."""
+    """An inspection of one translation."""
     return inspect_text(small_bundle, TEXT, name="model", reference="eins zwei")
 
 
 @pytest.fixture
 def open_page(browser: Any, inspection: Inspection, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
-    """Opens a page; keywords are Playwright's for a browser context (viewport, color_scheme ...)."""
+    """Open a page; keywords go to Playwright's browser context (viewport, color_scheme ...)."""
     contexts = []
 
     def opening(shown: Inspection = inspection, **context: Any) -> Opened:

@@ -19,7 +19,7 @@ HOSTILE = "</script><script>window.hacked=1;alert(1)</script><img src=x onerror=
 
 
 def expected_links(inspection: Inspection, src: Sequence[Word], tgt: Sequence[Word]) -> Any:
-    """(target, source) weights between words, from the record alone."""
+    """Weights between words, (target, source), computed from the record."""
     shape = len(inspection.tgt.tokens), len(inspection.src.tokens)
     links = np.frombuffer(base64.b64decode(inspection.links), np.uint8).reshape(shape) / 255
     return np.array([[links[t.start : t.stop, s.start : s.stop].sum(1).mean() for s in src] for t in tgt])
@@ -31,7 +31,7 @@ def shades(page: Any, side: str) -> list[float | None]:
 
 
 def matrix(page: Any) -> list[list[int]]:
-    """The colours of the large matrix, red channel by row."""
+    """The red channel of the large matrix, by row."""
     return page.evaluate("""() => {
         const canvas = document.querySelector("#matrix canvas");
         const { data, width, height } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -39,7 +39,7 @@ def matrix(page: Any) -> list[list[int]]:
     }""")
 
 
-def test_pointing_at_a_word_shades_what_it_looked_at_and_the_other_way_round(open_page: Open) -> None:
+def test_pointing_at_a_word_shades_the_words_it_attends_to_and_the_reverse(open_page: Open) -> None:
     opened = open_page()
     page, inspection = opened.page, opened.inspection
     weights = expected_links(inspection, inspection.src.words, inspection.tgt.words)
@@ -57,7 +57,7 @@ def test_pointing_at_a_word_shades_what_it_looked_at_and_the_other_way_round(ope
     assert opened.problems == []
 
 
-def test_a_click_pins_and_a_second_one_lets_go(open_page: Open) -> None:
+def test_a_click_pins_a_word_and_a_second_click_releases_it(open_page: Open) -> None:
     page = open_page().page
     word = page.locator("#tgt .word").nth(2)
     word.click()
@@ -140,7 +140,7 @@ def test_kinds_thumbnails_and_values(open_page: Open) -> None:
     assert opened.problems == []
 
 
-def test_steps_alternatives_beam_and_opinions_are_there(open_page: Open) -> None:
+def test_steps_alternatives_beam_and_opinions_are_shown(open_page: Open) -> None:
     opened = open_page()
     page, inspection = opened.page, opened.inspection
     assert page.locator("#steps tr").count() == len(inspection.steps) + 1
@@ -174,7 +174,7 @@ def test_a_hostile_sentence_runs_nothing_and_nothing_is_loaded(
     assert len(opened.requests) == 1
 
 
-def test_scripts_put_in_later_are_stopped_by_the_policy(open_page: Open) -> None:
+def test_the_policy_stops_injected_scripts(open_page: Open) -> None:
     opened = open_page()
     opened.page.evaluate("""() => {
         const script = document.createElement("script");
@@ -191,7 +191,7 @@ def test_scripts_put_in_later_are_stopped_by_the_policy(open_page: Open) -> None
 
 
 @pytest.mark.parametrize("width", [320, 390])
-def test_a_phone_needs_no_scrolling_sideways(open_page: Open, small_bundle: TrainedModel, width: int) -> None:
+def test_a_phone_needs_no_horizontal_scrolling(open_page: Open, small_bundle: TrainedModel, width: int) -> None:
     long_words = inspect_text(small_bundle, "onetwothree" * 12 + " four")
     for shown in (None, long_words):
         opened = open_page(
@@ -206,14 +206,14 @@ def test_a_phone_needs_no_scrolling_sideways(open_page: Open, small_bundle: Trai
         assert opened.problems == []
 
 
-def test_right_to_left_text_runs_right_to_left(open_page: Open, small_bundle: TrainedModel) -> None:
+def test_right_to_left_text_is_set_right_to_left(open_page: Open, small_bundle: TrainedModel) -> None:
     page = open_page(inspect_text(small_bundle, "שלום one")).page
     assert page.locator("#src").get_attribute("dir") == "rtl"
     first, second = (page.locator("#src .word").nth(index).bounding_box()["x"] for index in (0, 1))
     assert first > second
 
 
-def test_a_text_of_many_tokens_is_a_page_too(open_page: Open, small_bundle: TrainedModel) -> None:
+def test_a_text_of_many_tokens_has_a_page(open_page: Open, small_bundle: TrainedModel) -> None:
     opened = open_page(inspect_text(small_bundle, "one two " * 110))
     assert "only the mean" in opened.page.locator("#heads-help").inner_text()
     opened.page.locator("#matrix").focus()
@@ -222,9 +222,7 @@ def test_a_text_of_many_tokens_is_a_page_too(open_page: Open, small_bundle: Trai
     assert opened.problems == []
 
 
-def test_short_sides_keep_their_labels_beside_long_ones_which_have_some(
-    open_page: Open, small_bundle: TrainedModel
-) -> None:
+def test_short_sides_keep_all_labels_and_long_sides_some(open_page: Open, small_bundle: TrainedModel) -> None:
     opened = open_page(inspect_text(small_bundle, "one two " * 90, InferenceSettings(beam_size=1, max_extra_tokens=0)))
     page, one = opened.page, opened.inspection.of_kind("encoder_self")
     assert 150 < len(one.keys) <= 200
@@ -243,7 +241,7 @@ def test_short_sides_keep_their_labels_beside_long_ones_which_have_some(
     assert opened.problems == []
 
 
-def test_the_scale_can_be_stretched_so_that_thin_attention_is_seen(open_page: Open, small_bundle: TrainedModel) -> None:
+def test_the_scale_can_be_stretched_to_show_small_weights(open_page: Open, small_bundle: TrainedModel) -> None:
     opened = open_page(inspect_text(small_bundle, "one two " * 90, InferenceSettings(beam_size=1, max_extra_tokens=0)))
     page = opened.page
     assert min(map(min, matrix(page))) > 200, "thin: next to the paper's colour"
@@ -276,7 +274,7 @@ def test_the_keyboard_reaches_every_cell(open_page: Open) -> None:
     assert opened.problems == []
 
 
-def test_the_beam_tells_its_facts_to_keys_and_taps(open_page: Open) -> None:
+def test_keys_and_taps_show_the_details_of_the_beam(open_page: Open) -> None:
     opened = open_page(has_touch=True)
     page, beam = opened.page, opened.inspection.beam
     assert page.locator("#beam g[tabindex='0']").count() == 1
@@ -304,20 +302,20 @@ def test_dark_mode_has_its_own_scale(open_page: Open) -> None:
 
 
 def luminance(channels: Sequence[int]) -> float:
-    """Of a colour, as WCAG 2 defines it."""
+    """The relative luminance of a colour (WCAG 2)."""
     parts = [value / 255 for value in channels]
     linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in parts]
     return sum(weight * value for weight, value in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 def contrast(one: Sequence[int], other: Sequence[int]) -> float:
-    """Of two colours, as WCAG 2 defines it."""
+    """The contrast ratio of two colours (WCAG 2)."""
     light, dark = sorted((luminance(one), luminance(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_small_weights_are_told_from_none_and_words_are_readable_on_all(open_page: Open, scheme: str) -> None:
+def test_small_weights_differ_from_zero_and_words_are_readable_on_all_shades(open_page: Open, scheme: str) -> None:
     page = open_page(color_scheme=scheme).page
     grounds = page.evaluate("""() => {
         const canvas = document.querySelector(".scale");
@@ -329,7 +327,7 @@ def test_small_weights_are_told_from_none_and_words_are_readable_on_all(open_pag
     }""")
     steps = [luminance(ground) for ground in grounds]
     assert steps == sorted(steps, reverse=scheme == "light"), "more weight is always further from the paper"
-    if scheme == "dark":  # where the eye tells dark colours badly from each other
+    if scheme == "dark":  # the eye distinguishes dark colours poorly
         assert contrast(grounds[0], grounds[10]) >= 1.35
         assert contrast(grounds[0], grounds[25]) >= 2.2
     for word in page.locator("#tgt .word").all():

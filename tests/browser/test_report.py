@@ -1,4 +1,4 @@
-"""The report in a browser: the policy lets its style in and nothing else, and words are shaded without a script."""
+"""The report in a browser: its policy allows its styles only, and words are shaded without a script."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ CLEAR = "rgba(0, 0, 0, 0)"
 
 @pytest.fixture
 def report(browser: Any, tmp_path: Path) -> Iterator[Callable[..., tuple[Any, list[str]]]]:
-    """Opens a report; what it asked for and what went wrong is in the list, first of all the page itself."""
+    """Open a report; the list has its requests, the page first, and its errors."""
     contexts = []
 
     def opening(**context: Any) -> tuple[Any, list[str]]:
@@ -50,7 +50,9 @@ def shade(page: Any, word: str) -> str:
     return found
 
 
-def test_nothing_hostile_runs_and_nothing_is_asked_of_a_network(report: Callable[..., tuple[Any, list[str]]]) -> None:
+def test_nothing_hostile_runs_and_nothing_is_requested_from_the_network(
+    report: Callable[..., tuple[Any, list[str]]],
+) -> None:
     page, events = report()
     assert page.evaluate("window.hacked") is None
     assert HOSTILE in page.locator("pre").first.text_content()
@@ -59,7 +61,7 @@ def test_nothing_hostile_runs_and_nothing_is_asked_of_a_network(report: Callable
     assert page.locator("main").evaluate("node => getComputedStyle(node).maxWidth") != "none", "the style is let in"
 
 
-def test_pointing_at_a_word_shades_what_it_looked_at_and_the_other_way_round(
+def test_pointing_at_a_word_shades_the_words_it_attends_to_and_the_reverse(
     report: Callable[..., tuple[Any, list[str]]],
 ) -> None:
     page, _ = report()
@@ -75,7 +77,7 @@ def test_pointing_at_a_word_shades_what_it_looked_at_and_the_other_way_round(
     assert [shade(page, word) == CLEAR for word in ("o0", "o1", "t1")] == [False, True, True]
 
 
-def test_it_follows_dark_mode_and_fits_a_phone(report: Callable[..., tuple[Any, list[str]]]) -> None:
+def test_the_report_follows_dark_mode_and_fits_a_phone(report: Callable[..., tuple[Any, list[str]]]) -> None:
     ground = "node => getComputedStyle(node).backgroundColor"
     page, _ = report(color_scheme="dark")
     assert page.locator("body").evaluate(ground) == "rgb(20, 24, 28)"
@@ -101,7 +103,7 @@ def test_on_a_phone_the_check_list_and_the_curves_are_inside_the_screen(
 
 @pytest.mark.parametrize("width", [390, 1000])
 def test_the_letters_of_charts_are_large_enough(report: Callable[..., tuple[Any, list[str]]], width: int) -> None:
-    """They are drawn at 9 points, the width of a figure being what its view box says."""
+    """Letters have 9 points in the view box; their size on screen depends on the width of the figure."""
     page, _ = report(viewport={"width": width, "height": 800})
     charts = page.locator("svg.chart:visible")
     assert charts.count() == 2

@@ -1,4 +1,4 @@
-"""The page of `dragoman serve` in a browser, with a real server behind it; some answers are made up, to be hard."""
+"""The page of `dragoman serve` in a browser, with a real server; some difficult answers are faked."""
 
 import json
 import re
@@ -24,7 +24,7 @@ MARKS = "a" + "\u0301" * 5000
 
 @dataclass
 class Opened:
-    """A page, all that it asked for and all that went wrong."""
+    """A page, its requests and its errors."""
 
     page: Any
     address: str
@@ -32,12 +32,12 @@ class Opened:
     problems: list[str] = field(default_factory=list)
 
     def dismiss(self, dialog: Any) -> None:
-        """No page of ours opens one."""
+        """Our pages open no dialogs."""
         self.problems.append(dialog.message)
         dialog.dismiss()
 
     def watch(self, page: Any) -> Any:
-        """Notes what a page asks for and complains of; a refused request is no mistake of the page's."""
+        """Record a page's requests and errors; a refused request is not an error of the page."""
         page.on("request", lambda request: self.requests.append(request.url))
         page.on("pageerror", lambda error: self.problems.append(str(error)))
         page.on("console", lambda message: None if "Failed to load" in message.text else self.dismayed(message))
@@ -45,16 +45,16 @@ class Opened:
         return page
 
     def dismayed(self, message: Any) -> None:
-        """What the console says, such as a content that the policy forbids."""
+        """Messages of the console, such as content that the policy forbids."""
         self.problems.append(message.text)
 
     def type(self, text: str) -> None:
-        """Writes a text and waits for its translation."""
+        """Write a text and wait for its translation."""
         self.page.locator("#text").fill(text)
         self.settled()
 
     def settled(self) -> None:
-        """The translation of the text that stands there is shown."""
+        """Wait until the translation of the current text is shown."""
         self.page.wait_for_function("() => !document.querySelector('#output').classList.contains('stale')")
 
     @property
@@ -64,7 +64,7 @@ class Opened:
 
 
 def service(trained: TrainedModel, folder: Path, *pairs: str, **settings: Any) -> Service:
-    """With the same model for all pairs."""
+    """A server with the same model for all pairs."""
     translator = Translator.from_trained([trained])
     models = [
         ServedModel(source, target, trained, translator, {}, folder, "0" * 12)
@@ -75,7 +75,7 @@ def service(trained: TrainedModel, folder: Path, *pairs: str, **settings: Any) -
 
 @pytest.fixture(scope="module")
 def folder(small_bundle: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of the model."""
+    """The folder of the model."""
     path = tmp_path_factory.mktemp("served") / "model"
     small_bundle.save(path)
     return path
@@ -83,14 +83,14 @@ def folder(small_bundle: TrainedModel, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="module")
 def address(small_bundle: TrainedModel, folder: Path, serving: Any) -> Iterator[str]:
-    """Of a server for both ways."""
+    """The address of a server for both directions."""
     with serving(service(small_bundle, folder)) as found:
         yield found
 
 
 @pytest.fixture
 def open_page(browser: Any, address: str) -> Iterator[Callable[..., Opened]]:
-    """Opens the page at a query; keywords are Playwright's for a browser context. Afterwards nothing had gone wrong."""
+    """Open the page with a query; keywords go to Playwright's browser context. Fails after errors."""
     contexts: list[Any] = []
     all_opened: list[Opened] = []
 
@@ -119,7 +119,7 @@ Open = Callable[..., Opened]
 
 
 def answering(*sentences: dict[str, Any], others: tuple[str, ...] = (), **more: Any) -> Callable[[Any], None]:
-    """Answers every request with these sentences, one space between them."""
+    """Answer every request with these sentences, joined by spaces."""
     text = " ".join(sentence["text"] for sentence in sentences)
     candidates = [{"text": one} for one in (text, *others)]
     made = {"text": text, "source": "en", "flags": [], "candidates": candidates, "sentences": sentences}
@@ -142,7 +142,7 @@ def marked(page: Any, side: str) -> list[str]:
     return [str(text) for text in page.locator(f"{place} .linked, {place} .here").all_inner_texts()]
 
 
-def test_it_translates_as_one_pauses_and_the_translation_is_the_servers(open_page: Open) -> None:
+def test_it_translates_when_the_user_pauses_and_shows_the_servers_translation(open_page: Open) -> None:
     opened = open_page()
     page = opened.page
     with page.expect_request("**/v1/translate") as asked:
@@ -194,7 +194,7 @@ def test_swapping(open_page: Open) -> None:
     assert page.locator("#source").input_value() == "en", "AltGr writes a letter"
 
 
-def test_swapping_what_was_detected(open_page: Open) -> None:
+def test_swapping_a_detected_language(open_page: Open) -> None:
     opened = open_page("?source=auto&target=de")
     page = opened.page
     assert page.locator("#source").input_value() == "auto"
@@ -219,7 +219,7 @@ def test_one_way_cannot_be_swapped_and_few_candidates_are_enough(
         assert "wrong" in opened.page.locator("#count").get_attribute("class")
 
 
-def test_another_translation_is_chosen_and_back(open_page: Open) -> None:
+def test_choosing_an_alternative_and_going_back(open_page: Open) -> None:
     opened = open_page()
     page = opened.page
     opened.type(TEXT)
@@ -232,13 +232,13 @@ def test_another_translation_is_chosen_and_back(open_page: Open) -> None:
     assert opened.output == offered[-1]
     assert first in others.all_inner_texts()
     assert page.locator("#look").is_hidden(), "there is nothing to see inside it"
-    assert others.first.evaluate("node => node === document.activeElement"), "the keyboard goes on where it was"
+    assert others.first.evaluate("node => node === document.activeElement"), "the keyboard continues where it was"
     others.filter(has_text=re.compile(f"^{re.escape(first)}$")).click()
     assert (opened.output, page.locator("#output .word").count()) == (first, words)
     assert page.locator("#look").is_visible()
 
 
-def test_pointing_at_a_word_marks_what_it_is_linked_with(open_page: Open) -> None:
+def test_pointing_at_a_word_marks_the_words_it_is_linked_to(open_page: Open) -> None:
     opened = open_page(answer=answering(TRAIN, AGAIN))
     page = opened.page
     opened.type("The train waits.\nWhy?")
@@ -261,7 +261,7 @@ def test_pointing_at_a_word_marks_what_it_is_linked_with(open_page: Open) -> Non
     assert page.locator(".word.unsure").all_inner_texts() == ["Zug"]
 
 
-def test_the_words_lie_under_those_of_the_text(open_page: Open) -> None:
+def test_the_marked_words_lie_exactly_under_the_text(open_page: Open) -> None:
     long = "\n".join(f"sentence {number} is one of quite a few that wrap and scroll" for number in range(60))
     sentence = {"source": long, "text": "x", "words": [None], "alignment": [[60, 0]]}
     opened = open_page(answer=answering(sentence))
@@ -302,7 +302,7 @@ def test_the_words_are_one_stop_of_the_tab_key(open_page: Open) -> None:
     assert marked(page, "source") == []
 
 
-def test_looking_inside_and_writing_another_word(open_page: Open) -> None:
+def test_inspecting_and_choosing_another_word(open_page: Open) -> None:
     opened = open_page()
     opened.type(TEXT)
     with opened.page.expect_popup() as popup:
@@ -354,7 +354,7 @@ def test_a_file_is_translated_and_downloaded(open_page: Open, name: str, content
     assert "translated" in page.locator("#jobs").inner_text()
 
 
-def test_a_file_shows_how_far_it_is_and_why_it_failed(open_page: Open) -> None:
+def test_a_file_shows_its_progress_and_why_it_failed(open_page: Open) -> None:
     opened = open_page()
     page = opened.page
     job = {"id": "x", "status": "translating", "sentences": 4000, "translated": 1000}
@@ -405,7 +405,7 @@ def test_a_file_waits_and_is_cancelled(open_page: Open) -> None:
     assert page.locator("#jobs li").inner_text().split() == ["a.txt", "Cancelled"]
 
 
-def test_files_are_dropped_anywhere_and_others_are_refused(open_page: Open) -> None:
+def test_files_can_be_dropped_anywhere_and_other_types_are_refused(open_page: Open) -> None:
     page = open_page().page
     drop = """kind => {
         const data = new DataTransfer();
@@ -459,7 +459,7 @@ def test_light_and_dark(open_page: Open) -> None:
 
 
 @pytest.mark.parametrize("width", [320, 390])
-def test_a_phone_needs_no_scrolling_sideways(open_page: Open, width: int) -> None:
+def test_a_phone_needs_no_horizontal_scrolling(open_page: Open, width: int) -> None:
     long = {"source": "x" * 90, "text": "ß" * 120, "words": [0.2], "alignment": [[0, 0]]}
     opened = open_page(
         answer=answering(long, TRAIN, others=("y" * 200,)),
@@ -477,7 +477,7 @@ def test_a_phone_needs_no_scrolling_sideways(open_page: Open, width: int) -> Non
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_what_may_be_wrong_is_said(open_page: Open) -> None:
+def test_flags_are_shown(open_page: Open) -> None:
     opened = open_page(answer=answering(TRAIN, flags=["cut", "split", "number", "new"], lost=["{0}"]))
     opened.type("The train waits.")
     assert opened.page.get_by_role("status").inner_text() == (
@@ -506,7 +506,7 @@ def test_a_slow_answer_does_not_overwrite_a_newer_one(open_page: Open) -> None:
 
 
 @pytest.mark.parametrize("failure", ["error", "gone"])
-def test_nothing_is_offered_of_the_translation_of_another_text(open_page: Open, failure: str) -> None:
+def test_no_controls_are_shown_for_an_outdated_translation(open_page: Open, failure: str) -> None:
     opened = open_page()
     page = opened.page
     opened.type(TEXT)
@@ -540,7 +540,7 @@ def test_nothing_is_offered_of_the_translation_of_another_text(open_page: Open, 
 
 
 @pytest.mark.parametrize("text", ["one", "one two three\n" * 60])
-def test_what_is_wrong_is_seen_where_one_types(open_page: Open, text: str) -> None:
+def test_errors_are_shown_next_to_the_text(open_page: Open, text: str) -> None:
     page = open_page(viewport={"width": 390, "height": 500}, is_mobile=True, has_touch=True).page
     page.route("**/v1/translate", lambda route: route.fulfill(status=500, json={"error": "See the server's log."}))
     page.locator("#text").fill(text)
@@ -568,7 +568,7 @@ def test_a_number_alone_stays_as_it_is(open_page: Open) -> None:
         ("?source=<b>&q=one", "This server does not translate from \u2068<b>\u2069."),
     ],
 )
-def test_languages_of_the_address_that_are_not_served_are_named(open_page: Open, query: str, words: str) -> None:
+def test_unserved_languages_in_the_address_are_named(open_page: Open, query: str, words: str) -> None:
     opened = open_page(query)
     page = opened.page
     assert page.get_by_role("alert").inner_text().startswith(words)
@@ -595,7 +595,7 @@ def test_the_documentation_is_in_the_pages_style(open_page: Open) -> None:
     page.wait_for_function("() => document.querySelector('#target')?.value")
 
 
-def test_a_busy_server_is_asked_again_when_it_says(open_page: Open) -> None:
+def test_a_busy_server_is_retried_after_its_retry_after(open_page: Open) -> None:
     answers = iter([503, 429, 200])
 
     def answer(route: Any) -> None:
@@ -612,7 +612,7 @@ def test_a_busy_server_is_asked_again_when_it_says(open_page: Open) -> None:
     assert "busy" not in opened.page.locator("#status").inner_text()
 
 
-def test_errors_are_said_in_the_servers_words(open_page: Open) -> None:
+def test_errors_are_shown_in_the_servers_words(open_page: Open) -> None:
     opened = open_page()
     page, status = opened.page, opened.page.locator("#status.wrong")
     for answer, words in (
@@ -633,7 +633,7 @@ def test_errors_are_said_in_the_servers_words(open_page: Open) -> None:
     assert status.count() == 0
 
 
-def test_a_key_is_asked_for_kept_and_used(
+def test_a_key_is_requested_kept_and_used(
     open_page: Open, small_bundle: TrainedModel, folder: Path, serving: Any, tmp_path: Path
 ) -> None:
     secret = "se;cret&ü="
@@ -652,7 +652,7 @@ def test_a_key_is_asked_for_kept_and_used(
         key.fill("another guess")
         key.press("Enter")
         opened.settled()
-        assert key.is_hidden(), "nothing was asked for that could have been refused"
+        assert key.is_hidden(), "nothing was requested that could have been refused"
         page.locator("#file").set_input_files({"name": "a.txt", "mimeType": "text/plain", "buffer": b"one"})
         page.locator("#jobs .wrong").get_by_text("Invalid API key").wait_for()
         assert key.is_visible()
@@ -701,7 +701,7 @@ def test_a_hostile_text_stays_a_text(open_page: Open) -> None:
     assert (page.locator("img").count(), page.locator("script").count()) == (0, 1)
 
 
-def test_scripts_put_in_later_are_stopped_by_the_policy(open_page: Open) -> None:
+def test_the_policy_stops_injected_scripts(open_page: Open) -> None:
     opened = open_page()
     opened.page.evaluate("""() => {
         const script = document.createElement("script");
@@ -714,7 +714,7 @@ def test_scripts_put_in_later_are_stopped_by_the_policy(open_page: Open) -> None
     assert "Content Security Policy" in opened.problems.pop()
 
 
-def test_right_to_left_text_runs_right_to_left(open_page: Open) -> None:
+def test_right_to_left_text_is_set_right_to_left(open_page: Open) -> None:
     sentence = {"source": "one two", "text": "שלום עולם", "words": [0.9, 0.9], "alignment": [[0, 0], [1, 1]]}
     opened = open_page(answer=answering(sentence))
     page = opened.page
@@ -733,7 +733,7 @@ def test_right_to_left_text_runs_right_to_left(open_page: Open) -> None:
     assert words[0]["x"] > words[1]["x"] > room["x"] + room["width"] / 2, "under the text, which begins on the right"
 
 
-def test_every_control_has_a_name_and_the_focus_is_seen(open_page: Open) -> None:
+def test_every_control_has_a_name_and_a_visible_focus(open_page: Open) -> None:
     opened = open_page(answer=answering(TRAIN, others=("Der Zug hält .",)))
     page = opened.page
     opened.type("The train waits.")

@@ -44,7 +44,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "projection tied, no biases": {"tie": "decoder", "attention_bias": False, "projection_bias": False},
     "more encoder layers, wide heads": {"num_encoder_layers": 3, "num_decoder_layers": 1, "d_model": 96},
     "narrow heads": {"num_heads": 4},
-    # Among so many units of ReLU, some lie so near to 0 that rounding changes the sign and so the gradient.
+    # Among many ReLU units, some are so close to 0 that rounding changes the sign, and with it the gradient.
     "products large enough for int8": {"d_model": 256, "d_ff": 512, "num_decoder_layers": 1, "activation": "gelu"},
 }
 NEEDS_COMPILER = pytest.mark.skipif(not can_compile(), reason="numba is not installed")

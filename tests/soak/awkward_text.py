@@ -1,4 +1,4 @@
-"""Text that programs stumble over, and a check that `dragoman translate` answers it line for line."""
+"""Text that often breaks programs, and a check that `dragoman translate` translates it line for line."""
 
 import json
 import random
@@ -21,7 +21,7 @@ NASTY = (
 
 
 def random_strings(count: int, seed: int = 1) -> list[str]:
-    """Strings of up to 40 characters of all planes, without lone surrogates."""
+    """Strings of up to 40 characters of all Unicode planes, without lone surrogates."""
     rng = random.Random(seed)
     ranges = ((0x20, 0x7E), (0x20, 0x7E), (0, 0x2FF), (0x300, 0x36F), (0x370, 0x1FFF), (0x2000, 0x2BFF),
               (0x3000, 0xD7FF), (0xE000, 0xFFFF), (0x10000, 0x10FFFF))  # fmt: skip
@@ -29,7 +29,7 @@ def random_strings(count: int, seed: int = 1) -> list[str]:
 
 
 def awkward_lines(count: int, longest: int = 100_000, seed: int = 1) -> list[bytes]:
-    """Lines as files have them. One in a hundred is not UTF-8, and the middle one has `longest` characters."""
+    """Lines like those of real files. One in a hundred is not UTF-8, and the middle one has `longest` characters."""
     rng = random.Random(seed)
     plain = [pair.src for pair in load_phrasebook().generate(seed=4, count=200)]
     heads = ("", "", "\ufeff", "\r", "\x00", "</s>")
@@ -49,7 +49,7 @@ def awkward_lines(count: int, longest: int = 100_000, seed: int = 1) -> list[byt
 
 
 def check_lines(model: str, lines: Sequence[bytes]) -> list[str]:
-    """What is wrong with the answer of `dragoman translate`, a line each."""
+    """The errors in the output of `dragoman translate`, one line each."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "in"
         source.write_bytes(b"\n".join(lines) + b"\n")
@@ -75,7 +75,7 @@ def check_lines(model: str, lines: Sequence[bytes]) -> list[str]:
             "line {} is not UTF-8": "\ufffd" in given,
         }.items():
             lines_of[kind] += [number] * is_so
-    for kind, numbers in lines_of.items():  # the first are named, and all are counted
+    for kind, numbers in lines_of.items():  # the first errors are named, and all are counted
         named = [number for number in range(1, len(lines) + 1) if kind.format(number) in notes]
         if named != numbers[:NAMED] or (len(numbers) > NAMED) != (f"in total, {len(numbers):,} " in notes):
             wrong.append(f"`{kind}` is reported for {named} instead of {numbers}")

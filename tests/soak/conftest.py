@@ -40,7 +40,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 def report(record_property: Callable[[str, object], None]) -> Report:
-    """Adds a row to the table; fails if a planted fault was not handled as promised."""
+    """Add a row to the table; fail if a planted fault was not handled as promised."""
 
     def add(fault: str, planted: int, broken: Sequence[object] = (), figures: str = "") -> None:
         record_property("row", f"| {fault} | {planted:,} | {planted - len(broken):,} | {figures} |")

@@ -1,7 +1,7 @@
-"""Translations with a fault for each quality flag, and translations by people, which should have none.
+"""Translations with a fault for each quality flag, and human translations, which should have none.
 
-Faults are made from sentences of the phrasebook, so that they need no data. Without DRAGOMAN_DATA the translations by
-people are the phrasebook's.
+Faults are made from sentences of the phrasebook, so they need no data. Without DRAGOMAN_DATA the human translations are
+the phrasebook's.
 """
 
 import gzip
@@ -105,7 +105,7 @@ GOOD: list[Pair] = [
 
 
 def made_cases() -> dict[str, list[Translation]]:
-    """20 faulty translations for each flag; the flag should be among theirs."""
+    """20 faulty translations for each flag, each of which should get the flag."""
     pairs = [(pair.src, pair.tgt) for pair in load_phrasebook().generate(seed=5, count=400)]
     pairs = [pair for pair in pairs if len(pair[0].split()) >= 6][:CASES]
     texts = {
@@ -160,7 +160,7 @@ def has_new_characters(text: str) -> bool:
 
 
 def references() -> Iterator[tuple[str, list[Pair]]]:
-    """Real translations by people, by name."""
+    """Human translations, by name of the corpus."""
     if "DRAGOMAN_DATA" not in os.environ:
         yield "phrasebook", [(pair.src, pair.tgt) for pair in load_phrasebook().generate(seed=9, count=2000)]
         return

@@ -1,4 +1,4 @@
-"""Child processes to kill, and what a piece of work costs in time and memory."""
+"""Child processes to kill, and the time and memory that work takes."""
 
 import multiprocessing
 import os
@@ -33,7 +33,7 @@ def fork(work: Callable[[], object]) -> int:
 
 
 def exit_status(child: int) -> int:
-    """Wait for a child; its status as `os.waitpid` gives it."""
+    """Wait for a child; return its status as `os.waitpid` does."""
     return os.waitpid(child, 0)[1]
 
 
@@ -50,7 +50,7 @@ def memory_bytes(key: str) -> int:
 
 
 class Cost:
-    """Seconds that the body of a `with` takes, and by how many bytes the peak exceeds the memory before."""
+    """Seconds that the body of a `with` takes, and bytes of the peak above the memory before."""
 
     def __enter__(self) -> "Cost":
         self._bytes_before, self._start = memory_bytes("VmRSS"), time.perf_counter()
@@ -62,7 +62,7 @@ class Cost:
 
 
 def least_seconds(work: Callable[[str], object], text: str, repeats: int) -> float:
-    """The least processor time of several calls."""
+    """The minimum processor time of several calls."""
     found = []
     for _ in range(repeats):
         start = time.process_time()

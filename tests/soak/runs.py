@@ -1,4 +1,4 @@
-"""Tiny runs to plant faults in: seconds each, on one thread, on sentences of the phrasebook."""
+"""Tiny runs for planted faults: seconds each, on one thread, with sentences of the phrasebook."""
 
 import json
 from collections.abc import Iterator
@@ -71,7 +71,7 @@ def phrasebook_texts(count: int = 500) -> Texts:
 
 
 class KeptLog(RunLog):
-    """A log that keeps its lines for people instead of printing them."""
+    """A log that keeps its progress lines instead of printing them."""
 
     def __init__(self, folder: Path) -> None:
         with mock.patch.object(Board, "is_installed", return_value=False):
@@ -105,7 +105,7 @@ def loss_gap(one: Path, other: Path) -> float:
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether every file of a checkpoint is as its manifest says."""
+    """Whether every file of a checkpoint matches its manifest."""
     with suppress(DragomanError):
         verify_folder(folder)
         return True
@@ -114,7 +114,7 @@ def is_whole(folder: Path) -> bool:
 
 @contextmanager
 def scaled_gradients(session: TrainingSession, steps: set[int], factor: float, repeat: bool = False) -> Iterator[None]:
-    """Multiply the gradients of some steps, the first time or (`repeat`) every time they are taken.
+    """Multiply the gradients of some steps, the first time or (`repeat`) every time they are computed.
 
     A factor of NaN makes the loss NaN, too.
     """

@@ -1,4 +1,4 @@
-"""What the corpus doctor finds: planted slides and leaks, hostile text, TMX attacks, corpora that cannot be right.
+"""The corpus doctor finds planted shifts and leaks, hostile text, TMX attacks, and corpora that cannot be right.
 
 The corpora are read from DRAGOMAN_DATA (see docs/explanation/corpus-checks.md).
 """
@@ -51,7 +51,7 @@ def corpus(request: pytest.FixtureRequest, data_folder: Path) -> tuple[str, Side
 def test_a_dropped_or_doubled_line_is_found(
     corpus: tuple[str, Sides], scaled: Callable[[int], int], report: Report
 ) -> None:
-    """On one side; every other time the longer file is cut to the length of the other."""
+    """On one side. Every other time the longer file is cut to the length of the other."""
     (name, sides), numbers, broken = corpus, random.Random(1), []
     for trial in range(scaled(50)):
         place, damaged = numbers.randrange(len(sides[0])), (list(sides[0]), list(sides[1]))
@@ -63,7 +63,7 @@ def test_a_dropped_or_doubled_line_is_found(
         cut = trial % 2
         end = min(map(len, damaged)) if cut else None
         lines = slide_lines(*(texts[:end] for texts in damaged))
-        # The damaged line, counted from 0, is named, and none besides but the end where that was cut.
+        # The damaged line, counted from 0, is named, and no other line, except the end if it was cut.
         if not (1 <= len(lines) <= 1 + cut and abs(lines[0] - (place + 1)) <= NEAR_LINES):
             broken.append((place, lines))
     figures = f"within {NEAR_LINES} lines; in every other one both files were cut to one length"
@@ -84,7 +84,7 @@ def slide_lines(src: list[str], tgt: list[str]) -> list[int]:
 
 
 def test_leaked_sentences_are_found(corpus: tuple[str, Sides], data_folder: Path, report: Report) -> None:
-    """100 sentences of a test put into the training text as they are, and 100 with a small edit."""
+    """100 test sentences are added to the training text unchanged, and 100 with a small edit."""
     (name, (sources, _)), numbers = corpus, random.Random(2)
     if name == "Multi30k":
         test, training = list(read_lines(data_folder / "multi30k/test_2016_flickr.en.gz")), sources
@@ -109,7 +109,7 @@ def test_leaked_sentences_are_found(corpus: tuple[str, Sides], data_folder: Path
 
 
 def edited(text: str, numbers: random.Random) -> str:
-    """A small edit: case, punctuation, or another word instead of one."""
+    """A small edit: case, punctuation, or one word replaced."""
     words = text.split()
     kind, place = numbers.randrange(3), numbers.randrange(len(words))
     if kind == 0:
@@ -208,7 +208,7 @@ def test_an_attack_by_tmx_is_refused(name: str, tmp_path: Path, report: Report) 
 
 
 def read_memory(path: Path) -> tuple[bool, float, int]:
-    """Whether a TMX is refused, and what that costs."""
+    """Whether a TMX is refused, and the time and memory of that."""
     refused = False
     with Cost() as cost:
         try:

@@ -48,7 +48,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> TrainingSession:
 def target(
     request: pytest.FixtureRequest, session: TrainingSession, tmp_path: Path
 ) -> tuple[str, Path, Callable[[], object]]:
-    """Its name, its folder, and a function that loads it."""
+    """A name, a folder, and a function that loads it."""
     if request.param == "model":
         session.trained.save(tmp_path / "model")
         return "model", tmp_path / "model", lambda: TrainedModel.load(tmp_path / "model", "cpu")

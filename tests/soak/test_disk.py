@@ -1,4 +1,4 @@
-"""A full or broken disk at every call that writes: one line, the old checkpoints whole, nothing half written."""
+"""A full or broken disk at any writing call gives one line. Old checkpoints stay whole, and nothing is half written."""
 
 import errno
 import os
@@ -29,7 +29,7 @@ Before = Callable[[str], object]
 
 @contextmanager
 def intercepted_writes(before: Before) -> Iterator[None]:
-    """Call `before` with a name ahead of every call that changes the disk while a checkpoint is written."""
+    """Call `before` with a name before every call that changes the disk while a checkpoint is written."""
 
     def intercept(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
@@ -70,7 +70,7 @@ def fail_at(index: int, code: int) -> Before:
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> TrainingSession:
-    """A run of two steps, the second of which is saved."""
+    """A run of two steps that saves the second."""
     session = make_session(tmp_path_factory.mktemp("run"), phrasebook_texts(100), override_train(max_steps=2))
     fit(session)
     return session
@@ -104,7 +104,7 @@ def test_a_failing_write_costs_one_checkpoint_at_most(
 
 
 def outcome_of_failure(session: TrainingSession, step: int, before: Before) -> str:
-    """What is not as promised after a failed write; empty if all is."""
+    """Broken promises after a failed write; empty if there are none."""
     run, line = session.run, ""
     try:
         with intercepted_writes(before):

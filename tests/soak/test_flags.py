@@ -1,4 +1,4 @@
-"""Quality flags of translations by people, who make few mistakes; the made cases are in the unit tests, all of them."""
+"""Quality flags of human translations, which have few mistakes. The constructed cases are all in the unit tests."""
 
 import time
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Model folders made to deceive: nothing is executed, nothing crashes, one line, within a second and 200 MB."""
+"""Hostile model folders: nothing is executed, nothing crashes, and one line within a second and 200 MB."""
 
 import json
 import math
@@ -27,7 +27,7 @@ Change = Callable[[Path], object]
 
 
 class Executed:
-    """Unpickling one leaves a file in the current folder."""
+    """Unpickling an instance creates a file in the current folder."""
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return os.system, ("touch executed",)

@@ -31,7 +31,7 @@ def train(run: Path, until: int = STEPS) -> Callable[[], object]:
 
 
 def differences(run: Path, straight: Path) -> tuple[int, list[str]]:
-    """The number of tensors, and what two finished runs do not share: tensors, state, and the losses of all steps."""
+    """The number of tensors, and the differences of two finished runs: tensors, state, and the losses of all steps."""
     tensors, found = _compare(*(RunFolder(each).step_folder(STEPS) for each in (straight, run)))
     logs = (_log_lines(each / "log.jsonl", 0, STEPS) for each in (straight, run))
     ours, theirs = ([line for line in log if line["event"] == "train"] for log in logs)
@@ -47,16 +47,18 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def test_a_run_in_two_parts_is_the_run_in_one(tmp_path: Path, straight: Path, report: Report) -> None:
+def test_a_stopped_and_continued_run_equals_the_uninterrupted_run(
+    tmp_path: Path, straight: Path, report: Report
+) -> None:
     for until in (40, STEPS):
         assert exit_status(fork(train(tmp_path, until))) == 0
     tensors, found = differences(tmp_path, straight)
-    # The run that stopped at 40 validated there once more than scheduled, as it must.
+    # The run that stopped at step 40 validated there, in addition to the schedule.
     found = [name for name in found if not name.startswith("state")]
     report(f"{STEPS} steps = 40 + 30", 1, found[:1], f"{tensors} tensors and the loss of each step bit-equal")
 
 
-def test_a_killed_run_is_the_run_in_one(
+def test_a_killed_and_continued_run_equals_the_uninterrupted_run(
     tmp_path: Path, straight: Path, scaled: Callable[[int], int], report: Report
 ) -> None:
     rng, run, killed = random.Random(2), tmp_path / "run", 0
@@ -67,7 +69,7 @@ def test_a_killed_run_is_the_run_in_one(
         os.kill(child, signal.SIGKILL)
         if exit_status(child):
             killed += 1
-        else:  # it was faster
+        else:  # it finished before the kill
             shutil.rmtree(run)
             killed = 0
     assert exit_status(fork(train(run))) == 0
@@ -106,7 +108,7 @@ def save_until_killed(run: Path, pipe: int) -> None:
 
 
 def kill_while_saving(run: Path, rng: random.Random) -> int:
-    """Kill a run at some moment of its second saving, which takes about as long as the first; the last step saved."""
+    """Kill a run during its second save, which takes about as long as the first; return the last saved step."""
     read, write = os.pipe()
     child = fork(lambda: save_until_killed(run, write))
     os.close(write)

@@ -1,4 +1,4 @@
-"""Losses that are not finite and gradients that explode: skipped, counted, and never in a checkpoint."""
+"""Losses that are not finite and exploding gradients are skipped, counted, and never in a checkpoint."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""Memory that runs out, and how near its forecast is to the peak."""
+"""Memory that runs out, and how close the forecast of memory is to the peak."""
 
 import resource
 from collections.abc import Callable
@@ -65,7 +65,7 @@ def train_limited(run: Path, limit_bytes: int) -> None:
     if limit_bytes:
         pages = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (pages + limit_bytes, resource.RLIM_INFINITY))
-        memory_module.free_bytes = lambda device: None  # only the failure itself tells
+        memory_module.free_bytes = lambda device: None  # only the failed allocation shows it
     fit(session)
     (run / "parts").write_text(str(session.state.micro_batch_splits))
 
@@ -96,7 +96,7 @@ def test_the_forecast_is_near_the_peak(
 def forecast_and_peak(
     preset: str, vocab_size: int, mean_tokens: int, settings: TrainSettings, steps: int
 ) -> tuple[int, int]:
-    """Bytes that a run of random pairs is forecast to need, and that it needs."""
+    """Forecast and measured bytes of a run on random pairs."""
     rng = np.random.default_rng(1)
     lengths = rng.gamma(3, mean_tokens / 3, 4 * settings.batch_tokens // mean_tokens).astype(int) + 1
     lengths = np.minimum(127, lengths)

@@ -1,4 +1,4 @@
-"""The same seed gives the same run, and scores in training are those of the commands afterwards."""
+"""The same seed gives the same run, and scores in training equal those of the commands afterwards."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def test_the_same_seed_gives_the_same_run(tmp_path: Path, scaled: Callable[[int]
     report(f"the same seed twice, {steps} steps", 1, differences[:1], f"{tensors} tensors bit-equal")
 
 
-def test_bleu_in_training_is_that_of_translate(tmp_path: Path, report: Report) -> None:
+def test_bleu_in_training_equals_that_of_translate(tmp_path: Path, report: Report) -> None:
     pairs = list(load_phrasebook().generate(seed=5, count=700))
     for name, part in (("train", pairs[:600]), ("dev", pairs[600:])):
         (tmp_path / f"{name}.en-de.tsv").write_text("".join(f"{pair.src}\t{pair.tgt}\n" for pair in part))

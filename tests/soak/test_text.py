@@ -1,4 +1,4 @@
-"""Text survives: through the tokenizer character for character, and line for line through `dragoman translate`."""
+"""Text survives the tokenizer character for character, and `dragoman translate` line for line."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +29,9 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 
 def test_strings_come_back_equal(tokenizer: Tokenizer, scaled: Callable[[int], int], report: Report) -> None:
     texts = [*random_strings(scaled(100_000)), *NASTY]
-    spaces = {} if tokenizer.kind == "byte_bpe" else {"\u2581": " "}  # U+2581 is a space but in byte-level ones
+    spaces = (
+        {} if tokenizer.kind == "byte_bpe" else {"\u2581": " "}
+    )  # U+2581 is a space except in byte-level tokenizers
     broken = [
         text
         for text, row in zip(texts, tokenizer.encode_batch(texts), strict=True)
@@ -45,6 +47,8 @@ def test_time_is_linear_in_the_length_of_a_line(tokenizer: Tokenizer, report: Re
     report(f"a line of 1 MB, {tokenizer.kind}", 1, broken, f"{whole:.2f} s, {whole / half:.2f} times that of half")
 
 
-def test_lines_are_answered_in_their_place(run_folder: Path, scaled: Callable[[int], int], report: Report) -> None:
+def test_every_line_has_its_translation_at_the_same_place(
+    run_folder: Path, scaled: Callable[[int], int], report: Report
+) -> None:
     lines = awkward_lines(scaled(10_000))
     report("lines through `translate`", len(lines), check_lines(str(run_folder), lines), "in order, each cut reported")

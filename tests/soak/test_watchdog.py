@@ -1,4 +1,4 @@
-"""The watchdog names each fault of a run, and is silent on runs that go well."""
+"""The watchdog names each fault of a run, and is silent in good runs."""
 
 import math
 import random
@@ -84,7 +84,7 @@ def multi30k(minutes: float) -> list[str]:
 
 
 @pytest.mark.parametrize("command", [demo, multi30k])
-def test_good_runs_hear_nothing(
+def test_good_runs_get_no_warning(
     command: Callable[[float], list[str]],
     tmp_path: Path,
     scaled: Callable[[int], int],
@@ -102,7 +102,7 @@ def test_good_runs_hear_nothing(
 
 
 def gradient_norms(command: list[str]) -> list[float]:
-    """Train by a command; the norm of each step's gradient, divided by the median of those before."""
+    """Train with a command; return each step's gradient norm divided by the median of the steps before."""
     original, times = WatchdogState.judge_step, []
 
     def judge_step(self: WatchdogState, step: int, loss: float, norm: float) -> Any:

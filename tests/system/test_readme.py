@@ -30,7 +30,7 @@ from dragoman.records import SentencePair
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = "--train.max-steps 2 --train.device cpu --train.batch-tokens 256 --inference.max-extra-tokens 3"
-"""For commands that would train for minutes or hours. Outputs are short, because an untrained model does not end them."""
+"""For commands that would train for minutes or hours. Outputs are short: an untrained model does not end them."""
 
 
 PROCESSES = {"serve": 99, "import": 99, "train": 1, "translate": 1}
