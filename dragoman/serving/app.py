@@ -24,8 +24,8 @@ from dragoman.serving.pages import DOCS_FILES, docs_page, openapi_document, page
 from dragoman.serving.service import Service
 
 _log = logging.getLogger("dragoman.serving")
+# Bytes allowed for the form fields around a file.
 _FORM_BYTES = 1 << 16
-"""Bytes allowed for the form fields around a file."""
 _WHERE_TO_LOOK = "/docs lists every path."
 
 

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from dragoman.text.doctor.languages import are_similar, detector_code, known_languages, language_scores
 
+# Letters needed for full confidence. Shorter texts get a lower confidence.
 _SURE_CHARS = 20
-"""Letters needed for full confidence. Shorter texts get a lower confidence."""
+# Log-likelihood margin above which a text counts as written in a language outside the candidates.
 _SURE_NATS = 10.0
-"""Log-likelihood margin above which a text counts as written in a language outside the candidates."""
 _NO_LANGUAGE = "zxx"
 
 

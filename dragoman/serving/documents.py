@@ -17,8 +17,8 @@ from dragoman.text.tokenization.sentence_splitting import Segment, join_segments
 
 TextKind = Literal["text", "html", "xml", "xml-lines", "subtitles"]
 Split = Literal["sentences", "lines", "none"]
+# Characters of one part. A longer text without sentence ends would keep other requests waiting.
 _LONGEST = 4_000
-"""Characters of one part. A longer text without sentence ends would keep other requests waiting."""
 _LINE_BREAKS = re.compile(r"((?:\r\n|\n|\r)\s*)")
 _LINE_TAG = "dragoman-line"
 _LINE_MARKER = f"<{_LINE_TAG}/>"

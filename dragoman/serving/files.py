@@ -24,18 +24,18 @@ from dragoman.serving.requests import AUTO, FileRequest, TranslationRequest
 from dragoman.serving.service import Service
 
 _Result = TypeVar("_Result")
+# Most characters in a paragraph: a text in translation cannot be interrupted.
 _LONGEST_TEXT = 100_000
-"""Most characters in a paragraph: a text in translation cannot be interrupted."""
+# Most tags or lines in a file: parsing more takes seconds and gigabytes, and slows down all requests.
 _MOST_PARTS = 400_000
-"""Most tags or lines in a file: parsing more takes seconds and gigabytes, and slows down all requests."""
 _log = logging.getLogger("dragoman.serving")
 _KEPT_SECONDS = 1800.0
 _MAX_AT_ONCE = 4
 _SENTENCES_A_TURN = 256
+# Memory for waiting files, as a multiple of the largest file size.
 _MOST_WAITING = 8
-"""Memory for waiting files, as a multiple of the largest file size."""
+# Time that a stopping server leaves for downloading a file just translated.
 _FETCH_SECONDS = 5.0
-"""Time that a stopping server leaves for downloading a file just translated."""
 _AGAIN_SECONDS = 30
 
 

@@ -22,8 +22,8 @@ from dragoman.text.documents.terms import Terms
 from dragoman.workflows.progress import QUIET, Progress
 
 _BY_LOWER_CASE = {code.lower(): code for code in LANGUAGE_NAMES}
+# Codes that LibreTranslate treats as the same language.
 _SAME = {"zh-hans": "zh", "zh": "zh-hans", "zt": "zh-hant", "zh-hant": "zt", "pb": "pt-br", "pt-br": "pb"}
-"""Codes that LibreTranslate treats as the same language."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -18,12 +18,12 @@ _KINDS: dict[str, TextKind] = {"": "text", "xml": "xml", "html": "html"}
 _SPLITS: dict[str, Split] = {"0": "none", "1": "sentences", "nonewlines": "sentences"}
 _SPACE = re.compile(r"\s+")
 _NO_LIMIT = 10**12
+# Fields that are refused: ignoring them would return another translation than the client requested.
 _UNSUPPORTED = {
     "glossary_id": "glossaries",
     "glossary_ids": "glossaries",
     "translation_memory_id": "translation memories",
 }
-"""Fields that are refused: ignoring them would return another translation than the client requested."""
 SUPPORTED_PATHS = "This server supports /v2/translate, /v2/languages and /v2/usage of DeepL's API."
 
 

@@ -8,13 +8,13 @@ from dragoman.serving.http.refusals import Refused
 from dragoman.serving.requests import AUTO, FileRequest, TranslationRequest
 from dragoman.serving.service import Service
 
+# Format and media type of a file by its extension.
 _FILE_FORMATS = {
     "txt": (PLAIN_TEXT, "text/plain"),
     "html": (TextFormat("html"), "text/html"),
     "srt": (TextFormat("subtitles"), "application/x-subrip"),
     "vtt": (TextFormat("subtitles"), "text/vtt"),
 }
-"""Format and media type of a file by its extension."""
 FILE_ENDINGS = tuple(_FILE_FORMATS)
 
 

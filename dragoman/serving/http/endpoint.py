@@ -29,10 +29,10 @@ COMMON_HEADERS = [
     (b"access-control-max-age", b"1728000"),
     (b"x-content-type-options", b"nosniff"),
 ]
+# Most characters in an error message, because some of them come from the client.
 _LONGEST = 1000
-"""Most characters in an error message, because some of them come from the client."""
+# Requests of less than 100,000 bytes are refused before they are read, and their bytes are discarded.
 _FEW_DIGITS = 5
-"""Requests of less than 100,000 bytes are refused before they are read, and their bytes are discarded."""
 
 
 class SortedJsonResponse(JSONResponse):

@@ -18,15 +18,13 @@ from dragoman.serving.http.refusals import Refused
 from dragoman.text.lines import read_lines
 
 _MAX_CLIENTS = 10_000
+# Attempts per address with a wrong key, or with a right key that the address has not used before.
 _GUESSES_PER_MINUTE = 30
-"""Attempts per address with a wrong key, or with a right key that the address has not used before."""
 _MAX_COOKIES = 8
+# Prefix of the names of cookies with a key, followed by the port. The page's links cannot send a header, and a key in
+# a URL would stay in histories and logs. Browsers share cookies between all ports of a host, so another server on the
+# same host may have its own.
 _COOKIE = "dragoman-key"
-"""Prefix of the names of cookies with a key, followed by the port.
-
-The page's links cannot send a header, and a key in a URL would stay in histories and logs. Browsers share cookies
-between all ports of a host, so another server on the same host may have its own.
-"""
 _AUTHORIZATION = re.compile(r"(?:Bearer|DeepL-Auth-Key)\s+(\S+)\s*$", re.IGNORECASE)
 
 

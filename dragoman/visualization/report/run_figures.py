@@ -18,8 +18,8 @@ _PANELS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     ("Target tokens per second", (("train", "tokens_per_second", ""),)),
 )
 
+# Width in inches of a figure with two columns, and with one for phones, where smaller letters would be unreadable.
 _WIDTH, _NARROW = 9.2, 4.4
-"""Width in inches of a figure with two columns, and with one for phones, where smaller letters would be unreadable."""
 
 
 def plot_run(log: TrainingLog, columns: int = 2) -> "Figure | None":
