@@ -29,8 +29,7 @@ def plot_training_curves(curves: Mapping[str, Curve], value: str = "loss", title
         for index, (name, points) in enumerate((name, points) for name, points in curves.items() if points):
             steps, values = zip(*points, strict=True)
             axes.plot(steps, values, color=COLORS[index % len(COLORS)], label=name)
-        axes.set_xlabel("step")
-        axes.set_ylabel(value)
+        axes.set(xlabel="step", ylabel=value)
         axes.set_title(title, parse_math=False)
         axes.grid(visible=True)
         axes.margins(x=0.01)

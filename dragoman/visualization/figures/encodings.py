@@ -30,9 +30,7 @@ def plot_encodings(length: int = 100, d_model: int = 128) -> "Figure":
     with drawing_style():
         figure, (axes,) = new_figure(6.4, 4.0)
         image = axes.imshow(values, cmap=DIVERGING, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
-        axes.set_title("Sinusoidal encodings")
-        axes.set_xlabel("dimension")
-        axes.set_ylabel("position")
+        axes.set(title="Sinusoidal encodings", xlabel="dimension", ylabel="position")
         figure.colorbar(image, ax=axes, label="value", shrink=0.9)
     return figure
 
@@ -64,9 +62,8 @@ def plot_encoding_curves(dimensions: Sequence[int] = (4, 5, 6, 7), length: int =
         for index, dimension in enumerate(dimensions):
             style = "-" if dimension % 2 == 0 else "--"
             axes.plot(values[:, dimension], style, color=COLORS[index // 2 % len(COLORS)], label=str(dimension))
-        axes.set_title(f"Even dimensions are sines, odd dimensions cosines (d_model = {d_model})")
-        axes.set_xlabel("position")
-        axes.set_ylabel("value")
+        title = f"Even dimensions are sines, odd dimensions cosines (d_model = {d_model})"
+        axes.set(title=title, xlabel="position", ylabel="value")
         axes.grid(visible=True)
         axes.margins(x=0)
         figure.legend(title="dimension", loc="outside right center")

@@ -1,5 +1,6 @@
 """Figure of a model's parameters by part."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -37,10 +38,9 @@ def parameter_shares(rows: Iterable[ParameterRow]) -> dict[str, int]:
     dict[str, int]
         Number of parameters by part, in the order of the model with layer norms last. A tied tensor is one part.
     """
-    shares: dict[str, int] = {}
+    shares = Counter[str]()
     for row in rows:
-        part = _part_of(row)
-        shares[part] = shares.get(part, 0) + row.count
+        shares[_part_of(row)] += row.count
     return {part: shares[part] for part in sorted(shares, key=lambda part: part == "layer norms")}
 
 

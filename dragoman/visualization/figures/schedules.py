@@ -36,8 +36,7 @@ def plot_schedules(shapes: Sequence[tuple[int, int]] = PAPERS, num_steps: int = 
         for index, (d_model, warmup) in enumerate(shapes):
             settings = TrainSettings(schedule="noam", learning_rate=1.0, warmup_steps=warmup)
             _draw(axes, settings, d_model, num_steps, COLORS[index % len(COLORS)], f"{d_model}, {warmup:,}")
-        axes.set_ylim(bottom=0)
-        axes.set_title("The paper's learning rate")
+        axes.set(title="The paper's learning rate", ylim=(0, None))
         figure.legend(title="d_model, warm-up", loc="outside right center")
     return figure
 
@@ -56,20 +55,16 @@ def plot_schedule(settings: TrainSettings, d_model: int, num_steps: int = 0) -> 
     """
     with drawing_style():
         figure, (axes,) = new_figure(6.4, 2.8)
-        draw_schedule(axes, settings, d_model, num_steps or default_num_steps(settings))
+        draw_schedule(axes, settings, d_model, num_steps)
     return figure
 
 
-def default_num_steps(settings: TrainSettings) -> int:
-    """The number of steps to plot: all steps, or ten times the warm-up if no setting limits them."""
-    return settings.max_steps or 10 * max(settings.warmup_steps, 100)
-
-
-def draw_schedule(axes: "Axes", settings: TrainSettings, d_model: int, num_steps: int) -> None:
+def draw_schedule(axes: "Axes", settings: TrainSettings, d_model: int, num_steps: int = 0) -> None:
     """Draw `plot_schedule` on the axes of another figure."""
+    num_steps = num_steps or settings.max_steps or 10 * max(settings.warmup_steps, 100)
     _draw(axes, settings, d_model, num_steps, COLORS[0], settings.schedule)
-    axes.set_ylim(bottom=0)
-    axes.set_title(f"Learning rate: {settings.schedule}, warm-up {settings.warmup_steps:,} steps")
+    title = f"Learning rate: {settings.schedule}, warm-up {settings.warmup_steps:,} steps"
+    axes.set(title=title, ylim=(0, None))
 
 
 def _draw(axes: "Axes", settings: TrainSettings, d_model: int, num_steps: int, color: str, label: str) -> None:
@@ -78,8 +73,7 @@ def _draw(axes: "Axes", settings: TrainSettings, d_model: int, num_steps: int, c
     every = max(1, num_steps // _POINTS)
     steps = sorted({*range(1, num_steps + 1, every), min(max(settings.warmup_steps, 1), num_steps), num_steps})
     axes.plot(steps, [learning_rate(step, settings, d_model) for step in steps], color=color, label=label)
-    axes.set_xlabel("step")
-    axes.set_ylabel("learning rate")
+    axes.set(xlabel="step", ylabel="learning rate")
     axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, -3))
     count_steps(axes)
     axes.margins(x=0.01)

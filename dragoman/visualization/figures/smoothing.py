@@ -93,5 +93,4 @@ def _draw(axes: "Axes", targets: Tensor, labels: Sequence[int], pad_id: int, tit
     axes.set_xticks(columns, ["pad" if column == pad_id else str(column) for column in columns])
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    axes.set_title(title)
-    axes.set_xlabel("token id")
+    axes.set(title=title, xlabel="token id")

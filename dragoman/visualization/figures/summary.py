@@ -7,7 +7,7 @@ from dragoman.config import TrainSettings
 from dragoman.model.parameters import ParameterRow
 from dragoman.visualization.figures.figure import drawing_style, new_figure
 from dragoman.visualization.figures.parameters import draw_parameter_shares
-from dragoman.visualization.figures.schedules import default_num_steps, draw_schedule
+from dragoman.visualization.figures.schedules import draw_schedule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,5 +18,5 @@ def plot_summary(rows: Sequence[ParameterRow], settings: TrainSettings, d_model:
     with drawing_style():
         figure, (above, below) = new_figure(7.0, 5.8, rows=2)
         draw_parameter_shares(above, rows)
-        draw_schedule(below, settings, d_model, default_num_steps(settings))
+        draw_schedule(below, settings, d_model)
     return figure

@@ -34,9 +34,9 @@ def plot_untrained_and_trained(
         If the numbers of labels do not match the weights.
     """
     both = [np.asarray(weights, dtype=float) for weights in (untrained, trained)]
+    shape = (len(queries), len(keys))
     for weights in both:
-        if weights.shape != (len(queries), len(keys)):
-            shape = (len(queries), len(keys))
+        if weights.shape != shape:
             raise ValueError(f"weights must have the shape (queries, keys) = {shape}, but have {weights.shape}")
     rows, columns = readable_labels(queries), readable_labels(keys)
     side = min(4.6, 1.2 + 0.28 * max(len(queries), len(keys)))

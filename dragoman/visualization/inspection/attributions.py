@@ -14,11 +14,11 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dragoman.data.batch import Batch, pad_ids
+from dragoman.data.batch import Batch
+from dragoman.data.stream import collate
 from dragoman.inference.scoring import score_tokens
 from dragoman.model.masks import padding_mask
 from dragoman.model.transformer import Transformer
-from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from dragoman.text.tokenization.words import Word
 from dragoman.visualization.inspection.inspection import Attributions
 
@@ -43,12 +43,18 @@ def compute_attributions(
     return Attributions(by_attention, by_occlusion, by_gradient, *correlations)
 
 
+def pair_batch(sources: Sequence[Sequence[int]], tgt_ids: Sequence[int], device: torch.device) -> Batch:
+    """A batch with one row per source, each with the same target. Ids are without control ids."""
+    targets = [np.array(tgt_ids, dtype=np.int64)] * len(sources)
+    return collate([np.array(row, dtype=np.int64) for row in sources], targets).to(device)
+
+
 @torch.inference_mode()
 def occlude_words(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int], words: Sequence[Word]) -> _Matrix:
     """The log-probability that each target token loses without each source word: (target tokens, source words)."""
     sources = [list(src_ids), *([*src_ids[: word.start], *src_ids[word.stop :]] for word in words)]
     size = max(1, _TOKENS_AT_ONCE // (len(src_ids) + len(tgt_ids) + 2))
-    batches = (_batch(sources[at : at + size], tgt_ids, model) for at in range(0, len(sources), size))
+    batches = (pair_batch(sources[at : at + size], tgt_ids, model.device) for at in range(0, len(sources), size))
     scores = torch.cat([score_tokens(model, batch) for batch in batches])[:, : len(tgt_ids)]
     lost: _Matrix = (scores[:1] - scores[1:]).T.cpu().double().numpy()
     return lost
@@ -67,7 +73,7 @@ def gradient_times_input(model: Transformer, src_ids: Sequence[int], tgt_ids: Se
 
 def _gradients(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int], places: range) -> _Matrix:
     """The rows of the target tokens in `places`, from a batch with one copy of the sentence pair per row."""
-    batch = _batch([list(src_ids)] * len(places), tgt_ids, model)
+    batch = pair_batch([src_ids] * len(places), tgt_ids, model.device)
     with torch.enable_grad():
         hidden = model.src_embedding(batch.src_ids).detach()
         positions = model.src_embedding.table(0, hidden.size(1)).detach()
@@ -104,12 +110,6 @@ def _ranks(values: _Matrix) -> _Matrix:
 def _mean_correlation(one: _Matrix, other: _Matrix) -> float | None:
     found = [value for value in map(spearman, one, other) if value is not None]
     return round(sum(found) / len(found), 4) if found else None
-
-
-def _batch(sources: list[list[int]], tgt_ids: Sequence[int], model: Transformer) -> Batch:
-    src_ids, src_lengths = pad_ids([[*row, EOS_ID] for row in sources], PAD_ID)
-    rows, lengths = pad_ids([[BOS_ID, *tgt_ids, EOS_ID]] * len(sources), PAD_ID)
-    return Batch(src_ids, src_lengths, rows, lengths - 1).to(model.device)
 
 
 def _sum_by_words(matrix: _Matrix, src_words: Sequence[Word], tgt_words: Sequence[Word]) -> _Matrix:

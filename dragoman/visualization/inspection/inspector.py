@@ -12,7 +12,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from dragoman.config import WITHOUT_SAMPLING, InferenceSettings
-from dragoman.data.batch import Batch, pad_ids
 from dragoman.errors import DataError
 from dragoman.inference.alignment import DEFAULT_READING, alignment_layer, attention_links
 from dragoman.inference.output_rules import NEVER_WRITTEN, unwritable
@@ -25,9 +24,9 @@ from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import AttentionWeights, Transformer
 from dragoman.records import Hypothesis
 from dragoman.text.surrogates import replace_surrogates
-from dragoman.text.tokenization.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
+from dragoman.text.tokenization.tokenizer import EOS_ID, Tokenizer
 from dragoman.text.tokenization.words import words_of
-from dragoman.visualization.inspection.attributions import compute_attributions
+from dragoman.visualization.inspection.attributions import compute_attributions, pair_batch
 from dragoman.visualization.inspection.beam_tree import trace_search
 from dragoman.visualization.inspection.inspection import (
     Alternative,
@@ -129,15 +128,12 @@ class _ForcedPass:
 
 @torch.inference_mode()
 def _forced_pass(model: Transformer, src_ids: Sequence[int], tgt_ids: Sequence[int]) -> _ForcedPass:
-    src, src_lengths = (one.to(model.device) for one in pad_ids([[*src_ids, EOS_ID]], PAD_ID))
-    decoder_input = torch.tensor([[BOS_ID, *tgt_ids]], device=model.device)
-    attention = model.attention(src, src_lengths, decoder_input)
+    batch, without_source = (pair_batch([source], tgt_ids, model.device) for source in (src_ids, ()))
+    attention = model.attention(batch.src_ids, batch.src_lengths, batch.decoder_input)
     cross = attention.cross[alignment_layer(len(attention.cross))][0]
-    logits = model(src, src_lengths, decoder_input)[0].float()
-    labels, num_labels = torch.tensor([[BOS_ID, *tgt_ids, EOS_ID]]), torch.tensor([len(tgt_ids) + 1])
-    nothing = Batch(*pad_ids([[EOS_ID]], PAD_ID), labels, num_labels)
+    logits = model(batch.src_ids, batch.src_lengths, batch.decoder_input)[0].float()
     links = attention_links(cross, len(src_ids), len(tgt_ids), DEFAULT_READING)
-    alone = tuple(score_tokens(model, nothing.to(model.device))[0].tolist())
+    alone = tuple(score_tokens(model, without_source)[0].tolist())
     return _ForcedPass(src_ids, tgt_ids, attention, links, torch.log_softmax(logits, dim=-1).cpu(), alone)
 
 
@@ -207,10 +203,9 @@ def _add_continuations(
         for place in sorted(uncertain)
         for other in _alternatives(forced.log_probs[place], ids[place], unwritable(place, settings.min_tokens))
     ]
-    src, src_lengths = pad_ids([[*src_ids, EOS_ID]] * len(prefixes), PAD_ID)
-    src, src_lengths = src.to(model.device), src_lengths.to(model.device)
+    batch = pair_batch([src_ids] * len(prefixes), (), model.device)
     beginnings = [prefix for _, prefix in prefixes]
-    found = beam_search(model, src, src_lengths, replace(settings, n_best=1), beginnings)
+    found = beam_search(model, batch.src_ids, batch.src_lengths, replace(settings, n_best=1), beginnings)
     continued: dict[int, list[Hypothesis]] = {}
     for (place, _), hypotheses in zip(prefixes, found, strict=True):
         continued.setdefault(place, []).append(hypotheses[0])

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
@@ -26,9 +26,6 @@ from dragoman.visualization.report.report_sentences import ReportSentence, choos
 from dragoman.visualization.report.run_facts import RunFacts, read_run
 from dragoman.visualization.report.run_figures import plot_lengths, plot_run
 from dragoman.visualization.report.word_weights import Alignment
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 REPORT = "report.html"
 
@@ -128,20 +125,17 @@ def _short(number: float) -> str:
 def _charts(facts: RunFacts) -> dict[str, Markup]:
     """The figures as elements, each in a wide and a narrow version of which the style shows one. No data, no figure."""
     charts: dict[str, Markup] = {}
+    sides = facts.card.src_lang or "source", facts.card.tgt_lang or "target"
+    lengths = partial(plot_lengths, facts.src_lengths, facts.tgt_lengths, *sides)
     for name, draw, text in (
         ("curves", partial(plot_run, facts.log), "Training curves by step"),
-        ("lengths", partial(_lengths, facts), "Histograms of sentence lengths"),
+        ("lengths", lengths, "Histograms of sentence lengths"),
     ):
         for kind, columns in (("wide", 2), ("narrow", 1)):
             if figure := draw(columns=columns):
                 drawn = inline_svg(figure, f"{name}-{kind}", text)
                 charts[name] = charts.get(name, Markup()) + Markup(f'<div class="{kind}">{drawn}</div>')
     return charts
-
-
-def _lengths(facts: RunFacts, columns: int) -> "Figure | None":
-    names = facts.card.src_lang or "source", facts.card.tgt_lang or "target"
-    return plot_lengths(facts.src_lengths, facts.tgt_lengths, *names, columns=columns)
 
 
 @lru_cache(maxsize=1)
