@@ -14,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dragoman.records import Translation
@@ -48,33 +47,22 @@ class Observer(Protocol):
         """Record how long a request waited before its first sentence went into a batch."""
 
 
-@dataclass(eq=False, slots=True)
 class _Job:
     """The sentences of one request that share a key. `waiting` has the indices of the sentences not started yet.
 
     `is_small`: at most 4 short sentences. `is_urgent`: the request has a deadline.
     """
 
-    key: Hashable
-    texts: Sequence[MarkedText]
-    done: asyncio.Future[list[Translation]]
-    costs: list[int]
-    waiting: deque[int]
-    cost_left: int
-    answers: list[Translation | None]
-    num_missing: int
-    is_small: bool
-    is_urgent: bool
-    received: float = field(default_factory=time.monotonic)
-
-    @classmethod
-    def create(cls, key: Hashable, texts: Sequence[MarkedText], is_urgent: bool) -> "_Job":
-        """Create a job and estimate its cost."""
-        costs = [cost_of(one.text) for one in texts]
-        done = asyncio.get_running_loop().create_future()
-        size = len(texts)
-        is_small = size <= _SMALL_SENTENCES and sum(costs) <= _SMALL_COST
-        return cls(key, texts, done, costs, deque(range(size)), sum(costs), [None] * size, size, is_small, is_urgent)
+    def __init__(self, key: Hashable, texts: Sequence[MarkedText], is_urgent: bool) -> None:
+        self.key, self.texts, self.is_urgent = key, texts, is_urgent
+        self.costs = [cost_of(one.text) for one in texts]
+        self.cost_left = sum(self.costs)
+        self.is_small = len(texts) <= _SMALL_SENTENCES and self.cost_left <= _SMALL_COST
+        self.waiting = deque(range(len(texts)))
+        self.answers: list[Translation | None] = [None] * len(texts)
+        self.num_missing = len(texts)
+        self.done: asyncio.Future[list[Translation]] = asyncio.get_running_loop().create_future()
+        self.received = time.monotonic()
 
     def drop(self) -> None:
         """Give up all waiting sentences."""
@@ -173,7 +161,7 @@ class Batcher:
         """
         if not texts:
             return []
-        job = _Job.create(key, texts, deadline is not None)
+        job = _Job(key, texts, deadline is not None)
         if deadline is not None:
             self.check_capacity(job.cost_left, deadline)
         self._jobs.add(job)
