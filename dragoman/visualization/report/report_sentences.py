@@ -113,23 +113,19 @@ def hover_rules(identity: str, words: WordWeights) -> str:
 
 def _shade_words(words: WordWeights) -> tuple[tuple[ReportWord, ...], tuple[ReportWord, ...]]:
     """Give each source word a colour, and each target word the colour of the source word with the highest weight."""
-    by_source = tuple(zip(*words.weights, strict=True))
-    sources = []
-    for place, (text, column) in enumerate(zip(words.src_words, by_source, strict=True)):
-        level = shade_level(max(column))
-        sources.append(_report_word(text, f"w o{place} h{place % _HUES} l{level}", _hint(words.tgt_words, column)))
-    targets = []
-    for place, (text, row) in enumerate(zip(words.tgt_words, words.weights, strict=True)):
-        best = max(range(len(row)), key=row.__getitem__)
-        classes = f"w t{place} h{best % _HUES} l{shade_level(row[best])}"
-        targets.append(_report_word(text, classes, _hint(words.src_words, row)))
+    sources = (
+        _report_word(text, f"o{place} h{place % _HUES}", column, words.tgt_words)
+        for place, (text, column) in enumerate(zip(words.src_words, zip(*words.weights, strict=True), strict=True))
+    )
+    targets = (
+        _report_word(text, f"t{place} h{row.index(max(row)) % _HUES}", row, words.src_words)
+        for place, (text, row) in enumerate(zip(words.tgt_words, words.weights, strict=True))
+    )
     return tuple(sources), tuple(targets)
 
 
-def _report_word(text: str, classes: str, hint: str) -> ReportWord:
-    return ReportWord(text.strip() or text, text.startswith(" "), classes, hint)
-
-
-def _hint(words: Sequence[str], weights: Sequence[float]) -> str:
-    best = sorted(zip(weights, words, strict=True), key=lambda pair: -pair[0])[:3]
-    return ", ".join(f"{word.strip()} {weight:.0%}" for weight, word in best if shade_level(weight))
+def _report_word(text: str, classes: str, weights: Sequence[float], others: Sequence[str]) -> ReportWord:
+    """A word with its shade, and up to three words of the other side with the highest weights as its hint."""
+    best = sorted(zip(weights, others, strict=True), key=lambda pair: -pair[0])[:3]
+    hint = ", ".join(f"{word.strip()} {weight:.0%}" for weight, word in best if shade_level(weight))
+    return ReportWord(text.strip() or text, text.startswith(" "), f"w {classes} l{shade_level(max(weights))}", hint)
