@@ -1,0 +1,120 @@
+"""Count the parameters of a configuration or a trained model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dragoman.bundle import Card
+from dragoman.config import Config, read_given
+from dragoman.config.loading import flag_of
+from dragoman.errors import ConfigError
+from dragoman.workflows.models import require_model
+from dragoman.workflows.progress import QUIET, Progress
+
+if TYPE_CHECKING:
+    from dragoman.model.parameters import ParameterRow
+    from dragoman.model.transformer import Transformer
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRequest:
+    """What to summarize: a model folder or a run, or a configuration.
+
+    Parameters
+    ----------
+    path
+        A model folder, a run or a TOML file. None for a configuration of `overrides` alone.
+    overrides
+        Settings of a configuration as text by key, such as ``model.preset``.
+    src_vocab_size, tgt_vocab_size
+        Entries of the vocabularies of a configuration. 0 for `tokenizer.vocab_size`.
+    """
+
+    path: Path | None = None
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    src_vocab_size: int = 0
+    tgt_vocab_size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSummary:
+    """All parameters, their number by the formula, the configuration, and the card of a trained model."""
+
+    rows: "tuple[ParameterRow, ...]"
+    formula: int
+    config: Config
+    card: Card | None
+
+    @property
+    def total(self) -> int:
+        """The number of parameters."""
+        return sum(row.count for row in self.rows)
+
+
+def summarize_model(request: SummaryRequest, progress: Progress = QUIET) -> ModelSummary:
+    """List the parameters of a model. A configuration needs no memory for their values.
+
+    Parameters
+    ----------
+    request
+        The model or the configuration.
+    progress
+        Receives a note if a configuration does not set the size of the model.
+
+    Raises
+    ------
+    ConfigError
+        If the configuration is invalid, or if the request changes settings of a trained model.
+    ModelError
+        If the model is missing or damaged.
+    """
+    path = request.path
+    if path is not None and path.suffix != ".toml":
+        require_model(path)
+    from dragoman.bundle import resolve_model_folder
+    from dragoman.model.parameters import expected_parameters, parameter_table  # torch: after the arguments are checked
+    from dragoman.model.trained import TrainedModel
+
+    card = None
+    if path is not None and (path.is_dir() or path.suffix != ".toml"):
+        _refuse_settings(path, request)
+        trained = TrainedModel.load(resolve_model_folder(path), "cpu")
+        model, config, card = trained.model, trained.config, trained.card
+    else:
+        model, config = _model_without_values(request, progress)
+    formula = expected_parameters(config.model, model.src_vocab_size, model.tgt_vocab_size)
+    return ModelSummary(tuple(parameter_table(model)), formula, config, card)
+
+
+def _refuse_settings(path: Path, request: SummaryRequest) -> None:
+    """Raise ConfigError for settings of a configuration, because a trained model cannot change."""
+    sizes = {"--src-vocab-size": request.src_vocab_size, "--tgt-vocab-size": request.tgt_vocab_size}
+    if flags := [*map(flag_of, request.overrides), *(flag for flag, size in sizes.items() if size)]:
+        raise ConfigError(f"`{flags[0]}` is for a configuration, but {path} is a trained model. Leave it out.")
+
+
+def _model_without_values(request: SummaryRequest, progress: Progress) -> "tuple[Transformer, Config]":
+    """The model of a configuration, without values for its parameters. Raises ConfigError for contradicting sizes."""
+    from dragoman.devices.device import build_without_values
+    from dragoman.model.transformer import Transformer
+
+    given = read_given([request.path] if request.path else [], request.overrides)
+    base = Config().model
+    if not given.unchecked_over(Config()).tokenizer.joint:
+        base = replace(base, tie="decoder")  # as in every recipe
+    config = given.over(Config(model=base)).config
+    one_size = (request.src_vocab_size or request.tgt_vocab_size) if config.model.tie == "all" else 0
+    src_size = request.src_vocab_size or one_size or config.tokenizer.vocab_size
+    tgt_size = request.tgt_vocab_size or one_size or config.tokenizer.vocab_size
+    if config.model.tie == "all" and src_size != tgt_size:
+        raise ConfigError(
+            f'`--src-vocab-size` and `--tgt-vocab-size` must be equal if `model.tie` is "all", but are {src_size} and '
+            f"{tgt_size}. Give one size, or `--model.tie decoder`."
+        )
+    if not given.keys & {"model.preset", "model.d_model"}:
+        progress.note(
+            "the size of the model is not given: this is the default; `train` chooses a size by the amount of text"
+        )
+    with build_without_values():
+        return Transformer(config.model, src_size, tgt_size), config
