@@ -1,4 +1,4 @@
-"""A server whose models say which language they were asked for, and one with a real, small model."""
+"""Fixtures: a server whose models append the target language, and a folder with a real, small model."""
 
 import re
 import time
@@ -25,7 +25,7 @@ from dragoman.text.documents.markup import escape_text
 
 
 class Echo(ServedModel):
-    """Adds the target language to a text; a text with BOOM in it cannot be translated, one with SLOW takes a while."""
+    """Appends the target language to a text. Fails on BOOM, and takes 0.3 seconds for SLOW."""
 
     def translate(self, texts: Sequence[MarkedText], options: BatchOptions) -> list[Translation]:
         if any("BOOM" in one.text for one in texts):
@@ -44,7 +44,7 @@ class Echo(ServedModel):
 
 
 def _placed(source: MarkedText, text: str, escape: Callable[[str], str]) -> str:
-    """With the marks at the same words, and none at the last word, which is new."""
+    """Put the markers at the same words. The last word is new and has none."""
     spans = [match.span() for match in re.finditer(r"\S+", text)]
     weights = np.eye(len(spans), len(spans) - 1)
     return insert_markers(source, text, [AlignedPart(spans[:-1], spans, weights)], escape)
@@ -52,7 +52,7 @@ def _placed(source: MarkedText, text: str, escape: Callable[[str], str]) -> str:
 
 @pytest.fixture(scope="session")
 def served_folder(small_bundle: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Folder of a small model that says it is for these languages, such as en-de."""
+    """Returns the folder of a small model for a language pair such as en-de."""
     folders: dict[str, Path] = {}
 
     def saved(pair: str) -> Path:
@@ -70,7 +70,7 @@ def served_folder(small_bundle: TrainedModel, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture(scope="session")
 def make_service(small_bundle: TrainedModel, served_folder: Callable[[str], Path]) -> Callable[..., Service]:
-    """A service of `model_class` for pairs such as en-de; keywords are its settings."""
+    """Builds a service with `model_class` for pairs such as en-de. Other keywords are settings."""
     translator = Translator.from_trained([small_bundle])
 
     def made(*pairs: str, model_class: type[ServedModel] = Echo, pivot: str = "", **settings: Any) -> Service:
@@ -86,7 +86,7 @@ def make_service(small_bundle: TrainedModel, served_folder: Callable[[str], Path
 
 @pytest.fixture(scope="session")
 def client(make_service: Callable[..., Service]) -> Iterator[TestClient]:
-    """Of a server for some pairs, with the limits that LibreTranslate's answers were recorded with."""
+    """A client of a server for some pairs, with the limits of the recorded LibreTranslate answers."""
     pairs = ("en-de", "de-en", "en-zh", "fr-en")
     service = make_service(*pairs, max_chars=50, max_texts=3, max_alternatives=2)
     with TestClient(make_app(service, Keys(None, 0))) as opened:

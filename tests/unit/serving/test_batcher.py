@@ -14,7 +14,7 @@ from dragoman.text.documents.markers import MarkedText
 
 
 class Recorded:
-    """Translates in upper case, notes what it was asked for together, and waits for `gate` where there is one."""
+    """Translates to upper case, records its batches, and waits for `gate` if there is one."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -46,7 +46,7 @@ def run(work: Callable[[], Awaitable[Any]]) -> Any:
         async with asyncio.timeout(20):
             return await work()
 
-    # In a thread of its own: a browser's tests leave an event loop in the main one.
+    # In a separate thread, because browser tests leave an event loop in the main thread.
     with ThreadPoolExecutor(1) as own:
         return own.submit(asyncio.run, limited()).result()
 
@@ -59,7 +59,7 @@ def texts_of(answers: list[Translation]) -> list[str]:
     return [answer.text for answer in answers]
 
 
-def test_requests_that_wait_are_translated_together(executor: ThreadPoolExecutor) -> None:
+def test_waiting_requests_share_a_batch(executor: ThreadPoolExecutor) -> None:
     translate = Recorded()
     translate.gate = lambda: time.sleep(0.05)
 
@@ -71,12 +71,12 @@ def test_requests_that_wait_are_translated_together(executor: ThreadPoolExecutor
         assert batcher.num_requests == 0
 
     run(work)
-    assert translate.batches[0] == ["a0", "b0"], "nothing to wait for"
-    assert translate.batches[1] == ["a1", "a2", "a3"], "one of each in turn"
+    assert translate.batches[0] == ["a0", "b0"], "an idle lane does not wait"
+    assert translate.batches[1] == ["a1", "a2", "a3"], "one sentence of each request in turn"
     assert max(map(len, translate.batches)) == 3
 
 
-def test_a_batch_is_of_one_kind_and_of_so_many_tokens(executor: ThreadPoolExecutor) -> None:
+def test_a_batch_has_one_key_and_a_limited_cost(executor: ThreadPoolExecutor) -> None:
     translate = Recorded()
     translate.gate = lambda: time.sleep(0.02)
 
@@ -91,7 +91,7 @@ def test_a_batch_is_of_one_kind_and_of_so_many_tokens(executor: ThreadPoolExecut
     assert max(map(len, translate.batches)) == 5, "four tokens each"
 
 
-def test_only_what_is_to_blame_fails(executor: ThreadPoolExecutor) -> None:
+def test_only_the_text_at_fault_fails(executor: ThreadPoolExecutor) -> None:
     translate = Recorded()
     translate.gate = lambda: time.sleep(0.02)
 
@@ -106,8 +106,8 @@ def test_only_what_is_to_blame_fails(executor: ThreadPoolExecutor) -> None:
     assert bad.status == 500
 
 
-def test_a_word_does_not_wait_for_a_book(executor: ThreadPoolExecutor) -> None:
-    """While words keep coming a lane is free for them; with one lane they come next."""
+def test_small_requests_do_not_wait_for_large_ones(executor: ThreadPoolExecutor) -> None:
+    """While small requests keep coming, a lane is free for them. With one lane they are next."""
     translate = Recorded()
     translate.gate = lambda: time.sleep(0.03)
 
@@ -129,7 +129,7 @@ def test_a_word_does_not_wait_for_a_book(executor: ThreadPoolExecutor) -> None:
     assert max(run(lambda: work(1))) <= 4
 
 
-def test_who_has_left_is_not_worked_for(executor: ThreadPoolExecutor) -> None:
+def test_cancelled_requests_are_not_translated(executor: ThreadPoolExecutor) -> None:
     translate = Recorded()
     translate.gate = lambda: time.sleep(0.1)
 
@@ -163,7 +163,7 @@ def test_refusals(executor: ThreadPoolExecutor) -> None:
         assert own.status == 413
         assert "as a file" in own.message
         little_left = await refusal(batcher, ["x" * 400], 0.05)
-        assert little_left.status == 503, "it would be done in time by an idle server"
+        assert little_left.status == 503, "an idle server would finish it in time"
         translate.gate = lambda: time.sleep(0.5)
         asked = [asyncio.create_task(batcher.translate("kind", marked(["x" * 400] * 15))) for _ in range(2)]
         await asyncio.sleep(0.01)
@@ -172,7 +172,7 @@ def test_refusals(executor: ThreadPoolExecutor) -> None:
         asked[0].cancel()
         await asyncio.sleep(0)
         late = await refusal(batcher, ["x" * 400] * 15, 5.0)
-        assert late.status == 503, "it would wait for more than a second"
+        assert late.status == 503, "it would wait more than a second"
         timed_out = await refusal(batcher, ["x"], 0.1)
         assert timed_out.status == 503
         assert timed_out.retry_after is not None
@@ -181,7 +181,7 @@ def test_refusals(executor: ThreadPoolExecutor) -> None:
     run(work)
 
 
-def test_who_has_waited_too_long_is_refused_whatever_was_forecast(executor: ThreadPoolExecutor) -> None:
+def test_a_request_that_waited_too_long_is_refused_despite_its_estimate(executor: ThreadPoolExecutor) -> None:
     translate = Recorded()
     translate.gate = lambda: time.sleep(0.15)
 
@@ -197,7 +197,7 @@ def test_who_has_waited_too_long_is_refused_whatever_was_forecast(executor: Thre
     assert texts_of(patient) == ["TEXT"]
 
 
-def test_a_batch_takes_about_a_second_at_most(executor: ThreadPoolExecutor) -> None:
+def test_a_batch_is_limited_to_about_a_second(executor: ThreadPoolExecutor) -> None:
     translate = Recorded()
 
     async def work() -> None:
@@ -209,7 +209,7 @@ def test_a_batch_takes_about_a_second_at_most(executor: ThreadPoolExecutor) -> N
     assert len(translate.batches[0]) == 6, "eight tokens each"
 
 
-def test_a_model_that_does_not_answer_is_noticed(executor: ThreadPoolExecutor) -> None:
+def test_a_stalled_model_is_detected(executor: ThreadPoolExecutor) -> None:
     translate = Recorded()
     translate.gate = lambda: time.sleep(0.6)
 

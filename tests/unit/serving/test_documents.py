@@ -1,7 +1,7 @@
 from dragoman.serving.documents import PLAIN_TEXT
 
 
-def test_a_text_without_sentences_is_translated_in_pieces() -> None:
+def test_a_text_without_sentences_is_split() -> None:
     text = "  Wort für Wort" * 2_000 + "\r\nEnde\n"
     document = PLAIN_TEXT.read(text)
     assert max(len(one.text) for one in document.texts) <= 4_000

@@ -42,7 +42,7 @@ def test_a_model_that_samples_is_served_by_beam_search(
     assert notes.texts == []
 
 
-def test_languages_before_a_folder_win_over_its_own(
+def test_languages_given_with_a_folder_override_its_own(
     model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Clients as they are published: every public method of theirs is called once, and answered as it must be."""
+"""Published clients: calls every public method once and checks the answer."""
 
 import importlib.util
 import inspect
@@ -16,17 +16,17 @@ from dragoman.serving.service import Service
 
 @pytest.fixture(scope="module")
 def address(make_service: Callable[..., Service], serving: Any) -> Iterator[str]:
-    """Of a server that has more targets than sources."""
+    """The address of a server with more target than source languages."""
     with serving(make_service("en-de", "en-fr", "de-en")) as found:
         yield found
 
 
 ANSWERED = {"translate_text", "get_source_languages", "get_target_languages", "get_usage", "set_app_info", "close"}
-NOT_ASKED = {"upload_translation_memory_file"}  # goes to an address that another answer of DeepL's names
+NOT_ASKED = {"upload_translation_memory_file"}  # uses a URL from another answer of DeepL
 
 
 def test_every_method_of_the_official_deepl_client(address: str, tmp_path: Path) -> None:
-    """What it cannot have raises the client's own error, in the server's words where the client reads any."""
+    """Unsupported methods raise the client's own error, with the server's message if the client reads it."""
     deepl = pytest.importorskip("deepl")
     client = deepl.DeepLClient("key", server_url=address)
     said: dict[str, str] = {}
@@ -52,7 +52,7 @@ def test_every_method_of_the_official_deepl_client(address: str, tmp_path: Path)
 
 
 def _arguments(deepl: Any, name: str, method: Any, folder: Path) -> dict[str, Any]:
-    """For each parameter that must be given, something that it may be."""
+    """A valid value for each required parameter."""
     (folder / "in.txt").write_text("Hello")
     entries = deepl.api_data.MultilingualGlossaryDictionaryEntries("EN", "DE", {"a": "b"})
     known = {

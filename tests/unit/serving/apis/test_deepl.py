@@ -22,7 +22,7 @@ def test_translate(client: TestClient) -> None:
     assert ask(client, text="Hi", target_lang="DE-AT")[0]["text"] == "Hi [de]"
 
 
-def test_what_is_asked_for_and_changes_nothing(client: TestClient) -> None:
+def test_style_options_have_no_effect(client: TestClient) -> None:
     extra = {"formality": "more", "context": "c", "model_type": "quality_optimized", "show_billed_characters": True}
     assert ask(client, text=["Hello"], **extra)[0]["text"] == "Hello [de]"
 
@@ -61,7 +61,7 @@ def test_lines_and_splitting_tags_of_xml(client: TestClient, sent: str, fields: 
     assert ask(client, text=[sent], tag_handling="xml", **fields)[0]["text"] == expected
 
 
-def test_what_it_says_about_itself(client: TestClient) -> None:
+def test_languages_and_usage(client: TestClient) -> None:
     sources = client.get("/v2/languages", params={"type": "source"}).json()
     assert {"language": "EN", "name": "English", "supports_formality": False} in sources
     assert "ZH" in [one["language"] for one in client.get("/v2/languages?type=target").json()]
@@ -83,12 +83,12 @@ def test_what_it_says_about_itself(client: TestClient) -> None:
         ({"text": ["a"] * 4}, "Invalid request: request (4) exceeds text limit (3)"),
     ],
 )
-def test_errors_are_two_texts(client: TestClient, fields: dict[str, Any], message: str) -> None:
+def test_errors_have_message_and_detail(client: TestClient, fields: dict[str, Any], message: str) -> None:
     answer = client.post("/v2/translate", json={"target_lang": "DE", "source_lang": "EN", **fields})
     assert (answer.status_code, answer.json()) == (400, {"message": message, "detail": ""})
 
 
-def test_what_is_not_there(client: TestClient) -> None:
+def test_unsupported_paths(client: TestClient) -> None:
     answer = client.get("/v2/glossaries")
     assert answer.status_code == 404
     assert set(json.loads(answer.text)) == {"message", "detail"}

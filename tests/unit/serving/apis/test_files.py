@@ -1,4 +1,4 @@
-"""Files: their queue, each client's share of it, what a full disk does, and what becomes of them at a signal."""
+"""File translation: queue, limits per client, full disks and signals."""
 
 import contextlib
 import errno
@@ -28,7 +28,7 @@ EN = {"source": "en", "target": "de"}
 
 @pytest.fixture
 def opened(make_service: Callable[..., Service], tmp_path: Path) -> Iterator[Callable[..., TestClient]]:
-    """A server whose clients have keys: a, b, c."""
+    """A server with the API keys a, b and c."""
     (tmp_path / "keys").write_text("a\nb\nc\n")
     with contextlib.ExitStack() as stack:
 
@@ -61,7 +61,7 @@ SLOW = "SLOW.\n" * 3
 ENDLESS = "SLOW.\n" * 300
 
 
-def test_more_files_than_are_translated_at_once_wait_their_turn(opened: Callable[..., TestClient]) -> None:
+def test_files_over_the_limit_wait_their_turn(opened: Callable[..., TestClient]) -> None:
     client = opened(max_files=20)
     numbers = [begun(client, "a", SLOW) for _ in range(6)]
     last = client.get(f"/v1/files/{numbers[-1]}").json()
@@ -72,24 +72,24 @@ def test_more_files_than_are_translated_at_once_wait_their_turn(opened: Callable
     assert client.get(said[5]["url"]).text == "SLOW. [de]\n" * 3
 
 
-def test_a_client_leaves_half_of_all_places_to_others(opened: Callable[..., TestClient]) -> None:
+def test_a_client_gets_at_most_half_of_all_places(opened: Callable[..., TestClient]) -> None:
     client = opened()
     own = [begun(client, "a", ENDLESS) for _ in range(4)]
     refused = send(client, "a")
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "30")
     assert refused.json()["error"] == "4 of your files are unfinished or not downloaded. Download or cancel some."
-    assert ended(client, begun(client, "b"))["status"] == "done", "it did not wait for all of the first client's"
+    assert ended(client, begun(client, "b"))["status"] == "done", "it did not wait for all files of the first client"
     assert [client.get(f"/v1/files/{number}").json()["status"] for number in own] == ["translating"] * 4
     for number in own:
         client.delete(f"/v1/files/{number}")
     assert ended(client, begun(client, "a"))["status"] == "done"
 
 
-def test_what_was_fetched_or_failed_makes_room(opened: Callable[..., TestClient]) -> None:
+def test_downloaded_and_failed_files_free_their_places(opened: Callable[..., TestClient]) -> None:
     client = opened(max_files=2)
     first = begun(client, "a")
     url = ended(client, first)["url"]
-    assert send(client, "a").status_code == 429, "nobody has it yet"
+    assert send(client, "a").status_code == 429, "the file is not downloaded yet"
     assert ended(client, begun(client, "b", "BOOM"))["status"] == "error"
     assert client.get(url).text == "Hello [de]"
     for number in (begun(client, "a"), begun(client, "c")):
@@ -99,11 +99,11 @@ def test_what_was_fetched_or_failed_makes_room(opened: Callable[..., TestClient]
     assert (full.status_code, full.json()["error"]) == (503, "The server has too many files. Try again later.")
 
 
-def test_so_much_text_may_wait(opened: Callable[..., TestClient]) -> None:
+def test_the_text_of_waiting_files_is_limited(opened: Callable[..., TestClient]) -> None:
     client = opened(max_file_bytes=2000, max_files=100)
     long = ENDLESS + "x" * (1990 - len(ENDLESS))
     statuses = [send(client, "a", long).status_code for _ in range(7)]
-    assert statuses == [200] * 6 + [429], "two are translated, and four wait"
+    assert statuses == [200] * 6 + [429], "two files are in progress and four wait"
     statuses = [send(client, "b", long).status_code for _ in range(7)]
     assert statuses == [200] * 6 + [429]
     assert send(client, "c", long).json()["error"] == "Too many files are waiting. Try again later."
@@ -123,7 +123,7 @@ def test_a_file_is_cancelled(opened: Callable[..., TestClient]) -> None:
     assert "DELETE" in client.options(f"/v1/files/{done}").headers["access-control-allow-methods"]
 
 
-def test_a_file_of_tags_alone_takes_no_time(opened: Callable[..., TestClient]) -> None:
+def test_files_with_too_many_tags_are_refused(opened: Callable[..., TestClient]) -> None:
     client = opened(max_file_bytes=10 << 20)
     for name in ("x.html", "x.srt"):
         answer = client.post("/translate_file", data=EN | {"api_key": "a"}, files={"file": (name, "<b>" * 3_000_000)})
@@ -131,7 +131,7 @@ def test_a_file_of_tags_alone_takes_no_time(opened: Callable[..., TestClient]) -
         assert (answer.status_code, answer.json()) == (400, {"error": said})
 
 
-def test_a_part_of_a_file_is_not_given(opened: Callable[..., TestClient]) -> None:
+def test_range_requests_get_the_whole_file(opened: Callable[..., TestClient]) -> None:
     client = opened()
     url = ended(client, begun(client, "a"))["url"]
     for wanted in ("bytes=0-1", "bytes=9-1", "bytes=-0", "words", "bytes=" + "0-," * 5000):
@@ -143,7 +143,7 @@ def _full(*_: Any, **__: Any) -> Any:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_full_disk_is_the_servers_fault_and_logged(
+def test_a_full_disk_is_a_logged_server_error(
     opened: Callable[..., TestClient], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = opened(max_file_bytes=3 << 20)
@@ -155,12 +155,12 @@ def test_a_full_disk_is_the_servers_fault_and_logged(
         assert "No space left on device" in caplog.text
     large = "Hello.\n" * (2 << 17)
     with monkeypatch.context() as patch:
-        patch.setattr(tempfile, "TemporaryFile", _full)  # what is larger than Starlette keeps in memory
+        patch.setattr(tempfile, "TemporaryFile", _full)  # Starlette's file for large bodies
         assert send(client, "a", large).status_code == 200
     assert ended(client, begun(client, "b"))["status"] == "done"
 
 
-def test_a_folder_that_was_cleaned_away_is_made_again(opened: Callable[..., TestClient], tmp_path: Path) -> None:
+def test_a_removed_temporary_folder_is_created_again(opened: Callable[..., TestClient], tmp_path: Path) -> None:
     client = opened()
     url = ended(client, begun(client, "a"))["url"]
     folder = max(Path(tempfile.gettempdir()).glob("dragoman-files-*"), key=lambda path: path.stat().st_mtime)
@@ -171,7 +171,7 @@ def test_a_folder_that_was_cleaned_away_is_made_again(opened: Callable[..., Test
     assert client.get(ended(client, begun(client, "a"))["url"]).text == "Hello [de]"
 
 
-def test_without_room_for_the_detectors_model_the_server_starts(
+def test_the_server_starts_if_the_detector_fails_to_load(
     make_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("dragoman.serving.service.Detector", _full)
@@ -183,9 +183,7 @@ def test_without_room_for_the_detectors_model_the_server_starts(
     assert "No space left on device" in caplog.text
 
 
-def test_files_that_are_lost_are_named_in_the_log(
-    make_service: Callable[..., Service], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_lost_files_are_logged(make_service: Callable[..., Service], caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING), TestClient(make_app(make_service("en-de"), Keys(None, 0))) as client:
         done, running = begun(client, ""), begun(client, "", ENDLESS)
         ended(client, done)
@@ -211,8 +209,10 @@ def _fetched(url: str) -> bytes:
         return bytes(answer.read())
 
 
-def test_a_signal_lets_files_be_finished_and_fetched(served_folder: Callable[[str], Path], tmp_path: Path) -> None:
-    """Meanwhile no new work is taken, and the process ends as soon as somebody has them."""
+def test_files_can_be_finished_and_downloaded_after_a_signal(
+    served_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """The server refuses new work meanwhile, and exits after the download."""
     command = [sys.executable, "-m", "dragoman", "serve", str(served_folder("en-de")), "--port", "0"]
     with subprocess.Popen(
         [*command, "--drain-delay-seconds", "0.1"],
@@ -240,8 +240,8 @@ def test_a_signal_lets_files_be_finished_and_fetched(served_folder: Callable[[st
 
 
 @pytest.mark.slow
-def test_a_temporary_folder_that_is_full(served_folder: Callable[[str], Path], tmp_path: Path) -> None:
-    """The real thing: a disk of 300 MB that fills while the server runs, and one too small for it from the start."""
+def test_a_full_temporary_folder(served_folder: Callable[[str], Path], tmp_path: Path) -> None:
+    """A real disk of 300 MB that fills while the server runs, and a disk that is too small from the start."""
     mounted = tmp_path / "small"
     mounted.mkdir()
     for size in ("300m", "64k"):

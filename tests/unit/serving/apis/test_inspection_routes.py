@@ -1,4 +1,4 @@
-"""What the page asks `own` for: sentences with their words, and the look inside one of them."""
+"""Requests of the translation page: sentences with words and alignment, and the inspection page."""
 
 import json
 import math
@@ -26,14 +26,14 @@ ASKED = {"source": "en", "target": "de", "text": "one two three"}
 
 @pytest.fixture(scope="module")
 def real(make_service: Callable[..., Service]) -> Iterator[TestClient]:
-    """A server with a small model that has learnt nothing, and a third language by way of the second."""
+    """A server with a small untrained model, and a third language through a pivot."""
     service = make_service("en-de", "de-fr", model_class=ServedModel, pivot="de")
     with TestClient(make_app(service, Keys(None, 0))) as opened:
         yield opened
 
 
 def data_of(page: str) -> Any:
-    """What the page shows."""
+    """The data of the inspection page."""
     (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     return json.loads(found)
 
@@ -43,11 +43,11 @@ def translated(client: TestClient, text: str, **more: Any) -> Any:
     return client.post("/v1/translate", json=sent).json()["translations"][0]
 
 
-def test_sentences_come_in_order_with_their_words_and_links(real: TestClient, small_bundle: TrainedModel) -> None:
+def test_sentences_are_in_order_with_words_and_alignment(real: TestClient, small_bundle: TrainedModel) -> None:
     translator = Translator.from_trained([small_bundle])
     sources = ["one two three.", "Four five?", "two"]
     answer = translated(real, f"  {sources[0]} {sources[1]}\n\n - \n{sources[2]}")
-    assert [one["source"] for one in answer["sentences"]] == sources, "without what has nothing to translate"
+    assert [one["source"] for one in answer["sentences"]] == sources, "parts without letters are left out"
     place = 0
     for source, one in zip(sources, answer["sentences"], strict=True):
         expected = translator.translate_detailed([source], details=Details(alignment=True))[0]
@@ -79,7 +79,7 @@ def test_a_words_probability_is_the_product_of_its_tokens(real: TestClient, smal
     ],
     ids=["eos apart", "space apart", "bytes", "nothing", "other words"],
 )
-def test_words_of_made_up_tokens(
+def test_word_probabilities_of_artificial_tokens(
     text: str, tokens: tuple[str, ...], log_probs: tuple[float, ...], words: list[float | None]
 ) -> None:
     candidate = Candidate(text, tokens, log_probs, sum(log_probs), 0.0)
@@ -87,12 +87,12 @@ def test_words_of_made_up_tokens(
     assert sentence == {"source": "source", "text": text, "words": words, "alignment": [[0, 0]]}
 
 
-def test_no_sentences_where_they_were_not_asked_for(real: TestClient) -> None:
+def test_no_sentences_without_alignment(real: TestClient) -> None:
     assert "sentences" not in translated(real, "one", alignment=False)
     assert "sentences" not in translated(real, "one", target="en"), "nothing was translated"
 
 
-def test_looking_inside_leads_to_other_words_and_back(real: TestClient) -> None:
+def test_the_inspection_page_links_to_alternatives_and_back(real: TestClient) -> None:
     answer = real.get("/look", params=ASKED)
     assert answer.headers["content-type"].startswith("text/html")
     assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
@@ -106,7 +106,7 @@ def test_looking_inside_leads_to_other_words_and_back(real: TestClient) -> None:
     assert (after["forced"], after["explore"]) == (3, before["explore"])
 
 
-def test_the_search_that_is_looked_at_is_the_servers(
+def test_inspections_use_the_servers_search_settings(
     make_service: Callable[..., Service], small_bundle: TrainedModel
 ) -> None:
     service = make_service("en-de", model_class=ServedModel, max_alternatives=2)
@@ -124,7 +124,7 @@ def test_the_search_that_is_looked_at_is_the_servers(
     assert wider != answer["text"]
 
 
-def test_what_was_detected_and_the_key_go_along(make_service: Callable[..., Service], tmp_path: Path) -> None:
+def test_links_keep_the_detected_language_and_the_key(make_service: Callable[..., Service], tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("a&b\n")
     text = "</script><b>Where is the train station?"
     asked = ASKED | {"text": text, "source": "auto"}
@@ -156,7 +156,7 @@ def test_what_was_detected_and_the_key_go_along(make_service: Callable[..., Serv
         ({"prefix": ",".join(["7"] * 501)}, "cannot start with these tokens"),
     ],
 )
-def test_what_cannot_be_looked_at_is_said_in_one_line(real: TestClient, wrong: dict[str, str], words: str) -> None:
+def test_impossible_inspections_are_refused_in_one_line(real: TestClient, wrong: dict[str, str], words: str) -> None:
     answer = real.get("/look", params=ASKED | wrong)
     assert answer.status_code == 400
     assert words in answer.json()["error"]

@@ -1,4 +1,4 @@
-"""Requests as LibreTranslate takes them, with the answers that it gave; where ours differ, a comment says why."""
+"""Requests of LibreTranslate's API with its recorded answers. A comment explains each difference."""
 
 import json
 from collections.abc import Callable
@@ -26,7 +26,7 @@ ANSWERED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"alternatives": [["Hello [de1]"], ["Bye. [de1]"]], "translatedText": ["Hello [de]", "Bye. [de]"]},
     ),
     "html": (
-        # & stays written as it was.
+        # & is not escaped.
         {"q": '<p class="x">Hello &amp; <b>bye</b></p>', **EN, "format": "html"},
         {"translatedText": '<p class="x">Hello &amp; <b>bye</b> [de]</p>'},
     ),
@@ -85,14 +85,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", ANSWERED)
-def test_what_is_answered(client: TestClient, name: str) -> None:
+def test_recorded_answers(client: TestClient, name: str) -> None:
     sent, expected = ANSWERED[name]
     answer = client.post("/translate", content=json.dumps(sent), headers={"Content-Type": "application/json"})
     assert (answer.status_code, answer.json()) == (200, expected)
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused(client: TestClient, name: str) -> None:
+def test_recorded_errors(client: TestClient, name: str) -> None:
     sent, expected = REFUSED[name]
     answer = client.post("/translate", json=sent)
     assert (answer.status_code, answer.json()) == (400, {"error": expected})
@@ -109,7 +109,7 @@ def test_every_kind_of_body(client: TestClient) -> None:
     for one in sent:
         assert client.post("/translate", **one).text == '{"translatedText":"Hello [de]"}\n'
     lines = client.post("/translate", data=fields | {"q": "one\r\ntwo"}).json()
-    assert lines == {"translatedText": "one [de]\ntwo [de]"}, "line ends of forms are line feeds"
+    assert lines == {"translatedText": "one [de]\ntwo [de]"}, "line ends in forms become line feeds"
     assert client.post("/translate", data=fields | {"q": ["a", "b"]}).json() == {"translatedText": ["a [de]", "b [de]"]}
 
 
@@ -142,17 +142,17 @@ def test_every_kind_of_body(client: TestClient) -> None:
         ),
     ],
 )
-def test_bodies_that_cannot_be_read(client: TestClient, content: bytes, kind: str, message: str) -> None:
+def test_invalid_bodies(client: TestClient, content: bytes, kind: str, message: str) -> None:
     answer = client.post("/translate", content=content, headers={"Content-Type": kind})
     assert answer.status_code == 400
     assert answer.json()["error"] == message or kind.startswith("multipart")
 
 
-def test_each_text_has_its_own_language(client: TestClient) -> None:
+def test_the_language_of_each_text_is_detected(client: TestClient) -> None:
     texts = [LONG, "Das ist ein deutscher Satz"]
     answer = client.post("/translate", json={"q": texts, "source": "auto", "target": "de"}).json()
     assert [one["language"] for one in answer["detectedLanguage"]] == ["en", "de"]
-    assert answer["translatedText"] == [f"{LONG} [de]", texts[1]], "what is German already stays"
+    assert answer["translatedText"] == [f"{LONG} [de]", texts[1]], "German text stays unchanged"
     single = client.post("/translate", json={"q": LONG, "source": "auto", "target": "de"}).json()
     assert single["detectedLanguage"]["confidence"] > 90
     smile = client.post("/translate", json={"q": "😀😀", "source": "auto", "target": "de"}).json()
@@ -163,7 +163,7 @@ def test_each_text_has_its_own_language(client: TestClient) -> None:
 FRENCH = "Je voudrais savoir quand part le prochain train."
 
 
-def test_a_text_in_a_language_that_is_not_served_is_never_given_a_served_one(client: TestClient) -> None:
+def test_unserved_languages_are_detected_and_not_translated(client: TestClient) -> None:
     answer = client.post("/translate", json={"q": FRENCH, "source": "auto", "target": "de"})
     assert answer.status_code == 400
     assert answer.json()["error"] == "German (de) is not available as a target language from French (fr)"
@@ -198,7 +198,7 @@ def test_lists_and_texts_are_not_confused(client: TestClient) -> None:
     assert client.post("/translate", json={"q": "a|b", **EN}).json()["translatedText"] == "a|b [de]"
 
 
-def test_what_the_server_says_about_itself(client: TestClient) -> None:
+def test_languages_and_settings(client: TestClient) -> None:
     listed = {one["code"]: one for one in client.get("/languages").json()}
     assert listed["en"] == {"code": "en", "name": "English", "targets": ["de", "en", "zh"]}
     assert client.get("/health").json() == {"status": "ok"}
@@ -227,14 +227,14 @@ def test_every_error_is_json(client: TestClient, method: str, path: str, status:
     assert answer.headers["access-control-allow-origin"] == "*"
 
 
-def test_an_error_does_not_repeat_all_that_was_sent(client: TestClient) -> None:
+def test_long_error_messages_are_cut(client: TestClient) -> None:
     answer = client.post("/translate", json={"q": "a", "source": "en", "target": "x" * 100_000})
     assert answer.status_code == 400
     assert answer.json()["error"].startswith("xxx")
     assert len(answer.content) < 1100
 
 
-def test_browsers_of_other_sites_may_ask(client: TestClient) -> None:
+def test_cross_origin_requests_are_allowed(client: TestClient) -> None:
     answer = client.options("/translate")
     assert (answer.status_code, answer.text) == (200, "")
     assert answer.headers["access-control-allow-headers"] == "Authorization, Content-Type"
@@ -264,7 +264,7 @@ def test_files(client: TestClient, name: str, content: str, expected: str) -> No
     assert download.headers["content-disposition"] == f'attachment; filename="x_de.{ending}"'
 
 
-def test_files_that_are_refused(client: TestClient) -> None:
+def test_invalid_files_are_refused(client: TestClient) -> None:
     for name, content, fields, message in [
         ("x.exe", b"a", EN, "Invalid request: file format not supported"),
         ("x.txt", b"\xff", EN, "Invalid request: the file is not UTF-8. Save it as UTF-8."),
@@ -292,7 +292,7 @@ def test_files_that_are_refused(client: TestClient) -> None:
         assert (answer.status_code, answer.json()) == (400, {"error": message})
 
 
-def test_a_file_that_fails_says_whose_mistake_it_is_and_takes_no_place(make_service: Callable[..., Service]) -> None:
+def test_failed_files_report_the_cause_and_free_their_place(make_service: Callable[..., Service]) -> None:
     service = make_service("en-de", max_files=1)
     with TestClient(make_app(service, Keys(None, 0))) as client:
         service.detector = None

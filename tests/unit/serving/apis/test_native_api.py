@@ -30,7 +30,7 @@ TEXT = "one two three. four Bahnhof"
 
 @pytest.fixture(scope="module")
 def real(served_folder: Callable[[str], Path]) -> Iterator[TestClient]:
-    """A server with a small model that has learnt nothing."""
+    """A server with a small untrained model."""
     trained = TrainedModel.load(served_folder("en-de"))
     model = served_model(
         parse_model_spec("model"), trained, Translator.from_trained([trained]), {}, served_folder("en-de")
@@ -40,9 +40,7 @@ def real(served_folder: Callable[[str], Path]) -> Iterator[TestClient]:
         yield opened
 
 
-def test_translations_are_the_translators_with_all_that_is_known(
-    real: TestClient, served_folder: Callable[[str], Path]
-) -> None:
+def test_answers_match_the_translator(real: TestClient, served_folder: Callable[[str], Path]) -> None:
     translator = Translator.load(served_folder("en-de"))
     expected = translator.translate_detailed([TEXT], details=Details(alignment=True), n_best=2)[0]
     sent = {"text": TEXT, "source": "en", "target": "de", "n_best": 2, "alignment": True}
@@ -61,7 +59,7 @@ def test_translations_are_the_translators_with_all_that_is_known(
 
 
 class Doubled(ServedModel):
-    """Writes the second of three candidates like the first."""
+    """Returns three candidates, of which the first two have the same text."""
 
     def translate(self, texts: Sequence[MarkedText], options: BatchOptions) -> list[Translation]:
         candidates = [
@@ -71,7 +69,7 @@ class Doubled(ServedModel):
         return [Translation(one.text, tuple(candidates[: options.n_best]), 1, False) for one in texts]
 
 
-def test_a_candidate_has_its_own_score_and_tokens(make_service: Callable[..., Service]) -> None:
+def test_each_candidate_has_its_own_score_and_tokens(make_service: Callable[..., Service]) -> None:
     sent = {"text": "eins", "source": "de", "target": "en", "n_best": 3}
     with TestClient(make_app(make_service("de-en", model_class=Doubled), Keys(None, 0))) as client:
         candidates = client.post("/v1/translate", json=sent).json()["translations"][0]["candidates"]
@@ -79,7 +77,7 @@ def test_a_candidate_has_its_own_score_and_tokens(make_service: Callable[..., Se
     assert found == [("one", 0.0, ["token 0"]), ("two", -2.0, ["token 2"])]
 
 
-def test_pages_are_the_librarys(real: TestClient, served_folder: Callable[[str], Path]) -> None:
+def test_html_is_translated_as_by_the_library(real: TestClient, served_folder: Callable[[str], Path]) -> None:
     page = '<p>one <b>two</b> {name} <i translate="no">three</i>. Four &lt;b&gt; https://x.y/z</p><pre>one</pre>'
     sent = {"text": page, "source": "en", "target": "de", "format": "html"}
     got = real.post("/v1/translate", json=sent).json()["translations"][0]["text"]
@@ -87,7 +85,7 @@ def test_pages_are_the_librarys(real: TestClient, served_folder: Callable[[str],
     assert all(piece in got for piece in ("{name}", "https://x.y/z", '<i translate="no">three</i>', "<pre>one</pre>"))
 
 
-def test_what_must_survive_and_what_is_lost(served_folder: Callable[[str], Path], tmp_path: Path) -> None:
+def test_placeholders_are_kept_and_losses_reported(served_folder: Callable[[str], Path], tmp_path: Path) -> None:
     (tmp_path / "terms.tsv").write_text("two\tZwo\nthree\tDrei\n")
     trained = TrainedModel.load(served_folder("en-de"))
     bare = served_model(
@@ -106,14 +104,16 @@ def test_what_must_survive_and_what_is_lost(served_folder: Callable[[str], Path]
     assert answer["lost"] == []
 
 
-def test_a_file_of_terms_that_is_there_says_no_pair(make_service: Callable[..., Service], tmp_path: Path) -> None:
+def test_an_existing_file_name_with_an_equals_sign_is_a_terms_file(
+    make_service: Callable[..., Service], tmp_path: Path
+) -> None:
     (tmp_path / "version=2.tsv").write_text("two\tZwo\n")
     (model,) = add_terms(make_service("en-de").models.all, [str(tmp_path / "version=2.tsv")])
     assert model.terms
 
 
 @pytest.mark.parametrize("given", [["xx-de=terms.tsv"], ["terms.tsv", "en-de=terms.tsv"], ["en-de="]])
-def test_terms_for_no_model(given: list[str], make_service: Callable[..., Service], tmp_path: Path) -> None:
+def test_terms_for_an_unserved_pair(given: list[str], make_service: Callable[..., Service], tmp_path: Path) -> None:
     (tmp_path / "terms.tsv").write_text("two\tZwo\n")
     given = [one.replace("terms.tsv", str(tmp_path / "terms.tsv")) for one in given]
     with pytest.raises(ConfigError, match="must be PAIR=FILE"):
@@ -127,7 +127,7 @@ def test_flags(real: TestClient) -> None:
     asked = {"text": [long], "source": "en", "target": "de"}
     flags = real.post("/v1/translate", json=asked).json()["translations"][0]["flags"]
     assert "split" in flags
-    assert "cut" in flags, "the model never ends by itself"
+    assert "cut" in flags, "the model never predicts eos"
 
 
 def test_inspect(real: TestClient) -> None:
@@ -148,7 +148,7 @@ def test_models(real: TestClient) -> None:
     assert len(said["models"][0]["fingerprint"]) == 12
 
 
-def test_what_is_served_stays_when_the_folder_changes(
+def test_a_changed_folder_does_not_affect_the_served_model(
     small_bundle: TrainedModel, served_folder: Callable[[str], Path], tmp_path: Path
 ) -> None:
     folder = tmp_path / "model"
@@ -181,7 +181,7 @@ def test_what_is_served_stays_when_the_folder_changes(
     assert before[3]["models"][0]["fingerprint"] == sha256_of(served_folder("en-de") / MANIFEST)[:12]
 
 
-def test_through_a_third_language(make_service: Callable[..., Service]) -> None:
+def test_translation_through_a_pivot(make_service: Callable[..., Service]) -> None:
     sent = {"q": "Hi", "source": "fr", "target": "de"}
     with TestClient(make_app(make_service("fr-en", "en-de", pivot="en"), Keys(None, 0))) as client:
         assert client.post("/translate", json=sent).json() == {"translatedText": "Hi [en] [de]"}
@@ -191,7 +191,7 @@ def test_through_a_third_language(make_service: Callable[..., Service]) -> None:
         assert client.post("/translate", json=sent).status_code == 400
 
 
-def test_files_tell_how_far_they_are(client: TestClient) -> None:
+def test_files_report_their_progress(client: TestClient) -> None:
     fields = {"source": "en", "target": "de"}
     said = client.post("/v1/files", data=fields, files={"file": ("a b.txt", "Hello\n" * 600)}).json()
     assert said["status"] in ("translating", "done")
@@ -211,7 +211,7 @@ def test_keys_and_rates(make_service: Callable[..., Service], tmp_path: Path) ->
         assert (none.status_code, none.json()["error"]) == (400, "Please contact the server operator to get an API key")
         wrong = client.post("/translate", json=sent | {"api_key": "x"})
         assert (wrong.status_code, wrong.json()["error"]) == (403, "Invalid API key")
-        assert client.get("/v2/usage").status_code == 403, "DeepL's client knows no other status for it"
+        assert client.get("/v2/usage").status_code == 403, "DeepL's client expects this status"
         assert client.get("/v2/usage", headers={"Authorization": "DeepL-Auth-Key other"}).status_code == 200
         codes = [client.post("/translate", json=sent | {"api_key": "secret"}).status_code for _ in range(3)]
         assert codes == [200, 200, 429]
@@ -220,16 +220,18 @@ def test_keys_and_rates(make_service: Callable[..., Service], tmp_path: Path) ->
         assert 1 <= int(slow.headers["retry-after"]) <= 30
         assert client.get("/frontend/settings").json()["keyRequired"] is True
         cookie = {"Cookie": "other=1; dragoman-key-5001=another-server's; dragoman-key-5000=%6Fther"}
-        assert client.post("/translate", headers=cookie, json=sent).status_code == 400, "other sites' forms bring it"
+        assert client.post("/translate", headers=cookie, json=sent).status_code == 400, (
+            "forms of other sites send the cookie too"
+        )
         empty = client.get("/look", headers=cookie, params=sent | {"q": ""})
-        assert empty.json()["error"].startswith("Invalid request"), "the key was good"
+        assert empty.json()["error"].startswith("Invalid request"), "the key is accepted"
         strange = client.get("/look", headers={"Cookie": "dragoman-key-5001=another-server's"}, params=sent)
         assert (strange.status_code, strange.json()["error"]) == (403, "Invalid API key")
         assert "secret" not in client.get("/metrics").text
 
 
-def test_keys_cannot_be_guessed_fast(make_service: Callable[..., Service], tmp_path: Path) -> None:
-    """Neither one after the other nor many at once, and who had a right key before goes on."""
+def test_guesses_of_keys_are_limited(make_service: Callable[..., Service], tmp_path: Path) -> None:
+    """Sequential and concurrent guesses are limited. A key used before still works."""
     (tmp_path / "keys").write_text("secret\nother\n")
     sent = {"q": "a", "source": "en", "target": "de"}
     app = make_app(make_service(), Keys(tmp_path / "keys", 0))
@@ -243,7 +245,7 @@ def test_keys_cannot_be_guessed_fast(make_service: Callable[..., Service], tmp_p
         refused = client.post("/v2/translate", json={}, headers={"Authorization": "DeepL-Auth-Key guess"})
         assert (refused.status_code, refused.json()["message"]) == (429, "Slowdown: 30 wrong API keys per 1 minute")
         assert 1 <= int(refused.headers["retry-after"]) <= 3
-        assert status("other") == 429, "nobody is told that this one is right"
+        assert status("other") == 429, "the answer does not reveal a right key"
         assert (status("secret"), status("other", elsewhere)) == (200, 200)
         same_network = [TestClient(app, client=(f"2001:db8::{number}", 1)) for number in (1, 2)]
         assert [status("guess", same_network[0]) for _ in range(30)] == [403] * 30
@@ -263,7 +265,7 @@ def test_keys_cannot_be_guessed_fast(make_service: Callable[..., Service], tmp_p
         ("good\n".encode("utf-16"), "keys is UTF-16, but UTF-8 is expected."),
     ],
 )
-def test_a_file_that_has_no_keys(content: bytes | None, complaint: str, tmp_path: Path) -> None:
+def test_invalid_key_files(content: bytes | None, complaint: str, tmp_path: Path) -> None:
     path = tmp_path / "keys"
     if content is not None:
         path.write_bytes(content)
@@ -286,7 +288,7 @@ def test_metrics_and_probes(client: TestClient) -> None:
     assert client.get("/livez").json() == client.get("/readyz").json() == {"status": "ok"}
 
 
-def test_the_page_and_the_documentation_load_nothing_from_elsewhere(client: TestClient) -> None:
+def test_pages_load_nothing_from_other_servers(client: TestClient) -> None:
     for path in ("/", "/docs"):
         page = client.get(path)
         assert page.headers["content-type"].startswith("text/html")
@@ -295,7 +297,7 @@ def test_the_page_and_the_documentation_load_nothing_from_elsewhere(client: Test
         assert "//" not in page.text.replace("http://testserver", "").replace("http://127.0.0.1", "")
 
 
-def test_the_document_describes_what_there_is(client: TestClient) -> None:
+def test_the_openapi_document_describes_every_route(client: TestClient) -> None:
     document = client.get("/openapi.json").json()
     for path, methods in document["paths"].items():
         for method in methods:
@@ -311,7 +313,7 @@ def test_the_document_describes_what_there_is(client: TestClient) -> None:
     assert page.count("<table>") == sum(
         "requestBody" in one for all_ in document["paths"].values() for one in all_.values()
     )
-    assert "http://testserver/translate" in page  # where it was asked, so that its lines can be tried as they are
+    assert "http://testserver/translate" in page  # the client's address, so that example commands work unchanged
 
 
 def test_without_the_page(make_service: Callable[..., Service]) -> None:
@@ -320,12 +322,12 @@ def test_without_the_page(make_service: Callable[..., Service]) -> None:
         page = client.get("/docs").text
         links = re.findall(r'(?:href|src)="([^"]*)"', page)
         assert set(links) == {"data:,", "page.css", "docs.css", "theme.js", "openapi.json"}, (
-            "below any prefix of a proxy"
+            "relative links work under any prefix of a proxy"
         )
         assert [client.get(f"/{link}").status_code for link in links[1:]] == [200] * 4
 
 
-def test_every_example_of_the_document_is_answered(client: TestClient) -> None:
+def test_the_examples_of_the_openapi_document_work(client: TestClient) -> None:
     examples: list[tuple[str, Any]] = []
     for path, methods in client.get("/openapi.json").json()["paths"].items():
         content = methods.get("post", {}).get("requestBody", {}).get("content", {}).get("application/json", {})
@@ -338,7 +340,7 @@ def test_every_example_of_the_document_is_answered(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("number", ["--5", "5-", "²", "1" * 30])
-def test_what_is_no_number_is_said_to_be_none(client: TestClient, number: str) -> None:
+def test_invalid_numbers_are_refused(client: TestClient, number: str) -> None:
     fields = {"q": "x", "source": "en", "target": "de", "alternatives": number}
     answer = client.post("/translate", data=fields)
     assert (answer.status_code, answer.json()["error"]) == (

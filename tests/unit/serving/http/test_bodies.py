@@ -1,4 +1,4 @@
-"""Whatever is sent to whatever address: no 5xx, always JSON."""
+"""Random requests to every path: the answer is always JSON and never 5xx."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 ROUTES = ["/translate", "/detect", "/v1/translate", "/v2/translate", "/translate_file", "/v1/files", "/suggest"]
 EXAMPLES = int(os.environ.get("DRAGOMAN_BODIES", "60"))
 
-# JSON may hold what no text may: halves of surrogate pairs.
+# JSON can contain lone surrogates, which valid text cannot.
 texts = st.text(st.characters(exclude_categories=()), max_size=30)
 leaves = st.none() | st.booleans() | st.integers() | st.floats() | texts | st.sampled_from(["en", "de", "auto", "html"])
 values = st.recursive(leaves, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=3))

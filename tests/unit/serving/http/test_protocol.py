@@ -1,4 +1,4 @@
-"""What is no HTTP, or too much of it, sent by hand to a real server."""
+"""Malformed and oversized requests, sent as raw bytes to a real server."""
 
 import json
 import socket
@@ -24,7 +24,7 @@ def address(make_service: Callable[..., Service], serving: Any) -> Iterator[str]
 
 
 def answers_to(address: str, sent: bytes, at_once: int) -> list[tuple[int, Any]]:
-    """Status and JSON of all answers until the server closes; `at_once` bytes are sent in one go."""
+    """Status and JSON of all answers until the server closes. Sends chunks of `at_once` bytes."""
     parts = urlsplit(address)
     content = b""
     with socket.create_connection((parts.hostname, parts.port), timeout=20) as connection:
@@ -57,7 +57,7 @@ def answers_to(address: str, sent: bytes, at_once: int) -> list[tuple[int, Any]]
         CHUNKED + b"zz\r\nabc\r\n0\r\n\r\n",
     ],
 )
-def test_what_is_no_http_is_refused_in_json(address: str, sent: bytes) -> None:
+def test_malformed_requests_are_refused_in_json(address: str, sent: bytes) -> None:
     words = "The browser (or proxy) sent a request that this server could not understand."
     assert answers_to(address, sent, len(sent)) == [(400, {"error": words})]
 
@@ -76,37 +76,37 @@ def test_what_is_no_http_is_refused_in_json(address: str, sent: bytes) -> None:
     ],
     ids=["header", "header-without-end", "headers", "address", "chunk", "trailer", "trailers"],
 )
-def test_the_limit_of_heads_holds_however_they_come(address: str, sent: bytes, at_once: int) -> None:
+def test_long_heads_are_refused_whatever_their_chunks(address: str, sent: bytes, at_once: int) -> None:
     said = {"error": "The head of the request may have at most 65536 bytes. Send shorter headers."}
     assert answers_to(address, sent, at_once) == [(431, said)]
 
 
-def test_heads_within_the_limit_and_many_in_a_row_are_answered(address: str) -> None:
+def test_heads_within_the_limit_and_pipelined_requests_are_answered(address: str) -> None:
     last = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
     head = last + b"X: " + b"a" * 65_000 + b"\r\n\r\n"
     for at_once in (1000, 10**6):
         assert answers_to(address, head, at_once) == [(200, {"status": "ok"})]
-    many = LIVE * 5000 + last + b"\r\n"  # of which many, and a part of one more, are read in one go
+    many = LIVE * 5000 + last + b"\r\n"  # the server reads many of them, and a part of another, in one chunk
     assert answers_to(address, many, 10**6) == [(200, {"status": "ok"})] * 5001
     body = b"".join(b"1\r\n%c\r\n" % byte for byte in SENT + b" " * 30_000) + b"0\r\n\r\n"
     chunks = CHUNKED.replace(b"Host: x", b"Host: x\r\nConnection: close") + body
     assert answers_to(address, chunks, 10**6) == [(200, {"translatedText": "Hello [de]"})]
 
 
-def test_what_came_before_garbage_is_answered(address: str) -> None:
+def test_requests_before_a_malformed_one_are_answered(address: str) -> None:
     whole = POST + f"Content-Length: {len(SENT)}\r\n\r\n".encode() + SENT
     answer = (200, {"translatedText": "Hello [de]"})
     assert answers_to(address, whole * 2 + b"GARBAGE\r\n\r\n", 10**6) == [answer] * 2
 
 
-def test_a_request_to_upgrade_is_refused_and_its_body_is_no_request(address: str) -> None:
+def test_an_upgrade_is_refused_and_its_body_is_not_parsed_as_a_request(address: str) -> None:
     head = POST + b"Connection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: %d\r\n\r\n" % len(LIVE)
     ((status, answer),) = answers_to(address, head + LIVE, len(head))
     assert (status, answer["error"][:45]) == (501, "This server does not upgrade connections. Sen")
 
 
-def test_the_charset_of_a_form_takes_no_time(address: str) -> None:
-    """Python's decoder of punycode takes minutes for a megabyte."""
+def test_the_charset_of_a_form_is_ignored(address: str) -> None:
+    """Python's punycode decoder takes minutes for a megabyte."""
     body = b'--B\r\nContent-Disposition: form-data; name="q-"\r\n\r\n2n7c' + b"a" * 900_000 + b"\r\n--B--\r\n"
     head = b"POST /translate HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
     head += b"Content-Type: multipart/form-data; boundary=B; charset=punycode\r\nContent-Length: %d\r\n\r\n" % len(body)

@@ -1,4 +1,4 @@
-"""The manners of a real server: clients as they are, many at once, slow, huge, leaving, and a signal to stop."""
+"""A real server with real clients: many at once, slow, huge and disconnecting clients, and signals."""
 
 import contextlib
 import importlib.util
@@ -73,8 +73,8 @@ def test_the_official_deepl_client(address: str) -> None:
         client.translate_text("Hello", target_lang="FR")
 
 
-def test_mastodon_weblate_and_discourse(address: str) -> None:
-    """Their requests; Mastodon wants lists in the answer, Weblate as many texts as it sent, Discourse forms."""
+def test_requests_of_mastodon_weblate_and_discourse(address: str) -> None:
+    """Mastodon expects lists in the answer, Weblate one text per text sent, and Discourse sends forms."""
     mastodon = {"q": ["<p>Hello</p>", "More"], "source": "en", "target": "de", "format": "html", "api_key": None}
     assert asked(address, "/translate", mastodon) == (200, {"translatedText": ["<p>Hello [de]</p>", "More [de]"]})
     weblate = {"q": ["Hello", ""], "source": "en", "target": "de", "api_key": ""}
@@ -84,7 +84,7 @@ def test_mastodon_weblate_and_discourse(address: str) -> None:
         assert json.loads(answer.read()) == {"translatedText": "Hello [de]"}
 
 
-def test_answers_to_many_are_the_answers_to_one(address: str) -> None:
+def test_concurrent_clients_get_the_same_answers_as_one(address: str) -> None:
     texts = [f"text number {number}" for number in range(200)]
     with ThreadPoolExecutor(32) as clients:
         answers = list(
@@ -93,7 +93,7 @@ def test_answers_to_many_are_the_answers_to_one(address: str) -> None:
     assert answers == [(200, {"translatedText": f"{text} [de]"}) for text in texts]
 
 
-def test_one_bad_text_fails_alone(address: str) -> None:
+def test_one_failing_text_does_not_affect_the_others(address: str) -> None:
     texts = [f"text {number}" + " BOOM" * (number == 5) for number in range(16)]
     with ThreadPoolExecutor(16) as clients:
         answers = list(
@@ -109,14 +109,14 @@ def opened(address: str) -> socket.socket:
 
 
 def received(connection: socket.socket) -> bytes:
-    """All until the server closes."""
+    """All bytes until the server closes the connection."""
     content = b""
     while piece := connection.recv(65536):
         content += piece
     return content
 
 
-def test_what_is_too_large_is_refused_before_it_is_read(address: str) -> None:
+def test_large_bodies_are_refused_before_they_are_read(address: str) -> None:
     head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
     with opened(address) as announced:
         announced.sendall(head + b"Content-Length: 50000000\r\n\r\n")
@@ -129,7 +129,7 @@ def test_what_is_too_large_is_refused_before_it_is_read(address: str) -> None:
 
 
 def lived(connection: socket.socket) -> bool:
-    """Whether /livez is answered; its answer ends with a line end."""
+    """Whether /livez answers. Its answer ends with a line end."""
     content = b""
     while not content.endswith(b"}\n"):
         content += connection.recv(65536)
@@ -147,12 +147,12 @@ def lived(connection: socket.socket) -> bool:
         LIVE + b"POST /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{",
     ],
 )
-def test_what_does_not_come_is_not_waited_for(address: str, sent: bytes) -> None:
+def test_unfinished_requests_time_out(address: str, sent: bytes) -> None:
     with opened(address) as connection:
         if sent.startswith(LIVE):
             connection.sendall(LIVE)
             assert lived(connection)
-            time.sleep(1.2)  # longer than a request may take
+            time.sleep(1.2)  # longer than the time limit of a request
         begun = time.monotonic()
         connection.sendall(sent.removeprefix(LIVE))
         answer = received(connection)
@@ -161,7 +161,7 @@ def test_what_does_not_come_is_not_waited_for(address: str, sent: bytes) -> None
     assert (answer == b"") == (b"Content-Length" not in sent)
 
 
-def test_who_waits_between_requests_or_sends_them_slowly_is_answered(address: str) -> None:
+def test_slow_clients_and_pauses_between_requests_are_accepted(address: str) -> None:
     with opened(address) as connection:
         for _ in range(2):
             for part in (LIVE[:9], LIVE[9:30], LIVE[30:]):
@@ -178,12 +178,12 @@ def send_without_end(connection: socket.socket) -> None:
             time.sleep(0.001)
 
 
-def test_an_answer_that_nobody_reads_is_given_up(address: str) -> None:
+def test_connections_with_unread_answers_are_aborted(address: str) -> None:
     asked_for = 400
     with opened(address) as connection:
         request = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * asked_for
         threading.Thread(target=send_all, args=(connection, request)).start()
-        time.sleep(4.5)  # the server waits for a second, and for another
+        time.sleep(4.5)  # twice the server's time limit of a second, and more
         content = received(connection)
     assert 0 < content.count(b"HTTP/1.1 200") < asked_for
 
@@ -193,7 +193,7 @@ def send_all(connection: socket.socket, content: bytes) -> None:
         connection.sendall(content)
 
 
-def test_a_signal_ends_at_once_what_only_starts(
+def test_a_signal_during_the_start_ends_the_server_at_once(
     make_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = make_service()
@@ -205,21 +205,19 @@ def test_a_signal_ends_at_once_what_only_starts(
     assert done == [(signal.SIGTERM, signal.SIG_DFL), signal.SIGTERM]
 
 
-def test_a_head_without_end_is_cut_off(address: str) -> None:
+def test_an_endless_head_is_cut_off(address: str) -> None:
     with opened(address) as connection:
         connection.sendall(b"GET /livez HTTP/1.1\r\n")
         begun = time.monotonic()
         sending = threading.Thread(target=send_without_end, args=(connection,))
         sending.start()
         sending.join(20)
-        assert time.monotonic() - begun < 0.9, "before it is too late anyway"
+        assert time.monotonic() - begun < 0.9, "before the time limit"
     status, answer = asked(address, "/translate", {"q": "a", "more": "x" * 90_000, "source": "en", "target": "de"})
     assert (status, answer) == (200, {"translatedText": "a [de]"})
 
 
-def test_unfinished_uploads_take_no_more_memory_than_there_is_for_them(
-    make_service: Callable[..., Service], serving: Any
-) -> None:
+def test_unfinished_uploads_stay_within_the_memory_limit(make_service: Callable[..., Service], serving: Any) -> None:
     with serving(make_service(max_file_bytes=100_000, max_body_bytes=1000)) as address:
         head = b"POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=x\r\n"
         part = head + b"Content-Length: 100000\r\n\r\n" + b"x" * 99_000
@@ -239,10 +237,10 @@ def test_unfinished_uploads_take_no_more_memory_than_there_is_for_them(
         with opened(address) as later:
             later.sendall(part + b"x" * 1000)
             later.shutdown(socket.SHUT_WR)
-            assert received(later).startswith(b"HTTP/1.1 400"), "it was read, and is no form"
+            assert received(later).startswith(b"HTTP/1.1 400"), "it was read, and is not a form"
 
 
-def test_a_full_server_says_so_and_when_to_come_again(make_service: Callable[..., Service], serving: Any) -> None:
+def test_a_full_server_refuses_with_retry_after(make_service: Callable[..., Service], serving: Any) -> None:
     with serving(make_service(max_requests=2, lanes=1)) as address:
         with ThreadPoolExecutor(12) as clients:
             sent = {"q": "SLOW", "source": "en", "target": "de"}
@@ -263,7 +261,7 @@ def test_a_full_server_says_so_and_when_to_come_again(make_service: Callable[...
         assert set(json.loads(refused.value.read())) == {"message", "detail"}
 
 
-def test_work_of_a_client_that_left_is_dropped(make_service: Callable[..., Service], serving: Any) -> None:
+def test_work_of_a_disconnected_client_is_dropped(make_service: Callable[..., Service], serving: Any) -> None:
     service = make_service(lanes=1, batch_sentences=1)
     with serving(service) as address:
         body = json.dumps({"q": ["SLOW"] * 50, "source": "en", "target": "de"}).encode()
@@ -282,7 +280,7 @@ def test_work_of_a_client_that_left_is_dropped(make_service: Callable[..., Servi
         assert asked(address, "/translate", {"q": "next", "source": "en", "target": "de"})[0] == 200
 
 
-def test_a_signal_lets_what_has_begun_finish(served_folder: Callable[[str], Path], tmp_path: Path) -> None:
+def test_requests_in_progress_finish_after_a_signal(served_folder: Callable[[str], Path], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "dragoman", "serve", str(served_folder("en-de")), "--port", "0"]
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     with subprocess.Popen(
@@ -303,12 +301,12 @@ def test_a_signal_lets_what_has_begun_finish(served_folder: Callable[[str], Path
             assert (not_ready.value.code, json.loads(not_ready.value.read())) == (503, {"status": "draining"})
             assert [answer.result()[0] for answer in answers] == [200] * 8
         ended = time.monotonic() + 20
-        while process.poll() is None and time.monotonic() < ended:  # asked again until it is gone
+        while process.poll() is None and time.monotonic() < ended:  # until the process has ended
             process.send_signal(signal.SIGTERM)
             time.sleep(0.002)
         assert process.wait(1) == 0
         assert process.stderr.read() == ""
-    assert not list(tmp_path.glob("dragoman-files-*")), "nobody's files are left behind"
+    assert not list(tmp_path.glob("dragoman-files-*")), "no files are left behind"
 
 
 def test_a_port_in_use(address: str) -> None:

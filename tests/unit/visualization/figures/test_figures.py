@@ -1,4 +1,4 @@
-"""The pictures show what the library computes, and open no window."""
+"""Figures show what the library computes and open no window."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def points_of(line) -> tuple[list[float], list[float]]:
     return list(line.get_xdata()), list(line.get_ydata())
 
 
-def test_encodings_are_those_of_the_model() -> None:
+def test_encodings_match_the_model() -> None:
     figure = visualization.plot_encodings(30, 16)
     np.testing.assert_array_equal(image_of(figure.axes[0]), sinusoidal_positions(30, 16).numpy())
     curves = visualization.plot_encoding_curves((2, 3), 30, 16).axes[0].lines
@@ -39,7 +39,7 @@ def test_encodings_are_those_of_the_model() -> None:
         visualization.plot_encoding_curves((16,), 30, 16)
 
 
-def test_masks_hide_padding_and_what_is_ahead() -> None:
+def test_masks_hide_padding_and_later_positions() -> None:
     source, target, both = visualization.plot_masks(["a", "b", "<pad>"], ["<bos>", "c", "d", "<pad>"], 2, 3).axes
     assert image_of(source).tolist() == [[1, 1, 0], [1, 1, 0], [2, 2, 2]]
     assert image_of(target).tolist() == np.tril(np.ones((4, 4))).tolist()
@@ -61,7 +61,7 @@ def test_the_schedule_peaks_at_the_warm_up() -> None:
     assert len(steps) == 37
 
 
-def test_target_distributions_are_what_the_loss_uses() -> None:
+def test_target_distributions_match_the_loss() -> None:
     targets = visualization.target_distributions([5, 0, 2], vocab_size=6, epsilon=0.3, pad_id=0)
     assert targets[1].tolist() == [0.0] * 6
     assert targets[:, 0].tolist() == [0.0] * 3
@@ -74,7 +74,7 @@ def test_target_distributions_are_what_the_loss_uses() -> None:
     assert len(visualization.plot_smoothed_targets().axes) == 2
 
 
-def test_both_heads_are_drawn_on_one_scale() -> None:
+def test_both_heads_share_one_colour_scale() -> None:
     first, second = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.1, 0.9]])
     axes = visualization.plot_untrained_and_trained(first, second, ["q"], ["k1", "k2"]).axes
     np.testing.assert_allclose(image_of(axes[1]), second)
@@ -85,7 +85,7 @@ def test_both_heads_are_drawn_on_one_scale() -> None:
 
 
 @pytest.mark.parametrize(("num_queries", "num_keys"), [(3, 4), (12, 150), (150, 12), (200, 200)])
-def test_heads_of_any_shape_have_labels_that_can_be_read(num_queries: int, num_keys: int) -> None:
+def test_heads_of_any_shape_have_readable_labels(num_queries: int, num_keys: int) -> None:
     cross = torch.rand(4, num_queries, num_keys)
     sides = [tuple(f"{side}{place}" for place in range(count)) for side, count in (("q", num_queries), ("k", num_keys))]
     weights = PackedAttention("cross", 1, 4, sides[0], sides[1], False, encode_weights(cross[None]), ())
@@ -107,7 +107,7 @@ def test_heads_of_any_shape_have_labels_that_can_be_read(num_queries: int, num_k
             assert len(labels) >= count / 4
 
 
-def test_curves_keep_their_points_and_leave_empty_ones_out() -> None:
+def test_curves_keep_their_points_and_empty_curves_are_left_out() -> None:
     figure = visualization.plot_initializations([(1, 5.0), (2, 4.0)], [])
     (line,) = figure.axes[0].lines
     assert points_of(line) == ([1, 2], [5.0, 4.0])
@@ -136,7 +136,7 @@ def test_every_parameter_is_in_one_share(tie: str) -> None:
     assert "other" not in shares
 
 
-def test_nothing_opens_a_window_or_changes_the_callers_settings(tmp_path: Path) -> None:
+def test_figures_open_no_window_and_keep_the_callers_settings(tmp_path: Path) -> None:
     code = """
 import sys, matplotlib
 from dragoman import visualization
@@ -149,7 +149,7 @@ assert {k: v for k, v in matplotlib.rcParams.copy().items() if v != before[k]} =
     assert (tmp_path / "a.svg").read_text().lstrip().startswith("<?xml")
 
 
-def test_neither_the_package_nor_the_help_imports_matplotlib() -> None:
+def test_the_package_and_the_help_do_not_import_matplotlib() -> None:
     code = """
 import sys
 from dragoman.cli.main import run_command
@@ -161,7 +161,7 @@ assert "matplotlib" not in sys.modules
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
-def test_files_are_of_the_format_that_their_names_say(tmp_path: Path) -> None:
+def test_the_extension_selects_the_file_format(tmp_path: Path) -> None:
     figure = visualization.plot_schedule(TrainSettings(), 64)
     for ending, start in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
         visualization.save_figure(figure, tmp_path / f"picture.{ending}")
@@ -176,7 +176,7 @@ def test_files_are_of_the_format_that_their_names_say(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"picture.png", "picture.svg", "picture.pdf"}
 
 
-def test_summary_draws_a_preset_without_making_its_weights(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_summary_plots_a_preset_without_creating_its_weights(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     from dragoman.cli.main import run_command
 
     assert run_command(["summary", "--model.preset", "big", "--plot", str(tmp_path / "big.png")]) == 0

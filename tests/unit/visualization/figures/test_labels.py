@@ -1,4 +1,4 @@
-"""Labels of any script: drawn where a font has them, spelled in Latin letters where none has, never a box."""
+"""Labels of any script: drawn with a font that has them, or spelled in Latin letters, never as boxes."""
 
 import warnings
 from pathlib import Path
@@ -18,14 +18,14 @@ TELUGU, JAPANESE, CYRILLIC, LATIN = "తెలుగు", "こんにちは", "П
 
 @pytest.fixture
 def only_our_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with the fonts that come with matplotlib and no others."""
+    """A machine with matplotlib's own fonts only."""
     own = [entry for entry in labels._registered_fonts() if "matplotlib" in entry[1]]
     monkeypatch.setattr(labels, "_registered_fonts", lambda: own)
     monkeypatch.setattr(labels, "_all_fonts", lambda: own)
 
 
 def made_font(path: Path, family: str, characters: str) -> Path:
-    """A font that has these characters only, each a filled square."""
+    """Create a font with these characters only, each as a filled square."""
     names = {ord(character): f"glyph{index}" for index, character in enumerate(characters)}
     pen = TTGlyphPen(None)
     for x, y in ((0, 0), (0, 500), (500, 500), (500, 0)):
@@ -47,20 +47,20 @@ def made_font(path: Path, family: str, characters: str) -> Path:
 
 
 def drawn_without_complaint(words: list[str]) -> None:
-    """Draws the words on both axes; matplotlib warns about every character that would become a box."""
+    """Draw the words on both axes. matplotlib warns about every character that would become a box."""
     weights = torch.full((len(words), len(words)), 1 / len(words))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         png_of(untrained_and_trained.plot_untrained_and_trained(weights, weights, words, words))
 
 
-def test_latin_and_cyrillic_are_drawn_as_they_are(only_our_fonts: None) -> None:
+def test_latin_and_cyrillic_are_drawn_unchanged(only_our_fonts: None) -> None:
     found = readable_labels([LATIN, CYRILLIC, ""])
     assert found.texts == (LATIN, CYRILLIC, "")
     assert found.note == ""
 
 
-def test_without_a_font_words_are_spelled_and_the_figure_says_so(only_our_fonts: None) -> None:
+def test_words_without_a_font_are_spelled_with_a_note(only_our_fonts: None) -> None:
     found = readable_labels([JAPANESE, TELUGU, "日本", "fine"])
     assert found.texts == ("[ko n ni ti ha]", "[ta e la u ga u]", "[U+65E5 U+672C]", "fine")
     assert found.note.startswith("No installed font has CJK, Hiragana, Telugu.")
@@ -70,9 +70,7 @@ def test_without_a_font_words_are_spelled_and_the_figure_says_so(only_our_fonts:
     assert "No installed font has Telugu" in figure.get_supxlabel()
 
 
-def test_an_installed_font_that_has_them_draws_them(
-    only_our_fonts: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_installed_fonts_are_used(only_our_fonts: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from matplotlib.font_manager import fontManager
 
     path = made_font(tmp_path / "squares.ttf", "Telugu Squares", TELUGU)
@@ -86,7 +84,7 @@ def test_an_installed_font_that_has_them_draws_them(
     drawn_without_complaint([TELUGU])
 
 
-def test_hostile_labels_cannot_disturb_the_picture(only_our_fonts: None) -> None:
+def test_hostile_labels_are_drawn_safely(only_our_fonts: None) -> None:
     words = [
         "</script>",
         "a\u202eb\u200f",

@@ -29,7 +29,7 @@ def log_probs(trained: TrainedModel, embedded: torch.Tensor) -> torch.Tensor:
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=3, max_size=30))
-def test_rank_correlation_is_scipys(pairs: list[tuple[int, int]]) -> None:
+def test_rank_correlation_matches_scipy(pairs: list[tuple[int, int]]) -> None:
     one, other = ([float(pair[side]) for pair in pairs] for side in (0, 1))
     if len(set(one)) == 1 or len(set(other)) == 1:
         assert spearman(one, other) is None
@@ -37,7 +37,7 @@ def test_rank_correlation_is_scipys(pairs: list[tuple[int, int]]) -> None:
         assert spearman(one, other) == pytest.approx(stats.spearmanr(one, other).statistic, abs=1e-9)
 
 
-def test_leaving_out_is_scoring_without_the_word(trained: TrainedModel) -> None:
+def test_occlusion_is_the_score_without_the_word(trained: TrainedModel) -> None:
     found = occlude_words(trained.model, SRC, TGT, SRC_WORDS)
     assert found.shape == (3, 3)
     with torch.no_grad():
@@ -46,7 +46,7 @@ def test_leaving_out_is_scoring_without_the_word(trained: TrainedModel) -> None:
     np.testing.assert_allclose(found[:, 1], (full - without).numpy(), atol=1e-5)
 
 
-def test_gradients_are_slopes(trained: TrainedModel) -> None:
+def test_gradients_match_finite_differences(trained: TrainedModel) -> None:
     found = gradient_times_input(trained.model, SRC, TGT)
     assert found.shape == (3, 4)
     ids = torch.tensor([[*SRC, EOS_ID]])
@@ -60,12 +60,12 @@ def test_gradients_are_slopes(trained: TrainedModel) -> None:
             np.testing.assert_allclose(found[:, place], slopes.numpy(), atol=2e-3)
 
 
-def test_no_gradient_is_left_on_the_model(trained: TrainedModel) -> None:
+def test_gradients_of_parameters_stay_none(trained: TrainedModel) -> None:
     gradient_times_input(trained.model, SRC, TGT)
     assert all(parameter.grad is None for parameter in trained.model.parameters())
 
 
-def test_opinions_are_shares_of_words(trained: TrainedModel) -> None:
+def test_attributions_are_shares_of_words(trained: TrainedModel) -> None:
     links = torch.tensor([[0.5, 0.25, 0.1, 0.05], [0.3, 0.15, 0.1, 0.15], [0.0, 0.0, 0.3, 0.6]])
     opinions = compute_attributions(trained.model, SRC, TGT, (SRC_WORDS, TGT_WORDS), links)
     assert opinions.attention[1] == pytest.approx((0.0, 1 / 3, 2 / 3), abs=1e-3)

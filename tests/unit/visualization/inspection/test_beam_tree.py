@@ -16,7 +16,7 @@ SOURCES = [[5, 6, 7], [8], [4, 9, 10, 11, 12]]
 @pytest.mark.parametrize("src", SOURCES)
 @pytest.mark.parametrize("beam_size", [1, 3])
 @pytest.mark.parametrize("min_tokens", [0, 3])
-def test_tracing_changes_nothing_and_the_tree_spells_the_best(
+def test_tracing_keeps_the_result_and_the_tree_contains_the_best(
     trained: TrainedModel, src: list[int], beam_size: int, min_tokens: int
 ) -> None:
     settings = InferenceSettings(beam_size=beam_size, n_best=beam_size, max_extra_tokens=4, min_tokens=min_tokens)
@@ -31,7 +31,7 @@ def test_tracing_changes_nothing_and_the_tree_spells_the_best(
     assert best[-1].log_prob == pytest.approx(hypotheses[0].log_prob, abs=1e-3)
 
 
-def test_every_node_hangs_on_one_that_went_on_and_pruned_ones_are_the_less_likely(trained: TrainedModel) -> None:
+def test_parents_were_kept_and_pruned_nodes_are_less_likely(trained: TrainedModel) -> None:
     settings = InferenceSettings(beam_size=3, n_best=3, max_extra_tokens=6)
     _, nodes = trace_search(FullPasses(trained.model), SOURCES[2], settings, trained.tokenizers.tgt)
     for node in nodes:
@@ -52,7 +52,7 @@ def test_every_node_hangs_on_one_that_went_on_and_pruned_ones_are_the_less_likel
     assert {node.state for node in nodes} >= {"kept", "pruned"}
 
 
-def test_what_is_in_the_beam_when_the_search_stops_did_not_fall_out_of_it(trained: TrainedModel) -> None:
+def test_nodes_in_the_final_beam_are_open(trained: TrainedModel) -> None:
     settings = InferenceSettings(beam_size=3, n_best=3, max_extra_tokens=0, min_tokens=8)
     hypotheses, nodes = trace_search(FullPasses(trained.model), SOURCES[2], settings, trained.tokenizers.tgt)
     assert not hypotheses[0].finished
@@ -62,7 +62,7 @@ def test_what_is_in_the_beam_when_the_search_stops_did_not_fall_out_of_it(traine
     assert all(node.position == last for node in nodes if node.state == "open")
 
 
-def test_a_beam_of_one_keeps_one(trained: TrainedModel) -> None:
+def test_a_beam_of_one_keeps_one_node_per_step(trained: TrainedModel) -> None:
     settings = replace(trained.config.inference, beam_size=1, n_best=1)
     _, nodes = trace_search(FullPasses(trained.model), [5, 6], settings, trained.tokenizers.tgt)
     assert all(node.best for node in nodes if node.state == "kept")
@@ -70,7 +70,7 @@ def test_a_beam_of_one_keeps_one(trained: TrainedModel) -> None:
 
 @pytest.mark.parametrize("prefix", [[9], [9, 30, 12], [9, 30, EOS_ID]])
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_forced_tokens_are_in_the_tree_beside_those_that_would_have_been_taken(
+def test_forced_tokens_are_in_the_tree_beside_the_best_tokens(
     trained: TrainedModel, prefix: list[int], beam_size: int
 ) -> None:
     settings = InferenceSettings(beam_size=beam_size, n_best=beam_size, max_extra_tokens=4)

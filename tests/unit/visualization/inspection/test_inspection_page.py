@@ -17,7 +17,7 @@ from dragoman.visualization.inspection.inspector import inspect_text
 HOSTILE = "</script><script>alert(1)</script><!--\u2028 & <img src=x onerror=alert(2)>"
 
 
-def test_the_policy_names_the_hashes_of_the_only_script_and_style(trained: TrainedModel) -> None:
+def test_the_policy_has_the_hashes_of_the_script_and_the_style(trained: TrainedModel) -> None:
     page = inspection_page(inspect_text(trained, "one two"))
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
     assert policy.startswith("default-src 'none';")
@@ -26,11 +26,11 @@ def test_the_policy_names_the_hashes_of_the_only_script_and_style(trained: Train
         digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
         assert f"{directive} 'sha256-{digest}'" in policy
     assert "unsafe" not in policy
-    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", page), "nothing is loaded from anywhere"
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", page), "the page loads nothing"
     assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|eval\(|\son\w+=", page)
 
 
-def test_no_text_can_leave_the_block_of_data(trained: TrainedModel) -> None:
+def test_no_text_can_end_the_data_block(trained: TrainedModel) -> None:
     inspection = inspect_text(trained, HOSTILE, name=HOSTILE, reference=HOSTILE)
     page = inspection_page(inspection)
     assert page.lower().count("</script>") == 2
@@ -41,7 +41,7 @@ def test_no_text_can_leave_the_block_of_data(trained: TrainedModel) -> None:
     assert json.loads(data)["src"]["text"] == HOSTILE
 
 
-def test_the_colour_scale_runs_in_lightness_alone_in_both_modes() -> None:
+def test_the_lightness_of_the_colour_scale_is_monotonic_in_both_modes() -> None:
     style = files("dragoman.visualization.inspection").joinpath("page", "page.css").read_text(encoding="utf-8")
     stops = re.findall(r"--scale-\d: (#[0-9a-f]{6})", style)
     assert len(stops) == 10
@@ -52,7 +52,7 @@ def test_the_colour_scale_runs_in_lightness_alone_in_both_modes() -> None:
         assert all(sign * (after - before) > 20 for before, after in pairwise(lightness))
 
 
-def test_embedding_keeps_the_value() -> None:
+def test_escaping_json_keeps_its_value() -> None:
     value = {"a": ["<", ">&", "\u2028\u2029", "\\u003c", "ü"]}
     document = escape_json(json.dumps(value, ensure_ascii=False))
     assert json.loads(document) == value

@@ -28,7 +28,7 @@ def inspection(trained: TrainedModel) -> Inspection:
     return inspect_text(trained, TEXT, name="m", reference="eins zwei")
 
 
-def test_the_translation_is_the_translators(trained: TrainedModel, inspection: Inspection) -> None:
+def test_the_translation_matches_the_translator(trained: TrainedModel, inspection: Inspection) -> None:
     translator = Translator.from_trained([trained])
     answer = translator.translate_detailed([TEXT], n_best=3)[0]
     assert inspection.tgt.text == answer.text
@@ -38,7 +38,7 @@ def test_the_translation_is_the_translators(trained: TrainedModel, inspection: I
     assert (inspection.reference, inspection.src_lang, inspection.tgt_lang) == ("eins zwei", "en", "de")
 
 
-def test_steps_say_what_the_models_distribution_says(trained: TrainedModel, inspection: Inspection) -> None:
+def test_steps_match_the_models_distribution(trained: TrainedModel, inspection: Inspection) -> None:
     model, tokenizer = trained.model, trained.tokenizers.tgt
     names = tokenizer.tokens(range(tokenizer.vocab_size))
     src = torch.tensor([[*trained.tokenizers.src.encode(TEXT), EOS_ID]])
@@ -57,7 +57,7 @@ def test_steps_say_what_the_models_distribution_says(trained: TrainedModel, insp
     assert inspection.steps[-1].running_log_prob == pytest.approx(inspection.n_best[0].log_prob, abs=1e-3)
 
 
-def test_alternatives_go_on_as_a_search_from_there_does(trained: TrainedModel, inspection: Inspection) -> None:
+def test_continuations_match_a_forced_search(trained: TrainedModel, inspection: Inspection) -> None:
     tokenizer = trained.tokenizers.tgt
     names = tokenizer.tokens(range(tokenizer.vocab_size))
     entropies = [step.entropy_bits for step in inspection.steps]
@@ -74,7 +74,7 @@ def test_alternatives_go_on_as_a_search_from_there_does(trained: TrainedModel, i
             assert one.score == pytest.approx(then.score, abs=1e-3)
 
 
-def test_json_holds_everything_and_no_weight_is_far_off(trained: TrainedModel, inspection: Inspection) -> None:
+def test_json_is_complete_and_weights_are_close(trained: TrainedModel, inspection: Inspection) -> None:
     document = json.loads(inspection.to_json())
     assert document["tgt"]["text"] == inspection.tgt.text
     assert {one["kind"] for one in document["weights"]} == {"cross", "encoder_self", "decoder_self"}
@@ -83,7 +83,7 @@ def test_json_holds_everything_and_no_weight_is_far_off(trained: TrainedModel, i
 
 
 def _model_that_ends(trained: TrainedModel) -> Transformer:
-    """It writes nothing where it need not."""
+    """A model that predicts eos at once."""
     model = Transformer(trained.config.model, trained.model.src_vocab_size, trained.model.tgt_vocab_size).eval()
     with torch.no_grad():
         model.projection.bias[EOS_ID] = 50.0
@@ -102,7 +102,7 @@ def _model_that_ends(trained: TrainedModel) -> Transformer:
         "\ud83d half",
     ],
 )
-def test_strange_texts_are_looked_at_like_any_other(trained: TrainedModel, text: str) -> None:
+def test_unusual_texts_can_be_inspected(trained: TrainedModel, text: str) -> None:
     inspection = inspect_text(replace(trained, model=_model_that_ends(trained)), text)
     inspection.to_json().encode("utf-8")
     assert [at for word in inspection.src.words for at in range(word.start, word.stop)] == list(
@@ -111,7 +111,7 @@ def test_strange_texts_are_looked_at_like_any_other(trained: TrainedModel, text:
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "a" + "\u0301" * 5000, "one two " * 5000])
-def test_texts_without_tokens_or_with_too_many_are_an_error_of_one_line(trained: TrainedModel, text: str) -> None:
+def test_empty_and_long_texts_are_errors_of_one_line(trained: TrainedModel, text: str) -> None:
     with pytest.raises(DataError, match=f"the text (is empty|may have at most {MOST_TOKENS} tokens)") as caught:
         inspect_text(trained, text)
     assert "\n" not in str(caught.value)
@@ -126,7 +126,7 @@ def test_learned_positions_limit_the_text(trained: TrainedModel) -> None:
     assert len(inspect_text(short, "one two").tgt.tokens) <= 7
 
 
-def test_a_translation_that_does_not_end_is_looked_at_as_far_as_there_are_positions(trained: TrainedModel) -> None:
+def test_an_endless_translation_is_inspected_up_to_the_last_position(trained: TrainedModel) -> None:
     settings: ModelSettings = replace(trained.config.model, positions="learned", max_positions=8)
     size = trained.tokenizers.src.vocab_size
     model = Transformer(settings, size, size).eval()
@@ -137,9 +137,7 @@ def test_a_translation_that_does_not_end_is_looked_at_as_far_as_there_are_positi
 
 
 @pytest.mark.parametrize(("num_tokens", "whole"), [(200, True), (201, False)])
-def test_all_that_depends_on_the_length_changes_at_the_same_length(
-    trained: TrainedModel, num_tokens: int, whole: bool
-) -> None:
+def test_all_length_limits_apply_at_the_same_length(trained: TrainedModel, num_tokens: int, whole: bool) -> None:
     text = "x" * num_tokens
     while (missing := num_tokens - len(trained.tokenizers.src.encode(text))) != 0:
         text = text + "x" * missing if missing > 0 else text[:missing]
@@ -155,7 +153,7 @@ def test_all_that_depends_on_the_length_changes_at_the_same_length(
     assert len(continued) == (5 if whole else 1)
 
 
-def test_no_alternative_ends_before_the_search_may(trained: TrainedModel) -> None:
+def test_alternatives_do_not_end_before_min_tokens(trained: TrainedModel) -> None:
     settings = replace(trained.config.inference, min_tokens=3)
     inspection = inspect_text(replace(trained, model=_model_that_ends(trained)), TEXT, settings)
     assert len(inspection.tgt.tokens) == 3
@@ -163,7 +161,7 @@ def test_no_alternative_ends_before_the_search_may(trained: TrainedModel) -> Non
     assert ends == [False] * 4
 
 
-def test_an_empty_translation_can_be_looked_at(trained: TrainedModel) -> None:
+def test_an_empty_translation_can_be_inspected(trained: TrainedModel) -> None:
     settings = replace(trained.config.inference, min_tokens=0)
     inspection = inspect_text(replace(trained, model=_model_that_ends(trained)), TEXT, settings)
     assert inspection.tgt.text == ""
@@ -172,7 +170,7 @@ def test_an_empty_translation_can_be_looked_at(trained: TrainedModel) -> None:
 
 
 def _searched(trained: TrainedModel, prefix: list[int], settings: InferenceSettings) -> list[Hypothesis]:
-    """What the search finds that begins with these."""
+    """The hypotheses of a search that starts with this prefix."""
     src, lengths = pad_ids([[*trained.tokenizers.src.encode(TEXT), EOS_ID]], 0)
     return beam_search(FastModel(trained.model), src, lengths, replace(settings, n_best=settings.beam_size), [prefix])[
         0
@@ -181,7 +179,7 @@ def _searched(trained: TrainedModel, prefix: list[int], settings: InferenceSetti
 
 @pytest.mark.parametrize("place", [0, 1, 4])
 @pytest.mark.parametrize("rank", [0, 4])
-def test_another_token_is_written_and_the_search_goes_on_from_it(
+def test_the_search_continues_from_a_forced_token(
     trained: TrainedModel, inspection: Inspection, place: int, rank: int
 ) -> None:
     other = inspection.steps[place].alternatives[rank]
@@ -194,13 +192,15 @@ def test_another_token_is_written_and_the_search_goes_on_from_it(
     assert (inspection.forced, forced.forced) == (0, place + 1)
     assert [step.token for step in forced.steps[:place]] == [step.token for step in inspection.steps[:place]]
     assert (forced.steps[place].token, forced.steps[place].probability) == (other.token, other.probability)
-    assert inspection.steps[place].token in [one.token for one in forced.steps[place].alternatives], "the way back"
+    assert inspection.steps[place].token in [one.token for one in forced.steps[place].alternatives], (
+        "the original token is an alternative"
+    )
     assert forced.tgt.text == inspection.steps[place].alternatives[rank].continuation or other.continuation is None
 
 
 @pytest.mark.parametrize("min_tokens", [0, 6])
 @pytest.mark.parametrize("before", [0, 2])
-def test_a_translation_can_be_made_to_end(
+def test_a_translation_can_be_forced_to_end(
     trained: TrainedModel, inspection: Inspection, before: int, min_tokens: int
 ) -> None:
     settings = replace(trained.config.inference, min_tokens=min_tokens)
@@ -218,14 +218,14 @@ def test_a_translation_can_be_made_to_end(
     [[0], [1], [3], [-1], [9, -5], [10**6], [9, EOS_ID, 9], [9] * (MOST_TOKENS + 1)],
     ids=["pad", "bos or unk", "unk or bos", "negative", "negative later", "no token", "goes on after the end", "long"],
 )
-def test_tokens_that_cannot_be_written_are_an_error_of_one_line(trained: TrainedModel, prefix: list[int]) -> None:
+def test_impossible_prefixes_are_an_error_of_one_line(trained: TrainedModel, prefix: list[int]) -> None:
     assert {0, 1, 3} == set(NEVER_WRITTEN)
     with pytest.raises(DataError, match="cannot start with these tokens") as caught:
         inspect_text(trained, TEXT, prefix_ids=prefix)
     assert "\n" not in str(caught.value)
 
 
-def test_no_more_tokens_are_forced_than_there_are_positions(trained: TrainedModel) -> None:
+def test_a_prefix_cannot_exceed_the_positions(trained: TrainedModel) -> None:
     settings: ModelSettings = replace(trained.config.model, positions="learned", max_positions=8)
     size = trained.tokenizers.src.vocab_size
     short = replace(trained, model=Transformer(settings, size, size).eval())
@@ -237,7 +237,7 @@ def test_no_more_tokens_are_forced_than_there_are_positions(trained: TrainedMode
 @pytest.mark.parametrize(
     ("text", "capitals", "expected"), [("TWO MEN SLEEP.", True, 1), ("TWO MEN SLEEP.", False, 0), (TEXT, True, 0)]
 )
-def test_a_text_in_capitals_is_said_to_be_tried_in_sentence_case_too(
+def test_a_note_on_capitals_shows_the_sentence_case(
     trained: TrainedModel, text: str, capitals: bool, expected: int
 ) -> None:
     config = replace(trained.config, inference=replace(trained.config.inference, retry_all_caps=capitals))

@@ -18,22 +18,22 @@ def found(src: str, tgt: str, **given: object) -> dict[str, Note]:
     return {note.kind: note for note in find_notes(one, other, links, sure, alone)}
 
 
-def test_nothing_stands_out_of_an_even_translation() -> None:
+def test_a_good_translation_has_no_notes() -> None:
     assert found("the red house", "das rote Haus") == {}
 
 
-def test_a_word_that_got_less_than_a_fifth_of_its_share_is_named() -> None:
+def test_words_with_less_than_a_fifth_of_their_share_are_noted() -> None:
     links = np.array([[0.6, 0.05, 0.35], [0.5, 0.05, 0.45]])
     note = found("the red house", "das Haus", links=links)["uncovered"]
     assert (note.src_words, note.tgt_words) == ((1,), ())
 
 
-def test_words_that_need_no_source_are_named() -> None:
+def test_words_independent_of_the_source_are_noted() -> None:
     note = found("the red house", "das rote Haus", alone=[-5.0, -0.7, -0.9])["prefix"]
-    assert note.tgt_words == (1,), "half as likely counts, less does not"
+    assert note.tgt_words == (1,), "half as likely is noted, less is not"
 
 
-def test_repetition_is_named_unless_the_source_repeats_itself_too() -> None:
+def test_repetitions_are_noted_unless_the_source_has_them() -> None:
     assert found("the red house", "das rote das rote Haus")["repeated"].tgt_words == (0, 1, 2, 3)
     assert "repeated" not in found("very very red", "sehr sehr rot")
     assert found("very very red", "sehr sehr sehr sehr rot")["repeated"].tgt_words == (0, 1, 2, 3)
@@ -41,29 +41,29 @@ def test_repetition_is_named_unless_the_source_repeats_itself_too() -> None:
     assert "repeated" not in found("no . . .", "nein . . . .")
 
 
-def test_words_the_model_was_not_sure_of_are_named() -> None:
+def test_improbable_words_are_noted() -> None:
     note = found("the red house", "das rote Haus", log_probs=[-0.6, -0.8, -0.1])["improbable"]
     assert note.tgt_words == (1,), "e to the power of -0.8 is 0.45"
 
 
-def test_a_translation_of_a_third_of_the_words_is_named() -> None:
+def test_a_translation_of_a_third_of_the_length_is_noted() -> None:
     assert "length" in found("a b c d e f g h i", "x y z")
     assert "length" in found("x y z", "a b c d e f g h i")
     assert "length" not in found("a b c d e f g h", "x y z")
     assert "length" not in found("a b c", "x")
 
 
-def test_the_same_words_on_both_sides_are_named() -> None:
+def test_copied_words_are_noted() -> None:
     note = found("Vienna is a city", "Vienna ist a Stadt")["copied"]
-    assert (note.src_words, note.tgt_words) == ((0,), (0,)), "one letter is no copy"
+    assert (note.src_words, note.tgt_words) == ((0,), (0,)), "a single letter does not count as a copy"
 
 
-def test_unknown_words_are_named() -> None:
+def test_unknown_words_are_noted() -> None:
     one = Side("x", ("▁a", "<unk>", "▁b"), words_of(("▁a", "▁?", "▁b")))
     notes = find_notes(one, side("c"), np.full((1, 3), 1 / 3), [-0.1], [-9.0])
     assert [(note.kind, note.src_words) for note in notes] == [("unknown", (1,))]
 
 
-def test_lengths_are_told() -> None:
+def test_length_limits_are_noted() -> None:
     assert [note.kind for note in length_notes(30, 24, finished=False)] == ["long", "cut"]
     assert length_notes(24, 24, finished=True) == ()

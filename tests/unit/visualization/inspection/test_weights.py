@@ -22,7 +22,7 @@ def attention() -> AttentionWeights:
     return AttentionWeights(layers(3, 4, 4), layers(2, 3, 3), layers(2, 3, 4))
 
 
-def test_bytes_are_the_weights_within_a_five_hundredth(attention: AttentionWeights) -> None:
+def test_bytes_match_the_weights_within_a_five_hundredth(attention: AttentionWeights) -> None:
     found = collect_weights(attention, SRC, TGT)
     assert [one.kind for one in found] == ["cross", "encoder_self", "decoder_self"]
     assert (found[0].queries, found[0].keys) == (("<s>", "x", "y"), ("a", "b", "c", "</s>"))
@@ -46,7 +46,7 @@ def test_facts_of_a_head(attention: AttentionWeights) -> None:
     assert cross.heads[0][0].distance == pytest.approx(expected, abs=1e-3)
 
 
-def test_a_head_that_is_sure_has_no_entropy() -> None:
+def test_a_head_with_one_hot_weights_has_no_entropy() -> None:
     sure = (torch.eye(3)[None, None],)
     facts = collect_weights(AttentionWeights(sure, sure, sure), ("a", "b"), ("x", "y"))[1].heads[0][0]
     assert (facts.entropy_bits, facts.distance) == (0.0, 0.0)
@@ -61,7 +61,7 @@ def test_long_sides_keep_the_mean_only() -> None:
     assert np.abs(decode_weights(one)[0, 0] - layer[0][0].mean(0).numpy()).max() <= 0.002
 
 
-def test_a_real_inspection_names_every_token(trained: TrainedModel) -> None:
+def test_an_inspection_labels_every_token(trained: TrainedModel) -> None:
     inspection: Inspection = inspect_text(trained, "one two")
     cross = inspection.of_kind("cross")
     assert cross.queries == ("<s>", *inspection.tgt.tokens)

@@ -1,4 +1,4 @@
-"""The report: right in what it shows, safe whatever the text, and there, or not there, but never half."""
+"""The report: correct content, safe with any text, and never written in part."""
 
 import base64
 import hashlib
@@ -49,7 +49,7 @@ HOSTILE = [
 
 
 class Page(HTMLParser):
-    """What a browser would see: elements with attributes, and the text outside of style."""
+    """A parsed page: elements with attributes, and the text outside style elements."""
 
     def __init__(self, content: str) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of six steps, with a test file."""
+    """A run of six steps with a test set."""
     folder = tmp_path_factory.mktemp("report")
     pairs = load_phrasebook().generate(seed=5, count=330)
     for name, part in (("train", pairs[:270]), ("test", pairs[270:])):
@@ -96,7 +96,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(trained: Path, tmp_path: Path) -> Path:
-    """A copy of it to change."""
+    """A copy of the run that tests may change."""
     return Path(shutil.copytree(trained, tmp_path / "run"))
 
 
@@ -110,7 +110,7 @@ def hostile() -> ReportedTest:
 
 
 def assert_safe(content: str) -> Page:
-    """The page runs nothing, loads nothing, and its policy allows exactly its own style."""
+    """Assert that the page runs and loads nothing and that its policy allows its own style only."""
     page = Page(content)
     assert {tag for tag, _ in page.elements} & {"script", "img", "link", "iframe", "object", "form", "base"} == set()
     assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
@@ -127,7 +127,7 @@ def assert_safe(content: str) -> Page:
     return page
 
 
-def test_training_writes_the_report_and_the_card_and_says_where(run: Path, capsys: pytest.CaptureFixture) -> None:
+def test_training_writes_the_report_and_the_card(run: Path, capsys: pytest.CaptureFixture) -> None:
     page = assert_safe((run / "report.html").read_text(encoding="utf-8"))
     card = json.loads((resolve_model_folder(run) / "card.json").read_text())
     assert (run / "card.md").read_text() == (resolve_model_folder(run) / "card.md").read_text()
@@ -145,21 +145,21 @@ def test_training_writes_the_report_and_the_card_and_says_where(run: Path, capsy
     assert "max_steps = 6" in page.text
     assert "curves" in {identity.split("-")[0] for identity in page.values("id")}
     labels = ["Histograms of sentence lengths"] * 2 + ["Training curves by step"] * 2
-    assert page.values("aria-label") == labels, "each for wide pages and for phones"
+    assert page.values("aria-label") == labels, "one version for wide pages and one for phones"
     assert not list(run.glob(".writing-*"))
 
 
-def test_the_verb_writes_the_same_page_again(run: Path, capsys: pytest.CaptureFixture) -> None:
+def test_the_report_command_writes_the_same_page(run: Path, capsys: pytest.CaptureFixture) -> None:
     before = (run / "report.html").read_text(encoding="utf-8")
     (run / "report.html").unlink()
     assert run_command(["report", str(run), "--device", "cpu"]) == 0
     assert capsys.readouterr().out == f"{run / 'report.html'}\n"
     after = (run / "report.html").read_text(encoding="utf-8")
-    # The run lies elsewhere now, and says so in the last section.
+    # The copied run has another path, which the last section shows.
     assert after.split('<section id="again">')[0] == before.split('<section id="again">')[0]
 
 
-def test_hostile_text_is_shown_and_does_nothing(run: Path) -> None:
+def test_hostile_text_is_shown_as_text(run: Path) -> None:
     page = assert_safe(write_report(run, hostile()).read_text(encoding="utf-8"))
     assert "</script><script>alert(1)</script>" in page.text
     assert "{{ 7 * 7 }}" in page.text
@@ -171,13 +171,13 @@ def test_hostile_text_is_shown_and_does_nothing(run: Path) -> None:
     assert all(attributes["dir"] == "auto" for attributes in texts)
 
 
-def test_half_surrogates_do_not_stop_the_page(run: Path) -> None:
+def test_lone_surrogates_are_replaced(run: Path) -> None:
     torn = ["\ud83d torn"]
     page = write_report(run, ReportedTest("test", torn, torn, torn, [], echo)).read_text(encoding="utf-8")
     assert "\ufffd torn" in Page(page).text
 
 
-def test_a_run_without_a_test_shows_validation_and_says_so(run: Path) -> None:
+def test_a_run_without_a_test_set_shows_validation(run: Path) -> None:
     shutil.rmtree(run / "data" / "test")
     assert run_command(["report", str(run), "--device", "cpu"]) == 0
     page = assert_safe((run / "report.html").read_text(encoding="utf-8"))
@@ -185,7 +185,7 @@ def test_a_run_without_a_test_shows_validation_and_says_so(run: Path) -> None:
     assert "There is no test set" in page.text
 
 
-def test_without_data_or_log_the_page_is_shorter_but_right(run: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_report_without_data_and_log(run: Path, capsys: pytest.CaptureFixture) -> None:
     shutil.rmtree(run / "data")
     (run / "log.jsonl").unlink()
     assert run_command(["report", str(run), "--device", "cpu"]) == 0
@@ -196,7 +196,7 @@ def test_without_data_or_log_the_page_is_shorter_but_right(run: Path, capsys: py
     assert "BLEU" in page.text
 
 
-def test_what_the_watchdog_found_is_said(run: Path) -> None:
+def test_findings_of_the_watchdog_are_shown(run: Path) -> None:
     with (run / "log.jsonl").open("a") as stream:
         stream.write('{"event": "watchdog", "step": 4, "name": "odd", "text": "All <b>odd</b>."}\n')
     assert "Watchdog, step 4: All <b>odd</b>." in assert_safe(report_html(read_run(run), None)).text
@@ -211,14 +211,14 @@ def test_what_the_watchdog_found_is_said(run: Path) -> None:
         ({"teachers": ("one", "two")}, "It was also trained on the predictions of one, two."),
     ],
 )
-def test_which_weights_these_are_is_said_as_the_card_says_it(run: Path, known: dict[str, Any], said: str) -> None:
+def test_the_origin_of_the_weights_matches_the_card(run: Path, known: dict[str, Any], said: str) -> None:
     facts = read_run(run)
     page = assert_safe(report_html(replace(facts, card=replace(facts.card, **known)), None)).text
     assert said in page
     assert ("scored best on the validation data" in page) == ("averaged_steps" not in known)
 
 
-def test_a_damaged_test_is_said_before_anything_is_translated(run: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_damaged_test_set_is_reported_before_translating(run: Path, capsys: pytest.CaptureFixture) -> None:
     largest = max((run / "data" / "test").iterdir(), key=lambda path: path.stat().st_size)
     largest.write_bytes(largest.read_bytes()[:-1])
     before = (run / "report.html").read_bytes()
@@ -228,7 +228,7 @@ def test_a_damaged_test_is_said_before_anything_is_translated(run: Path, capsys:
     assert (run / "report.html").read_bytes() == before
 
 
-def test_what_is_no_run_is_said_before_the_model_is_loaded(
+def test_a_folder_without_a_run_is_reported_before_loading_a_model(
     run: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dragoman.model.trained.load_bundle", None)
@@ -237,7 +237,7 @@ def test_what_is_no_run_is_said_before_the_model_is_loaded(
     assert "is not a run: it has no config.toml" in capsys.readouterr().err
 
 
-def test_a_killed_run_has_no_report_and_one_line_says_why(run: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_killed_run_has_no_report_and_a_one_line_error(run: Path, capsys: pytest.CaptureFixture) -> None:
     (run / "report.html").unlink()
     for name in ("best", "last"):
         (run / name).unlink()
@@ -248,7 +248,7 @@ def test_a_killed_run_has_no_report_and_one_line_says_why(run: Path, capsys: pyt
     assert "does not exist" in capsys.readouterr().err
 
 
-def test_a_model_folder_is_no_run_and_stays_as_it_is(run: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_model_folder_is_refused_and_unchanged(run: Path, capsys: pytest.CaptureFixture) -> None:
     folder = resolve_model_folder(run)
     before = sorted(path.name for path in folder.iterdir())
     assert run_command(["report", str(folder), "--device", "cpu"]) == 2
@@ -258,7 +258,7 @@ def test_a_model_folder_is_no_run_and_stays_as_it_is(run: Path, capsys: pytest.C
     assert run_command(["report", str(run / "checkpoints"), "--device", "cpu"]) == 2
 
 
-def test_a_log_cut_off_by_a_kill_keeps_its_whole_lines(tmp_path: Path) -> None:
+def test_complete_lines_of_a_truncated_log_are_read(tmp_path: Path) -> None:
     lines = [
         '{"event": "train", "step": 10, "loss": 4.0, "perplexity": Infinity, "epoch": 0}',
         '{"event": "train", "step": 10, "loss": 3.5}',
@@ -288,7 +288,7 @@ def test_histograms_count_every_pair(run: Path) -> None:
     assert facts.cleaning[0][1] == sum(count for name, count, _ in facts.cleaning[1:])
 
 
-def test_figures_follow_the_page_and_carry_no_style(run: Path) -> None:
+def test_figures_use_the_pages_colours_and_no_style(run: Path) -> None:
     figure = plot_run(read_run(run).log)
     drawn = inline_svg(figure, "one", "what it is")
     assert drawn.startswith('<svg class="chart" role="img" aria-label="what it is" viewBox=')
@@ -299,7 +299,7 @@ def test_figures_follow_the_page_and_carry_no_style(run: Path) -> None:
     assert set(re.findall(r'(?:id="|href="#|url\(#)(\w+)-', drawn)) == {"one"}
 
 
-def test_the_worst_the_middle_and_the_best_are_chosen() -> None:
+def test_the_worst_median_and_best_sentences_are_chosen() -> None:
     chosen = choose_rows([float(row) for row in range(101)], [1] * 101)
     assert [row for _, row in chosen] == [*range(7), *range(47, 54), *range(95, 101)]
     assert [group for group, _ in chosen] == ["worst"] * 7 + ["median"] * 7 + ["best"] * 6
@@ -308,12 +308,12 @@ def test_the_worst_the_middle_and_the_best_are_chosen() -> None:
     equal = [0.0] * 20 + [50.0] * 20 + [100.0] * 20
     lengths = [*range(20)] * 3
     rows = [row for _, row in choose_rows(equal, lengths)]
-    assert rows[:7] == [19, 18, 17, 16, 15, 14, 13], "of equally bad ones the longest"
-    assert rows[-6:] == [59, 58, 57, 56, 55, 54], "and of equally good ones"
+    assert rows[:7] == [19, 18, 17, 16, 15, 14, 13], "the longest of equally bad sentences"
+    assert rows[-6:] == [59, 58, 57, 56, 55, 54], "and of equally good sentences"
     assert choose_rows([], []) == []
 
 
-def test_words_are_shaded_as_strongly_as_they_were_looked_at() -> None:
+def test_words_are_shaded_by_their_weights() -> None:
     words = WordWeights(("A", " b"), ("x", " y"), ((0.9, 0.05), (0.1, 0.4)))
     (shown,) = choose_sentences(["A b"], ["x z"], ["x y"], lambda source, output: words)
     assert [word.classes for word in shown.src_words] == ["w o0 h0 l4", "w o1 h1 l3"]
@@ -330,7 +330,7 @@ def test_words_are_shaded_as_strongly_as_they_were_looked_at() -> None:
     assert clip_text("x" * 601).endswith("… (601 characters)")
 
 
-def test_word_weights_are_the_attention_of_the_model(run: Path) -> None:
+def test_word_weights_match_the_models_attention(run: Path) -> None:
     trained = TrainedModel.load(resolve_model_folder(run), "cpu")
     align = cross_attention_of(trained)
     source, output = "Where is the train station?", "Wo ist der Bahnhof?"
@@ -351,6 +351,6 @@ def test_word_weights_are_the_attention_of_the_model(run: Path) -> None:
     assert align("日本語", "これは") is not None
 
 
-def test_a_test_of_nothing_still_gives_a_page(run: Path) -> None:
+def test_an_empty_test_set_gives_a_page(run: Path) -> None:
     assert_safe(report_html(read_run(run), ReportedTest("test", [], [], [], [], echo)))
     assert_safe(report_html(read_run(run), None))
