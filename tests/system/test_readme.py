@@ -1,6 +1,6 @@
-"""The README is true: every command in it runs, every configuration trains, and public names are documented.
+"""The commands of the README and of the main pages run, every configuration trains, public names are documented.
 
-Most commands run in forks of this process, which saves the time to start Python.
+Most commands run in forks of this process, which saves the start of Python and its imports.
 """
 
 import inspect
@@ -30,27 +30,33 @@ from dragoman.records import SentencePair
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = "--train.max-steps 2 --train.device cpu --train.batch-tokens 256 --inference.max-extra-tokens 3"
-"""For commands that would train for minutes or hours. Outputs are short: an untrained model does not end them."""
+"""Added to commands that would train for minutes or hours. Without a limit, an untrained model writes long outputs."""
 
+PAGES = ("README.md", "docs/reference/command-line.md")
+"""Pages whose commands run, in this order and in one folder. `test_pages.py` runs those of the other pages."""
+PYTHON_PAGES = ("README.md", "docs/how-to/use-from-python.md")
 
 PROCESSES = {"serve": 99, "import": 99, "train": 1, "translate": 1}
-"""How many commands of a verb run in separate processes. The hub's settings are read when its code is imported."""
+"""How many commands of a verb run in a new process. The code of the hub reads its settings when it is imported."""
 SHELL = re.compile(r"[;&$*`()~\\]|\|.*\||>>|<<|\d[<>]")
-"""Syntax that a fork cannot run; the shell runs lines with it."""
+"""Syntax that `forked` does not understand; the shell runs lines that contain it."""
 
 
-def readme_commands() -> list[str]:
-    """The lines of the README's code blocks that run dragoman, without the prompt."""
-    blocks = re.findall(
-        r"^```[a-z]*\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    )
-    lines = [line.removeprefix("$ ") for block in blocks for line in block.split("\n") if line.startswith("$ ")]
-    return [line for line in lines if "dragoman" in line and "git clone" not in line]
+def blocks_of(page: str, language: str) -> list[str]:
+    """Return the code blocks of a page; `language` is a regular expression."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def page_commands(page: str) -> list[str]:
+    """Return the lines of a page's code blocks that run dragoman, without the prompt."""
+    lines = [line for block in blocks_of(page, "[a-z]*") for line in block.split("\n")]
+    return [line.removeprefix("$ ") for line in lines if re.match(r"(\$ )?(echo .*\| )?dragoman ", line)]
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, small_marian: Path) -> Path:
-    """A working directory with the files that the README names, and a cache of the hub."""
+    """A working directory with the files that the pages name, and a cache of the hub."""
     folder = tmp_path_factory.mktemp("readme")
     pairs = load_phrasebook().generate(seed=2, count=300)
     for name, part in (("corpus", pairs[:260]), ("test", pairs[260:])):
@@ -71,13 +77,13 @@ def place(tmp_path_factory: pytest.TempPathFactory, small_marian: Path) -> Path:
 
 
 @pytest.mark.timeout(900)
-def test_every_command_of_the_readme_runs(place: Path) -> None:
-    commands = readme_commands()
-    verbs = {word for line in commands for word in shlex.split(line) if word in dragoman_verbs()}
-    assert verbs == dragoman_verbs(), "the README shows every verb"
+def test_every_command_of_the_pages_runs(place: Path) -> None:
+    commands = list(dict.fromkeys(line for page in PAGES for line in page_commands(page)))
+    verbs = {word for line in commands for word in shlex.split(line) if word in VERBS}
+    assert verbs == set(VERBS), "the pages show every verb"
     environment = {**os.environ, "DRAGOMAN_DATA": str(place / "data")}
     environment |= {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(place / "hub")}
-    for verb in VERBS:  # imported once, before processes are forked
+    for verb in VERBS:  # import once, before processes are forked
         import_module(f"dragoman.cli.{verb.replace('import', 'import_')}")
     left = dict(PROCESSES)
     for line in commands:
@@ -102,7 +108,7 @@ def test_every_command_of_the_readme_runs(place: Path) -> None:
 
 
 def forked(line: str, place: Path, environment: dict[str, str]) -> tuple[int, str]:
-    """Run a line with `echo TEXT |`, `<` and `>` in a fork; return the exit code and stderr."""
+    """Run a line in a fork, with `echo TEXT |`, `<` and `>` as in a shell. Return the exit code and stderr."""
     words = shlex.split(line)
     streams = {name: place / f"{name}.txt" for name in ("stdin", "stdout", "stderr")}
     streams["stdin"].write_text(f"{words[1]}\n" if words[0] == "echo" else "")
@@ -134,7 +140,7 @@ def forked(line: str, place: Path, environment: dict[str, str]) -> tuple[int, st
 
 
 def assert_serves(command: list[str], place: Path, environment: dict[str, str]) -> None:
-    """Assert that the server prints its address, answers, and stops on SIGTERM."""
+    """Check that a server prints its address, answers there, and ends with 0 on SIGTERM."""
     with subprocess.Popen(command, cwd=place, env=environment, stderr=subprocess.PIPE, text=True) as server:
         try:
             address = next(found[0] for line in server.stderr if (found := re.search(r"http://\S+", line)))
@@ -145,20 +151,13 @@ def assert_serves(command: list[str], place: Path, environment: dict[str, str]) 
         assert server.wait(timeout=60) == 0
 
 
-def test_the_python_of_the_readme_runs(place: Path) -> None:
-    blocks = re.findall(
-        r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    )
+@pytest.mark.parametrize("page", PYTHON_PAGES)
+def test_the_python_of_the_pages_runs(page: str, place: Path) -> None:
+    blocks = blocks_of(page, "python")
     assert blocks
     for block in blocks:
-        done = subprocess.run([sys.executable, "-c", block], cwd=place, capture_output=True, text=True, timeout=100)
+        done = subprocess.run([sys.executable, "-c", block], cwd=place, capture_output=True, text=True, timeout=200)
         assert done.returncode == 0, done.stderr
-
-
-def dragoman_verbs() -> set[str]:
-    from dragoman.cli.main import VERBS
-
-    return set(VERBS)
 
 
 each_configuration = pytest.mark.parametrize(
@@ -167,7 +166,7 @@ each_configuration = pytest.mark.parametrize(
 
 
 def files_of(path: Path) -> list[Path]:
-    """The configuration, and a corpus if it has none."""
+    """Return the configuration files to load: `low_resource.toml` names no corpus, so another file adds one."""
     return [path, path.with_name("english_telugu.toml")] if path.stem == "low_resource" else [path]
 
 
@@ -182,7 +181,7 @@ def test_every_configuration_loads(path: Path) -> None:
 def test_every_configuration_trains_on_a_stand_in_of_its_data(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The named files hold the phrasebook in the format of their endings, and the model is made small."""
+    """The phrasebook stands in for the corpora, in the formats of their file names, and the model is small."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DRAGOMAN_DATA", str(tmp_path / "data"))
     data = load_config(files_of(path)).data
@@ -196,7 +195,7 @@ def test_every_configuration_trains_on_a_stand_in_of_its_data(
 
 
 def write_part(data: DataSettings, part: str, pairs: list[SentencePair]) -> None:
-    """The files of a part of [data], if any."""
+    """Write the files that a part of [data] names, if it names any."""
     for side in ("src", "tgt"):
         write_lines(getattr(data, f"{part}_{side}"), [getattr(pair, side) for pair in pairs])
     one = getattr(data, part)
