@@ -165,12 +165,16 @@ def _check_cluster(options: argparse.Namespace) -> None:
     if not options.input or not options.output:
         missing = "--output" if options.input else "--input"
         raise ConfigError(f"`--cluster` needs `--input` and `--output`, but `{missing}` is not given. Add it.")
-    if options.prefix:
-        raise ConfigError("`--cluster` and `--prefix` must not both be given. Leave one out.")
-    if options.format in DOCUMENTS:
-        raise ConfigError(f"`--cluster` and `--format {options.format}` must not both be given. Leave one out.")
-    if options.engine != ENGINES[0]:
-        raise ConfigError(f"`--cluster` and `--engine {options.engine}` must not both be given. Leave one out.")
+    document, engine = options.format in DOCUMENTS, options.engine != ENGINES[0]
+    others = {"--prefix": options.prefix, f"--format {options.format}": document, f"--engine {options.engine}": engine}
+    _refuse_together("--cluster", others)
+
+
+def _refuse_together(flag: str, others: Mapping[str, object]) -> None:
+    """Raise ConfigError if one of the other flags, which `others` maps to their values, is given too."""
+    for other, value in others.items():
+        if value:
+            raise ConfigError(f"`{flag}` and `{other}` must not both be given. Leave one out.")
 
 
 def _check_models(options: argparse.Namespace) -> None:
@@ -282,17 +286,14 @@ def _parser() -> ArgumentParser:
 
 
 def _open_source(options: argparse.Namespace, files: ExitStack) -> InputLines:
-    if options.format in DOCUMENTS and (options.prefix or options.alignment or options.flags):
-        flag = "--prefix" if options.prefix else "--alignment" if options.alignment else "--flags"
-        raise ConfigError(f"`{flag}` and `--format {options.format}` must not both be given. Leave one out.")
+    lines_only = {"--prefix": options.prefix, "--alignment": options.alignment, "--flags": options.flags}
+    if options.format in DOCUMENTS:
+        _refuse_together(f"--format {options.format}", lines_only)
     _check_output(options)
     encoding = encoding_of(options)
     prefixes = prefetch_first(read_lines(Path(options.prefix), encoding=encoding)) if options.prefix else None
     if options.text is not None:
-        if options.input or options.cluster:
-            raise ConfigError(
-                f"`--text` and `{'--input' if options.input else '--cluster'}` must not both be given. Leave one out."
-            )
+        _refuse_together("--text", {"--input": options.input, "--cluster": options.cluster})
         return InputLines(BytesIO(options.text.encode("utf-8", "replace")), "`--text`", options.prefix, prefixes)
     if not options.input:
         return InputLines(standard_input(), "standard input", options.prefix, prefixes)

@@ -409,7 +409,7 @@ def test_what_whole_files_cannot_have(model_folder: Path, type_in: Any, capfd: p
     said = capfd.readouterr()
     assert said.out == ""
     assert "standard input line 1 has 0xff, which is not UTF-8. Set `--encoding`" in said.err
-    assert "`--alignment` and `--format srt` must not both be given. Leave one out." in said.err
+    assert "`--format srt` and `--alignment` must not both be given. Leave one out." in said.err
 
 
 class Losing:
