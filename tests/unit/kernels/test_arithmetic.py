@@ -29,13 +29,13 @@ from dragoman.kernels.vectors import (
 
 
 @jit_compile
-def copied(values: Any, out: Any) -> None:
+def copy_values(values: Any, out: Any) -> None:
     for i in range(values.size):
         store_number(out, i, load_number(values[i]))
 
 
 @jit_compile
-def copied_line(values: Any, factor: Any, out: Any) -> None:
+def copy_line(values: Any, factor: Any, out: Any) -> None:
     copy_vector(values, factor, out)
 
 
@@ -53,12 +53,12 @@ def sums(values: Any, others: Any, gains: Any) -> Any:
 
 
 @jit_compile
-def powers_in_place(values: Any) -> Any:
+def replace_by_powers(values: Any) -> Any:
     return write_powers(values)
 
 
 @jit_compile
-def moved(line: Any, less: Any, factors: Any) -> Any:
+def multiply_then_subtract(line: Any, less: Any, factors: Any) -> Any:
     product = dot_of_vectors(line, factors)
     subtract_and_multiply(line, less, factors)
     return product
@@ -70,7 +70,7 @@ def tile(left: Any, row_step: int, step: int, right: Any, depth: int, out: Any) 
 
 
 @jit_compile
-def limited(values: Any, limit: Any) -> None:
+def limit_values(values: Any, limit: Any) -> None:
     for i in range(values.size):
         values[i] = at_least(values[i], limit)
 
@@ -88,22 +88,22 @@ def test_rounds_to_bfloat16_as_torch_does() -> None:
     ordinary = torch.cat([values[~values.isnan()], special[-1:]])
     expected = ordinary.bfloat16()
     found = torch.empty(len(ordinary), dtype=torch.bfloat16)
-    copied(ordinary.numpy(), bits(found))
+    copy_values(ordinary.numpy(), bits(found))
     assert torch.equal(found[:-1], expected[:-1])
     assert found[-1].isnan()
     for start in range(0, 1024, VECTOR_WIDTH):
         line = torch.empty(VECTOR_WIDTH, dtype=torch.bfloat16)
-        copied_line(ordinary[start : start + VECTOR_WIDTH].numpy(), np.float32(1), bits(line))
+        copy_line(ordinary[start : start + VECTOR_WIDTH].numpy(), np.float32(1), bits(line))
         assert torch.equal(line, expected[start : start + VECTOR_WIDTH])
 
 
 def test_reads_bfloat16_exactly() -> None:
     everything = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch.bfloat16)
     found = np.empty(len(everything), np.float32)
-    copied(bits(everything), found)
+    copy_values(bits(everything), found)
     np.testing.assert_array_equal(found, everything.float().numpy())
     line = np.empty(VECTOR_WIDTH, np.float32)
-    copied_line(bits(everything)[16000 : 16000 + VECTOR_WIDTH], np.float32(2), line)
+    copy_line(bits(everything)[16000 : 16000 + VECTOR_WIDTH], np.float32(2), line)
     np.testing.assert_array_equal(line, 2 * found[16000 : 16000 + VECTOR_WIDTH])
 
 
@@ -130,7 +130,7 @@ def test_softmax_of_nan_is_nan() -> None:
 def test_products_and_sums_of_a_line() -> None:
     line, factors = (np.random.default_rng(seed).normal(size=VECTOR_WIDTH).astype(np.float32) for seed in (0, 1))
     before = line.copy()
-    np.testing.assert_allclose(moved(line, np.float32(0.5), factors), before @ factors, rtol=1e-5)
+    np.testing.assert_allclose(multiply_then_subtract(line, np.float32(0.5), factors), before @ factors, rtol=1e-5)
     np.testing.assert_allclose(line, (before - 0.5) * factors, rtol=1e-6)
 
 
@@ -149,11 +149,11 @@ def test_tile_of_a_product(turned: bool, depth: int) -> None:
 
 def test_at_least_keeps_nan() -> None:
     values = np.array([-1, 2, np.nan, -np.inf], np.float32)
-    limited(values, np.float32(0))
+    limit_values(values, np.float32(0))
     np.testing.assert_array_equal(values, np.array([0, 2, np.nan, 0], np.float32))
 
 
-def stored(values: Any, is_bfloat16: bool) -> tuple[Any, Any]:
+def store(values: Any, is_bfloat16: bool) -> tuple[Any, Any]:
     """The values as a kernel stores them, and the same numbers in float64."""
     if not is_bfloat16:
         return values, values.astype(np.float64)
@@ -166,7 +166,7 @@ def stored(values: Any, is_bfloat16: bool) -> tuple[Any, Any]:
 def test_sums_equal_numpy_and_ignore_memory_beyond_the_vector(size: int, seed: int, is_bfloat16: bool) -> None:
     noise = np.random.default_rng(seed).normal(size=(3, size + 20)).astype(np.float32)
     noise[:, size:] = np.nan
-    given_rows, meant = zip(*(stored(row, is_bfloat16) for row in noise), strict=True)
+    given_rows, meant = zip(*(store(row, is_bfloat16) for row in noise), strict=True)
     plain, of_gradients = sums(*(row[:size] for row in given_rows))
     x, y, gain = (row[:size] for row in meant)
     normed = (x - 0.3) * 1.7
@@ -174,9 +174,7 @@ def test_sums_equal_numpy_and_ignore_memory_beyond_the_vector(size: int, seed: i
     np.testing.assert_allclose(plain, expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(of_gradients, [(y * gain).sum(), (y * gain * normed).sum()], rtol=1e-5, atol=1e-4)
     values, before = given_rows[0], given_rows[0].copy()
-    assert powers_in_place(values[:size]) == pytest.approx((2**x).sum(), rel=1e-5)
+    assert replace_by_powers(values[:size]) == pytest.approx((2**x).sum(), rel=1e-5)
     assert values[size:].tobytes() == before[size:].tobytes()
-    after = (
-        stored(noise[0], False)[1] if not is_bfloat16 else torch.tensor(values).view(torch.bfloat16).double().numpy()
-    )
+    after = store(noise[0], False)[1] if not is_bfloat16 else torch.tensor(values).view(torch.bfloat16).double().numpy()
     np.testing.assert_allclose(after[:size], 2**x, rtol=2**-8 if is_bfloat16 else 1e-6)

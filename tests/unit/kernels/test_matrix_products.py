@@ -55,7 +55,7 @@ def weigh_into(out: Any, factors: Any, values: Any, places: Any, shift: int, cou
 
 
 @jit_without_nan
-def kept_as(out: Any, values: Any, size: int) -> None:
+def keep_values(out: Any, values: Any, size: int) -> None:
     keep(out, 1, values, 2, size)
 
 
@@ -107,7 +107,7 @@ def test_keep_rounds_to_float16_and_clamps_large_numbers() -> None:
     values = numbers(34) * 100
     values[[2, 5, 9]] = 1e9, -1e9, 65504
     out = np.zeros(34, np.uint16)
-    kept_as(out, values, 32)
+    keep_values(out, values, 32)
     expected = values[2:].clip(-65504, 65504).astype(np.float16)
     assert (out[1:33].view(np.float16) == expected).all()
     assert out[0] == out[33] == 0
@@ -142,7 +142,7 @@ def test_softmax_and_layer_norm_equal_torch(size: int) -> None:
     np.testing.assert_allclose(out, normal, atol=1e-4)
 
 
-def apart(gap: int, *arrays: Any) -> list[Any]:
+def place_apart(gap: int, *arrays: Any) -> list[Any]:
     """Copies in one block of memory in this order, `gap` bytes apart."""
     memory = np.zeros(64 + sum(array.nbytes + gap for array in arrays), np.uint8)
     end, placed = -memory.ctypes.data % 64, []
@@ -183,9 +183,9 @@ def test_states_do_not_depend_on_the_addresses_of_norm_weights(norm_first: bool,
         norm = getattr(decoder, name)
         expected = states((name, norm.gain, norm.bias), np.zeros(1024, np.float32)[512:])
         for gap in range(0, 320, 4):
-            bias, gain, line = apart(gap, norm.bias, norm.gain, np.zeros(64, np.float32))
+            bias, gain, line = place_apart(gap, norm.bias, norm.gain, np.zeros(64, np.float32))
             assert states((name, gain, bias), line) == expected, (name, gap)
-            gain, bias, line = apart(gap, norm.gain, norm.bias, np.zeros(64, np.float32))
+            gain, bias, line = place_apart(gap, norm.gain, norm.bias, np.zeros(64, np.float32))
             assert states((name, gain, bias), line) == expected, (name, gap)
 
 
@@ -195,7 +195,7 @@ def test_inputs_of_a_product_do_not_depend_on_addresses(precision: str) -> None:
     expected, scales = np.zeros((1, 96), kind), np.zeros(1, np.float32)
     put(values, expected, scales, 0)
     for gap in range(0, 320, 4):
-        near, out, scale = apart(gap, values, np.zeros((1, 96), kind), np.zeros(1, np.float32))
+        near, out, scale = place_apart(gap, values, np.zeros((1, 96), kind), np.zeros(1, np.float32))
         put(near, out, scale, 0)
         assert (out.tobytes(), scale) == (expected.tobytes(), scales), gap
 
@@ -206,12 +206,12 @@ def test_activation_does_not_depend_on_addresses(activation: int) -> None:
     expected = np.zeros(70, np.float32)
     activate(values, activation, expected)
     for gap in range(0, 320, 4):
-        near, out = apart(gap, values, np.zeros(70, np.float32))
+        near, out = place_apart(gap, values, np.zeros(70, np.float32))
         activate(near, activation, out)
         assert out.tobytes() == expected.tobytes(), gap
 
 
-def multiplied(rows: Any, linear: PackedLinear, precision: str) -> tuple[Any, Any, Any]:
+def multiply(rows: Any, linear: PackedLinear, precision: str) -> tuple[Any, Any, Any]:
     """The product of rows with a packed weight, the quantized rows and their scales."""
     count, depth = rows.shape
     padded_count = -(-count // PRODUCT_ROWS) * PRODUCT_ROWS
@@ -230,7 +230,7 @@ def test_products_equal_numpy(precision: str, count: int, depth: int, size: int,
     """float32 up to rounding. Integers: the exact sum of products, times the scales."""
     rows, weight, bias = numbers(count, depth, seed=seed), numbers(size, depth, seed=seed + 1), numbers(size, seed=seed)
     linear = pack_products([(weight, bias)], precision, padding=-np.inf)
-    found, inputs, scales = multiplied(rows, linear, precision)
+    found, inputs, scales = multiply(rows, linear, precision)
     assert found.shape[1] % PRODUCT_COLUMNS == 0
     assert (found[:, size:] == -np.inf).all()
     expected = rows.astype(np.float64) @ weight.T.astype(np.float64) + bias
@@ -262,7 +262,7 @@ def test_packed_weights_start_on_a_cache_line(precision: str) -> None:
 @pytest.mark.parametrize("depth", [1, 2, 512, 2048, 4096])
 def test_largest_sums_of_int16_do_not_overflow(depth: int) -> None:
     rows, weight = np.full((1, depth), 0.7, np.float32), np.full((PRODUCT_COLUMNS, depth), -1.3, np.float32)
-    found, inputs, _ = multiplied(rows, pack_products([(weight, None)], "int16"), "int16")
+    found, inputs, _ = multiply(rows, pack_products([(weight, None)], "int16"), "int16")
     assert inputs.max() == largest_integer("int16", depth)
     np.testing.assert_allclose(found, -0.91 * depth, rtol=1e-5)
 
@@ -271,6 +271,6 @@ def test_largest_sums_of_int16_do_not_overflow(depth: int) -> None:
 def test_row_does_not_depend_on_other_rows_to_the_last_bit(precision: str) -> None:
     rows, weight = numbers(23, 64), numbers(200, 64, seed=1)
     linear = pack_products([(weight, None)], precision)
-    together = multiplied(rows, linear, precision)[0]
+    together = multiply(rows, linear, precision)[0]
     for first, last in ((0, 1), (3, 4), (5, 23), (22, 23)):
-        assert (multiplied(rows[first:last], linear, precision)[0] == together[first:last]).all()
+        assert (multiply(rows[first:last], linear, precision)[0] == together[first:last]).all()

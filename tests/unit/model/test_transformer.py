@@ -34,7 +34,7 @@ def _inputs(seed: int = 0, vocab_size: int = 20) -> tuple[Tensor, Tensor]:
     return src, torch.randint(4, vocab_size, (4, 8), generator=generator)
 
 
-def _randomised(model: Transformer, seed: int = 1) -> Transformer:
+def _randomize(model: Transformer, seed: int = 1) -> Transformer:
     """The model with noise added to every parameter, biases and norms included."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -133,7 +133,7 @@ def test_print_shows_the_sizes() -> None:
 
 
 def test_encoder_accepts_custom_masks() -> None:
-    model = _randomised(Transformer(SMALL, 20, 20)).eval()
+    model = _randomize(Transformer(SMALL, 20, 20)).eval()
     src, _ = _inputs()
     mask = torch.ones(4, 1, 9, 9, dtype=torch.bool)
     mask[2, 0, 3] = False
