@@ -1,21 +1,77 @@
-"""Dragoman: train, serve and inspect your own translator.
+"""Dragoman: train, trust, inspect and serve your own translator.
 
-Public names are imported on first use, so that ``import dragoman`` and ``dragoman --help`` stay fast.
+Names are imported on first use, so that importing the package (and ``dragoman --help``) takes no time.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from dragoman.version import __version__
 
 if TYPE_CHECKING:
+    from dragoman import visualization
+    from dragoman.config import (
+        DataSettings,
+        InferenceSettings,
+        ModelSettings,
+        TokenizerSettings,
+        TrainSettings,
+        ValidateSettings,
+    )
+    from dragoman.data.batch import Batch
     from dragoman.inference.translator import Translator
+    from dragoman.model.transformer import Transformer
+    from dragoman.workflows.api import check, compare, evaluate, inspect, load, plan, train
+    from dragoman.workflows.run import Run
 
-__all__ = ["Translator", "__version__"]
+_MODULES = {
+    "workflows.api": ("train", "load", "evaluate", "compare", "inspect", "plan", "check"),
+    "workflows.run": ("Run",),
+    "inference.translator": ("Translator",),
+    "model.transformer": ("Transformer",),
+    "data.batch": ("Batch",),
+    "config.settings": (
+        "DataSettings",
+        "TokenizerSettings",
+        "ModelSettings",
+        "TrainSettings",
+        "ValidateSettings",
+        "InferenceSettings",
+    ),
+}
+_PLACES = {name: f"dragoman.{module}" for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "train",
+    "load",
+    "evaluate",
+    "compare",
+    "inspect",
+    "plan",
+    "check",
+    "Run",
+    "Translator",
+    "Transformer",
+    "Batch",
+    "DataSettings",
+    "TokenizerSettings",
+    "ModelSettings",
+    "TrainSettings",
+    "ValidateSettings",
+    "InferenceSettings",
+    "visualization",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Translator":
-        from dragoman.inference.translator import Translator
+    if name == "visualization":
+        return import_module("dragoman.visualization")
+    if name not in _PLACES:
+        raise AttributeError(f"module 'dragoman' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_PLACES[name]), name)
+    return value
 
-        return Translator
-    raise AttributeError(f"module 'dragoman' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from dragoman.cli.arguments import ArgumentParser, add_layout_flags, layout_from
-from dragoman.cli.progress import TerminalProgress
 from dragoman.errors import ConfigError
 from dragoman.text.doctor.findings import CorpusFinding, Examination
 from dragoman.workflows.corpus import CorpusFiles, check_files
-from dragoman.workflows.progress import QUIET
+from dragoman.workflows.progress import QUIET, TerminalProgress
 
 _WRONG = 2
 

@@ -9,12 +9,12 @@ from dataclasses import asdict
 from dragoman.cli.arguments import ArgumentParser, file_name, layout_from
 from dragoman.cli.evaluate import add_scoring_flags
 from dragoman.cli.models import model_request
-from dragoman.cli.progress import TerminalProgress
 from dragoman.evaluation.comparison import Comparison, MetricComparison, RarityGroup
 from dragoman.evaluation.significance import RESAMPLES, SEED, TRIALS
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.workflows.comparison import ComparisonRequest, compare_systems
+from dragoman.workflows.progress import TerminalProgress
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 from shlex import quote
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name
-from dragoman.cli.train import train
+from dragoman.cli.train import run_training
 from dragoman.config import read_given
 from dragoman.config.fields import SETTINGS
 from dragoman.demo.phrasebook import PhrasebookPair
@@ -61,7 +61,7 @@ def run(arguments: Sequence[str]) -> int:
     corpus.mkdir(parents=True, exist_ok=True)
     for name, pairs in (("train", split.train), ("dev", split.dev), ("test", split.test)):
         write_file(corpus / f"{name}.en-de.tsv", "".join(f"{pair.src}\t{pair.tgt}\n" for pair in pairs))
-    code = train(RunRequest(overrides=settings, out=given.out))
+    code = run_training(RunRequest(overrides=settings, out=given.out))
     if code == 0:
         _show(given.out, split.test)
     return code

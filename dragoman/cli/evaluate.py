@@ -7,10 +7,10 @@ from dataclasses import asdict
 
 from dragoman.cli.arguments import ArgumentParser, add_layout_flags, file_name, layout_from
 from dragoman.cli.models import add_model_flags, model_request
-from dragoman.cli.progress import TerminalProgress
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.workflows.evaluation import EvaluationReport, EvaluationRequest, evaluate_test
+from dragoman.workflows.progress import TerminalProgress
 
 
 def run(arguments: Sequence[str]) -> int:

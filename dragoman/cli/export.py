@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from dragoman.cli.arguments import ArgumentParser, path_name
-from dragoman.cli.progress import TerminalProgress
 from dragoman.workflows.exchange import export_model
+from dragoman.workflows.progress import TerminalProgress
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from shlex import quote
 
 from dragoman.cli.arguments import ArgumentParser, path_name
-from dragoman.cli.progress import TerminalProgress
 from dragoman.messages import say
 from dragoman.workflows.exchange import import_model
+from dragoman.workflows.progress import TerminalProgress
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -8,14 +8,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name, whole_number
-from dragoman.cli.models import add_model_flags, check_search_flags
-from dragoman.cli.progress import TerminalProgress
+from dragoman.cli.arguments import ArgumentParser, path_name, whole_number
+from dragoman.cli.models import add_model_flags, check_search_flags, model_request
 from dragoman.config import WITHOUT_SAMPLING
 from dragoman.errors import ConfigError
 from dragoman.files import check_target, write_file
 from dragoman.messages import say
 from dragoman.workflows.inspection import InspectionRequest, inspect_model
+from dragoman.workflows.progress import TerminalProgress
 
 if TYPE_CHECKING:
     from dragoman.visualization.inspection.inspection import AttentionKind, Inspection
@@ -31,8 +31,8 @@ def run(arguments: Sequence[str]) -> int:
     """Translate a text, print it, and write the requested files. Returns the exit code."""
     options = _parser().parse(arguments)
     _check(options)
-    request = InspectionRequest(options.model, options.text or "", options.test, overrides_of(options), options.device)
-    inspection = inspect_model(request, TerminalProgress())
+    model = model_request([options.model], options)
+    inspection = inspect_model(InspectionRequest(model, options.text or "", options.test), TerminalProgress())
     if options.png is not None:
         from dragoman.visualization.figures.attention_figure import plot_heads
         from dragoman.visualization.figures.figure import save_figure

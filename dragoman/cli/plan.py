@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from dragoman.cli.arguments import ArgumentParser
-from dragoman.cli.progress import TerminalProgress
 from dragoman.cli.train import add_data_flags, run_request
 from dragoman.training.run.log import duration, finite_or_none
 from dragoman.training.run.signals import Interrupted
+from dragoman.workflows.progress import TerminalProgress
 
 if TYPE_CHECKING:
     from dragoman.workflows.training.planning import Plan

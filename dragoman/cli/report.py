@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dragoman.cli.arguments import ArgumentParser, path_name
-from dragoman.cli.progress import TerminalProgress
+from dragoman.workflows.progress import TerminalProgress
 from dragoman.workflows.runs import report_run
 
 

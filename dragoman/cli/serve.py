@@ -9,7 +9,6 @@ from functools import partial
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name
 from dragoman.cli.models import add_model_flags, check_search_flags
-from dragoman.cli.progress import TerminalProgress
 from dragoman.config import WITHOUT_SAMPLING, Setting
 from dragoman.config.fields import SettingValue, quote_value
 from dragoman.errors import ConfigError
@@ -17,6 +16,7 @@ from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.serving.settings import SERVE_SETTINGS, ServeSettings
 from dragoman.workflows.models import require_model
+from dragoman.workflows.progress import TerminalProgress
 
 _NEEDED = ("starlette", "uvicorn", "httptools", "multipart", "prometheus_client")
 # Settings that a request sets itself, and settings that would make answers differ between requests.

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name, whole_number
-from dragoman.cli.progress import TerminalProgress
 from dragoman.config.settings import MOST_ENTRIES
 from dragoman.messages import say
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
+from dragoman.workflows.progress import TerminalProgress
 from dragoman.workflows.summary import ModelSummary, SummaryRequest, summarize_model
 
 

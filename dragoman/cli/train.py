@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 
 from dragoman.cli.arguments import ArgumentParser, add_layout_flags, file_name, listed_name, overrides_of, path_name
-from dragoman.cli.progress import TerminalProgress
 from dragoman.config.loading import flag_of
 from dragoman.config.recipes import chosen_keys
 from dragoman.errors import ConfigError
@@ -19,6 +18,7 @@ from dragoman.interrupts import interrupts
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
 from dragoman.training.run.signals import Interrupted
+from dragoman.workflows.progress import TerminalProgress
 from dragoman.workflows.training.results import FinalScores, FineTuningScores, PairCounts, ScoreChange
 from dragoman.workflows.training.settings import RunRequest, resolve_run
 
@@ -58,7 +58,7 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_flag("--out", "RUN", "Folder of the run [default: runs/NAME]", path_name)
     add_data_flags(parser)
     given = parser.parse(arguments)
-    return train(run_request(given, given.out))
+    return run_training(run_request(given, given.out))
 
 
 def add_data_flags(parser: ArgumentParser) -> None:
@@ -105,9 +105,9 @@ def run_request(given: argparse.Namespace, out: Path | None = None) -> RunReques
     return RunRequest(tuple(given.configs), long | short, out)
 
 
-def train(request: RunRequest) -> int:
+def run_training(request: RunRequest) -> int:
     """Train, or continue the run in `request.out`. Checks settings and data before torch is imported."""
-    out = request.out or Path("runs") / _name(request)
+    out = request.folder
     interrupts.last_words = lambda: _last_words(out)
     progress = _TrainingProgress()
     announce_compiling()
@@ -172,10 +172,3 @@ def _last_words(out: Path) -> str:
     if not steps:
         return "stopped without saving. There is no checkpoint yet, so the same command starts from the beginning."
     return f"stopped without saving. The same command continues from {out / 'checkpoints' / steps[-1]}."
-
-
-def _name(request: RunRequest) -> str:
-    """The name of a run: that of its last configuration file, or else of its training text."""
-    overrides = request.overrides
-    source = request.configs[-1] if request.configs else overrides.get("data.train") or overrides.get("data.train_src")
-    return Path(source or "run").name.split(".")[0] or "run"

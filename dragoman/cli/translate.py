@@ -18,7 +18,6 @@ from typing import Any, BinaryIO, cast
 
 from dragoman.cli.arguments import ArgumentParser, add_encoding_flag, encoding_of, file_name, overrides_of, whole_number
 from dragoman.cli.models import add_model_flags, check_search_flags, model_request, standard_input
-from dragoman.cli.progress import TerminalProgress
 from dragoman.cli.translation.documents import DOCUMENTS, translate_document
 from dragoman.cli.translation.notes import Notes
 from dragoman.cli.translation.windows import arriving_lines
@@ -32,6 +31,7 @@ from dragoman.records import Translation
 from dragoman.text.documents.terms import Terms
 from dragoman.text.lines import open_bytes, open_stream, prefetch_first, read_lines, refuse_utf16
 from dragoman.workflows.models import ENGINES, LoadedModel, load_model
+from dragoman.workflows.progress import TerminalProgress
 
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
 _PIECE_LINES = 5000

@@ -10,10 +10,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from dragoman.cli.arguments import ArgumentParser, add_encoding_flag, encoding_of, path_name, whole_number
-from dragoman.cli.progress import TerminalProgress
 from dragoman.errors import DragomanError
 from dragoman.kernels.compiling import announce_compiling
 from dragoman.messages import say
+from dragoman.workflows.progress import TerminalProgress
 from dragoman.workflows.verification import (
     ResumingNotVerified,
     TranslationChecks,

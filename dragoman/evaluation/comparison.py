@@ -92,7 +92,7 @@ class Comparison:
         return f"{said[0].upper()}{said[1:]}."
 
 
-def compare(
+def compare_outputs(
     sources: _Texts,
     references: _Texts,
     a: _Texts,

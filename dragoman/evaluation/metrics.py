@@ -53,7 +53,7 @@ def ter(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     return _score(TER(), hypotheses, references)
 
 
-def evaluate(
+def score_outputs(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a", *, intervals: bool = False
 ) -> Evaluation:
     """Score one test with all metrics.

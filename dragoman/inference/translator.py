@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count, islice, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from dragoman.bundle import resolve_model_folder
 from dragoman.config import SETTINGS, Config, InferenceSettings, check_config
@@ -48,6 +48,8 @@ class Translator:
         The longest source in tokens. Longer texts are split.
     aligner
         Reads the model's attention. Without it, there are no alignments, and terms and markers cannot be placed.
+    trained_models
+        The models behind the search, if they were loaded from folders.
 
     Raises
     ------
@@ -68,9 +70,29 @@ class Translator:
         settings: InferenceSettings,
         max_src_tokens: int,
         aligner: Aligner | None = None,
+        trained_models: Sequence[TrainedModel] = (),
     ) -> None:
         self._search = TextSearch(search, tokenizers, max_src_tokens, aligner)
-        self.settings = settings
+        self.settings, self.trained_models = settings, tuple(trained_models)
+
+    @overload
+    def __call__(self, text: str, **overrides: SettingValue) -> str: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def __call__(self, text: Iterable[str], **overrides: SettingValue) -> list[str]: ...
+
+    def __call__(self, text: str | Iterable[str], **overrides: SettingValue) -> str | list[str]:
+        """Translate one text, or several: a string gives a string, and a list of strings gives a list.
+
+        `overrides` are settings of [inference] for this call, such as ``beam_size=1``. `translate` has more options.
+        """
+        return self.translate([text], **overrides)[0] if isinstance(text, str) else self.translate(text, **overrides)  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        cards = [trained.card for trained in self.trained_models]
+        languages = f"{cards[0].src_lang or '?'} to {cards[0].tgt_lang or '?'}, " if cards else ""
+        models = f"{len(cards)} models, " if len(cards) > 1 else ""
+        return f"<Translator: {languages}{models}beam size {self.settings.beam_size}>"
 
     @classmethod
     def load(cls, path: str | Path, device: str = "auto", precision: str | None = None) -> "Translator":
@@ -131,7 +153,7 @@ class Translator:
         models = [trained.model for trained in trained_models]
         longest = min(_max_src_tokens(trained.model, trained.config.data.max_tokens) for trained in trained_models)
         aligner = Aligner(models, first.tokenizers)
-        return cls(search or TransformerSearch(models), first.tokenizers, settings, longest, aligner)
+        return cls(search or TransformerSearch(models), first.tokenizers, settings, longest, aligner, trained_models)
 
     @classmethod
     def from_model(

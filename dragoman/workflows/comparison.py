@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError, DataError
-from dragoman.evaluation.comparison import Comparison, compare
+from dragoman.evaluation.comparison import Comparison, compare_outputs
 from dragoman.evaluation.metrics import tokenizer_for
 from dragoman.text.corpus.layout import PLAIN, Layout
 from dragoman.text.corpus.opening import check_direction, read_side, texts_of_side
@@ -107,7 +107,7 @@ def compare_systems(request: ComparisonRequest, progress: Progress = QUIET) -> C
             if output is not None:  # a model's output is never the wrong file, however bad it is
                 check_same_language(output.texts, test.references, name, SKIP_FLAG)
     tokenize = request.tokenize or tokenizer_for(lang)
-    return compare(test.sources, test.references, a.texts, b.texts, tokenize, training_text)
+    return compare_outputs(test.sources, test.references, a.texts, b.texts, tokenize, training_text)
 
 
 def _read_translations(request: ComparisonRequest, num_sources: int) -> list[_Output | None]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from dragoman.config.loading import flag_of
 from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.checklists import PhenomenonCount, check_phenomena
-from dragoman.evaluation.metrics import Evaluation, evaluate, tokenizer_for
+from dragoman.evaluation.metrics import Evaluation, score_outputs, tokenizer_for
 from dragoman.text.corpus.layout import PLAIN, Layout
 from dragoman.text.corpus.opening import check_direction, holds_pairs, open_aligned, read_side, texts_of_side
 from dragoman.text.corpus.splitting import chunks
@@ -146,7 +146,7 @@ def evaluate_test(request: EvaluationRequest, progress: Progress = QUIET) -> Eva
         hypotheses = model.translator.translate(test.sources, **model.overrides)
         if request.checklist:
             findings = check_phenomena(test.sources, test.references, hypotheses, translate, *languages)
-    score = partial(evaluate, tokenize=request.tokenize or tokenizer_for(test.tgt_lang), intervals=True)
+    score = partial(score_outputs, tokenize=request.tokenize or tokenizer_for(test.tgt_lang), intervals=True)
     whole, rest = score(hypotheses, test.references), None
     if training:
         places = _places_without_leaks(test.sources, training, progress)
@@ -163,7 +163,7 @@ def _check(request: EvaluationRequest) -> None:
     """Raise ConfigError if the request names both a model and translations, or neither."""
     src, ref, hyp = request.src, request.ref, request.hyp
     if not hyp:
-        if not request.model.paths:
+        if not request.model.paths and request.model.translator is None:
             raise ConfigError(
                 "MODEL with `--src`, or `--hyp`, is missing. `dragoman evaluate --help` says what goes where."
             )

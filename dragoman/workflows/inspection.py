@@ -3,14 +3,14 @@
 The measurements are in `dragoman.visualization.inspection`; this module finds the model and the text.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dragoman.bundle import resolve_model_folder
 from dragoman.config import WITHOUT_SAMPLING, Config, read_config
 from dragoman.errors import ConfigError, DataError, ModelError
-from dragoman.workflows.models import find_folder
+from dragoman.workflows.models import ModelRequest, load_trained
 from dragoman.workflows.progress import QUIET, Progress
 
 if TYPE_CHECKING:
@@ -24,22 +24,16 @@ class InspectionRequest:
     Parameters
     ----------
     model
-        A model folder or a run.
+        One model, and the settings of the search.
     text
         The text to translate.
     test_sentence
         Number of a sentence of the run's test set, counted from 1. It replaces `text`, and its reference is shown.
-    overrides
-        Settings of the search by key, as text, such as ``{"inference.beam_size": "4"}``.
-    device
-        "auto", "cpu", "cuda" or another device of torch.
     """
 
-    model: str
+    model: ModelRequest
     text: str = ""
     test_sentence: int | None = None
-    overrides: Mapping[str, str] = field(default_factory=dict)
-    device: str = "auto"
 
 
 def inspect_model(request: InspectionRequest, progress: Progress = QUIET) -> "Inspection":
@@ -68,20 +62,19 @@ def inspect_model(request: InspectionRequest, progress: Progress = QUIET) -> "In
     """
     text, reference = request.text, ""
     if request.test_sentence is not None:
-        text, reference = _test_sentence(Path(request.model), request.test_sentence)
+        text, reference = _test_sentence(Path(request.model.paths[0]), request.test_sentence)
     if not text.strip():
         raise DataError("the text is empty. Give a sentence to inspect, in quotes.")
-    folder = find_folder(request.model, progress)
-    from dragoman.model.trained import TrainedModel  # torch: only once the arguments are right
+    trained = load_trained(request.model, progress)[0]
     from dragoman.visualization.inspection.inspector import inspect_text
 
-    trained = TrainedModel.load(folder, request.device)
+    name = str(resolve_model_folder(Path(request.model.paths[0]))) if request.model.paths else "the model"
     own = trained.config.inference
     if own.sample or own.mbr_samples:
-        progress.note(f"inspecting {folder} with beam search, although its settings sample translations")
+        progress.note(f"inspecting {name} with beam search, although its settings sample translations")
     searched = Config(inference=replace(own, n_best=1, **WITHOUT_SAMPLING))
-    settings = read_config([], request.overrides, searched).config.inference
-    return inspect_text(trained, text, settings, name=str(folder), reference=reference)
+    settings = read_config([], request.model.overrides, searched).config.inference
+    return inspect_text(trained, text, settings, name=name, reference=reference)
 
 
 def _test_sentence(run: Path, number: int) -> tuple[str, str]:

@@ -36,6 +36,8 @@ class ModelRequest:
         One of `ENGINES`: our own engine, or "ctranslate2".
     hint
         A sentence to append to the error about a path that does not exist.
+    translator
+        A loaded translator instead of `paths`, `device` and `engine`.
     """
 
     paths: tuple[str, ...] = ()
@@ -43,6 +45,7 @@ class ModelRequest:
     device: str = "auto"
     engine: str = ENGINES[0]
     hint: str = ""
+    translator: "Translator | None" = None
 
     def check(self) -> None:
         """Raise ConfigError for overrides that are invalid for every model, before loading one."""
@@ -115,25 +118,34 @@ def load_model(request: ModelRequest, progress: Progress = QUIET) -> LoadedModel
     >>> model = load_model(ModelRequest(("run",), device="cpu"))
     >>> model.translator.translate(["Where is the station?"])
     """
-    for path in request.paths:
-        require_model(path, request.hint)
-    from dragoman.devices.device import keep_freed_memory
-    from dragoman.inference.translator import Translator
-    from dragoman.model.trained import TrainedModel
-
-    keep_freed_memory()
-    folders = [find_folder(path, progress) for path in request.paths]
-    trained_models = [TrainedModel.load(folder, request.device) for folder in folders]
-    loaded = read_config([], request.overrides, Config(inference=trained_models[0].config.inference))
+    trained_models, translator = load_trained(request, progress), request.translator
+    first = trained_models[0]
+    own = first.config.inference if translator is None else translator.settings
+    loaded = read_config([], request.overrides, Config(inference=own))
     settings = loaded.config.inference
     if request.engine == "ctranslate2":
         translator = _with_ctranslate2(trained_models, settings)
-    else:
+    elif translator is None:
+        from dragoman.inference.translator import Translator
+
         translator = Translator.from_trained(trained_models)
     names = sorted(key.removeprefix("inference.") for key in loaded.given)
-    card, data = trained_models[0].card, trained_models[0].config.data
+    card, data = first.card, first.config.data
     src_lang, tgt_lang = card.src_lang or data.src_lang, card.tgt_lang or data.tgt_lang
     return LoadedModel(translator, settings, {name: getattr(settings, name) for name in names}, tgt_lang, src_lang)
+
+
+def load_trained(request: ModelRequest, progress: Progress = QUIET) -> "Sequence[TrainedModel]":
+    """Load the models of a request, or return those of its translator. Raises ModelError."""
+    if request.translator is not None:
+        return request.translator.trained_models
+    for path in request.paths:
+        require_model(path, request.hint)
+    from dragoman.devices.device import keep_freed_memory
+    from dragoman.model.trained import TrainedModel
+
+    keep_freed_memory()
+    return [TrainedModel.load(find_folder(path, progress), request.device) for path in request.paths]
 
 
 def _with_ctranslate2(trained_models: "Sequence[TrainedModel]", settings: InferenceSettings) -> "Translator":

@@ -14,7 +14,6 @@ import tomli_w
 
 from dragoman.bundle import resolve_model_folder
 from dragoman.cli.main import run_command
-from dragoman.cli.progress import TerminalProgress
 from dragoman.config import Config, dump_config
 from dragoman.config.history import RENAMED
 from dragoman.model.trained import TrainedModel
@@ -22,6 +21,7 @@ from dragoman.text.corpus.corpus import Corpus
 from dragoman.training.run.frozen_settings import frozen_config
 from dragoman.training.run.log import RunLog
 from dragoman.training.session import TrainingSession
+from dragoman.workflows.progress import TerminalProgress
 from dragoman.workflows.training import training
 from dragoman.workflows.training.settings import RunRequest, resolve_run
 
@@ -104,7 +104,7 @@ def test_a_long_stage_reports_counts_without_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = iter([0.0, 5.0, 19.0, 21.0, 21.0, 30.0])
-    monkeypatch.setattr("dragoman.cli.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("dragoman.workflows.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
     progress = TerminalProgress()
     for pairs in (0, 10_000, 20_000, 30_000, 40_000):
         progress.stage("encoding", pairs)

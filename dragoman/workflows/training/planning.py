@@ -18,7 +18,7 @@ from dragoman.config import Config
 from dragoman.config.recipes import CorpusSize, Recipe, row_for, vocab_size_for
 from dragoman.data.batching import epoch_batches
 from dragoman.data.prepare import PreparedData
-from dragoman.evaluation.metrics import evaluate
+from dragoman.evaluation.metrics import score_outputs
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
 from dragoman.text.corpus.corpus import Corpora
@@ -262,7 +262,7 @@ def _scoring_seconds(config: Config, trained: TrainedModel, data: PreparedData) 
     sources, references = (texts[:: max(1, len(texts) // _SCORED_SENTENCES)] for texts in dev.texts())
     translator.translate(sources[:2])
     clock = time.perf_counter()
-    evaluate(translator.translate(sources), references)
+    score_outputs(translator.translate(sources), references)
     seconds = time.perf_counter() - clock
     total = len(dev) + (len(data.test) if data.test is not None else 0) + _REPORT_SENTENCES
     return seconds * total / len(sources)

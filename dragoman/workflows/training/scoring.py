@@ -7,7 +7,7 @@ from pathlib import Path
 from dragoman.bundle import replace_card, resolve_model_folder
 from dragoman.data.prepare import PreparedData
 from dragoman.errors import DragomanError
-from dragoman.evaluation.metrics import evaluate, tokenizer_for
+from dragoman.evaluation.metrics import score_outputs, tokenizer_for
 from dragoman.evaluation.verdict import Outcome, verdict, weakest_group
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
@@ -53,7 +53,7 @@ def score_run(run: ResolvedRun, data: PreparedData, end: TrainingEnd, progress: 
             continue
         sources, references = store.texts()
         outputs = translator.translate(sources)
-        result = evaluate(outputs, references, tokenizer_for(trained.config.data.tgt_lang))
+        result = score_outputs(outputs, references, tokenizer_for(trained.config.data.tgt_lang))
         card = card.with_scores(f"{part}, beam {beam_size}", list(result.scores))
         for warning in result.warnings:
             progress.note(f"{part}: {warning}")

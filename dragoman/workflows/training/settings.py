@@ -49,6 +49,13 @@ class RunRequest:
     overrides: Mapping[str, str] = field(default_factory=dict)
     out: Path | None = None
 
+    @property
+    def folder(self) -> Path:
+        """`out`, or else ``runs/NAME`` after the last configuration file or the training text."""
+        overrides = self.overrides
+        source = self.configs[-1] if self.configs else overrides.get("data.train") or overrides.get("data.train_src")
+        return self.out or Path("runs") / (Path(source or "run").name.split(".")[0] or "run")
+
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRun:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.main import run_command
-from dragoman.evaluation.metrics import evaluate
+from dragoman.evaluation.metrics import score_outputs
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
 
@@ -29,7 +29,7 @@ def test_a_model_and_a_file_are_compared(model_folder: Path, capsys: pytest.Capt
     answer = json.loads(capsys.readouterr().out)
     outputs = Translator.load(model_folder).translate(SOURCES, beam_size=1)
     for name, texts in (("a", outputs), ("b", OUTPUTS)):
-        expected = evaluate(texts, REFERENCES, intervals=True).scores
+        expected = score_outputs(texts, REFERENCES, intervals=True).scores
         assert [metric[name]["value"] for metric in answer["metrics"]] == [score.value for score in expected]
     assert answer["b_wins"] + answer["b_losses"] + answer["ties"] == 4
     assert {change["a"] for change in answer["changes"]} <= set(outputs)

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.bundle import Card, replace_card
 from dragoman.cli.main import run_command
-from dragoman.evaluation.metrics import evaluate
+from dragoman.evaluation.metrics import score_outputs
 from dragoman.inference.translator import Translator
 
 
@@ -24,7 +24,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_scores_of_a_file_go_to_stdout_and_warnings_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["evaluate", "--hyp", "out.de", "--ref", "test.de"]) == 0
     answer = capsys.readouterr()
-    expected = evaluate(["eins zwei drei vier", "fünfe"], ["eins zwei drei vier", "fünf"], intervals=True)
+    expected = score_outputs(["eins zwei drei vier", "fünfe"], ["eins zwei drei vier", "fünf"], intervals=True)
     assert answer.out == "".join(f"{score}\n" for score in expected.scores)
     assert answer.err == "".join(f"dragoman: warning: {warning}\n" for warning in expected.warnings)
     assert "only 2 sentences" in answer.err
@@ -44,7 +44,7 @@ def test_a_model_is_scored_by_its_translations(model_folder: Path, capsys: pytes
     flags = ["--inference.beam-size", "1", "--json"]
     assert run_command(["evaluate", str(model_folder), "--src", "test.en", "--ref", "test.de", *flags]) == 0
     hypotheses = Translator.load(model_folder).translate(["one two three four", "five"], beam_size=1)
-    expected = evaluate(hypotheses, ["eins zwei drei vier", "fünf"])
+    expected = score_outputs(hypotheses, ["eins zwei drei vier", "fünf"])
     scores = json.loads(capsys.readouterr().out)["scores"]
     assert [score["value"] for score in scores] == [score.value for score in expected.scores]
 
@@ -133,7 +133,9 @@ def test_scores_without_what_training_had(
     answer = capsys.readouterr()
     scores = json.loads(answer.out)
     hypotheses, references = (Path(name).read_text(encoding="utf-8").split("\n") for name in ("out.de", "test.de"))
-    expected = evaluate([hypotheses[place] for place in kept], [references[place] for place in kept], intervals=True)
+    expected = score_outputs(
+        [hypotheses[place] for place in kept], [references[place] for place in kept], intervals=True
+    )
     assert scores["num_sentences"] == 3
     assert scores["without_leaks"]["num_sentences"] == len(kept)
     assert [score["value"] for score in scores["without_leaks"]["scores"]] == [score.value for score in expected.scores]

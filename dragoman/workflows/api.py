@@ -1,0 +1,299 @@
+"""The functions of ``import dragoman``: what the commands do, with Python arguments and records as results.
+
+Each function turns its arguments into the record of a workflow, and calls the workflow. Checks and errors are those of
+the command line. Progress is printed on standard error.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from dragoman.errors import ConfigError, ModelError
+from dragoman.workflows.comparison import ComparisonRequest, compare_systems
+from dragoman.workflows.corpus import CorpusFiles, check_files
+from dragoman.workflows.evaluation import EvaluationReport, EvaluationRequest, evaluate_test
+from dragoman.workflows.keywords import overrides_of_keywords
+from dragoman.workflows.models import ModelRequest
+from dragoman.workflows.progress import TerminalProgress
+from dragoman.workflows.run import Run, train_in
+from dragoman.workflows.training.settings import RunRequest
+
+if TYPE_CHECKING:
+    from dragoman.evaluation.comparison import Comparison
+    from dragoman.inference.translator import Translator
+    from dragoman.text.doctor.findings import Examination
+    from dragoman.visualization.inspection.inspection import Inspection
+    from dragoman.workflows.training.planning import Plan
+
+PathName: TypeAlias = str | os.PathLike[str]
+Model: TypeAlias = "PathName | Run | Translator"
+"""A model folder, a run, or a loaded translator."""
+
+
+def train(
+    src: PathName | None = None,
+    tgt: PathName | None = None,
+    out: PathName | None = None,
+    *,
+    data: PathName | None = None,
+    config: PathName | Sequence[PathName] = (),
+    **settings: object,
+) -> Run:
+    """Train a translator on parallel text, or continue a run.
+
+    If the folder `out` holds a run, training continues there. Ctrl-C and the stop button of a notebook save the run and
+    return it.
+
+    Parameters
+    ----------
+    src, tgt : str or Path
+        Two aligned files: line n of one is the translation of line n of the other.
+    out : str or Path
+        The folder of the run. By default ``runs/NAME``, after the name of the data.
+    data : str or Path
+        One file with both sides instead of `src` and `tgt`: TSV, CSV, JSON lines or TMX, plain or gzip.
+    config : str, Path, or list of these
+        TOML files with settings. Later files override earlier ones, and keywords override files.
+    **settings
+        Any setting of the reference by its name: ``max_minutes=30``. If several settings have the same name, write the
+        table too: ``train_seed=2``. ``start_from="run"`` fine-tunes a model, and ``teachers=["a", "b"]`` learns from
+        models.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    ConfigError
+        If a setting is unknown, out of range, or contradicts another.
+    DataError
+        If a file cannot be read, or if the corpus cannot be right.
+    CheckpointError
+        If the run cannot continue with these settings.
+    ResourceError
+        If memory or disk space is too small.
+
+    Examples
+    --------
+    >>> run = train(src="train.en", tgt="train.de", out="run", max_minutes=30)
+    >>> run.scores
+    {'validation, beam 4': {'BLEU': 38.2, 'chrF2': 63.1, 'TER': 45.0}}
+    """
+    request = _run_request({"src": src, "tgt": tgt, "data": data, **settings}, config)
+    if out is not None:
+        request = replace(request, out=Path(out))
+    return train_in(replace(request, out=request.folder), TerminalProgress())
+
+
+def plan(
+    src: PathName | None = None,
+    tgt: PathName | None = None,
+    *,
+    data: PathName | None = None,
+    config: PathName | Sequence[PathName] = (),
+    **settings: object,
+) -> "Plan":
+    """Measure some training steps on this machine, and predict time, memory and disk space of the whole run.
+
+    Nothing is kept. The arguments and errors are those of `train`.
+    """
+    from dragoman.workflows.training.planning import plan_run
+
+    return plan_run(_run_request({"src": src, "tgt": tgt, "data": data, **settings}, config), TerminalProgress())
+
+
+def _run_request(settings: Mapping[str, object], config: PathName | Sequence[PathName]) -> RunRequest:
+    src, tgt = settings.get("src"), settings.get("tgt")
+    if not config and (src is None) != (tgt is None):
+        present, missing = ("src", "tgt") if tgt is None else ("tgt", "src")
+        raise ConfigError(
+            f"`{present}` is given, but `{missing}` is not. Give both, or one file with both sides as `data`."
+        )
+    files = [config] if isinstance(config, str | os.PathLike) else config
+    return RunRequest(tuple(map(Path, files)), overrides_of_keywords(settings))
+
+
+def load(model: PathName | Run, *models: PathName | Run, device: str = "auto") -> "Translator":
+    """Load a translator: from a model folder, from a run, or from the Hugging Face hub.
+
+    Parameters
+    ----------
+    model : str, Path or Run
+        A model folder, a run, or ``owner/name`` of a Marian (OPUS-MT) model on the hub. A model of the hub is imported
+        once, into ``~/.cache/dragoman``. It needs ``pip install "dragoman[hub]"``.
+    *models
+        Further models with the same tokenizers. Together they are an ensemble.
+    device : str
+        Name of a torch device. "auto" takes the first of cuda, mps and cpu.
+
+    Returns
+    -------
+    Translator
+
+    Raises
+    ------
+    ModelError
+        If a model is missing or damaged, or if the models of an ensemble have different tokenizers.
+
+    Examples
+    --------
+    >>> translator = load("run")
+    >>> translator("Where is the station?")
+    'Wo ist der Bahnhof?'
+    """
+    from dragoman.inference.translator import Translator
+
+    return Translator.load_ensemble([_folder_of(each) for each in (model, *models)], device)
+
+
+def _folder_of(model: PathName | Run) -> Path:
+    """The folder of a model. A model of the hub is imported first. Raises ModelError."""
+    path = Path(model)
+    if path.exists() or isinstance(model, Run):
+        return path
+    from dragoman.exchange.hub import fetch_model, is_hub_name
+    from dragoman.exchange.marian_import import import_marian
+
+    name = str(model)
+    if not is_hub_name(name):
+        raise ModelError(f"{path} does not exist. Name a model folder, a run, or a model of the hub as owner/name.")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dragoman" / "models"
+    folder = cache / name.replace("/", "--")
+    if not folder.exists():
+        TerminalProgress().note(f"importing {name} from the Hugging Face hub")
+        import_marian(fetch_model(name), name).trained.save(folder)
+    return folder
+
+
+def evaluate(
+    model: Model,
+    src: PathName,
+    ref: PathName,
+    *,
+    train: Sequence[PathName] = (),
+    checklist: bool = False,
+    **settings: object,
+) -> EvaluationReport:
+    """Translate a test set and score the translations with BLEU, chrF and TER.
+
+    Parameters
+    ----------
+    model : str, Path, Run or Translator
+        The model to score.
+    src, ref : str or Path
+        The sources and the references: two aligned files, or twice one file with both sides.
+    train : list of str or Path
+        Files of training text. The scores are also computed without the test sentences that they contain.
+    checklist : bool
+        Whether to count mistakes with numbers, names, negation and similar phenomena.
+    **settings
+        Settings of [inference], such as ``beam_size=1``.
+
+    Returns
+    -------
+    EvaluationReport
+        Scores with 95 % intervals and sacreBLEU's signatures.
+
+    Raises
+    ------
+    ConfigError, DataError, ModelError
+        As the command `dragoman evaluate`.
+    """
+    request = EvaluationRequest(str(ref), str(src), model=_model_request(model, settings), checklist=checklist)
+    return evaluate_test(replace(request, train=tuple(map(str, train))), TerminalProgress())
+
+
+def compare(a: PathName | Run, b: PathName | Run, src: PathName, ref: PathName, **settings: object) -> "Comparison":
+    """Compare two systems on a test set: which one is better, and is the difference significant?
+
+    Parameters
+    ----------
+    a, b : str, Path or Run
+        A model folder, a run, or a file with one translation per line.
+    src, ref : str or Path
+        The sources and the references.
+    **settings
+        Settings of [inference], for both models.
+
+    Returns
+    -------
+    Comparison
+        Its `verdict` is one sentence. It calls a system better only if the difference is significant.
+
+    Raises
+    ------
+    ConfigError, DataError, ModelError
+        As the command `dragoman compare`.
+    """
+    models = ModelRequest(overrides=overrides_of_keywords(settings, ("inference",)))
+    request = ComparisonRequest(str(Path(a)), str(Path(b)), str(src), str(ref), models)
+    return compare_systems(request, TerminalProgress())
+
+
+def check(
+    *files: PathName,
+    dev: Sequence[PathName] = (),
+    test: Sequence[PathName] = (),
+    src_lang: str = "",
+    tgt_lang: str = "",
+) -> "Examination":
+    """Check a corpus before training: misalignment, duplicates, wrong encodings or languages, leaked test sentences.
+
+    Parameters
+    ----------
+    *files : str or Path
+        One file with both sides, or two aligned files (source, target).
+    dev, test : list of str or Path
+        Validation and test sets to look for in the corpus, each one or two files.
+    src_lang, tgt_lang : str
+        Languages, if the files and their names do not tell.
+
+    Returns
+    -------
+    Examination
+        The size of the corpus and the findings.
+
+    Raises
+    ------
+    ConfigError, DataError
+        As the command `dragoman check`.
+    """
+    train, dev, test = (tuple(map(str, part)) for part in (files, dev, test))
+    return check_files(CorpusFiles(train, dev, test, src_lang, tgt_lang), TerminalProgress())
+
+
+def inspect(model: Model, text: str, **settings: object) -> "Inspection":
+    """Translate a text, and record what happens inside the model: attention, probabilities and beam search.
+
+    Parameters
+    ----------
+    model : str, Path, Run or Translator
+        The model. A notebook shows the result as an interactive page.
+    text : str
+        The text to translate.
+    **settings
+        Settings of [inference], such as ``beam_size=8``.
+
+    Returns
+    -------
+    Inspection
+
+    Raises
+    ------
+    ConfigError, DataError, ModelError
+        As the command `dragoman inspect`.
+    """
+    from dragoman.workflows.inspection import InspectionRequest, inspect_model
+
+    return inspect_model(InspectionRequest(_model_request(model, settings), text), TerminalProgress())
+
+
+def _model_request(model: Model, settings: Mapping[str, object]) -> ModelRequest:
+    """The request for a model, which may be loaded already."""
+    overrides = overrides_of_keywords(settings, ("inference",))
+    if isinstance(model, str | os.PathLike):
+        return ModelRequest((str(Path(model)),), overrides)
+    return ModelRequest(overrides=overrides, translator=model)

@@ -1,0 +1,88 @@
+"""Settings as Python keywords: ``max_minutes=30`` or ``train_max_minutes=30`` for the setting ``train.max_minutes``.
+
+A keyword becomes the text that the command line would read, so Python gets the same checks and the same errors.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from dragoman.config import SETTINGS
+from dragoman.config.fields import did_you_mean
+from dragoman.config.loading import NAME_HINTS
+from dragoman.errors import ConfigError
+
+CORPUS_KEYWORDS = {"src": "data.train_src", "tgt": "data.train_tgt", "data": "data.train"}
+"""Keywords for the training text, as the flags `--src`, `--tgt` and `--data`."""
+
+
+def overrides_of_keywords(settings: Mapping[str, object], tables: Iterable[str] = ()) -> dict[str, str]:
+    """The settings by key, as text, such as ``{"train.max_steps": "100"}``.
+
+    Parameters
+    ----------
+    settings
+        Values by keyword: the last part of a setting's name if it is unique (``max_steps``), or table and name
+        (``train_max_steps``, ``train.max_steps``). A table can also be a dict: ``train={"max_steps": 100}``. Values are
+        numbers, texts, paths, or lists of these. None means that the setting is not given.
+    tables
+        If not empty, only settings of these tables are known.
+
+    Raises
+    ------
+    ConfigError
+        If a keyword is unknown or ambiguous, if two keywords name one setting, or if a value has another type.
+    """
+    known = [key for key in SETTINGS if not tables or key.partition(".")[0] in tables]
+    overrides: dict[str, str] = {}
+    for keyword, value in _flatten(settings):
+        if value is None:
+            continue
+        key = _key_of(keyword, known)
+        if key in overrides:
+            raise ConfigError(f"`{keyword}` and another keyword both set `{key}`. Leave one out.")
+        overrides[key] = _text_of(keyword, value)
+    return overrides
+
+
+def _flatten(settings: Mapping[str, object]) -> Iterable[tuple[str, object]]:
+    for keyword, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{keyword}.{name}", each) for name, each in value.items())
+        else:
+            yield keyword, value
+
+
+def _key_of(keyword: str, known: list[str]) -> str:
+    """The key of a setting. Raises ConfigError if the keyword names none, or several."""
+    if keyword in CORPUS_KEYWORDS and CORPUS_KEYWORDS[keyword] in known:
+        return CORPUS_KEYWORDS[keyword]
+    for key in known:
+        if keyword in (key, key.replace(".", "_")):
+            return key
+    keys = [key for key in known if key.partition(".")[2] == keyword]
+    if len(keys) == 1:
+        return keys[0]
+    if keys:
+        names = " or ".join(f"`{key.replace('.', '_')}`" for key in keys)
+        raise ConfigError(f"`{keyword}` is the name of {len(keys)} settings. Write {names}.")
+    if (hint := NAME_HINTS.get(keyword)) in known:
+        raise ConfigError(f"`{keyword}` is not a setting. Did you mean `{str(hint).partition('.')[2]}`?")
+    names_of_all = [*(key.partition(".")[2] for key in known), *(key.replace(".", "_") for key in known)]
+    raise ConfigError(f"`{keyword}` is not a setting.{did_you_mean(keyword, names_of_all)}")
+
+
+def _text_of(keyword: str, value: object) -> str:
+    """The value as the command line would read it."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case str() | int() | float():
+            return str(value)
+        case list() | tuple():
+            return ",".join(_text_of(keyword, each) for each in value)
+        case os.PathLike():
+            return str(Path(value))
+    raise ConfigError(
+        f"`{keyword}` must be a number, a text, a path or a list of these, but is a {type(value).__name__}."
+    )

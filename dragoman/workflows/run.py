@@ -1,0 +1,232 @@
+"""`Run`, a training run in Python: scores, curves, report, translator, test sentences, and how to resume it."""
+
+import html
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragoman.bundle import Card, resolve_model_folder
+from dragoman.bundle.card import read_card
+from dragoman.errors import ConfigError, DataError, ModelError
+from dragoman.training.run.frozen_settings import frozen_config
+from dragoman.workflows.keywords import overrides_of_keywords
+from dragoman.workflows.models import require_model
+from dragoman.workflows.progress import QUIET, Progress
+from dragoman.workflows.training.settings import RunRequest, resolve_run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from dragoman.inference.translator import Translator
+
+_CURVES = ("train", "validation")
+
+
+@dataclass(frozen=True, slots=True)
+class TestSentence:
+    """A sentence that the model has not seen in training, its reference, and the translation of the model."""
+
+    __test__ = False  # not a class of tests, whatever pytest thinks of its name
+
+    source: str
+    reference: str
+    prediction: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """The HTML report of a run. A notebook shows it as a page of its own."""
+
+    path: Path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def _repr_html_(self) -> str:
+        page = html.escape(self.path.read_text(encoding="utf-8"), quote=True)
+        return f'<iframe srcdoc="{page}" style="width: 100%; height: 36em; border: 1px solid #ccc"></iframe>'
+
+
+class Run(os.PathLike[str]):
+    """A training run: a folder with checkpoints, a log and a report.
+
+    `dragoman.train` returns one. ``Run(path)`` opens an existing run, and reads its files only when needed.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder of the run.
+
+    Raises
+    ------
+    ModelError
+        If the folder does not exist.
+    DataError
+        If the folder is not a run.
+
+    Examples
+    --------
+    >>> run = Run("run")
+    >>> run.translator()("Where is the station?")
+    'Wo ist der Bahnhof?'
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        require_model(self.path)
+        if frozen_config(self.path) is None:
+            raise DataError(f"{self.path} is not a run. Name a folder that `dragoman.train` has written.")
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __repr__(self) -> str:
+        card = self.card
+        scores = ", ".join(f"{name} {value:.1f}" for name, value in self._latest_scores().items())
+        languages = f"{card.src_lang or '?'} to {card.tgt_lang or '?'}"
+        return f"Run({str(self.path)!r}): {languages}, {card.steps:,} steps{', ' if scores else ''}{scores}"
+
+    @property
+    def model(self) -> Path:
+        """The folder of the run's best model. Raises ModelError if the run has none yet."""
+        return resolve_model_folder(self.path)
+
+    @property
+    def card(self) -> Card:
+        """The facts of the best model: languages, counts, scores with signatures, versions."""
+        return read_card(self.model)
+
+    @property
+    def scores(self) -> dict[str, dict[str, float]]:
+        """The scores of the finished run by data set and search, such as ``scores["test, beam 5"]["BLEU"]``."""
+        found: dict[str, dict[str, float]] = {}
+        for data, name, value, _ in self.card.scores:
+            found.setdefault(data, {})[name] = value
+        return found
+
+    @property
+    def history(self) -> Any:
+        """The log of the run: one record per progress line and per validation, in the order of steps.
+
+        Returns
+        -------
+        list of dict, or pandas.DataFrame
+            A data frame if pandas is installed. Records have the keys "event" ("train" or "validation"), "step",
+            "epoch", "loss" (nats per token), "perplexity", "seconds", and "learning_rate" and "tokens_per_second", or
+            "bleu" and "chrf".
+        """
+        records = self._records()
+        try:
+            import pandas
+        except ImportError:
+            return records
+        return pandas.DataFrame.from_records(records)
+
+    def _records(self) -> list[dict[str, Any]]:
+        records = []
+        path = self.path / "log.jsonl"
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue  # a line that a kill cut short
+            if isinstance(event, dict) and event.get("event") in _CURVES:
+                records.append(event)
+        return records
+
+    def plot(self) -> "Figure":
+        """Plot loss, perplexity, scores, learning rate and speed over the steps.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        DataError
+            If nothing has been logged yet.
+        """
+        from dragoman.visualization.report.run_facts import read_log
+        from dragoman.visualization.report.run_figures import plot_run
+
+        figure = plot_run(read_log(self.path / "log.jsonl"))
+        if figure is None:
+            raise DataError(f"{self.path} has logged nothing yet. Train some steps first.")
+        return figure
+
+    @property
+    def report(self) -> RunReport:
+        """The report of the finished run, which a notebook displays. Raises DataError if there is none yet."""
+        path = self.path / "report.html"
+        if not path.exists():
+            raise DataError(
+                f"{path} does not exist yet. Finish the run, or write it with `dragoman report {self.path}`."
+            )
+        return RunReport(path)
+
+    def translator(self, device: str = "auto") -> "Translator":
+        """Load the run's best model as a translator. `device` is the name of a torch device."""
+        from dragoman.inference.translator import Translator
+
+        return Translator.load(self.path, device)
+
+    def test_sentence(self, number: int = 1) -> TestSentence:
+        """Translate a sentence of the test set, or of the validation set if the run has no test set.
+
+        Parameters
+        ----------
+        number : int
+            Number of the sentence, counted from 1.
+
+        Raises
+        ------
+        ConfigError
+            If there is no sentence with this number.
+        ModelError
+            If the run has no test or validation data.
+        """
+        from dragoman.visualization.report.run_facts import open_stored_part
+
+        store = open_stored_part(self.path, "test") or open_stored_part(self.path, "dev")
+        if store is None:
+            raise ModelError(f"{self.path} has no test or validation data. Translate a text of your own instead.")
+        if not 1 <= number <= len(store):
+            raise ConfigError(f"`number` must be from 1 to {len(store)}, but is {number}.")
+        source, reference = store.src_text(number - 1), store.tgt_text(number - 1)
+        return TestSentence(source, reference, self.translator().translate([source])[0])
+
+    def resume(self, **settings: object) -> "Run":
+        """Continue training with the same data and other limits, such as ``run.resume(max_steps=2000)``.
+
+        Parameters
+        ----------
+        **settings
+            As for `dragoman.train`. Only settings that may change in a started run are allowed: limits, validation,
+            bookkeeping, device, and all of [inference].
+
+        Raises
+        ------
+        CheckpointError
+            If a setting may not change, or if the run cannot continue.
+        """
+        return train_in(RunRequest((), overrides_of_keywords(settings), self.path))
+
+    def _latest_scores(self) -> dict[str, float]:
+        """The scores on the test set if there are some, else on the validation set."""
+        by_data = self.scores
+        return next((by_data[data] for data in sorted(by_data, reverse=True) if "before" not in data), {})
+
+
+def train_in(request: RunRequest, progress: Progress = QUIET) -> Run:
+    """Train in the folder of the request, or continue there. A signal to stop saves the run and returns it."""
+    from dragoman.training.run.signals import Interrupted
+    from dragoman.workflows.training.training import train_run
+
+    run = resolve_run(request, progress)
+    try:
+        train_run(run, progress)
+    except Interrupted:
+        progress.note(f"stopped and saved. `Run({str(run.folder)!r}).resume()` continues")
+    return Run(run.folder)

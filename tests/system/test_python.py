@@ -1,0 +1,165 @@
+"""`import dragoman`: train, load, evaluate, compare, inspect, plan and check, and the errors of the command line."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dragoman
+from dragoman.cli.main import run_command
+from dragoman.demo.phrasebook_file import load_phrasebook
+from dragoman.errors import CheckpointError, ConfigError, DataError, DragomanError, ModelError
+from dragoman.visualization.inspection.inspection import Inspection
+
+SIZES: dict[str, Any] = {"preset": "custom", "d_model": 16, "d_ff": 16, "num_heads": 2, "vocab_size": 300}
+SMALL: dict[str, Any] = SIZES | {"max_steps": 4, "device": "cpu", "test_fraction": 0.1, "train_seed": 2}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("python")
+    pairs = load_phrasebook().generate(seed=1, count=300)
+    (folder / "text.en").write_text("".join(f"{pair.src}\n" for pair in pairs), encoding="utf-8")
+    (folder / "text.de").write_text("".join(f"{pair.tgt}\n" for pair in pairs), encoding="utf-8")
+    (folder / "short.de").write_text("Eins.\n", encoding="utf-8")
+    (folder / "unclear.toml").write_text("[train]\nmax_step = 3\n", encoding="utf-8")
+    dragoman.train(folder / "text.en", folder / "text.de", folder / "run", **SMALL)
+    return folder
+
+
+@pytest.fixture
+def inside(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_importing_the_package_imports_nothing_large() -> None:
+    program = (
+        "import sys, dragoman; print(sorted({'torch', 'numpy', 'numba'} & set(sys.modules)), 'train' in dir(dragoman))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[] True\n"
+
+
+@pytest.mark.parametrize("name", dragoman.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(dragoman, name) is not None
+    assert name in dir(dragoman)
+
+
+def test_a_run_has_scores_history_figure_report_and_sentences(inside: Path) -> None:
+    run = dragoman.Run("run")
+    assert repr(run).startswith("Run('run'): en to de, 4 steps, BLEU ")
+    assert set(run.scores["test, beam 5"]) == {"BLEU", "chrF2", "TER"}
+    records = run._records()
+    assert [record["step"] for record in records if record["event"] == "validation"] == [4]
+    assert len(run.plot().axes) >= 3
+    assert run.report.path == Path("run/report.html")
+    assert "<iframe" in run.report._repr_html_()
+    sentence = run.test_sentence(2)
+    assert sentence.source in (inside / "text.en").read_text()
+    assert sentence.reference in (inside / "text.de").read_text()
+    assert sentence.prediction == run.translator("cpu")(sentence.source)
+
+
+def test_training_again_continues_and_resume_takes_new_limits(inside: Path) -> None:
+    again = dragoman.train("text.en", "text.de", "continued", **SMALL)
+    assert again.card.steps == 4
+    same = dragoman.train("text.en", "text.de", "continued", **SMALL)
+    assert same.card.steps == 4
+    assert same.resume(max_steps=6).card.steps == 6
+    with pytest.raises(CheckpointError, match="d_model"):
+        same.resume(d_model=32)
+
+
+def test_a_text_gives_a_text_and_a_list_gives_a_list(inside: Path) -> None:
+    translator = dragoman.load("run", device="cpu")
+    text = "Where is the station?"
+    assert translator(text) == translator.translate([text])[0]
+    assert translator([text, ""], beam_size=1) == translator.translate([text, ""], beam_size=1)
+    assert repr(translator) == "<Translator: en to de, beam size 5>"
+    ensemble = dragoman.load("run", dragoman.Run("run"), device="cpu")
+    assert "2 models" in repr(ensemble)
+
+
+def test_evaluate_compare_inspect_plan_and_check(inside: Path) -> None:
+    translator = dragoman.load("run", device="cpu")
+    (report, same) = (dragoman.evaluate(model, "text.en", "text.de", beam_size=1) for model in ("run", translator))
+    assert report == same
+    assert [score.name for score in report.whole.scores] == ["BLEU", "chrF2", "TER"]
+    assert dragoman.compare("run", "text.de", "text.en", "text.de", beam_size=1).b_wins > 0
+    assert isinstance(dragoman.inspect(translator, "Where is the station?"), Inspection)
+    assert dragoman.plan("text.en", "text.de", **SIZES, max_steps=5).forecast.steps == 5
+    assert dragoman.check("text.en", "text.de").pairs == 300
+
+
+# What a user can get wrong: the arguments of the command, and the same from Python.
+MISTAKES: list[tuple[str, str, Callable[[], object]]] = [
+    ("ConfigError", "train --src text.en --tgt text.de --train.max-steps x",
+     lambda: dragoman.train("text.en", "text.de", max_steps="x")),
+    ("ConfigError", "train --src text.en --tgt text.de --train.max-steps -1",
+     lambda: dragoman.train("text.en", "text.de", max_steps=-1)),
+    ("ConfigError", "train --src text.en --tgt text.de --model.d-model 9",
+     lambda: dragoman.train("text.en", "text.de", d_model=9)),
+    ("ConfigError", "train --src text.en --tgt text.de --model.preset huge",
+     lambda: dragoman.train("text.en", "text.de", preset="huge")),
+    ("ConfigError", "train --src text.en --tgt text.de --train.device cuda:9",
+     lambda: dragoman.train("text.en", "text.de", device="cuda:9")),
+    ("ConfigError", "train --src text.en --tgt text.de --tgt-lang nowhere",
+     lambda: dragoman.train("text.en", "text.de", tgt_lang="nowhere")),
+    ("ConfigError", "train --src text.en --tgt text.de --src-lang de --tgt-lang de",
+     lambda: dragoman.train("text.en", "text.de", src_lang="de", tgt_lang="de")),
+    ("ConfigError", "train unclear.toml --src text.en --tgt text.de",
+     lambda: dragoman.train("text.en", "text.de", config="unclear.toml")),
+    ("DataError", "train --src none.en --tgt text.de", lambda: dragoman.train("none.en", "text.de")),
+    ("DataError", "train --src text.en --tgt short.de", lambda: dragoman.train("text.en", "short.de")),
+    ("DataError", "train --src text.de --tgt text.en --src-lang en --tgt-lang de",
+     lambda: dragoman.train("text.de", "text.en", src_lang="en", tgt_lang="de")),
+    ("ModelError", "train --src text.en --tgt text.de --from none",
+     lambda: dragoman.train("text.en", "text.de", start_from="none")),
+    ("CheckpointError", "train --src text.en --tgt text.de --out run --model.d-model 32",
+     lambda: dragoman.train("text.en", "text.de", "run", d_model=32)),
+    ("CheckpointError", "train --src text.en --tgt text.de --out text.en",
+     lambda: dragoman.train("text.en", "text.de", "text.en")),
+    ("ModelError", "evaluate none --src text.en --ref text.de",
+     lambda: dragoman.evaluate("none", "text.en", "text.de")),
+    ("DataError", "evaluate run --src text.en --ref short.de",
+     lambda: dragoman.evaluate("run", "text.en", "short.de")),
+    ("DataError", "evaluate run --src text.en --ref none.de", lambda: dragoman.evaluate("run", "text.en", "none.de")),
+    ("ConfigError", "evaluate run --src text.en --ref text.de --inference.beam-size 0",
+     lambda: dragoman.evaluate("run", "text.en", "text.de", beam_size=0)),
+    ("DataError", "compare run none.de --src text.en --ref text.de",
+     lambda: dragoman.compare("run", "none.de", "text.en", "text.de")),
+    ("ModelError", "inspect none Hello", lambda: dragoman.inspect("none", "Hello")),
+    ("DataError", "check none.en none.de", lambda: dragoman.check("none.en", "none.de")),
+    ("ConfigError", "check text.en text.de text.en", lambda: dragoman.check("text.en", "text.de", "text.en")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "command", "call"), MISTAKES, ids=[command for _, command, _ in MISTAKES])
+def test_a_mistake_is_the_same_error_from_python_and_from_the_command_line(
+    inside: Path, capsys: pytest.CaptureFixture[str], kind: str, command: str, call: Callable[[], object]
+) -> None:
+    assert run_command(command.split()) == 2
+    printed = capsys.readouterr().err.strip().split("\n")[-1]
+    with pytest.raises(DragomanError) as refusal:
+        call()
+    assert printed == f"dragoman: {refusal.value}"
+    assert type(refusal.value).__name__ == kind
+    assert "\n" not in str(refusal.value)
+
+
+def test_what_is_no_run_or_no_model_is_refused(inside: Path) -> None:
+    with pytest.raises(DataError, match="not a run"):
+        dragoman.Run(inside)
+    with pytest.raises(ModelError, match="does not exist"):
+        dragoman.Run("none")
+    with pytest.raises(ModelError, match="owner/name"):
+        dragoman.load("none")
+    with pytest.raises(ConfigError, match="from 1 to 30"):
+        dragoman.Run("run").test_sentence(0)
+    with pytest.raises(ConfigError, match="`src` is given, but `tgt` is not"):
+        dragoman.train("text.en")

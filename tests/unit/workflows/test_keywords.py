@@ -1,0 +1,70 @@
+"""Settings as keywords become the text of flags, or one clear error."""
+
+from pathlib import Path
+
+import pytest
+
+from dragoman.config import SETTINGS, Config, read_config
+from dragoman.errors import ConfigError
+from dragoman.workflows.keywords import overrides_of_keywords
+
+
+def test_names_values_and_tables_become_the_text_of_flags() -> None:
+    settings = {
+        "src": Path("train.en"),
+        "tgt": "train.de",
+        "max_minutes": 1.5,
+        "train_seed": 2,
+        "inference.seed": 3,
+        "joint": False,
+        "teachers": ["a", Path("b")],
+        "model": {"d_model": 64},
+        "patience": None,
+    }
+    assert overrides_of_keywords(settings) == {
+        "data.train_src": "train.en",
+        "data.train_tgt": "train.de",
+        "train.max_minutes": "1.5",
+        "train.seed": "2",
+        "inference.seed": "3",
+        "tokenizer.joint": "false",
+        "train.teachers": "a,b",
+        "model.d_model": "64",
+    }
+
+
+@pytest.mark.parametrize("key", SETTINGS)
+def test_every_setting_has_a_keyword_and_keeps_its_value(key: str) -> None:
+    setting = SETTINGS[key]
+    overrides = overrides_of_keywords({key.replace(".", "_"): setting.default})
+    assert list(overrides) == [key]
+    table, name = key.split(".")
+    read = read_config([], overrides, Config()).config if setting.default != "" else Config()
+    assert getattr(getattr(read, table), name) == setting.default
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"max_step": 3}, "`max_step` is not a setting. Did you mean `max_steps`?"),
+        ({"lr": 3}, "`lr` is not a setting. Did you mean `learning_rate`?"),
+        ({"qqqqqq": 3}, "`qqqqqq` is not a setting."),
+        ({"seed": 3}, "`seed` is the name of 2 settings. Write `train_seed` or `inference_seed`."),
+        ({"max_steps": {1}}, "`max_steps` must be a number, a text, a path or a list of these, but is a set."),
+        (
+            {"max_steps": 1, "train_max_steps": 2},
+            "`train_max_steps` and another keyword both set `train.max_steps`. Leave one out.",
+        ),
+        ({"train": {"max_step": 3}}, "`train.max_step` is not a setting. Did you mean `train_max_steps`?"),
+    ],
+)
+def test_a_wrong_keyword_is_one_clear_error(settings: dict[str, object], error: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        overrides_of_keywords(settings)
+    assert str(refusal.value) == error
+
+
+def test_only_the_requested_tables_are_known() -> None:
+    assert overrides_of_keywords({"seed": 3}, ["inference"]) == {"inference.seed": "3"}
+    with pytest.raises(ConfigError, match="`max_steps` is not a setting"):
+        overrides_of_keywords({"max_steps": 3}, ["inference"])
