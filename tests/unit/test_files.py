@@ -1,4 +1,4 @@
-"""Atomic writing: whatever fails on the way, the old content stays and nothing is left over."""
+"""Atomic writing: if writing fails, the old content stays and no temporary file is left."""
 
 import errno
 import os
@@ -18,10 +18,10 @@ from dragoman.files import (
 )
 
 GONE = 1 << 22
-"""No process of Linux has this number, or a greater one."""
+"""Linux has no process with this id or a larger one."""
 
 
-def test_a_folder_appears_whole_with_its_manifest(tmp_path: Path) -> None:
+def test_a_folder_appears_complete_with_its_manifest(tmp_path: Path) -> None:
     with write_folder(tmp_path / "model", {"step": 3}) as folder:
         (folder / "a.txt").write_text("a")
         assert not (tmp_path / "model").exists()
@@ -63,7 +63,7 @@ def test_a_full_or_read_only_disk_is_a_clear_error(
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-def test_a_file_is_replaced_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_replaced_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_file(tmp_path / "f", "one")
 
     def full(descriptor: int) -> None:
@@ -109,7 +109,7 @@ def test_files_get_the_umasks_mode(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"files": {}, "sha256": "0"}', "[" * 100_000, '{"files": []}'])
-def test_a_manifest_that_is_none_is_named(tmp_path: Path, content: str) -> None:
+def test_an_invalid_manifest_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(ModelError, match=r"manifest\.json is damaged"):
         verify_folder(tmp_path)
@@ -123,7 +123,7 @@ def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
-def test_what_another_process_is_writing_stays(tmp_path: Path) -> None:
+def test_files_of_another_process_stay(tmp_path: Path) -> None:
     (tmp_path / f".writing-model-{os.getppid()}").mkdir()
     (tmp_path / f".writing-model-{os.getpid()}").mkdir()
     (tmp_path / ".writing-model").mkdir()
@@ -131,14 +131,14 @@ def test_what_another_process_is_writing_stays(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [f".writing-model-{os.getppid()}"]
 
 
-def test_a_neighbour_has_the_name_also_where_that_is_a_dot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sibling_path_works_for_a_dot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert sibling_path(Path("runs/demo"), "-corpus") == Path("runs/demo-corpus")
     assert sibling_path(Path(), "-marian") == tmp_path.with_name(f"{tmp_path.name}-marian")
     assert sibling_path(Path("below/.."), "-marian") == tmp_path.with_name(f"{tmp_path.name}-marian")
 
 
-def test_space_is_asked_for_before_writing(tmp_path: Path) -> None:
+def test_missing_disk_space_is_an_error_before_writing(tmp_path: Path) -> None:
     require_free_space(tmp_path, 1)
     with pytest.raises(ResourceError, match="of disk space, but"):
         require_free_space(tmp_path, 1 << 60)
@@ -154,7 +154,7 @@ def test_errors_of_writing_name_the_file_and_not_the_temporary_one(tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
-def test_what_was_moved_aside_when_the_process_died_comes_back(tmp_path: Path) -> None:
+def test_a_folder_moved_aside_by_a_killed_process_comes_back(tmp_path: Path) -> None:
     (tmp_path / f".writing-old-model-{GONE}").mkdir()
     (tmp_path / f".writing-old-model-{GONE}" / "a.txt").write_text("old")
     remove_leftovers(tmp_path)
@@ -164,7 +164,7 @@ def test_what_was_moved_aside_when_the_process_died_comes_back(tmp_path: Path) -
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-def test_a_rename_that_fails_brings_the_old_folder_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_rename_restores_the_old_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with write_folder(tmp_path / "model", {}) as folder:
         (folder / "a.txt").write_text("old")
     original = Path.rename
@@ -181,7 +181,7 @@ def test_a_rename_that_fails_brings_the_old_folder_back(tmp_path: Path, monkeypa
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-def test_files_that_a_library_made_private_get_the_umasks_mode_too(tmp_path: Path) -> None:
+def test_private_files_of_a_library_get_the_umasks_mode(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         with write_folder(tmp_path / "model", {}) as folder:
@@ -192,6 +192,6 @@ def test_files_that_a_library_made_private_get_the_umasks_mode_too(tmp_path: Pat
     assert (tmp_path / "model" / "a").stat().st_mode & 0o777 == 0o644
 
 
-def test_the_disk_of_a_folder_that_is_not_there_yet_is_known(tmp_path: Path) -> None:
+def test_free_space_is_known_for_a_folder_that_does_not_exist_yet(tmp_path: Path) -> None:
     assert free_space(tmp_path / "not" / "yet") == pytest.approx(free_space(tmp_path), rel=0.1)
     assert free_space(Path("not/yet")) > 0

@@ -1,4 +1,4 @@
-"""Ctrl-C in a process of its own: one line, code 130 and no traceback, wherever the signals come."""
+"""Ctrl-C in a child process: one line, exit code 130 and no traceback, at any time."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ START = """
 import os, signal, sys, time
 from dragoman.interrupts import interrupts
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored where tests run in the background
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored if tests run in the background
 
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
@@ -21,7 +21,7 @@ ONCE = "dragoman: interrupted.\n"
 
 
 def ended(program: str) -> tuple[int, str]:
-    """Code and stderr of a program that runs within `dragoman.__main__.main`, as a verb does."""
+    """The exit code and stderr of a program that runs inside `dragoman.__main__.main`, like a verb."""
     body = "\n".join("    " + line for line in program.split("\n"))
     frame = (
         "import dragoman.__main__, dragoman.cli.main\n"
@@ -52,13 +52,13 @@ def test_an_interrupt_ends_with_one_line(program: str) -> None:
     assert ended(program) == (130, ONCE)
 
 
-def test_one_that_was_caught_for_good_does_not_keep_later_ones_from_ending_it() -> None:
+def test_a_caught_interrupt_does_not_disable_later_ones() -> None:
     swallowed = "try:\n    interrupt()\nexcept BaseException:\n    pass\n"
     later = "import dragoman.interrupts\ndragoman.interrupts._GRACE_SECONDS = 0\ninterrupt()\ntime.sleep(60)"
     assert ended(swallowed + later) == (130, ONCE)
 
 
-def test_a_second_one_does_not_wait_for_a_run_to_save() -> None:
+def test_a_second_interrupt_does_not_wait_for_a_run_to_save() -> None:
     program = (
         "from dragoman.training.run.signals import catch_signals\n"
         "interrupts.last_words = lambda: 'stopped without saving.'\n"
@@ -71,6 +71,6 @@ def test_a_second_one_does_not_wait_for_a_run_to_save() -> None:
     assert ended(program) == (130, "dragoman: stopped without saving.\n")
 
 
-def test_where_it_is_ignored_it_stays_ignored() -> None:
+def test_an_ignored_interrupt_stays_ignored() -> None:
     program = "signal.signal(signal.SIGINT, signal.SIG_IGN)\ninterrupts.install()\ninterrupt()\nreturn 0"
     assert ended(program) == (0, "")

@@ -1,4 +1,4 @@
-"""Language codes in the forms in which files, settings and clients write them."""
+"""Language codes in the forms that files, settings and clients use."""
 
 import pytest
 
@@ -64,14 +64,14 @@ def test_codes_and_names_are_accepted(text: str, code: str) -> None:
         ("x" * 10_000, "Write a code such as `cs`"),
     ],
 )
-def test_what_is_no_language_is_refused(text: str, hint: str) -> None:
+def test_other_texts_are_refused(text: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=r"`--src-lang` is .*, which is not a language") as caught:
         check_language(text, "`--src-lang`")
     assert hint in str(caught.value)
     assert len(str(caught.value)) < 250
 
 
-def test_every_name_leads_back_to_its_code() -> None:
+def test_every_name_is_converted_back_to_its_code() -> None:
     wrong = {code: found for code, name in LANGUAGE_NAMES.items() if (found := language_code(name)) != code}
     assert wrong.keys() <= {"pt-BR", "zh-Hans", "zh-Hant"}  # forms of one language
     assert all(map(is_code, LANGUAGE_NAMES))

@@ -21,7 +21,7 @@ def parser() -> ArgumentParser:
     return parser
 
 
-def test_hyphens_and_underscores_are_the_same_in_names_and_kept_in_values(parser: ArgumentParser) -> None:
+def test_hyphens_and_underscores_are_equal_in_names_but_not_in_values(parser: ArgumentParser) -> None:
     arguments = parser.parse(
         ["--train.max_steps", "5", "--train.warmup-steps=6", "--data.train_src=my_file", "--", "--a_b"]
     )
@@ -84,7 +84,7 @@ def test_help_fits_the_terminal_and_100_columns(
         (["--format", "txt"], '`--format` must be one of text, jsonl, but is "txt". Did you mean `text`?'),
     ],
 )  # fmt: skip
-def test_errors_are_in_our_words(parser: ArgumentParser, arguments: list[str], message: str) -> None:
+def test_errors_of_argparse_are_rephrased(parser: ArgumentParser, arguments: list[str], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parser.parse(arguments)
     assert str(caught.value) == message
@@ -100,21 +100,19 @@ def test_errors_are_in_our_words(parser: ArgumentParser, arguments: list[str], m
         ("translate", ["model", "--terms", "a.tsv", "--terms", "b.tsv"]),
     ],
 )
-def test_a_second_file_is_not_read_instead_of_the_first(
-    verb: str, given: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_file_is_an_error(verb: str, given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command([verb, *given]) == 2
     said = capsys.readouterr().err
     assert "must be one file, but is given twice: a.tsv and b.tsv. Put both into one file." in said
 
 
-def test_flags_that_collect_files_take_several(tmp_path: Path) -> None:
+def test_collecting_flags_accept_several_files(tmp_path: Path) -> None:
     parser = ArgumentParser("serve")
     parser.add_argument("--terms", action="append", metavar="FILE")
     assert parser.parse(["--terms", "a.tsv", "--terms", "b.tsv"]).terms == ["a.tsv", "b.tsv"]
 
 
-def test_settings_may_come_again_and_the_last_counts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_of_several_values_counts(capsys: pytest.CaptureFixture[str]) -> None:
     same = ["--data", "none.tsv", "--data", "none.tsv"]
     assert (
         run_command(["train", *same, "--train.seed", "1", "--train.seed", "2", "--src-lang", "en", "--tgt-lang", "de"])
@@ -123,7 +121,7 @@ def test_settings_may_come_again_and_the_last_counts(capsys: pytest.CaptureFixtu
     assert "none.tsv does not exist" in capsys.readouterr().err
 
 
-def test_a_second_text_after_a_flag_is_no_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_text_file_without_a_flag_is_not_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "b.en").write_text("one two\n")
     assert run_command(["train", "--src", "a.en", str(tmp_path / "b.en"), "--tgt", "a.de"]) == 2
     said = capsys.readouterr().err

@@ -14,7 +14,7 @@ def phrases() -> list[tuple[str, str]]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phrases: list[tuple[str, str]]) -> Path:
-    """train.en, train.de and test.en-de.tsv, of which two of three sources are in the training text."""
+    """train.en, train.de and test.en-de.tsv. The training text has two of the three test sources."""
     monkeypatch.chdir(tmp_path)
     Path("train.en").write_text("".join(f"{src}\n" for src, _ in phrases), encoding="utf-8")
     Path("train.de").write_text("".join(f"{tgt}\n" for _, tgt in phrases), encoding="utf-8")
@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phrases: list[tuple[
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_report_says_what_was_found_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_has_findings_and_advice(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["check", "train.en", "train.de", "--test", "test.en-de.tsv"]) == 0
     answer = capsys.readouterr()
     assert answer.out.startswith("train.en and train.de\n500 pairs; ")
@@ -49,7 +49,7 @@ def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_what_cannot_be_right_comes_first_and_the_exit_code_says_so(
+def test_serious_findings_come_first_and_set_the_exit_code(
     phrases: list[tuple[str, str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     targets = [tgt for _, tgt in phrases]

@@ -36,7 +36,7 @@ def test_a_model_and_a_file_are_compared(model_folder: Path, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("names", [("MODEL", "out.de"), ("out.de", "MODEL")])
-def test_bleu_is_by_the_language_of_the_model(
+def test_bleu_uses_the_language_of_the_model(
     names: tuple[str, str], model_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trained = TrainedModel.load(model_folder, "cpu")
@@ -50,7 +50,7 @@ def test_bleu_is_by_the_language_of_the_model(
     assert "tok:zh" in compared
 
 
-def test_the_page_names_both_and_says_what_is_chance(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_output_names_both_systems_and_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     Path("other.de").write_text("".join(f"{line}\n" for line in REFERENCES), encoding="utf-8")
     command = ["compare", "out.de", "other.de", "--src", "test.en", "--ref", "test.de", "--train", "test.de"]
     assert run_command(command) == 0
@@ -93,7 +93,7 @@ def test_bad_input_is_one_line(arguments: list[str], complaint: str, capsys: pyt
 
 
 @pytest.mark.usefixtures("files")
-def test_rare_words_are_counted_on_the_side_of_the_reference(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rare_words_are_counted_in_the_target_language(capsys: pytest.CaptureFixture[str]) -> None:
     Path("train.en-de.tsv").write_text("eins eins eins\tzwei\n", encoding="utf-8")
     Path("train.de").write_text("zwei\n", encoding="utf-8")
     tables = []

@@ -51,7 +51,7 @@ def test_a_model_is_scored_by_its_translations(model_folder: Path, capsys: pytes
 
 @pytest.mark.usefixtures("files")
 @pytest.mark.parametrize("verb", ["evaluate", "compare"])
-def test_a_test_the_other_way_round_is_refused(
+def test_a_test_in_the_wrong_direction_is_refused(
     model_folder: Path, verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     copytree(model_folder, "en-de")
@@ -95,9 +95,7 @@ def test_scoring_a_file_does_not_import_torch(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("files")
-def test_the_checklist_counts_what_a_model_stumbles_over(
-    model_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_checklist_counts_errors_by_kind(model_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["evaluate", str(model_folder), "--src", "test.en", "--ref", "test.de", "--checklist"]
     assert run_command(command) == 0
     rows = capsys.readouterr().out.split("\n")[3:-1]
@@ -125,7 +123,7 @@ def leaked(files: None) -> None:
     ("training", "kept", "exactly"),
     [(["train.en"], [0, 2], 1), (["train.en-de.tsv"], [0], 0), (["train.en", "train.en-de.tsv"], [0], 1)],
 )
-def test_scores_without_what_training_had(
+def test_scores_without_leaked_sentences(
     training: list[str], kept: list[int], exactly: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = ["evaluate", "--hyp", "out.de", "--ref", "test.de", "--src", "test.en", "--train", *training]
@@ -147,7 +145,7 @@ def test_scores_without_what_training_had(
 
 
 @pytest.mark.usefixtures("leaked")
-def test_a_test_that_training_had_all_of_is_scored_with_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_test_of_leaked_sentences_only_is_scored_with_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     given = ["evaluate", "--hyp", "out.de", "--ref", "test.de", "--src", "test.en", "--train", "test.en"]
     assert run_command(given) == 0
     answer = capsys.readouterr()
@@ -172,7 +170,7 @@ def test_mistakes_about_leaks(arguments: list[str], match: str, capsys: pytest.C
 @pytest.mark.usefixtures("files")
 @pytest.mark.parametrize(("name", "has"), [("train.en-de.tsv", 1), ("train.de-en.tsv", 1), ("train.jsonl", 1)])
 @pytest.mark.parametrize("lang", ["en", "de"])
-def test_leaks_are_looked_for_on_the_side_of_the_tests_language(
+def test_leaks_are_searched_on_the_side_of_the_source_language(
     name: str, has: int, lang: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     texts = {"en": "one two three four", "de": "eins zwei drei vier"}
@@ -190,7 +188,7 @@ def test_leaks_are_looked_for_on_the_side_of_the_tests_language(
 
 
 @pytest.mark.usefixtures("files")
-def test_what_is_missing_is_said_before_anything_is_translated(
+def test_missing_files_are_reported_before_translating(
     model_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Translator, "translate", lambda *_, **__: pytest.fail("it translates"))

@@ -14,7 +14,7 @@ from dragoman.inference.translator import Translator
 
 @pytest.fixture
 def run_folder(model_folder: Path, tmp_path: Path) -> Path:
-    """A run as far as looking inside needs one: a pointer to its model, and two test sentences."""
+    """The parts of a run that `inspect` reads: a pointer to its model, and two test sentences."""
     run = tmp_path / "run"
     run.mkdir()
     (run / "averaged").symlink_to(model_folder, target_is_directory=True)
@@ -24,7 +24,7 @@ def run_folder(model_folder: Path, tmp_path: Path) -> Path:
     return run
 
 
-def test_a_page_is_written_and_the_translation_printed(
+def test_the_page_is_written_and_the_translation_printed(
     model_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.html"
@@ -37,13 +37,13 @@ def test_a_page_is_written_and_the_translation_printed(
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_the_page_has_a_default_place(model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_has_a_default_name(model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert run_command(["inspect", str(model_folder), "one"]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["inspection.html"]
 
 
-def test_json_is_all_that_is_printed_and_flags_of_the_search_count(
+def test_json_is_the_only_output_and_search_flags_apply(
     model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -54,7 +54,7 @@ def test_json_is_all_that_is_printed_and_flags_of_the_search_count(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_model_that_samples_is_looked_at_in_beam_search(
+def test_a_sampling_model_is_inspected_with_beam_search(
     model_folder: Path, sampling_folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     command = ["--json", "--inference.beam-size", "2"]
@@ -68,7 +68,9 @@ def test_a_model_that_samples_is_looked_at_in_beam_search(
 
 
 @pytest.mark.parametrize("kind", ["cross", "encoder", "decoder"])
-def test_a_picture_of_the_heads(model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_the_picture_shows_the_heads(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert (
         run_command(["inspect", str(model_folder), "one $x$ 駅", "--png", "heads.png", "--kind", kind, "--layer", "1"])
@@ -78,7 +80,7 @@ def test_a_picture_of_the_heads(model_folder: Path, tmp_path: Path, monkeypatch:
     assert [path.name for path in tmp_path.iterdir()] == ["heads.png"]
 
 
-def test_a_test_sentence_of_a_run_stands_beside_its_reference(
+def test_a_test_sentence_is_printed_with_its_reference(
     run_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.html"
@@ -90,7 +92,7 @@ def test_a_test_sentence_of_a_run_stands_beside_its_reference(
 
 
 class Terminal(io.StringIO):
-    """A terminal that remembers what it was given at once."""
+    """A terminal that records each write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,7 +106,7 @@ class Terminal(io.StringIO):
         return super().write(text)
 
 
-def test_on_a_terminal_the_translation_appears_token_by_token(
+def test_a_terminal_shows_the_translation_token_by_token(
     model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
@@ -158,7 +160,7 @@ def test_bad_input_is_one_line(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_may_not_be_written_to_is_noticed_before_the_model_is_loaded(
+def test_a_read_only_folder_is_refused_before_the_model_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: Path(path) != tmp_path)
@@ -167,12 +169,12 @@ def test_a_folder_that_may_not_be_written_to_is_noticed_before_the_model_is_load
     assert f"`--out` is {page}, but {tmp_path} is not writable." in capfd.readouterr().err
 
 
-def test_joiners_are_printed_and_what_moves_the_cursor_is_not() -> None:
+def test_joiners_are_printed_and_control_characters_are_not() -> None:
     assert _one_line("می\u200cخواهم 👩\u200d👧\x1b[2J\u202e") == "می\u200cخواهم 👩\u200d👧 [2J "
 
 
 @pytest.mark.parametrize("number", ["0", "3", "-1"])
-def test_a_test_sentence_that_is_not_there(run_folder: Path, capfd: pytest.CaptureFixture[str], number: str) -> None:
+def test_a_missing_test_sentence_is_an_error(run_folder: Path, capfd: pytest.CaptureFixture[str], number: str) -> None:
     assert run_command(["inspect", str(run_folder), "--test", number]) == 2
     said = capfd.readouterr().err
     if number == "3":
@@ -185,7 +187,7 @@ def test_a_test_sentence_that_is_not_there(run_folder: Path, capfd: pytest.Captu
     "text",
     ["x", "</script><script>alert(1)</script>", "\u202eone\u202c", "👩‍👩‍👧 👍🏽", "e" + "\u0301" * 100, "\udcff"],
 )
-def test_strange_texts_give_a_page(model_folder: Path, tmp_path: Path, text: str) -> None:
+def test_unusual_texts_have_a_page(model_folder: Path, tmp_path: Path, text: str) -> None:
     assert run_command(["inspect", str(model_folder), text, "--out", str(tmp_path / "p.html")]) == 0
     page = (tmp_path / "p.html").read_text(encoding="utf-8")
     assert page.count("</script>") == 2

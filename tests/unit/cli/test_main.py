@@ -66,7 +66,9 @@ BAD_COMMANDS = {
 }
 
 
-def test_flags_are_judged_with_the_models_own_settings(model_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_flags_are_checked_against_the_settings_of_the_model(
+    model_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert (
         command_line.run_command(["translate", str(model_folder), "--format", "jsonl", "--inference.n-best", "7"]) == 2
     )
@@ -74,7 +76,7 @@ def test_flags_are_judged_with_the_models_own_settings(model_folder: Path, capsy
 
 
 @pytest.mark.parametrize(("command", "message"), BAD_COMMANDS.items(), ids=range(len(BAD_COMMANDS)))
-def test_bad_command_gives_one_line_and_exit_code_2(
+def test_a_bad_command_prints_one_line_and_exits_with_2(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -91,7 +93,7 @@ def _run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, encoding="utf-8", check=False, **options)
 
 
-def test_summary_ties_what_can_be_tied_and_says_whose_size_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_summary_ties_embeddings_and_notes_the_default_size(capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line.run_command(["summary", "--tokenizer.joint", "false", "--json"]) == 0
     answer = capsys.readouterr()
     assert json.loads(answer.out)["model"]["tie"] == "decoder"
@@ -114,7 +116,7 @@ def test_without_a_verb_help_goes_to_stderr() -> None:
 
 
 @pytest.mark.parametrize("verb", command_line.VERBS)
-def test_every_verb_has_help_that_shows_defaults(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line.run_command([verb, "--help"]) == 0
     assert f"Usage: dragoman {verb}" in capsys.readouterr().out
 
@@ -151,7 +153,7 @@ def test_full_disk_is_one_line() -> None:
 
 
 class OutOfMemoryError(RuntimeError):
-    """Named as torch's."""
+    """An error with the name of torch's."""
 
 
 def _raising(error: BaseException) -> Callable[[str], SimpleNamespace]:
@@ -178,7 +180,7 @@ ENDS: list[tuple[BaseException, int, str]] = [
 
 
 @pytest.mark.parametrize(("error", "code", "line"), ENDS)
-def test_what_ends_a_verb_becomes_a_code_and_one_line(
+def test_exceptions_become_an_exit_code_and_one_line(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, line: str
 ) -> None:
     monkeypatch.setattr("dragoman.cli.main.importlib.import_module", _raising(error))
@@ -187,7 +189,7 @@ def test_what_ends_a_verb_becomes_a_code_and_one_line(
     assert capfd.readouterr().err.startswith(line)
 
 
-def test_an_old_name_of_a_setting_is_one_note(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_old_name_of_a_setting_prints_one_note(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "old.toml").write_text("[train]\nworkers = 2\n", encoding="utf-8")
     command = ["summary", str(tmp_path / "old.toml"), "--model.preset", "tiny", "--json"]
     for _ in range(2):
@@ -197,14 +199,14 @@ def test_an_old_name_of_a_setting_is_one_note(capsys: pytest.CaptureFixture[str]
         )
 
 
-def test_our_own_mistakes_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bugs_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.cli.main.importlib.import_module", _raising(RuntimeError("a bug")))
     with pytest.raises(RuntimeError, match="a bug"):
         command_line.run_command(["translate"])
 
 
 @pytest.mark.parametrize(("flags", "rows"), [("--model.tie none", 8000), ("--model.tie all", 400)])
-def test_the_size_of_one_vocabulary_is_the_others_where_they_are_one(
+def test_one_vocabulary_size_applies_to_both_sides_if_they_are_tied(
     flags: str, rows: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command_line.run_command(["summary", "--tgt-vocab-size", "400", *flags.split(), "--json"]) == 0

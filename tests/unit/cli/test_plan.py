@@ -1,4 +1,4 @@
-"""The verb on a small corpus: it measures, says, and leaves nothing."""
+"""The verb `plan` on a small corpus."""
 
 import json
 import signal
@@ -13,7 +13,7 @@ from dragoman.workflows.training import planning
 
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """80 pairs, and a place of its own for temporary files."""
+    """80 pairs, and a separate folder for temporary files."""
     lines = [f"the number {number} is here\tdie Zahl {number} ist hier\n" for number in range(80)]
     (tmp_path / "corpus.en-de.tsv").write_text("".join(lines), encoding="utf-8")
     (tmp_path / "temporary").mkdir()
@@ -23,7 +23,7 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def files_in(folder: Path) -> list[Path]:
-    """Without what torch keeps of its own among temporary files."""
+    """The temporary files, without those of torch."""
     return [path for path in sorted(folder.rglob("*")) if "torchinductor" not in str(path)]
 
 
@@ -31,7 +31,7 @@ SMALL = ["--model.d-model", "16", "--model.d-ff", "16", "--model.num-heads", "2"
 SMALL += ["--model.num-encoder-layers", "1", "--model.num-decoder-layers", "1", "--train.device", "cpu"]
 
 
-def test_it_measures_a_sample_and_leaves_nothing(
+def test_plan_measures_a_sample_and_leaves_no_files(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(planning, "_MOST_PAIRS", 40)
@@ -49,7 +49,7 @@ def test_it_measures_a_sample_and_leaves_nothing(
     assert files_in(corpus) == before
 
 
-def test_the_table_names_what_ends_the_run_and_bad_input_is_one_line(
+def test_the_table_names_the_limit_of_the_run_and_errors_are_one_line(
     corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command(["plan", "--data", "corpus.en-de.tsv", *SMALL, "--train.batch-tokens", "200"]) == 0
@@ -61,7 +61,7 @@ def test_the_table_names_what_ends_the_run_and_bad_input_is_one_line(
     assert not list((corpus / "temporary").glob("dragoman*"))
 
 
-def test_a_schedule_that_ends_is_planned_and_what_training_refuses_is_refused(
+def test_plan_accepts_schedules_with_an_end_and_refuses_what_train_refuses(
     corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     linear = ["--train.schedule", "linear", "--train.max-steps", "90", "--train.warmup-steps", "26"]
@@ -72,7 +72,7 @@ def test_a_schedule_that_ends_is_planned_and_what_training_refuses_is_refused(
     assert "`tokenizer.vocab_size` is 5000, but the text supports only" in capsys.readouterr().err
 
 
-def test_nothing_stays_where_it_is_terminated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [f"one two {number}\teins zwei {number}" for number in range(40)]
     (tmp_path / "corpus.en-de.tsv").write_text("\n".join(rows) + "\n")
     scratch = tmp_path / "scratch"

@@ -33,7 +33,9 @@ def type_in(monkeypatch: pytest.MonkeyPatch) -> Any:
     return typing
 
 
-def test_one_line_out_for_each_line_in(model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_each_input_line_has_one_output_line(
+    model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
     type_in(b"one\n\ntwo three\r\n \nfo\xffur")
     assert run_command(["translate", str(model_folder)]) == 0
     answer = capfd.readouterr()
@@ -43,7 +45,7 @@ def test_one_line_out_for_each_line_in(model_folder: Path, type_in: Any, capfd: 
     assert "dragoman: line 5 is not UTF-8; invalid bytes became U+FFFD.\n" in answer.err
 
 
-def test_empty_input_gives_empty_output(model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_empty_input_has_empty_output(model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]) -> None:
     type_in(b"")
     assert run_command(["translate", str(model_folder)]) == 0
     assert capfd.readouterr() == ("", "")
@@ -79,7 +81,7 @@ def test_files_flags_and_notes(model_folder: Path, tmp_path: Path, capfd: pytest
     assert f"line 3 is long and was split into {expected[2].segments} segments." in answer.err
 
 
-def test_flags_stand_after_the_last_tab(model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_flags_follow_the_last_tab(model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]) -> None:
     lines = ["one two three 417", "", "one Ω"]
     expected = Translator.load(model_folder).translate_detailed(lines)
     assert ["number" in one.flags for one in expected] == [True, False, False]
@@ -100,7 +102,7 @@ def test_flags_stand_after_the_last_tab(model_folder: Path, type_in: Any, capfd:
     assert "flagged" not in answer.err
 
 
-def test_alignments_stand_after_the_translation(
+def test_alignments_follow_the_translation(
     model_folder: Path, other_model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     both = [str(model_folder), str(other_model_folder)]
@@ -149,7 +151,7 @@ def test_prefixes_are_kept(model_folder: Path, tmp_path: Path, type_in: Any, cap
         (None, "prefixes does not exist."),
     ],
 )
-def test_prefixes_that_do_not_fit_are_an_error(
+def test_too_few_or_too_many_prefixes_are_an_error(
     model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, type_in: Any,
     capfd: pytest.CaptureFixture[str], prefixes: str | None, message: str,
 ) -> None:  # fmt: skip
@@ -182,7 +184,7 @@ def test_input_is_not_overwritten(
 @pytest.mark.parametrize(
     ("package", "flags"), [("ctranslate2", ["--engine", "ctranslate2"]), ("ray", ["--cluster", "local"])]
 )
-def test_a_package_that_is_not_there_is_one_line_and_nothing_is_begun(
+def test_a_missing_package_is_one_line_before_any_work(
     package: str,
     flags: list[str],
     model_folder: Path,
@@ -201,7 +203,7 @@ def test_a_package_that_is_not_there_is_one_line_and_nothing_is_begun(
     assert [each.name for each in tmp_path.iterdir()] == ["in"]
 
 
-def test_a_text_in_place_of_a_model_is_one_short_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_text_instead_of_a_model_is_one_short_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "text").write_text("A sentence of a private text.\n" * 900)
     assert run_command(["translate", str(tmp_path / "text")]) == 2
     said = capfd.readouterr().err
@@ -223,7 +225,7 @@ def test_missing_model_and_input_are_one_line(tmp_path: Path, capfd: pytest.Capt
 
 @dataclass
 class Recorder:
-    """A translator that answers with the text itself and remembers how it was asked."""
+    """A translator that returns the text itself and records its calls."""
 
     calls: list[tuple[list[str], dict[str, Any]]] = field(default_factory=list)
 
@@ -244,7 +246,7 @@ def _windows(content: bytes, settings: InferenceSettings) -> Recorder:
     return recorder
 
 
-def test_every_line_is_asked_for_by_its_number() -> None:
+def test_each_line_keeps_its_number() -> None:
     content = b"a\n" * 5000
     assert [call[1] for call in _windows(content, InferenceSettings(sample=True)).calls] == [
         {"length_penalty_alpha": 0.5, "first_number": 0},
@@ -257,7 +259,7 @@ def test_cut_translations_are_reported_with_their_line(capfd: pytest.CaptureFixt
     assert capfd.readouterr().err.startswith("dragoman: the translation of line 2 was cut at the limit.")
 
 
-def test_a_fault_of_every_line_is_named_some_times_and_counted(capfd: pytest.CaptureFixture[str]) -> None:
+def test_repeated_notes_are_printed_a_few_times_and_counted(capfd: pytest.CaptureFixture[str]) -> None:
     lines = [Translation(f"{n}", (Candidate("x", (), (), 0.0, 0.0),), 1 + (n == 3), cut=n > 0) for n in range(1001)]
     with Notes() as notes:
         for number, translation in enumerate(lines):
@@ -272,7 +274,7 @@ def test_a_fault_of_every_line_is_named_some_times_and_counted(capfd: pytest.Cap
     ]
 
 
-def test_output_is_one_line_whatever_the_model_writes() -> None:
+def test_output_is_one_line_for_any_model_output() -> None:
     translation = Translation("a", (Candidate("x\ny\r\nz\rü\u2028", ("x",), (-1.0,), -1.5, -1.0),), 1, cut=False)
     assert text_line(translation) == "x y z ü\u2028"
     assert json.loads(json_line(translation))["translation"] == "x y z ü\u2028"
@@ -285,7 +287,7 @@ def test_prefix_errors_are_data_errors(tmp_path: Path) -> None:
         list(translate_windows(InputLines(io.BytesIO(b"1\n2\n"), "x", "p", iter(["a"])), model, Notes()))
 
 
-def test_what_was_there_stays_until_all_is_translated(
+def test_the_old_output_stays_until_all_is_translated(
     model_folder: Path, tmp_path: Path, type_in: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dragoman.text.lines._BUFFER_BYTES", 4096)
@@ -356,7 +358,7 @@ def test_closed_streams_are_one_line(model_folder: Path, closed: str, message: s
     assert (done.returncode, done.stderr) == (2, f"dragoman: {message}\n" if message else "")
 
 
-def test_a_reader_that_goes_away_ends_the_command_quietly(model_folder: Path) -> None:
+def test_a_closed_pipe_ends_the_command_quietly(model_folder: Path) -> None:
     command = f"yes one | head -6000 | {sys.executable} -m dragoman translate {model_folder} --inference.beam-size 1"
     shell = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {command} | head -1"], capture_output=True, check=False, timeout=120
@@ -366,7 +368,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(model_folder: Path) ->
     assert b"Broken" not in shell.stderr
 
 
-def test_pieces_and_terms_come_through(
+def test_protected_spans_and_terms_are_kept(
     model_folder: Path, tmp_path: Path, type_in: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "terms.tsv").write_text("two\tZwei\n", encoding="utf-8")
@@ -402,7 +404,9 @@ def test_whole_files(
     assert re.fullmatch(kept, capfd.readouterr().out)
 
 
-def test_what_whole_files_cannot_have(model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_flags_that_whole_files_do_not_support(
+    model_folder: Path, type_in: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
     type_in(b"<p>\xff</p>")
     assert run_command(["translate", str(model_folder), "--format", "html"]) == 2
     assert run_command(["translate", str(model_folder), "--format", "srt", "--alignment"]) == 2
@@ -413,7 +417,7 @@ def test_what_whole_files_cannot_have(model_folder: Path, type_in: Any, capfd: p
 
 
 class Losing:
-    """Loses something of every text, and is cut short where there is a two."""
+    """A translator that loses a part of every text, and is cut off for texts with a "two"."""
 
     def translate_marked(self, sources: list[MarkedText], *_: Any, **__: Any) -> list[Translation]:
         return [
@@ -426,7 +430,7 @@ class Losing:
     ("kind", "content"),
     [("html", "<p>one {a} two</p><p>%s</p>"), ("srt", "1\n00:00:01,000 --> 00:00:02,000\none {a} two\n%s\n")],
 )
-def test_what_is_lost_in_whole_files_is_said(kind: str, content: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lost_spans_in_whole_files_are_reported(kind: str, content: str, capfd: pytest.CaptureFixture[str]) -> None:
     long = "one " * 30
     model = LoadedModel(Losing(), InferenceSettings(), {}, "")
     options = Namespace(format=kind, protect=True)
@@ -448,7 +452,7 @@ def test_cut_translations_of_a_page_are_reported(
     assert "dragoman: the translation of 'one two' was cut at the limit." in capfd.readouterr().err
 
 
-def test_a_loop_is_called_that_and_no_longer_output_is_advised(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_loop_is_named_without_advice_for_longer_output(capsys: pytest.CaptureFixture[str]) -> None:
     looping = Candidate("red red red red red red red red", (), (), -1.0, -1.0)
     with Notes() as notes:
         notes.line(3, Translation("ein rotes Auto", (looping,), 1, cut=True))

@@ -12,7 +12,7 @@ from dragoman.inference.tensors.fast_model import FastModel
 from dragoman.training.verification import ResumeReport
 
 
-def test_a_model_without_texts_of_its_own_gets_invented_ones(
+def test_a_model_without_validation_data_translates_random_texts(
     model_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command(["verify", str(model_folder), "--sentences", "6"]) == 0
@@ -23,7 +23,7 @@ def test_a_model_without_texts_of_its_own_gets_invented_ones(
     assert "6 texts (random tokens of its vocabulary)" in answer.err
 
 
-def test_a_bug_is_shown_with_both_outputs(
+def test_a_difference_is_printed_with_both_outputs(
     model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "in.txt").write_text("one two three\n\nfour five. one\nfive\nnever read\n", encoding="utf-8")
@@ -69,7 +69,7 @@ def test_bad_input_is_one_line(
     assert answer.err.startswith(f"dragoman: {complaint}")
 
 
-def test_a_run_is_resumed_too_and_its_differences_fail(
+def test_a_run_is_resumed_and_differences_fail(
     model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "checkpoints").mkdir()
@@ -98,14 +98,14 @@ def test_a_run_is_resumed_too_and_its_differences_fail(
     assert "resuming" not in capsys.readouterr().out
 
 
-def test_a_model_that_samples_is_verified_by_its_search(
+def test_a_sampling_model_is_verified_with_beam_search(
     sampling_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command(["verify", str(sampling_folder), "--sentences", "3"]) == 0
     assert "ok: 0 of 36 translations differ" in capsys.readouterr().out
 
 
-def test_what_cannot_be_resumed_is_said_before_the_work_with_a_code_of_its_own(
+def test_a_run_that_cannot_resume_is_an_early_error_with_exit_code_3(
     model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(model_folder, tmp_path / "checkpoints" / "step_0000007")

@@ -1,4 +1,4 @@
-"""Runs, models and files of earlier versions are read: renamed settings by both names, removed ones if neutral."""
+"""Runs, models and files of earlier versions: renamed settings by both names, and removed settings."""
 
 import tomllib
 import warnings
@@ -45,7 +45,7 @@ def write(path: Path, content: str) -> Path:
     return path
 
 
-def test_names_are_old_or_current_never_both() -> None:
+def test_names_are_either_old_or_current() -> None:
     assert not (RENAMED.keys() | REMOVED.keys()) & SETTINGS.keys()
     assert set(RENAMED.values()) <= SETTINGS.keys()
     assert RENAMED.keys() == OTHER_VALUES.keys()
@@ -81,7 +81,7 @@ def test_a_model_of_an_earlier_version_is_read_with_one_note(tmp_path: Path, old
 
 
 @pytest.mark.parametrize(("old", "new"), RENAMED.items())
-def test_a_file_may_have_the_old_name_alone(tmp_path: Path, old: str, new: str) -> None:
+def test_a_file_may_have_the_old_name_only(tmp_path: Path, old: str, new: str) -> None:
     table, name = old.split(".")
     given = {table: {name: OTHER_VALUES[old]}}
     path = write(tmp_path / "own.toml", tomli_w.dumps(given))
@@ -95,7 +95,7 @@ def test_a_file_may_have_the_old_name_alone(tmp_path: Path, old: str, new: str) 
 
 
 @pytest.mark.parametrize(("old", "new"), RENAMED.items())
-def test_an_old_flag_is_read_and_not_listed(capsys: pytest.CaptureFixture[str], old: str, new: str) -> None:
+def test_an_old_flag_works_and_is_not_in_the_help(capsys: pytest.CaptureFixture[str], old: str, new: str) -> None:
     parser = ArgumentParser("train")
     parser.add_settings("data", "train", "inference")
     text = str(OTHER_VALUES[old]).lower()
@@ -110,7 +110,7 @@ def test_an_old_flag_is_read_and_not_listed(capsys: pytest.CaptureFixture[str], 
     assert str(caught.value) == f"`{flag_of(old)}` and `{flag_of(new)}` are one setting. Leave the old name out."
 
 
-def test_old_flags_are_flags_like_others(capsys: pytest.CaptureFixture[str]) -> None:
+def test_old_flags_are_parsed_like_other_flags(capsys: pytest.CaptureFixture[str]) -> None:
     parser = ArgumentParser("train")
     parser.add_settings("data", "train", "inference")
     assert overrides_of(parser.parse(["--inference.capitals"])) == {"inference.retry_all_caps": "true"}

@@ -28,7 +28,7 @@ from dragoman.errors import ConfigError
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Writes a file into the current folder, so that messages name it as short as a user would."""
+    """A function that writes a file into the current folder, so that its path in messages is short."""
     monkeypatch.chdir(tmp_path)
 
     def writer(content: str | bytes, name: str = "base.toml") -> Path:
@@ -55,7 +55,7 @@ def test_later_files_and_flags_win(write: Any) -> None:
     }  # fmt: skip
 
 
-def test_a_corpus_named_in_another_way_takes_the_place_of_the_first(write: Any) -> None:
+def test_one_file_replaces_two_files_of_a_corpus_and_vice_versa(write: Any) -> None:
     path = write('[data]\ntrain = "old.tsv"\ndev_src = "dev.en"\ndev_tgt = "dev.de"\n')
     data = load_config([path], {"data.train_src": "a.en", "data.train_tgt": "a.de", "data.dev": "dev.tsv"}).data
     assert (data.train, data.train_src, data.train_tgt) == ("", "a.en", "a.de")
@@ -78,7 +78,7 @@ def test_a_corpus_named_in_another_way_takes_the_place_of_the_first(write: Any) 
         ({"train.max_steps": "3"}, ""),
     ],
 )
-def test_what_goes_with_one_text_and_is_kept_for_another_is_told(write: Any, flags: dict[str, str], kept: str) -> None:
+def test_settings_kept_from_another_text_are_noted(write: Any, flags: dict[str, str], kept: str) -> None:
     path = write('[data]\ntrain = "old.tsv"\ndev = "old-dev.tsv"\ntgt_lang = "te"\n')
     notes = read_given([path], flags).notes
     assert len(notes) == bool(kept)
@@ -98,19 +98,19 @@ def test_explicit_keys_win_over_a_preset_given_later(write: Any) -> None:
     assert model == dataclasses.replace(PRESETS["base"], d_model=96)
 
 
-def test_naming_the_preset_that_the_recipe_has_changes_nothing(write: Any) -> None:
+def test_naming_the_preset_of_the_recipe_changes_nothing(write: Any) -> None:
     recipe = Config(model=dataclasses.replace(PRESETS["tiny"], dropout=0.05))
     assert load_config([], {"model.preset": "tiny"}, recipe).model.dropout == 0.05
     assert load_config([], {"model.preset": "small"}, recipe).model.dropout == PRESETS["small"].dropout
 
 
-def test_what_is_given_of_a_corpus_takes_the_place_of_what_a_run_has(write: Any) -> None:
+def test_given_files_of_a_corpus_replace_those_of_the_run(write: Any) -> None:
     run = Config(data=dataclasses.replace(Config().data, train="old.tsv"))
     data = load_config([], {"data.train_src": "a.en", "data.train_tgt": "a.de"}, run).data
     assert (data.train, data.train_src) == ("", "a.en")
 
 
-def test_recipe_fills_only_what_is_not_given(write: Any) -> None:
+def test_the_recipe_sets_only_settings_that_are_not_given(write: Any) -> None:
     recipe = Config(model=PRESETS["tiny"], train=TrainSettings(batch_tokens=100, seed=9))
     path = write("[train]\nseed = 3\n[model]\ndropout = 0.5\n")
     config = load_config([path], base=recipe)
@@ -181,7 +181,7 @@ BAD_FILES = {
 
 
 @pytest.mark.parametrize(("content", "message"), BAD_FILES.items(), ids=range(len(BAD_FILES)))
-def test_bad_file_gives_one_line_naming_file_key_and_value(write: Any, content: str, message: str) -> None:
+def test_errors_in_files_name_file_key_and_value(write: Any, content: str, message: str) -> None:
     path = write(content)
     with pytest.raises(ConfigError) as caught:
         load_config([path])
@@ -211,7 +211,7 @@ BAD_FLAGS = {
 
 
 @pytest.mark.parametrize(("flag", "message"), BAD_FLAGS.items(), ids=range(len(BAD_FLAGS)))
-def test_bad_flag_is_named_as_it_was_written(flag: tuple[str, str], message: str) -> None:
+def test_errors_in_flags_name_the_flag(flag: tuple[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config([], dict([flag]))
     assert str(caught.value).startswith(message)
@@ -244,14 +244,14 @@ def test_unreadable_files_are_named(write: Any, tmp_path: Path) -> None:
     ],
     ids=["size", "key", "quoted", "inline", "lists", "tables"],
 )
-def test_what_would_take_much_memory_is_not_parsed(write: Any, content: str, message: str) -> None:
+def test_files_that_need_much_memory_are_not_parsed(write: Any, content: str, message: str) -> None:
     with pytest.raises(ConfigError, match=f"^{message}"):
         load_config([write(content, "big.toml")])
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.text("ab-_.\"'\\ =[]{},#\n1", max_size=200))
-def test_what_is_small_is_parsed_as_toml_is(text: str) -> None:
+def test_small_files_are_parsed_as_by_tomllib(text: str) -> None:
     try:
         expected: Any = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError):
@@ -263,7 +263,7 @@ def test_what_is_small_is_parsed_as_toml_is(text: str) -> None:
     assert found == expected or text.count(".") >= 16
 
 
-def test_texts_and_remarks_with_many_dots_are_no_keys(write: Any) -> None:
+def test_strings_and_comments_with_many_dots_are_not_keys(write: Any) -> None:
     path = "/".join(["..", "..", "..", "a.b.c-1.2.3.tsv"] * 4)
     config = load_config([write(f'# {"." * 100} see a.b.c\n[data]\ntrain = "{path}" # {"." * 60}\n')])
     assert config.data.train == path
@@ -290,14 +290,16 @@ def _values(setting: Setting) -> st.SearchStrategy[Any]:
 
 @settings(deadline=None)
 @given(values=st.fixed_dictionaries({}, optional={key: _values(setting) for key, setting in SETTINGS.items()}))
-def test_what_is_written_is_read_back_exactly(tmp_path_factory: pytest.TempPathFactory, values: dict[str, Any]) -> None:
+def test_written_configurations_are_read_back_exactly(
+    tmp_path_factory: pytest.TempPathFactory, values: dict[str, Any]
+) -> None:
     tables: dict[str, dict[str, Any]] = {table: {} for table in tomllib.loads(dump_config(Config()))}
     for key, value in values.items():
         table, name = key.split(".")
         tables[table][name] = value
     for name in ("train_src", "train_tgt", "dev_src", "dev_tgt", "test_src", "test_tgt"):
         tables["data"].pop(name, None)
-    heads = min(tables["model"].get("num_heads", 4), 2**15)  # twice as many is the largest width
+    heads = min(tables["model"].get("num_heads", 4), 2**15)  # twice this number is the largest width
     tables["model"] |= {"num_heads": heads, "d_model": 2 * heads, "tie": "none"}
     tables["inference"] |= {"sample": True}
     config = config_from_dict(tables, "x.toml")
@@ -326,14 +328,14 @@ JUNK = st.recursive(
         JUNK | st.dictionaries(st.sampled_from([key.split(".")[1] for key in SETTINGS]), JUNK),
     )
 )
-def test_whatever_a_file_holds_the_error_is_ours(content: dict[str, Any]) -> None:
+def test_random_files_raise_config_errors_only(content: dict[str, Any]) -> None:
     try:
         config_from_dict(content, "x.toml")
     except ConfigError as error:
         assert len(str(error).splitlines()) == 1  # noqa: PT017
 
 
-def test_contradictions_in_a_finished_model_do_not_keep_it_from_loading() -> None:
+def test_a_trained_model_with_contradicting_settings_loads() -> None:
     assert config_from_dict({"train": {"average_last": 9}}, "m/config.toml").train.average_last == 9
 
 
@@ -344,7 +346,7 @@ def test_contradictions_in_a_finished_model_do_not_keep_it_from_loading() -> Non
         ({"d_model": 27, "num_heads": 3}, r"`model\.d_model` in m/config\.toml must be even for sinusoidal positions"),
     ],
 )
-def test_a_shape_that_no_model_has_does(model: dict[str, int], message: str) -> None:
+def test_a_trained_model_with_an_impossible_shape_does_not_load(model: dict[str, int], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         config_from_dict({"model": model}, "m/config.toml")
 

@@ -1,4 +1,4 @@
-"""The recipe for a corpus' size is complete and consistent, whatever the size and the tokenizer."""
+"""The recipes are complete and consistent for all corpus sizes and tokenizers."""
 
 import math
 from dataclasses import replace
@@ -37,7 +37,7 @@ def test_many_characters_get_a_larger_vocabulary(alphabet: int, entries: int) ->
     assert recipe_for(CorpusSize(3_000, 60_000, alphabet), TokenizerSettings()).tokenizer.vocab_size == entries
 
 
-def test_the_table_in_the_documentation_is_the_rule() -> None:
+def test_the_table_in_the_documentation_is_current() -> None:
     text = (Path(__file__).parents[3] / "docs" / "reference" / "default-recipe.md").read_text(encoding="utf-8")
     lines = text[text.index("<!-- rule -->") : text.index("<!-- end of rule -->")].split("\n")[3:-1]
     shown = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
@@ -68,11 +68,11 @@ def asked(**train: Any) -> Config:
     return Config(train=replace(TrainSettings(), **train))
 
 
-def test_a_recipe_is_adapted_to_what_was_asked_for() -> None:
+def test_a_recipe_is_adapted_to_requested_settings() -> None:
     recipe = recipe_for(CorpusSize(10_000, 200_000), TokenizerSettings())
     assert adapt_recipe(recipe, Config(), names_preset=False) == recipe
     assert adapt_recipe(recipe, asked(max_steps=50), names_preset=False).train.max_epochs == 0
-    # The rate of noam is a factor: with one made for the others, a model would not move.
+    # The rate of noam is a factor: with the rate of another schedule, training would not progress.
     assert adapt_recipe(recipe, asked(schedule="noam"), names_preset=False).train.learning_rate == 1.0
     falling = adapt_recipe(recipe, asked(schedule="cosine", max_steps=400), names_preset=False)
     check_config(replace(falling, train=replace(falling.train, schedule="cosine", max_steps=400)))
@@ -82,7 +82,7 @@ def test_a_recipe_is_adapted_to_what_was_asked_for() -> None:
 
 @pytest.mark.parametrize(("steps", "warmup"), [(5000, 1000), (4999, 500), (310, 62), (83, 15), (5, 1), (4, 0)])
 @pytest.mark.parametrize("schedule", ["inverse_sqrt", "constant", "linear", "noam"])
-def test_a_warmup_that_does_not_fit_is_halved_and_the_peak_stays(steps: int, warmup: int, schedule: str) -> None:
+def test_a_long_warmup_is_halved_and_the_peak_stays(steps: int, warmup: int, schedule: str) -> None:
     recipe = recipe_for(CorpusSize(10_000, 200_000), TokenizerSettings())
     long, short = (
         adapt_recipe(recipe, asked(schedule=schedule, max_steps=each), False).train for each in (90_000, steps)
@@ -95,7 +95,7 @@ def test_a_warmup_that_does_not_fit_is_halved_and_the_peak_stays(steps: int, war
     assert peaks[0] == pytest.approx(peaks[1])
 
 
-def test_a_model_of_another_size_has_the_rate_of_its_own_row() -> None:
+def test_a_model_of_another_size_gets_the_rate_of_that_size() -> None:
     recipe = recipe_for(CorpusSize(10_000, 200_000), TokenizerSettings())
     for preset, rate in (("tiny", 0.004), ("small", 0.002), ("base", 0.0007), ("big", 0.0007), ("custom", 0.004)):
         wanted = Config(model=replace(PRESETS["tiny"], preset=preset))

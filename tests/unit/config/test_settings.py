@@ -1,4 +1,4 @@
-"""Settings made in Python."""
+"""Settings created in Python."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ from dragoman.config import PRESETS, ModelSettings
         ("big", (1024, 4096, 16, 6)),
     ],
 )
-def test_a_preset_gives_the_sizes_that_are_not_given(preset: str, sizes: tuple[int, ...]) -> None:
+def test_a_preset_sets_the_sizes_that_are_not_given(preset: str, sizes: tuple[int, ...]) -> None:
     settings = ModelSettings(preset=preset)  # type: ignore[arg-type]
     assert (settings.d_model, settings.d_ff, settings.num_heads, settings.num_decoder_layers) == sizes
     assert settings == PRESETS[preset]

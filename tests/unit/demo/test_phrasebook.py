@@ -1,4 +1,4 @@
-"""The phrasebook: what it promises in numbers, its German against tables and a dictionary, its alignments by hand."""
+"""The phrasebook: its size, its German against tables and a dictionary, and its alignments."""
 
 import itertools
 import re
@@ -32,7 +32,7 @@ def pairs(book: Phrasebook) -> list[PhrasebookPair]:
     return book.generate(1, 30_000)
 
 
-# Numbers that were promised.
+# Size.
 
 
 def test_there_are_100_patterns_400_words_and_20000_distinct_pairs(book: Phrasebook) -> None:
@@ -59,7 +59,7 @@ def test_no_value_makes_a_sentence_ambiguous(pairs: list[PhrasebookPair]) -> Non
 
 
 def has_crossing(pair: PhrasebookPair) -> bool:
-    """Whether two links cross that do not belong to one block of words aligned all with all."""
+    """True if two links cross that are not in one block of words that are all aligned."""
     links = set(pair.alignment)
     return any(
         i < k and j > m and not ((i, m) in links and (k, j) in links)
@@ -84,7 +84,7 @@ def test_every_class_of_words_is_used(book: Phrasebook) -> None:
         assert name == "basic" or used.issuperset(entries.values()), name
 
 
-# Generating and splitting.
+# Generation and splits.
 
 
 def test_generation_depends_on_its_arguments_only(book: Phrasebook) -> None:
@@ -113,7 +113,7 @@ def test_a_split_holds_out_combinations_but_no_words(book: Phrasebook) -> None:
     assert seen.issuperset(word for pair in split.dev + split.test for word in split_words(f"{pair.src} {pair.tgt}"))
 
 
-def test_asking_for_too_much_says_so(book: Phrasebook) -> None:
+def test_too_many_pairs_are_an_error(book: Phrasebook) -> None:
     with pytest.raises(DataError, match="Request fewer"):
         book.generate(0, 10**9)
     with pytest.raises(DataError, match="held-out pairs with known words"):
@@ -207,7 +207,7 @@ def test_alignments_are_valid_and_leave_out_function_words_only(pairs: list[Phra
     assert unaligned[1] <= {"Sie", "der", "die", "das", "dem", "den", ","}
 
 
-# The German, against full tables written down here independently of the generator: rows are cases, columns m f n p.
+# German against full tables, independent of the generator: rows are cases, columns are m f n p.
 
 DETERMINERS = {
     "the": "der die das die/den die das die/dem der dem den/des der des der",
@@ -227,7 +227,7 @@ ADJECTIVES = {
     "mixed": "roter rote rotes roten/roten rote rotes roten/roten roten roten roten/roten roten roten roten",
     "strong": "roter rote rotes rote/roten rote rotes rote/rotem roter rotem roten/roten roter roten roter",
 }
-KINDS = {"the": "weak", "this": "weak", "which": "weak", "": "strong"}  # and mixed after all others
+KINDS = {"the": "weak", "this": "weak", "which": "weak", "": "strong"}  # mixed after all others
 
 
 def cell(table: str, case: str, gender: str) -> str:
@@ -236,7 +236,7 @@ def cell(table: str, case: str, gender: str) -> str:
 
 
 @pytest.mark.parametrize(("case", "gender"), list(itertools.product(CASES, "mfnp")))
-def test_every_ending_is_that_of_the_full_table(case: str, gender: str) -> None:
+def test_every_ending_is_as_in_the_full_table(case: str, gender: str) -> None:
     for name, table in DETERMINERS.items():
         assert decline_stem(*inflection.DETERMINERS[name][2:], case, gender) == cell(table, case, gender)
     for kind, table in ADJECTIVES.items():
@@ -246,8 +246,8 @@ def test_every_ending_is_that_of_the_full_table(case: str, gender: str) -> None:
         assert decline_adjective("dunkel", kind, case, gender) == expected.replace("rot", "dunkl")
 
 
-def test_the_generator_declines_every_noun_with_every_determiner_as_the_tables_do(tmp_path: Path) -> None:
-    """The embedded words with patterns that ask for every determiner, case and number of every noun."""
+def test_every_noun_with_every_determiner_is_declined_as_in_the_tables(tmp_path: Path) -> None:
+    """The built-in words, with patterns that need each determiner, case and number of each noun."""
     plain = {**DATA, "adjectives": {**DATA["adjectives"], "colour": {"red": "rot"}}, "patterns": {}}
     countable = [name for name, nouns in DATA["nouns"].items() if all(", die " in de for de in nouns.values())]
     plain["groups"] = {**DATA["groups"], "anything": list(DATA["nouns"]), "countable": countable}
@@ -282,7 +282,7 @@ def test_the_generator_declines_every_noun_with_every_determiner_as_the_tables_d
 WEAK = "Chirurg Fotograf Junge Kollege Neffe Orthopäde Polizist Student Tourist"
 
 
-def test_nouns_decline_as_the_grammar_book_says(book: Phrasebook) -> None:
+def test_nouns_are_declined_as_in_a_grammar_book(book: Phrasebook) -> None:
     nouns = {e for entries in book.lexicon.values() for e in entries.values() if isinstance(e, Noun)}
     weak = {noun.nominative for noun in nouns if noun.gender != "f" and not noun.genitive.endswith("s")}
     assert weak == set(WEAK.split())
@@ -315,7 +315,7 @@ def test_prepositions_take_their_case() -> None:
 
 
 def german_forms(book: Phrasebook) -> set[str]:
-    """Every form of every German word of the dictionary, in a sentence of the test or not."""
+    """Every form of every German word in the lexicon."""
     forms: set[str] = set()
     for entry in {entry for entries in book.lexicon.values() for entry in entries.values()}:
         if isinstance(entry, Noun):
@@ -352,7 +352,7 @@ def test_hunspell_knows_every_english_word(pairs: list[PhrasebookPair]) -> None:
     assert misspelt("en_US", vocabulary) - set(NAMES.read_text(encoding="utf-8").split()) == set()
 
 
-# Reading the data file.
+# The file.
 
 
 @pytest.mark.parametrize(
@@ -394,7 +394,7 @@ def test_a_wrong_entry_is_named(tmp_path: Path, table: str, key: str, value: str
     assert str(file) in str(caught.value)
 
 
-def test_a_file_that_is_no_phrasebook_is_named(tmp_path: Path) -> None:
+def test_errors_name_a_file_that_is_not_a_phrasebook(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"missing\.toml"):
         load_phrasebook(tmp_path / "missing.toml")
     (tmp_path / "other.toml").write_text("[data]\n", encoding="utf-8")

@@ -12,7 +12,7 @@ from dragoman.errors import DataError
 
 
 class Drip(io.BytesIO):
-    """A stream that gives a few bytes at a time."""
+    """A stream that returns a few bytes at a time."""
 
     def read1(self, size: int | None = -1, /) -> bytes:
         return super().read1(3)
@@ -25,7 +25,7 @@ def _lines(content: bytes, make: Callable[[bytes], io.BytesIO] = io.BytesIO, max
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]))), st.booleans())
-def test_every_line_arrives_once_and_in_order(lines: list[str], ended: bool) -> None:
+def test_each_line_arrives_once_and_in_order(lines: list[str], ended: bool) -> None:
     content = "\n".join(lines).encode() + (b"\n" if ended and lines else b"")
     expected = content.decode().removeprefix("\ufeff").split("\n")
     expected = [line.removesuffix("\r") for line in (expected if expected[-1] or not content else expected[:-1])]
@@ -38,14 +38,14 @@ def test_only_newlines_end_a_line() -> None:
     assert _lines("a\u2028b\u0085c\x0bd\re\r\n\n f ".encode()) == ["a\u2028b\u0085c\x0bd\re", "", " f "]
 
 
-def test_bytes_that_are_no_text_are_replaced_and_reported() -> None:
+def test_invalid_bytes_are_replaced_and_reported() -> None:
     reported: list[int] = []
     windows = arriving_lines(Drip(b"good\nb\xffad\n\ng\xc3\n"), reported.append, max_lines=2)
     assert [line for window in windows for line in window] == ["good", "b\ufffdad", "", "g\ufffd"]
     assert reported == [2, 4]
 
 
-def test_a_line_is_handed_on_before_the_next_one_comes() -> None:
+def test_a_line_is_yielded_before_the_next_arrives() -> None:
     reading, writing = os.pipe()
     answered = threading.Event()
 
@@ -65,7 +65,7 @@ def test_a_line_is_handed_on_before_the_next_one_comes() -> None:
     asking.join()
 
 
-def test_a_line_without_end_is_read_no_further() -> None:
+def test_reading_stops_in_an_endless_line() -> None:
     stream = io.BytesIO(b"a\n" + b"x" * (40 << 20))
     windows = arriving_lines(stream, lambda number: None, name="in")
     assert next(windows) == ["a"]
