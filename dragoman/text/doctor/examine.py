@@ -57,20 +57,20 @@ def examine(
     if blocking:
         return Examination(str(corpus), min(counts), (0, 0), ("", ""), ("", ""), tuple(blocking))
     progress("reading the pairs")
-    pass_ = _Pass(held_out or {})
     report = ReadReport()
-    pass_.read(corpus.pairs(report), counts[0] if len(counts) > 1 else 0)
+    pass_ = _Pass(corpus.pairs(report), counts[0] if len(counts) > 1 else 0, held_out or {})
     pairs = pass_.tallies.pairs
     progress("comparing the sides line by line")
     compared = compare_sides(corpus.sides, pairs, pairs)
     findings = [
         *_skipped_units(corpus, report),
         *_compare_findings(corpus, compared, pass_.tallies),
-        *repeated_side(pass_.sample),
+        *repeated_side(pass_.sample.pairs),
+        *pass_.repeats(),
+        *pass_.leaks(),
     ]
-    findings += [*pass_.repeats(), *pass_.leaks()]
     progress("detecting the languages")
-    languages, scripts, found = language_findings(pass_.sample, (corpus.src_lang, corpus.tgt_lang))
+    languages, scripts, found = language_findings(pass_.sample.pairs, (corpus.src_lang, corpus.tgt_lang))
     return Examination(
         str(corpus),
         pairs,
@@ -96,11 +96,7 @@ def check_corpus(
         sample.add(chunk)
     if with_languages:
         _check_languages(corpus, sample, note)
-    for finding in repeated_side(sample.pairs):
-        said = f"{corpus}: {finding.share:.0%} of the {finding.message} (first: {finding.lines[0]:,}). {finding.advice}"
-        if finding.serious:
-            raise DataError(said)
-        note(said)
+    _raise_or_note(corpus, repeated_side(sample.pairs), note)
     for finding in _skipped_units(corpus, report):
         note(f"{corpus}: {finding.count:,} of {report.units:,} {finding.message}. {finding.advice}")
     pairs = tallies.pairs
@@ -130,14 +126,21 @@ def check_corpus_languages(corpus: Corpus, note: Callable[[str], None] = lambda 
 
 
 def _check_languages(corpus: Corpus, sample: "_Sample", note: Callable[[str], None]) -> None:
-    for finding in mismatches(sample.pairs, (corpus.src_lang, corpus.tgt_lang)):
+    found = mismatches(sample.pairs, (corpus.src_lang, corpus.tgt_lang))
+    _raise_or_note(corpus, found, note, f" If it is right, add {SKIP_SETTING}.")
+
+
+def _raise_or_note(
+    corpus: Corpus, findings: Iterable[CorpusFinding], note: Callable[[str], None], advice: str = ""
+) -> None:
+    """Raise DataError with the first serious finding, which also gets `advice`. Call `note` with the others."""
+    for finding in findings:
         part = f"{finding.share:.0%} of the " if finding.share < 1 else ""
         where = f" (first: {finding.lines[0]:,})" if finding.lines else ""
+        said = f"{corpus}: {part}{finding.message}{where}. {finding.advice}"
         if finding.serious:
-            raise DataError(
-                f"{corpus}: {part}{finding.message}{where}. {finding.advice} If it is right, add {SKIP_SETTING}."
-            )
-        note(f"{corpus}: {part}{finding.message}{where}. {finding.advice}")
+            raise DataError(said + advice)
+        note(said)
 
 
 def _skipped_units(corpus: Corpus, report: ReadReport) -> Iterator[CorpusFinding]:
@@ -145,7 +148,7 @@ def _skipped_units(corpus: Corpus, report: ReadReport) -> Iterator[CorpusFinding
     if report.skipped:
         message = f"units lack a text in {corpus.src_lang} or {corpus.tgt_lang}"
         advice = "They are skipped. If there are too many, check how the file writes its language codes."
-        yield CorpusFinding(ONE_LANGUAGE, message, advice, report.skipped, report.skipped / report.units)
+        yield Tally(report.skipped).finding(ONE_LANGUAGE, message, advice, report.units)
 
 
 def _compare_findings(corpus: Corpus, compared: SideComparison, tallies: Tallies) -> list[CorpusFinding]:
@@ -185,16 +188,13 @@ def _scatter(places: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class _Pass:
-    """One pass over the pairs: counts, duplicates, leaks and a sample."""
+    """One pass over the pairs: counts, duplicates, leaks and a sample. `total` is their number, or 0 if unknown."""
 
-    def __init__(self, held_out: Mapping[str, Corpus]) -> None:
-        self.tallies = Tallies()
+    def __init__(self, pairs: Iterable[SentencePair], total: int, held_out: Mapping[str, Corpus]) -> None:
+        self.tallies, self.sample = Tallies(), _Sample(_SAMPLE_PAIRS, total)
         self._repeated, self._ambiguous = Tally(), Tally()
         self._sources_of = {name: [pair.src for pair in other.pairs()] for name, other in held_out.items()}
         self._overlaps = {name: Overlap(sources) for name, sources in self._sources_of.items()}
-
-    def read(self, pairs: Iterable[SentencePair], total: int) -> None:
-        self._sample = _Sample(_SAMPLE_PAIRS, total)
         seen, seen_sources = FingerprintSet(), FingerprintSet()
         for chunk in chunks(pairs, _CHUNK_PAIRS):
             before = self.tallies.pairs
@@ -209,24 +209,16 @@ class _Pass:
                 self._ambiguous.add(before + place + 1)
             for overlap in self._overlaps.values():
                 overlap.add(sources)
-            self._sample.add(chunk)
-
-    @property
-    def sample(self) -> list[tuple[int, SentencePair]]:
-        """Line numbers and pairs, evenly spread."""
-        return self._sample.pairs
+            self.sample.add(chunk)
 
     def repeats(self) -> Iterator[CorpusFinding]:
-        message, advice = "pairs repeat an earlier one", "Training skips them."
-        yield from self._repeats(REPEATED, self._repeated, message, advice)
-        message = "pairs repeat an earlier source with another target"
-        advice = "Alternative translations are fine. Check that names and numbers do not differ."
-        yield from self._repeats(AMBIGUOUS, self._ambiguous, message, advice)
-
-    def _repeats(self, kind: str, tally: Tally, message: str, advice: str) -> Iterator[CorpusFinding]:
-        if tally.count:
-            share = tally.count / self.tallies.pairs
-            yield CorpusFinding(kind, message, advice, tally.count, share, tuple(tally.lines))
+        if self._repeated.count:
+            message, advice = "pairs repeat an earlier one", "Training skips them."
+            yield self._repeated.finding(REPEATED, message, advice, self.tallies.pairs)
+        if self._ambiguous.count:
+            message = "pairs repeat an earlier source with another target"
+            advice = "Alternative translations are fine. Check that names and numbers do not differ."
+            yield self._ambiguous.finding(AMBIGUOUS, message, advice, self.tallies.pairs)
 
     def leaks(self) -> Iterator[CorpusFinding]:
         for name, overlap in self._overlaps.items():
@@ -272,8 +264,7 @@ def _check_files(corpus: Corpus) -> tuple[list[int], list[CorpusFinding]]:
             guess = guess_encoding(path, languages[side : side + 1] if len(corpus.paths) > 1 else languages)
             preview = tuple(f"{reading.encoding}: {reading.line}" for reading in guess.readings)
             message, advice = _encoding_message(path, guess)
-            share, lines = bad.count / count, tuple(bad.lines)
-            findings.append(CorpusFinding(ENCODING, message, advice, bad.count, share, lines, True, preview))
+            findings.append(replace(bad.finding(ENCODING, message, advice, count, serious=True), preview=preview))
     return counts, findings
 
 
@@ -298,11 +289,7 @@ def _misaligned(corpus: Corpus, counts: Sequence[int], progress: _Progress) -> l
         raise DataError(f"{corpus.paths[counts.index(0)]} is empty. Check that it is the right file.")
     progress("searching for missing or extra lines")
     compared = compare_sides(corpus.sides, counts[0], counts[-1])
-    return [_length_finding(corpus, counts), *comparison_findings(corpus.sides, corpus.side_names(), compared, *counts)]
-
-
-def _length_finding(corpus: Corpus, counts: Sequence[int]) -> CorpusFinding:
-    (src, tgt), difference = corpus.paths, abs(counts[0] - counts[1])
+    (src, tgt), difference = corpus.paths, Tally(abs(counts[0] - counts[1]))
     message = f"{src} has {counts[0]:,} lines, but {tgt} has {counts[1]:,}"
-    advice = "Fix the places listed below."
-    return CorpusFinding(LENGTHS, message, advice, difference, difference / max(counts), serious=True)
+    lengths = difference.finding(LENGTHS, message, "Fix the places listed below.", max(counts), serious=True)
+    return [lengths, *comparison_findings(corpus.sides, corpus.side_names(), compared, *counts)]

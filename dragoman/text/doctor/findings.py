@@ -1,5 +1,6 @@
 """Records of the corpus doctor: a finding, and the examination of a corpus. `dragoman check` prints them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 MOST_EXAMPLES = 3
@@ -10,20 +11,6 @@ def shorten(text: str) -> str:
     """The first 48 characters of a text on one line. Control characters become U+FFFD."""
     shown = "".join(char if char.isprintable() else "\ufffd" for char in text[:_SHOWN_CHARACTERS])
     return shown if len(text) <= _SHOWN_CHARACTERS else f"{shown[:-1]}…"
-
-
-@dataclass(slots=True)
-class Tally:
-    """A count, and the line numbers (from 1) of the first three cases."""
-
-    count: int = 0
-    lines: list[int] = field(default_factory=list)
-
-    def add(self, line: int) -> None:
-        """Count one case."""
-        self.count += 1
-        if len(self.lines) < MOST_EXAMPLES:
-            self.lines.append(line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +30,29 @@ class CorpusFinding:
     lines: tuple[int, ...] = ()
     serious: bool = False
     preview: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Tally:
+    """A count, and the line numbers (from 1) of the first three cases."""
+
+    count: int = 0
+    lines: list[int] = field(default_factory=list)
+
+    @staticmethod
+    def of(lines: Sequence[int]) -> "Tally":
+        """The tally of cases in these lines."""
+        return Tally(len(lines), list(lines[:MOST_EXAMPLES]))
+
+    def add(self, line: int) -> None:
+        """Count one case."""
+        self.count += 1
+        if len(self.lines) < MOST_EXAMPLES:
+            self.lines.append(line)
+
+    def finding(self, kind: str, message: str, advice: str, total: int, serious: bool = False) -> CorpusFinding:
+        """The finding that these cases are, among `total` pairs."""
+        return CorpusFinding(kind, message, advice, self.count, self.count / total, tuple(self.lines), serious)
 
 
 @dataclass(frozen=True, slots=True)

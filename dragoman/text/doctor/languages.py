@@ -15,7 +15,7 @@ from typing import Any
 from dragoman.errors import DataError
 from dragoman.languages import language_name, main_language, name_with_code
 from dragoman.records import SentencePair
-from dragoman.text.doctor.findings import MOST_EXAMPLES, CorpusFinding, shorten
+from dragoman.text.doctor.findings import CorpusFinding, Tally, shorten
 
 LANGUAGE, SWAPPED, SCRIPT = "other language", "swapped languages", "other script"
 SKIP_SETTING, SKIP_FLAG = "`--data.check-languages false`", "`--no-language-check`"
@@ -229,8 +229,7 @@ def language_findings(
             if usual and len(odd) > least * looked_at:
                 message = f"of {looked_at:,} sampled {name} sides are not in {usual}, unlike the others"
                 advice = "Check the examples, and remove untranslated pairs."
-                lines = tuple(odd[:MOST_EXAMPLES])
-                findings.append(CorpusFinding(kind, message, advice, len(odd), len(odd) / looked_at, lines))
+                findings.append(Tally.of(odd).finding(kind, message, advice, looked_at))
     return (main[0], main[1]), (_majority(scripts[0]), _majority(scripts[1])), findings
 
 
@@ -278,9 +277,7 @@ def _is_mixture(count: int, total: int) -> bool:
 
 
 def _mixture(kind: str, message: str, advice: str, lines: Sequence[int], total: int) -> CorpusFinding:
-    share = len(lines) / total
-    serious = share >= _SERIOUS_SHARE
-    return CorpusFinding(kind, message, advice, len(lines), share, tuple(lines[:MOST_EXAMPLES]), serious=serious)
+    return Tally.of(lines).finding(kind, message, advice, total, serious=len(lines) / total >= _SERIOUS_SHARE)
 
 
 def _languages_of_sides(sides: tuple[Sequence[str], Sequence[str]], declared: tuple[str, str]) -> list[SideLanguage]:
@@ -295,14 +292,14 @@ def _contradictions(found: Sequence[SideLanguage], declared: tuple[str, str], co
         names = [language_name(code) for code in wrong]
         message = f"the source looks like {names[0]} and the target like {names[1]}: they are swapped"
         advice = "Swap the files, the columns (`--columns 2,1`) or the languages."
-        return [CorpusFinding(SWAPPED, message, advice, count, 1.0, serious=not are_similar(*wrong))]
+        return [Tally(count).finding(SWAPPED, message, advice, count, serious=not are_similar(*wrong))]
     findings = []
     for language, stated, name in zip(wrong, declared, ("source", "target"), strict=True):
         if language:
             message = _looks_like(f"the {name}", language, stated)
             near = are_similar(language, stated)
             advice = "The two are similar: check the text yourself." if near else "Name the right file or language."
-            findings.append(CorpusFinding(LANGUAGE, message, advice, count, 1.0, serious=not near))
+            findings.append(Tally(count).finding(LANGUAGE, message, advice, count, serious=not near))
     return findings
 
 

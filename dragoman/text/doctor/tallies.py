@@ -6,13 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dragoman.records import SentencePair
-from dragoman.text.doctor.findings import MOST_EXAMPLES, CorpusFinding, Tally, shorten
+from dragoman.text.doctor.findings import CorpusFinding, Tally, shorten
 
 MAX_CHARACTERS = 100_000
 """A longer line is not a sentence: line ends were lost, or the file is not text."""
 
-MISREAD_SHARE = 0.02
-_IDENTICAL_SHARE = 0.9
 _REPEATED_SHARE, _MOSTLY, _FEWEST_PARTNERS = 0.1, 0.5, 20
 _RATIO, _RATIO_SLACK = 4.0, 20
 _TRAIL = "\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"  # how the later bytes of a character look in windows-1252
@@ -31,6 +29,10 @@ _PATTERNS = {
     MARKUP: re.compile(r"</?[A-Za-z][^<>]{0,200}>|&(?:amp|lt|gt|quot|nbsp|apos|#\d{1,6}|#x[\da-fA-F]{1,6});"),
 }
 _SAID = {
+    LONG: (
+        f"have a side of more than {MAX_CHARACTERS:,} characters; the longest has {{longest:,}}",
+        "Check them for lost line ends, then split or remove them.",
+    ),
     EMPTY: ("have an empty side", "Training skips them."),
     IDENTICAL: ("have two identical sides", "Remove the untranslated ones, or the model learns to copy."),
     RATIO: ("have sides of very different lengths", "Check the examples. Training skips the most extreme pairs."),
@@ -49,6 +51,8 @@ _SAID = {
     ),
 }
 """Message and advice for each kind of finding."""
+_SERIOUS_ABOVE = {LONG: 0.0, MISREAD: 0.02, IDENTICAL: 0.9}
+"""The share of the pairs above which a finding is serious."""
 
 
 def repeated_side(sample: Sequence[tuple[int, SentencePair]]) -> Iterator[CorpusFinding]:
@@ -64,10 +68,9 @@ def repeated_side(sample: Sequence[tuple[int, SentencePair]]) -> Iterator[Corpus
         partners = {texts[1 - side] for _, texts in rows if texts[side] == text}
         if len(partners) < _FEWEST_PARTNERS or len(lines) < _REPEATED_SHARE * len(rows) or len(lines) == len(rows):
             continue
-        share = len(lines) / len(rows)
         message = f'sampled pairs have the {name} "{shorten(text)}"'
         advice = "Remove them, unless this is the right translation."
-        yield CorpusFinding(ONE_TEXT, message, advice, len(lines), share, tuple(lines[:MOST_EXAMPLES]), share > _MOSTLY)
+        yield Tally.of(lines).finding(ONE_TEXT, message, advice, len(rows), len(lines) > _MOSTLY * len(rows))
 
 
 @dataclass(slots=True)
@@ -77,7 +80,7 @@ class Tallies:
     pairs: int = 0
     src_characters: int = 0
     tgt_characters: int = 0
-    kinds: dict[str, Tally] = field(default_factory=lambda: {kind: Tally() for kind in (*_SAID, LONG)})
+    kinds: dict[str, Tally] = field(default_factory=lambda: {kind: Tally() for kind in _SAID})
     longest: int = 0
     _usual: list[int] = field(default_factory=lambda: [0, 0])
     _first: SentencePair | None = None
@@ -123,26 +126,12 @@ class Tallies:
         """The findings of all pairs added so far."""
         for side, same in zip(("source", "target"), self._same, strict=True):
             if same and self.pairs > 1:
-                message = f"every {side} is the same line"
-                yield CorpusFinding(
-                    SAME_LINE, message, "Check how this side was made.", self.pairs, 1.0, (1, 2), serious=True
-                )
-        if (huge := self.kinds[LONG]).count:
-            yield self._finding(
-                LONG,
-                huge,
-                f"have a side of more than {MAX_CHARACTERS:,} characters; the longest has {self.longest:,}",
-                "Check them for lost line ends, then split or remove them.",
-                serious=True,
-            )
-        for kind, (message, advice) in _SAID.items():
-            tally = self.kinds[kind]
-            share = tally.count / max(self.pairs, 1)
-            serious = (kind == EMPTY and tally.count == self.pairs) or (kind == MISREAD and share > MISREAD_SHARE)
-            serious |= kind == IDENTICAL and share > _IDENTICAL_SHARE
+                message, advice = f"every {side} is the same line", "Check how this side was made."
+                yield Tally(self.pairs, [1, 2]).finding(SAME_LINE, message, advice, self.pairs, serious=True)
+        for kind, tally in self.kinds.items():
             if tally.count:
-                yield self._finding(kind, tally, message, advice, serious=serious)
-
-    def _finding(self, kind: str, tally: Tally, message: str, advice: str, *, serious: bool) -> CorpusFinding:
-        share = tally.count / self.pairs
-        return CorpusFinding(kind, f"pairs {message}", advice, tally.count, share, tuple(tally.lines), serious)
+                message, advice = _SAID[kind]
+                serious = tally.count / self.pairs > _SERIOUS_ABOVE.get(kind, 1.0)
+                serious |= kind == EMPTY and tally.count == self.pairs
+                message = f"pairs {message.format(longest=self.longest)}"
+                yield tally.finding(kind, message, advice, self.pairs, serious)
