@@ -18,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = run_command(argv)
         if not interrupts.is_leaving:
             return code
-        if interrupts.last_words:  # the verb caught the interrupt and went on
+        if interrupts.last_words:  # the verb caught the interrupt and continued
             code = 130
     except BaseException:
         if not interrupts.is_leaving:

@@ -48,7 +48,7 @@ PRONOUNS = {
     "it": "it",
     "who": "relative",
     "that": "relative",
-}  # pronouns in the place of a determiner and its noun, and their role
+}  # pronouns that replace a determiner and its noun, and their role
 CONTRACTIONS = {
     ("in", "dem"): "im", ("in", "das"): "ins", ("an", "dem"): "am", ("an", "das"): "ans", ("zu", "dem"): "zum",
     ("zu", "der"): "zur", ("bei", "dem"): "beim", ("von", "dem"): "vom",

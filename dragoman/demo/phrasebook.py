@@ -207,56 +207,56 @@ class _Filler:
     def __init__(self, choice: Mapping[str, Entry]) -> None:
         self.choice = choice
 
-    def english(self, piece: BracedPhrase) -> Iterator[Token]:
+    def english(self, phrase: BracedPhrase) -> Iterator[Token]:
         """The English words: determiner, adjectives, head."""
-        entry = piece.verb or self.choice[piece.head]
-        if piece.determiner.endswith("'s"):
-            yield Token(self._person(piece.determiner[:-2]).possessive[0], piece.determiner_keys)
-        elif piece.determiner:
-            yield from _tokens(inflection.DETERMINERS[piece.determiner][piece.plural], piece.determiner_keys)
-        for slot, degree in piece.adjectives:
+        entry = phrase.verb or self.choice[phrase.head]
+        if phrase.determiner.endswith("'s"):
+            yield Token(self._person(phrase.determiner[:-2]).possessive[0], phrase.determiner_keys)
+        elif phrase.determiner:
+            yield from _tokens(inflection.DETERMINERS[phrase.determiner][phrase.plural], phrase.determiner_keys)
+        for slot, degree in phrase.adjectives:
             yield from _tokens(self._adjective(slot).english(degree, ""), frozenset((slot,)))
         if isinstance(entry, Phrase):
-            yield from _in_slot(entry.en, piece)
-        elif piece.determiner not in PRONOUNS:
-            yield from _tokens(entry.english(piece.form, self._agreement(piece)), piece.keys)
+            yield from _in_slot(entry.en, phrase)
+        elif phrase.determiner not in PRONOUNS:
+            yield from _tokens(entry.english(phrase.form, self._agreement(phrase)), phrase.keys)
 
-    def german(self, piece: BracedPhrase) -> Iterator[Token]:
+    def german(self, phrase: BracedPhrase) -> Iterator[Token]:
         """The German words, declined."""
-        entry = piece.verb or self.choice[piece.head]
+        entry = phrase.verb or self.choice[phrase.head]
         if isinstance(entry, Phrase):
-            yield from _in_slot(entry.de, piece)
+            yield from _in_slot(entry.de, phrase)
             return
-        text = entry.german(piece.form, self._agreement(piece))
+        text = entry.german(phrase.form, self._agreement(phrase))
         if isinstance(entry, Noun):
-            yield from self._declined(piece, "p" if piece.plural else entry.gender)
-            if piece.determiner in PRONOUNS:
+            yield from self._declined(phrase, "p" if phrase.plural else entry.gender)
+            if phrase.determiner in PRONOUNS:
                 return
         if text.startswith("zu "):  # the marker aligns "zu" with "to", the head aligns the verb
-            yield Token("zu", piece.keys - {piece.head})
-            yield Token(text[3:], frozenset((piece.head,)))
+            yield Token("zu", phrase.keys - {phrase.head})
+            yield Token(text[3:], frozenset((phrase.head,)))
         else:
-            yield from _tokens(text, piece.keys)
+            yield from _tokens(text, phrase.keys)
 
-    def _declined(self, piece: BracedPhrase, gender: str) -> Iterator[Token]:
+    def _declined(self, phrase: BracedPhrase, gender: str) -> Iterator[Token]:
         """The determiner and the adjectives, whose endings depend on the ending of the determiner."""
         stem, kind = "", ""
-        if piece.determiner.endswith("'s"):
-            stem, kind = self._person(piece.determiner[:-2]).possessive[1], "ein"
-        elif piece.determiner:
-            stem, kind = inflection.DETERMINERS[piece.determiner][2:]
-        text = inflection.decline_stem(stem, kind, piece.form, gender) if kind else ""
+        if phrase.determiner.endswith("'s"):
+            stem, kind = self._person(phrase.determiner[:-2]).possessive[1], "ein"
+        elif phrase.determiner:
+            stem, kind = inflection.DETERMINERS[phrase.determiner][2:]
+        text = inflection.decline_stem(stem, kind, phrase.form, gender) if kind else ""
         if text:
-            yield Token(text, piece.determiner_keys, is_article=kind == "article")
+            yield Token(text, phrase.determiner_keys, is_article=kind == "article")
         ending = "strong" if not text else "mixed" if kind == "ein" else "weak"
-        for slot, degree in piece.adjectives:
+        for slot, degree in phrase.adjectives:
             word = self._adjective(slot).german(degree, "")
-            yield Token(inflection.decline_adjective(word, ending, piece.form, gender), frozenset((slot,)))
+            yield Token(inflection.decline_adjective(word, ending, phrase.form, gender), frozenset((slot,)))
 
-    def _agreement(self, piece: BracedPhrase) -> str:
-        if piece.agrees:
-            return self._person(piece.agrees).agreement
-        return "p" if piece.plural else "3"
+    def _agreement(self, phrase: BracedPhrase) -> str:
+        if phrase.agrees:
+            return self._person(phrase.agrees).agreement
+        return "p" if phrase.plural else "3"
 
     def _person(self, slot: str) -> Noun | Pronoun:
         entry = self.choice[slot]
@@ -275,11 +275,11 @@ def _tokens(text: str, keys: frozenset[str]) -> Iterator[Token]:
     return (Token(word, keys) for word in text.split())
 
 
-def _in_slot(tokens: tuple[Token, ...], piece: BracedPhrase) -> Iterator[Token]:
+def _in_slot(tokens: tuple[Token, ...], phrase: BracedPhrase) -> Iterator[Token]:
     """The words of a phrase. A prefix distinguishes its markers from the markers of the pattern."""
     for token in tokens:
-        keys = frozenset(f"{piece.head}:{key}" for key in token.keys)
-        yield Token(token.text, keys or piece.keys)
+        keys = frozenset(f"{phrase.head}:{key}" for key in token.keys)
+        yield Token(token.text, keys or phrase.keys)
 
 
 def _contract(tokens: list[Token]) -> list[Token]:

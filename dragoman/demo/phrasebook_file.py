@@ -94,13 +94,13 @@ class _Reader:
     def _template(self, text: str) -> Template:
         parts: list[Token | BracedPhrase] = []
         for plain, braced in re.findall(r"([^{}]+)|\{([^{}]*)\}", text):
-            parts += [self._piece(braced)] if braced else [_parse_token(word) for word in split_words(plain)]
+            parts += [self._braced(braced)] if braced else [_parse_token(word) for word in split_words(plain)]
         if not isinstance(parts[-1], Token) or parts[-1].text not in (*".?!",):
             raise ValueError("a sentence must end with . or ? or !")
         parts[-1] = Token(parts[-1].text, frozenset(("end",)))
         return tuple(parts)
 
-    def _piece(self, text: str) -> BracedPhrase:
+    def _braced(self, text: str) -> BracedPhrase:
         """Parse the content of braces from its end: form, head, adjectives, determiner."""
         tokens = text.split()
         form = agrees = determiner = ""
@@ -109,7 +109,7 @@ class _Reader:
             del tokens[-2:]
         elif len(tokens) > 1 and tokens[-1] in _FORMS:
             form = tokens.pop()
-        head, *marks = tokens.pop().split("_")
+        head, *markers = tokens.pop().split("_")
         plural, head = head.endswith("+"), head.removesuffix("+")
         if head.startswith(tuple(DEGREES)):
             form, head = head[:5], head[5:]
@@ -120,7 +120,7 @@ class _Reader:
             determiner = tokens.pop(0)
         return BracedPhrase(
             head=head,
-            keys=frozenset((head, *marks)) if is_slot else frozenset(marks),
+            keys=frozenset((head, *markers)) if is_slot else frozenset(markers),
             verb=None if is_slot else self.verbs[head],
             determiner=determiner,
             determiner_keys=frozenset((f"{head}.{PRONOUNS.get(determiner, 'determiner')}",)),
@@ -143,17 +143,17 @@ def _alignment_numbers(template: Template) -> dict[str, None]:
 def _slots(template: Template) -> dict[str, None]:
     """The slots of a template, in order."""
     slots: list[str] = []
-    for piece in template:
-        if isinstance(piece, BracedPhrase):
-            slots += [piece.determiner[:-2]] if piece.determiner.endswith("'s") else []
-            slots += [slot for slot, _ in piece.adjectives]
-            slots += [] if piece.verb else [piece.head]
+    for phrase in template:
+        if isinstance(phrase, BracedPhrase):
+            slots += [phrase.determiner[:-2]] if phrase.determiner.endswith("'s") else []
+            slots += [slot for slot, _ in phrase.adjectives]
+            slots += [] if phrase.verb else [phrase.head]
     return dict.fromkeys(slots)
 
 
 def _parse_token(word: str) -> Token:
-    text, *marks = word.split("_")
-    return Token(text, frozenset(marks))
+    text, *markers = word.split("_")
+    return Token(text, frozenset(markers))
 
 
 def _noun(en: str, de: str) -> Noun:

@@ -79,7 +79,10 @@ class TestTrain:
         ("flags", "match"),
         [
             (["--tgt-lang", "czech lang/../x"], '`data.tgt_lang` is "czech lang/../x", which is not a language'),
-            (["--src-lang", "Englisch", "--tgt-lang", "en"], "`data.src_lang` and `data.tgt_lang` are both en. Name"),
+            (
+                ["--src-lang", "Englisch", "--tgt-lang", "en"],
+                "`data.src_lang` and `data.tgt_lang` are both en. Set two languages",
+            ),
             (["--encoding", "latin2x"], '`data.encoding` is "latin2x", which is not a text encoding'),
             (["--columns", "2"], "`data.columns` must name two columns"),
             (["--from", "nowhere"], "nowhere does not exist. Name a model folder"),
@@ -140,7 +143,7 @@ class TestScores:
     def test_translations_in_another_language_than_the_references(self, capsys: pytest.CaptureFixture[str]) -> None:
         write("out", Path("test.nl").read_text("utf-8").splitlines())
         said = refused(capsys, "evaluate", "--hyp", "out", "--ref", "test.cs")
-        assert "out looks like Dutch (nl), and the references like Czech (cs)" in said
+        assert "out looks like Dutch (nl), but the references look like Czech (cs)" in said
         said = refused(capsys, "compare", "test.cs", "out", "--src", "test.en", "--ref", "test.cs")
         assert "out looks like Dutch (nl)" in said
 
