@@ -8,9 +8,8 @@ last decoder layer.
 
 import argparse
 
+import dragoman
 from dragoman.visualization.inspection.weights import decode_weights
-from dragoman.workflows.inspection import InspectionRequest, inspect_model
-from dragoman.workflows.models import ModelRequest
 
 
 def main() -> None:
@@ -20,7 +19,7 @@ def main() -> None:
     parser.add_argument("text", help="a text to translate")
     options = parser.parse_args()
 
-    inspection = inspect_model(InspectionRequest(ModelRequest((options.model,)), options.text))
+    inspection = dragoman.inspect(options.model, options.text)
     cross = inspection.of_kind("cross")
     weights = decode_weights(cross)  # (layers, heads, target tokens, source tokens)
     print(inspection.tgt.text)

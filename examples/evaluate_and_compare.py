@@ -7,9 +7,7 @@ The other system is a file with one translation per line, or a second model.
 
 import argparse
 
-from dragoman.workflows.comparison import ComparisonRequest, compare_systems
-from dragoman.workflows.evaluation import EvaluationRequest, evaluate_test
-from dragoman.workflows.models import ModelRequest
+import dragoman
 
 
 def main() -> None:
@@ -21,12 +19,11 @@ def main() -> None:
     parser.add_argument("other", help="a file of translations, or another model")
     options = parser.parse_args()
 
-    model = ModelRequest((options.model,))
-    report = evaluate_test(EvaluationRequest(src=options.src, ref=options.ref, model=model))
+    report = dragoman.evaluate(options.model, options.src, options.ref)
     for score in report.whole.scores:
         print(score)
 
-    comparison = compare_systems(ComparisonRequest(options.model, options.other, options.src, options.ref))
+    comparison = dragoman.compare(options.model, options.other, options.src, options.ref)
     for metric in comparison.metrics:
         print(f"{metric.a.name}: A {metric.a.value:.2f}, B {metric.b.value:.2f}")
     print(comparison.verdict)

@@ -151,6 +151,8 @@ def _comments_and_strings(text: str) -> str:
             rows[number][begin:stop] = source[number][begin:stop]
         if token.type == tokenize.COMMENT:
             rows[first - 1][start] = " "
+        elif first == last and re.match("[rR]?[fF]", token.string):  # before Python 3.12, with the code in the braces
+            rows[first - 1][start:end] = re.sub(r"\{[^{}]*\}", lambda code: "\0" * len(code[0]), token.string)
     return "\n".join("".join(row) for row in rows)
 
 

@@ -40,7 +40,7 @@ def anew() -> str:
 
     Once more, on line 7.
     """
-    return f"{begin} whoever"
+    return f"{begun} whoever"
 '''
     found = prose.check_words("file.py", prose.prose_of("file.py", source))
     assert [(one.line, one.phrase) for one in found] == [

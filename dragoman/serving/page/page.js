@@ -94,7 +94,7 @@ async function translate() {
   state.running = new AbortController();
   const { signal } = state.running;
   const fields = { text: asked, source: source.value, target: target.value, n_best: state.candidates, alignment: true };
-  const begun = performance.now();
+  const started = performance.now();
   const slow = setTimeout(() => say("Translating…"), 1000 * SLOW_SECONDS);
   const onWait = (words) => {
     clearTimeout(slow);
@@ -104,7 +104,7 @@ async function translate() {
     const answer = await ask("v1/translate", fields, { signal, onWait });
     if (signal.aborted) return;
     show(asked, answer.translations[0]);
-    if (!byId("status").textContent) say(`Translated in ${((performance.now() - begun) / 1000).toFixed(2)} seconds.`);
+    if (!byId("status").textContent) say(`Translated in ${((performance.now() - started) / 1000).toFixed(2)} seconds.`);
   } catch (error) {
     if (!signal.aborted) failed(error.message);
   } finally {

@@ -217,7 +217,7 @@ def test_no_file_is_read_that_is_larger_than_it_can_be(trained: TrainedModel, tm
     trained.save(tmp_path / "model")
     manifest = json.loads((tmp_path / "model" / MANIFEST).read_text())
     with (tmp_path / "model" / name).open("r+b") as stream:
-        stream.truncate(10 << 30)  # with a hole: it takes no room, but for ever to be read
+        stream.truncate(10 << 30)  # a sparse file: it takes no space, but reading it would never end
     manifest["files"][name]["bytes"] = 10 << 30
     del manifest["sha256"]
     digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()

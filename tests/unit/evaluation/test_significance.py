@@ -16,7 +16,7 @@ WORDS = "the a cat dog house is was in on under green old sees sleeps".split()
 
 
 def outputs_and_references(num_sentences: int, *dropped: float, seed: int = 3) -> tuple[list[list[str]], list[str]]:
-    """Systems that leave out so many words of the references."""
+    """Systems that omit these shares of the references' words."""
     draw = random.Random(seed)
     references = [" ".join(draw.choices(WORDS, k=draw.randint(4, 20))) for _ in range(num_sentences)]
     return [

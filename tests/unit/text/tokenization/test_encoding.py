@@ -202,7 +202,7 @@ def test_a_full_disk_only_costs_time(tokenizer_of, monkeypatch, started):
     assert len(started) == 2
 
 
-def test_processes_end_with_whoever_asks_no_more(tokenizer_of, started):
+def test_processes_end_when_their_caller_needs_no_more(tokenizer_of, started):
     tokenizer = tokenizer_of("byte_bpe")
     chunks = ProcessEncoderPair(TokenizerPair(tokenizer, tokenizer, joint=True), 2, 0).encode_chunks(_pairs(9))
     next(chunks)
@@ -211,7 +211,7 @@ def test_processes_end_with_whoever_asks_no_more(tokenizer_of, started):
 
 
 def test_a_process_ends_when_its_input_does(tokenizer_of, started):
-    """As it does where whoever started it is killed."""
+    """As after the process that started it is killed."""
     tokenizer = tokenizer_of("byte_bpe")
     chunks = ProcessEncoderPair(TokenizerPair(tokenizer, tokenizer, joint=True), 2, 0).encode_chunks(_pairs(9))
     next(chunks)

@@ -216,7 +216,7 @@ def test_a_translation_can_be_forced_to_end(
 @pytest.mark.parametrize(
     "prefix",
     [[0], [1], [3], [-1], [9, -5], [10**6], [9, EOS_ID, 9], [9] * (MOST_TOKENS + 1)],
-    ids=["pad", "bos or unk", "unk or bos", "negative", "negative later", "no token", "goes on after the end", "long"],
+    ids=["pad", "bos or unk", "unk or bos", "negative", "negative later", "no token", "after the end", "long"],
 )
 def test_impossible_prefixes_are_an_error_of_one_line(trained: TrainedModel, prefix: list[int]) -> None:
     assert {0, 1, 3} == set(NEVER_WRITTEN)
