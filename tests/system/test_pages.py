@@ -146,6 +146,12 @@ def test_the_page_about_checks_names_findings_that_exist() -> None:
     assert kinds <= strings_of("text/doctor")
 
 
+def test_the_page_about_inspections_names_every_note() -> None:
+    source = (ROOT / "dragoman" / "visualization" / "inspection" / "notes.py").read_text(encoding="utf-8")
+    page = (DOCS / "how-to" / "inspect-a-translation.md").read_text(encoding="utf-8")
+    assert set(re.findall(r'Note\("(\w+)"', source)) == set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+
+
 def test_the_page_about_the_watchdog_names_every_warning() -> None:
     source = (ROOT / "dragoman" / "training" / "run" / "watchdog.py").read_text(encoding="utf-8")
     names = set(re.findall(r'RunWarning\(\s*"([^"]+)"', source))
