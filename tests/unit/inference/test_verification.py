@@ -87,8 +87,8 @@ def test_wrongly_reordered_cache_fails(small_bundle: TrainedModel, monkeypatch: 
 def test_search_that_depends_on_its_batch_fails(small_bundle: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     right = TransformerSearch.__call__
 
-    def greedier_in_large_batches(self: TransformerSearch, sources: Any, settings: Any) -> None:
-        right(self, sources, replace(settings, beam_size=1) if len(sources) > 6 else settings)
+    def greedier_in_large_batches(self: TransformerSearch, sources: Any, settings: Any) -> Any:
+        return right(self, sources, replace(settings, beam_size=1) if len(sources) > 6 else settings)
 
     monkeypatch.setattr(TransformerSearch, "__call__", greedier_in_large_batches)
     ways = failed(small_bundle)
