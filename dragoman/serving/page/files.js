@@ -22,7 +22,7 @@ export async function translateFile(file, source, target, list, onError) {
   item.append(label, bar, note, cancel);
   list.prepend(item);
   try {
-    const job = await translated(file, source, target, state, (words, share) => {
+    const job = await translateOnServer(file, source, target, state, (words, share) => {
       note.textContent = words;
       if (share) bar.value = share;
     });
@@ -31,7 +31,7 @@ export async function translateFile(file, source, target, list, onError) {
     link.href = job.url.replace(/^\//, "");
     link.download = "";
     link.textContent = `Download ${job.url.split(".").slice(1).join(".")}`;
-    finish(item, `${counted(job.sentences)} translated`, "quiet").after(link);
+    finish(item, `${formatCount(job.sentences)} translated`, "quiet").after(link);
   } catch (error) {
     if (state.cancelled) return;
     finish(item, error.message, "wrong");
@@ -39,9 +39,9 @@ export async function translateFile(file, source, target, list, onError) {
   }
 }
 
-const counted = (count) => `${count.toLocaleString("en")} sentence${count === 1 ? "" : "s"}`;
+const formatCount = (count) => `${count.toLocaleString("en")} sentence${count === 1 ? "" : "s"}`;
 
-async function translated(file, source, target, state, tell) {
+async function translateOnServer(file, source, target, state, tell) {
   const form = new FormData();
   for (const [name, value] of Object.entries({ file, source, target })) form.set(name, value);
   let job = await upload("v1/files", form, tell);
@@ -49,7 +49,7 @@ async function translated(file, source, target, state, tell) {
   if (state.cancelled) await remove(`v1/files/${job.id}`);
   while (job.status === "translating" && !state.cancelled) {
     if (job.ahead) tell(`Waiting for ${job.ahead} other file${job.ahead === 1 ? "" : "s"}`);
-    else if (job.sentences) tell(`${job.translated.toLocaleString("en")} of ${counted(job.sentences)}`, job.translated / job.sentences);
+    else if (job.sentences) tell(`${job.translated.toLocaleString("en")} of ${formatCount(job.sentences)}`, job.translated / job.sentences);
     await new Promise((resolve) => setTimeout(resolve, 1000 * EVERY_SECONDS));
     job = await ask(`v1/files/${job.id}`);
   }

@@ -78,7 +78,7 @@ function count() {
   byId("count").classList.toggle("wrong", state.limit > 0 && size > state.limit);
 }
 
-function changed(seconds = PAUSE_SECONDS) {
+function onChange(seconds = PAUSE_SECONDS) {
   clearTimeout(state.timer);
   state.running?.abort();
   words.forget();
@@ -106,13 +106,13 @@ async function translate() {
     show(asked, answer.translations[0]);
     if (!byId("status").textContent) say(`Translated in ${((performance.now() - started) / 1000).toFixed(2)} seconds.`);
   } catch (error) {
-    if (!signal.aborted) failed(error.message);
+    if (!signal.aborted) showError(error.message);
   } finally {
     clearTimeout(slow);
   }
 }
 
-function failed(message) {
+function showError(message) {
   const most = /n_best parameter must be <= ([1-9]\d*)$/.exec(message)?.[1];
   if (most && Number(most) < state.candidates) { // this server gives fewer
     state.candidates = Number(most);
@@ -190,7 +190,7 @@ function swap() {
   if (isCurrent() && state.answer?.text) text.value = state.answer.text;
   state.detected = "";
   chooseLanguages(to, from);
-  changed(0);
+  onChange(0);
 }
 
 async function copy() {
@@ -209,13 +209,13 @@ function namesUnknown(from, to) {
   const known = (from === "auto" ? sources() : state.languages.filter((one) => !from || one.code === from))
     .some((one) => one.targets.some((code) => code !== one.code && (!to || code === to)));
   if (known) return false;
-  const pair = [from && from !== "auto" && `from ${spelt(from)}`, to && `to ${spelt(to)}`].filter(Boolean).join(" ");
+  const pair = [from && from !== "auto" && `from ${languageLabel(from)}`, to && `to ${languageLabel(to)}`].filter(Boolean).join(" ");
   byId("unknown").textContent = `This server does not translate ${pair}. Choose other languages.`;
   byId("unknown").hidden = false;
   return true;
 }
 
-function spelt(code) {
+function languageLabel(code) {
   try {
     return `${state.languages.find((one) => one.code === code)?.name || new Intl.DisplayNames("en", { type: "language" }).of(code)} (${code})`;
   } catch { // not a language code
@@ -235,7 +235,7 @@ function applyTheme() {
 // If Alt types a character (AltGr, or Option on a Mac), event.key is that character and no shortcut matches.
 function onKey(event) {
   const alt = event.altKey && !event.ctrlKey && !event.metaKey && event.key.toLowerCase();
-  if ((event.ctrlKey || event.metaKey) && event.key === "Enter") changed(0);
+  if ((event.ctrlKey || event.metaKey) && event.key === "Enter") onChange(0);
   else if (alt === "s") swap();
   else if (alt === "l" && !byId("look").hidden) byId("look").click();
   else return;
@@ -255,7 +255,7 @@ function onDrag(event) {
 }
 
 function listen() {
-  text.addEventListener("input", () => changed());
+  text.addEventListener("input", () => onChange());
   text.addEventListener("scroll", () => (byId("mirror").scrollTop = text.scrollTop));
   text.addEventListener("mousemove", (event) => words.point(words.wordAt(event, "source"), "source"));
   text.addEventListener("mouseleave", () => words.point(null));
@@ -274,13 +274,13 @@ function listen() {
     select.addEventListener("change", () => {
       byId("unknown").hidden = true;
       chooseLanguages(source.value, target.value);
-      changed(0);
+      onChange(0);
     });
   }
   byId("swap").addEventListener("click", swap);
   byId("clear").addEventListener("click", () => {
     text.value = "";
-    changed(0);
+    onChange(0);
     text.focus();
   });
   byId("copy").addEventListener("click", copy);
@@ -294,7 +294,7 @@ function listen() {
     event.preventDefault();
     key.set(byId("key").value);
     byId("key-form").hidden = true;
-    changed(0);
+    onChange(0);
   });
   byId("file").addEventListener("change", (event) => {
     send(event.target.files);
@@ -321,7 +321,7 @@ async function begin() {
     chooseLanguages(asked, query.get("target") || settings.language.target.code);
     text.value = text.value || query.get("q") || history.state?.text || "";
     if (namesUnknown(query.get("source"), query.get("target"))) count();
-    else changed(0);
+    else onChange(0);
   } catch (error) {
     say(error.message, true);
   }

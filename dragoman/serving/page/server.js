@@ -27,7 +27,7 @@ const wait = (seconds, signal) =>
     });
   });
 
-async function answered(path, options) {
+async function request(path, options) {
   try {
     const response = await fetch(path, options);
     const body = await response.json().catch((error) => {
@@ -50,7 +50,7 @@ function reason(error = "") {
 // Retries until there is an answer. `onWait` gets a message before each wait.
 async function persist(path, options, onWait) {
   for (let attempt = 1; ; attempt++) {
-    const { response, body } = await answered(path, options);
+    const { response, body } = await request(path, options);
     if (response.ok) return body;
     const seconds = Number(response.headers.get("Retry-After"));
     const later = [429, 503].includes(response.status) && seconds > 0 && seconds <= LONGEST_WAIT_SECONDS;
@@ -66,7 +66,7 @@ export function ask(path, fields = null, { signal, onWait } = {}) {
   return persist(path, { method: "POST", headers: { "Content-Type": "application/json" }, body, signal }, onWait);
 }
 
-export const remove = (path) => answered(path, { method: "DELETE" });
+export const remove = (path) => request(path, { method: "DELETE" });
 
 export function upload(path, form, onWait) {
   if (key.get()) form.set("api_key", key.get());

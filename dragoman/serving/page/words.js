@@ -72,7 +72,7 @@ export function sentenceOf(node) {
   return node && shown[Number(node.dataset.word.split(":")[0])];
 }
 
-function linked(side, word) {
+function linksOf(side, word) {
   const [sentence, number] = word.split(":").map(Number);
   const [from, to] = side === "source" ? [0, 1] : [1, 0];
   return shown[sentence].alignment.filter((link) => link[from] === number).map((link) => name(sentence, link[to]));
@@ -85,15 +85,15 @@ export function point(node, side) {
   for (const one of document.querySelectorAll(".linked, .here")) one.classList.remove("linked", "here");
   byId("word").textContent = "";
   if (!node) return;
-  const others = linked(side, node.dataset.word);
+  const others = linksOf(side, node.dataset.word);
   node.classList.add(side === "target" ? "here" : "linked");
   const other = side === "source" ? "target" : "source";
   const found = others.map((word) => nodes[other].get(word)).filter(Boolean);
   for (const one of found) one.classList.add("linked");
-  byId("word").textContent = described(node, side, found);
+  byId("word").textContent = describe(node, side, found);
 }
 
-function described(node, side, found) {
+function describe(node, side, found) {
   const isolated = (one) => `\u2068${one.textContent}\u2069`;
   const arrow = side === "source" ? "→" : "←";
   const probability = (side === "target" ? node : found[0])?.dataset.probability;

@@ -25,7 +25,7 @@ function element(tag, text = "", className = "") {
   return node;
 }
 
-function drawn(tag, attributes, parent) {
+function drawSvg(tag, attributes, parent) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
   parent.append(node);

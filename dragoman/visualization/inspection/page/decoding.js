@@ -25,14 +25,14 @@ function drawSteps() {
 }
 
 // URL of the page for a translation that starts with these tokens, if a server provides such pages.
-function exploring(ids) {
+function exploreUrl(ids) {
   return `${data.explore}&prefix=${ids.join(",")}`;
 }
 
-function namedAlternative(one, place) {
+function alternativeItem(one, place) {
   if (!data.explore) return element("span", shown(one.token));
   const link = element("a", shown(one.token));
-  link.href = exploring([...data.tgt.ids.slice(0, place), one.id]);
+  link.href = exploreUrl([...data.tgt.ids.slice(0, place), one.id]);
   link.title = "Translate again with this token";
   const item = element("span");
   item.append(link);
@@ -53,7 +53,7 @@ function alternativesOf(step, place) {
   const cell = element("td");
   const list = element("div", "", "alternatives");
   for (const one of step.alternatives) {
-    const item = namedAlternative(one, place);
+    const item = alternativeItem(one, place);
     item.append(" ", element("em", percent(one.probability)));
     list.append(item);
   }
@@ -68,7 +68,7 @@ function alternativesOf(step, place) {
   details.append(summary);
   for (const one of continued) {
     const line = element("p", "", "then");
-    line.append(element("bdi", `${shown(one.token)} → `, "token"), ...compared(one.continuation));
+    line.append(element("bdi", `${shown(one.token)} → `, "token"), ...markDifferences(one.continuation));
     line.append(" ", element("em", `score ${one.score.toFixed(2)}`, "quiet"));
     details.append(line);
   }
@@ -77,7 +77,7 @@ function alternativesOf(step, place) {
 }
 
 // A text with the words marked that differ from the translation: everything between the common start and the common end.
-function compared(text) {
+function markDifferences(text) {
   const [ours, theirs] = [data.tgt.text, text].map((one) => one.split(" "));
   let start = 0;
   while (start < Math.min(ours.length, theirs.length) && ours[start] === theirs[start]) start++;
@@ -94,7 +94,7 @@ function compared(text) {
 function drawBest() {
   for (const one of data.n_best) {
     const item = element("li");
-    item.append(...compared(one.text), element("span", `score ${one.score.toFixed(2)}, log-probability ${one.log_prob.toFixed(2)}`, "quiet"));
+    item.append(...markDifferences(one.text), element("span", `score ${one.score.toFixed(2)}, log-probability ${one.log_prob.toFixed(2)}`, "quiet"));
     byId("n-best").append(item);
   }
 }
@@ -114,14 +114,14 @@ function drawBeam() {
     highest = Math.max(highest, column.length);
   }
   const [width, height] = [columns.size * 104 + 20, highest * 24 + 12];
-  const svg = drawn("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "The beam as a tree" }, byId("beam"));
+  const svg = drawSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "The beam as a tree" }, byId("beam"));
   const groups = new Map();
   for (const node of [...nodes].sort((one, two) => one.best - two.best)) {
     const [x, y] = place.get(node.index);
     const text = shown(node.token);
     const facts = `\u2068${text}\u2069: log-probability ${node.log_prob.toFixed(2)}, ${STATES[node.state]}${node.best ? ", part of the translation" : ""}`;
     const classes = `${node.state}${node.best ? " best" : ""}`;
-    const group = drawn("g", { class: classes, tabindex: -1, role: "img", "aria-label": facts }, svg);
+    const group = drawSvg("g", { class: classes, tabindex: -1, role: "img", "aria-label": facts }, svg);
     groups.set(node.index, group);
     for (const kind of ["pointerenter", "focus", "click"]) {
       group.addEventListener(kind, () => (byId("beam-fact").textContent = facts));
@@ -130,11 +130,11 @@ function drawBeam() {
     const parent = place.get(node.parent);
     if (parent) {
       const start = parent[0] + 70;
-      drawn("path", { d: `M${start},${parent[1]} C${start + 18},${parent[1]} ${x - 22},${y} ${x - 5},${y}` }, group);
+      drawSvg("path", { d: `M${start},${parent[1]} C${start + 18},${parent[1]} ${x - 22},${y} ${x - 5},${y}` }, group);
     }
-    drawn("circle", { cx: x, cy: y, r: 4 }, group);
-    drawn("rect", { x: x - 8, y: y - 12, width: 84, height: 24 }, group);
-    drawn("text", { x: x + 8, y: y + 4 }, group).textContent = text.length > 9 ? `${text.slice(0, 8)}…` : text;
+    drawSvg("circle", { cx: x, cy: y, r: 4 }, group);
+    drawSvg("rect", { x: x - 8, y: y - 12, width: 84, height: 24 }, group);
+    drawSvg("text", { x: x + 8, y: y + 4 }, group).textContent = text.length > 9 ? `${text.slice(0, 8)}…` : text;
   }
   if (nodes.length) groups.get(columns.get(nodes[0].position)[0].index).setAttribute("tabindex", 0);
   if (data.beam.length > nodes.length) byId("beam").append(element("p", `Only the first ${STEPS_IN_TREE} steps are shown.`, "quiet"));

@@ -71,7 +71,7 @@ byId("layer").addEventListener("change", (event) => {
   drawMatrixPart();
 });
 byId("head").addEventListener("change", (event) => {
-  view.head = parsedHead(event.target.value);
+  view.head = parseHead(event.target.value);
   drawMatrixPart();
 });
 byId("stretch").addEventListener("change", (event) => {

@@ -33,7 +33,7 @@ function fillSelect(select, values, chosen) {
   }
 }
 
-const parsedHead = (text) => (text === "mean" || text === "max" ? text : Number(text));
+const parseHead = (text) => (text === "mean" || text === "max" ? text : Number(text));
 
 function drawMatrixPart() {
   const one = weightsOf.get(view.kind);
@@ -68,7 +68,7 @@ function sidesOf(rows, columns, room) {
 
 // The labels of an axis: one per token, or one per group of narrow tokens, with the text of the middle token.
 // Returns a function that marks the label of a token and shows that token's text.
-function labelled(place, names, side, property) {
+function addLabels(place, names, side, property) {
   const every = side >= 9 ? 1 : 2 * Math.ceil((11 / side - 1) / 2) + 1;
   const labels = [];
   for (let start = 0; start < names.length; start += every) {
@@ -107,7 +107,7 @@ function grid(cells, names, room, tell, most = 255) {
   const cursor = element("div", "", "cursor");
   cursor.hidden = true;
   area.append(canvas, cursor);
-  const marks = [labelled(left, names.rows, side.rows, "height"), labelled(top, names.columns, side.columns, "width")];
+  const marks = [addLabels(left, names.rows, side.rows, "height"), addLabels(top, names.columns, side.columns, "width")];
   let here = null;
   const put = (row, column) => {
     here = [Math.max(0, Math.min(rows - 1, row)), Math.max(0, Math.min(columns - 1, column))];

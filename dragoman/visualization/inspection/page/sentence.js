@@ -117,7 +117,7 @@ function drawLines(chosen) {
     const to = [below.left + below.width / 2 - frame.left, below.top - frame.top];
     const middle = (from[1] + to[1]) / 2;
     const shape = `M${from[0]},${from[1]} C${from[0]},${middle} ${to[0]},${middle} ${to[0]},${to[1]}`;
-    drawn("path", { d: shape, "stroke-width": 0.5 + 6 * weight }, svg);
+    drawSvg("path", { d: shape, "stroke-width": 0.5 + 6 * weight }, svg);
   });
 }
 
