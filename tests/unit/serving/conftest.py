@@ -37,13 +37,14 @@ class Echo(ServedModel):
     def _echo(self, source: MarkedText, options: BatchOptions) -> Translation:
         names = [self.target, *(f"{self.target}{rank}" for rank in range(1, options.n_best))]
         texts = [
-            _placed(source, f"{source.text} [{name}]", escape_text if options.is_markup else str) for name in names
+            _insert_markers(source, f"{source.text} [{name}]", escape_text if options.is_markup else str)
+            for name in names
         ]
         candidates = tuple(Candidate(text, (source.text, "!"), (-0.5, -0.25), -0.75, -0.5) for text in texts)
         return Translation(source.text, candidates, 1, False, ((0, 0),) if options.with_alignment else None)
 
 
-def _placed(source: MarkedText, text: str, escape: Callable[[str], str]) -> str:
+def _insert_markers(source: MarkedText, text: str, escape: Callable[[str], str]) -> str:
     """Put the markers at the same words. The last word is new and has none."""
     spans = [match.span() for match in re.finditer(r"\S+", text)]
     weights = np.eye(len(spans), len(spans) - 1)

@@ -51,7 +51,7 @@ def run(work: Callable[[], Awaitable[Any]]) -> Any:
         return own.submit(asyncio.run, limited()).result()
 
 
-def marked(texts: list[str]) -> list[MarkedText]:
+def mark(texts: list[str]) -> list[MarkedText]:
     return [MarkedText(text, ()) for text in texts]
 
 
@@ -66,7 +66,7 @@ def test_waiting_requests_share_a_batch(executor: ThreadPoolExecutor) -> None:
     async def work() -> None:
         batcher = Batcher(translate, ServeSettings(batch_sentences=3), executor, 1, Silent())
         asked = [[f"a{number}", f"b{number}"] for number in range(4)]
-        answers = await asyncio.gather(*(batcher.translate("kind", marked(texts)) for texts in asked))
+        answers = await asyncio.gather(*(batcher.translate("kind", mark(texts)) for texts in asked))
         assert [texts_of(one) for one in answers] == [[text.upper() for text in texts] for texts in asked]
         assert batcher.num_requests == 0
 
@@ -82,9 +82,7 @@ def test_a_batch_has_one_key_and_a_limited_cost(executor: ThreadPoolExecutor) ->
 
     async def work() -> None:
         batcher = Batcher(translate, ServeSettings(batch_tokens=20), executor, 1, Silent())
-        await asyncio.gather(
-            *(batcher.translate(number % 2, marked([f"{number % 2} {number}"])) for number in range(12))
-        )
+        await asyncio.gather(*(batcher.translate(number % 2, mark([f"{number % 2} {number}"])) for number in range(12)))
 
     run(work)
     assert all(len({text[0] for text in batch}) == 1 for batch in translate.batches)
@@ -98,7 +96,7 @@ def test_only_the_text_at_fault_fails(executor: ThreadPoolExecutor) -> None:
     async def work() -> list[Any]:
         batcher = Batcher(translate, ServeSettings(), executor, 1, Silent())
         texts = [["first"], *([f"text {number}"] for number in range(30)), ["fine", "BOOM", "fine"]]
-        return await asyncio.gather(*(batcher.translate("kind", marked(one)) for one in texts), return_exceptions=True)
+        return await asyncio.gather(*(batcher.translate("kind", mark(one)) for one in texts), return_exceptions=True)
 
     *good, bad = run(work)
     assert [texts_of(one) for one in good[1:]] == [[f"TEXT {number}"] for number in range(30)]
@@ -113,13 +111,13 @@ def test_small_requests_do_not_wait_for_large_ones(executor: ThreadPoolExecutor)
 
     async def work(lanes: int) -> list[int]:
         batcher = Batcher(translate, ServeSettings(batch_sentences=10), executor, lanes, Silent())
-        await batcher.translate("kind", marked(["word"]))
-        book = asyncio.create_task(batcher.translate("kind", marked([f"sentence {number}" for number in range(200)])))
+        await batcher.translate("kind", mark(["word"]))
+        book = asyncio.create_task(batcher.translate("kind", mark([f"sentence {number}" for number in range(200)])))
         await asyncio.sleep(0)
         waited = []
         for _ in range(4):
             before = len(translate.batches)
-            await batcher.translate("kind", marked(["word"]))
+            await batcher.translate("kind", mark(["word"]))
             waited.append(len(translate.batches) - before)
         assert not book.done()
         assert len(await book) == 200
@@ -135,14 +133,14 @@ def test_cancelled_requests_are_not_translated(executor: ThreadPoolExecutor) -> 
 
     async def work() -> None:
         batcher = Batcher(translate, ServeSettings(batch_sentences=4), executor, 1, Silent())
-        asked = [asyncio.create_task(batcher.translate("kind", marked(["text"] * 50))) for _ in range(10)]
+        asked = [asyncio.create_task(batcher.translate("kind", mark(["text"] * 50))) for _ in range(10)]
         await asyncio.sleep(0.02)
         for one in asked:
             one.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
         assert batcher.num_requests == 0
         await batcher.close()
-        assert texts_of(await batcher.translate("kind", marked(["next"]))) == ["NEXT"]
+        assert texts_of(await batcher.translate("kind", mark(["next"]))) == ["NEXT"]
 
     run(work)
     assert sum(map(len, translate.batches)) <= 9
@@ -153,7 +151,7 @@ def test_refusals(executor: ThreadPoolExecutor) -> None:
 
     async def refusal(batcher: Batcher, texts: list[str], deadline: float) -> Refused:
         with pytest.raises(Refused) as refused:
-            await batcher.translate("kind", marked(texts), deadline)
+            await batcher.translate("kind", mark(texts), deadline)
         return refused.value
 
     async def work() -> None:
@@ -165,7 +163,7 @@ def test_refusals(executor: ThreadPoolExecutor) -> None:
         little_left = await refusal(batcher, ["x" * 400], 0.05)
         assert little_left.status == 503, "an idle server would finish it in time"
         translate.gate = lambda: time.sleep(0.5)
-        asked = [asyncio.create_task(batcher.translate("kind", marked(["x" * 400] * 15))) for _ in range(2)]
+        asked = [asyncio.create_task(batcher.translate("kind", mark(["x" * 400] * 15))) for _ in range(2)]
         await asyncio.sleep(0.01)
         full = await refusal(batcher, ["x"], 5.0)
         assert (full.status, full.retry_after) == (503, 1)
@@ -188,8 +186,8 @@ def test_a_request_that_waited_too_long_is_refused_despite_its_estimate(executor
     async def work() -> list[Any]:
         batcher = Batcher(translate, ServeSettings(max_wait_seconds=0.2, batch_sentences=1), executor, 1, Silent())
         batcher.throughput.learn(1_000_000, 1.0)
-        asked = [batcher.translate("kind", marked(["text"]), 5.0) for _ in range(5)]
-        patient = batcher.translate("kind", marked(["text"]))
+        asked = [batcher.translate("kind", mark(["text"]), 5.0) for _ in range(5)]
+        patient = batcher.translate("kind", mark(["text"]))
         return await asyncio.gather(*asked, patient, return_exceptions=True)
 
     *urgent, patient = run(work)
@@ -203,7 +201,7 @@ def test_a_batch_is_limited_to_about_a_second(executor: ThreadPoolExecutor) -> N
     async def work() -> None:
         batcher = Batcher(translate, ServeSettings(), executor, 1, Silent())
         batcher.throughput.learn(50, 1.0)
-        await batcher.translate("kind", marked(["x" * 16] * 40))
+        await batcher.translate("kind", mark(["x" * 16] * 40))
 
     run(work)
     assert len(translate.batches[0]) == 6, "eight tokens each"
@@ -216,12 +214,12 @@ def test_a_stalled_model_is_detected(executor: ThreadPoolExecutor) -> None:
     async def work() -> None:
         batcher = Batcher(translate, ServeSettings(max_wait_seconds=0.2), executor, 1, Silent())
         batcher.throughput.learn(1000, 0.1)
-        asked = asyncio.create_task(batcher.translate("kind", marked(["text"]), 5.0))
+        asked = asyncio.create_task(batcher.translate("kind", mark(["text"]), 5.0))
         await asyncio.sleep(0.4)
         assert batcher.is_stalled
         begun = time.monotonic()
         with pytest.raises(Refused):
-            await batcher.translate("kind", marked(["text"]), 5.0)
+            await batcher.translate("kind", mark(["text"]), 5.0)
         assert time.monotonic() - begun < 0.2
         await asked
         assert not batcher.is_stalled

@@ -43,13 +43,13 @@ def send(client: TestClient, key: str, content: str = "Hello") -> Any:
     return client.post("/v1/files", data=EN | {"api_key": key}, files={"file": ("x.txt", content)})
 
 
-def begun(client: TestClient, key: str, content: str = "Hello") -> str:
+def start_file(client: TestClient, key: str, content: str = "Hello") -> str:
     answer = send(client, key, content)
     assert answer.status_code == 200, answer.text
     return str(answer.json()["id"])
 
 
-def ended(client: TestClient, number: str) -> dict[str, Any]:
+def wait_for_end(client: TestClient, number: str) -> dict[str, Any]:
     until = time.monotonic() + 20
     while (said := client.get(f"/v1/files/{number}").json())["status"] == "translating":
         assert time.monotonic() < until
@@ -63,10 +63,10 @@ ENDLESS = "SLOW.\n" * 300
 
 def test_files_over_the_limit_wait_their_turn(opened: Callable[..., TestClient]) -> None:
     client = opened(max_files=20)
-    numbers = [begun(client, "a", SLOW) for _ in range(6)]
+    numbers = [start_file(client, "a", SLOW) for _ in range(6)]
     last = client.get(f"/v1/files/{numbers[-1]}").json()
     assert (last["status"], last["ahead"]) == ("translating", 5)
-    said = [ended(client, number) for number in numbers]
+    said = [wait_for_end(client, number) for number in numbers]
     assert [one["status"] for one in said] == ["done"] * 6
     assert "ahead" not in said[0]
     assert client.get(said[5]["url"]).text == "SLOW. [de]\n" * 3
@@ -74,26 +74,28 @@ def test_files_over_the_limit_wait_their_turn(opened: Callable[..., TestClient])
 
 def test_a_client_gets_at_most_half_of_all_places(opened: Callable[..., TestClient]) -> None:
     client = opened()
-    own = [begun(client, "a", ENDLESS) for _ in range(4)]
+    own = [start_file(client, "a", ENDLESS) for _ in range(4)]
     refused = send(client, "a")
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "30")
     assert refused.json()["error"] == "4 of your files are unfinished or not downloaded. Download or cancel some."
-    assert ended(client, begun(client, "b"))["status"] == "done", "it did not wait for all files of the first client"
+    assert wait_for_end(client, start_file(client, "b"))["status"] == "done", (
+        "it did not wait for all files of the first client"
+    )
     assert [client.get(f"/v1/files/{number}").json()["status"] for number in own] == ["translating"] * 4
     for number in own:
         client.delete(f"/v1/files/{number}")
-    assert ended(client, begun(client, "a"))["status"] == "done"
+    assert wait_for_end(client, start_file(client, "a"))["status"] == "done"
 
 
 def test_downloaded_and_failed_files_free_their_places(opened: Callable[..., TestClient]) -> None:
     client = opened(max_files=2)
-    first = begun(client, "a")
-    url = ended(client, first)["url"]
+    first = start_file(client, "a")
+    url = wait_for_end(client, first)["url"]
     assert send(client, "a").status_code == 429, "the file is not downloaded yet"
-    assert ended(client, begun(client, "b", "BOOM"))["status"] == "error"
+    assert wait_for_end(client, start_file(client, "b", "BOOM"))["status"] == "error"
     assert client.get(url).text == "Hello [de]"
-    for number in (begun(client, "a"), begun(client, "c")):
-        assert ended(client, number)["status"] == "done"
+    for number in (start_file(client, "a"), start_file(client, "c")):
+        assert wait_for_end(client, number)["status"] == "done"
     assert client.get(url).status_code == 404
     full = send(client, "b")
     assert (full.status_code, full.json()["error"]) == (503, "The server has too many files. Try again later.")
@@ -111,13 +113,13 @@ def test_the_text_of_waiting_files_is_limited(opened: Callable[..., TestClient])
 
 def test_a_file_is_cancelled(opened: Callable[..., TestClient]) -> None:
     client = opened()
-    running, waiting = begun(client, "a", ENDLESS), [begun(client, "a", ENDLESS) for _ in range(3)][-1]
+    running, waiting = start_file(client, "a", ENDLESS), [start_file(client, "a", ENDLESS) for _ in range(3)][-1]
     for number in (waiting, running):
         assert client.delete(f"/v1/files/{number}").json() == {"id": number, "status": "cancelled"}
         assert client.get(f"/v1/files/{number}").status_code == 404
         assert client.delete(f"/v1/files/{number}").status_code == 404
-    done = begun(client, "a")
-    url = ended(client, done)["url"]
+    done = start_file(client, "a")
+    url = wait_for_end(client, done)["url"]
     assert client.delete(url.replace("/download_file/", "/v1/files/")).status_code == 200
     assert client.get(url).status_code == 404
     assert "DELETE" in client.options(f"/v1/files/{done}").headers["access-control-allow-methods"]
@@ -133,7 +135,7 @@ def test_files_with_too_many_tags_are_refused(opened: Callable[..., TestClient])
 
 def test_range_requests_get_the_whole_file(opened: Callable[..., TestClient]) -> None:
     client = opened()
-    url = ended(client, begun(client, "a"))["url"]
+    url = wait_for_end(client, start_file(client, "a"))["url"]
     for wanted in ("bytes=0-1", "bytes=9-1", "bytes=-0", "words", "bytes=" + "0-," * 5000):
         answer = client.get(url, headers={"Range": wanted})
         assert (answer.status_code, answer.text, answer.headers["accept-ranges"]) == (200, "Hello [de]", "none")
@@ -157,18 +159,18 @@ def test_a_full_disk_is_a_logged_server_error(
     with monkeypatch.context() as patch:
         patch.setattr(tempfile, "TemporaryFile", _full)  # Starlette's file for large bodies
         assert send(client, "a", large).status_code == 200
-    assert ended(client, begun(client, "b"))["status"] == "done"
+    assert wait_for_end(client, start_file(client, "b"))["status"] == "done"
 
 
 def test_a_removed_temporary_folder_is_created_again(opened: Callable[..., TestClient], tmp_path: Path) -> None:
     client = opened()
-    url = ended(client, begun(client, "a"))["url"]
+    url = wait_for_end(client, start_file(client, "a"))["url"]
     folder = max(Path(tempfile.gettempdir()).glob("dragoman-files-*"), key=lambda path: path.stat().st_mtime)
     for path in folder.iterdir():
         path.unlink()
     folder.rmdir()
     assert client.get(url).status_code == 404
-    assert client.get(ended(client, begun(client, "a"))["url"]).text == "Hello [de]"
+    assert client.get(wait_for_end(client, start_file(client, "a"))["url"]).text == "Hello [de]"
 
 
 def test_the_server_starts_if_the_detector_fails_to_load(
@@ -185,8 +187,8 @@ def test_the_server_starts_if_the_detector_fails_to_load(
 
 def test_lost_files_are_logged(make_service: Callable[..., Service], caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING), TestClient(make_app(make_service("en-de"), Keys(None, 0))) as client:
-        done, running = begun(client, ""), begun(client, "", ENDLESS)
-        ended(client, done)
+        done, running = start_file(client, ""), start_file(client, "", ENDLESS)
+        wait_for_end(client, done)
     assert f"files lost before they were translated: {running} (0 of 300 sentences)" in caplog.text
     assert f"files lost before they were downloaded: {done}" in caplog.text
 
@@ -204,7 +206,7 @@ def _upload(address: str, content: str) -> dict[str, Any]:
         return dict(json.loads(answer.read()))
 
 
-def _fetched(url: str) -> bytes:
+def _fetch(url: str) -> bytes:
     with urllib.request.urlopen(url, timeout=20) as answer:
         return bytes(answer.read())
 
@@ -231,10 +233,10 @@ def test_files_can_be_finished_and_downloaded_after_a_signal(
             )
         assert json.loads(refused.value.read()) == {"error": "The server is shutting down. Try again later."}
         until = time.monotonic() + 25
-        while (said := json.loads(_fetched(f"{address}/v1/files/{number}")))["status"] != "done":
+        while (said := json.loads(_fetch(f"{address}/v1/files/{number}")))["status"] != "done":
             assert time.monotonic() < until
             time.sleep(0.1)
-        assert _fetched(f"{address}{said['url']}").count(b"\n") == 3000
+        assert _fetch(f"{address}{said['url']}").count(b"\n") == 3000
         assert process.wait(10) == 0
         assert process.stderr.read() == ""
 
@@ -269,7 +271,7 @@ def _serve_with_a_full_disk(folder: Path, mounted: Path, size: str) -> None:
         begun = _upload(said.split()[1], "one two three four.\n" * 60_000)  # more than a megabyte
         assert begun["status"] == "translating"
         until = time.monotonic() + 120
-        while (now := json.loads(_fetched(f"{said.split()[1]}/v1/files/{begun['id']}")))["status"] == "translating":
+        while (now := json.loads(_fetch(f"{said.split()[1]}/v1/files/{begun['id']}")))["status"] == "translating":
             assert time.monotonic() < until
             time.sleep(0.5)
         assert now["error"] == "The server could not store the translated file. See the server's log."

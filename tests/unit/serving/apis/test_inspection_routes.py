@@ -38,7 +38,7 @@ def data_of(page: str) -> Any:
     return json.loads(found)
 
 
-def translated(client: TestClient, text: str, **more: Any) -> Any:
+def translate(client: TestClient, text: str, **more: Any) -> Any:
     sent = {"text": text, "source": "en", "target": "de", "alignment": True} | more
     return client.post("/v1/translate", json=sent).json()["translations"][0]
 
@@ -46,7 +46,7 @@ def translated(client: TestClient, text: str, **more: Any) -> Any:
 def test_sentences_are_in_order_with_words_and_alignment(real: TestClient, small_bundle: TrainedModel) -> None:
     translator = Translator.from_trained([small_bundle])
     sources = ["one two three.", "Four five?", "two"]
-    answer = translated(real, f"  {sources[0]} {sources[1]}\n\n - \n{sources[2]}")
+    answer = translate(real, f"  {sources[0]} {sources[1]}\n\n - \n{sources[2]}")
     assert [one["source"] for one in answer["sentences"]] == sources, "parts without letters are left out"
     place = 0
     for source, one in zip(sources, answer["sentences"], strict=True):
@@ -57,7 +57,7 @@ def test_sentences_are_in_order_with_words_and_alignment(real: TestClient, small
 
 
 def test_a_words_probability_is_the_product_of_its_tokens(real: TestClient, small_bundle: TrainedModel) -> None:
-    answer = translated(real, "one two three five")
+    answer = translate(real, "one two three five")
     best = Translator.from_trained([small_bundle]).translate_detailed(["one two three five"])[0].candidates[0]
     words = answer["sentences"][0]["words"]
     expected = [1.0] * len(answer["text"].split())
@@ -88,8 +88,8 @@ def test_word_probabilities_of_artificial_tokens(
 
 
 def test_no_sentences_without_alignment(real: TestClient) -> None:
-    assert "sentences" not in translated(real, "one", alignment=False)
-    assert "sentences" not in translated(real, "one", target="en"), "nothing was translated"
+    assert "sentences" not in translate(real, "one", alignment=False)
+    assert "sentences" not in translate(real, "one", target="en"), "nothing was translated"
 
 
 def test_the_inspection_page_links_to_alternatives_and_back(real: TestClient) -> None:
@@ -99,7 +99,7 @@ def test_the_inspection_page_links_to_alternatives_and_back(real: TestClient) ->
     before = data_of(answer.text)
     assert (before["src"]["text"], before["src_lang"], before["tgt_lang"]) == ("one two three", "en", "de")
     assert (before["explore"], before["forced"]) == ("?source=en&target=de&text=one+two+three", 0)
-    assert before["tgt"]["text"] == translated(real, "one two three")["text"]
+    assert before["tgt"]["text"] == translate(real, "one two three")["text"]
     prefix = [*before["tgt"]["ids"][:2], before["steps"][2]["alternatives"][0]["id"]]
     after = data_of(real.get(f"/look{before['explore']}&prefix={','.join(map(str, prefix))}").text)
     assert after["tgt"]["ids"][:3] == prefix
@@ -113,7 +113,7 @@ def test_inspections_use_the_servers_search_settings(
     service.models.all[0].overrides.update(beam_size=1, max_extra_tokens=2)
     with TestClient(make_app(service, Keys(None, 0))) as client:
         for n_best in (1, 3):
-            answer = translated(client, ASKED["text"], n_best=n_best)
+            answer = translate(client, ASKED["text"], n_best=n_best)
             asked = ASKED | {"n_best": str(n_best)}
             seen = [data_of(client.get("/look", params=asked).text), client.post("/inspect", json=asked).json()]
             for one in seen:

@@ -36,7 +36,7 @@ def address(make_service: Callable[..., Service], serving: Any) -> Iterator[str]
         yield found
 
 
-def asked(address: str, path: str, fields: dict[str, Any]) -> tuple[int, Any]:
+def ask(address: str, path: str, fields: dict[str, Any]) -> tuple[int, Any]:
     request = urllib.request.Request(address + path, json.dumps(fields).encode(), {"Content-Type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=20) as answer:
@@ -76,9 +76,9 @@ def test_the_official_deepl_client(address: str) -> None:
 def test_requests_of_mastodon_weblate_and_discourse(address: str) -> None:
     """Mastodon expects lists in the answer, Weblate one text per text sent, and Discourse sends forms."""
     mastodon = {"q": ["<p>Hello</p>", "More"], "source": "en", "target": "de", "format": "html", "api_key": None}
-    assert asked(address, "/translate", mastodon) == (200, {"translatedText": ["<p>Hello [de]</p>", "More [de]"]})
+    assert ask(address, "/translate", mastodon) == (200, {"translatedText": ["<p>Hello [de]</p>", "More [de]"]})
     weblate = {"q": ["Hello", ""], "source": "en", "target": "de", "api_key": ""}
-    assert asked(address, "/translate", weblate)[1]["translatedText"] == ["Hello [de]", ""]
+    assert ask(address, "/translate", weblate)[1]["translatedText"] == ["Hello [de]", ""]
     form = urllib.request.Request(f"{address}/translate", b"q=Hello&source=en&target=de&format=html")
     with urllib.request.urlopen(form) as answer:
         assert json.loads(answer.read()) == {"translatedText": "Hello [de]"}
@@ -88,7 +88,7 @@ def test_concurrent_clients_get_the_same_answers_as_one(address: str) -> None:
     texts = [f"text number {number}" for number in range(200)]
     with ThreadPoolExecutor(32) as clients:
         answers = list(
-            clients.map(lambda text: asked(address, "/translate", {"q": text, "source": "en", "target": "de"}), texts)
+            clients.map(lambda text: ask(address, "/translate", {"q": text, "source": "en", "target": "de"}), texts)
         )
     assert answers == [(200, {"translatedText": f"{text} [de]"}) for text in texts]
 
@@ -97,18 +97,18 @@ def test_one_failing_text_does_not_affect_the_others(address: str) -> None:
     texts = [f"text {number}" + " BOOM" * (number == 5) for number in range(16)]
     with ThreadPoolExecutor(16) as clients:
         answers = list(
-            clients.map(lambda text: asked(address, "/translate", {"q": text, "source": "en", "target": "de"}), texts)
+            clients.map(lambda text: ask(address, "/translate", {"q": text, "source": "en", "target": "de"}), texts)
         )
     assert [status for status, _ in answers] == [500 if number == 5 else 200 for number in range(16)]
     assert "log" in answers[5][1]["error"]
 
 
-def opened(address: str) -> socket.socket:
+def open_connection(address: str) -> socket.socket:
     parts = urlsplit(address)
     return socket.create_connection((parts.hostname, parts.port), timeout=20)
 
 
-def received(connection: socket.socket) -> bytes:
+def receive_all(connection: socket.socket) -> bytes:
     """All bytes until the server closes the connection."""
     content = b""
     while piece := connection.recv(65536):
@@ -118,17 +118,17 @@ def received(connection: socket.socket) -> bytes:
 
 def test_large_bodies_are_refused_before_they_are_read(address: str) -> None:
     head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-    with opened(address) as announced:
+    with open_connection(address) as announced:
         announced.sendall(head + b"Content-Length: 50000000\r\n\r\n")
-        answer = received(announced)
+        answer = receive_all(announced)
     assert answer.startswith(b"HTTP/1.1 413")
     assert b'"error"' in answer
-    with opened(address) as unannounced:
+    with open_connection(address) as unannounced:
         unannounced.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n" + (b"1000\r\n" + b"x" * 4096 + b"\r\n") * 30)
-        assert received(unannounced).startswith(b"HTTP/1.1 413")
+        assert receive_all(unannounced).startswith(b"HTTP/1.1 413")
 
 
-def lived(connection: socket.socket) -> bool:
+def is_alive(connection: socket.socket) -> bool:
     """Whether /livez answers. Its answer ends with a line end."""
     content = b""
     while not content.endswith(b"}\n"):
@@ -148,26 +148,26 @@ def lived(connection: socket.socket) -> bool:
     ],
 )
 def test_unfinished_requests_time_out(address: str, sent: bytes) -> None:
-    with opened(address) as connection:
+    with open_connection(address) as connection:
         if sent.startswith(LIVE):
             connection.sendall(LIVE)
-            assert lived(connection)
+            assert is_alive(connection)
             time.sleep(1.2)  # longer than the time limit of a request
-        begun = time.monotonic()
+        start = time.monotonic()
         connection.sendall(sent.removeprefix(LIVE))
-        answer = received(connection)
-        assert time.monotonic() - begun < 6
+        answer = receive_all(connection)
+        assert time.monotonic() - start < 6
     assert answer == b"" or answer.startswith((b"HTTP/1.1 408", b"HTTP/1.1 404"))
     assert (answer == b"") == (b"Content-Length" not in sent)
 
 
 def test_slow_clients_and_pauses_between_requests_are_accepted(address: str) -> None:
-    with opened(address) as connection:
+    with open_connection(address) as connection:
         for _ in range(2):
             for part in (LIVE[:9], LIVE[9:30], LIVE[30:]):
                 connection.sendall(part)
                 time.sleep(0.2)
-            assert lived(connection)
+            assert is_alive(connection)
             time.sleep(1.2)
 
 
@@ -180,11 +180,11 @@ def send_without_end(connection: socket.socket) -> None:
 
 def test_connections_with_unread_answers_are_aborted(address: str) -> None:
     asked_for = 400
-    with opened(address) as connection:
+    with open_connection(address) as connection:
         request = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * asked_for
         threading.Thread(target=send_all, args=(connection, request)).start()
         time.sleep(4.5)  # twice the server's time limit of a second, and more
-        content = received(connection)
+        content = receive_all(connection)
     assert 0 < content.count(b"HTTP/1.1 200") < asked_for
 
 
@@ -206,14 +206,14 @@ def test_a_signal_during_the_start_ends_the_server_at_once(
 
 
 def test_an_endless_head_is_cut_off(address: str) -> None:
-    with opened(address) as connection:
+    with open_connection(address) as connection:
         connection.sendall(b"GET /livez HTTP/1.1\r\n")
-        begun = time.monotonic()
+        start = time.monotonic()
         sending = threading.Thread(target=send_without_end, args=(connection,))
         sending.start()
         sending.join(20)
-        assert time.monotonic() - begun < 0.9, "before the time limit"
-    status, answer = asked(address, "/translate", {"q": "a", "more": "x" * 90_000, "source": "en", "target": "de"})
+        assert time.monotonic() - start < 0.9, "before the time limit"
+    status, answer = ask(address, "/translate", {"q": "a", "more": "x" * 90_000, "source": "en", "target": "de"})
     assert (status, answer) == (200, {"translatedText": "a [de]"})
 
 
@@ -222,33 +222,33 @@ def test_unfinished_uploads_stay_within_the_memory_limit(make_service: Callable[
         head = b"POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=x\r\n"
         part = head + b"Content-Length: 100000\r\n\r\n" + b"x" * 99_000
         with contextlib.ExitStack() as stack:
-            held = [stack.enter_context(opened(address)) for _ in range(16)]
+            held = [stack.enter_context(open_connection(address)) for _ in range(16)]
             for connection in held:
                 connection.sendall(part)
             time.sleep(0.3)
-            with opened(address) as another:
+            with open_connection(address) as another:
                 another.sendall(part)
-                refused = received(another)
+                refused = receive_all(another)
             assert refused.startswith(b"HTTP/1.1 503")
             assert b"Retry-After: 5" in refused.title()
             small = {"q": "a", "source": "en", "target": "de"}
-            assert asked(address, "/translate", small) == (200, {"translatedText": "a [de]"})
+            assert ask(address, "/translate", small) == (200, {"translatedText": "a [de]"})
         time.sleep(0.3)
-        with opened(address) as later:
+        with open_connection(address) as later:
             later.sendall(part + b"x" * 1000)
             later.shutdown(socket.SHUT_WR)
-            assert received(later).startswith(b"HTTP/1.1 400"), "it was read, and is not a form"
+            assert receive_all(later).startswith(b"HTTP/1.1 400"), "it was read, and is not a form"
 
 
 def test_a_full_server_refuses_with_retry_after(make_service: Callable[..., Service], serving: Any) -> None:
     with serving(make_service(max_requests=2, lanes=1)) as address:
         with ThreadPoolExecutor(12) as clients:
             sent = {"q": "SLOW", "source": "en", "target": "de"}
-            answers = list(clients.map(lambda _: asked(address, "/translate", sent), range(12)))
+            answers = list(clients.map(lambda _: ask(address, "/translate", sent), range(12)))
         statuses = [status for status, _ in answers]
         assert set(statuses) == {200, 503}
         request = urllib.request.Request(f"{address}/v2/translate", b"text=SLOW&target_lang=DE&source_lang=EN")
-        busy = [threading.Thread(target=asked, args=(address, "/translate", sent)) for _ in range(2)]
+        busy = [threading.Thread(target=ask, args=(address, "/translate", sent)) for _ in range(2)]
         for thread in busy:
             thread.start()
         time.sleep(0.1)
@@ -265,7 +265,7 @@ def test_work_of_a_disconnected_client_is_dropped(make_service: Callable[..., Se
     service = make_service(lanes=1, batch_sentences=1)
     with serving(service) as address:
         body = json.dumps({"q": ["SLOW"] * 50, "source": "en", "target": "de"}).encode()
-        with opened(address) as connection:
+        with open_connection(address) as connection:
             head = (
                 f"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
             )
@@ -273,11 +273,11 @@ def test_work_of_a_disconnected_client_is_dropped(make_service: Callable[..., Se
             until = time.monotonic() + 10
             while not service.batcher.num_requests and time.monotonic() < until:
                 time.sleep(0.01)
-        begun = time.monotonic()
-        while service.batcher.num_requests and time.monotonic() < begun + 10:
+        start = time.monotonic()
+        while service.batcher.num_requests and time.monotonic() < start + 10:
             time.sleep(0.01)
-        assert time.monotonic() - begun < 3
-        assert asked(address, "/translate", {"q": "next", "source": "en", "target": "de"})[0] == 200
+        assert time.monotonic() - start < 3
+        assert ask(address, "/translate", {"q": "next", "source": "en", "target": "de"})[0] == 200
 
 
 def test_requests_in_progress_finish_after_a_signal(served_folder: Callable[[str], Path], tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_requests_in_progress_finish_after_a_signal(served_folder: Callable[[str
         address = said.split()[1]
         with ThreadPoolExecutor(8) as clients:
             sent = {"q": "one two three four " * 10, "source": "en", "target": "de"}
-            answers = [clients.submit(asked, address, "/translate", sent) for _ in range(8)]
+            answers = [clients.submit(ask, address, "/translate", sent) for _ in range(8)]
             time.sleep(0.1)
             process.send_signal(signal.SIGTERM)
             time.sleep(0.1)

@@ -169,7 +169,7 @@ def test_an_empty_translation_can_be_inspected(trained: TrainedModel) -> None:
     assert inspection.opinions is None
 
 
-def _searched(trained: TrainedModel, prefix: list[int], settings: InferenceSettings) -> list[Hypothesis]:
+def _search(trained: TrainedModel, prefix: list[int], settings: InferenceSettings) -> list[Hypothesis]:
     """The hypotheses of a search that starts with this prefix."""
     src, lengths = pad_ids([[*trained.tokenizers.src.encode(TEXT), EOS_ID]], 0)
     return beam_search(FastModel(trained.model), src, lengths, replace(settings, n_best=settings.beam_size), [prefix])[
@@ -185,7 +185,7 @@ def test_the_search_continues_from_a_forced_token(
     other = inspection.steps[place].alternatives[rank]
     prefix = [*inspection.tgt.ids[:place], other.id]
     forced = inspect_text(trained, TEXT, prefix_ids=prefix)
-    expected = _searched(trained, prefix, trained.config.inference)
+    expected = _search(trained, prefix, trained.config.inference)
     assert list(forced.tgt.ids[: place + 1]) == prefix
     assert forced.tgt.ids == expected[0].ids
     assert [one.score for one in forced.n_best] == pytest.approx([one.score for one in expected], abs=1e-3)
