@@ -1,4 +1,4 @@
-"""The figures of the README are those of the newest results files."""
+"""The figures of the README are those of the newest results files, and its picture shows commands that it names."""
 
 import json
 import re
@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tools.terminal_svg import draw
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -174,6 +176,15 @@ def test_the_guarantees_have_the_counts_of_the_results() -> None:
             [(_, planted, held)] = [row for row in rows if row[0].startswith(name)]
             counts = [counts[0] + int(held.replace(",", "")), counts[1] + int(planted.replace(",", ""))]
         assert tested.startswith(f"{counts[0]:,} of {counts[1]:,} "), f"{label}: {counts}"
+
+
+def test_the_picture_is_drawn_from_its_session_and_shows_commands_of_the_readme() -> None:
+    images = ROOT / "docs" / "images"
+    session = (images / "terminal.txt").read_text(encoding="utf-8")
+    assert (images / "terminal.svg").read_text(encoding="utf-8") == draw(session)
+    verbs = re.findall(r"^\$ .*?dragoman (\w+)", session, re.MULTILINE)
+    assert verbs == ["train", "translate", "evaluate"]
+    assert "docs/images/terminal.svg" in README
 
 
 def test_the_readme_is_a_front_page() -> None:
