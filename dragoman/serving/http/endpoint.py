@@ -8,7 +8,6 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -82,8 +81,6 @@ class Endpoint:
             if refused.closes:
                 await _send_and_linger(response, scope, receive, send)
                 return
-        except HTTPException as error:
-            response = error_response(scope, Refused(error.status_code, error.detail))
         except Exception:
             _log.exception("%s %s failed", scope["method"], scope["path"])
             response = error_response(scope, internal_error())
