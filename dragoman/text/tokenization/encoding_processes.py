@@ -7,7 +7,6 @@ processes that cannot start or are killed. The ids are the same in all cases.
 import json
 import os
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -29,7 +28,6 @@ MAX_PROCESSES = 4
 
 _CHUNKS_ALONE = 25
 _PROGRAM = f"from {__name__} import serve; serve()"
-_COUNT = struct.Struct("<Q")
 
 
 class ProcessEncoderPair:
@@ -80,7 +78,7 @@ class ProcessEncoderPair:
             yield self._answered(*busy.popleft(), idle)
 
     def _answered(self, worker: "_Worker", chunk: list[SentencePair], idle: "deque[_Worker]") -> EncodedChunk:
-        rows = worker.answer() or self._here.encode(chunk)
+        rows = worker.answer(len(chunk)) or self._here.encode(chunk)
         idle.append(worker)
         return EncodedChunk(chunk, *rows)
 
@@ -105,29 +103,27 @@ class _Worker:
             )
 
     def ask(self, chunk: Sequence[SentencePair]) -> None:
-        """Send the texts of a chunk."""
+        """Send the texts of a chunk: a line with the number of bytes, then JSON."""
         if self._process is None:
             return
         try:
-            texts = [[pair.src for pair in chunk], [pair.tgt for pair in chunk]]
-            _send(cast(BinaryIO, self._process.stdin), json.dumps(texts).encode())
+            stream = cast(BinaryIO, self._process.stdin)
+            texts = json.dumps([[pair.src for pair in chunk], [pair.tgt for pair in chunk]]).encode()
+            stream.write(b"%d\n%b" % (len(texts), texts))
+            stream.flush()
         except OSError:
             self.end()
 
-    def answer(self) -> tuple[RaggedIds, RaggedIds] | None:
+    def answer(self, num_pairs: int) -> tuple[RaggedIds, RaggedIds] | None:
         """The ids of both sides, or None if the process is gone."""
         if self._process is None:
             return None
         stream = cast(BinaryIO, self._process.stdout)
         try:
-            src, tgt = (
-                RaggedIds(np.frombuffer(_receive(stream), np.int32), np.frombuffer(_receive(stream), np.int64))
-                for _ in "st"
-            )
-        except (OSError, EOFError):
+            return _receive(stream, num_pairs), _receive(stream, num_pairs)
+        except (OSError, ValueError):
             self.end()
             return None
-        return src, tgt
 
     def end(self) -> None:
         """Kill the process, if it is not gone yet."""
@@ -151,32 +147,19 @@ def serve() -> None:
     """The main loop of a worker process: encode chunks with the tokenizers in the given folder until the input ends."""
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     encoders = BatchEncoderPair.of(TokenizerPair.load(Path(sys.argv[1])))
-    with suppress(EOFError):
-        while True:
-            src, tgt = json.loads(_receive(requests))
-            for rows in (encoders.src.encode(src), encoders.tgt.encode(tgt)):
-                _send(answers, rows.ids.tobytes())
-                _send(answers, rows.lengths.tobytes())
+    for num_bytes in requests:
+        src, tgt = json.loads(requests.read(int(num_bytes)))
+        for rows in (encoders.src.encode(src), encoders.tgt.encode(tgt)):
+            answers.write(rows.lengths.tobytes())
+            answers.write(rows.ids.tobytes())
+        answers.flush()
 
 
-def _send(stream: BinaryIO, content: bytes) -> None:
-    """Write the number of bytes, then the bytes."""
-    stream.write(_COUNT.pack(len(content)))
-    stream.write(content)
-    stream.flush()
-
-
-def _receive(stream: BinaryIO) -> bytes:
-    """Read what `_send` wrote. Raises EOFError if the stream ends too early."""
-    (count,) = _COUNT.unpack(_read_exactly(stream, _COUNT.size))
-    return _read_exactly(stream, count)
-
-
-def _read_exactly(stream: BinaryIO, count: int) -> bytes:
-    content = stream.read(count)
-    if len(content) < count:
-        raise EOFError
-    return content
+def _receive(stream: BinaryIO, num_rows: int) -> RaggedIds:
+    """Read the lengths, then the ids. Raises ValueError if the stream ends too early."""
+    lengths = np.frombuffer(stream.read(8 * num_rows), np.int64, num_rows)
+    num_ids = int(lengths.sum())
+    return RaggedIds(np.frombuffer(stream.read(4 * num_ids), np.int32, num_ids), lengths)
 
 
 def _count_processors() -> int:
