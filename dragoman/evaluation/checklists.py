@@ -84,12 +84,12 @@ def check_phenomena(
         Language codes. Negation is only checked for languages with a list of negations.
     """
     test = _Test(tuple(sources), tuple(references), tuple(outputs), tuple(sentence_chrf(outputs, references)))
-    names_stay = "a name that the reference leaves as it is stands in the output"
+    names_stay = "the output keeps the names that the reference keeps"
     return [
-        test.finding("numbers", "the digits are those of the reference", test.with_numbers(), _same_numbers),
+        test.finding("numbers", "the output has the numbers of the reference", test.with_numbers(), _same_numbers),
         test.finding("names", names_stay, test.with_names(), _names),
         _negation(test, src_lang, tgt_lang),
-        test.finding("questions", "the output ends as a question", test.questions(), _is_question),
+        test.finding("questions", "the output ends with a question mark", test.questions(), _is_question),
         test.finding("long", "the output is half to twice as long as the reference", test.longest(), _length_fits),
         test.finding("short", "the output is not empty and at most three times as long", test.shortest(), _stays_short),
         *_probes(test, translate),
@@ -166,11 +166,11 @@ def _stays_short(test: _Test, row: int) -> bool:
 
 
 def _negation(test: _Test, src_lang: str, tgt_lang: str) -> PhenomenonCount:
-    check = "the output denies, as the reference does"
+    check = "the output is negated, as the reference is"
     src, tgt = (_NEGATIONS.get(main_language(language)) for language in (src_lang, tgt_lang))
     if src is None or tgt is None:
         unknown = src_lang if src is None else tgt_lang
-        return test.finding("negation", check, [], _same_numbers, f"no list of negations of {unknown or '?'}")
+        return test.finding("negation", check, [], _same_numbers, f"no list of negations for {unknown or '?'}")
 
     def denies(text: str, words: frozenset[str]) -> bool:
         found = _WORD.findall(text.lower().replace("’", "'"))
@@ -189,12 +189,12 @@ def _probes(test: _Test, translate: Translate) -> Iterator[PhenomenonCount]:
     answers = list(translate([*capitals, *bare, ""]))
     in_capitals, without_dot, of_nothing = answers[: len(rows)], answers[len(rows) : -1], answers[-1]
     expected = [test.outputs[row] for row in rows]
-    check = "in capitals the sentence gives the same words"
+    check = "the source in capitals gives the same words"
     yield _probe("ALL CAPS", check, capitals, expected, in_capitals, str.casefold)
     expected = [test.outputs[row] for row in dotted]
-    check = "without its dot the sentence gives the same words"
+    check = "the source without its full stop gives the same words"
     yield _probe("no final dot", check, bare, expected, without_dot, strip_final_dots)
-    yield _probe("empty", "nothing comes out of nothing", [""], [""], [of_nothing], str)
+    yield _probe("empty", "an empty source gives an empty output", [""], [""], [of_nothing], str)
 
 
 def _probe(

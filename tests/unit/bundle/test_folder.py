@@ -1,4 +1,4 @@
-"""Model folders: exact round trip, and every way in which a folder can be wrong is named."""
+"""Model folders: exact round trips, and an error that names each kind of damage."""
 
 import hashlib
 import json
@@ -50,7 +50,7 @@ def test_round_trip_is_exact_and_stays_tied(trained: TrainedModel, tmp_path: Pat
 
 
 def test_a_loaded_model_is_no_part_of_its_files(trained: TrainedModel, tmp_path: Path) -> None:
-    """Mapped into memory, they would change with the file, and reading beyond its new end kills the process."""
+    """Memory-mapped arrays would change with the file, and reading beyond its new end would kill the process."""
     trained.save(tmp_path / "model")
     loaded, path = TrainedModel.load(tmp_path / "model", "cpu"), tmp_path / "model" / "model.safetensors"
     with path.open("r+b") as stream:
@@ -65,7 +65,7 @@ def test_a_loaded_model_is_no_part_of_its_files(trained: TrainedModel, tmp_path:
 def test_what_is_loaded_is_what_was_compared(
     trained: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Weights, tokenisers or card that are exchanged while the model is loaded are noticed."""
+    """Replacing weights, tokenizers or card during loading is an error."""
     trained.save(tmp_path / "model")
     load = TokenizerPair.load
 
@@ -201,7 +201,7 @@ def _json(name: str, content: str) -> Callable[[Path], None]:
 def test_a_consistent_but_wrong_folder_is_refused(
     trained: TrainedModel, tmp_path: Path, change: Callable[[Path], None], words: str
 ) -> None:
-    """The manifest fits the files, as in a folder somebody made to deceive or with another program."""
+    """The manifest matches the files, as in a hostile folder or one from another program."""
     trained.save(tmp_path / "good")
     with write_folder(tmp_path / "model", {"format": 1}) as folder:
         for path in (tmp_path / "good").iterdir():

@@ -1,4 +1,4 @@
-"""Names and shapes of parameters by settings alone, against the model itself."""
+"""Names and shapes computed from settings, compared with those of the model."""
 
 from itertools import product
 from typing import Any

@@ -10,7 +10,7 @@ from dragoman.bundle.weights import write_tensors
 
 
 def test_a_file_is_the_one_that_torch_would_write(tmp_path: Path) -> None:
-    """Shapes of no dimensions included, which the steps of an optimizer have."""
+    """Includes scalars, such as the step counts of an optimizer."""
     tensors = {"a.step": torch.tensor(7.0), "b": torch.arange(6.0).view(2, 3), "c": torch.zeros(0, 4)}
     save_file(tensors, tmp_path / "torch")
     write_tensors({name: tensor.numpy() for name, tensor in tensors.items()}, tmp_path / "numpy")

@@ -101,7 +101,7 @@ def test_the_checklist_counts_errors_by_kind(model_folder: Path, capsys: pytest.
     rows = capsys.readouterr().out.split("\n")[3:-1]
     names = ["numbers", "names", "negation", "questions", "long", "short", "ALL CAPS", "no final dot", "empty"]
     assert [row[:13].strip() for row in rows] == names
-    assert rows[-1].split() == "empty 1 of 1 nothing comes out of nothing".split()
+    assert rows[-1].split() == "empty 1 of 1 an empty source gives an empty output".split()
     assert run_command([*command, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["checklist"]
     assert [finding["name"] for finding in found] == names

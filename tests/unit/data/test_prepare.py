@@ -59,7 +59,7 @@ def folder(tmp_path: Path, pairs: list[tuple[str, str]]) -> Path:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the folders written since the test began."""
+    """The names of the folders written since the test started."""
     names: list[str] = []
     for function in ("write_store", "write_folder"):
         original = getattr(prepare_module, function)
@@ -215,7 +215,7 @@ def test_progress_is_reported(folder: Path) -> None:
 
 @pytest.fixture
 def readings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The first file of each corpus whose pairs are read, once for each reading."""
+    """The first file of each corpus that is read, once per read."""
     names: list[str] = []
     original = Corpus.pairs
 
@@ -293,9 +293,9 @@ def test_replay_pairs_are_mixed_in_by_their_share_and_never_those_of_the_replay_
     numbers = [int(src.split()[-1]) for src, _ in texts(prepared.train, tokenizers) if src.startswith("an old")]
     assert 40 < len(numbers) < 50
     assert all(number % 3 for number in numbers)
-    assert max(numbers) > 290  # of all parts of the file
+    assert max(numbers) > 290  # from all parts of the file
     assert prepare(config, corpora, folder / "data", tokenizers).train.key == prepared.train.key
-    record = folder / "data" / IDENTITY  # as an earlier version wrote it
+    record = folder / "data" / IDENTITY  # in the format of an earlier version
     record.write_text(record.read_text(encoding="utf-8").replace('"replay_test"', '"old_test"'), encoding="utf-8")
     again = prepare(config, corpora, folder / "data", tokenizers, require=Requirements(same_pairs=True))
     assert (again.train.key, again.late_tests) == (prepared.train.key, ())

@@ -1,4 +1,4 @@
-"""What teachers say stays with the labels it was said of, through files, steps, micro-batches and their parts."""
+"""Soft targets stay with their labels through files, steps, micro-batches and parts of batches."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def stored(folder: Path, targets: list[list[int]], key: str = "key") -> PairStor
 
 
 def taught(folder: Path, store: PairStore) -> SoftTargets:
-    """Of every label the label itself, with a share that goes by its place, and another token with the rest."""
+    """Each label with a probability that depends on its place, and another token with the rest."""
     with write_soft_targets(folder, store, ["a teacher"], VOCAB_SIZE, kept=2) as writer:
         for index in range(len(store)):
             labels = np.append(store.tgt_ids(index), EOS_ID)
@@ -43,7 +43,7 @@ def check(batch: Batch) -> None:
     assert batch.soft_probs is not None
     assert batch.soft_ids.shape == batch.soft_probs.shape == (*batch.labels.shape, 2)
     assert torch.equal(batch.soft_ids[..., 0], batch.labels)
-    # A quarter and more of the first, by place; what was rounded sums to 1 again, and to 0 at padding.
+    # Probabilities depend on the place; rounded ones sum to 1 again, and to 0 at padding.
     places = 1 / (1 + torch.arange(batch.labels.size(1)) % 3)
     counted = batch.labels != PAD_ID
     expected = places.expand(batch.labels.shape).masked_fill(~counted, 0.0)
@@ -71,7 +71,7 @@ def test_they_stay_with_their_labels_wherever_these_go(
 
 
 def test_pairs_beyond_the_numbers_of_32_bits_have_their_own_labels(tmp_path: Path) -> None:
-    """As steps name them, in 32 bits."""
+    """Indices are 32-bit integers, as in steps."""
     store = stored(tmp_path / "train", [[7], [8, 9], [7, 7, 7]])
     store._tgt_offsets = store._tgt_offsets + (1 << 31)
     rows = [store.label_rows(np.int32(index)) for index in range(3)]  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ ragged = st.lists(st.lists(st.integers(4, 99), max_size=9), min_size=1, max_size
 
 
 def numbered_pairs(count: int = 60) -> InMemoryPairs:
-    """Pair number i is the ids (4 + i, ...) of varying length, so that a batch shows which pairs are in it."""
+    """Pair number i is the ids (4 + i, ...) of varying length, so that the ids of a batch identify its pairs."""
     return InMemoryPairs([[4 + i] * (1 + i % 7) for i in range(count)], [[4 + i] * (1 + i % 5) for i in range(count)])
 
 
@@ -136,7 +136,7 @@ def test_batches_are_pinned_where_asked(monkeypatch: pytest.MonkeyPatch) -> None
         pinned.append(tensor.data_ptr())
         return tensor
 
-    monkeypatch.setattr(torch.Tensor, "pin_memory", pin_memory)  # without a GPU there is nothing to pin for
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin_memory)  # pinning needs a GPU
     with BatchStream(numbered_pairs(), StepPlan(60, 60, seed=1), delivery=Delivery(steps_ahead=1)) as stream:
         plain = next(stream)
         assert not pinned

@@ -1,4 +1,4 @@
-"""Each check passes what is right, fails what is wrong, and asks only of sentences that have the phenomenon."""
+"""Each check passes correct outputs, fails wrong ones, and counts only sentences that have the phenomenon."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ SOURCES, REFERENCES = zip(*PAIRS, strict=True)
 
 
 def perfect(texts: Sequence[str]) -> list[str]:
-    """Knows every source in any case, with or without its dot."""
+    """Translates every source in any case, with or without its full stop."""
     known = {src.casefold().rstrip("."): tgt for src, tgt in PAIRS}
     return [known.get(text.casefold().rstrip("."), "") for text in texts]
 
@@ -85,8 +85,8 @@ def test_probes_find_a_translator_that_leans_on_case_dots_and_habits() -> None:
 
 def test_without_a_list_of_negations_it_says_so() -> None:
     found = findings(REFERENCES, tgt_lang="te")["negation"]
-    assert (found.asked, found.note) == (0, "no list of negations of te")
-    assert findings(REFERENCES, src_lang="")["negation"].note == "no list of negations of ?"
+    assert (found.asked, found.note) == (0, "no list of negations for te")
+    assert findings(REFERENCES, src_lang="")["negation"].note == "no list of negations for ?"
     assert findings(REFERENCES, src_lang="en_US", tgt_lang="DE")["negation"].asked == 2
 
 

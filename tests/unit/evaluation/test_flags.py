@@ -1,4 +1,4 @@
-"""The faulty translations are those of tests/soak, which also looks at the references of larger tests."""
+"""Faulty translations must be flagged. tests/soak has more of them and checks references of larger tests."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""sacreBLEU's own paired tests are the oracle: with its seed the numbers are the same, draw for draw."""
+"""sacreBLEU's own paired tests are the oracle: with its seed all random numbers and results are equal."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""What a newcomer is told in the end, case by case."""
+"""The line at the end of training, case by case."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Every kind of model of ours translates the same in CTranslate2, and the example in its README runs."""
+"""Every kind of model translates the same in CTranslate2, and the example in its README runs."""
 
 import re
 import subprocess

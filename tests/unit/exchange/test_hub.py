@@ -1,4 +1,4 @@
-"""Models by name, from a cache made here: no test needs the network."""
+"""Download models by name from a prepared cache, without a network."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What a Marian folder may and may not hold; nobody vouches for it."""
+"""Valid and invalid folders of untrusted Marian models."""
 
 import json
 import pickle

@@ -44,7 +44,7 @@ def test_reading_and_writing(tmp_path: Path, options: dict[str, object]) -> None
 
 
 def test_a_model_in_several_parts(tmp_path: Path) -> None:
-    """Two protocol buffers one after the other are one."""
+    """Two concatenated protocol buffers are one."""
     path = _trained(tmp_path / "a.spm")
     expected = read_spm(path)
     proto = protocol.ModelProto()  # type: ignore[attr-defined]

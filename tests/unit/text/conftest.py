@@ -29,7 +29,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="session")
 def tokenizer_of() -> Callable[[str], Tokenizer]:
-    """A small trained tokeniser of each kind, trained once."""
+    """A small trained tokenizer of each kind, trained once."""
     trained: dict[str, Tokenizer] = {}
 
     def get(kind: str) -> Tokenizer:

@@ -17,7 +17,7 @@ def test_only_newlines_end_lines():
 
 @settings(deadline=None)
 @given(
-    # A NUL at every other place is UTF-16, and refused.
+    # A NUL in every other byte is UTF-16, which is an error.
     st.lists(st.text(st.characters(exclude_characters="\n\r\ufeff\0", codec="utf-8"))),
     st.sampled_from(["\n", "\r\n"]),
 )
@@ -44,7 +44,7 @@ def test_gzip_in_several_members(tmp_path):
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_a_line_without_end_is_read_no_further(tmp_path, monkeypatch, pack):
-    """Of a file, packed or not, and of a pipe; a line of the largest size passes."""
+    """In a plain file, a gzip file and a pipe. A line of exactly the limit is allowed."""
     monkeypatch.setattr("dragoman.text.lines.MOST_LINE_BYTES", 1 << 20)
     monkeypatch.setattr("dragoman.text.lines._BUFFER_BYTES", 1 << 10)
     largest = b"y" * ((1 << 20) - 1) + b"\n"

@@ -18,7 +18,7 @@ def shown(times: int = 4000, pair: tuple[str, str] = (SRC, TGT), **shares: float
 def test_case_is_capitals_on_both_sides_or_a_lower_case_source() -> None:
     found = shown(case=0.3)
     assert set(found) == {(SRC, TGT), (SRC.upper(), TGT.upper()), (SRC.lower(), TGT)}
-    assert abs(found[SRC, TGT] - 2800) < 4 * 29  # four standard deviations of 4,000 draws
+    assert abs(found[SRC, TGT] - 2800) < 4 * 29  # four standard deviations of 4,000 samples
     assert abs(found[SRC.lower(), TGT] - 600) < 4 * 23
 
 

@@ -135,7 +135,7 @@ def test_fingerprints_are_keyed_and_fixed():
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef "), st.sampled_from("xy ")), min_size=40, max_size=60), st.data())
 def test_fingerprints_that_are_known_are_not_made_again(rows, data):
-    """The same is left out, whatever the pieces they come in, and however many of the first pairs they are for."""
+    """Known fingerprints change no decision, whatever their block sizes and however many pairs they cover."""
     pairs = pairs_of(*((f"{src} {number % 9}", tgt) for number, (src, tgt) in enumerate(rows)))
     held = hold_out(pairs, DataSettings(), 7)
     values = np.concatenate(held.read)

@@ -28,7 +28,7 @@ def test_shapes(tmp_path, shape, form):
     (tmp_path / "a.json").write_text(text)
     corpus = open_corpus(tmp_path / "a.json")
     assert list(corpus.pairs()) == PAIRS
-    assert list(corpus.pairs()) == PAIRS  # as often as it is read
+    assert list(corpus.pairs()) == PAIRS  # a corpus can be read again
     assert (corpus.src_lang, corpus.tgt_lang) == LANGUAGES.get(shape, ("en", "cs"))
 
 

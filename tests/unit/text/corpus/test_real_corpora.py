@@ -1,4 +1,4 @@
-"""Each corpus under DRAGOMAN_DATA is read and has the number of pairs that its README states."""
+"""Each corpus under DRAGOMAN_DATA has the number of pairs that its README states."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The amount of text: words of the target side, and the characters that a vocabulary must have room for."""
+"""The size of a corpus: target words, and the characters that a vocabulary must cover."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def size_of(*chunks: list[tuple[str, str]]) -> CorpusSize:
         ("", 0),
         (" a  dog's\tlife. ", 3),
         ("schöne Grüße", 2),
-        ("吾輩は猫である。", 5),  # seven characters, and the full stop is a word of its own as it stands alone
+        ("吾輩は猫である。", 5),  # seven characters, and the full stop alone counts as a word
         ("東京 タワー", 3),
         ("iPhone を買う", 3),
         ("สวัสดี", 3),

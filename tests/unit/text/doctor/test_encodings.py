@@ -1,4 +1,4 @@
-"""Files as other programs saved them; what is called sure must give back the text that was written."""
+"""Files as other programs save them. A certain guess must decode to the text that was written."""
 
 from itertools import product
 from pathlib import Path

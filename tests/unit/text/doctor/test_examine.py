@@ -104,7 +104,7 @@ def test_training_may_learn_to_copy(tmp_path, phrases):
 
 
 def test_a_pattern_of_the_lines_is_seen_in_the_sample(tmp_path, phrases):
-    """Every second target is the source: a sample of every second pair would see all or nothing of it."""
+    """Every second target is the source: a sample of every second pair would see all of them or none."""
     many = [pair for pair in phrases * 3 if len(pair[0]) > 30]
     half = [(src, src if n % 2 else tgt) for n, (src, tgt) in enumerate(many * (1 + 6000 // len(many)))]
     with pytest.raises(DataError, match=r"(4[5-9]|5[0-5])% of the sampled target sides are in English"):

@@ -20,7 +20,7 @@ def related(src, tgt):
 
 
 def similar_lines(count):
-    """Lines that differ in length, a name and the last mark only."""
+    """Lines that differ only in length, one name and the final mark."""
     rng, src, tgt = random.Random(0), [], []
     for _ in range(count):
         words, name = rng.randrange(2, 14), rng.choice(NAMES)
@@ -31,7 +31,7 @@ def similar_lines(count):
 
 @pytest.fixture(scope="module")
 def phrases():
-    """Two lists of 1,500 phrases in different alphabets, so that only lengths and words can tell."""
+    """Two lists of 1,500 phrases in different alphabets, so that only lengths and words show which lines match."""
     pairs = {pair.src: pair.tgt for pair in load_phrasebook().generate(seed=3, count=3500)}
     hidden = str.maketrans("abcdefghijklmnopqrstuvwxyzäöü", "αβγδεζηθικλμνξοπρστυφχψωάέήίϊ")
     rows = list(pairs.items())[:1500]
@@ -156,7 +156,7 @@ def test_the_best_path_changes_only_where_it_pays():
 
 @pytest.mark.data
 def test_real_text(data_folder):
-    """Also that a thousand captions of another order, which are all alike, are told from their translations."""
+    """Includes a thousand similar captions in another order, which must count as unrelated."""
     pairs = list(open_aligned(data_folder / "multi30k/val.en.gz", data_folder / "multi30k/val.fr.gz").pairs())
     src, tgt = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
     assert found(src, tgt) == ()

@@ -59,7 +59,7 @@ def test_the_place_of_a_term_is_no_longer_than_the_term():
 
 @st.composite
 def trees(draw):
-    """Nested spans and points over a text of words."""
+    """Nested spans and points in a text of words."""
     words = draw(st.integers(1, 8))
     text = " ".join("w" * (1 + n % 3) + str(n) for n in range(words))
     markers: list[Marker] = []

@@ -41,7 +41,7 @@ def texts(page, rules=HTML):
 
 
 def copied(page, rules=HTML):
-    """The page when every text is translated by itself."""
+    """The page with every text translated separately."""
     read = read_markup(page, rules)
     return read.with_translations([insert_markers(text, text.text, [], escape_text) for text in read.texts])
 

@@ -43,7 +43,7 @@ def test_it_is_a_pure_function_of_its_arguments(tokenizer_of):
 
 
 def test_segmentations_are_distributed_as_enumerated(tokenizer_of):
-    """Against all ways the procedure of Provilkov et al. 2020 can go, weighted by their probabilities."""
+    """Compared with all outcomes of the procedure of Provilkov et al. 2020, weighted by their probabilities."""
     tokenizer = train_tokenizer(TokenizerSettings(vocab_size=275, min_frequency=1), WORDS)
     probability, draws = 0.3, 6000
     dropout = BpeDropout(tokenizer, probability)

@@ -1,4 +1,4 @@
-"""SentencePiece's own normaliser is the oracle; a map that somebody made to do harm is refused or harmless."""
+"""SentencePiece's own normalizer is the oracle. A hostile map is refused or harmless."""
 
 import random
 import unicodedata
@@ -85,7 +85,7 @@ def test_a_map_that_turns_in_circles_is_harmless() -> None:
 
 
 def test_a_map_that_grows_beyond_measure() -> None:
-    """Every way through four bytes is open, to the same units again."""
+    """Every path through four bytes is valid and leads to the same units."""
     units = [0] * 256
     for label in range(1, 256):
         units[label] = label << 10 | label

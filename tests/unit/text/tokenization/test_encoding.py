@@ -156,7 +156,7 @@ def test_small_corpora_and_one_processor_start_no_process(tokenizer_of, monkeypa
 
 @pytest.fixture
 def started(monkeypatch):
-    """The processes that were started."""
+    """The processes started so far."""
     found = []
     popen = subprocess.Popen
 

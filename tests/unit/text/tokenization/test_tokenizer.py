@@ -286,7 +286,7 @@ class TestDamagedFiles:
 
 
 class TestSentencePiece:
-    """Tokenisers of imported models; tests/contract/test_marian.py compares them with SentencePiece itself."""
+    """Tokenizers of imported models. tests/contract/test_marian.py compares them with SentencePiece itself."""
 
     SCORES = {"▁the": -1, "▁": -2, "house": -2.5, "h": -5, "o": -5, "</": -6, "s": -5.5, ">": -6}
     PIECES = tuple((piece, float(score)) for piece, score in SCORES.items())
