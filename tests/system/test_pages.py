@@ -32,7 +32,7 @@ PAGES = sorted(
     for path in DOCS.rglob("*.md")
     if path.relative_to(DOCS).parts[0] in ("README.md", "tutorials", "how-to", "reference", "explanation")
 )
-LINKED = [*PAGES, *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md"))]
+LINKED = [*PAGES, *ROOT.glob("*.md"), ROOT / "examples" / "README.md"]
 OTHER_PROGRAMS = {
     "--fresh", "--report", "--folder", "--threads", "--others", "--wait", "--attempts", "--list", "--seconds",
     "--parts", "--sizes", "--peers", "--size", "--write",
