@@ -114,7 +114,7 @@ function drawBeam() {
     highest = Math.max(highest, column.length);
   }
   const [width, height] = [columns.size * 104 + 20, highest * 24 + 12];
-  const svg = drawSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "The beam as a tree" }, byId("beam"));
+  const svg = drawSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Beam search as a tree" }, byId("beam"));
   const groups = new Map();
   for (const node of [...nodes].sort((one, two) => one.best - two.best)) {
     const [x, y] = place.get(node.index);
