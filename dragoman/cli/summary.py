@@ -8,8 +8,8 @@ from dragoman.cli.arguments import ArgumentParser, overrides_of, path_name, whol
 from dragoman.config.settings import MOST_ENTRIES
 from dragoman.messages import say
 from dragoman.text.tokenization.pipelines import CONTROL_TOKENS
+from dragoman.workflows.folders.summary import ModelSummary, SummaryRequest, summarize_model
 from dragoman.workflows.progress import TerminalProgress
-from dragoman.workflows.summary import ModelSummary, SummaryRequest, summarize_model
 
 
 def run(arguments: Sequence[str]) -> int:
