@@ -27,7 +27,7 @@ from dragoman.text.tokenization.tokenizer import TokenizerPair
 from dragoman.training.run.checkpoint import RunFolder
 from dragoman.training.step.schedule import learning_rate
 from dragoman.visualization.report.report import ReportedTest
-from dragoman.workflows.progress import QUIET, Progress
+from dragoman.workflows.progress import Progress
 from dragoman.workflows.training.results import ScoreChange
 
 REPLAY_TEST = "replay test"
@@ -107,7 +107,7 @@ class StartingPoint:
 def continuation_of(out: Path) -> StartingPoint | None:
     """Return the tokenizers and lineage of a run's newest intact checkpoint, or None if the run has none.
 
-    So a run continues without the text that its tokenizers were trained on, and without the model that it started from.
+    They let a run continue without the text that its tokenizers were trained on, and without the original model.
     """
     run = RunFolder(out)
     for step in reversed(run.steps()):
@@ -144,11 +144,7 @@ def _fingerprint(folder: Path) -> str:
 
 
 def compare_with_base(
-    tuned: TrainedModel,
-    translator: Translator,
-    corpora: Corpora,
-    tests: Sequence[ReportedTest],
-    progress: Progress = QUIET,
+    tuned: TrainedModel, translator: Translator, corpora: Corpora, tests: Sequence[ReportedTest], progress: Progress
 ) -> tuple[ScoreChange, ...]:
     """Score the model from before fine-tuning, and pair its scores with those of the tuned model.
 

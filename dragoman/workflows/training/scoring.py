@@ -1,45 +1,33 @@
 """The end of a run: the scores of its best model, a line that explains them, the model's card, and the report."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from dragoman.bundle import replace_card, resolve_model_folder
 from dragoman.data.prepare import PreparedData
 from dragoman.errors import DragomanError
 from dragoman.evaluation.metrics import score_outputs, tokenizer_for
-from dragoman.evaluation.verdict import Outcome, verdict, weakest_group
+from dragoman.evaluation.verdict import Outcome, is_improving, verdict, weakest_group
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
+from dragoman.training.session import TrainingSession
 from dragoman.visualization.report.report import ReportedTest, write_report
 from dragoman.visualization.report.run_facts import read_log
 from dragoman.visualization.report.word_weights import cross_attention_of
-from dragoman.workflows.progress import QUIET, Progress
+from dragoman.workflows.progress import Progress
 from dragoman.workflows.training.fine_tuning import REPLAY_TEST, compare_with_base
 from dragoman.workflows.training.results import FinalScores, FineTuningScores, PartScores
 from dragoman.workflows.training.settings import ResolvedRun
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingEnd:
-    """Why training stopped, whether the score still improved, and whether the warm-up was still running."""
-
-    reason: str
-    is_improving: bool
-    within_warmup: bool
-
-    @property
-    def limit(self) -> str:
-        """The key of the setting that ended training, or ""."""
-        return self.reason.split(" ")[0] if self.reason.startswith("train.") else ""
-
-
-def score_run(run: ResolvedRun, data: PreparedData, end: TrainingEnd, progress: Progress = QUIET) -> None:
+def score_run(run: ResolvedRun, data: PreparedData, session: TrainingSession, reason: str, progress: Progress) -> None:
     """Translate validation and test data, report the scores, keep them in the model's card, and write the report.
 
     The texts are translated with the run's [inference] settings, as `dragoman translate` will. They replace the
     settings in the model's folder, which are older if the user changed them after the weights were saved.
-    `progress.result` receives `FinalScores`, and after fine-tuning `FineTuningScores`.
+    `progress.result` receives `FinalScores`, and after fine-tuning `FineTuningScores`. `reason` is why training
+    stopped, such as "train.max_steps = 1000 reached".
     """
     folder, device = resolve_model_folder(run.folder), run.config.train.device
     trained = TrainedModel.load(folder, device)
@@ -60,7 +48,7 @@ def score_run(run: ResolvedRun, data: PreparedData, end: TrainingEnd, progress: 
         found.append(PartScores(part, result.num_sentences, beam_size, result.scores))
         aligned = cross_attention_of(trained)
         tests.append(ReportedTest(part, sources, references, outputs, result.warnings, translator.translate, aligned))
-    line = verdict(_outcome(run, data, end, found[-1], tests[-1]))
+    line = verdict(_outcome(run, session, reason, found[-1], tests[-1]))
     progress.result(FinalScores(line, tuple(found)))
     if trained.config.train.start_from:
         changes = compare_with_base(trained, translator, run.corpora, tests, progress)
@@ -79,7 +67,9 @@ def score_run(run: ResolvedRun, data: PreparedData, end: TrainingEnd, progress: 
         progress.note(f"the report was not written: {error}")
 
 
-def _outcome(run: ResolvedRun, data: PreparedData, end: TrainingEnd, scored: PartScores, test: ReportedTest) -> Outcome:
+def _outcome(
+    run: ResolvedRun, session: TrainingSession, reason: str, scored: PartScores, test: ReportedTest
+) -> Outcome:
     sources, references, outputs = test.sources, test.references, test.outputs
     right = sum(output == reference for output, reference in zip(outputs, references, strict=True))
     given = run.corpora.dev if test.part == "validation" else run.corpora.test
@@ -91,10 +81,10 @@ def _outcome(run: ResolvedRun, data: PreparedData, end: TrainingEnd, scored: Par
         exact=right / len(sources),
         distinct=len(set(outputs)) / len(set(sources)),
         held_out=given is None,
-        train_pairs=len(data.train),
-        limit=end.limit,
-        is_improving=end.is_improving,
-        within_warmup=end.within_warmup,
+        train_pairs=len(session.train),
+        limit=reason.split(" ")[0] if reason.startswith("train.") else "",
+        is_improving=is_improving([record.score for record in session.state.validations]),
+        within_warmup=session.state.step <= session.settings.warmup_steps,
         gap=_loss_gap(run.folder),
         weakest=weakest_group(sources, references, outputs),
     )

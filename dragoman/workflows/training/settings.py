@@ -277,7 +277,7 @@ def _expand_variables(data: DataSettings) -> DataSettings:
 def _settle_device(train: TrainSettings, is_new: bool, progress: Progress) -> TrainSettings:
     """Replace `auto` by the precision of this machine, and 0 threads of a new run on a CPU by their number.
 
-    The run records both values, so that it continues as it started: Dropout's random numbers depend on the threads.
+    The run records both values, so that it continues as it started: dropout's random numbers depend on the threads.
     """
     import torch
 

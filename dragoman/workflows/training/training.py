@@ -19,7 +19,6 @@ from dragoman.data.store import PairStore
 from dragoman.devices.device import resolve_device
 from dragoman.errors import DataError
 from dragoman.evaluation.metrics import bleu, chrf, tokenizer_for
-from dragoman.evaluation.verdict import is_improving
 from dragoman.inference.translator import Translator
 from dragoman.model.trained import TrainedModel
 from dragoman.model.transformer import Transformer
@@ -45,7 +44,7 @@ from dragoman.workflows.training.inputs import (
     validation_data,
 )
 from dragoman.workflows.training.results import TrainingResult
-from dragoman.workflows.training.scoring import TrainingEnd, score_run
+from dragoman.workflows.training.scoring import score_run
 from dragoman.workflows.training.settings import ResolvedRun
 
 _PACKAGES = ("torch", "tokenizers", "sacrebleu", "safetensors", "numpy")
@@ -125,9 +124,7 @@ def _finish(
         log.say("Nothing is left to do. Raise a limit to continue. A limit persists until you change it; 0 removes it.")
     else:
         choose_mean(session)
-        scores = [record.score for record in session.state.validations]
-        within_warmup = session.state.step <= session.settings.warmup_steps
-        score_run(run, data, TrainingEnd(reason, is_improving(scores), within_warmup), progress)
+        score_run(run, data, session, reason, progress)
         write_finished(out, finish)
     model = resolve_model_folder(out)
     return TrainingResult(out, model, session.state.step, reason, _scores_of(read_card(model)))
