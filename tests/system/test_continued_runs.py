@@ -187,7 +187,7 @@ def test_lost_pairs_are_prepared_again_exactly_as_before(
     shutil.rmtree(store)
     for other in (str(tests[1]), ""):
         assert train(corpus, {"--data.test": other, "--train.max-steps": "3"}) == 2
-        assert "the test that was kept out of training is not the one that is named now" in capsys.readouterr().err
+        assert "the test set that was kept out of training is not the one named now" in capsys.readouterr().err
     assert train(corpus, {"--data.test": str(tests[0]), "--train.max-steps": "3"}) == 0
     assert {path.name: path.read_bytes() for path in store.iterdir()} == kept
 
@@ -252,7 +252,7 @@ def test_settings_that_fit_no_recipe_are_refused_before_the_corpus_is_read(
     late = {"--train.schedule": "cosine", "--train.max-steps": "100", "--train.warmup-steps": "100"}
     assert train(corpus, late) == 2
     said = capsys.readouterr().err
-    assert "`--train.warmup-steps` must be below" in said
+    assert "`--train.warmup-steps` must be less than" in said
     assert "reading" not in said
 
 
