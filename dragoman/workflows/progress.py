@@ -1,6 +1,7 @@
 """Progress reports of a workflow to its caller.
 
-Workflows print nothing. They call a `Progress`, which the command line shows on stderr and a Python caller can ignore.
+Workflows print nothing themselves. They call a `Progress`: `TerminalProgress` prints on standard error, and `QUIET`
+ignores every report.
 """
 
 import sys
@@ -34,7 +35,7 @@ QUIET = Progress()
 
 
 class TerminalProgress(Progress):
-    """Prints notes and stages. The count of a stage is live on a terminal, and a line every 20 seconds elsewhere."""
+    """Prints notes and stages on standard error. Counts are live on a terminal, and a line every 20 seconds elsewhere."""
 
     def __init__(self) -> None:
         self.log = sys.stderr
@@ -46,7 +47,7 @@ class TerminalProgress(Progress):
         say(text)
 
     def stage(self, name: str, pairs: int) -> None:
-        """Print the name of a new stage, or the number of pairs that have passed it so far."""
+        """Print the name of a new stage, or the number of pairs that are done."""
         if self._live:
             sys.stderr.write(f"\r\033[K{name}: {pairs:,} pairs" + ("" if name == self._stage else "\n"))
         elif name != self._stage:
