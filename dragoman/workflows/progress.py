@@ -35,7 +35,7 @@ QUIET = Progress()
 
 
 class TerminalProgress(Progress):
-    """Prints notes and stages on standard error. Counts are live on a terminal, and a line every 20 seconds elsewhere."""
+    """Prints notes and stages on stderr. Counts are live on a terminal, or a line every 20 seconds elsewhere."""
 
     def __init__(self) -> None:
         self.log = sys.stderr

@@ -13,14 +13,14 @@ from dragoman.data.batch import pad_ids
 from dragoman.inference.search.sampling import sample, sample_ids, uniforms
 
 EOS_ID, FIRST_LETTER = 2, 4
-DRAWS = 4000
+SAMPLES = 4000
 
 
 def settings(**changes: Any) -> InferenceSettings:
     return InferenceSettings(**{"sample": True, "max_extra_tokens": 1, "n_best": 1, "min_tokens": 0} | changes)
 
 
-def draw(model: Any, batch: list[list[int]], names: list[str], prefixes: Any = None, **changes: Any) -> Any:
+def sample_batch(model: Any, batch: list[list[int]], names: list[str], prefixes: Any = None, **changes: Any) -> Any:
     return sample(model, *pad_ids(batch, 0), settings(**changes), names, prefixes)
 
 
@@ -33,8 +33,8 @@ def assert_frequencies(counts: Counter[Any], expected: dict[Any, float]) -> None
 
 def test_frequencies_of_whole_outputs_match_the_table(table_model: Any) -> None:
     model = table_model(3, 2, sharpness=0.7)
-    found = draw(model, [[4, EOS_ID]], ["0"], n_best=DRAWS)[0]
-    assert len(found) == DRAWS
+    found = sample_batch(model, [[4, EOS_ID]], ["0"], n_best=SAMPLES)[0]
+    assert len(found) == SAMPLES
     # Control ids are never written, so the probabilities at each step are normalised over the other ids.
     expected = {}
     for output in model.outputs([4, EOS_ID], 3, settings(length_penalty_alpha=0.0)):
@@ -55,7 +55,7 @@ def test_frequencies_of_one_token_with_temperature_top_k_and_top_p(
 ) -> None:
     probs = torch.tensor([0.1, 0.1, 0.05, 0.1, 0.3, 0.15, 0.12, 0.08])
     chosen = settings(top_k=top_k, top_p=top_p, temperature=temperature)
-    drawn = sample_ids(probs.log().expand(DRAWS, -1), uniforms("test", DRAWS), chosen)
+    sampled = sample_ids(probs.log().expand(SAMPLES, -1), uniforms("test", SAMPLES), chosen)
 
     weights = {token: float(probs[token]) ** (1 / temperature) for token in (2, 4, 5, 6, 7)}
     ranked = sorted(weights, key=lambda token: -weights[token])[: top_k or None]
@@ -65,7 +65,7 @@ def test_frequencies_of_one_token_with_temperature_top_k_and_top_p(
             kept.append(token)
         running += weights[token] / total
     kept_total = sum(weights[token] for token in kept)
-    assert_frequencies(Counter(drawn.tolist()), {token: weights[token] / kept_total for token in kept})
+    assert_frequencies(Counter(sampled.tolist()), {token: weights[token] / kept_total for token in kept})
 
 
 @pytest.mark.parametrize("top_p", [0.3, 0.9, 0.999])
@@ -74,8 +74,8 @@ def test_a_nucleus_is_the_smallest_set_of_best_tokens_in_a_large_vocabulary(top_
     log_probs = (sharpness * torch.randn(4, 3000, generator=torch.Generator().manual_seed(2))).log_softmax(1)
     log_probs[:, [0, 1, 3]] = float("-inf")
     numbers = (torch.arange(500, dtype=torch.float64) + 0.5) / 500
-    drawn = sample_ids(log_probs.repeat_interleave(500, 0), numbers.repeat(4), settings(top_p=top_p)).view(4, 500)
-    for row, found in zip(log_probs.softmax(1).double(), drawn, strict=True):
+    sampled = sample_ids(log_probs.repeat_interleave(500, 0), numbers.repeat(4), settings(top_p=top_p)).view(4, 500)
+    for row, found in zip(log_probs.softmax(1).double(), sampled, strict=True):
         order = row.argsort(descending=True)
         kept = order[: int((row[order].cumsum(0) < top_p).sum()) + 1].sort()[0]
         running = row[kept].cumsum(0)
@@ -100,7 +100,7 @@ def test_the_largest_uniform_number_samples_a_possible_token() -> None:
 
 
 def test_an_output_has_at_least_the_minimum_of_tokens(table_model: Any) -> None:
-    [found] = draw(table_model(2, 3), [[4, 5, EOS_ID]], ["0"], n_best=50, min_tokens=2, max_extra_tokens=3)
+    [found] = sample_batch(table_model(2, 3), [[4, 5, EOS_ID]], ["0"], n_best=50, min_tokens=2, max_extra_tokens=3)
     assert min(len(hypothesis.ids) for hypothesis in found) == 2
 
 
@@ -108,9 +108,9 @@ def test_samples_of_a_sentence_do_not_depend_on_its_batch(table_model: Any) -> N
     model = table_model(5, 3)
     batch = [[4, EOS_ID], [4, 5, 6, 4, EOS_ID], [EOS_ID], [5, 5, EOS_ID]]
     prefixes = [[], [4, 5], [6], []]
-    together = draw(model, batch, ["0", "1", "2", "3"], prefixes, n_best=5, max_extra_tokens=6)
+    together = sample_batch(model, batch, ["0", "1", "2", "3"], prefixes, n_best=5, max_extra_tokens=6)
     for index in (3, 1, 0, 2):
-        alone = draw(model, [batch[index]], [str(index)], [prefixes[index]], n_best=5, max_extra_tokens=6)
+        alone = sample_batch(model, [batch[index]], [str(index)], [prefixes[index]], n_best=5, max_extra_tokens=6)
         assert alone == [together[index]]
         assert all(h.ids[: len(prefixes[index])] == tuple(prefixes[index]) for h in alone[0])
 
@@ -121,14 +121,14 @@ def test_seed_sentence_and_sample_number_each_change_the_sample(table_model: Any
             return [-99.0 if token == EOS_ID else -2.0 for token in range(self.vocab_size)]
 
     model = Endless(5, 5)
-    outputs = [draw(model, [[4] * 20], [name], seed=seed)[0][0].ids for name in ("0", "1") for seed in (1, 2)]
-    outputs += [h.ids for h in draw(model, [[4] * 20], ["0"], n_best=4)[0]]
+    outputs = [sample_batch(model, [[4] * 20], [name], seed=seed)[0][0].ids for name in ("0", "1") for seed in (1, 2)]
+    outputs += [h.ids for h in sample_batch(model, [[4] * 20], ["0"], n_best=4)[0]]
     assert len(set(outputs)) == len(outputs) - 1  # the first sample of sentence 0 with seed 1 occurs twice
 
 
 def test_log_probs_are_the_models_and_the_best_sample_comes_first(table_model: Any) -> None:
     model = table_model(8, 3)
-    [found] = draw(model, [[4, 5, EOS_ID]], ["0"], n_best=20, temperature=3.0, top_k=4, max_extra_tokens=3)
+    [found] = sample_batch(model, [[4, 5, EOS_ID]], ["0"], n_best=20, temperature=3.0, top_k=4, max_extra_tokens=3)
     assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
     for one in found:
         expected = model.hypothesis([4, 5, EOS_ID], one.ids, settings(), finished=one.finished)

@@ -431,11 +431,11 @@ def test_a_step_with_a_loss_that_is_not_finite_never_reaches_a_checkpoint(corpus
     session = _session(corpus, tmp_path / "run", config)
     original, left = gradients.Gradients.compute, {3, *range(12, 17)}
 
-    def compute(self: Gradients, batches: object, draws: tuple[int, int], *rest: int) -> torch.Tensor:
-        total = original(self, batches, draws, *rest)
-        if draws[1] not in left:
+    def compute(self: Gradients, batches: object, seeds: tuple[int, int], *rest: int) -> torch.Tensor:
+        total = original(self, batches, seeds, *rest)
+        if seeds[1] not in left:
             return total
-        left.discard(draws[1])
+        left.discard(seeds[1])
         session.model.projection.weight.grad = torch.full_like(session.model.projection.weight, float("nan"))
         return total * float("nan")
 

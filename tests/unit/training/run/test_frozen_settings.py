@@ -65,9 +65,9 @@ def test_the_remains_of_a_finished_run_are_a_run(tmp_path: Path) -> None:
     assert frozen_config(tmp_path) == Config()
 
 
-@pytest.mark.parametrize("has_begun", [True, False])
-def test_an_unreadable_configuration_is_refused_by_name(tmp_path: Path, has_begun: bool) -> None:
-    if has_begun:
+@pytest.mark.parametrize("has_started", [True, False])
+def test_an_unreadable_configuration_is_refused_by_name(tmp_path: Path, has_started: bool) -> None:
+    if has_started:
         begin(tmp_path, Config())
     (tmp_path / "config.toml").write_text("[train\n")
     with pytest.raises(CheckpointError, match=r"config\.toml cannot be read"):

@@ -127,7 +127,7 @@ def _state_languages(folder: Path) -> None:
 
 def test_a_run_that_samples_translations_is_validated_with_beam_search(model_folder: Path, tmp_path: Path) -> None:
     pairs = write_pairs(tmp_path / "new.tsv", "new", 60)
-    drawn = ["--inference.sample", "true", "--inference.temperature", "0.8", "--inference.top-k", "9"]
+    sampled = ["--inference.sample", "true", "--inference.temperature", "0.8", "--inference.top-k", "9"]
     command = ["train", "--from", str(model_folder), "--data", str(pairs), "--out", str(tmp_path / "run"), *FLAGS]
-    assert run_command([*command, *drawn]) == 0
+    assert run_command([*command, *sampled]) == 0
     assert TrainedModel.load(resolve_model_folder(tmp_path / "run"), "cpu").config.inference.temperature == 0.8
